@@ -2,8 +2,8 @@
 //!
 //! A server that gives each connection one of `T` threads until the connection ends serves `T`
 //! clients at a time; the others wait until a client is finished. `N` clients with `K` orders each
-//! therefore take `⌈N / T⌉ K Z` with think time `Z`, in steps, however fast the server is. Left out:
-//! the response time, the time to start the clients, and clients of one round that finish at
+//! therefore take `⌈N / T⌉ K Z` with think time `Z`, in steps, however fast the server is. Left
+//! out: the response time, the time to start the clients, and clients of one round that finish at
 //! different times.
 
 /// Returns the seconds that clients take for their orders, with a sleep after each order, if the

@@ -6,8 +6,8 @@
 //! is therefore as simple as its question allows, states what it leaves out, and is tested against
 //! published measurements.
 //!
-//! - [`overlap`]: synchronous threads compared with one dedicated reader (law D1), and the number of
-//!   threads where the two break even;
+//! - [`overlap`]: synchronous threads compared with one dedicated reader (law D1), and the number
+//!   of threads where the two break even;
 //! - [`closed_loop`]: clients that send, wait and think, and servers that give each connection a
 //!   thread;
 //! - [`network`]: the exact solution of a closed queueing network, by mean value analysis and by

@@ -4,20 +4,22 @@
 //! every station and then starts again; one round is one job. The solution gives the rate and where
 //! the customers wait. Two algorithms, both exact for exponential or processor-sharing service:
 //! - mean value analysis (Reiser and Lavenberg, 1980), for single servers and delays. With
-//!   `Q_k(0) = 0`, for 1 to `n` customers: residence `R_k = D_k (1 + Q_k(n-1))`, or `D_k` at a delay;
-//!   rate `X = n / Σ R_k`; then `Q_k(n) = X R_k`;
-//! - convolution (Buzen, 1973), for stations whose speed depends on the number of customers. A station
-//!   that works `a(j)` times as fast with `j` customers has the weight
+//!   `Q_k(0) = 0`, for 1 to `n` customers: residence `R_k = D_k (1 + Q_k(n-1))`, or `D_k` at a
+//!   delay; rate `X = n / Σ R_k`; then `Q_k(n) = X R_k`;
+//! - convolution (Buzen, 1973), for stations whose speed depends on the number of customers. A
+//!   station that works `a(j)` times as fast with `j` customers has the weight
 //!   `f(j) = D^j / (a(1) … a(j))`; `G` is the convolution of all weights; the rate is
 //!   `G(n-1) / G(n)`, and `j` customers are at a station with the probability
 //!   `f(j) G'(n-j) / G(n)`, where `G'` is that of the network without the station. All values are
-//!   kept as logarithms, because the weights leave the range of a float for a few hundred customers.
+//!   kept as logarithms, because the weights leave the range of a float for a few hundred
+//!   customers.
 //!
 //! Real files are not exponential and real threads are not random, so the rate is an approximation,
-//! and latencies of single requests are not predicted at all. [`crate::walk`] shows how well it fits.
+//! and latencies of single requests are not predicted at all. [`crate::walk`] shows how well it
+//! fits.
 //!
-//! Cost: mean value analysis takes `n` times the number of stations; convolution takes `n²` times the
-//! square of the number of stations, with an exponential in the innermost step.
+//! Cost: mean value analysis takes `n` times the number of stations; convolution takes `n²` times
+//! the square of the number of stations, with an exponential in the innermost step.
 
 use crate::PredictError;
 use crate::error::{above_zero, at_least_zero};
@@ -40,8 +42,8 @@ pub enum Station {
         servers: u32,
     },
     /// One server per customer, each slower the more customers there are: `j` customers are served
-    /// `j / (1 + contention (j - 1))` times as fast as one. Models cores that share clock, cache and
-    /// locks.
+    /// `j / (1 + contention (j - 1))` times as fast as one. Models cores that share clock, cache
+    /// and locks.
     Shared {
         /// Seconds of work for one job alone.
         demand_s: f64,
@@ -141,8 +143,8 @@ impl Network {
         self.mean_value_analysis(n).unwrap_or_else(|| self.convolution(n))
     }
 
-    /// Returns the rate for `n` customers in jobs per second, the same as [`Network::solve`] without
-    /// the load of the stations. With two stations this takes `n` steps instead of `n²`.
+    /// Returns the rate for `n` customers in jobs per second, the same as [`Network::solve`]
+    /// without the load of the stations. With two stations this takes `n` steps instead of `n²`.
     pub fn rate_per_s(&self, n: u32) -> f64 {
         if let Some(solved) = self.mean_value_analysis(n) {
             return solved.rate_per_s;
@@ -159,8 +161,8 @@ impl Network {
         (total(n as usize - 1) - total(n as usize)).exp()
     }
 
-    /// Solves by mean value analysis. Returns `None` if the speed of a station depends on the number
-    /// of its customers.
+    /// Solves by mean value analysis. Returns `None` if the speed of a station depends on the
+    /// number of its customers.
     pub fn mean_value_analysis(&self, n: u32) -> Option<Solution> {
         let plain = |s: &Station| matches!(s, Station::Queue { .. } | Station::Delay { .. });
         if !self.stations.iter().all(plain) {

@@ -4,8 +4,8 @@
 //! and `n` the number of threads, each on a core of its own.
 //! - Synchronous: every thread alternates between reading and computing, `(W + R) / n`.
 //! - Dedicated reader: one thread issues all reads and never waits for a particular one; the others
-//!   compute. This takes `max(W / (n - 1), R_wall)`, where `R_wall` is the time that the device needs
-//!   for all reads when they overlap.
+//!   compute. This takes `max(W / (n - 1), R_wall)`, where `R_wall` is the time that the device
+//!   needs for all reads when they overlap.
 //!
 //! The reader gives up one compute thread and saves all waiting, so it pays off if `n - 1 > W / R`.
 //! The two break even at `n = 1 + W / R` threads.

@@ -2,14 +2,14 @@
 //! closed network of a walk.
 //!
 //! - The universal scalability law (Gunther, 1993) has a serial share `sigma` and a coherency cost
-//!   `kappa`: `T(n) = T(1) (1 + sigma (n-1) + kappa n (n-1)) / n`. It is linear in its terms, so it is
-//!   fitted by least squares of the relative errors, with both parameters held at zero or above.
+//!   `kappa`: `T(n) = T(1) (1 + sigma (n-1) + kappa n (n-1)) / n`. It is linear in its terms, so it
+//!   is fitted by least squares of the relative errors, with both parameters held at zero or above.
 //! - The closed network ([`crate::WalkModel`]) has a processor time and a device time, fitted by a
 //!   coarse-to-fine search over their logarithms. Contention and interleaving are fitted too.
 //!
-//! Both fits report the error at every point: a law that is off shows that something else limits, and
-//! where. A fit with as many parameters as points explains nothing, so each law requires one point
-//! more than it has parameters. Cost: the search solves some thousand small networks.
+//! Both fits report the error at every point: a law that is off shows that something else limits,
+//! and where. A fit with as many parameters as points explains nothing, so each law requires one
+//! point more than it has parameters. Cost: the search solves some thousand small networks.
 
 use crate::PredictError;
 use crate::error::above_zero;
@@ -87,8 +87,8 @@ impl Usl {
         elapsed([self.one_s, self.one_s * self.sigma, self.one_s * self.kappa], threads)
     }
 
-    /// Returns the number of threads beyond which more threads cost time; `None` if there is no such
-    /// number. With a serial share of 1 or more the second thread already does.
+    /// Returns the number of threads beyond which more threads cost time; `None` if there is no
+    /// such number. With a serial share of 1 or more the second thread already does.
     pub fn best_threads(&self) -> Option<f64> {
         (self.kappa > 0.0 || self.sigma > 1.0).then(|| {
             if self.sigma >= 1.0 { 1.0 } else { ((1.0 - self.sigma) / self.kappa).sqrt().max(1.0) }

@@ -1,14 +1,15 @@
 //! Elapsed time of a directory walk by number of threads.
 //!
 //! The network has two stations: the processor, where each thread slows down the others
-//! ([`Station::Shared`]), and the device, a single server. Slow media lose sequential order when many
-//! directories are read at once. The device's demand therefore grows with the number of threads `n`,
-//! `D (1 + g (h(n) - h(1)))` with `h(n) = n² / (n² + τ²)`: no loss for few threads, all of `g` for
-//! many, and half of it at `τ`. The whole job is one round, so the elapsed time is `1 / X(n)`.
+//! ([`Station::Shared`]), and the device, a single server. Slow media lose sequential order when
+//! many directories are read at once. The device's demand therefore grows with the number of
+//! threads `n`, `D (1 + g (h(n) - h(1)))` with `h(n) = n² / (n² + τ²)`: no loss for few threads,
+//! all of `g` for many, and half of it at `τ`. The whole job is one round, so the elapsed time is
+//! `1 / X(n)`.
 //!
-//! Fitted to the 36 published times of source 001 (four media, 1 to 256 threads) with two demands per
-//! medium, `g` for two of them, and one contention and one `τ` for all. `g` has no visible effect
-//! below about `τ / 3` threads, so a fit without a measurement at many threads must not be
+//! Fitted to the 36 published times of source 001 (four media, 1 to 256 threads) with two demands
+//! per medium, `g` for two of them, and one contention and one `τ` for all. `g` has no visible
+//! effect below about `τ / 3` threads, so a fit without a measurement at many threads must not be
 //! extrapolated.
 
 use crate::PredictError;

@@ -2,19 +2,19 @@
 //!
 //! The sample is resampled with replacement `resamples` times. The spread of the statistic over
 //! these resamples estimates its spread over repeated studies (Efron, 1979). The interval ends are
-//! the `(1 - confidence) / 2` quantiles on either side (percentile method). For a median this is close
-//! to the exact interval between order statistics and assumes nothing about the shape of the
+//! the `(1 - confidence) / 2` quantiles on either side (percentile method). For a median this is
+//! close to the exact interval between order statistics and assumes nothing about the shape of the
 //! distribution.
 //!
-//! With 8 to 12 values no interval is exact. A seeded test simulates how often these intervals contain
-//! the true value, and fails below 90 % for the median of a skewed distribution. Resamples for which
-//! the statistic is NaN are dropped and not counted in [`Interval::resamples`].
+//! With 8 to 12 values no interval is exact. A seeded test simulates how often these intervals
+//! contain the true value, and fails below 90 % for the median of a skewed distribution. Resamples
+//! for which the statistic is NaN are dropped and not counted in [`Interval::resamples`].
 //!
-//! With fewer than 8 values the percentiles of a resampled median are too narrow: of seven values they
-//! exclude the smallest, and contain the true median in seven of eight studies. The ends are therefore
-//! the minimum and the maximum. The median of the distribution is between them unless all `n` values
-//! are on one side of it, so the confidence is `1 - 2^(1-n)` for any distribution: 50 % for two
-//! values, 93.75 % for five, 96.9 % for six. Below 6 values there is no 95 % interval;
+//! With fewer than 8 values the percentiles of a resampled median are too narrow: of seven values
+//! they exclude the smallest, and contain the true median in seven of eight studies. The ends are
+//! therefore the minimum and the maximum. The median of the distribution is between them unless all
+//! `n` values are on one side of it, so the confidence is `1 - 2^(1-n)` for any distribution: 50 %
+//! for two values, 93.75 % for five, 96.9 % for six. Below 6 values there is no 95 % interval;
 //! [`Interval::reaches_confidence`] is then false, and reports call the ends a range.
 //!
 //! Cost: one draw per value and resample, 24 000 draws for 12 values and 2000 resamples, and 2000
@@ -30,7 +30,8 @@ use serde::{Deserialize, Serialize};
 /// Confidence that two ends need to be called an interval.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Fewest values whose median has an interval of that confidence: the range of six values has 96.9 %.
+/// Fewest values whose median has an interval of that confidence: the range of six values has 96.9
+/// %.
 pub const INTERVAL_MIN: usize = 6;
 
 /// With fewer values than this the ends are the minimum and the maximum.
@@ -57,7 +58,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Reports whether the ends are a 95 % interval. Otherwise they are the range of too few values.
+    /// Reports whether the ends are a 95 % interval. Otherwise they are the range of too few
+    /// values.
     pub fn reaches_confidence(&self) -> bool {
         self.confidence >= CONFIDENCE
     }
@@ -95,12 +97,12 @@ impl Bootstrap {
         Self { seed, resamples: 2000, confidence: CONFIDENCE }
     }
 
-    /// Computes the interval of any statistic of one sample of at least 2 finite values. Below 6 values
-    /// the confidence is the one that a median of as many values has.
+    /// Computes the interval of any statistic of one sample of at least 2 finite values. Below 6
+    /// values the confidence is the one that a median of as many values has.
     ///
     /// # Errors
-    /// Fails for too few values, a value that is not finite, settings out of range, or a statistic that
-    /// is NaN for the sample.
+    /// Fails for too few values, a value that is not finite, settings out of range, or a statistic
+    /// that is NaN for the sample.
     pub fn of(
         &self,
         values: &[f64],
@@ -122,7 +124,8 @@ impl Bootstrap {
         Ok(Interval { confidence, ..self.percentile(estimate, resampled) })
     }
 
-    /// Computes the interval of the median of at least 2 finite values; below 8 values, their range.
+    /// Computes the interval of the median of at least 2 finite values; below 8 values, their
+    /// range.
     ///
     /// # Errors
     /// Fails for too few values, a value that is not finite, or settings out of range.
@@ -144,13 +147,14 @@ impl Bootstrap {
         Ok(self.percentile(median_of(&mut values.to_vec()), resampled))
     }
 
-    /// Computes the interval of `median(a) / median(b)` for two unpaired samples of at least 2 values
-    /// above zero. Each sample is resampled independently. If one has fewer than 8 values, the ends are
-    /// the minimum over the maximum and the maximum over the minimum, with the confidence that both
-    /// medians are within the range of their samples.
+    /// Computes the interval of `median(a) / median(b)` for two unpaired samples of at least 2
+    /// values above zero. Each sample is resampled independently. If one has fewer than 8 values,
+    /// the ends are the minimum over the maximum and the maximum over the minimum, with the
+    /// confidence that both medians are within the range of their samples.
     ///
     /// # Errors
-    /// Fails for too few values, a value that is not finite and above zero, or settings out of range.
+    /// Fails for too few values, a value that is not finite and above zero, or settings out of
+    /// range.
     pub fn ratio_of_medians(&self, a: &[f64], b: &[f64]) -> Result<Interval, StatsError> {
         self.check()?;
         let what = "ratio of medians";
@@ -236,8 +240,8 @@ fn defined(estimate: f64) -> Result<f64, StatsError> {
     Ok(estimate)
 }
 
-/// Draws random indices. An index is the high bits of a product, so that the draws depend only on the
-/// generator and not on the version of a sampling library.
+/// Draws random indices. An index is the high bits of a product, so that the draws depend only on
+/// the generator and not on the version of a sampling library.
 struct Draws(Xoshiro256PlusPlus);
 
 impl Draws {

@@ -57,8 +57,8 @@ impl Correlation {
     }
 }
 
-/// Returns Pearson's correlation coefficient, -1 to 1; NaN for different lengths, fewer than two pairs
-/// or a constant side.
+/// Returns Pearson's correlation coefficient, -1 to 1; NaN for different lengths, fewer than two
+/// pairs or a constant side.
 fn pearson(x: &[f64], y: &[f64]) -> f64 {
     if x.len() != y.len() || x.len() < 2 {
         return f64::NAN;

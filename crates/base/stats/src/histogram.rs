@@ -1,13 +1,14 @@
 //! A small log-linear histogram of durations.
 //!
-//! Each octave of nanoseconds (from one power of two to the next) is divided into 32 equal parts. The
-//! width of a bucket is at most 1/32 of its values, and its middle is within 1.6 % of each of them.
-//! Below 64 ns every nanosecond has its own bucket. 43 octaves reach 2⁴⁸ ns, about three days; longer
-//! durations are counted in the last bucket, while `max` stays exact. The idea is that of the HDR
-//! histogram (Tene). With the fixed size, recording is a shift, a mask and an increment.
+//! Each octave of nanoseconds (from one power of two to the next) is divided into 32 equal parts.
+//! The width of a bucket is at most 1/32 of its values, and its middle is within 1.6 % of each of
+//! them. Below 64 ns every nanosecond has its own bucket. 43 octaves reach 2⁴⁸ ns, about three
+//! days; longer durations are counted in the last bucket, while `max` stays exact. The idea is that
+//! of the HDR histogram (Tene). With the fixed size, recording is a shift, a mask and an increment.
 //!
-//! Cost: 5632 bytes of counts, one allocation at creation and none afterwards. `record` has no branch
-//! that depends on earlier values. The count of a bucket saturates at 2³² - 1; the total does not.
+//! Cost: 5632 bytes of counts, one allocation at creation and none afterwards. `record` has no
+//! branch that depends on earlier values. The count of a bucket saturates at 2³² - 1; the total
+//! does not.
 
 /// Buckets per octave.
 const PARTS: u64 = 32;
@@ -98,9 +99,9 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
     }
 
-    /// Returns quantile `q` in nanoseconds: the value of rank `ceil(q count)`, at least the first, with
-    /// a relative error of at most 1/64. Exact for `q` of 0 and 1, and below 64 ns. Zero without
-    /// durations. A `q` outside 0 to 1 counts as the nearer end, NaN as 0.
+    /// Returns quantile `q` in nanoseconds: the value of rank `ceil(q count)`, at least the first,
+    /// with a relative error of at most 1/64. Exact for `q` of 0 and 1, and below 64 ns. Zero
+    /// without durations. A `q` outside 0 to 1 counts as the nearer end, NaN as 0.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         let counted: u64 = self.buckets.iter().map(|c| u64::from(*c)).sum();
         if counted == 0 || q.is_nan() || q <= 0.0 {
@@ -122,8 +123,8 @@ impl Histogram {
     }
 }
 
-/// Returns the bucket of a duration. A value of 64 or more is shifted right until it is 32 to 63, and
-/// each shift adds 32 to the index. A smaller value is its own bucket.
+/// Returns the bucket of a duration. A value of 64 or more is shifted right until it is 32 to 63,
+/// and each shift adds 32 to the index. A smaller value is its own bucket.
 #[inline]
 fn bucket_of(ns: u64) -> usize {
     let ns = ns.min(BEYOND_NS - 1);

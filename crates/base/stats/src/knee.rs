@@ -1,13 +1,13 @@
 //! The knee of a ladder: threads, window or size on `x`, time or rate on `y`.
 //!
 //! Three answers, because each fails in a different way:
-//! - `first_flat`: the first step whose gain over the next step is within noise. This is the answer of
-//!   a search from below. A single outlier can stop it early.
+//! - `first_flat`: the first step whose gain over the next step is within noise. This is the answer
+//!   of a search from below. A single outlier can stop it early.
 //! - `near_best`: the smallest `x` within noise of the best `y`. This is the answer after the whole
 //!   ladder was measured. A slow rise at the far end moves it up.
 //! - `segmented`: two straight lines that meet, over `log₂ x` and `ln y`, with the meeting point of
-//!   the least squared error (a broken-stick fit, as in Hudson, 1966). It uses all points and needs no
-//!   noise figure. On a curve without a bend it still returns a point, with `explained` near 0.
+//!   the least squared error (a broken-stick fit, as in Hudson, 1966). It uses all points and needs
+//!   no noise figure. On a curve without a bend it still returns a point, with `explained` near 0.
 //!
 //! Cost: a few hundred passes over the points of the ladder.
 
@@ -58,8 +58,8 @@ pub struct Segmented {
 /// `noise` is the share up to which a gain does not count, such as [`crate::AaNoise::floor`].
 ///
 /// # Errors
-/// Fails for different lengths, too few points, a value that is not finite and above zero, `x` that is
-/// not ascending, or a negative noise.
+/// Fails for different lengths, too few points, a value that is not finite and above zero, `x` that
+/// is not ascending, or a negative noise.
 pub fn knee(x: &[f64], y: &[f64], better: Better, noise: f64) -> Result<Knee, StatsError> {
     let what = "knee";
     check_pairs(what, x, y, 3)?;
@@ -142,8 +142,8 @@ struct Bend {
 }
 
 impl Bend {
-    /// Fits `level + before · min(u - at, 0) + after · max(u - at, 0)`. The two slope terms are never
-    /// both non-zero, so the normal equations reduce to one for the level.
+    /// Fits `level + before · min(u - at, 0) + after · max(u - at, 0)`. The two slope terms are
+    /// never both non-zero, so the normal equations reduce to one for the level.
     fn fit(u: &[f64], v: &[f64], at: f64) -> Self {
         let n = u.len() as f64;
         let (mut l, mut ll, mut lv) = (0.0, 0.0, 0.0);

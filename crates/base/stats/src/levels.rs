@@ -3,18 +3,18 @@
 //! Known cache sizes are not an input. The curve alone determines the levels, and the advertised
 //! capacities are compared with them afterwards ([`Levels::compare`]).
 //!
-//! 1. *Envelope from the right.* A larger set cannot be cheaper and noise only adds time, so each time
-//!    is lowered to the minimum of the times at larger sizes. Points that this moves by more than 10 %
-//!    were disturbed; they are listed.
+//! 1. *Envelope from the right.* A larger set cannot be cheaper and noise only adds time, so each
+//!    time is lowered to the minimum of the times at larger sizes. Points that this moves by more
+//!    than 10 % were disturbed; they are listed.
 //! 2. *Optimal partition* (dynamic programming, as in Bellman, 1961) of the points into plateaus
-//!    and ramps over the logarithms of both axes. A plateau costs its squared error and a fixed price,
-//!    a ramp costs a price per point. Physically indexed caches cause ramps, not steps. Points that
-//!    are closer together than usual have less weight, so that more points on a ramp do not turn it
-//!    into a plateau.
+//!    and ramps over the logarithms of both axes. A plateau costs its squared error and a fixed
+//!    price, a ramp costs a price per point. Physically indexed caches cause ramps, not steps.
+//!    Points that are closer together than usual have less weight, so that more points on a ramp do
+//!    not turn it into a plateau.
 //! 3. *Merging* of plateaus that differ by less than a factor of 1.35.
-//! 4. Each level gets a time (the median of its plateau) and a **bracket** for its capacity: the last
-//!    size within 15 % of the plateau, and the first size above the geometric mean of this plateau and
-//!    the next. The curve does not determine a single number.
+//! 4. Each level gets a time (the median of its plateau) and a **bracket** for its capacity: the
+//!    last size within 15 % of the plateau, and the first size above the geometric mean of this
+//!    plateau and the next. The curve does not determine a single number.
 //!
 //! A curve with too many levels, or with too many points moved by the envelope, is not interpreted;
 //! [`Levels::unclear`] then has the reason. Cost: quadratic in the number of points.
@@ -48,8 +48,8 @@ const DISTURBED_MAX: f64 = 0.34;
 pub struct Level {
     /// Time of an access, in the unit of the curve.
     pub time: f64,
-    /// Range of its capacity: above the first size, up to the second. `None` for the last level, which
-    /// does not end in the curve.
+    /// Range of its capacity: above the first size, up to the second. `None` for the last level,
+    /// which does not end in the curve.
     pub bracket: Option<(f64, f64)>,
     /// First and last size of its plateau.
     pub plateau: (f64, f64),
@@ -232,9 +232,9 @@ fn bracketed(plateaus: &[(usize, usize)], sizes: &[f64], envelope: &[f64]) -> Ve
 }
 
 impl Levels {
-    /// Compares the levels with advertised capacities in ascending order. Returns for each level the
-    /// index of its capacity, if any, and the result. A capacity belongs to the level whose bracket
-    /// contains it, or else to the level of the same rank.
+    /// Compares the levels with advertised capacities in ascending order. Returns for each level
+    /// the index of its capacity, if any, and the result. A capacity belongs to the level whose
+    /// bracket contains it, or else to the level of the same rank.
     pub fn compare(&self, advertised: &[f64]) -> Vec<(Option<usize>, Agreement)> {
         let inside = |level: &Level| {
             let (low, high) = level.bracket?;

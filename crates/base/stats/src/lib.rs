@@ -1,8 +1,8 @@
 //! Summaries, intervals, paired ratios, series tests, knees and histograms over plain numbers.
 //!
 //! No I/O, no clock, and no other ioloom crate: the engine, the laboratory and the report use the
-//! same arithmetic, and anyone can check it with another program. Functions that draw random numbers
-//! take a seed, so that a verdict is the same on every machine.
+//! same arithmetic, and anyone can check it with another program. Functions that draw random
+//! numbers take a seed, so that a verdict is the same on every machine.
 //!
 //! Two kinds of functions:
 //! - simple statistics of a slice (`median`, `mean`, `mad`, …) return `f64`, and NaN where the

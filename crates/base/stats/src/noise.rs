@@ -1,10 +1,10 @@
 //! The noise floor: a plan compared with itself.
 //!
-//! Each block runs one plan twice (A/A). The difference between the two runs is not an effect, and an
-//! effect of that size between two other arms means nothing. The floor is the larger of two numbers:
-//! the median of `|ln(first / second)|`, the typical error of a single block, and the distance of the
-//! bootstrap interval of the median log-ratio from 0, the error of the study's estimate including
-//! order effects.
+//! Each block runs one plan twice (A/A). The difference between the two runs is not an effect, and
+//! an effect of that size between two other arms means nothing. The floor is the larger of two
+//! numbers: the median of `|ln(first / second)|`, the typical error of a single block, and the
+//! distance of the bootstrap interval of the median log-ratio from 0, the error of the study's
+//! estimate including order effects.
 
 use crate::StatsError;
 use crate::bootstrap::{Bootstrap, log_ratios};

@@ -3,8 +3,9 @@
 //! The runs of a block are adjacent in time, so a slow machine slows both, and their ratio cancels
 //! this out. The effect is the median of `ln(a / b)` over the blocks and its interval a seeded
 //! percentile bootstrap over blocks, both transformed back by the exponential. The logarithm makes
-//! the result symmetric: `b` relative to `a` is exactly the inverse, and a margin of 5 % is a factor
-//! of 1.05 in either direction. Swapping both the arms and the claim never changes a judgement.
+//! the result symmetric: `b` relative to `a` is exactly the inverse, and a margin of 5 % is a
+//! factor of 1.05 in either direction. Swapping both the arms and the claim never changes a
+//! judgement.
 //!
 //! The rule of [`decide`], with `m` the factor `1 + margin`:
 //! - fewer blocks than the minimum, or than a 95 % interval needs (6): undecided;
@@ -33,8 +34,9 @@ pub struct Ratio {
     pub confidence: f64,
     /// Number of blocks.
     pub n: usize,
-    /// Scatter of the ratios of single blocks as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With 0.1,
-    /// blocks typically deviate by 10 % from the ratio. Not the uncertainty of the ratio itself.
+    /// Scatter of the ratios of single blocks as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With
+    /// 0.1, blocks typically deviate by 10 % from the ratio. Not the uncertainty of the ratio
+    /// itself.
     pub noise: f64,
 }
 
@@ -42,7 +44,8 @@ impl Ratio {
     /// Compares two arms with 2000 resamples. `a[i]` and `b[i]` come from the same block.
     ///
     /// # Errors
-    /// Fails for different lengths, fewer than 2 blocks, or a value that is not finite and above zero.
+    /// Fails for different lengths, fewer than 2 blocks, or a value that is not finite and above
+    /// zero.
     pub fn of(a: &[f64], b: &[f64], seed: u64) -> Result<Self, StatsError> {
         Self::of_with(a, b, &Bootstrap::new(seed))
     }
@@ -70,12 +73,14 @@ impl Ratio {
         Self { ratio: 1.0 / self.ratio, lo: 1.0 / self.hi, hi: 1.0 / self.lo, ..self }
     }
 
-    /// Reports whether the ends are a 95 % interval. Otherwise they are the range of too few blocks.
+    /// Reports whether the ends are a 95 % interval. Otherwise they are the range of too few
+    /// blocks.
     pub fn reaches_confidence(&self) -> bool {
         self.confidence >= CONFIDENCE
     }
 
-    /// Returns the size of the effect without its direction, as a share: 0.25 for a ratio of 1.25 or 0.8.
+    /// Returns the size of the effect without its direction, as a share: 0.25 for a ratio of 1.25
+    /// or 0.8.
     pub fn effect(&self) -> f64 {
         self.ratio.ln().abs().exp() - 1.0
     }

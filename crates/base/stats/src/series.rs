@@ -1,10 +1,10 @@
 //! Tests of a series of values in the order of measurement.
 //!
 //! A study compares blocks as if they were independent draws. These tests detect four ways in which
-//! they are not on real machines. Each returns a small struct with `found` and the evidence. `found`
-//! only rules out chance, so the evidence also has the size of the effect as a share of the median,
-//! and the caller decides which size matters. All tests use a 5 % level. On white noise each has a
-//! false-alarm rate of at most 7 %, which a seeded test checks.
+//! they are not on real machines. Each returns a small struct with `found` and the evidence.
+//! `found` only rules out chance, so the evidence also has the size of the effect as a share of the
+//! median, and the caller decides which size matters. All tests use a 5 % level. On white noise
+//! each has a false-alarm rate of at most 7 %, which a seeded test checks.
 //!
 //! - [`Drift::test`]: Mann (1945) and Kendall. `S = Σ sign(x_j - x_i)` over all `i < j`. Without
 //!   ties and up to `EXACT_MAX` values the p-value is exact, from the distribution of inversions.
@@ -12,14 +12,16 @@
 //! - [`Alternation::test`]: too many runs above and below the median (Wald and Wolfowitz, 1940),
 //!   exact and one-sided. Lag-1 autocorrelation and turning points (Bienaymé) are evidence only; a
 //!   second test for them would double the false alarms.
-//! - [`FirstRun::test`]: the first value compared with the others. It must be outside their range and
-//!   farther from their median than `3 + 10 / (n - 2)` scaled median absolute deviations. With few
-//!   values the deviation itself is uncertain, hence the second term, which was found by simulation.
-//! - [`TwoRegimes::test`]: the best cut of the sorted values into two groups (Otsu, 1979) with at least
-//!   a fifth of the values in each. The share of variance that the cut explains is compared with the
-//!   share for a uniform distribution, the unimodal distribution that looks most like two groups (as
-//!   in Hartigan's dip test, 1985): 3/4 for many values, and below `3/4 + 1 / (2 sqrt n)` in 95 of
-//!   100 samples of `n` values. Simulation gave that form for 6 to 500 values.
+//! - [`FirstRun::test`]: the first value compared with the others. It must be outside their range
+//!   and farther from their median than `3 + 10 / (n - 2)` scaled median absolute deviations. With
+//!   few values the deviation itself is uncertain, hence the second term, which was found by
+//!   simulation.
+//! - [`TwoRegimes::test`]: the best cut of the sorted values into two groups (Otsu, 1979) with at
+//!   least a fifth of the values in each. The share of variance that the cut explains is compared
+//!   with the share for a uniform distribution, the unimodal distribution that looks most like two
+//!   groups (as in Hartigan's dip test, 1985): 3/4 for many values, and below
+//!   `3/4 + 1 / (2 sqrt n)` in 95 of 100 samples of `n` values. Simulation gave that form for 6 to
+//!   500 values.
 //!
 //! Cost: quadratic in the number of values for drift, sorting for the others.
 
@@ -220,8 +222,8 @@ impl TwoRegimes {
         let mut sum: f64 = sorted[..smallest - 1].iter().map(|v| v - centre).sum();
         let (mut best, mut between) = (smallest, f64::NEG_INFINITY);
         for size in smallest..=n - smallest {
-            // Sums are relative to the mean, so those of the two groups are opposite and the variance
-            // between groups is sum² n / (size (n - size)).
+            // Sums are relative to the mean, so those of the two groups are opposite and the
+            // variance between groups is sum² n / (size (n - size)).
             sum += sorted[size - 1] - centre;
             let here = sum * sum * n as f64 / (size as f64 * (n - size) as f64);
             if here > between {
@@ -263,8 +265,8 @@ fn tie_sizes(values: &[f64]) -> Vec<f64> {
     sorted.chunk_by(|a, b| a == b).map(|g| g.len() as f64).filter(|t| *t > 1.0).collect()
 }
 
-/// Returns the exact two-sided p-value of Kendall's score without ties. `S = pairs - 2 inversions`, and
-/// the number of inversions of `n` values is a sum of independent uniform numbers 0 to `i - 1`.
+/// Returns the exact two-sided p-value of Kendall's score without ties. `S = pairs - 2 inversions`,
+/// and the number of inversions of `n` values is a sum of independent uniform numbers 0 to `i - 1`.
 fn kendall_exact(n: usize, score: i64) -> f64 {
     let pairs = n * (n - 1) / 2;
     let mut chance = vec![0.0; pairs + 1];

@@ -2,10 +2,10 @@
 //!
 //! Quantiles are type 7 of Hyndman and Fan ("Sample quantiles in statistical packages", 1996): the
 //! value at position `(n - 1) q` of the sorted sample, counted from 0, with linear interpolation.
-//! This is the default of NumPy, R and spreadsheets, so that a reader can check a number. The median
-//! is the quantile for `q = 0.5`. `mad` is the plain median of absolute deviations from the median;
-//! multiplied by [`MAD_TO_SD`] it estimates the standard deviation of a normal sample and is robust to
-//! outliers (Hampel, 1974). `trimmed_mean` drops `floor(share n)` values at each end.
+//! This is the default of NumPy, R and spreadsheets, so that a reader can check a number. The
+//! median is the quantile for `q = 0.5`. `mad` is the plain median of absolute deviations from the
+//! median; multiplied by [`MAD_TO_SD`] it estimates the standard deviation of a normal sample and
+//! is robust to outliers (Hampel, 1974). `trimmed_mean` drops `floor(share n)` values at each end.
 //!
 //! Cost: a quantile sorts a copy of the sample; a median selects in linear time.
 

@@ -46,14 +46,14 @@ fn upper_tail(x: f64) -> f64 {
     normal_density(x) / fraction
 }
 
-/// Returns the probability that a standard normal value is at least as far from zero as `z`, on either
-/// side.
+/// Returns the probability that a standard normal value is at least as far from zero as `z`, on
+/// either side.
 pub fn normal_two_sided(z: f64) -> f64 {
     2.0 * normal_below(-z.abs())
 }
 
-/// Returns the probability that a value of Student's t distribution with `freedom` degrees of freedom
-/// is at least as far from zero as `t`, on either side. NaN for zero degrees.
+/// Returns the probability that a value of Student's t distribution with `freedom` degrees of
+/// freedom is at least as far from zero as `t`, on either side. NaN for zero degrees.
 pub fn student_two_sided(t: f64, freedom: u32) -> f64 {
     if freedom == 0 || t.is_nan() {
         return f64::NAN;

@@ -1,7 +1,7 @@
-//! Tables for a spreadsheet: segments, spans and device requests as CSV.
+//! CSV tables for spreadsheets: segments, spans and device requests.
 //!
-//! RFC 4180: a header line, commas, `"` doubled inside quotes, lines end with `\n`. Times are
-//! nanoseconds after the start of the run. What is not known is an empty field, never 0.
+//! RFC 4180 with a header line, except that lines end with `\n`. Times are nanoseconds after the
+//! start of the run. Unknown values are empty fields, never 0.
 //!
 //! | table | columns |
 //! |---|---|
@@ -9,87 +9,67 @@
 //! | spans | `tid, thread, role, start_ns, end_ns, span, file_index, file, file_bytes` |
 //! | requests | `device, kind, issue_ns, complete_ns, latency_ns, sector, bytes, tid` |
 //!
-//! `placed`: `true` if the position inside its span is known. `cpu`: processor while running.
-//! `by_tid`: the thread that took over from a preempted one. `kind`: `read` or `write`. `sector`: of
-//! 512 bytes.
+//! `placed`: whether the position within the span is known. `cpu`: processor while running.
+//! `by_tid`: the thread that took over from a preempted one. `kind`: `read` or `write`. `sector`:
+//! in units of 512 bytes.
 
 use crate::lane::{NO_CPU, NO_FILE, Thread, Trace};
-use std::fmt::Write;
+use serde::Serialize;
 
-/// Every state of every thread.
+/// Returns the states of all threads.
 pub fn segments(trace: &Trace) -> String {
-    let mut csv = "tid,thread,role,start_ns,end_ns,state,placed,cpu,by_tid\n".to_owned();
-    for thread in &trace.threads {
-        let who = who(thread);
-        for (i, segment) in thread.segments.iter().enumerate() {
+    let rows = trace.threads.iter().flat_map(|thread| {
+        thread.segments.iter().enumerate().map(move |(i, segment)| {
             let end_ns = thread.segments.get(i + 1).map_or(thread.end_ns, |next| next.start_ns);
-            let cpu = known(u32::from(segment.cpu), u32::from(NO_CPU));
-            let by = known(segment.by_tid, 0);
-            let (start_ns, state, placed) =
-                (segment.start_ns, segment.state.name(), segment.placed);
-            line(&mut csv, format_args!("{who},{start_ns},{end_ns},{state},{placed},{cpu},{by}"));
-        }
-    }
-    csv
+            let cpu = (segment.cpu != NO_CPU).then_some(segment.cpu);
+            let by_tid = (segment.by_tid != 0).then_some(segment.by_tid);
+            let state = segment.state.name();
+            (owner(thread), segment.start_ns, end_ns, state, segment.placed, cpu, by_tid)
+        })
+    });
+    let columns = "tid,thread,role,start_ns,end_ns,state,placed,cpu,by_tid";
+    table(columns, rows)
 }
 
-/// Every span of every thread.
+/// Returns the spans of all threads.
 pub fn spans(trace: &Trace) -> String {
-    let mut csv = "tid,thread,role,start_ns,end_ns,span,file_index,file,file_bytes\n".to_owned();
-    for thread in &trace.threads {
-        let who = who(thread);
-        for span in &thread.spans {
-            let index = known(span.file, NO_FILE);
-            let at = span.file as usize;
-            let file = trace.files.get(at).map_or_else(String::new, |name| quoted(name));
-            let bytes = trace.file_bytes.get(at).map_or_else(String::new, u64::to_string);
-            let (start_ns, kind) = (span.start_ns, span.kind.name());
-            let end_ns = start_ns.saturating_add(span.ns);
-            line(&mut csv, format_args!("{who},{start_ns},{end_ns},{kind},{index},{file},{bytes}"));
-        }
-    }
-    csv
+    let rows = trace.threads.iter().flat_map(|thread| {
+        thread.spans.iter().map(move |span| {
+            let index = (span.file != NO_FILE).then_some(span.file);
+            let file = trace.files.get(span.file as usize);
+            let bytes = trace.file_bytes.get(span.file as usize);
+            let end_ns = span.start_ns.saturating_add(span.ns);
+            (owner(thread), span.start_ns, end_ns, span.kind.name(), index, file, bytes)
+        })
+    });
+    table("tid,thread,role,start_ns,end_ns,span,file_index,file,file_bytes", rows)
 }
 
-/// Every request of every device.
+/// Returns the requests of all devices.
 pub fn requests(trace: &Trace) -> String {
-    let mut csv = "device,kind,issue_ns,complete_ns,latency_ns,sector,bytes,tid\n".to_owned();
-    for device in &trace.devices {
-        let name = quoted(&device.name);
-        for request in &device.requests {
+    let rows = trace.devices.iter().flat_map(|device| {
+        device.requests.iter().map(|request| {
             let kind = if request.write { "write" } else { "read" };
-            let issue_ns = request.issue_ns;
-            let end = request.complete_ns.map_or_else(String::new, |ns| ns.to_string());
-            let latency = request.complete_ns.map(|ns| ns.saturating_sub(issue_ns));
-            let latency = latency.map_or_else(String::new, |ns| ns.to_string());
-            let (sector, bytes, tid) = (request.sector, request.bytes, known(request.tid, 0));
-            line(
-                &mut csv,
-                format_args!("{name},{kind},{issue_ns},{end},{latency},{sector},{bytes},{tid}"),
-            );
-        }
+            let latency_ns = request.complete_ns.map(|ns| ns.saturating_sub(request.issue_ns));
+            let tid = (request.tid != 0).then_some(request.tid);
+            let times = (request.issue_ns, request.complete_ns, latency_ns);
+            (&device.name, kind, times, request.sector, request.bytes, tid)
+        })
+    });
+    table("device,kind,issue_ns,complete_ns,latency_ns,sector,bytes,tid", rows)
+}
+
+fn owner(thread: &Thread) -> (u32, &str, &str) {
+    (thread.tid, &thread.name, &thread.role)
+}
+
+/// Writes a header line and rows. Nested tuples of a row become adjacent fields.
+fn table(columns: &str, rows: impl Iterator<Item = impl Serialize>) -> String {
+    let mut csv = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+    csv.write_record(columns.split(',')).expect("writing to memory cannot fail");
+    for row in rows {
+        csv.serialize(row).expect("writing to memory cannot fail");
     }
-    csv
-}
-
-fn who(thread: &Thread) -> String {
-    format!("{},{},{}", thread.tid, quoted(&thread.name), quoted(&thread.role))
-}
-
-fn known(value: u32, not_known: u32) -> String {
-    if value == not_known { String::new() } else { value.to_string() }
-}
-
-fn line(csv: &mut String, fields: std::fmt::Arguments<'_>) {
-    // Writing into a String cannot fail.
-    let _ = writeln!(csv, "{fields}");
-}
-
-/// A text as a field: in quotes if it holds what CSV treats specially.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
+    let bytes = csv.into_inner().expect("writing to memory cannot fail");
+    String::from_utf8(bytes).expect("every field is UTF-8")
 }

@@ -1,8 +1,8 @@
-//! The trace file `.ioloom`: everything of a [`Trace`], to keep, to send and to open elsewhere.
+//! The trace file `.ioloom`: a complete [`Trace`] to keep, send and open elsewhere.
 //!
 //! # Layout
 //!
-//! All fixed numbers are little-endian.
+//! All fixed-size numbers are little-endian.
 //!
 //! ```text
 //! 0   8 bytes  magic "IOLMTRCE"
@@ -17,76 +17,38 @@
 //!     bytes
 //! ```
 //!
-//! Inside a section stand numbers as LEB128, texts as length and UTF-8, lists as their length and one
-//! column after the other; times are differences, so that they are short and in order by
-//! construction. What the JSON of a run also holds (evidence, tables of states) is that JSON.
-//! A reader skips tags that it does not know.
+//! In a section, numbers are LEB128, text is a length and UTF-8, and a list is its length followed
+//! by one column after the other. Times are stored as differences, so they are short and always in
+//! order. Data that the JSON of a run also contains (evidence, state tables) is stored as that
+//! JSON. A reader skips unknown tags.
 //!
-//! # Hostile files
+//! # Untrusted files
 //!
-//! A file may be cut off, damaged or made to harm. So: every length is compared with what is there
-//! before anything is reserved; a section unpacks to at most [`UNPACK_MAX`] times its size (the
-//! writer stores what would shrink more); what is read satisfies what the other modules rely on
-//! (segments tile, spans do not overlap, times below 2^53 ns). Whatever is wrong gives one error.
+//! A file may be truncated, damaged or malicious. Every length is therefore compared with the
+//! available bytes before memory is reserved, a section unpacks to at most [`UNPACK_MAX`] times its
+//! size (the writer stores sections that would shrink more), and a trace that was read satisfies
+//! what the other modules rely on (segments tile, spans do not overlap, times are below 2^53 ns).
+//! Any violation is an error.
 
 mod columns;
+mod error;
+mod format;
 mod sections;
+
+pub use error::FileError;
+pub use format::{MAGIC, VERSION};
 
 use crate::lane::Trace;
 use flate2::Crc;
 use std::io::{Read, Write};
 
-/// First bytes of a file.
-pub const MAGIC: [u8; 8] = *b"IOLMTRCE";
-/// Version of the layout.
-pub const VERSION: u32 = 1;
-/// How many times larger than its stored bytes a section may be. Times of real threads hold noise and
+/// Largest ratio of unpacked to stored bytes of a section. Times of real threads contain noise and
 /// shrink less.
 pub const UNPACK_MAX: u64 = 8;
-/// Unpacked size that is always allowed, bytes: small sections of repeated text shrink more.
+/// Unpacked size in bytes that is always allowed: small sections of repeated text shrink more.
 const UNPACK_FREE: u64 = 64 * 1024;
-/// Latest time in a file: exact in a double, and sums stay far from overflow.
-const LATEST_NS: u64 = 1 << 53;
-
-/// Why a file could not be read. The caller knows its path and adds it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FileError {
-    /// It does not begin as a trace does.
-    #[error("not a trace file: it does not begin with {:?}; give a file that IOLOOM_TRACE or --trace wrote", String::from_utf8_lossy(&MAGIC))]
-    NotATrace,
-    /// It was written by another version.
-    #[error(
-        "the trace file has version {found}, this program reads version {VERSION}; use the program that wrote it"
-    )]
-    Version {
-        /// The version it says.
-        found: u32,
-    },
-    /// It ends too early.
-    #[error("the trace file is cut off in section {section}; copy it again, or trace again")]
-    CutOff {
-        /// Where it ends.
-        section: String,
-    },
-    /// Its bytes are not those that were written.
-    #[error(
-        "section {section} of the trace file is damaged: {reason}; copy it again, or trace again"
-    )]
-    Damaged {
-        /// Which section.
-        section: String,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
-impl FileError {
-    fn damaged(section: &str, reason: impl Into<String>) -> Self {
-        Self::Damaged { section: section.to_owned(), reason: reason.into() }
-    }
-}
-
-/// The bytes of a trace file. The trace must be in order, as [`crate::classify()`] leaves it.
+/// Returns the bytes of a trace file. The trace must be in order, as [`crate::classify()`] returns
+/// it.
 pub fn write(trace: &Trace) -> Vec<u8> {
     let sections = sections::encode(trace);
     let mut file = start(sections.len());
@@ -98,8 +60,8 @@ pub fn write(trace: &Trace) -> Vec<u8> {
     file
 }
 
-/// A file with one section of any contents behind a right checksum: for fuzzing, which would never
-/// guess a checksum.
+/// Returns a file that has one section with the given contents and a valid checksum. For fuzzing,
+/// which would never find a valid checksum.
 pub fn single_section(tag: &[u8; 4], contents: &[u8]) -> Vec<u8> {
     let mut file = start(1);
     section(&mut file, tag, 0, contents, contents.len());
@@ -126,7 +88,7 @@ fn section(file: &mut Vec<u8>, tag: &[u8; 4], kind: u32, stored: &[u8], raw_byte
 ///
 /// # Errors
 ///
-/// Whatever is wrong with the bytes, as one [`FileError`].
+/// Fails if the bytes are not a valid trace file.
 pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
     let mut rest = bytes;
     if take(&mut rest, 8, "start").ok() != Some(&MAGIC[..]) {
@@ -148,12 +110,12 @@ pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
         let stored = usize::try_from(stored).unwrap_or(usize::MAX);
         let stored = take(&mut rest, stored, &section)?;
         if crc(stored) != sum {
-            return Err(FileError::damaged(&section, "its checksum does not fit"));
+            return Err(FileError::damaged(&section, "the checksum does not match"));
         }
         match kind {
             0 => sections::decode(&section, stored, &mut trace)?,
             1 => sections::decode(&section, &unpack(stored, raw, &section)?, &mut trace)?,
-            _ => return Err(FileError::damaged(&section, "it is packed in an unknown way")),
+            _ => return Err(FileError::damaged(&section, "unknown compression")),
         }
     }
     if rest.is_empty() {
@@ -163,7 +125,7 @@ pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
     }
 }
 
-/// Packs what becomes smaller, but not so much that a reader would have to trust it.
+/// Compresses bytes. Returns `None` if they do not shrink, or shrink more than a reader accepts.
 fn pack(raw: &[u8]) -> Option<Vec<u8>> {
     let mut encoder =
         flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
@@ -178,16 +140,16 @@ fn unpacked_max(packed: usize) -> u64 {
 
 fn unpack(stored: &[u8], size: u64, section: &str) -> Result<Vec<u8>, FileError> {
     if size > unpacked_max(stored.len()) {
-        let reason = format!("it claims {size} bytes in {} stored ones", stored.len());
+        let reason = format!("{} stored bytes cannot unpack to {size}", stored.len());
         return Err(FileError::damaged(section, reason));
     }
     let mut raw = Vec::new();
     let mut decoder = flate2::read::DeflateDecoder::new(stored).take(size + 1);
     decoder
         .read_to_end(&mut raw)
-        .map_err(|error| FileError::damaged(section, format!("it does not unpack ({error})")))?;
+        .map_err(|error| FileError::damaged(section, format!("cannot unpack it ({error})")))?;
     if raw.len() as u64 != size {
-        return Err(FileError::damaged(section, "it unpacks to another size than it says"));
+        return Err(FileError::damaged(section, "the unpacked size does not match"));
     }
     Ok(raw)
 }

@@ -1,56 +1,23 @@
-//! What the trace shows, in words: each finding with the numbers that led to it.
+//! Findings: problems that a trace shows, with the numbers that they are based on.
 //!
-//! A finding is a rule with thresholds, so each threshold is a named constant with its reason, and a
-//! rule whose numbers were not measured at this level stays silent. No rule looks at the machine or
-//! at another run: what is said follows from the trace alone.
+//! A finding is a rule with thresholds. Each threshold is a named constant with a reason. A rule
+//! whose numbers were not measured at the level of the trace reports nothing. Rules use only the
+//! trace, not the machine or other runs.
 
 mod devices;
+mod finding;
+mod observed;
 mod threads;
 
+pub use finding::Finding;
+
 use crate::lane::Trace;
-use crate::shares::{Lanes, Shares, is_program_thread};
+use crate::shares::{Lanes, is_program_thread};
 use crate::utilisation::Utilisation;
-use serde::Serialize;
+use observed::Observed;
 
-/// One finding. It is only made from numbers that the trace holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// Short stable name, such as `oversubscription`.
-    pub id: String,
-    /// A heading.
-    pub title: String,
-    /// What happens, in one sentence.
-    pub sentence: String,
-    /// What led to it: name of the number, and the number with its unit.
-    pub evidence: Vec<(String, String)>,
-    /// What to try.
-    #[serde(rename = "try")]
-    pub try_this: String,
-}
-
-/// Everything that the rules look at.
-struct Seen<'a> {
-    trace: &'a Trace,
-    lanes: Lanes<'a>,
-    /// Time per state of the program's own threads over the whole run.
-    all: Shares,
-    utilisation: Utilisation,
-}
-
-impl Seen<'_> {
-    /// A time of own threads as a part of all their time.
-    fn share(&self, ns: u64) -> f64 {
-        ns as f64 / self.all.total().max(1) as f64
-    }
-
-    /// A time as a part of the run.
-    fn of_run(&self, ns: u64) -> f64 {
-        ns as f64 / self.trace.elapsed_ns.max(1) as f64
-    }
-}
-
-/// A rule: silent, or one finding.
-type Rule = fn(&Seen<'_>) -> Option<Finding>;
+/// A rule, which returns at most one finding.
+type Rule = fn(&Observed<'_>) -> Option<Finding>;
 
 /// The rules, in the order of the report.
 const RULES: [Rule; 8] = [
@@ -64,30 +31,14 @@ const RULES: [Rule; 8] = [
     devices::backlog,
 ];
 
-/// Looks for the patterns that the module names. Empty if nothing stands out, or if what would
-/// stand out was not measured.
+/// Applies all rules to a trace. Returns nothing if no rule applies, or if its numbers were not
+/// measured.
 pub fn findings(trace: &Trace) -> Vec<Finding> {
     if trace.elapsed_ns == 0 || !trace.threads.iter().any(is_program_thread) {
         return Vec::new();
     }
     let lanes = Lanes::new(trace);
     let all = lanes.all(0, u64::MAX);
-    let seen = Seen { trace, lanes, all, utilisation: Utilisation::new(trace) };
-    RULES.iter().filter_map(|rule| rule(&seen)).collect()
-}
-
-/// A share as per cent.
-fn pct(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-/// One line of evidence.
-fn line(name: &str, value: impl Into<String>) -> (String, String) {
-    (name.to_owned(), value.into())
-}
-
-/// The middle value; `None` of nothing.
-fn median(values: &mut [u64]) -> Option<u64> {
-    values.sort_unstable();
-    values.get(values.len().checked_sub(1)? / 2).copied()
+    let observed = Observed { trace, lanes, all, utilisation: Utilisation::new(trace) };
+    RULES.iter().filter_map(|rule| rule(&observed)).collect()
 }

@@ -1,39 +1,44 @@
-//! The explained trace: lanes that can be drawn, summed and stored.
+//! A classified trace: lanes that can be drawn, summed and stored.
 
 use crate::span::Span;
 use ioloom_model::{Evidence, State, StateTable};
 use serde::Serialize;
 
-/// [`Segment::cpu`] when the processor is not known.
+/// Role of kernel workers, such as those of an io_uring.
+pub const ROLE_KERNEL_WORKER: &str = "kernel-worker";
+/// Role of the threads of the observing tool; excluded from sums over all threads.
+pub const ROLE_TOOL: &str = "tool";
+
+/// [`Segment::cpu`] if the processor is unknown.
 pub const NO_CPU: u16 = u16::MAX;
-/// [`Span::file`] without a file.
+/// [`Span::file`] if the span has no file.
 pub const NO_FILE: u32 = u32::MAX;
 
-/// One run, explained.
+/// A classified run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trace {
     /// What ran, in one line.
     pub title: String,
-    /// Wall-clock start, milliseconds since 1970; 0 when not known.
+    /// Wall-clock start, milliseconds since 1970; 0 if unknown.
     pub started_unix_ms: u64,
     /// Elapsed time, nanoseconds.
     pub elapsed_ns: u64,
-    /// Threads by role and number, kernel workers and the tool's own last.
+    /// Threads by role and number; kernel workers and threads of the tool are last.
     pub threads: Vec<Thread>,
     /// Block devices that served requests.
     pub devices: Vec<Device>,
-    /// Processors with who held them.
+    /// Processors and the threads that ran on them.
     pub cores: Vec<Core>,
     /// Counters over time.
     pub series: Vec<Series>,
     /// Phase marks.
     pub marks: Vec<Mark>,
-    /// Names of files, indexed by [`Span::file`]; raw bytes may be non-UTF-8 and are shown lossily.
-    /// May be shorter than the indices in use when names were not kept.
+    /// Names of files, indexed by [`Span::file`]; names that are not UTF-8 are converted lossily.
+    /// May be shorter than the indices in use if names were not kept.
     pub files: Vec<String>,
-    /// Sizes of the same files, bytes; empty when not kept.
+    /// Sizes of these files in bytes; empty if not kept.
     pub file_bytes: Vec<u64>,
-    /// What it rests on.
+    /// The evidence for it.
     pub evidence: Evidence,
 }
 
@@ -46,42 +51,42 @@ pub struct Thread {
     pub name: String,
     /// Role.
     pub role: String,
-    /// When it entered the run.
+    /// When it joined the run.
     pub start_ns: u64,
     /// When it left.
     pub end_ns: u64,
-    /// What it said it did, by start.
+    /// Recorded spans, by start.
     pub spans: Vec<Span>,
-    /// Its states: the segments tile `start_ns..end_ns` without gap or overlap.
+    /// Its states. The segments tile `start_ns..end_ns` without gap or overlap.
     pub segments: Vec<Segment>,
-    /// Sum per state with source, quality, `includes` and `why`.
+    /// Time per state with source, quality, `includes` and `why`.
     pub states: StateTable,
-    /// Who woke it when, by time (level 2).
+    /// Wake-ups of the thread, by time (level 2).
     pub wakes: Vec<Wake>,
 }
 
-/// A stretch of one state; it ends where the next one starts, the last at the thread's end.
+/// An interval in one state. It ends where the next one starts, the last at the end of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Start.
     pub start_ns: u64,
     /// State.
     pub state: State,
-    /// Whether the position inside its span is known. Level 0 knows sums only: such segments stand
-    /// in the order of the states and are drawn hatched.
+    /// Whether the position within its span is known. Level 0 has only sums: such segments are in
+    /// the order of the states and are drawn hatched.
     pub placed: bool,
     /// Processor while running, else [`NO_CPU`].
     pub cpu: u16,
-    /// Preempted: the thread that took over. 0 unknown.
+    /// If preempted, the thread that took over; 0 if unknown.
     pub by_tid: u32,
 }
 
 /// A wake-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wake {
-    /// When.
+    /// Time of the wake-up.
     pub at_ns: u64,
-    /// Who; 0 for an interrupt or unknown.
+    /// The waking thread; 0 for an interrupt or if unknown.
     pub by_tid: u32,
 }
 
@@ -90,39 +95,39 @@ pub struct Wake {
 pub struct Device {
     /// Name, such as `vda`.
     pub name: String,
-    /// Its requests by issue time.
+    /// Its requests, by time of issue.
     pub requests: Vec<Request>,
 }
 
-/// One device request.
+/// A device request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// Index of the device.
     pub device: u16,
-    /// Whether it writes.
+    /// Whether it is a write.
     pub write: bool,
-    /// Issued, nanoseconds after the start of the run.
+    /// Time of issue, nanoseconds after the start of the run.
     pub issue_ns: u64,
-    /// Completed; `None` when the end was never seen.
+    /// Time of completion; `None` if it was not observed.
     pub complete_ns: Option<u64>,
     /// First sector (512 bytes).
     pub sector: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u32,
-    /// Thread that issued it; 0 unknown.
+    /// Thread that issued it; 0 if unknown.
     pub tid: u32,
 }
 
-/// One processor.
+/// A processor.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Core {
     /// Number.
     pub cpu: u16,
-    /// Who held it, by start; gaps are idle.
+    /// Threads that ran on it, by start; gaps are idle.
     pub runs: Vec<CoreRun>,
 }
 
-/// A thread on a processor.
+/// An interval in which a thread ran on a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoreRun {
     /// Start.
@@ -131,11 +136,11 @@ pub struct CoreRun {
     pub end_ns: u64,
     /// Thread.
     pub tid: u32,
-    /// Whether it belongs to the watched program.
+    /// Whether it belongs to the observed program.
     pub ours: bool,
 }
 
-/// A counter over time; each value holds until the next.
+/// A counter over time; each value is valid until the next.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
     /// Name: `in flight`, `ready queue`, `memory budget`, ...
@@ -146,11 +151,11 @@ pub struct Series {
     pub points: Vec<(u64, f64)>,
 }
 
-/// A named moment.
+/// A named point in time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Mark {
-    /// When.
+    /// Time.
     pub at_ns: u64,
-    /// What happened.
+    /// Name of the event.
     pub name: String,
 }

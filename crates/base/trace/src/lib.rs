@@ -1,9 +1,9 @@
-//! What every thread did when.
+//! Traces: the state of every thread over time.
 //!
-//! Pure: recorded events go in ([`raw::Raw`]), a [`Trace`] of lanes comes out, and from it exact
-//! shares for any range of time, findings in words, and files. No clock, no system call, so every
-//! rule can be tested on planted events. All times are nanoseconds after the start of the run, on
-//! the monotonic clock.
+//! [`classify()`] turns recorded events ([`raw::Raw`]) into a [`Trace`] of lanes. From that this
+//! crate computes exact shares for any time range, findings, and export files. It uses no clock and
+//! no system call, so every rule can be tested with synthetic events. All times are nanoseconds
+//! after the start of the run, on the monotonic clock.
 
 pub mod classify;
 pub mod csv;
@@ -20,6 +20,7 @@ pub mod viewer;
 pub use classify::classify;
 pub use findings::{Finding, findings};
 pub use lane::{
-    Core, CoreRun, Device, Mark, NO_CPU, NO_FILE, Request, Segment, Series, Thread, Trace, Wake,
+    Core, CoreRun, Device, Mark, NO_CPU, NO_FILE, ROLE_KERNEL_WORKER, ROLE_TOOL, Request, Segment,
+    Series, Thread, Trace, Wake,
 };
 pub use span::{Span, SpanKind};

@@ -1,27 +1,27 @@
-//! The trace as a Perfetto protobuf, for ui.perfetto.dev and trace_processor.
+//! Export as a Perfetto protobuf, for ui.perfetto.dev and trace_processor.
 //!
-//! Written by hand: a protobuf message is a list of (field number, type, value), and this needs two
-//! dozen fields. A generated encoder would bring megabytes of code; a test decodes what is written
-//! here with a decoder that is not ours, by the numbers that Perfetto publishes, and compares every
-//! event.
+//! The encoder is written by hand. A protobuf message is a list of field number, type and value,
+//! and this export needs two dozen fields; a generated encoder would add megabytes of code. A test
+//! decodes the output with an independent decoder, using the field numbers that Perfetto publishes,
+//! and compares every event.
 //!
-//! What stands where: one track per thread with its spans as slices; under it a track `states` with
-//! its states as slices (annotated with the processor, and with who took over); one counter per
+//! Contents: one track per thread with its spans as slices; below it a track `states` with its
+//! states as slices, annotated with the processor and the thread that took over; one counter per
 //! series; one counter `in flight` per device; one track of marks. Names are interned. Times are
-//! nanoseconds after the start of the run on the trace's own clock. Thread numbers and the shape of
-//! tracks follow the track-event format; the process is named by the trace's title.
+//! nanoseconds after the start of the run, on the clock of the trace. Thread numbers and tracks
+//! follow the track-event format. The title of the trace is the name of the process.
 
 use crate::lane::{Device, NO_CPU, Series, Thread, Trace};
 use crate::span::SpanKind;
 use ioloom_model::State;
 
-/// The one sequence that all packets belong to.
+/// The sequence of all packets.
 const SEQUENCE: u64 = 1;
-/// Identity of the process track.
+/// Identifier of the process track.
 const PROCESS: u64 = 1;
-/// Identity of the track of marks.
+/// Identifier of the track of marks.
 const MARKS: u64 = 2;
-/// First identity of the tracks of threads, series and devices.
+/// First identifier of the tracks of threads, series and devices.
 const FIRST_TRACK: u64 = 16;
 
 /// Field numbers, by message.
@@ -69,7 +69,7 @@ mod field {
     pub(super) const ANNOTATION_STRING: u32 = 6;
 }
 
-/// Values of the type of an event.
+/// Event types.
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
@@ -83,7 +83,7 @@ const ANNOTATION_FILE: u64 = 1;
 const ANNOTATION_CPU: u64 = 2;
 const ANNOTATION_BY: u64 = 3;
 
-/// The bytes of a Perfetto trace.
+/// Returns the bytes of a Perfetto trace.
 pub fn encode(trace: &Trace) -> Vec<u8> {
     let mut out = Packets { bytes: Vec::new(), next_track: FIRST_TRACK };
     out.interned();
@@ -152,7 +152,7 @@ impl Message {
     }
 }
 
-/// The packets so far.
+/// The packets written so far.
 struct Packets {
     bytes: Vec<u8>,
     next_track: u64,
@@ -160,9 +160,9 @@ struct Packets {
 
 impl Packets {
     fn packet(&mut self, fill: impl FnOnce(&mut Message)) {
-        /// Interned data starts anew with this packet.
+        /// This packet resets the interned data.
         const CLEARED: u64 = 1;
-        /// This packet needs the interned data.
+        /// This packet uses the interned data.
         const NEEDED: u64 = 2;
         let flags = if self.bytes.is_empty() { CLEARED } else { NEEDED };
         let mut packet = Message::default();
@@ -174,7 +174,7 @@ impl Packets {
         self.bytes.extend_from_slice(&framed.bytes);
     }
 
-    /// Names of spans and states, categories, names of annotations.
+    /// Writes the names of spans and states, the categories, and the names of annotations.
     fn interned(&mut self) {
         let table = |message: &mut Message, field: u32, names: &[(u64, &str)]| {
             for (iid, name) in names {
@@ -289,7 +289,8 @@ impl Packets {
         }
     }
 
-    /// Requests in flight after each issue and completion; one whose end was never seen is left out.
+    /// Writes the requests in flight after each issue and completion, without requests whose
+    /// completion was not observed.
     fn in_flight(&mut self, device: &Device) {
         let track = self.counter(&format!("{} in flight", device.name), "requests");
         let ended = device.requests.iter().filter_map(|r| Some((r.issue_ns, r.complete_ns?)));
@@ -299,7 +300,7 @@ impl Packets {
         let mut count = 0;
         for (i, (at_ns, step)) in steps.iter().enumerate() {
             count += step;
-            // One value per moment.
+            // One value per point in time.
             if steps.get(i + 1).is_none_or(|next| next.0 != *at_ns) {
                 self.event(*at_ns, COUNTER, track, |event| {
                     event.number(field::EVENT_COUNTER, count.max(0) as u64);
@@ -325,12 +326,12 @@ fn annotation(event: &mut Message, name: u64, value: impl FnOnce(&mut Message)) 
     });
 }
 
-/// Interned name of a kind of span; 0 is not allowed.
+/// Returns the interned name of a span kind; 0 is not allowed.
 fn span_name(kind: SpanKind) -> u64 {
     kind as u64 + 1
 }
 
-/// Interned name of a state, behind those of the spans.
+/// Returns the interned name of a state, after those of the spans.
 fn state_name(state: State) -> u64 {
     (SpanKind::ALL.len() + 1 + state as usize) as u64
 }

@@ -1,12 +1,11 @@
-//! Shares of time in every state: per role, for any range, per pixel column.
+//! Time per state: by role, for any range, and per pixel column.
 //!
-//! Exact at any zoom: prefix sums per state at every 64th segment, so the time before a moment costs
-//! a binary search and at most 64 steps, and a range is the difference of two such times. The viewer
-//! in the page does the same; pictures and percentages agree because the arithmetic does. The index
-//! takes 1.4 bytes per segment.
+//! Exact at any zoom level. Prefix sums per state are kept for every 64th segment, so the time
+//! before a point takes a binary search and at most 64 steps, and a range is the difference of two
+//! such times. The viewer in the report uses the same arithmetic, so its charts and percentages
+//! agree with these. The index takes 1.4 bytes per segment.
 
-use crate::classify::{ROLE_KERNEL_WORKER, ROLE_TOOL};
-use crate::lane::{Thread, Trace};
+use crate::lane::{ROLE_KERNEL_WORKER, ROLE_TOOL, Thread, Trace};
 use crate::raw::PROCESSORS;
 use ioloom_model::evidence::RoleStates;
 use ioloom_model::{Level, Quality, State, StateTable, StateTime};
@@ -18,28 +17,28 @@ const BLOCK: usize = 64;
 /// Time per state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// Nanoseconds, indexed by the state's code (`state as usize`).
+    /// Nanoseconds, indexed by `state as usize`.
     pub ns: [u64; State::ALL.len()],
 }
 
 impl Shares {
-    /// Nanoseconds in a state.
+    /// Returns the nanoseconds in a state.
     pub fn of(&self, state: State) -> u64 {
         self.ns[state as usize]
     }
 
-    /// Nanoseconds in all states.
+    /// Returns the nanoseconds in all states.
     pub fn total(&self) -> u64 {
         self.ns.iter().sum()
     }
 
-    /// Per cent of the total; `None` if the total is 0.
+    /// Returns the percentage of the total; `None` if the total is 0.
     pub fn pct(&self, state: State) -> Option<f64> {
         let total = self.total();
         (total > 0).then(|| self.of(state) as f64 / total as f64 * 100.0)
     }
 
-    /// Adds another one.
+    /// Adds the times of another value.
     pub fn add(&mut self, other: &Self) {
         for (sum, ns) in self.ns.iter_mut().zip(other.ns) {
             *sum += ns;
@@ -51,16 +50,16 @@ impl Shares {
     }
 }
 
-/// One thread with its prefix sums.
+/// A thread with its prefix sums.
 #[derive(Debug, Clone)]
 pub struct Lane<'a> {
     thread: &'a Thread,
-    /// Time before the first segment of each block.
+    /// Time per state before each block of segments.
     before: Vec<Shares>,
 }
 
 impl<'a> Lane<'a> {
-    /// Sums once over all segments.
+    /// Computes the prefix sums.
     pub fn new(thread: &'a Thread) -> Self {
         let mut before = Vec::with_capacity(thread.segments.len() / BLOCK + 1);
         let mut sum = Shares::default();
@@ -73,12 +72,12 @@ impl<'a> Lane<'a> {
         Self { thread, before }
     }
 
-    /// The thread.
+    /// Returns the thread.
     pub fn thread(&self) -> &'a Thread {
         self.thread
     }
 
-    /// Time per state in `from..to`, nanoseconds after the start of the run.
+    /// Returns the time per state in `from..to`, nanoseconds after the start of the run.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> Shares {
         if to_ns <= from_ns {
             return Shares::default();
@@ -86,8 +85,8 @@ impl<'a> Lane<'a> {
         self.until(to_ns).less(&self.until(from_ns))
     }
 
-    /// Time per state of `width` equal parts of `from..to`, from left to right. A part that the
-    /// thread covers in part sums up to less than its length.
+    /// Returns the time per state of `width` equal parts of `from..to`, in order. The sum is less
+    /// than the length of a part if the thread does not exist for all of it.
     pub fn columns(&self, from_ns: u64, to_ns: u64, width: usize) -> Vec<Shares> {
         let mut last = self.until(from_ns);
         let edge = edges(from_ns, to_ns, width);
@@ -101,7 +100,7 @@ impl<'a> Lane<'a> {
             .collect()
     }
 
-    /// Time per state before a moment.
+    /// Returns the time per state before a point.
     fn until(&self, at_ns: u64) -> Shares {
         let segments = &self.thread.segments;
         let count = segments.partition_point(|s| s.start_ns < at_ns);
@@ -116,41 +115,41 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// The end of a segment.
+/// Returns the end of a segment.
 fn end_of(thread: &Thread, index: usize) -> u64 {
     thread.segments.get(index + 1).map_or(thread.end_ns, |next| next.start_ns)
 }
 
-/// Where the `x`-th of `width` equal parts begins.
+/// Returns the function from `x` to the start of the `x`-th of `width` equal parts.
 pub(crate) fn edges(from_ns: u64, to_ns: u64, width: usize) -> impl Fn(usize) -> u64 {
     let length = u128::from(to_ns.saturating_sub(from_ns));
     move |x| from_ns + (length * x as u128 / width.max(1) as u128) as u64
 }
 
-/// All lanes of a trace.
+/// The lanes of a trace.
 #[derive(Debug, Clone)]
 pub struct Lanes<'a> {
     lanes: Vec<Lane<'a>>,
 }
 
 impl<'a> Lanes<'a> {
-    /// Sums once over the whole trace.
+    /// Computes the prefix sums of all threads.
     pub fn new(trace: &'a Trace) -> Self {
         Self { lanes: trace.threads.iter().map(Lane::new).collect() }
     }
 
-    /// One lane per thread, in the order of the trace.
+    /// Returns one lane per thread, in the order of the trace.
     pub fn lanes(&self) -> &[Lane<'a>] {
         &self.lanes
     }
 
-    /// The threads of one role together, in `from..to`.
+    /// Returns the sum over the threads of one role in `from..to`.
     pub fn role(&self, role: &str, from_ns: u64, to_ns: u64) -> Shares {
         self.sum(from_ns, to_ns, |thread| thread.role == role)
     }
 
-    /// All threads of the program together, in `from..to`: without kernel workers and without the
-    /// tool's own.
+    /// Returns the sum over all threads of the program in `from..to`, without kernel workers and
+    /// the tool.
     pub fn all(&self, from_ns: u64, to_ns: u64) -> Shares {
         self.sum(from_ns, to_ns, is_program_thread)
     }
@@ -164,23 +163,23 @@ impl<'a> Lanes<'a> {
     }
 }
 
-/// Whether a thread is the program's, not a kernel worker and not the tool's.
+/// Reports whether a thread belongs to the program, and not to the kernel or the tool.
 pub fn is_program_thread(thread: &Thread) -> bool {
     ![ROLE_KERNEL_WORKER, ROLE_TOOL].contains(&thread.role.as_str())
 }
 
-/// How many processors there are: the series [`PROCESSORS`], else the core lanes of level 2, else
-/// `None`. Core lanes of level 1 only show the processors that own threads ran on.
+/// Returns the number of processors from the series [`PROCESSORS`] or from the core lanes of level
+/// 2. Core lanes of level 1 show only the processors on which threads of the program ran.
 pub fn processors(trace: &Trace) -> Option<u32> {
-    let said = trace.series.iter().find(|s| s.name == PROCESSORS);
-    let said = said.and_then(|s| s.points.last()).map(|p| p.1 as u32).filter(|n| *n > 0);
-    said.or_else(|| {
+    let series = trace.series.iter().find(|s| s.name == PROCESSORS);
+    let last = series.and_then(|s| s.points.last()).map(|p| p.1 as u32).filter(|n| *n > 0);
+    last.or_else(|| {
         let all = trace.evidence.level == Level::Kernel && !trace.cores.is_empty();
         all.then_some(trace.cores.len() as u32)
     })
 }
 
-/// The roles in the order of their first thread, each with the sum of its threads' tables.
+/// Returns the summed table of each role, in the order of the first thread of the role.
 pub fn roles(trace: &Trace) -> Vec<RoleStates> {
     sum_by_role(trace.threads.iter().map(|t| {
         let elapsed_ns = t.end_ns.saturating_sub(t.start_ns);
@@ -188,7 +187,7 @@ pub fn roles(trace: &Trace) -> Vec<RoleStates> {
     }))
 }
 
-/// Role, elapsed time and table of each thread, summed by role in the order of the first thread.
+/// Sums the role, elapsed time and table of each thread by role, in the order of the first thread.
 pub fn sum_by_role<'t>(
     threads: impl IntoIterator<Item = (&'t str, u64, StateTable)>,
 ) -> Vec<RoleStates> {
@@ -208,16 +207,16 @@ pub fn sum_by_role<'t>(
     roles
 }
 
-/// The sum of the tables of all threads of the program.
+/// Returns the sum of the tables of all threads of the program.
 pub fn all(trace: &Trace) -> StateTable {
     let mut own = trace.threads.iter().filter(|t| is_program_thread(t));
     let first = own.next().map(|t| t.states.clone()).unwrap_or_default();
     own.fold(first, |sum, thread| add_tables(sum, &thread.states))
 }
 
-/// Adds two tables. A state that one thread could not tell apart is not measured for both: its
-/// part of the sum would look like the whole. What the other thread had of it joins the state that
-/// includes it, so that the sum still meets the elapsed time.
+/// Adds two tables. A state that is unknown in one of them is unknown in the sum, because a partial
+/// sum would look complete. Its time in the other table is added to the state that includes it, so
+/// that the sum still equals the elapsed time.
 fn add_tables(a: StateTable, b: &StateTable) -> StateTable {
     let mut sum: BTreeMap<State, StateTime> = BTreeMap::new();
     let mut moved: Vec<(State, u64)> = Vec::new();
@@ -250,7 +249,7 @@ fn add_tables(a: StateTable, b: &StateTable) -> StateTable {
     sum
 }
 
-/// The weaker of two qualities.
+/// Returns the weaker of two qualities.
 fn weaker(a: Option<Quality>, b: Option<Quality>) -> Option<Quality> {
     let rank = |q: Quality| match q {
         Quality::Exact => 0,

@@ -1,15 +1,15 @@
-//! Spans: what a thread said it was about to do.
+//! Spans: the operations that a thread records.
 
 use ioloom_model::{CallKind, State};
 
-/// The kind of a span. The first ten are the calls of a file's life under the seed's names; the
-/// rest name waits that only the program itself can tell apart.
+/// The kind of a span. The first ten are the operations on a file, named as in source study 000.
+/// The others are waits that only the program itself can distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SpanKind {
     /// Opening a file.
     Open,
-    /// Asking for its size.
+    /// Reading its metadata.
     Stat,
     /// Waiting for memory of the budget.
     Memory,
@@ -37,9 +37,9 @@ pub enum SpanKind {
     Sync,
     /// Waiting for an event: a socket, a pipe, a poll.
     Event,
-    /// Sleeping by one's own wish.
+    /// Sleeping voluntarily.
     Sleep,
-    /// Waiting for completions of a ring in the kernel.
+    /// Waiting in the kernel for completions of a ring.
     RingWait,
     /// Listing a directory.
     List,
@@ -71,7 +71,7 @@ impl SpanKind {
         Self::Other,
     ];
 
-    /// The word: the seed's own where it has one.
+    /// Returns the name, which is that of source study 000 where it has one.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -96,7 +96,7 @@ impl SpanKind {
         }
     }
 
-    /// The state of a thread that is blocked inside such a span, when nothing else is known.
+    /// Returns the state of a thread that is blocked in such a span, if nothing else is known.
     pub const fn blocked_state(self) -> State {
         match self {
             Self::Open
@@ -143,7 +143,7 @@ pub struct Span {
     pub start_ns: u64,
     /// Length, nanoseconds.
     pub ns: u64,
-    /// What.
+    /// Operation.
     pub kind: SpanKind,
     /// Index into the trace's files, or [`crate::NO_FILE`].
     pub file: u32,

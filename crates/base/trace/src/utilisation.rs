@@ -1,23 +1,23 @@
-//! Processors and devices together: who used what, and what stood idle meanwhile.
+//! Utilisation of processors and devices.
 //!
-//! A slow run with idle processors and an idle device is a different defect than one with both busy.
-//! Everything is a covered time before a moment (sorted disjoint intervals with prefix sums), so any
-//! range and any number of columns is exact.
+//! A slow run with idle processors and an idle device has a different problem than one with both
+//! busy. Busy time is kept as sorted disjoint intervals with prefix sums, so the result is exact
+//! for any range and any number of columns.
 
 use crate::lane::{Request, Trace};
 use crate::shares::{edges, is_program_thread, processors};
 use ioloom_model::{Level, State};
 
-/// Disjoint intervals by time, with prefix sums.
+/// Disjoint intervals in order, with prefix sums.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage {
     intervals: Vec<(u64, u64)>,
-    /// Coverage before each stretch.
+    /// Covered time before each interval.
     before: Vec<u64>,
 }
 
 impl Coverage {
-    /// The union of intervals in any order.
+    /// Creates the union of intervals in any order.
     pub fn union(intervals: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut all: Vec<(u64, u64)> = intervals.into_iter().filter(|s| s.1 > s.0).collect();
         all.sort_unstable();
@@ -43,7 +43,7 @@ impl Coverage {
         Self { intervals, before }
     }
 
-    /// What both cover.
+    /// Returns the intersection of two coverages.
     pub fn intersection(&self, other: &Self) -> Self {
         let (mut i, mut j) = (0, 0);
         let mut shared = Vec::new();
@@ -57,12 +57,12 @@ impl Coverage {
         Self::disjoint(shared)
     }
 
-    /// Nanoseconds covered in `from..to`.
+    /// Returns the nanoseconds covered in `from..to`.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
         if to_ns <= from_ns { 0 } else { self.until(to_ns) - self.until(from_ns) }
     }
 
-    /// The intervals.
+    /// Returns the intervals.
     pub fn intervals(&self) -> &[(u64, u64)] {
         &self.intervals
     }
@@ -81,7 +81,7 @@ impl Coverage {
 struct InFlight {
     issued: Vec<u64>,
     completed: Vec<u64>,
-    /// Sums of the times before each index.
+    /// Prefix sums of the times.
     issued_sum: Vec<u128>,
     completed_sum: Vec<u128>,
 }
@@ -96,7 +96,7 @@ impl InFlight {
         Self { issued, completed, issued_sum, completed_sum }
     }
 
-    /// Request-nanoseconds before a moment.
+    /// Returns the request-nanoseconds before a point.
     fn until(&self, at_ns: u64) -> u128 {
         let area = |times: &[u64], sums: &[u128]| {
             let count = times.partition_point(|t| *t < at_ns);
@@ -115,31 +115,31 @@ fn prefix(times: &[u64]) -> Vec<u128> {
     std::iter::once(0).chain(sums).collect()
 }
 
-/// What a range used.
+/// Usage in a range.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
     /// Length of the range, nanoseconds.
     pub ns: u64,
-    /// Processor time of the watched program, nanoseconds summed over processors.
+    /// Processor time of the observed program, nanoseconds summed over processors.
     pub ours_ns: u64,
-    /// Processor time of everybody else; `None` below level 2.
+    /// Processor time of other programs; `None` below level 2.
     pub others_ns: Option<u64>,
     /// Idle processor time; `None` below level 2.
     pub idle_ns: Option<u64>,
-    /// Time with a request in flight on some device; `None` if no device was watched.
+    /// Time with a request in flight on any device; `None` if no device was observed.
     pub device_busy_ns: Option<u64>,
-    /// Mean number of requests in flight; `None` if no device was watched.
+    /// Mean number of requests in flight; `None` if no device was observed.
     pub in_flight: Option<f64>,
 }
 
-/// How a range divides by "one of ours runs" and "some device is busy".
+/// A range divided by "a thread of the program runs" and "a device is busy".
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceOverlap {
-    /// Ours run, and the device works: overlap.
+    /// A thread runs and a device is busy.
     pub both_ns: u64,
-    /// Ours run, and the queue of the device is empty.
+    /// A thread runs and no device is busy.
     pub cpu_only_ns: u64,
-    /// The device works, and none of ours runs.
+    /// A device is busy and no thread runs.
     pub device_only_ns: u64,
     /// Neither.
     pub neither_ns: u64,
@@ -149,7 +149,7 @@ pub struct DeviceOverlap {
 #[derive(Debug, Clone)]
 pub struct Utilisation {
     cores: Option<u32>,
-    /// One per core or, without core lanes, per thread; disjoint within.
+    /// One per core, or one per thread without core lanes.
     ours: Vec<Coverage>,
     others: Option<Vec<Coverage>>,
     any_ours: Coverage,
@@ -159,7 +159,7 @@ pub struct Utilisation {
 }
 
 impl Utilisation {
-    /// Sorts and sums once.
+    /// Computes the prefix sums.
     pub fn new(trace: &Trace) -> Self {
         let sees_others = trace.evidence.level == Level::Kernel && !trace.cores.is_empty();
         let runs = |ours: bool| -> Vec<Coverage> {
@@ -187,7 +187,7 @@ impl Utilisation {
         }
     }
 
-    /// What `from..to` used.
+    /// Returns the usage in `from..to`.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> Usage {
         let ns = to_ns.saturating_sub(from_ns);
         let sum = |all: &[Coverage]| all.iter().map(|c| c.within(from_ns, to_ns)).sum::<u64>();
@@ -207,13 +207,13 @@ impl Utilisation {
         }
     }
 
-    /// The same for `width` equal parts of `from..to`.
+    /// Returns the usage in each of `width` equal parts of `from..to`.
     pub fn columns(&self, from_ns: u64, to_ns: u64, width: usize) -> Vec<Usage> {
         let edge = edges(from_ns, to_ns, width);
         (0..width).map(|x| self.within(edge(x), edge(x + 1))).collect()
     }
 
-    /// The four combinations in `from..to`; `None` if no device was watched.
+    /// Returns the four combinations in `from..to`; `None` if no device was observed.
     pub fn device_overlap(&self, from_ns: u64, to_ns: u64) -> Option<DeviceOverlap> {
         let device_ns = self.device.as_ref()?.within(from_ns, to_ns);
         let cpu_ns = self.any_ours.within(from_ns, to_ns);
@@ -228,7 +228,7 @@ impl Utilisation {
     }
 }
 
-/// Time on a processor per thread, where core lanes are missing.
+/// Returns the time on a processor per thread, if there are no core lanes.
 fn on_cpu(trace: &Trace) -> Vec<Coverage> {
     let of_thread = |thread: &crate::Thread| {
         let ends = thread.segments.iter().skip(1).map(|s| s.start_ns);

@@ -1,8 +1,9 @@
-//! The payload that the page's viewer reads, and nothing else reads.
+//! The trace data for the viewer in the HTML report.
 //!
-//! A browser can gunzip ([`DecompressionStream`]) and index typed arrays fast, but parses a million
-//! JSON objects slowly. So: one JSON header with everything that is small, then bare columns. The
-//! page carries `base64(gzip(payload))`; a test holds a million segments of random length under 3 MB.
+//! Browsers decompress gzip ([`DecompressionStream`]) and index typed arrays fast, but parse a
+//! million JSON objects slowly. The payload is therefore one JSON header for everything small,
+//! followed by plain columns. The page contains `base64(gzip(payload))`. A test keeps a million
+//! segments of random length below 3 MB.
 //!
 //! # Layout
 //!
@@ -11,31 +12,33 @@
 //! ```text
 //! 0    8 bytes   magic "IOLMVIEW"
 //! 8    u32       version, 1
-//! 12   u32       H: length of the header in bytes, spaces at its end included
+//! 12   u32       H: length of the header in bytes, including trailing spaces
 //! 16   H bytes   header, UTF-8 JSON; H is chosen so that 16 + H is a multiple of 8
 //! 16+H ...       body: columns; every column starts at a multiple of 8, gaps are zero
 //! ```
 //!
 //! # Columns
 //!
-//! The header names a column as `{"at": A, "n": N, "p": P}`, or `null` when it is not there:
+//! The header describes a column as `{"at": A, "n": N, "p": P}`, or `null` if it is absent:
 //!
-//! - `A`: offset of its first byte in the body; `N`: number of values; `P`: bytes per value, 0 to 6.
-//! - The bytes stand in **planes**: first the lowest byte of all `N` values, then the next byte of
+//! - `A`: offset of its first byte in the body; `N`: number of values; `P`: bytes per value, 0 to
+//!   6.
+//! - The bytes are in **planes**: first the lowest byte of all `N` values, then the next byte of
 //!   all values, and so on. `value[i] = Σ over k < P of body[A + k·N + i] · 256^k`. `P = 0` means
-//!   that every value is 0 and no byte is stored. `P ≤ 6`, so a value is exact in a double.
-//! - A column of floats is named `{"at": A, "n": N, "f64": true}`: `N` IEEE doubles, little-endian.
+//!   that every value is 0 and no bytes are stored. `P ≤ 6`, so a value is exact in a double.
+//! - A column of floats is described as `{"at": A, "n": N, "f64": true}`: `N` IEEE doubles,
+//!   little-endian.
 //!
-//! Planes instead of varints, because gzip then sees noise (low bytes) and structure (high bytes)
-//! apart, and because the reader is one loop without branches.
+//! Planes compress better than varints, because they separate noise (low bytes) from structure
+//! (high bytes), and the reader is one loop without branches.
 //!
 //! # Times
 //!
 //! Times in columns are in **ticks**: `ns = ticks · tick_ns`. `tick_ns` is 1 for small traces and
-//! [`COARSE_TICK_NS`] from [`COARSE_FROM`] items on, which moves a boundary by at most half a tick
-//! and never adds up, since points and not lengths are rounded. Fields of the header that end in
-//! `_ns` are plain nanoseconds. A start column `dt` holds differences: the first value counts from 0
-//! (the start of the run), each next one from the value before.
+//! [`COARSE_TICK_NS`] from [`COARSE_FROM`] items on. This moves a boundary by at most half a tick,
+//! and errors do not add up because points are rounded instead of lengths. Header fields that end
+//! in `_ns` are plain nanoseconds. A start column `dt` contains differences: the first value is
+//! relative to 0 (the start of the run), each further one to the previous value.
 //!
 //! # Header
 //!
@@ -43,10 +46,10 @@
 //! {
 //!   "tick_ns": 1,
 //!   "title": "...", "started_unix_ms": 0, "elapsed_ns": 0,
-//!   "processors": 2 | null,                 how many processors, if known
-//!   "states": ["on-cpu", "ready", ...],     names by state code, see below
+//!   "processors": 2 | null,                 number of processors, if known
+//!   "states": ["on-cpu", "ready", ...],     names by state code; see below
 //!   "kinds":  ["open", "stat", ...],        names by span kind
-//!   "blocked": ["io", ...],                 by span kind: the state of a thread blocked in it
+//!   "blocked": ["io", ...],                 by span kind: state of a thread blocked in it
 //!   "threads": [{
 //!     "tid": 1, "name": "...", "role": "...", "start_ns": 0, "end_ns": 0,
 //!     "states": { "on-cpu": { "ns": 1 | null, "source": "...", "quality": "exact" | "bounded" |
@@ -75,30 +78,33 @@
 //! Columns in detail:
 //!
 //! - `segments`: the first starts at the thread's `start_ns`; each ends where the next starts, the
-//!   last at `end_ns` (rounded to ticks as well). `code`: low 4 bits = index into `states`; bit 7
-//!   (128) set = position inside its span not known, draw hatched. `cpu`: processor + 1 while
-//!   running, 0 = not known. `by`: for preempted segments the thread that took over, 0 = not known.
+//!   last at `end_ns` (also rounded to ticks). `code`: low 4 bits = index into `states`; bit 7
+//!   (128) set = position within its span unknown, draw hatched. `cpu`: processor + 1 while
+//!   running, 0 = unknown. `by`: for preempted segments the thread that took over, 0 = unknown.
 //! - `spans`: sorted by start, not overlapping. `len` in ticks. `kind`: index into `kinds`. `file`:
 //!   index into `files` + 1, 0 = no file.
 //! - `wakes`: `by` = thread that woke this one, 0 = an interrupt or not known.
-//! - `requests`: sorted by issue. `latency` = ticks until completion + 1; 0 = its end was never seen.
-//!   `write`: 1 = write. `sector`: of 512 bytes. `tid`: who issued it, 0 = not known.
-//! - `runs`: who held the processor; gaps are idle. `ours`: 1 = a thread of the watched program.
-//! - `points`: each value holds until the next point.
+//! - `requests`: sorted by issue. `latency` = ticks until completion + 1; 0 = completion not
+//!   observed. `write`: 1 = write. `sector`: in units of 512 bytes. `tid`: issuing thread, 0 =
+//!   unknown.
+//! - `runs`: threads that ran on the processor; gaps are idle. `ours`: 1 = thread of the observed
+//!   program.
+//! - `points`: each value is valid until the next point.
 //!
-//! # What the viewer computes
+//! # Computations of the viewer
 //!
 //! **Shares.** For one lane, `P_s(t)` is the time in state `s` before `t`. A range `[a, b)` has
-//! `P_s(b) − P_s(a)` of state `s`, and a pixel column is such a range: `a = from + x·(to − from)/w`,
-//! `b = from + (x + 1)·(to − from)/w`, cut to the lane. [`crate::shares`] does the same and is the
-//! reference: prefix sums at every 64th segment, then at most 64 steps.
+//! `P_s(b) − P_s(a)` of state `s`, and a pixel column is such a range:
+//! `a = from + x·(to − from)/w`, `b = from + (x + 1)·(to − from)/w`, clipped to the lane.
+//! [`crate::shares`] is the reference implementation: prefix sums at every 64th segment, then at
+//! most 64 steps.
 //!
 //! **Utilisation.** With core lanes: `ours(t)` and `others(t)` are the numbers of runs that cover
-//! `t`; at level `kernel` idle is the rest of the cores, below it the rest is "others or idle" and
-//! not known apart. Without core lanes: `ours(t)` is the number of threads whose segment at `t` is
-//! on-cpu, role `tool` left out; others and idle are not known.
-//! A device is busy while a request is in flight on it: issue until completion, and no time for one
-//! whose end was never seen. The four-way share joins "one of ours runs" with "some device is busy".
+//! `t`; at level `kernel` the rest of the cores is idle; at lower levels the rest is "others or
+//! idle". Without core lanes: `ours(t)` is the number of threads whose segment at `t` is on-cpu,
+//! without role `tool`; others and idle are unknown. A device is busy while a request is in flight,
+//! from issue to completion; requests without an observed completion do not count. The four-way
+//! share combines "a thread of the program runs" with "a device is busy".
 //!
 //! [`DecompressionStream`]: https://developer.mozilla.org/docs/Web/API/DecompressionStream
 
@@ -113,20 +119,20 @@ use std::io::Write;
 pub const MAGIC: [u8; 8] = *b"IOLMVIEW";
 /// Version of the layout.
 pub const VERSION: u32 = 1;
-/// Bit of a segment's code: its position inside its span is not known.
+/// Bit of a segment's code: its position within its span is unknown.
 pub const NOT_PLACED: u8 = 0x80;
-/// Length of a tick in large traces, nanoseconds.
+/// Length of a tick in large traces, in nanoseconds.
 pub const COARSE_TICK_NS: u64 = 32;
-/// Items (segments, spans, wakes, requests, runs) from which on ticks are coarse. Below it the
-/// page is small anyway; above it five bits less per time keep a million segments under 3 MB.
+/// Number of items (segments, spans, wake-ups, requests, runs) from which on ticks are coarse.
+/// Smaller pages need no coarse ticks; larger ones save five bits per time.
 pub const COARSE_FROM: usize = 250_000;
 
-/// Size of the fixed part before the header, bytes.
+/// Size of the fixed part before the header, in bytes.
 const PREFIX: usize = 16;
-/// Most bytes of a value in a column: doubles are exact up to 2^53.
+/// Largest number of bytes of a value in a column: doubles are exact up to 2^53.
 const PLANES_MAX: u32 = 6;
 
-/// The payload of one trace, not compressed.
+/// Returns the uncompressed payload of a trace.
 pub fn payload(trace: &Trace, findings: &[Finding]) -> Vec<u8> {
     let tick_ns = if items(trace) >= COARSE_FROM { COARSE_TICK_NS } else { 1 };
     let mut body = Body { bytes: Vec::new(), tick_ns };
@@ -143,20 +149,20 @@ pub fn payload(trace: &Trace, findings: &[Finding]) -> Vec<u8> {
     payload
 }
 
-/// The text that a page carries: `base64(gzip(payload))`, standard alphabet with padding. It holds
-/// no character that HTML treats specially.
+/// Returns the text in the page: `base64(gzip(payload))`, with the standard alphabet and padding.
+/// It contains no characters that are special in HTML.
 pub fn embedded(trace: &Trace, findings: &[Finding]) -> String {
     base64(&gzip(&payload(trace, findings)))
 }
 
-/// Compresses into memory, which cannot fail.
+/// Compresses in memory, which cannot fail.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
     let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
     written.unwrap_or_default()
 }
 
-/// Standard base64 with padding.
+/// Encodes as standard base64 with padding.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -178,7 +184,7 @@ fn items(trace: &Trace) -> usize {
     threads.chain(requests).chain(runs).sum()
 }
 
-/// The columns so far.
+/// The columns written so far.
 struct Body {
     bytes: Vec<u8>,
     tick_ns: u64,
@@ -190,7 +196,7 @@ impl Body {
         self.bytes.len()
     }
 
-    /// Nanoseconds to ticks, to the nearest.
+    /// Converts nanoseconds to the nearest tick.
     fn ticks(&self, ns: u64) -> u64 {
         ns.saturating_add(self.tick_ns / 2) / self.tick_ns
     }
@@ -207,12 +213,12 @@ impl Body {
         json!({ "at": at, "n": values.len(), "p": planes })
     }
 
-    /// A column that is left out when it would say nothing.
+    /// Writes a column, or null if all its values are 0.
     fn sparse(&mut self, values: impl Iterator<Item = u64> + Clone) -> Value {
         if values.clone().all(|v| v == 0) { Value::Null } else { self.column(values) }
     }
 
-    /// Times in order, as differences of ticks.
+    /// Writes times in order, as differences of ticks.
     fn starts(&mut self, times_ns: impl Iterator<Item = u64>) -> Value {
         let mut before = 0;
         let ticks: Vec<u64> = times_ns.map(|ns| self.ticks(ns)).collect();
@@ -278,7 +284,7 @@ fn thread(thread: &Thread, body: &mut Body) -> Value {
     })
 }
 
-/// The code of a segment's state and placement.
+/// Returns the code of a segment's state and placement.
 fn code(segment: &Segment) -> u8 {
     segment.state as u8 | if segment.placed { 0 } else { NOT_PLACED }
 }

@@ -21,7 +21,7 @@ use ioloom_model::units::format_ns;
 use ioloom_model::{Measured, Outcome, State};
 use ioloom_observe::collect::{TraceOptions, Watch};
 use ioloom_observe::counters::Record;
-use ioloom_trace::classify::{ROLE_KERNEL_WORKER, ROLE_TOOL};
+use ioloom_trace::lane::{ROLE_KERNEL_WORKER, ROLE_TOOL};
 use ioloom_trace::{Trace, shares};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -30,7 +30,8 @@ fn two_equal_stations() {
 
 #[test]
 fn one_server_and_a_delay() {
-    // The machine repairman model: the server is idle with Erlang's loss probability of n servers at Z / D.
+    // The machine repairman model: the server is idle with Erlang's loss probability of n servers
+    // at Z / D.
     let network = queues(&[0.2], 1.7);
     for n in [1, 2, 5, 10, 40] {
         let expected = 1.0 - erlang_loss(n, 1.7 / 0.2);
@@ -60,7 +61,8 @@ fn as_many_servers_as_customers_are_a_delay() {
 
 #[test]
 fn cores_and_a_device() {
-    // 4 ms on one of 2 cores and 1 ms on a device per file: the cores limit at 500 files per second.
+    // 4 ms on one of 2 cores and 1 ms on a device per file: the cores limit at 500 files per
+    // second.
     let network = Network::new(vec![
         Station::Servers { demand_s: 4e-3, servers: 2 },
         Station::Queue { demand_s: 1e-3 },
@@ -102,8 +104,8 @@ fn a_network_without_work_is_refused() {
     assert!(Network::new(vec![Station::Servers { demand_s: 1.0, servers: 0 }]).is_err());
 }
 
-/// Computes the balanced-job bounds of the rate (Zahorjan and others, 1982; with delay as in Lazowska
-/// and others, "Quantitative System Performance", 1984, chapter 5).
+/// Computes the balanced-job bounds of the rate (Zahorjan and others, 1982; with delay as in
+/// Lazowska and others, "Quantitative System Performance", 1984, chapter 5).
 fn balanced_bounds(demands: &[f64], delay: f64, n: u32) -> (f64, f64) {
     let n = f64::from(n);
     let sum: f64 = demands.iter().sum();

@@ -24,7 +24,8 @@ fn a_rate_that_saturates() {
 
 #[test]
 fn both_slopes_are_recovered() {
-    // Doubling x gives 40 % more up to 10, which is not a step of the ladder, and 10 % more beyond it.
+    // Doubling x gives 40 % more up to 10, which is not a step of the ladder, and 10 % more beyond
+    // it.
     let rate = |x: &f64| {
         let doublings = x.log2() - 10_f64.log2();
         7.0 * if doublings < 0.0 { 1.4_f64 } else { 1.1 }.powf(doublings)

@@ -85,8 +85,8 @@ fn constant_series_raise_no_alarm() {
 
 #[test]
 fn rounding_is_not_a_finding() {
-    // The mean of ten times 0.1 is not 0.1, and values that differ only in the last bit may form two
-    // equal groups.
+    // The mean of ten times 0.1 is not 0.1, and values that differ only in the last bit may form
+    // two equal groups.
     let tenths = [0.1; 10];
     let near = 0.1_f64.next_up();
     let last_bit = [near, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1];

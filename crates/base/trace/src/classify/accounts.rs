@@ -1,20 +1,22 @@
-//! Level 0: stretches between accounts, divided by the clocks.
+//! Level 0: intervals between clock readings, divided by the clocks.
 //!
-//! The clocks say how much of a stretch was spent on a processor and how much waiting for one; the
-//! rest was blocked. Who in the stretch was blocked is decided by what is plausible, in this order:
-//! the long span that ended with the account, if its kind waits by nature; other spans that wait by
-//! nature, unless they were too short to have waited; the long span if it is the user's function;
-//! whatever is left. So the sums meet the clocks exactly, and only places are guessed.
+//! The clocks show how much of an interval was spent on a processor and how much waiting for one.
+//! The rest was blocked, and is assigned in this order: to the long span that ended with the
+//! reading, if it is of a kind that waits; to other spans of such kinds that were long enough to
+//! have waited; to the long span if it is the user's function; to the rest. The sums match the
+//! clocks exactly, and only positions are estimated.
 
-use super::tile::{Look, Piece, Tiler, pieces};
-use super::{Cleaned, Explained, Seen};
+use super::capabilities::Capabilities;
+use super::clean_thread::CleanThread;
+use super::explained::Explained;
+use super::tile::{Piece, Placement, Tiler, pieces};
 use crate::span::SpanKind;
 use ioloom_model::State;
 
-/// A call that returned sooner did not wait for a device: two switches and an interrupt take longer.
+/// A shorter call did not wait for a device: two switches and an interrupt take longer.
 const SHORTEST_BLOCK_NS: u64 = 10_000;
 
-/// Time of one piece, divided.
+/// Time of a piece by state.
 #[derive(Debug, Clone, Copy, Default)]
 struct Division {
     on_cpu_ns: u64,
@@ -22,37 +24,38 @@ struct Division {
     blocked_ns: u64,
 }
 
-/// The clocks at the end of a stretch, counted from the thread's start.
+/// The clocks at the end of an interval, relative to the start of the thread.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     at_ns: u64,
     cpu_ns: u64,
     run_delay_ns: u64,
-    /// Taken at the end of a long span; else the thread's totals.
+    /// Whether it was taken at the end of a long span, and not from the totals of the thread.
     ends_long_span: bool,
 }
 
-pub(super) fn explain(thread: &Cleaned, seen: &Seen) -> Explained {
+pub(super) fn explain(thread: &CleanThread, seen: &Capabilities) -> Explained {
     let raw = &thread.raw;
     let pieces = pieces(&raw.spans, raw.start_ns, raw.end_ns, |kind| seen.blocked_in(kind));
     let mut divided: Vec<Division> = Vec::with_capacity(pieces.len());
     let edges = edges(thread);
-    // Rounding and the cost of reading the clocks: what does not fit is carried to the next stretch.
+    // An excess from rounding or from the cost of reading the clocks is carried to the next
+    // interval.
     let (mut cpu_before, mut delay_before) = (0, 0);
     for edge in &edges {
         let rest = &pieces[divided.len()..];
         let count = rest.partition_point(|p| p.start_ns + p.ns() / 2 <= edge.at_ns);
-        let stretch = &rest[..count];
-        if stretch.is_empty() {
+        let interval = &rest[..count];
+        if interval.is_empty() {
             continue;
         }
-        let ns: u64 = stretch.iter().map(Piece::ns).sum();
+        let ns: u64 = interval.iter().map(Piece::ns).sum();
         let on_cpu_ns = edge.cpu_ns.saturating_sub(cpu_before).min(ns);
         let ready_ns = edge.run_delay_ns.saturating_sub(delay_before).min(ns - on_cpu_ns);
         cpu_before += on_cpu_ns;
         delay_before += ready_ns;
         let sum = Division { on_cpu_ns, ready_ns, blocked_ns: ns - on_cpu_ns - ready_ns };
-        divided.extend(divide(stretch, sum, edge.ends_long_span));
+        divided.extend(divide(interval, sum, edge.ends_long_span));
     }
     let rest = &pieces[divided.len()..];
     divided.extend(rest.iter().map(by_kind));
@@ -61,7 +64,7 @@ pub(super) fn explain(thread: &Cleaned, seen: &Seen) -> Explained {
         fill(&mut tiler, piece, part);
     }
     Explained {
-        segments: tiler.finish(State::OnCpu, Look::PLACED),
+        segments: tiler.finish(State::OnCpu, Placement::PLACED),
         by_accounts: true,
         ready_known: raw.run_delay_ns.is_some()
             || raw.accounts.iter().any(|a| a.run_delay_ns.is_some()),
@@ -70,8 +73,8 @@ pub(super) fn explain(thread: &Cleaned, seen: &Seen) -> Explained {
     }
 }
 
-/// Accounts in order, and the totals at the end. Clocks that run backwards are held.
-fn edges(thread: &Cleaned) -> Vec<Edge> {
+/// Returns the clock readings in order, then the totals. Clocks that run backwards are held.
+fn edges(thread: &CleanThread) -> Vec<Edge> {
     let raw = &thread.raw;
     let mut edges: Vec<Edge> = Vec::with_capacity(raw.accounts.len() + 1);
     let (mut cpu_ns, mut run_delay_ns) = (0, 0);
@@ -91,14 +94,14 @@ fn edges(thread: &Cleaned) -> Vec<Edge> {
     edges
 }
 
-/// Divides a stretch among its pieces; every sum is kept exactly.
-fn divide(stretch: &[Piece], sum: Division, ends_long_span: bool) -> Vec<Division> {
-    // Accounts are taken after long spans only, so the last one that is not short is meant.
-    let is_meant = |p: &Piece| ends_long_span && p.kind.is_some() && p.ns() >= SHORTEST_BLOCK_NS;
-    let long = stretch.iter().rposition(is_meant);
+/// Divides an interval among its pieces. Every sum is exact.
+fn divide(interval: &[Piece], sum: Division, ends_long_span: bool) -> Vec<Division> {
+    // Readings are taken only after long spans, so it belongs to the last span that is not short.
+    let is_read = |p: &Piece| ends_long_span && p.kind.is_some() && p.ns() >= SHORTEST_BLOCK_NS;
+    let long = interval.iter().rposition(is_read);
     let waits = |p: &Piece| p.blocked != State::Unknown;
-    let mut room: Vec<u64> = stretch.iter().map(Piece::ns).collect();
-    let mut parts = vec![Division::default(); stretch.len()];
+    let mut room: Vec<u64> = interval.iter().map(Piece::ns).collect();
+    let mut parts = vec![Division::default(); interval.len()];
     let mut give = |total: u64, may: &dyn Fn(usize) -> bool, room: &mut [u64], ready: bool| {
         let given = in_proportion(total, room, may);
         for (i, ns) in given.iter().enumerate() {
@@ -108,9 +111,9 @@ fn divide(stretch: &[Piece], sum: Division, ends_long_span: bool) -> Vec<Divisio
         total - given.iter().sum::<u64>()
     };
     let is_long = |i: usize| long == Some(i);
-    let waited = |i: usize| waits(&stretch[i]) && stretch[i].ns() >= SHORTEST_BLOCK_NS;
+    let waited = |i: usize| waits(&interval[i]) && interval[i].ns() >= SHORTEST_BLOCK_NS;
     let mut left = sum.blocked_ns;
-    left = give(left, &|i| is_long(i) && waits(&stretch[i]), &mut room, false);
+    left = give(left, &|i| is_long(i) && waits(&interval[i]), &mut room, false);
     left = give(left, &waited, &mut room, false);
     left = give(left, &is_long, &mut room, false);
     give(left, &|_| true, &mut room, false);
@@ -122,7 +125,7 @@ fn divide(stretch: &[Piece], sum: Division, ends_long_span: bool) -> Vec<Divisio
     parts
 }
 
-/// Divides a total in proportion to the room of those that may take it; no more than there is.
+/// Divides a total in proportion to the room of the pieces that may take it, up to their sum.
 fn in_proportion(total: u64, room: &[u64], may: &dyn Fn(usize) -> bool) -> Vec<u64> {
     let caps: Vec<u64> = (0..room.len()).map(|i| if may(i) { room[i] } else { 0 }).collect();
     let all: u64 = caps.iter().sum();
@@ -141,7 +144,7 @@ fn in_proportion(total: u64, room: &[u64], may: &dyn Fn(usize) -> bool) -> Vec<u
     given
 }
 
-/// Without a clock: a span whose purpose is to wait has waited, anything else ran.
+/// Without a clock: spans of waiting kinds count as blocked, all others as on-cpu.
 fn by_kind(piece: &Piece) -> Division {
     let waits = matches!(
         piece.kind,
@@ -163,14 +166,14 @@ fn by_kind(piece: &Piece) -> Division {
     }
 }
 
-/// Segments of one piece in the order of the states.
+/// Adds the segments of a piece in the order of the states.
 fn fill(tiler: &mut Tiler, piece: &Piece, part: &Division) {
     let whole = [part.on_cpu_ns, part.ready_ns, part.blocked_ns].contains(&piece.ns());
-    let look = if whole { Look::PLACED } else { Look::ESTIMATED };
+    let placement = if whole { Placement::PLACED } else { Placement::ESTIMATED };
     let on_cpu = piece.start_ns + part.on_cpu_ns;
-    tiler.until(on_cpu, State::OnCpu, look);
-    tiler.until(on_cpu + part.ready_ns, State::Ready, look);
-    tiler.until(piece.end_ns, piece.blocked, look);
+    tiler.until(on_cpu, State::OnCpu, placement);
+    tiler.until(on_cpu + part.ready_ns, State::Ready, placement);
+    tiler.until(piece.end_ns, piece.blocked, placement);
 }
 
 #[cfg(test)]
@@ -186,7 +189,7 @@ mod tests {
             ends_long_span in any::<bool>(),
         ) {
             let mut at = 0;
-            let stretch: Vec<Piece> = lengths
+            let interval: Vec<Piece> = lengths
                 .iter()
                 .map(|(ns, kind)| {
                     at += ns;
@@ -198,12 +201,12 @@ mod tests {
             let on_cpu_ns = at * shares.0 / 100;
             let ready_ns = (at - on_cpu_ns) * shares.1 / 100;
             let sum = Division { on_cpu_ns, ready_ns, blocked_ns: at - on_cpu_ns - ready_ns };
-            let parts = divide(&stretch, sum, ends_long_span);
+            let parts = divide(&interval, sum, ends_long_span);
             let total = |f: fn(&Division) -> u64| parts.iter().map(f).sum::<u64>();
             prop_assert_eq!(total(|p| p.on_cpu_ns), on_cpu_ns);
             prop_assert_eq!(total(|p| p.ready_ns), ready_ns);
             prop_assert_eq!(total(|p| p.blocked_ns), sum.blocked_ns);
-            for (piece, part) in stretch.iter().zip(&parts) {
+            for (piece, part) in interval.iter().zip(&parts) {
                 prop_assert_eq!(part.on_cpu_ns + part.ready_ns + part.blocked_ns, piece.ns());
             }
         }

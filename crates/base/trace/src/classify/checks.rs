@@ -1,17 +1,18 @@
-//! Self-checks, and losses in words.
+//! Self-checks, and notes about losses.
 
-use super::{Cleaned, Explained, ROLE_TOOL};
-use crate::lane::Trace;
+use super::clean_thread::CleanThread;
+use super::explained::Explained;
+use crate::lane::{ROLE_TOOL, Trace};
 use ioloom_model::evidence::SourceReport;
 use ioloom_model::{Level, State, StateTable};
 
-/// Points by which two methods may differ before a note says so: what the states of level 1 and 0
-/// are trusted to.
+/// Largest difference of two methods without a note, in percentage points. The states of levels 0
+/// and 1 are trusted to this precision.
 const DIFFERENCE_PP_MAX: f64 = 3.0;
-/// Part of the blocked stretches that may lack their wake-up: the kernel loses a few in ten thousand.
+/// Largest share of blocked intervals without a wake-up: the kernel loses a few in ten thousand.
 const UNWOKEN_SHARE_MAX: f64 = 0.01;
 
-/// What was counted while threads were explained.
+/// Counts over all classified threads.
 #[derive(Default)]
 pub(super) struct Tally {
     elapsed_ns: u64,
@@ -26,7 +27,7 @@ pub(super) struct Tally {
     ready: Difference,
 }
 
-/// Sum of differences of two methods, over the time of the threads that have both.
+/// Sum of the differences of two methods, over the time of the threads that have both.
 #[derive(Default)]
 struct Difference {
     off_ns: u64,
@@ -45,7 +46,7 @@ impl Difference {
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, thread: &Cleaned, explained: &Explained, states: &StateTable) {
+    pub(super) fn add(&mut self, thread: &CleanThread, explained: &Explained, states: &StateTable) {
         let raw = &thread.raw;
         let ns = |state: State| states.get(&state).and_then(|t| t.ns).unwrap_or(0);
         self.elapsed_ns += thread.ns();
@@ -67,14 +68,14 @@ impl Tally {
         if let Some(cpu_ns) = raw.cpu_ns {
             self.on_cpu.add(ns(State::OnCpu), cpu_ns, thread.ns());
         }
-        // Without wake-ups ready was made to meet the delay, so comparing would check nothing.
+        // Without wake-ups the ready time was derived from the delay, so there is nothing to check.
         if let Some(delay_ns) = raw.run_delay_ns.filter(|_| !raw.wakes.is_empty()) {
             self.ready.add(ns(State::Ready) + ns(State::Preempted), delay_ns, thread.ns());
         }
     }
 }
 
-/// Fills the checks and adds what they and the losses mean.
+/// Fills in the checks and adds notes about them and about losses.
 pub(super) fn complete(trace: &mut Trace, tally: &Tally) {
     let evidence = &mut trace.evidence;
     let checks = &mut evidence.checks;
@@ -86,7 +87,7 @@ pub(super) fn complete(trace: &mut Trace, tally: &Tally) {
     checks.on_cpu_vs_clock_pp = tally.on_cpu.pp();
     checks.ready_vs_run_delay_pp = tally.ready.pp();
     if evidence.level > Level::Account {
-        // The collector may have checked the chain of each processor; the same loss shows in both.
+        // The collector may have counted the same losses per processor.
         checks.chain_breaks = Some(checks.chain_breaks.unwrap_or(0).max(tally.chain_breaks));
     }
     let mut notes: Vec<String> = evidence.sources.iter().filter(|s| s.lost > 0).map(loss).collect();
@@ -99,18 +100,18 @@ pub(super) fn complete(trace: &mut Trace, tally: &Tally) {
     }
 }
 
-/// A loss, and what to do against it.
+/// Describes a loss and how to avoid it.
 fn loss(source: &SourceReport) -> String {
     let SourceReport { name, records, lost, .. } = source;
     let pct = *lost as f64 / (records.saturating_add(*lost)) as f64 * 100.0;
     let advice = if name.starts_with("perf") {
-        "give the rings more memory (ulimit -l), watch fewer threads, or use level 0"
+        "give the rings more memory (ulimit -l), trace fewer threads, or use level 0"
     } else if name.starts_with("tracefs") {
-        "enlarge the trace buffer (buffer_size_kb of the instance), or watch a shorter run"
+        "increase the trace buffer (buffer_size_kb of the instance), or trace a shorter run"
     } else if name.starts_with("span") {
-        "sums stay exact, lanes have holes; enlarge the span budget, or watch a shorter run"
+        "sums are exact but lanes have gaps; increase the span budget, or trace a shorter run"
     } else {
-        "watch a shorter run, or fewer threads"
+        "trace a shorter run or fewer threads"
     };
     format!(
         "{name} lost {lost} of {} records ({pct:.2} %): {advice}",
@@ -122,26 +123,26 @@ fn differences(tally: &Tally) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(pp) = tally.on_cpu.pp().filter(|pp| *pp > DIFFERENCE_PP_MAX) {
         notes.push(format!(
-            "time on a processor by events and by the thread clock differ by {pp:.1} points; trust \
-             differences of states only above that"
+            "time on a processor differs by {pp:.1} percentage points between events and the thread \
+             clock; ignore smaller differences between states"
         ));
     }
     if let Some(pp) = tally.ready.pp().filter(|pp| *pp > DIFFERENCE_PP_MAX) {
         notes.push(format!(
-            "ready and preempted by events and the kernel's run-queue delay differ by {pp:.1} points; \
-             trust ready only to that"
+            "ready and preempted time differs by {pp:.1} percentage points between events and the \
+             kernel's run-queue delay; ready time is only this precise"
         ));
     }
     if tally.chain_breaks > 0 {
         notes.push(format!(
-            "{} of {} switches had no fitting successor and were repaired from wake-ups and spans; \
-             per-thread switches (level 1) beside the kernel trace avoid this",
+            "{} of {} switches had no matching successor and were repaired from wake-ups and spans; \
+             recording switches per thread (level 1) as well avoids this",
             tally.chain_breaks, tally.switches
         ));
     }
     if tally.unwoken as f64 > tally.blocks as f64 * UNWOKEN_SHARE_MAX {
         notes.push(format!(
-            "{} of {} blocked stretches have no wake-up; their ready time stands inside the blocked \
+            "{} of {} blocked intervals have no wake-up; their ready time is included in the blocked \
              state",
             tally.unwoken, tally.blocks
         ));
@@ -153,14 +154,14 @@ fn gaps(trace: &Trace, tally: &Tally) -> Vec<String> {
     let mut notes = Vec::new();
     if trace.evidence.level > Level::Account && !tally.by_accounts.is_empty() {
         notes.push(format!(
-            "no switches were delivered for {}, although the clock says that it waited; explained \
-             from accounts, without positions",
+            "no switches were recorded for {} although its clock shows that it waited; classified \
+             from clock readings, without positions",
             named(&tally.by_accounts)
         ));
     }
     if !tally.no_clock.is_empty() {
         notes.push(format!(
-            "no clock was read for {}; states rest on the kinds of spans alone",
+            "no clock was read for {}; states are inferred from the kinds of spans",
             named(&tally.no_clock)
         ));
     }
@@ -168,15 +169,15 @@ fn gaps(trace: &Trace, tally: &Tally) -> Vec<String> {
     let open = requests().filter(|r| r.complete_ns.is_none()).count();
     if open > 0 {
         notes.push(format!(
-            "the end of {open} of {} device requests was not seen; they are left out of latency and of \
-             busy time",
+            "the completion of {open} of {} device requests was not recorded; they are excluded from \
+             latency and busy time",
             requests().count()
         ));
     }
     notes
 }
 
-/// A few threads by number.
+/// Lists the first few threads by number.
 fn named(tids: &[u32]) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<String> = tids.iter().take(SHOWN).map(u32::to_string).collect();

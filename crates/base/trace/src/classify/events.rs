@@ -1,31 +1,33 @@
-//! Levels 1 and 2: exact stretches from switches.
+//! Levels 1 and 2: exact intervals from switches.
 
-use super::offs::{Off, offs};
-use super::tile::{Look, Tiler};
-use super::{Cleaned, Explained, ROLE_KERNEL_WORKER, ROLE_TOOL, Seen};
-use crate::lane::NO_CPU;
+use super::capabilities::Capabilities;
+use super::clean_thread::CleanThread;
+use super::explained::Explained;
+use super::off_cpu::{OffCpu, off_cpu};
+use super::tile::{Placement, Tiler};
+use crate::lane::{NO_CPU, ROLE_KERNEL_WORKER, ROLE_TOOL, Segment};
 use crate::raw::LockWait;
 use crate::span::SpanKind;
 use ioloom_model::State;
 use std::collections::BTreeSet;
 
-/// Longest time on the processor between the return from a block and the end of the page fault that
-/// blocked. Mapping the page takes microseconds; a fault that comes later is another one.
+/// Longest time on the processor between the end of a wait and the end of the page fault that
+/// caused it. Mapping the page takes microseconds; a later fault is a different one.
 const FAULT_END_NS_MAX: u64 = 1_000_000;
 
-/// A stretch off the processor, explained.
-struct Verdict {
-    off: Off,
+/// An interval off the processor, with its state.
+struct Classified {
+    off: OffCpu,
     state: State,
-    /// Of its end: woken and waiting for a processor.
+    /// Length of its end in which the thread was woken and waited for a processor.
     ready_ns: u64,
 }
 
-pub(super) fn explain(thread: &Cleaned, seen: &Seen) -> Explained {
-    let found = offs(thread);
+pub(super) fn explain(thread: &CleanThread, seen: &Capabilities) -> Explained {
+    let found = off_cpu(thread);
     let paging = ended_by_fault(thread, &found.list);
     let mut explained = Explained { chain_breaks: found.chain_breaks, ..Explained::default() };
-    let mut verdicts: Vec<Verdict> = Vec::with_capacity(found.list.len());
+    let mut intervals: Vec<Classified> = Vec::with_capacity(found.list.len());
     for (index, off) in found.list.into_iter().enumerate() {
         let state = if off.preempted {
             State::Preempted
@@ -33,41 +35,41 @@ pub(super) fn explain(thread: &Cleaned, seen: &Seen) -> Explained {
             explained.blocks += 1;
             blocked_state(thread, &off, paging.contains(&index), seen, &mut explained.inferred)
         };
-        verdicts.push(Verdict { off, state, ready_ns: 0 });
+        intervals.push(Classified { off, state, ready_ns: 0 });
     }
     if seen.wakes {
         explained.ready_known = true;
-        explained.unwoken = ready_by_wakes(thread, &mut verdicts);
+        explained.unwoken = ready_by_wakes(thread, &mut intervals);
     } else if thread.raw.run_delay_ns.is_some() {
         explained.ready_known = true;
-        ready_by_account(thread, &mut verdicts);
+        ready_by_account(thread, &mut intervals);
     }
-    explained.segments = tile(thread, &verdicts, seen.wakes);
+    explained.segments = tile(thread, &intervals, seen.wakes);
     explained
 }
 
-fn tile(thread: &Cleaned, verdicts: &[Verdict], ready_is_exact: bool) -> Vec<crate::Segment> {
+fn tile(thread: &CleanThread, intervals: &[Classified], ready_is_exact: bool) -> Vec<Segment> {
     let mut tiler = Tiler::new(thread.raw.start_ns, thread.raw.end_ns);
     let mut cpu = NO_CPU;
-    for Verdict { off, state, ready_ns } in verdicts {
+    for Classified { off, state, ready_ns } in intervals {
         let ran_on = if off.cpu_before == NO_CPU { cpu } else { off.cpu_before };
-        tiler.until(off.start_ns, State::OnCpu, Look { cpu: ran_on, ..Look::PLACED });
+        tiler.until(off.start_ns, State::OnCpu, Placement { cpu: ran_on, ..Placement::PLACED });
         let by_tid = if off.preempted { off.next_tid } else { 0 };
         let woken_ns = off.end_ns.saturating_sub(*ready_ns);
-        tiler.until(woken_ns, *state, Look { by_tid, ..Look::PLACED });
-        let look = if ready_is_exact { Look::PLACED } else { Look::ESTIMATED };
-        tiler.until(off.end_ns, State::Ready, look);
+        tiler.until(woken_ns, *state, Placement { by_tid, ..Placement::PLACED });
+        let placement = if ready_is_exact { Placement::PLACED } else { Placement::ESTIMATED };
+        tiler.until(off.end_ns, State::Ready, placement);
         cpu = off.cpu_after;
     }
-    tiler.finish(State::OnCpu, Look { cpu, ..Look::PLACED })
+    tiler.finish(State::OnCpu, Placement { cpu, ..Placement::PLACED })
 }
 
-/// Rule 3 of the module [`super`].
+/// Applies rule 3 of [`super`].
 fn blocked_state(
-    thread: &Cleaned,
-    off: &Off,
+    thread: &CleanThread,
+    off: &OffCpu,
     fault: bool,
-    seen: &Seen,
+    seen: &Capabilities,
     inferred: &mut BTreeSet<State>,
 ) -> State {
     if waits_for_lock(&thread.raw.locks, off) {
@@ -85,7 +87,7 @@ fn blocked_state(
     let state = match (off.uninterruptible, kind) {
         (true, Some(SpanKind::Compute)) if seen.maps => State::Paging,
         (true, _) => State::Io,
-        // A kernel worker without work, and the tool between two drains, wait for an event.
+        // A kernel worker without work, or the tool between two drains, waits for an event.
         (false, None) if own => State::Event,
         (false, _) => return State::Unknown,
     };
@@ -93,20 +95,20 @@ fn blocked_state(
     state
 }
 
-/// Whether a wait for a kernel lock was open when the thread left the processor. A wait whose end
-/// was not seen lasts until the thread leaves: it begins in the same run.
-fn waits_for_lock(locks: &[LockWait], off: &Off) -> bool {
+/// Reports whether the thread was waiting for a kernel lock when it left the processor. A wait
+/// without an observed end counts if it began shortly before.
+fn waits_for_lock(locks: &[LockWait], off: &OffCpu) -> bool {
     let after = locks.partition_point(|l| l.start_ns <= off.start_ns);
     let Some(lock) = after.checked_sub(1).and_then(|i| locks.get(i)) else {
         return false;
     };
-    let end_unseen = lock.end_ns <= lock.start_ns;
-    lock.end_ns > off.start_ns || (end_unseen && off.start_ns - lock.start_ns <= FAULT_END_NS_MAX)
+    let no_end = lock.end_ns <= lock.start_ns;
+    lock.end_ns > off.start_ns || (no_end && off.start_ns - lock.start_ns <= FAULT_END_NS_MAX)
 }
 
-/// Indices of the blocked stretches that a major fault ended. The kernel records the fault when it
-/// is over, just after the thread runs again; it may be preempted in between.
-fn ended_by_fault(thread: &Cleaned, offs: &[Off]) -> BTreeSet<usize> {
+/// Returns the indices of the blocked intervals that a major fault ended. The kernel records a
+/// fault at its end, just after the thread runs again; the thread may be preempted in between.
+fn ended_by_fault(thread: &CleanThread, offs: &[OffCpu]) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     for fault in &thread.raw.faults {
         let mut on_cpu_ns = 0;
@@ -131,23 +133,24 @@ fn ended_by_fault(thread: &Cleaned, offs: &[Off]) -> BTreeSet<usize> {
     found
 }
 
-/// Level 2: from the wake-up until it runs. Returns the stretches without a wake-up.
-fn ready_by_wakes(thread: &Cleaned, verdicts: &mut [Verdict]) -> u64 {
+/// Level 2: ready from the wake-up until the thread runs. Returns the number of intervals without a
+/// wake-up.
+fn ready_by_wakes(thread: &CleanThread, intervals: &mut [Classified]) -> u64 {
     let mut unwoken = 0;
-    for verdict in verdicts.iter_mut().filter(|v| !v.off.preempted) {
-        match thread.wake_in(verdict.off.start_ns, verdict.off.end_ns) {
-            Some(wake) => verdict.ready_ns = verdict.off.end_ns - wake,
-            // Still blocked when the thread's time ends: no wake-up is missing.
-            None if verdict.off.end_ns >= thread.raw.end_ns => {}
+    for interval in intervals.iter_mut().filter(|v| !v.off.preempted) {
+        match thread.wake_in(interval.off.start_ns, interval.off.end_ns) {
+            Some(wake) => interval.ready_ns = interval.off.end_ns - wake,
+            // Still blocked at the end of the thread, so no wake-up is missing.
+            None if interval.off.end_ns >= thread.raw.end_ns => {}
             None => unwoken += 1,
         }
     }
     unwoken
 }
 
-/// Level 1: the run-queue delay between two accounts, less what preemption explains, is taken off
-/// the ends of the blocked stretches that ended between them. What does not fit is carried on.
-fn ready_by_account(thread: &Cleaned, verdicts: &mut [Verdict]) {
+/// Level 1: subtracts the run-queue delay between two clock readings, minus preempted time, from
+/// the ends of the blocked intervals that ended between them. An excess is carried over.
+fn ready_by_account(thread: &CleanThread, intervals: &mut [Classified]) {
     let raw = &thread.raw;
     let mut edges: Vec<(u64, u64)> =
         raw.accounts.iter().filter_map(|a| Some((a.at_ns, a.run_delay_ns?))).collect();
@@ -155,8 +158,8 @@ fn ready_by_account(thread: &Cleaned, verdicts: &mut [Verdict]) {
     edges.extend(raw.run_delay_ns.map(|total| (u64::MAX, total)));
     let (mut at, mut delay_before, mut carried) = (0, 0_u64, 0_i64);
     for (edge_ns, delay_ns) in edges {
-        let count = verdicts[at..].partition_point(|v| v.off.end_ns <= edge_ns);
-        let part = &mut verdicts[at..at + count];
+        let count = intervals[at..].partition_point(|v| v.off.end_ns <= edge_ns);
+        let part = &mut intervals[at..at + count];
         at += count;
         let delay = delay_ns.saturating_sub(delay_before);
         delay_before = delay_before.max(delay_ns);
@@ -169,8 +172,8 @@ fn ready_by_account(thread: &Cleaned, verdicts: &mut [Verdict]) {
             .collect();
         let given = equal_parts(ready.max(0) as u64, &caps);
         carried = ready - signed(given.iter().sum());
-        for (verdict, ns) in part.iter_mut().zip(given) {
-            verdict.ready_ns = ns;
+        for (interval, ns) in part.iter_mut().zip(given) {
+            interval.ready_ns = ns;
         }
     }
 }
@@ -179,7 +182,8 @@ fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
-/// Divides a total into equal parts, none above its cap; the sum is the total, or all caps.
+/// Divides a total into equal parts, none above its cap. The sum is the total or the sum of the
+/// caps.
 fn equal_parts(total: u64, caps: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..caps.len()).collect();
     order.sort_by_key(|i| caps[*i]);
@@ -208,10 +212,10 @@ mod tests {
             let all: u64 = caps.iter().sum();
             prop_assert_eq!(given.iter().sum::<u64>(), total.min(all));
             prop_assert!(given.iter().zip(&caps).all(|(g, c)| g <= c));
-            // Whoever got less than another by more than rounding is at its cap.
-            let most = given.iter().max().copied().unwrap_or(0);
+            // A part that is smaller than another by more than rounding is at its cap.
+            let largest = given.iter().max().copied().unwrap_or(0);
             for (g, c) in given.iter().zip(&caps) {
-                prop_assert!(g == c || g + 1 >= most, "{:?} of {:?}", given, caps);
+                prop_assert!(g == c || g + 1 >= largest, "{:?} of {:?}", given, caps);
             }
         }
     }

@@ -1,7 +1,9 @@
-//! The table of one thread: every state with its time, source and quality, or why it has none.
+//! The table of a thread: the time, source and quality of every state, or why it is unknown.
 
-use super::{Cleaned, Explained, ROLE_KERNEL_WORKER, ROLE_TOOL, Seen};
-use crate::lane::Segment;
+use super::capabilities::Capabilities;
+use super::clean_thread::CleanThread;
+use super::explained::Explained;
+use crate::lane::{ROLE_KERNEL_WORKER, ROLE_TOOL, Segment};
 use ioloom_model::{Level, Quality, State, StateTable, StateTime};
 
 /// States of a blocked thread.
@@ -16,32 +18,32 @@ const BLOCKED: [State; 8] = [
     State::Unknown,
 ];
 
-/// Why a thread is blocked for a reason that nothing names.
-const WHY_UNKNOWN: &str = "blocked inside the user's function or outside any span, without a page \
-     fault that explains it; a span around the wait names it";
-/// The same where the level itself is the reason.
-const WHY_UNKNOWN_ACCOUNT: &str = "blocked inside the user's function or outside any span; level 1 \
-     tells page faults apart, a span around the wait names the rest";
-/// The same where files are mapped and only major faults are seen.
-const WHY_UNKNOWN_MAPPED: &str = "blocked inside the user's function or outside any span, without a \
-     major fault; a fault on a page that read-ahead has already asked for is not major, level 2 tells \
-     it apart";
-const WHY_PREEMPTED: &str = "level 0 knows the run-queue delay only, which holds being preempted and \
-     being woken alike; level 1 tells them apart";
-const WHY_READY: &str = "needs the kernel's run-queue delay (schedstat) or level 2";
-const WHY_LOCK: &str = "waits for kernel locks need level 2 with the lock events";
-const WHY_PAGING: &str = "page faults inside the user's function need level 1 with major faults";
-const WHY_NO_SPANS: &str = "the thread recorded no spans, so its waits have no names";
-const WHY_ACCOUNT: &str = "the thread kept sums by call, and no call of the engine waits so; a \
-     function that does is inside unknown, a trace tells it apart";
-const WHY_NO_CLOCK: &str = "no thread clock was read; only the kinds of the spans speak";
+/// Why the cause of a wait is unknown.
+const WHY_UNKNOWN: &str = "blocked within the user's function or outside any span, without a page \
+     fault that explains it; record a span around the wait";
+/// The same at level 0.
+const WHY_UNKNOWN_ACCOUNT: &str = "blocked within the user's function or outside any span; level 1 \
+     shows page faults, spans around other waits show those";
+/// The same if files are mapped and only major faults are recorded.
+const WHY_UNKNOWN_MAPPED: &str = "blocked within the user's function or outside any span, without a \
+     major fault; a fault on a page that read-ahead has already requested is not major, level 2 shows \
+     it";
+const WHY_PREEMPTED: &str = "level 0 has only the run-queue delay, which includes both ready and \
+     preempted time; level 1 separates them";
+const WHY_READY: &str = "requires the kernel's run-queue delay (schedstat) or level 2";
+const WHY_LOCK: &str = "requires level 2 with lock events";
+const WHY_PAGING: &str = "requires level 1 with major faults";
+const WHY_NO_SPANS: &str = "the thread recorded no spans that identify its waits";
+const WHY_ACCOUNT: &str = "the thread recorded only sums by call, and no call of the engine waits \
+     like this; such waits of the function are included in unknown, a trace separates them";
+const WHY_NO_CLOCK: &str = "no thread clock was read; states are inferred from the kinds of spans";
 
-/// What a thread knows of itself without keeping its spans: sums that add up to its elapsed time.
+/// Sums that a thread keeps instead of spans. They add up to its elapsed time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// On a processor, by the thread clock.
+    /// On a processor, from the thread clock.
     pub on_cpu_ns: u64,
-    /// Ready or preempted, by the run-queue delay; `None` without schedstat.
+    /// Ready or preempted, from the run-queue delay; `None` without schedstat.
     pub ready_ns: Option<u64>,
     /// Blocked in calls that fetch data.
     pub io_ns: u64,
@@ -49,15 +51,15 @@ pub struct Sums {
     pub async_io_ns: u64,
     /// Blocked on queues, permits or memory.
     pub sync_ns: u64,
-    /// Blocked inside the user's function.
+    /// Blocked within the user's function.
     pub function_ns: u64,
     /// Not explained.
     pub unknown_ns: u64,
 }
 
 impl Sums {
-    /// The table of such a thread: level 0, bounded. `function_waits` names what a wait inside the
-    /// user's function is, where the caller knows.
+    /// Returns the table of such a thread, at level 0 with bounded quality. `function_waits` is the
+    /// state of a wait within the user's function, if the caller knows it.
     pub fn table(&self, function_waits: Option<State>) -> StateTable {
         let mut table: StateTable = State::ALL
             .into_iter()
@@ -98,8 +100,12 @@ impl Sums {
     }
 }
 
-/// Sums the segments and says what each sum rests on.
-pub(super) fn table(thread: &Cleaned, explained: &Explained, seen: &Seen) -> StateTable {
+/// Sums the segments and adds the source and quality of each sum.
+pub(super) fn table(
+    thread: &CleanThread,
+    explained: &Explained,
+    seen: &Capabilities,
+) -> StateTable {
     let sums = sums(&explained.segments, thread.raw.end_ns);
     let (quality, source) = basis(explained, seen);
     let mut table: StateTable = State::ALL
@@ -115,7 +121,7 @@ pub(super) fn table(thread: &Cleaned, explained: &Explained, seen: &Seen) -> Sta
         })
         .collect();
     let unnamed_ns = sums[State::Unknown as usize];
-    for (state, holders, why) in not_told_apart(thread, explained, seen, unnamed_ns) {
+    for (state, holders, why) in inseparable(thread, explained, seen, unnamed_ns) {
         hide(&mut table, state, &holders, why);
     }
     if let Some(unknown) = table.get_mut(&State::Unknown)
@@ -137,7 +143,7 @@ pub(super) fn table(thread: &Cleaned, explained: &Explained, seen: &Seen) -> Sta
     table
 }
 
-/// Time per state, indexed by the state.
+/// Returns the time per state, indexed by state.
 pub(super) fn sums(segments: &[Segment], end_ns: u64) -> [u64; State::ALL.len()] {
     let mut sums = [0; State::ALL.len()];
     for (i, segment) in segments.iter().enumerate() {
@@ -149,8 +155,8 @@ pub(super) fn sums(segments: &[Segment], end_ns: u64) -> [u64; State::ALL.len()]
 
 type Basis<'a> = (Box<dyn Fn(State) -> Quality + 'a>, Box<dyn Fn(State) -> String + 'a>);
 
-/// Quality and source of each state under the rules that were used.
-fn basis<'a>(explained: &'a Explained, seen: &'a Seen) -> Basis<'a> {
+/// Returns the quality and source of each state under the rules that were used.
+fn basis<'a>(explained: &'a Explained, seen: &'a Capabilities) -> Basis<'a> {
     if explained.by_accounts {
         let quality = if explained.no_clock { Quality::Inferred } else { Quality::Bounded };
         let no_clock = explained.no_clock;
@@ -192,17 +198,17 @@ fn basis<'a>(explained: &'a Explained, seen: &'a Seen) -> Basis<'a> {
     (Box::new(quality), Box::new(source))
 }
 
-/// States that cannot be told apart, with who holds their time and why. Order matters: who is
-/// hidden later may hold what was hidden before.
-fn not_told_apart(
-    thread: &Cleaned,
+/// Returns the states that cannot be separated, with the states that include their time and the
+/// reason. The order matters: a later state may include an earlier one.
+fn inseparable(
+    thread: &CleanThread,
     explained: &Explained,
-    seen: &Seen,
+    seen: &Capabilities,
     unnamed_ns: u64,
 ) -> Vec<(State, Vec<State>, &'static str)> {
     let mut hidden = Vec::new();
     let own = [ROLE_KERNEL_WORKER, ROLE_TOOL].contains(&thread.raw.role.as_str());
-    // A thread without a wait that lacks a name needs no names.
+    // Missing spans do not matter if no wait is unexplained.
     let nameless = thread.raw.spans.is_empty() && !own && unnamed_ns > 0;
     if explained.by_accounts {
         let why = if explained.no_clock { WHY_NO_CLOCK } else { WHY_PREEMPTED };
@@ -210,7 +216,8 @@ fn not_told_apart(
     }
     if !explained.ready_known && !seen.wakes {
         let why = if explained.no_clock { WHY_NO_CLOCK } else { WHY_READY };
-        // Being preempted is on-cpu for who has no clock, and blocked for who has no run-queue delay.
+        // Without a clock ready time counts as on-cpu; without run-queue delay it counts as
+        // blocked.
         let holders = if explained.no_clock { vec![State::OnCpu] } else { BLOCKED.to_vec() };
         hidden.push((State::Ready, holders, why));
     }
@@ -225,7 +232,7 @@ fn not_told_apart(
         for state in [State::AsyncIo, State::Sync, State::Event, State::Sleep] {
             hidden.push((state, vec![State::Unknown], WHY_NO_SPANS));
         }
-        // Level 2 sees that a wait is uninterruptible, which is nearly always a device.
+        // Level 2 shows uninterruptible waits, which are nearly always for a device.
         if explained.by_accounts || seen.level < Level::Kernel {
             hidden.push((State::Io, vec![State::Unknown], WHY_NO_SPANS));
         }
@@ -233,8 +240,8 @@ fn not_told_apart(
     hidden
 }
 
-/// Makes a state null and names it in those that hold its time. A state that was measured after all
-/// stays, since null would lose its time.
+/// Makes a state null and adds it to `includes` of the states that contain its time. A state with a
+/// measured time stays, because null would lose that time.
 fn hide(table: &mut StateTable, state: State, holders: &[State], why: &str) {
     let Some(time) = table.get_mut(&state) else { return };
     if time.ns.is_some_and(|ns| ns > 0) {

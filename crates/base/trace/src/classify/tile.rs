@@ -1,18 +1,18 @@
-//! Segments that tile by construction: a cursor that only moves forward.
+//! Segments that tile a thread by construction: a cursor that only moves forward.
 
 use crate::lane::{NO_CPU, Segment};
 use crate::span::{Span, SpanKind};
 use ioloom_model::State;
 
-/// How a stretch is drawn, beside its state.
+/// Properties of a segment other than its state.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct Placement {
     pub(super) placed: bool,
     pub(super) cpu: u16,
     pub(super) by_tid: u32,
 }
 
-impl Look {
+impl Placement {
     pub(super) const PLACED: Self = Self { placed: true, cpu: NO_CPU, by_tid: 0 };
     pub(super) const ESTIMATED: Self = Self { placed: false, cpu: NO_CPU, by_tid: 0 };
 }
@@ -29,13 +29,13 @@ impl Tiler {
         Self { segments: Vec::new(), at_ns: start_ns, end_ns }
     }
 
-    /// Fills from the cursor to a moment. A moment behind the cursor changes nothing.
-    pub(super) fn until(&mut self, to_ns: u64, state: State, look: Look) {
+    /// Fills from the cursor to a point in time. A point before the cursor has no effect.
+    pub(super) fn until(&mut self, to_ns: u64, state: State, placement: Placement) {
         let to_ns = to_ns.min(self.end_ns);
         if to_ns <= self.at_ns {
             return;
         }
-        let Look { placed, cpu, by_tid } = look;
+        let Placement { placed, cpu, by_tid } = placement;
         let segment = Segment { start_ns: self.at_ns, state, placed, cpu, by_tid };
         let same = self.segments.last().is_some_and(|last| {
             *last == Segment { start_ns: last.start_ns, ..segment } && segment.placed
@@ -46,9 +46,9 @@ impl Tiler {
         self.at_ns = to_ns;
     }
 
-    /// Fills the rest.
-    pub(super) fn finish(mut self, state: State, look: Look) -> Vec<Segment> {
-        self.until(self.end_ns, state, look);
+    /// Fills the rest and returns the segments.
+    pub(super) fn finish(mut self, state: State, placement: Placement) -> Vec<Segment> {
+        self.until(self.end_ns, state, placement);
         self.segments
     }
 }
@@ -60,7 +60,7 @@ pub(super) struct Piece {
     pub(super) end_ns: u64,
     /// `None`: outside any span.
     pub(super) kind: Option<SpanKind>,
-    /// The state of a thread that is blocked in it.
+    /// State of a thread that is blocked in it.
     pub(super) blocked: State,
 }
 
@@ -70,7 +70,8 @@ impl Piece {
     }
 }
 
-/// Spans and gaps that tile `start..end`; the spans are clean. `blocked` names a wait in a span.
+/// Returns spans and gaps that tile `start..end`. The spans must be in order and must not overlap.
+/// `blocked` returns the state of a wait in a span.
 pub(super) fn pieces(
     spans: &[Span],
     start_ns: u64,

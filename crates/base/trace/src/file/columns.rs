@@ -1,6 +1,7 @@
-//! Numbers, texts and columns of a section.
+//! Encoding of numbers, text and columns in a section.
 
-use super::{FileError, LATEST_NS};
+use super::error::FileError;
+use super::format::LATEST_NS;
 
 /// Writes one section.
 #[derive(Default)]
@@ -26,7 +27,7 @@ impl Writer {
         values.for_each(|value| self.number(value));
     }
 
-    /// Times in order, as differences.
+    /// Writes times in order, as differences.
     pub(super) fn times(&mut self, times_ns: impl Iterator<Item = u64>) {
         let mut before = 0;
         for ns in times_ns {
@@ -40,7 +41,7 @@ impl Writer {
     }
 }
 
-/// Reads one section; every count is compared with the bytes that are left.
+/// Reads one section. Compares every count with the remaining bytes.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
     section: &'a str,
@@ -59,7 +60,7 @@ impl<'a> Reader<'a> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let Some((byte, rest)) = self.rest.split_first() else {
-                return self.damaged("it ends inside a number");
+                return self.damaged("it ends within a number");
             };
             self.rest = rest;
             let bits = u64::from(byte & 0x7f);
@@ -74,19 +75,19 @@ impl<'a> Reader<'a> {
         self.damaged("a number has more than 64 bits")
     }
 
-    /// A number that fits a smaller type.
+    /// Reads a number that must fit into a smaller type.
     pub(super) fn small<T: TryFrom<u64>>(&mut self) -> Result<T, FileError> {
         let value = self.number()?;
         T::try_from(value).or_else(|_| self.damaged("a number is too large"))
     }
 
-    /// A time or a length.
+    /// Reads a time or a duration.
     pub(super) fn ns(&mut self) -> Result<u64, FileError> {
         let ns = self.number()?;
         if ns > LATEST_NS { self.damaged("a time is later than 104 days") } else { Ok(ns) }
     }
 
-    /// Adds to a time.
+    /// Adds a duration to a time.
     pub(super) fn later(&self, at_ns: u64, by_ns: u64) -> Result<u64, FileError> {
         match at_ns.checked_add(by_ns).filter(|at| *at <= LATEST_NS) {
             Some(at) => Ok(at),
@@ -94,11 +95,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The length of a list whose items take at least `bytes_each`.
+    /// Reads the length of a list whose items take at least `bytes_each` bytes.
     pub(super) fn count(&mut self, bytes_each: usize) -> Result<usize, FileError> {
         let count: usize = self.small()?;
         if count > self.rest.len() / bytes_each {
-            return self.damaged("it claims more items than it has bytes for");
+            return self.damaged("it has too few bytes for its number of items");
         }
         Ok(count)
     }
@@ -107,14 +108,14 @@ impl<'a> Reader<'a> {
         let bytes = self.bytes()?;
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(text.to_owned()),
-            Err(_) => self.damaged("a text is not UTF-8"),
+            Err(_) => self.damaged("text is not UTF-8"),
         }
     }
 
     pub(super) fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, FileError> {
         let bytes = self.bytes()?;
         serde_json::from_slice(bytes)
-            .or_else(|error| self.damaged(&format!("its JSON is not as expected ({error})")))
+            .or_else(|error| self.damaged(&format!("invalid JSON ({error})")))
     }
 
     fn bytes(&mut self) -> Result<&'a [u8], FileError> {
@@ -132,7 +133,7 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| one(self)).collect()
     }
 
-    /// Times in order.
+    /// Reads times in order.
     pub(super) fn times(&mut self, count: usize) -> Result<Vec<u64>, FileError> {
         let mut at_ns = 0;
         self.column(count, |reader| {
@@ -148,12 +149,12 @@ impl<'a> Reader<'a> {
                 self.rest = rest;
                 Ok(f64::from_le_bytes(*bytes))
             }
-            None => self.damaged("it ends inside a number"),
+            None => self.damaged("it ends within a number"),
         }
     }
 
-    /// Nothing may be left over.
+    /// Fails if bytes remain.
     pub(super) fn end(&self) -> Result<(), FileError> {
-        if self.rest.is_empty() { Ok(()) } else { self.damaged("bytes are left over at its end") }
+        if self.rest.is_empty() { Ok(()) } else { self.damaged("extra bytes at its end") }
     }
 }

@@ -1,17 +1,17 @@
-//! What stands in each section.
+//! Contents of each section.
 
-use super::FileError;
 use super::columns::{Reader, Writer};
+use super::error::FileError;
 use crate::lane::{
     Core, CoreRun, Device, Mark, NO_CPU, NO_FILE, Request, Segment, Series, Thread, Trace, Wake,
 };
 use crate::span::{Span, SpanKind};
 use ioloom_model::{Evidence, State};
 
-/// Bit of a segment's code: its position is not known.
+/// Bit of a segment's code: its position is unknown.
 const NOT_PLACED: u64 = 0x80;
 
-/// The sections of a trace, not packed.
+/// Returns the uncompressed sections of a trace.
 pub(super) fn encode(trace: &Trace) -> Vec<([u8; 4], Vec<u8>)> {
     let mut sections = vec![(*b"HEAD", section(|w| head(w, trace)))];
     sections.extend(trace.threads.iter().map(|t| (*b"THRD", section(|w| thread(w, t)))));
@@ -23,7 +23,7 @@ pub(super) fn encode(trace: &Trace) -> Vec<([u8; 4], Vec<u8>)> {
     sections
 }
 
-/// Reads one section into the trace; a tag that is not known is left alone.
+/// Reads one section into the trace. Ignores unknown tags.
 pub(super) fn decode(tag: &str, bytes: &[u8], trace: &mut Trace) -> Result<(), FileError> {
     let mut reader = Reader::new(bytes, tag);
     let r = &mut reader;
@@ -68,7 +68,7 @@ fn head(w: &mut Writer, trace: &Trace) {
     w.text(&trace.title);
     w.number(trace.started_unix_ms);
     w.number(trace.elapsed_ns);
-    // JSON has no word for infinity; a cost that is not a number is not known.
+    // JSON cannot represent infinity; a cost that is not finite is unknown.
     let mut evidence: Evidence = trace.evidence.clone();
     for value in [&mut evidence.overhead_pct, &mut evidence.checks.tiling_pct] {
         *value = if value.is_finite() { *value } else { 0.0 };
@@ -112,7 +112,7 @@ fn read_thread(r: &mut Reader<'_>) -> Result<Thread, FileError> {
     Ok(Thread { tid, name, role, start_ns, end_ns, spans, segments, states, wakes })
 }
 
-/// Gaps and lengths, so that spans cannot overlap.
+/// Writes ranges as gaps and lengths, so that they cannot overlap.
 fn gaps(w: &mut Writer, ranges_ns: impl Iterator<Item = (u64, u64)> + Clone) {
     let mut before = 0;
     w.column(ranges_ns.clone().map(|(start, end)| {
@@ -149,7 +149,7 @@ fn read_spans(r: &mut Reader<'_>) -> Result<Vec<Span>, FileError> {
     let ranges = read_gaps(r, count)?;
     let kinds = r.column(count, |r| {
         let kind = SpanKind::ALL.get(r.small::<usize>()?).copied();
-        kind.map_or_else(|| r.damaged("a kind of span is not known"), Ok)
+        kind.map_or_else(|| r.damaged("unknown span kind"), Ok)
     })?;
     let files = r.column(count, |r| {
         let file = r.number()?.checked_sub(1).map_or(Ok(NO_FILE), u32::try_from);
@@ -184,14 +184,14 @@ fn read_segments(
         _ => start_ns == end_ns,
     };
     if !tiles {
-        return r.damaged("the segments do not tile their thread");
+        return r.damaged("the segments do not tile the thread");
     }
     let codes = r.column(count, |r| {
         let code = r.number()?;
         let state = usize::try_from(code & !NOT_PLACED).ok().and_then(|i| State::ALL.get(i));
         match state {
             Some(state) => Ok((*state, code & NOT_PLACED == 0)),
-            None => r.damaged("a state is not known"),
+            None => r.damaged("unknown state"),
         }
     })?;
     let cpus = r.column(count, |r| {

@@ -1,27 +1,28 @@
-//! Rules about processors and devices together, and about queues.
+//! Rules about the overlap of processors and devices, and about queues.
 
-use super::{Finding, Seen, line, pct};
+use super::finding::{Finding, line, pct};
+use super::observed::Observed;
 use crate::lane::Series;
 use crate::raw::READY_QUEUE;
 use crate::utilisation::DeviceOverlap;
 
-/// Part of the run in which one side works and the other is idle, from which on it is worth a word.
+/// Smallest reported share of the run in which one side works and the other is idle.
 const ONE_SIDE_MIN: f64 = 0.30;
-/// Part of the run that overlap could save: the shorter of the two sides that work alone. Below a
-/// tenth one side is the bottleneck and the other one rightly waits.
+/// Smallest reported share of the run that overlap could save: the smaller of the two times in
+/// which one side works alone. Below a tenth, one side is the bottleneck and the other has to wait.
 const OVERLAP_GAIN_MIN: f64 = 0.10;
-/// Part of the run in which the device works alone, from which on its queue is judged by itself.
+/// Share of the run in which only the device works, above which its queue depth is examined.
 const DEVICE_ALONE_MIN: f64 = 0.50;
-/// Requests in flight while the device is busy, below which a solid-state device is not full.
+/// Requests in flight on a busy solid-state device, below which it has spare capacity.
 const QUEUE_SHALLOW: f64 = 4.0;
-/// A queue has grown without bound if its last quarter is this many times its first ...
+/// A queue grows without bound if its last quarter is this many times the first ...
 const BACKLOG_GROWTH_MIN: f64 = 3.0;
-/// ... and each quarter is this much above the one before: a queue at its bound stands still.
+/// ... and each quarter is this many times the previous one. A bounded queue stops growing.
 const BACKLOG_STEP_MIN: f64 = 1.15;
-/// Items below which a growing queue is no backlog.
+/// Smallest mean length of the last quarter that counts as a backlog.
 const BACKLOG_ITEMS_MIN: f64 = 32.0;
 
-/// The four combinations as parts of the run.
+/// The four combinations as shares of the run.
 struct Parts {
     both: f64,
     cpu_only: f64,
@@ -29,7 +30,7 @@ struct Parts {
     neither: f64,
 }
 
-fn parts(seen: &Seen<'_>) -> Option<Parts> {
+fn parts(seen: &Observed<'_>) -> Option<Parts> {
     let DeviceOverlap { both_ns, cpu_only_ns, device_only_ns, neither_ns } =
         seen.utilisation.device_overlap(0, seen.trace.elapsed_ns)?;
     Some(Parts {
@@ -43,10 +44,10 @@ fn parts(seen: &Seen<'_>) -> Option<Parts> {
 impl Parts {
     fn evidence(&self) -> Vec<(String, String)> {
         vec![
-            line("only processors work", pct(self.cpu_only)),
-            line("only the device works", pct(self.device_only)),
-            line("both work", pct(self.both)),
-            line("neither works", pct(self.neither)),
+            line("only processors busy", pct(self.cpu_only)),
+            line("only the device busy", pct(self.device_only)),
+            line("both busy", pct(self.both)),
+            line("neither busy", pct(self.neither)),
         ]
     }
 
@@ -55,30 +56,30 @@ impl Parts {
     }
 }
 
-/// The device has nothing to do while the program computes.
-pub(super) fn disk_idle(seen: &Seen<'_>) -> Option<Finding> {
+/// The device is idle while the program computes.
+pub(super) fn disk_idle(seen: &Observed<'_>) -> Option<Finding> {
     let parts = parts(seen)?;
     if parts.cpu_only < ONE_SIDE_MIN || parts.gain() < OVERLAP_GAIN_MIN {
         return None;
     }
     let mut evidence = parts.evidence();
-    evidence.push(line("part of the run that overlap could save", pct(parts.gain())));
+    evidence.push(line("share of the run that overlap could save", pct(parts.gain())));
     Some(Finding {
         id: "disk-idle".to_owned(),
         title: "The device is idle while the program computes".to_owned(),
         sentence: format!(
-            "For {} of the run the program computes and no request is in flight, although it waits \
+            "For {} of the run the program computes with no request in flight, although it waits \
              for the device at other times.",
             pct(parts.cpu_only)
         ),
         evidence,
-        try_this: "Start reads earlier: a larger window, or threads of their own for reading."
+        try_this: "Start reads earlier: use a larger window or dedicated reader threads."
             .to_owned(),
     })
 }
 
-/// The program waits for a device that could do more.
-pub(super) fn cpu_idle(seen: &Seen<'_>) -> Option<Finding> {
+/// The program waits for a device that has spare capacity.
+pub(super) fn cpu_idle(seen: &Observed<'_>) -> Option<Finding> {
     let parts = parts(seen)?;
     let used = seen.utilisation.within(0, seen.trace.elapsed_ns);
     let busy_ns = used.device_busy_ns.filter(|ns| *ns > 0)?;
@@ -92,24 +93,24 @@ pub(super) fn cpu_idle(seen: &Seen<'_>) -> Option<Finding> {
     evidence.push(line("requests in flight while the device is busy", format!("{depth:.1}")));
     Some(Finding {
         id: "cpu-idle".to_owned(),
-        title: "The program waits while the device works".to_owned(),
+        title: "The program waits for the device".to_owned(),
         sentence: format!(
-            "For {} of the run none of the program's threads runs and the device serves {depth:.1} \
-             requests at a time.",
+            "For {} of the run no thread of the program runs, and the device has {depth:.1} \
+             requests in flight.",
             pct(parts.device_only)
         ),
         evidence,
         try_this: if shallow {
-            "Keep more requests in flight: more readers, a larger window, or an asynchronous method."
+            "Keep more requests in flight: use more readers, a larger window or an asynchronous method."
         } else {
-            "Compute on what has arrived while the next reads are under way."
+            "Overlap computation with the next reads."
         }
         .to_owned(),
     })
 }
 
-/// More arrives than is computed.
-pub(super) fn backlog(seen: &Seen<'_>) -> Option<Finding> {
+/// Reads outpace computation.
+pub(super) fn backlog(seen: &Observed<'_>) -> Option<Finding> {
     let series = seen.trace.series.iter().find(|s| s.name == READY_QUEUE)?;
     let end = seen.trace.elapsed_ns;
     let mean = |i: u64| time_mean(series, end / 4 * i, end / 4 * (i + 1));
@@ -123,21 +124,20 @@ pub(super) fn backlog(seen: &Seen<'_>) -> Option<Finding> {
     let words: Vec<String> = quarters.iter().map(|q| format!("{q:.0}")).collect();
     Some(Finding {
         id: "unbounded-backlog".to_owned(),
-        title: "More is read than is computed".to_owned(),
+        title: "Reads outpace computation".to_owned(),
         sentence: format!(
-            "The ready queue grows through the whole run, from {first:.0} to {last:.0} {unit} on \
-             average in the first and last quarter."
+            "The ready queue grows throughout the run, from {first:.0} {unit} on average in the first \
+             quarter to {last:.0} in the last."
         ),
         evidence: vec![
             line("mean of each quarter", format!("{} {unit}", words.join(", "))),
             line("growth", format!("{:.1} times", last / first.max(1.0))),
         ],
-        try_this: "Bound the queue, read less ahead, or give the computation more threads."
-            .to_owned(),
+        try_this: "Limit the queue, read less ahead, or use more compute threads.".to_owned(),
     })
 }
 
-/// The mean of a counter over a stretch; each value holds until the next, 0 before the first.
+/// Returns the mean of a counter in a range; it is 0 before the first value.
 fn time_mean(series: &Series, from_ns: u64, to_ns: u64) -> f64 {
     let mut sum = 0.0;
     for (i, (at_ns, value)) in series.points.iter().enumerate() {

@@ -1,38 +1,40 @@
-//! Rules about threads among themselves.
+//! Rules about threads.
 
-use super::{Finding, Seen, line, median, pct};
+use super::finding::{Finding, line, pct};
+use super::observed::{Observed, median};
 use crate::lane::Thread;
 use crate::shares::{is_program_thread, processors};
 use crate::span::SpanKind;
 use ioloom_model::State;
 use ioloom_model::units::format_ns;
 
-/// Part of the threads' time spent ready or preempted. Below it the wait for a processor is what
-/// any shared machine shows.
+/// Smallest reported share of the threads' time that is ready or preempted. Shared machines usually
+/// show less.
 const WAITING_FOR_CPU_MIN: f64 = 0.15;
-/// Runnable threads per processor from which on the program itself is too many; a tenth above one,
-/// because threads overlap for moments at every hand-over.
+/// Runnable threads per processor above which the program has too many. Slightly above one, because
+/// threads overlap briefly at every hand-over.
 const RUNNABLE_PER_CPU_MIN: f64 = 1.1;
-/// Threads that stand in line for a lock, on average. Below one, no lock costs a whole thread.
+/// Mean number of threads waiting for a lock. Below one, locks cost less than one thread.
 const LOCK_WAITERS_MIN: f64 = 1.0;
-/// Fewer waits than this are an incident, not a convoy.
+/// Fewest waits that count as a convoy.
 const LOCK_WAITS_MIN: usize = 20;
-/// Work of the busiest thread of a role over the mean of the role.
+/// Smallest reported ratio of the busiest thread of a role to the mean of the role.
 const UNEVEN_RATIO_MIN: f64 = 1.25;
-/// Part of the run by which the busiest thread exceeds the mean: what even work could save.
+/// Smallest reported share of the run that an even distribution could save.
 const UNEVEN_LOSS_MIN: f64 = 0.10;
-/// Part of a thread's time spent submitting, from which on it is worth a word.
+/// Smallest reported share of a thread's time spent submitting.
 const SUBMIT_SHARE_MIN: f64 = 0.10;
-/// Growth of the median submission from the first to the last quarter of the calls.
+/// Smallest reported growth of the median submission from the first to the last quarter of the
+/// calls.
 const SUBMIT_GROWTH_MIN: f64 = 2.0;
-/// Submissions per quarter, so that medians mean something.
+/// Fewest submissions per quarter for a meaningful median.
 const SUBMITS_MIN: usize = 16;
-/// Part of the threads' time spent in page faults. Reading the same bytes would block as well, so
-/// only a share that one can see in the run time counts.
+/// Smallest reported share of the threads' time in page faults. Reading the same bytes would block
+/// as well, so only a share that affects the elapsed time counts.
 const PAGING_MIN: f64 = 0.10;
 
 /// More runnable threads than processors.
-pub(super) fn oversubscription(seen: &Seen<'_>) -> Option<Finding> {
+pub(super) fn oversubscription(seen: &Observed<'_>) -> Option<Finding> {
     let waiting_ns = seen.all.of(State::Ready) + seen.all.of(State::Preempted);
     let cpus = processors(seen.trace)?;
     let runnable = seen.of_run(waiting_ns + seen.all.of(State::OnCpu));
@@ -47,24 +49,27 @@ pub(super) fn oversubscription(seen: &Seen<'_>) -> Option<Finding> {
     ];
     if let Some(others_ns) = seen.utilisation.within(0, seen.trace.elapsed_ns).others_ns {
         let capacity = seen.trace.elapsed_ns.saturating_mul(u64::from(cpus)).max(1);
-        evidence.push(line("processors taken by others", pct(others_ns as f64 / capacity as f64)));
+        evidence.push(line(
+            "processor time of other programs",
+            pct(others_ns as f64 / capacity as f64),
+        ));
     }
     Some(Finding {
         id: "oversubscription".to_owned(),
         title: "More runnable threads than processors".to_owned(),
         sentence: format!(
-            "On average {runnable:.1} threads want to run on {cpus} processors, so they spend {} of \
-             their time waiting for one.",
+            "On average {runnable:.1} threads are runnable on {cpus} processors; they spend {} of \
+             their time waiting for a processor.",
             pct(waiting)
         ),
         evidence,
-        try_this: "Use as many computing threads as there are processors; if threads are there to \
-                   keep reads in flight, let few threads keep many reads in flight instead."
+        try_this: "Use as many compute threads as processors. To keep reads in flight, use a few \
+                   threads with many reads each."
             .to_owned(),
     })
 }
 
-/// Stretches blocked on a lock: of the kernel, or of the program where a span says so.
+/// Returns the lengths of waits for kernel locks, and for locks of the program marked by spans.
 fn lock_waits(thread: &Thread) -> Vec<u64> {
     let mut waits = Vec::new();
     for (i, segment) in thread.segments.iter().enumerate() {
@@ -85,8 +90,8 @@ fn lock_waits(thread: &Thread) -> Vec<u64> {
     waits
 }
 
-/// Threads in line for a lock.
-pub(super) fn lock_convoy(seen: &Seen<'_>) -> Option<Finding> {
+/// Threads queue for a lock.
+pub(super) fn lock_convoy(seen: &Observed<'_>) -> Option<Finding> {
     let own = seen.trace.threads.iter().filter(|t| is_program_thread(t));
     let mut waits: Vec<u64> = own.flat_map(lock_waits).collect();
     let sum: u64 = waits.iter().sum();
@@ -100,36 +105,37 @@ pub(super) fn lock_convoy(seen: &Seen<'_>) -> Option<Finding> {
     let middle = median(&mut waits)?;
     Some(Finding {
         id: "lock-convoy".to_owned(),
-        title: "Threads stand in line for a lock".to_owned(),
+        title: "Threads queue for a lock".to_owned(),
         sentence: format!(
-            "On average {waiters:.1} threads wait for a lock at the same time, {} of all threads' time.",
+            "On average {waiters:.1} threads wait for a lock, {} of the time of all threads.",
             pct(seen.share(sum))
         ),
         evidence: vec![
             line("threads waiting for a lock on average", format!("{waiters:.1}")),
             line("waits", count.to_string()),
             line("median wait", format_ns(middle as f64)),
-            line("of it inside the kernel", pct(kernel as f64 / sum.max(1) as f64)),
+            line("share in the kernel", pct(kernel as f64 / sum.max(1) as f64)),
         ],
         try_this: if in_kernel {
-            "Spread the files over more directories, or let fewer threads open, create and map; the \
-             kernel takes such calls one at a time."
+            "Spread the files over more directories, or use fewer threads to open, create and map \
+             files; the kernel serialises these calls."
         } else {
-            "Hold the lock shorter, divide what it guards, or hand work over in batches."
+            "Hold the lock for less time, split it, or hand over work in batches."
         }
         .to_owned(),
     })
 }
 
-/// Time in which a thread had work: all but waiting for other threads, events and its own sleep.
+/// Returns the time in which a thread had work, excluding waits for other threads and events, and
+/// sleep.
 fn work_ns(thread: &Thread) -> u64 {
     let idle = [State::Sync, State::Event, State::Sleep, State::Unknown];
     let states = thread.states.iter().filter(|(state, _)| !idle.contains(state));
     states.filter_map(|(_, time)| time.ns).sum()
 }
 
-/// One thread of a role works much longer than the others.
-pub(super) fn uneven_work(seen: &Seen<'_>) -> Option<Finding> {
+/// A thread works much longer than the others of its role.
+pub(super) fn uneven_work(seen: &Observed<'_>) -> Option<Finding> {
     let mut roles: Vec<&str> = Vec::new();
     for thread in seen.trace.threads.iter().filter(|t| is_program_thread(t)) {
         if !roles.contains(&thread.role.as_str()) {
@@ -149,28 +155,28 @@ pub(super) fn uneven_work(seen: &Seen<'_>) -> Option<Finding> {
         }
         Some(Finding {
             id: "uneven-work".to_owned(),
-            title: "Work is spread unevenly".to_owned(),
+            title: "Work is unevenly distributed".to_owned(),
             sentence: format!(
-                "Thread {busiest} has work for {} where the {} threads of role {role} have work for \
-                 {} on average.",
+                "Thread {busiest} works for {}, while the mean of the {} threads of role {role} is \
+                 {}.",
                 format_ns(most as f64),
                 work.len(),
                 format_ns(mean)
             ),
             evidence: vec![
-                line("busiest thread's work", format_ns(most as f64)),
+                line("busiest thread", format_ns(most as f64)),
                 line("mean of the role", format_ns(mean)),
                 line("least", format_ns(least as f64)),
-                line("part of the run that even work could save", pct(loss)),
+                line("share of the run that an even distribution could save", pct(loss)),
             ],
-            try_this: "Hand out smaller pieces, the largest files first, or let idle threads take \
-                       work from busy ones."
+            try_this: "Distribute smaller pieces, process the largest files first, or let idle \
+                       threads steal work."
                 .to_owned(),
         })
     })
 }
 
-/// Submission calls of threads that wait for completions elsewhere.
+/// Returns the lengths of submission calls of a thread that waits for completions separately.
 fn submissions(thread: &Thread) -> Vec<u64> {
     let asynchronous =
         thread.spans.iter().any(|s| matches!(s.kind, SpanKind::RingWait | SpanKind::Completion));
@@ -178,8 +184,8 @@ fn submissions(thread: &Thread) -> Vec<u64> {
     reads.map(|s| s.ns).collect()
 }
 
-/// Submitting takes longer and longer.
-pub(super) fn submission(seen: &Seen<'_>) -> Option<Finding> {
+/// Submission slows down during the run.
+pub(super) fn submission(seen: &Observed<'_>) -> Option<Finding> {
     seen.lanes.lanes().iter().filter(|lane| is_program_thread(lane.thread())).find_map(|lane| {
         let thread = lane.thread();
         let mut calls = submissions(thread);
@@ -205,9 +211,9 @@ pub(super) fn submission(seen: &Seen<'_>) -> Option<Finding> {
         let locked = locked as f64 / (share * length as f64).max(1.0);
         Some(Finding {
             id: "submission-bottleneck".to_owned(),
-            title: "Submitting requests takes longer and longer".to_owned(),
+            title: "Submitting requests slows down".to_owned(),
             sentence: format!(
-                "Thread {} spends {} of its time submitting, and a submission grew from {} to {}.",
+                "Thread {} spends {} of its time submitting; a submission slowed down from {} to {}.",
                 thread.tid,
                 pct(share),
                 format_ns(early as f64),
@@ -218,22 +224,22 @@ pub(super) fn submission(seen: &Seen<'_>) -> Option<Finding> {
                 line("median of the first quarter", format_ns(early as f64)),
                 line("median of the last quarter", format_ns(late as f64)),
                 line("submissions", count.to_string()),
-                line("of it waiting for a kernel lock", pct(locked)),
+                line("share waiting for a kernel lock", pct(locked)),
             ],
             try_this: if locked > 0.5 {
-                "The kernel serialises the submissions: use fewer submitting threads, or a ring per \
+                "The kernel serialises the submissions: use fewer submitting threads, or one ring per \
                  thread."
             } else {
-                "The queue of the device is full and the call waits for room: keep fewer requests \
-                 in flight."
+                "The device queue is full and the call waits for a free slot: keep fewer requests in \
+                 flight."
             }
             .to_owned(),
         })
     })
 }
 
-/// Threads wait for pages of mappings.
-pub(super) fn page_faults(seen: &Seen<'_>) -> Option<Finding> {
+/// Threads wait for pages of mapped files.
+pub(super) fn page_faults(seen: &Observed<'_>) -> Option<Finding> {
     let paging_ns = seen.all.of(State::Paging);
     let share = seen.share(paging_ns);
     if share < PAGING_MIN {
@@ -254,7 +260,7 @@ pub(super) fn page_faults(seen: &Seen<'_>) -> Option<Finding> {
         id: "page-fault-stalls".to_owned(),
         title: "Threads wait for pages".to_owned(),
         sentence: format!(
-            "Page faults that waited for the device take {} of the threads' time.",
+            "Page faults that waited for the device take {} of the time of all threads.",
             pct(share)
         ),
         evidence: vec![
@@ -262,8 +268,8 @@ pub(super) fn page_faults(seen: &Seen<'_>) -> Option<Finding> {
             line("stalls", count.to_string()),
             line("median stall", format_ns(middle as f64)),
         ],
-        try_this: "Read instead of mapping, or ask for the pages before they are touched \
-                   (mmap:willneed, mmap:populate)."
+        try_this: "Read instead of mapping, or prefetch the pages (mmap:willneed, \
+                   mmap:populate)."
             .to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! Each rule on a thread that was made for it.
+//! Each rule with a thread made for it.
 
 use crate::planted::{Script, assert_tiles, at_level, ns};
 use ioloom_model::evidence::SourceReport;
@@ -19,7 +19,7 @@ fn one(level: Level, script: &Script) -> Thread {
     thread
 }
 
-/// The mixed test: cold reads, faults, a lock, a queue, sleep, a pipe, a ring, rivals.
+/// A mix of cold reads, faults, a lock, a queue, sleep, a pipe, a ring and preemption.
 fn mixed() -> Script {
     let mut script = Script::new(7, 5 * US);
     for round in 0..20 {
@@ -72,11 +72,10 @@ fn level_2_finds_the_truth_exactly() {
 }
 
 #[test]
-fn level_1_meets_the_run_delay_and_holds_locks_in_io() {
+fn level_1_matches_the_run_delay_and_includes_locks_in_io() {
     let script = mixed();
     let thread = one(Level::Switch, &script);
-    // Every span with a block ends with an account, so the repair is exact per block but for
-    // the compute span, whose block is one too.
+    // Every span with a wait ends with a clock reading, so the ready time of each wait is exact.
     for state in [
         State::OnCpu,
         State::Preempted,
@@ -98,7 +97,7 @@ fn level_1_meets_the_run_delay_and_holds_locks_in_io() {
 }
 
 #[test]
-fn level_0_meets_both_clocks() {
+fn level_0_matches_both_clocks() {
     let script = mixed();
     let thread = one(Level::Account, &script);
     let truth = |state| script.truth(state);
@@ -110,7 +109,7 @@ fn level_0_meets_both_clocks() {
         assert_eq!(ns(&thread, state), Some(truth(state)), "{state:?}");
     }
     assert_eq!(ns(&thread, State::Io), Some(truth(State::Io) + truth(State::Lock)));
-    // Faults in the span that says so are told apart, those in the user's function are not.
+    // Faults in a fault span are separate; those in the user's function are not.
     let in_function = 20 * 120 * US;
     assert_eq!(ns(&thread, State::Paging), Some(truth(State::Paging) - in_function));
     assert_eq!(ns(&thread, State::Unknown), Some(in_function));
@@ -119,7 +118,7 @@ fn level_0_meets_both_clocks() {
 }
 
 #[test]
-fn level_0_without_accounts_meets_the_totals() {
+fn level_0_without_accounts_matches_the_totals() {
     let mut script = mixed();
     script.raw.accounts.clear();
     let thread = one(Level::Account, &script);
@@ -129,7 +128,7 @@ fn level_0_without_accounts_meets_the_totals() {
 }
 
 #[test]
-fn level_0_without_run_delay_holds_ready_in_what_blocked() {
+fn level_0_without_run_delay_includes_ready_in_blocked_states() {
     let mut script = mixed();
     for account in &mut script.raw.accounts {
         account.run_delay_ns = None;
@@ -144,7 +143,7 @@ fn level_0_without_run_delay_holds_ready_in_what_blocked() {
 }
 
 #[test]
-fn without_any_clock_the_kinds_speak() {
+fn without_a_clock_states_are_inferred_from_span_kinds() {
     let script = mixed();
     let raw =
         RawThread { cpu_ns: None, run_delay_ns: None, accounts: Vec::new(), ..script.thread() };
@@ -157,8 +156,8 @@ fn without_any_clock_the_kinds_speak() {
 }
 
 #[test]
-fn a_short_call_takes_no_blocked_time_from_the_long_function() {
-    // A mapping: short calls that cannot have waited, then a function that faults.
+fn a_short_call_gets_no_blocked_time_of_the_long_function() {
+    // Short calls that cannot have waited, then a function that faults.
     let mut script = Script::new(1, 0);
     script.span(SpanKind::Open, |s| {
         s.run(4 * US);
@@ -178,7 +177,7 @@ fn a_short_call_takes_no_blocked_time_from_the_long_function() {
 }
 
 #[test]
-fn reads_below_the_threshold_keep_their_wait_from_the_function() {
+fn short_reads_keep_their_blocked_time() {
     let mut script = Script::new(1, 0);
     script.span(SpanKind::Read, |s| {
         s.run(2 * US).block(State::Io, 40 * US, 0).run(US);
@@ -214,20 +213,20 @@ fn a_function_that_reads_a_file_itself_is_io_at_level_2() {
     let thread = one(Level::Kernel, &script);
     assert_eq!(ns(&thread, State::Io), Some(2 * MS));
     assert_eq!(thread.states[&State::Io].quality, Some(Quality::Inferred));
-    // Where files are mapped, the same wait is for a page that read-ahead has asked for.
+    // If files are mapped, the same wait is for a page that read-ahead has requested.
     script.span(SpanKind::Map, |s| {
         s.run(US);
     });
     let thread = one(Level::Kernel, &script);
     assert_eq!(ns(&thread, State::Paging), Some(2 * MS));
     assert_eq!(thread.states[&State::Paging].quality, Some(Quality::Inferred));
-    // Level 1 cannot tell it from a function that waits by itself, and says so.
+    // Level 1 cannot distinguish it from a function that waits by itself.
     let thread = one(Level::Switch, &script);
     let unknown = &thread.states[&State::Unknown];
     assert_eq!(unknown.ns, Some(2 * MS));
     assert!(unknown.includes.contains(&State::Paging), "{unknown:?}");
     assert!(unknown.why.as_deref().unwrap().contains("read-ahead"), "{unknown:?}");
-    // Sources that are listed are believed.
+    // A list of sources determines which ones exist.
     let mut raw = at_level(Level::Kernel, vec![script.thread()]);
     raw.evidence.sources = ["spans", "tracefs.sched_switch", "tracefs.sched_waking"]
         .map(|name| SourceReport { name: name.to_owned(), ..SourceReport::default() })
@@ -240,7 +239,7 @@ fn a_function_that_reads_a_file_itself_is_io_at_level_2() {
 }
 
 #[test]
-fn an_old_block_is_not_explained_by_a_late_fault() {
+fn a_late_fault_does_not_explain_an_earlier_wait() {
     let mut script = Script::new(1, 0);
     script.span(SpanKind::Compute, |s| {
         s.wait(State::Unknown, 2 * MS, 0, false).run(3 * MS).fault(MS, 0);
@@ -251,7 +250,7 @@ fn an_old_block_is_not_explained_by_a_late_fault() {
 }
 
 #[test]
-fn a_fault_is_found_behind_a_preemption() {
+fn a_fault_is_found_after_a_preemption() {
     let mut script = Script::new(1, 0);
     script.span(SpanKind::Compute, |s| {
         s.run(US).block(State::Paging, MS, 0).run(500).preempted(4 * MS, 3).run(500);
@@ -263,8 +262,8 @@ fn a_fault_is_found_behind_a_preemption() {
 }
 
 #[test]
-fn ready_that_fits_nowhere_is_carried_on() {
-    // The account comes before the block whose delay it counts already.
+fn excess_ready_time_is_carried_over() {
+    // The clock reading already includes the delay of the following wait.
     let mut script = Script::new(1, 0);
     script.span(SpanKind::Read, |s| {
         s.run(US).block(State::Io, 10, 0);
@@ -283,7 +282,7 @@ fn ready_that_fits_nowhere_is_carried_on() {
 }
 
 #[test]
-fn a_lost_return_is_put_at_the_wake_up() {
+fn a_lost_switch_in_is_placed_at_the_wake_up() {
     let mut script = Script::new(1, 0);
     script.span(SpanKind::Read, |s| {
         s.run(US).block(State::Io, 100 * US, 0).run(US);
@@ -304,11 +303,11 @@ fn a_lost_return_is_put_at_the_wake_up() {
     assert_eq!(ns(thread, State::Io), Some(200 * US));
     assert_eq!(ns(thread, State::OnCpu), Some(script.truth(State::OnCpu)));
     assert_eq!(thread.states[&State::OnCpu].quality, Some(Quality::Bounded));
-    assert!(trace.evidence.notes.iter().any(|n| n.contains("no fitting successor")));
+    assert!(trace.evidence.notes.iter().any(|n| n.contains("no matching successor")));
 }
 
 #[test]
-fn a_lost_return_without_wake_up_is_put_at_the_next_span() {
+fn a_lost_switch_in_without_wake_up_is_placed_at_the_next_span() {
     let mut script = Script::new(1, 0);
     script.span(SpanKind::Read, |s| {
         s.run(US).block(State::Io, 100 * US, 0);
@@ -327,7 +326,7 @@ fn a_lost_return_without_wake_up_is_put_at_the_next_span() {
 }
 
 #[test]
-fn a_lost_departure_lies_between_the_last_reading_and_the_wake_up() {
+fn a_lost_switch_out_is_between_the_last_clock_reading_and_the_wake_up() {
     let switch = |at_ns, out| Switch {
         at_ns,
         out,
@@ -354,7 +353,7 @@ fn a_lost_departure_lies_between_the_last_reading_and_the_wake_up() {
 }
 
 #[test]
-fn a_reading_while_off_the_processor_is_a_break() {
+fn a_span_while_off_the_processor_is_a_chain_break() {
     let mut script = Script::new(1, 0);
     script.span(SpanKind::Read, |s| {
         s.run(US).block(State::Io, 100 * US, 0).run(US);
@@ -373,7 +372,7 @@ fn threads_without_switches_but_with_waits_fall_back_to_accounts() {
     let trace = classify(raw);
     assert_eq!(ns(&trace.threads[0], State::OnCpu), Some(script.truth(State::OnCpu)));
     assert!(trace.evidence.notes.iter().any(|n| n.contains("thread 7")), "{:?}", trace.evidence);
-    // A thread that only computes has no switches either, and that is right.
+    // A thread that only computes correctly has no switches.
     let mut busy = Script::new(8, 0);
     busy.run(MS);
     let trace = classify(at_level(Level::Switch, vec![busy.thread()]));
@@ -382,7 +381,7 @@ fn threads_without_switches_but_with_waits_fall_back_to_accounts() {
 }
 
 #[test]
-fn every_loss_is_said_with_what_to_do() {
+fn every_loss_has_a_note_with_advice() {
     let names = ["spans", "perf.switch", "tracefs.sched_waking", "odd"];
     let mut raw = Raw { level: Some(Level::Kernel), ..Raw::default() };
     raw.evidence.sources = names
@@ -418,13 +417,17 @@ fn checks_compare_with_the_clocks() {
     let evidence = classify(wrong).evidence;
     let pp = evidence.checks.on_cpu_vs_clock_pp.unwrap();
     assert!((pp - 10.0).abs() < 0.01, "{pp}");
-    assert!(evidence.notes.iter().any(|n| n.contains("10.0 points")), "{:?}", evidence.notes);
+    assert!(
+        evidence.notes.iter().any(|n| n.contains("10.0 percentage points")),
+        "{:?}",
+        evidence.notes
+    );
     let checks = classify(at_level(Level::Account, raw.threads)).evidence.checks;
     assert_eq!((checks.on_cpu_vs_clock_pp, checks.chain_breaks), (None, None));
 }
 
 #[test]
-fn workers_of_the_kernel_and_programs_without_spans() {
+fn kernel_workers_and_programs_without_spans() {
     let mut worker = Script::new(5, 0);
     worker.run(US).wait(State::Io, 80 * US, 10, true).run(US).wait(State::Event, MS, 10, false);
     worker.raw.role = "kernel-worker".to_owned();
@@ -479,10 +482,12 @@ fn threads_devices_and_cores_are_in_order() {
     assert_eq!(trace.devices[1].requests[0].complete_ns, None);
     assert_eq!(trace.cores[0].runs, [run(0, 10), run(10, 30)]);
     assert_eq!(trace.cores.len(), 2);
-    assert!(trace.evidence.notes.iter().any(|n| n.contains("end of 2 of 3 device requests")));
+    assert!(
+        trace.evidence.notes.iter().any(|n| n.contains("completion of 2 of 3 device requests"))
+    );
 }
 
-/// A random step of a planted thread.
+/// A random step of a synthetic thread.
 #[derive(Debug, Clone)]
 struct Step {
     kind: usize,
@@ -532,7 +537,7 @@ fn planted(steps: &[Step]) -> Script {
 
 proptest! {
     #[test]
-    fn planted_threads_are_explained_exactly(steps in prop::collection::vec(step(), 1..40)) {
+    fn synthetic_threads_are_classified_exactly(steps in prop::collection::vec(step(), 1..40)) {
         let script = planted(&steps);
         let truth = |state| Some(script.truth(state));
         let thread = one(Level::Kernel, &script);
@@ -556,7 +561,7 @@ proptest! {
         for step in &mut steps {
             step.account = true;
             step.blocked_ns += 20_000;
-            // Faults inside the function are one of the things that level 0 cannot tell apart.
+            // Level 0 cannot separate faults in the function, so there are none.
             step.blocked_ns |= 1;
         }
         let script = planted(&steps);

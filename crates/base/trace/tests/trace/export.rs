@@ -1,4 +1,4 @@
-//! Exports, read back by readers that are not ours.
+//! Exports, read by independent readers.
 
 use crate::sample::sample;
 use crate::schema::{self, DebugAnnotation, EventType, Interned, TracePacket, TrackEvent};
@@ -7,7 +7,7 @@ use ioloom_trace::{NO_CPU, Trace, csv, perfetto};
 use prost::Message;
 use std::collections::BTreeMap;
 
-/// One event in words.
+/// A decoded event.
 #[derive(Debug, Clone, PartialEq)]
 struct Event {
     at_ns: u64,
@@ -18,7 +18,7 @@ struct Event {
     value: Option<f64>,
 }
 
-/// Tracks with their events, by identity.
+/// Tracks with their events, by identifier.
 struct Read {
     names: BTreeMap<u64, String>,
     parents: BTreeMap<u64, u64>,
@@ -35,7 +35,7 @@ impl Read {
             interned: Default::default(),
         };
         let trace = schema::Trace::decode(bytes).unwrap();
-        assert_eq!(trace.encoded_len(), bytes.len(), "every byte belongs to a known field");
+        assert_eq!(trace.encoded_len(), bytes.len(), "bytes outside known fields");
         for (i, packet) in trace.packet.iter().enumerate() {
             assert_eq!(packet.trusted_packet_sequence_id(), 1);
             assert_eq!(packet.sequence_flags(), if i == 0 { 1 } else { 2 });
@@ -61,10 +61,11 @@ impl Read {
             } else {
                 track.name().to_owned()
             };
-            assert!(self.names.insert(track.uuid(), name).is_none(), "an identity is used twice");
+            assert!(self.names.insert(track.uuid(), name).is_none(), "an identifier is used twice");
             self.parents.insert(track.uuid(), track.parent_uuid());
         } else {
-            let event = packet.track_event.as_ref().expect("names, a track or an event");
+            let event =
+                packet.track_event.as_ref().expect("a packet has names, a track or an event");
             let read = self.event(packet.timestamp(), event);
             self.events.entry(event.track_uuid()).or_default().push(read);
         }
@@ -98,7 +99,7 @@ impl Read {
         }
     }
 
-    /// The events of the track with this name and parent.
+    /// Returns the events of the track with this name and parent.
     fn track(&self, name: &str, parent: Option<&str>) -> &[Event] {
         let found = self.names.iter().find(|(uuid, n)| {
             let of = self.names.get(&self.parents[uuid]);
@@ -136,7 +137,7 @@ fn slice(
 }
 
 #[test]
-fn perfetto_reads_every_event() {
+fn the_perfetto_export_has_every_event() {
     let trace = sample();
     let read = Read::of(&perfetto::encode(&trace));
     assert!(read.track(&format!("process 11 {}", trace.title), None).is_empty());
@@ -192,7 +193,7 @@ fn perfetto_reads_every_event() {
     assert_eq!(read.events.values().map(Vec::len).sum::<usize>(), count);
 }
 
-/// Splits a line as RFC 4180 says.
+/// Splits a line as specified in RFC 4180.
 fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut field, mut inside) = (Vec::new(), String::new(), false);
     let mut chars = line.chars().peekable();
@@ -224,7 +225,7 @@ fn table(csv: &str) -> Vec<BTreeMap<String, String>> {
 }
 
 #[test]
-fn csv_tables_hold_every_item() {
+fn csv_tables_have_every_item() {
     let trace = sample();
     let segments = table(&csv::segments(&trace));
     let wanted: Vec<_> =

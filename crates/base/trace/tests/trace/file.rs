@@ -1,4 +1,4 @@
-//! The trace file: what is written is read, and nothing that is read can harm.
+//! The trace file: round trips, and damaged or malicious files.
 
 use crate::sample::sample;
 use crate::wild;
@@ -9,7 +9,7 @@ use ioloom_trace::{NO_CPU, Segment, Thread, Trace};
 use proptest::prelude::*;
 
 #[test]
-fn a_trace_comes_back_as_it_was() {
+fn a_trace_survives_a_round_trip() {
     for trace in [Trace::default(), sample()] {
         let bytes = write(&trace);
         let again = read(&bytes).unwrap();
@@ -19,8 +19,8 @@ fn a_trace_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_regular_trace_is_stored_so_that_it_can_be_read() {
-    // A million equal segments shrink so much that a reader would refuse to believe it.
+fn a_highly_compressible_trace_can_be_read() {
+    // A million equal segments shrink beyond the limit of the reader.
     let segments: Vec<Segment> = (0..1_000_000)
         .map(|i| {
             let state = if i % 2 == 0 { State::OnCpu } else { State::Io };
@@ -32,7 +32,7 @@ fn a_regular_trace_is_stored_so_that_it_can_be_read() {
     assert_eq!(read(&write(&trace)).unwrap(), trace);
 }
 
-/// A file of one section.
+/// Returns a file with one section.
 fn file(tag: &[u8; 4], kind: u32, stored: &[u8], raw: u64) -> Vec<u8> {
     let mut crc = flate2::Crc::new();
     crc.update(stored);
@@ -49,41 +49,41 @@ fn file(tag: &[u8; 4], kind: u32, stored: &[u8], raw: u64) -> Vec<u8> {
 }
 
 fn reason(bytes: &[u8]) -> String {
-    read(bytes).expect_err("it is damaged").to_string()
+    read(bytes).expect_err("the file is damaged").to_string()
 }
 
 #[test]
-fn each_error_says_what_and_what_to_do() {
+fn each_error_has_a_reason() {
     assert_eq!(read(b""), Err(FileError::NotATrace));
-    assert!(reason(b"<html> no trace").contains("does not begin"));
+    assert!(reason(b"<html> not a trace").contains("does not begin"));
     let mut newer = write(&Trace::default());
     newer[8] = 9;
     assert_eq!(read(&newer), Err(FileError::Version { found: 9 }));
     let whole = write(&sample());
-    assert!(reason(&whole[..whole.len() - 1]).contains("cut off in section FILE"));
+    assert!(reason(&whole[..whole.len() - 1]).contains("truncated in section FILE"));
     let mut longer = whole.clone();
     longer.push(0);
     assert!(reason(&longer).contains("1 bytes follow"));
     let mut flipped = whole;
     *flipped.last_mut().unwrap() ^= 1;
-    assert!(reason(&flipped).contains("section FILE of the trace file is damaged: its checksum"));
-    assert!(reason(&file(b"MARK", 2, &[0], 1)).contains("unknown way"));
-    assert!(reason(&file(b"MARK", 1, &[7], 1)).contains("does not unpack"));
-    assert!(reason(&file(b"MARK", 0, &[0, 0], 2)).contains("left over"));
-    // A section of a later time is not an error.
+    assert!(reason(&flipped).contains("section FILE of the trace file is damaged: the checksum"));
+    assert!(reason(&file(b"MARK", 2, &[0], 1)).contains("unknown compression"));
+    assert!(reason(&file(b"MARK", 1, &[7], 1)).contains("cannot unpack"));
+    assert!(reason(&file(b"MARK", 0, &[0, 0], 2)).contains("extra bytes"));
+    // A section of a later version is not an error.
     assert_eq!(read(&file(b"NEXT", 0, &[9, 9], 2)), Ok(Trace::default()));
 }
 
 #[test]
-fn claims_are_not_believed() {
-    // Lists that claim more than there are bytes.
+fn sizes_in_the_file_are_not_trusted() {
+    // Lists with more items than bytes.
     let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
     for tag in [b"DEVS", b"CORE", b"SERI", b"MARK", b"FILE"] {
-        assert!(reason(&file(tag, 0, &huge, 9)).contains("more items than it has bytes"));
+        assert!(reason(&file(tag, 0, &huge, 9)).contains("too few bytes for its number of items"));
     }
-    // A number without an end, and one of more than 64 bits.
+    // A number of more than 64 bits, and one without an end.
     assert!(reason(&file(b"MARK", 0, &[0x80; 20], 20)).contains("64 bits"));
-    assert!(reason(&file(b"MARK", 0, &[0x80], 1)).contains("inside a number"));
+    assert!(reason(&file(b"MARK", 0, &[0x80], 1)).contains("within a number"));
     // A section that would unpack to a thousand times its size.
     let packed = {
         use std::io::Write;
@@ -93,8 +93,8 @@ fn claims_are_not_believed() {
         encoder.finish().unwrap()
     };
     assert!(packed.len() as u64 * UNPACK_MAX < 20_000_000);
-    assert!(reason(&file(b"MARK", 1, &packed, 20_000_000)).contains("claims 20000000 bytes"));
-    assert!(reason(&file(b"MARK", 1, &packed, 100)).contains("another size"));
+    assert!(reason(&file(b"MARK", 1, &packed, 20_000_000)).contains("cannot unpack to 20000000"));
+    assert!(reason(&file(b"MARK", 1, &packed, 100)).contains("unpacked size does not match"));
     // Times that would overflow sums.
     let mut late = vec![1];
     late.extend(huge);
@@ -102,8 +102,8 @@ fn claims_are_not_believed() {
     assert!(reason(&file(b"MARK", 0, &late, late.len() as u64)).contains("104 days"));
 }
 
-/// Everything that other modules do with what was read.
-fn use_it(trace: &Trace) {
+/// Passes a trace that was read to the other modules.
+fn use_in_other_modules(trace: &Trace) {
     let lanes = Lanes::new(trace);
     for lane in lanes.lanes() {
         let thread = lane.thread();
@@ -118,36 +118,36 @@ fn use_it(trace: &Trace) {
 
 proptest! {
     #[test]
-    fn wild_traces_come_back(trace in wild::trace()) {
+    fn random_traces_survive_a_round_trip(trace in wild::trace()) {
         let again = read(&write(&trace)).unwrap();
         prop_assert_eq!(&again, &trace);
-        use_it(&again);
+        use_in_other_modules(&again);
     }
 
     #[test]
-    fn cut_files_give_an_error(part in 0.0..1.0_f64) {
+    fn truncated_files_are_errors(part in 0.0..1.0_f64) {
         let whole = write(&sample());
         let cut = (whole.len() as f64 * part) as usize;
         prop_assert!(read(&whole[..cut]).is_err());
     }
 
     #[test]
-    fn changed_bytes_give_an_error(at in any::<prop::sample::Index>(), by in 1..=255_u8) {
+    fn changed_bytes_are_errors_or_harmless(at in any::<prop::sample::Index>(), by in 1..=255_u8) {
         let mut bytes = write(&sample());
         let at = at.index(bytes.len());
         bytes[at] ^= by;
-        // The unpacked size and the tag of a section are not under its checksum: a tag that is not
-        // known is left out, and what is read can be used.
+        // The checksum does not cover the unpacked size and the tag of a section. A section with an
+        // unknown tag is skipped.
         if let Ok(trace) = read(&bytes) {
-            use_it(&trace);
+            use_in_other_modules(&trace);
         }
     }
 
     #[test]
-    fn changed_contents_behind_a_right_checksum_can_be_used(
+    fn changed_contents_with_a_valid_checksum_are_errors_or_harmless(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
-        // Stored sections, so that changes reach the columns.
+        // Uncompressed sections, so that the changes affect the columns.
         let whole = write(&Trace { title: "t".repeat(3), ..sample() });
         let mut bytes = whole[..16].to_vec();
         let mut at = 16;
@@ -177,16 +177,16 @@ proptest! {
             at += 28 + stored;
         }
         if let Ok(trace) = read(&bytes) {
-            use_it(&trace);
+            use_in_other_modules(&trace);
         }
     }
 
     #[test]
-    fn noise_gives_an_error(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn noise_is_an_error_or_harmless(noise in prop::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(read(&noise).is_err());
         for tag in [b"HEAD", b"THRD", b"DEVS", b"CORE", b"SERI", b"MARK", b"FILE"] {
             if let Ok(trace) = read(&file(tag, 0, &noise, noise.len() as u64)) {
-                use_it(&trace);
+                use_in_other_modules(&trace);
             }
         }
     }

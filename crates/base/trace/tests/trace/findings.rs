@@ -1,4 +1,4 @@
-//! Each finding on a trace that was made for it, and on one that is nearly so.
+//! Each finding with a trace that has the problem, and with similar traces that do not.
 
 use crate::planted::{Script, at_level};
 use ioloom_model::{Level, State};
@@ -54,9 +54,9 @@ fn oversubscription() {
     let two = trace(&threads, |raw| processors(raw, 2.0));
     let finding = found(&two, "oversubscription");
     assert!(finding.sentence.contains("4.0 threads") && finding.sentence.contains("50.0 %"));
-    // As many threads as processors: rivals push them off, which is not the program's choice.
+    // As many threads as processors: other programs preempt them.
     assert!(ids(&trace(&threads, |raw| processors(raw, 4.0))).is_empty());
-    // The number of processors is not known.
+    // The number of processors is unknown.
     let raw = at_level(Level::Switch, threads.iter().map(Script::thread).collect());
     assert!(ids(&classify(raw)).is_empty());
     // Many threads that rarely wait for a processor.
@@ -64,7 +64,7 @@ fn oversubscription() {
         s.run(2 * MS).preempted(100 * US, 9).wait(State::Unknown, 2 * MS, 0, false);
     });
     assert!(ids(&trace(&calm, |raw| processors(raw, 2.0))).is_empty());
-    // Level 0 cannot tell preempted from ready; the sum is enough.
+    // Level 0 cannot separate preempted from ready time; their sum is sufficient.
     let mut raw = at_level(Level::Account, threads.iter().map(Script::thread).collect());
     processors(&mut raw, 2.0);
     assert_eq!(ids(&classify(raw)), ["oversubscription"]);
@@ -89,8 +89,8 @@ fn lock_convoy() {
         }
     });
     let finding = found(&trace(&own, |_| {}), "lock-convoy");
-    assert!(finding.try_this.contains("Hold the lock shorter"), "{finding:?}");
-    // Waiting on a queue is no lock.
+    assert!(finding.try_this.contains("Hold the lock for less time"), "{finding:?}");
+    // Waiting on a queue is not waiting for a lock.
     let queue = many(4, |_, s| {
         for _ in 0..10 {
             s.run(100 * US).span(SpanKind::HandOver, |s| {
@@ -99,7 +99,7 @@ fn lock_convoy() {
         }
     });
     assert!(ids(&trace(&queue, |_| {})).is_empty());
-    // A few long waits are an incident.
+    // A few long waits are not a convoy.
     let few = many(4, |_, s| {
         s.run(100 * US).lock(10 * MS);
     });
@@ -112,7 +112,7 @@ fn uneven_work() {
         s.run(if tid == 2 { 10 * MS } else { 2 * MS });
     });
     let finding = found(&trace(&uneven, |_| {}), "uneven-work");
-    assert!(finding.sentence.starts_with("Thread 2 has work for 10"), "{finding:?}");
+    assert!(finding.sentence.starts_with("Thread 2 works for 10"), "{finding:?}");
     let even = many(3, |tid, s| {
         s.run((10 + u64::from(tid)) * MS);
     });
@@ -125,7 +125,7 @@ fn uneven_work() {
     assert!(ids(&classify(raw)).is_empty());
 }
 
-/// One thread that reads for `read` and computes for `compute`, with the device's requests.
+/// A thread that alternates between reading and computing, with the device requests.
 fn reader(read_ns: u64, compute_ns: u64, overlap: bool) -> Trace {
     let mut script = Script::new(1, 0);
     let mut requests = Vec::new();
@@ -159,10 +159,10 @@ fn disk_idle_and_cpu_idle() {
     let alternating = reader(MS, MS, false);
     assert_eq!(ids(&alternating), ["disk-idle", "cpu-idle"]);
     let finding = found(&alternating, "disk-idle");
-    assert!(finding.evidence.iter().any(|(name, _)| name == "both work"), "{finding:?}");
-    // The device works all the time, and computing hides behind it.
+    assert!(finding.evidence.iter().any(|(name, _)| name == "both busy"), "{finding:?}");
+    // The device is always busy and overlaps with computing.
     assert!(ids(&reader(100 * US, MS, true)).is_empty());
-    // Computing is nearly all: nothing to gain.
+    // Almost all time is computing, so there is nothing to gain.
     assert!(ids(&reader(20 * US, MS, false)).is_empty());
     // Waiting for one request at a time.
     let shallow = reader(MS, 50 * US, false);
@@ -175,7 +175,7 @@ fn disk_idle_and_cpu_idle() {
         deep.devices[0].requests.extend(requests.iter().copied());
     }
     assert!(ids(&deep).is_empty());
-    // Without device lanes nothing is said.
+    // Without device lanes there is no finding.
     let mut blind = alternating.clone();
     blind.devices.clear();
     assert!(ids(&blind).is_empty());
@@ -200,7 +200,7 @@ fn submission_bottleneck() {
         trace(&[script], |_| {})
     };
     let finding = found(&ring(true, false, true), "submission-bottleneck");
-    assert!(finding.try_this.contains("queue of the device"), "{finding:?}");
+    assert!(finding.try_this.contains("device queue"), "{finding:?}");
     let finding = found(&ring(true, true, true), "submission-bottleneck");
     assert!(finding.try_this.contains("kernel serialises"), "{finding:?}");
     assert!(ids(&ring(false, false, true)).is_empty());
@@ -223,7 +223,7 @@ fn page_fault_stalls() {
     assert!(finding.sentence.contains("49.9 %"), "{finding:?}");
     assert!(finding.evidence.contains(&("stalls".to_owned(), "20".to_owned())));
     assert!(ids(&trace(&[faults(50 * US)], |_| {})).is_empty());
-    // Level 0 does not know that these are faults, so it does not say so.
+    // Level 0 does not show page faults.
     let raw = at_level(Level::Account, vec![faults(MS).thread()]);
     assert!(ids(&classify(raw)).is_empty());
 }
@@ -242,17 +242,20 @@ fn unbounded_backlog() {
         })
     };
     let finding = found(&queue(|i| i as f64 * 10.0), "unbounded-backlog");
-    assert!(finding.sentence.contains("from 120 to 870 files"), "{finding:?}");
-    // It fills and stays at its bound.
+    assert!(
+        finding.sentence.contains("from 120 files on average in the first quarter to 870"),
+        "{finding:?}"
+    );
+    // The queue fills and stays at its limit.
     assert!(ids(&queue(|i| (i as f64 * 40.0).min(1024.0))).is_empty());
-    // It stays small.
+    // The queue stays small.
     assert!(ids(&queue(|i| i as f64 / 10.0)).is_empty());
-    // It swings.
+    // The queue oscillates.
     assert!(ids(&queue(|i| if i % 40 < 20 { 1000.0 } else { 0.0 })).is_empty());
 }
 
 #[test]
-fn a_quiet_trace_says_nothing() {
+fn a_trace_without_problems_has_no_findings() {
     assert!(findings(&Trace::default()).is_empty());
     let mut only_tool = at_level(Level::Kernel, vec![Script::new(1, 0).run(MS).thread()]);
     only_tool.threads[0].role = "tool".to_owned();

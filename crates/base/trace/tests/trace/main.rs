@@ -1,10 +1,11 @@
-//! The crate from outside: planted threads whose states are known, wild input, and every format
-//! read back by a second reader.
+//! Tests of the public interface: synthetic threads with known states, random input, and every
+//! format read by an independent reader.
 
 mod classify;
 mod export;
 mod file;
 mod findings;
+mod fixtures;
 mod planted;
 mod sample;
 mod schema;

@@ -1,11 +1,11 @@
-//! Threads whose states are known, because they are made from them.
+//! Synthetic threads whose states are known.
 
 use ioloom_model::{Level, State};
 use ioloom_trace::Wake;
 use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch};
 use ioloom_trace::{NO_FILE, Span, SpanKind, Thread};
 
-/// Builds one thread, recording its events and the truth.
+/// Builds one thread with its events and true states.
 pub(crate) struct Script {
     pub(crate) raw: RawThread,
     pub(crate) truth: [u64; State::ALL.len()],
@@ -59,7 +59,7 @@ impl Script {
         self
     }
 
-    /// Blocked in `state`, then ready.
+    /// Blocks in `state`, then is ready.
     pub(crate) fn block(&mut self, state: State, blocked_ns: u64, ready_ns: u64) -> &mut Self {
         let uninterruptible = matches!(state, State::Io | State::Paging | State::Lock);
         self.wait(state, blocked_ns, ready_ns, uninterruptible)
@@ -82,14 +82,14 @@ impl Script {
         self
     }
 
-    /// A major fault: blocked, then recorded when it is over.
+    /// Blocks on a major fault, which is recorded at its end.
     pub(crate) fn fault(&mut self, blocked_ns: u64, ready_ns: u64) -> &mut Self {
         self.block(State::Paging, blocked_ns, ready_ns).run(2_000);
         self.raw.faults.push(Fault { at_ns: self.now_ns, address: 0x7000 });
         self.run(10)
     }
 
-    /// A wait for a lock of the kernel.
+    /// Waits for a kernel lock.
     pub(crate) fn lock(&mut self, blocked_ns: u64) -> &mut Self {
         let start_ns = self.now_ns;
         self.run(500).block(State::Lock, blocked_ns, 100).run(50);
@@ -131,7 +131,7 @@ impl Script {
     }
 }
 
-/// What a level would have delivered of these threads.
+/// Returns the events of these threads that a level records.
 pub(crate) fn at_level(level: Level, threads: Vec<RawThread>) -> Raw {
     let threads: Vec<RawThread> = threads
         .into_iter()
@@ -155,12 +155,12 @@ pub(crate) fn at_level(level: Level, threads: Vec<RawThread>) -> Raw {
     Raw { level: Some(level), elapsed_ns, threads, ..Raw::default() }
 }
 
-/// Nanoseconds of a state by the table; `None` if it is null.
+/// Returns the nanoseconds of a state from the table; `None` if it is null.
 pub(crate) fn ns(thread: &Thread, state: State) -> Option<u64> {
     thread.states.get(&state).and_then(|t| t.ns)
 }
 
-/// The segments tile the thread, and the table is their sum.
+/// Asserts that the segments tile the thread and that the table is their sum.
 pub(crate) fn assert_tiles(thread: &Thread) {
     let length = thread.end_ns - thread.start_ns;
     let mut sums = [0; State::ALL.len()];
@@ -180,7 +180,7 @@ pub(crate) fn assert_tiles(thread: &Thread) {
             assert!(time.why.is_some(), "{state:?} is null without a reason");
             let holder =
                 thread.states.values().any(|t| t.ns.is_some() && t.includes.contains(&state));
-            assert!(holder, "{state:?} is null and nobody holds it: {:?}", thread.states);
+            assert!(holder, "{state:?} is null and no state includes it: {:?}", thread.states);
         } else {
             assert!(time.quality.is_some() && !time.source.is_empty());
         }

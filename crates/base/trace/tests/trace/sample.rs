@@ -1,4 +1,4 @@
-//! A trace with something in every place.
+//! A trace in which every part is present.
 
 use crate::planted::{Script, at_level};
 use ioloom_model::evidence::SourceReport;
@@ -60,7 +60,7 @@ fn sources() -> Vec<SourceReport> {
     ]
 }
 
-/// With a device, cores, counters, marks, file names as well.
+/// Returns a trace with threads, a device, cores, counters, marks and file names.
 pub(crate) fn sample() -> Trace {
     let mut raw = at_level(Level::Kernel, threads());
     raw.devices = vec!["vda".to_owned()];

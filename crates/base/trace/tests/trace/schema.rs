@@ -1,21 +1,20 @@
-//! The messages of a Perfetto trace that an export uses, for a decoder that is not ours.
+//! The messages of a Perfetto trace that the export uses, for an independent decoder.
 //!
-//! A subset of the `.proto` files that Perfetto publishes (`protos/perfetto/trace`, as they are in
-//! the crate perfetto_protos 0.51.1): their names, numbers and types, none of them taken from the
-//! encoder. All of Perfetto's messages, generated, would be the largest library of the whole build,
-//! for the few that are read here. A field that has another number here, or is missing, makes the
-//! decoded trace shorter than its bytes, which the test sees.
+//! A subset of the `.proto` files that Perfetto publishes (`protos/perfetto/trace`, as in the crate
+//! perfetto_protos 0.51.1): their names, numbers and types, not taken from the encoder. Generated
+//! code for all messages of Perfetto would be the largest library of the build. A missing field, or
+//! one with a wrong number, makes the decoded trace shorter than its bytes, which fails the test.
 
 use prost::{Enumeration, Message};
 
-/// The whole file.
+/// A trace file.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Trace {
     #[prost(message, repeated, tag = "1")]
     pub(crate) packet: Vec<TracePacket>,
 }
 
-/// One packet: names, a track or an event.
+/// A packet: interned names, a track or an event.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TracePacket {
     #[prost(uint64, optional, tag = "8")]
@@ -32,7 +31,7 @@ pub(crate) struct TracePacket {
     pub(crate) track_descriptor: Option<TrackDescriptor>,
 }
 
-/// Names by number.
+/// Interned names.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct InternedData {
     #[prost(message, repeated, tag = "1")]
@@ -52,7 +51,7 @@ pub(crate) struct Interned {
     pub(crate) name: Option<String>,
 }
 
-/// A row of the picture.
+/// A track.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TrackDescriptor {
     #[prost(uint64, optional, tag = "1")]
@@ -69,7 +68,7 @@ pub(crate) struct TrackDescriptor {
     pub(crate) counter: Option<CounterDescriptor>,
 }
 
-/// What a row of a process is about.
+/// Description of a process track.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ProcessDescriptor {
     #[prost(int32, optional, tag = "1")]
@@ -78,7 +77,7 @@ pub(crate) struct ProcessDescriptor {
     pub(crate) process_name: Option<String>,
 }
 
-/// What a row of a thread is about.
+/// Description of a thread track.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ThreadDescriptor {
     #[prost(int32, optional, tag = "1")]
@@ -89,14 +88,14 @@ pub(crate) struct ThreadDescriptor {
     pub(crate) thread_name: Option<String>,
 }
 
-/// What a row of numbers is about.
+/// Description of a counter track.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct CounterDescriptor {
     #[prost(string, optional, tag = "6")]
     pub(crate) unit_name: Option<String>,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TrackEvent {
     #[prost(uint64, repeated, packed = "false", tag = "3")]
@@ -128,7 +127,7 @@ pub(crate) enum EventType {
     Counter = 4,
 }
 
-/// A note on an event.
+/// An annotation of an event.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct DebugAnnotation {
     #[prost(uint64, optional, tag = "1")]

@@ -1,4 +1,4 @@
-//! Shares of any range against a sum over all segments, written the long way.
+//! Shares of any range compared with a plain sum over all segments.
 
 use crate::wild;
 use ioloom_model::{Level, State, StateTime};
@@ -7,7 +7,7 @@ use ioloom_trace::utilisation::{Coverage, DeviceOverlap, Utilisation};
 use ioloom_trace::{Core, CoreRun, Device, NO_CPU, Request, Segment, Thread, Trace};
 use proptest::prelude::*;
 
-/// Overlap of every segment with a range.
+/// Sums the overlap of every segment with a range.
 fn by_hand(thread: &Thread, from_ns: u64, to_ns: u64) -> Shares {
     let mut sum = Shares::default();
     for (i, segment) in thread.segments.iter().enumerate() {
@@ -31,7 +31,7 @@ fn thread(role: &str, start_ns: u64, parts: &[(State, u64)]) -> Thread {
     Thread { role: role.to_owned(), start_ns, end_ns: at_ns, segments, ..Thread::default() }
 }
 
-/// A long lane, so that prefix sums of several blocks take part.
+/// A lane long enough for several blocks of prefix sums.
 fn long_lane() -> impl Strategy<Value = Thread> {
     prop::collection::vec((0..State::ALL.len(), 1..500_u64), 0..400).prop_map(|parts| {
         let parts: Vec<(State, u64)> =
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn wild_traces_have_shares_that_sum_to_the_whole(trace in wild::trace()) {
+    fn shares_of_random_traces_add_up(trace in wild::trace()) {
         let lanes = Lanes::new(&trace);
         for lane in lanes.lanes() {
             let thread = lane.thread();
@@ -86,25 +86,25 @@ proptest! {
     }
 
     #[test]
-    fn covered_time_is_counted_point_by_point(
-        stretches in prop::collection::vec((0..60_u64, 0..60_u64), 0..12),
+    fn covered_time_equals_a_count_of_points(
+        intervals in prop::collection::vec((0..60_u64, 0..60_u64), 0..12),
         others in prop::collection::vec((0..60_u64, 0..60_u64), 0..12),
         from in 0..70_u64,
         to in 0..70_u64,
     ) {
         let inside = |all: &[(u64, u64)], t: u64| all.iter().any(|(a, b)| *a <= t && t < *b);
-        let (one, two) = (Coverage::union(stretches.clone()), Coverage::union(others.clone()));
-        let count = (from..to.max(from)).filter(|t| inside(&stretches, *t)).count() as u64;
+        let (one, two) = (Coverage::union(intervals.clone()), Coverage::union(others.clone()));
+        let count = (from..to.max(from)).filter(|t| inside(&intervals, *t)).count() as u64;
         prop_assert_eq!(one.within(from, to), count);
         let count = (from..to.max(from))
-            .filter(|t| inside(&stretches, *t) && inside(&others, *t))
+            .filter(|t| inside(&intervals, *t) && inside(&others, *t))
             .count() as u64;
         prop_assert_eq!(one.intersection(&two).within(from, to), count);
     }
 }
 
 #[test]
-fn who_used_what() {
+fn usage_of_processors_and_devices() {
     let run = |start_ns, end_ns, ours| CoreRun { start_ns, end_ns, tid: 1, ours };
     let request = |issue_ns, complete_ns| Request {
         device: 0,
@@ -159,7 +159,7 @@ fn roles_are_summed_and_null_stays_null() {
         ns,
         source: "spans".to_owned(),
         includes: includes.to_vec(),
-        why: ns.is_none().then(|| "not seen".to_owned()),
+        why: ns.is_none().then(|| "not measured".to_owned()),
         ..StateTime::default()
     };
     let mut first = thread("reader", 0, &[]);
@@ -174,7 +174,7 @@ fn roles_are_summed_and_null_stays_null() {
     assert_eq!(roles.len(), 2);
     assert_eq!((roles[0].role.as_str(), roles[0].threads), ("reader", 2));
     assert_eq!(roles[0].states[&State::Lock].ns, None);
-    assert_eq!(roles[0].states[&State::Lock].why.as_deref(), Some("not seen"));
+    assert_eq!(roles[0].states[&State::Lock].why.as_deref(), Some("not measured"));
     assert_eq!(roles[0].states[&State::Io].ns, Some(14));
     assert_eq!(shares::all(&trace)[&State::Io].ns, Some(14));
 }

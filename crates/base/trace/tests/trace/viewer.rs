@@ -1,4 +1,4 @@
-//! The payload of the viewer, read by a second reader that knows only its description.
+//! The payload of the viewer, read by an independent reader written from its documentation.
 
 use crate::sample::sample;
 use ioloom_model::State;
@@ -32,7 +32,7 @@ impl View {
         (0..n).map(|i| (0..planes).map(|k| plane(k, i)).sum()).collect()
     }
 
-    /// A column that may be missing.
+    /// Reads a column that may be absent.
     fn sparse(&self, of: &Value, n: usize) -> Vec<u64> {
         if of.is_null() { vec![0; n] } else { self.column(of) }
     }
@@ -97,7 +97,7 @@ fn assert_thread(view: &View, header: &Value, thread: &Thread) {
 }
 
 #[test]
-fn the_description_is_enough_to_read_everything() {
+fn the_payload_matches_its_documentation() {
     let trace = sample();
     let found = findings(&trace);
     let view = View::of(&payload(&trace, &found));
@@ -162,7 +162,7 @@ fn from_base64(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_page_carries_the_payload() {
+fn the_embedded_text_contains_the_payload() {
     for trace in [sample(), Trace::default(), Trace { title: "x".to_owned(), ..Trace::default() }] {
         let text = embedded(&trace, &[]);
         assert!(text.len().is_multiple_of(4));
@@ -174,7 +174,7 @@ fn the_page_carries_the_payload() {
 
 #[test]
 fn a_million_segments_fit_in_three_megabytes() {
-    // Sixteen threads; lengths and states as random as a real run's, exponential about 30 µs.
+    // Sixteen threads with random states and exponential lengths of about 30 µs, as in a real run.
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = move || {
         seed ^= seed << 13;
@@ -203,7 +203,7 @@ fn a_million_segments_fit_in_three_megabytes() {
     let trace = Trace { threads, ..Trace::default() };
     let text = embedded(&trace, &[]);
     assert!(text.len() <= 3_000_000, "{} bytes", text.len());
-    // Coarse ticks move a boundary by half a tick and never add up.
+    // Coarse ticks move a boundary by at most half a tick, and errors do not add up.
     let view = View::of(&payload(&trace, &[]));
     let starts = view.starts(&view.header["threads"][15]["segments"]["dt"]);
     for (read, segment) in starts.iter().zip(&trace.threads[15].segments) {

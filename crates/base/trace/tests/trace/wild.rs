@@ -1,4 +1,4 @@
-//! Input that no kernel would deliver: everything tiles, nothing panics.
+//! Random events that no kernel would deliver: the segments tile, and nothing panics.
 
 use crate::planted::assert_tiles;
 use ioloom_model::Level;
@@ -7,7 +7,7 @@ use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch};
 use ioloom_trace::{CoreRun, Request, Span, SpanKind, Trace, classify};
 use proptest::prelude::*;
 
-/// Mostly close together, sometimes at the ends of the number line.
+/// Times that are mostly close together and sometimes extreme.
 fn time() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0..5_000_u64, 1 => 0..5_000_000_u64, 1 => Just(u64::MAX), 1 => Just(u64::MAX - 9)]
 }
@@ -99,7 +99,7 @@ fn run() -> impl Strategy<Value = CoreRun> {
         .prop_map(|(start_ns, end_ns, tid, ours)| CoreRun { start_ns, end_ns, tid, ours })
 }
 
-/// Any raw events at any level.
+/// Random events at any level.
 pub(crate) fn raw() -> impl Strategy<Value = Raw> {
     let level = prop_oneof![
         Just(None),
@@ -122,14 +122,14 @@ pub(crate) fn raw() -> impl Strategy<Value = Raw> {
     )
 }
 
-/// Any trace that the crate itself makes.
+/// Traces of random events.
 pub(crate) fn trace() -> impl Strategy<Value = Trace> {
     raw().prop_map(classify)
 }
 
 proptest! {
     #[test]
-    fn wild_events_tile(raw in raw()) {
+    fn random_events_tile(raw in raw()) {
         let trace = classify(raw);
         for thread in &trace.threads {
             assert_tiles(thread);

@@ -133,7 +133,7 @@ impl Traced {
     pub(super) fn end(self, shared: &Shared<'_>, ran: &Ran<'_>) -> Trace {
         let mut raw = self.session.stop();
         // Joining threads is not part of the run.
-        let last = raw.threads.iter().filter(|t| t.role != ioloom_trace::classify::ROLE_TOOL);
+        let last = raw.threads.iter().filter(|t| t.role != ioloom_trace::lane::ROLE_TOOL);
         raw.elapsed_ns = last.map(|t| t.end_ns).max().unwrap_or(0).max(ran.elapsed_ns);
         raw.series.extend(series(ran.sampled));
         raw.marks = marks(ran.reports, ran.list_end_ns);

@@ -25,7 +25,7 @@ fn traced(trace: &ioloom_trace::Trace) -> BTreeMap<String, u32> {
     for thread in &trace.threads {
         *counts.entry(thread.role.clone()).or_default() += 1;
     }
-    counts.remove(ioloom_trace::classify::ROLE_TOOL);
+    counts.remove(ioloom_trace::lane::ROLE_TOOL);
     counts
 }
 

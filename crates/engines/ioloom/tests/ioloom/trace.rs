@@ -14,7 +14,7 @@ fn tiles(trace: &Trace, text: &str) {
         assert!(elapsed == 0 || first == Some(thread.start_ns), "{text}: {}", thread.name);
         assert!(thread.segments.windows(2).all(|w| w[0].start_ns < w[1].start_ns), "{text}");
         // The tool ends after what it watches.
-        let tool = thread.role == ioloom_trace::classify::ROLE_TOOL;
+        let tool = thread.role == ioloom_trace::lane::ROLE_TOOL;
         assert!(tool || thread.end_ns <= trace.elapsed_ns, "{text}: {}", thread.name);
     }
     assert!((trace.evidence.checks.tiling_pct - 100.0).abs() < 1e-6, "{text}");

@@ -1,58 +1,58 @@
-//! Switches to stretches off the processor, with repair of what is missing.
+//! Intervals off the processor from switches, with repair of missing switches.
 //!
-//! The kernel can lose switches without counting them. Out and in must alternate; where they do not,
-//! the chain is broken and the missing end is put where something else proves it: a wake-up, or a
-//! start or end of a span, which the thread can only have recorded while it ran.
+//! The kernel can lose switches without counting them. Out and in must alternate. Where they do
+//! not, the missing switch is placed at other evidence: a wake-up, or the start or end of a span,
+//! which the thread can only have recorded while it ran.
 
-use super::Cleaned;
+use super::clean_thread::CleanThread;
 use crate::lane::NO_CPU;
 use crate::raw::Switch;
 
-/// A span's start or end may stand this far inside a stretch off the processor without being a
-/// contradiction: lengths of spans may be rounded to a tenth of a microsecond.
+/// Tolerance for a start or end of a span within an interval off the processor, because lengths of
+/// spans may be rounded to a tenth of a microsecond.
 const TOLERANCE_NS: u64 = 1_000;
 
-/// A stretch off the processor.
+/// An interval off the processor.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Off {
+pub(super) struct OffCpu {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) preempted: bool,
     pub(super) uninterruptible: bool,
-    /// Processor that it left.
+    /// Processor before.
     pub(super) cpu_before: u16,
-    /// Processor that it got.
+    /// Processor after.
     pub(super) cpu_after: u16,
     pub(super) next_tid: u32,
 }
 
-/// All of one thread.
+/// All intervals of one thread.
 #[derive(Debug, Default)]
-pub(super) struct Offs {
-    pub(super) list: Vec<Off>,
+pub(super) struct OffCpuList {
+    pub(super) list: Vec<OffCpu>,
     pub(super) chain_breaks: u64,
 }
 
-/// Finds them.
-pub(super) fn offs(thread: &Cleaned) -> Offs {
-    let mut walk = Walk { thread, found: Offs::default(), open: None, last_in_ns: None };
+/// Finds the intervals off the processor.
+pub(super) fn off_cpu(thread: &CleanThread) -> OffCpuList {
+    let mut chain = Chain { thread, found: OffCpuList::default(), open: None, last_in_ns: None };
     for switch in inside(thread) {
         if switch.out {
-            walk.out(&switch);
+            chain.out(&switch);
         } else {
-            walk.r#in(&switch);
+            chain.r#in(&switch);
         }
     }
     let end_ns = thread.raw.end_ns;
-    walk.close(end_ns, NO_CPU);
-    let mut found = walk.found;
+    chain.close(end_ns, NO_CPU);
+    let mut found = chain.found;
     found.chain_breaks += contradictions(thread, &found.list);
     found
 }
 
-/// The switches within the thread's time. Of those before it only the last one counts: it says
-/// whether the thread starts off the processor.
-fn inside(thread: &Cleaned) -> Vec<Switch> {
+/// Returns the switches within the time of the thread. Of the earlier ones only the last is
+/// relevant: it shows whether the thread starts off the processor.
+fn inside(thread: &CleanThread) -> Vec<Switch> {
     let raw = &thread.raw;
     let first = raw.switches.partition_point(|s| s.at_ns < raw.start_ns);
     let last = raw.switches.partition_point(|s| s.at_ns <= raw.end_ns);
@@ -61,17 +61,17 @@ fn inside(thread: &Cleaned) -> Vec<Switch> {
     before.into_iter().chain(raw.switches[first..last].iter().copied()).collect()
 }
 
-struct Walk<'a> {
-    thread: &'a Cleaned,
-    found: Offs,
+struct Chain<'a> {
+    thread: &'a CleanThread,
+    found: OffCpuList,
     open: Option<Switch>,
     last_in_ns: Option<u64>,
 }
 
-impl Walk<'_> {
+impl Chain<'_> {
     fn close(&mut self, end_ns: u64, cpu_after: u16) {
         if let Some(out) = self.open.take() {
-            self.found.list.push(Off {
+            self.found.list.push(OffCpu {
                 start_ns: out.at_ns,
                 end_ns,
                 preempted: out.preempted,
@@ -93,12 +93,12 @@ impl Walk<'_> {
         self.open = Some(*switch);
     }
 
-    /// When a thread whose return was lost ran again. Returns are lost when an idle processor takes
-    /// a woken thread, so it runs at once after the wake-up.
+    /// Returns when a thread ran again if that switch was lost. These switches are lost when an
+    /// idle processor takes a woken thread, so the thread runs immediately after the wake-up.
     fn ran_again(&self, out: &Switch, until_ns: u64) -> u64 {
         let wake = if out.preempted { None } else { self.thread.wake_in(out.at_ns, until_ns) };
-        let proof = wake.or_else(|| self.thread.boundary_after(out.at_ns));
-        proof.map_or(until_ns, |at| at.min(until_ns))
+        let evidence = wake.or_else(|| self.thread.boundary_after(out.at_ns));
+        evidence.map_or(until_ns, |at| at.min(until_ns))
     }
 
     fn r#in(&mut self, switch: &Switch) {
@@ -106,14 +106,15 @@ impl Walk<'_> {
             self.close(switch.at_ns, switch.cpu);
             return;
         }
-        // The departure is missing. As the first event it means: off since the start.
+        // The switch out is missing. If this is the first event, the thread was off since its
+        // start.
         let start_ns = self.thread.raw.start_ns;
         let from_ns = self.last_in_ns.unwrap_or(start_ns);
         let left_ns = match self.last_in_ns {
             None => Some(start_ns),
             Some(_) => {
                 self.found.chain_breaks += 1;
-                // Woken means that it was blocked; it ran at its last reading of the clock.
+                // A wake-up shows that it was blocked. It last ran when it read the clock.
                 self.thread.wake_in(from_ns, switch.at_ns).map(|wake| {
                     self.thread.boundary_before(wake).map_or(from_ns, |b| b.max(from_ns))
                 })
@@ -134,9 +135,9 @@ impl Walk<'_> {
     }
 }
 
-/// Stretches during which the thread recorded something, so a return and a departure are missing.
-fn contradictions(thread: &Cleaned, offs: &[Off]) -> u64 {
-    let inside = |off: &&Off| {
+/// Counts intervals in which the thread recorded a span, so that two switches are missing.
+fn contradictions(thread: &CleanThread, offs: &[OffCpu]) -> u64 {
+    let inside = |off: &&OffCpu| {
         let boundary = thread.boundary_after(off.start_ns.saturating_add(TOLERANCE_NS));
         boundary.is_some_and(|at| at.saturating_add(TOLERANCE_NS) < off.end_ns)
     };
