@@ -1,4 +1,4 @@
-//! What one loop worker does next.
+//! The next step of a worker with a window.
 
 /// The next step of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,19 +7,19 @@ pub enum Action {
     Issue,
     /// Run the function on the oldest ready file.
     Compute,
-    /// Nothing is ready and the window is full or the list is at its end: wait for a completion.
+    /// Nothing is ready, and the window is full or the list has ended: wait for a completion.
     Reap,
-    /// Nothing is in flight here and memory is short: wait for others to give some back.
+    /// Nothing is in flight here and memory is short: wait for memory.
     AwaitMemory,
-    /// The list is at its end and everything of this worker is done.
+    /// The list has ended and this worker has nothing left.
     Done,
 }
 
-/// The state of one worker, as far as decisions depend on it.
+/// The state of one worker, as far as its decisions depend on it.
 ///
 /// Reads come first: while the window has room and memory lasts, another read is started before
-/// anything is computed, so that the device never waits for the function. Ready files count
-/// against the window too; they hold memory and a place.
+/// anything is computed, so that the device never waits for the function. Ready files count towards
+/// the window as well, because they hold memory.
 #[derive(Debug, Clone)]
 pub struct Admission {
     window: u32,
@@ -30,7 +30,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// A worker that may have `window` files (at least one) in flight or ready.
+    /// Creates a worker that may have `window` files (at least one) in flight or ready.
     pub fn new(window: u32) -> Self {
         Self {
             window: window.max(1),
@@ -41,7 +41,7 @@ impl Admission {
         }
     }
 
-    /// What to do next.
+    /// Returns the next step.
     #[inline]
     pub fn next(&self) -> Action {
         let room = self.in_flight + self.ready < self.window;
@@ -58,48 +58,48 @@ impl Admission {
         }
     }
 
-    /// A read was started.
+    /// Records that a read was started.
     pub fn issued(&mut self) {
         self.in_flight += 1;
     }
 
-    /// A file became ready, in flight or (a hit) at once.
+    /// Records that a file became ready, after its read was in flight or at once (a hit).
     pub fn completed(&mut self) {
         self.in_flight = self.in_flight.checked_sub(1).expect("a completion follows an issue");
         self.ready += 1;
     }
 
-    /// A file in flight ended without becoming ready: it failed.
+    /// Records that a file in flight failed.
     pub fn failed(&mut self) {
         self.in_flight = self.in_flight.checked_sub(1).expect("a failure follows an issue");
     }
 
-    /// A ready file was taken to be computed, here or by a worker that had nothing to do.
+    /// Records that a ready file was taken to be computed, here or by another worker.
     pub fn taken(&mut self) {
-        self.ready = self.ready.checked_sub(1).expect("only what is ready can be taken");
+        self.ready = self.ready.checked_sub(1).expect("only ready files can be taken");
     }
 
-    /// A file was computed and its memory given back: memory may fit again.
+    /// Records that a file was computed and its memory released, so that another may fit.
     pub fn gave_back(&mut self) {
         self.memory_short = false;
     }
 
-    /// A reservation did not fit. Until something is given back no read is started.
+    /// Records that a reservation did not fit. No read is started until memory is released.
     pub fn memory_short(&mut self) {
         self.memory_short = true;
     }
 
-    /// The list is at its end.
+    /// Records that the list has ended.
     pub fn list_ended(&mut self) {
         self.list_ended = true;
     }
 
-    /// Reads in flight.
+    /// Returns the number of reads in flight.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Files ready to be computed.
+    /// Returns the number of files ready to be computed.
     pub fn ready(&self) -> u32 {
         self.ready
     }
@@ -136,8 +136,8 @@ mod tests {
         pending: Option<u64>,
     }
 
-    /// Runs workers over files of the given sizes against one shared memory; which completion comes first
-    /// is drawn from `random`. Returns the files done and the most that were in flight at once.
+    /// Runs workers over files of the given sizes against one shared memory. `random` decides which
+    /// completion comes next. Returns the files done and the peak number in flight.
     fn simulate(sizes: &[u64], windows: &[u32], memory: u64, mut random: u64) -> (usize, u32) {
         let shared = Memory { free: Cell::new(memory) };
         let mut list = sizes.iter().copied();
@@ -188,7 +188,7 @@ mod tests {
             }
             most = most.max(workers.iter().map(|w| w.admission.in_flight()).sum());
         }
-        assert!(workers.iter().all(|w| w.admission.next() == Action::Done), "somebody is stuck");
+        assert!(workers.iter().all(|w| w.admission.next() == Action::Done), "a worker is stuck");
         assert_eq!(shared.free.get(), memory, "memory is lost");
         (done, most)
     }

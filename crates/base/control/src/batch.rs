@@ -1,4 +1,4 @@
-//! What a controller sees.
+//! The input of a controller.
 
 /// What happened since the last decision, over all workers.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -9,6 +9,6 @@ pub struct Batch {
     pub files: u64,
     /// Share of the workers' time blocked by a device, 0 to 1.
     pub idle: f64,
-    /// Share of it in which they waited for each other, 0 to 1; not part of `idle`.
+    /// Share in which they waited for each other, 0 to 1; not part of `idle`.
     pub locked: f64,
 }

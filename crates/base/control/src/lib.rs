@@ -1,10 +1,8 @@
-//! Admission and controllers: what a loop worker does next, and how many requests it may have in
-//! flight.
+//! Admission and controllers: the next step of a worker, and the number of threads.
 //!
-//! Plain state machines: events in, decisions out. No clock (times come with the events), no
-//! atomics and no input or output, so that the engine and a simulator drive the same code. The
-//! memory that all workers share is reached through [`Ledger`]: atomics in the engine, a `Cell` in
-//! a simulator. A decision costs a few comparisons.
+//! Plain state machines: events in, decisions out. They have no clock (times come with the events),
+//! no atomics and no I/O, so that the engine and a simulator drive the same code. A decision costs
+//! a few comparisons.
 
 mod admission;
 mod batch;

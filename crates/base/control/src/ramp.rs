@@ -1,21 +1,22 @@
-//! When to start more threads of blocking reads.
+//! When to start more threads for blocking reads.
 //!
-//! A window of L blocking reads is L threads, but only where reads wait for a device: from the
-//! cache, as many threads as permits do all the work, and every further one costs its start, its
-//! memory and its switches. So threads start as they are needed. They begin with the permits; each
-//! time the running ones have waited often enough for what they read, their number doubles, up to
-//! the window. A look costs one system call; looks that change nothing come at doubling intervals.
-//! Against an idle device 256 threads stand after some ten looks, about three milliseconds.
+//! A window of L blocking reads takes L threads, but only if reads wait for a device. With
+//! everything in the page cache, as many threads as permits do all the work, and each further one
+//! costs its start, its memory and its context switches. So threads start as they are needed. The
+//! run begins with one per permit; each time the running ones have waited often enough for reads,
+//! their number doubles, up to the window. A check costs one system call; checks that change
+//! nothing come at doubling intervals. With an idle device 256 threads run after about ten checks,
+//! three milliseconds.
 
-/// Fewer waits than this prove nothing: threads that start wait for one another a few times, for the
-/// lock of their common memory and for what one of them sets up.
+/// Fewest waits that count. New threads wait for each other a few times, for the lock of their
+/// address space and for what one of them sets up.
 const WAITS_MIN: u64 = 8;
-/// Files after which an old count is forgotten, so that a cold part after a warm one is seen soon.
+/// Files after which an old count is dropped, so that a cold part after a warm one is noticed soon.
 const FILES_REMEMBERED: u64 = 1024;
 const PAUSE_MIN_NS: u64 = 200_000;
 const PAUSE_MAX_NS: u64 = 20_000_000;
 
-/// The number of threads to run: counts in, threads to start out.
+/// Decides the number of threads from counts of files and waits.
 #[derive(Debug, Clone)]
 pub struct Ramp {
     running: u32,
@@ -27,35 +28,35 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// Starts with `first` threads and never has more than `max`. More are started when the running
-    /// ones waited at least once per `files_per_wait` files.
+    /// Starts with `first` threads and never exceeds `max`. More are started when the running ones
+    /// have waited at least once per `files_per_wait` files.
     pub fn new(first: u32, max: u32, files_per_wait: u64) -> Self {
         let (max, files_per_wait) = (max.max(1), files_per_wait.max(1));
         let running = first.clamp(1, max);
         Self { running, max, files_per_wait, files: 0, waits: 0, pause_ns: PAUSE_MIN_NS }
     }
 
-    /// Threads that run.
+    /// Returns the number of running threads.
     pub fn running(&self) -> u32 {
         self.running
     }
 
-    /// Whether there is nothing left to decide.
+    /// Reports whether all threads run.
     pub fn is_full(&self) -> bool {
         self.running == self.max
     }
 
-    /// Until the next look, nanoseconds.
+    /// Returns the time until the next check, nanoseconds.
     pub fn pause_ns(&self) -> u64 {
         self.pause_ns
     }
 
-    /// What was counted up to here is forgotten.
+    /// Starts counting from here.
     fn begin(&mut self, files: u64, waits: u64) {
         (self.files, self.waits) = (files, waits);
     }
 
-    /// Looks at the totals so far, files done and waits of any thread, and returns how many threads
+    /// Takes the totals so far, files done and waits of all threads, and returns how many threads
     /// to start now.
     pub fn decide(&mut self, files: u64, waits: u64) -> u32 {
         let done = files.saturating_sub(self.files);
@@ -79,8 +80,8 @@ impl Ramp {
 mod tests {
     use super::*;
 
-    /// A run of `files` files of which a share waits, looked at as the ramp asks; each file takes
-    /// `cpu_us` of one of two processors and, when it waits, `wait_us` of its thread.
+    /// Simulates a run of `files` files of which a share waits. Each file takes `cpu_us` of one of
+    /// two processors and, if it waits, `wait_us` of its thread. Returns the threads at the end.
     fn run(files: u64, waits_one_in: u64, cpu_us: f64, wait_us: f64) -> u32 {
         let mut ramp = Ramp::new(2, 256, 8);
         let (mut now_us, mut done) = (0.0, 0.0);
@@ -92,7 +93,7 @@ mod tests {
             (now_us, done) = (now_us + pause_us, done + rate * pause_us);
             let waits = (done as u64).checked_div(waits_one_in).unwrap_or(0);
             ramp.decide(done as u64, waits);
-            assert!(now_us < 1e12, "it ends");
+            assert!(now_us < 1e12, "the run ends");
         }
         ramp.running()
     }
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn against_a_device_the_window_is_full_within_a_few_looks() {
+    fn a_device_fills_the_window_within_a_few_checks() {
         assert_eq!(run(1_000, 1, 15.0, 150.0), 256);
         assert_eq!(run(2_000, 1, 15.0, 8_000.0), 256, "a disk that seeks");
     }
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_at_the_window() {
+    fn threads_never_exceed_the_window() {
         let mut ramp = Ramp::new(3, 10, 8);
         let started: u32 = (1..9).map(|look| ramp.decide(look, 10 * look)).sum();
         assert_eq!((started, ramp.running(), ramp.is_full()), (7, 10, true));

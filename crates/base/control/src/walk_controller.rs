@@ -1,49 +1,50 @@
-//! How many threads walk a tree.
+//! The number of threads that walk a tree.
 //!
-//! Threads that wait for a device cost nothing and overlap its latencies; threads that compute
-//! beyond the cores only push each other aside. So the share of time that workers are blocked says
-//! whether more could pay, and the rate of entries says whether they did:
+//! Threads that wait for a device cost nothing and overlap its latencies. Threads that compute on
+//! more than the available cores only preempt each other. So the share of time in which workers are
+//! blocked decides whether to try more of them, and the rate of entries decides whether to keep
+//! them:
 //!
 //! ```text
 //! start with the cores ─► blocked < 10 % ─► stay (warm: the processors are the limit), unless
-//!        │                   they wait for each other: halve while fewer give more
+//!        │                   they wait for each other: halve while fewer are faster
 //!        │ blocked ≥ 10 %
 //!        ▼
-//! at once to 8 per core (at least 16) ─► processors busy: stay
-//!        │                                else double while the rate rises by more than 5 %
-//!        │ it does not: one step back, then halve while fewer give more (a seeking disk)
+//! jump to 8 per core (at least 16) ─► processors busy: stay
+//!        │                              else double while the rate rises by more than 5 %
+//!        │ it does not: one step back, then halve while fewer are faster (a seeking disk)
 //!        ▼
-//! settled ─► watch: blocked < 10 % for long → the cores again; another rate by 2 → climb anew
+//! settled ─► watch: blocked < 10 % for long → the cores again; rate changed by 2 → climb again
 //! ```
 //!
-//! Where one worker at a time may change what all of them work on, one begins alone
-//! ([`WalkController::beginning_alone`]), and two are tried once it has lasted [`ALONE_NS`]: short work is done by
-//! then.
+//! Where only one worker at a time may change what all of them work on, the walk starts with one
+//! ([`WalkController::starting_with_one`]). Two are tried after [`ALONE_NS`]; short walks are done
+//! by then.
 //!
-//! The first jump needs no comparison, because a blocked worker proves that there is something to
-//! overlap. What is not blocked computes or waits for a processor: where that is more than
-//! [`BUSY_LEAST`] workers per core, no other number could pay and none is tried. Other steps compare
-//! windows of at least [`COMPARE_NS`]. Workers that wait for each other prove nothing: two that take
-//! turns at a lock may still do more than one, or less, so that is tried once, in windows of
-//! [`FEWER_NS`], because a tree without a device to wait for is soon done. What the disk calls itself
-//! (the `rotational` flag) plays no part: virtual disks lie about it.
+//! The first jump needs no comparison, because a blocked worker proves that there is latency to
+//! overlap. Workers that are not blocked compute or wait for a processor; if there are more than
+//! [`BUSY_LEAST`] of them per core, no other number could be faster and none is tried. Other steps
+//! compare windows of at least [`COMPARE_NS`]. Waits for each other prove nothing: two workers that
+//! alternate at a lock may still be faster than one, or slower. So fewer are tried once, in windows
+//! of [`FEWER_NS`], because a tree without a device to wait for is soon done. The `rotational` flag
+//! of the disk is ignored, because virtual disks often report it wrongly.
 
 use crate::batch::Batch;
 
-/// Below this share of blocked time the processors are the limit.
+/// Share of blocked time below which the processors are the limit.
 const BLOCKED_LEAST: f64 = 0.10;
 
-/// Workers per core that compute or wait for a processor: with so many the cores are never idle.
+/// Workers per core that compute or wait for a processor; with this many the cores are never idle.
 const BUSY_LEAST: f64 = 1.5;
 
-/// A step up must bring more than this.
+/// Least gain of a step up.
 const GAIN_LEAST: f64 = 1.05;
 
-/// What a step up must have brought when the lower number is measured once more: two windows of
-/// the same length tell smaller differences.
+/// Least gain of a step up when the lower number is measured again: two windows of the same length
+/// show smaller differences.
 const AGAIN_LEAST: f64 = 1.03;
 
-/// A step down must bring more than this; less is in the noise of two moments.
+/// Least gain of a step down; smaller gains are within the noise between two moments.
 const DOWN_GAIN_LEAST: f64 = 1.02;
 
 /// Window before the first jump, nanoseconds and entries.
@@ -53,46 +54,47 @@ const FIRST_ENTRIES: u64 = 64;
 /// Window of a comparison, nanoseconds.
 pub(crate) const COMPARE_NS: u64 = 60_000_000;
 
-/// Below this share of time spent waiting for each other fewer workers are not tried.
+/// Share of time spent waiting for each other below which fewer workers are not tried.
 const LOCKED_LEAST: f64 = 0.25;
 
-/// Fewer workers must bring more than this where they waited for each other: the windows are short.
+/// Least gain of fewer workers where they waited for each other. Large, because the windows are
+/// short.
 const FEWER_GAIN_LEAST: f64 = 1.05;
 
 /// Window of such a comparison, nanoseconds.
 const FEWER_NS: u64 = 30_000_000;
 
-/// Window of a worker that began alone before another one is tried, nanoseconds.
+/// Time that a single worker walks before another one is tried, nanoseconds.
 const ALONE_NS: u64 = 500_000_000;
 
-/// Time after a change that counts for nothing: threads start and queues fill, nanoseconds.
+/// Time after a change that is not counted, while threads start and queues fill, nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;
 
-/// Windows in a row that must agree before a settled controller changes.
+/// Consecutive windows that must agree before a settled controller changes.
 const AGREE: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
-    /// With the cores; not blocked so far.
+    /// One worker per core, not blocked so far.
     Warm,
-    /// With one worker by intention, which is not blocked: what it does is measured.
+    /// One worker on purpose, not blocked; measuring its rate.
     Alone,
-    /// With the cores, which wait for each other: what they do is measured.
+    /// One worker per core, waiting for each other; measuring their rate.
     Crowded,
     /// Trying fewer than `from`, which waited for each other and reached `rate`.
     Fewer { from: u32, rate: f64 },
     /// After the first jump or a doubling; `from` fewer workers reached `rate` before.
     Up { from: u32, rate: f64 },
-    /// Measuring fewer again after a step up to `tried`, which seemed not to pay.
+    /// Measuring fewer again after a step up to `tried` that seemed no faster.
     Back { tried: u32, rate: f64 },
     /// Trying fewer than `from`, which reached `rate`.
     Down { from: u32, rate: f64 },
-    /// Staying with what reached `rate`.
+    /// Keeping the number that reached `rate`.
     Settled { rate: f64 },
 }
 
-/// A controller of the number of workers. In its batches `window` is the number of workers and
-/// `idle` the share of their time in which they were blocked by a device.
+/// Decides the number of workers. The `idle` of its batches is the share of time in which the
+/// workers were blocked by a device.
 #[derive(Debug, Clone)]
 pub struct WalkController {
     cores: u32,
@@ -102,13 +104,13 @@ pub struct WalkController {
     seen: Batch,
     settle_ns: u64,
     odd: u32,
-    /// Fewer workers than the cores were tried because these waited for each other.
+    /// Whether fewer workers than cores were tried because these waited for each other.
     fewer_tried: bool,
     why: String,
 }
 
 impl WalkController {
-    /// For `cores` usable cores and at most `most` workers.
+    /// Creates a controller for `cores` usable cores and at most `most` workers.
     pub fn new(cores: u32, most: u32) -> Self {
         let most = most.max(1);
         let cores = cores.clamp(1, most);
@@ -126,19 +128,19 @@ impl WalkController {
         }
     }
 
-    /// The same, beginning with one worker: others would only wait for it.
-    pub fn beginning_alone(mut self) -> Self {
+    /// Starts with one worker instead, because others would only wait for it.
+    pub fn starting_with_one(mut self) -> Self {
         self.workers = 1;
         self.why = "1 thread, because one at a time may change the tree".to_owned();
         self
     }
 
-    /// The number of workers in force.
+    /// Returns the current number of workers.
     pub fn workers(&self) -> u32 {
         self.workers
     }
 
-    /// Adds a batch to the window; true when the window is complete.
+    /// Adds a batch to the window. Returns true when the window is complete.
     fn complete(&mut self, batch: &Batch) -> bool {
         if self.settle_ns > 0 {
             self.settle_ns = self.settle_ns.saturating_sub(batch.elapsed_ns.max(1));
@@ -158,12 +160,12 @@ impl WalkController {
             State::Alone => ALONE_NS,
             _ => COMPARE_NS,
         };
-        // A device that answers nothing for long is a finding too.
+        // A device that answers nothing for a long time is a result, too.
         let many = self.seen.files >= FIRST_ENTRIES || self.seen.elapsed_ns >= 10 * long;
         self.seen.elapsed_ns >= long && many
     }
 
-    /// Whether there are enough workers that are not blocked to keep all cores busy.
+    /// Reports whether enough workers are not blocked to keep all cores busy.
     fn busy(&self, blocked: f64) -> bool {
         f64::from(self.workers) * (1.0 - blocked) >= BUSY_LEAST * f64::from(self.cores)
     }
@@ -191,7 +193,7 @@ impl WalkController {
         self.go(first, State::Up { from, rate });
     }
 
-    /// With the cores, because no device is waited for.
+    /// Stays with the cores, because no device is waited for.
     fn stay(&mut self, blocked: f64, locked: f64) {
         if self.fewer_tried {
             return;
@@ -200,7 +202,7 @@ impl WalkController {
             return self.go(self.workers, State::Alone);
         }
         self.why = format!(
-            "{}, one per usable core: they were blocked {} of the time, so more would not pay",
+            "{}, one per usable core: they were blocked {} of the time, so more would be no faster",
             threads(self.workers),
             percent(blocked),
         );
@@ -224,7 +226,7 @@ impl WalkController {
                 threads(from),
                 (gain - 1.0) * 100.0,
             );
-            // As warm as before: a device to wait for would be noticed at once.
+            // As warm as before: waiting for a device would be noticed at once.
             let state =
                 if from == self.cores { State::Warm } else { State::Settled { rate: before } };
             return self.go(from, state);
@@ -268,7 +270,7 @@ impl WalkController {
         }
         self.why =
             format!("{}: {now} gave {:+.0} % entries/s", threads(from), (gain - 1.0) * 100.0);
-        // The rates of two moments are compared, so the lower number is measured once more.
+        // The rates are from two moments, so measure the lower number again.
         self.go(from, State::Back { tried: now, rate });
     }
 
@@ -291,7 +293,7 @@ impl WalkController {
         let change = rate / before.max(f64::MIN_POSITIVE);
         let now = self.workers;
         if change < DOWN_GAIN_LEAST {
-            let why = format!("{}: neither more nor fewer gave more entries/s", threads(from));
+            let why = format!("{}: neither more nor fewer were faster", threads(from));
             return self.settle(from, before, why);
         }
         if now > 2 && blocked >= BLOCKED_LEAST {
@@ -369,7 +371,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A medium by the seconds that a tree takes with 1, 2, 4 … 256 threads.
+    /// A medium, by the seconds that a tree takes with 1, 2, 4 … 256 threads.
     struct Medium {
         seconds: &'static [f64],
         entries: f64,
@@ -378,7 +380,8 @@ mod tests {
     }
 
     impl Medium {
-        /// Seconds for the whole tree with `workers`, on the line between the two nearest counts.
+        /// Returns the seconds for the whole tree with `workers`, interpolated between the nearest
+        /// two counts.
         fn alone(&self, workers: u32) -> f64 {
             let at = f64::from(workers).log2().clamp(0.0, (self.seconds.len() - 1) as f64);
             let low = at.floor() as usize;
@@ -387,7 +390,7 @@ mod tests {
             self.seconds[low] * (1.0 - part) + self.seconds[high] * part
         }
 
-        /// The same where `cores` do all the computing.
+        /// Returns the same where `cores` do all the computing.
         fn on(&self, workers: u32, cores: u32) -> f64 {
             self.alone(workers).max(self.cpu / f64::from(cores))
         }
@@ -396,21 +399,21 @@ mod tests {
             self.entries / self.on(workers, cores)
         }
 
-        /// The share of the workers' time in which the device is waited for; the rest is computing
-        /// and waiting for a core.
+        /// Returns the share of the workers' time spent waiting for the device; the rest is
+        /// computing and waiting for a core.
         fn blocked(&self, workers: u32, cores: u32) -> f64 {
             let waited = self.alone(workers) * f64::from(workers) - self.cpu;
             (waited / (self.on(workers, cores) * f64::from(workers))).clamp(0.0, 1.0)
         }
     }
 
-    /// A small generator, so that a seed gives the same run for ever.
+    /// A small generator, so that a seed always gives the same run.
     fn noise(random: &mut u64, size: f64) -> f64 {
         *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         1.0 + size * ((*random >> 33) as f64 / f64::from(1u32 << 31) * 2.0 - 1.0)
     }
 
-    /// Seconds for the whole tree under the controller.
+    /// Returns the seconds for the whole tree under the controller.
     fn walked(controller: &mut WalkController, medium: &Medium, random: &mut u64) -> f64 {
         let (mut left, mut seconds, mut workers) = (medium.entries, 0.0, controller.workers);
         while left > 0.0 {
@@ -431,8 +434,8 @@ mod tests {
     }
 
     /// The published table: one tree of 2,835,154 files on four media, 1 to 256 threads, 16
-    /// hardware threads. The processor time is that of the run that was processor-bound: all
-    /// sixteen for six seconds.
+    /// hardware threads. The processor time is that of the processor-bound run: all sixteen for six
+    /// seconds.
     fn published() -> [(&'static str, Medium); 4] {
         let medium = |seconds| Medium { seconds, entries: 2_835_154.0, cpu: 34.0 };
         [
@@ -447,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn on_the_published_media_it_comes_near_the_best_fixed_count() {
+    fn published_media_are_walked_near_the_best_fixed_count() {
         for (name, medium) in published() {
             for cores in [2, 4, 16] {
                 let counts = (0..9).map(|power| medium.on(1 << power, cores));
@@ -483,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_pair_of_workers_is_joined_by_others_at_once() {
+    fn blocked_workers_get_company_at_once() {
         let mut controller = WalkController::new(2, 256);
         let batch = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, ..Batch::default() };
         assert_eq!(controller.decide(&batch), 16);
@@ -491,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_turns_cold_is_noticed() {
+    fn a_tree_that_becomes_cold_is_noticed() {
         let mut controller = WalkController::new(2, 64);
         let warm = Batch { elapsed_ns: 10_000_000, files: 10_000, idle: 0.01, ..Batch::default() };
         for _ in 0..50 {
@@ -504,7 +507,8 @@ mod tests {
         assert!(controller.workers >= 16);
     }
 
-    /// Entries a second by the number of workers that wait for each other half of the time.
+    /// Runs the controller with workers that wait for each other half of the time, given the rate
+    /// of entries per second for each number of workers.
     fn crowd(cores: u32, rates: &[(u32, f64)], windows: usize) -> WalkController {
         crowded(WalkController::new(cores, 256), rates, windows)
     }
@@ -526,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn where_workers_only_wait_for_each_other_fewer_walk() {
+    fn workers_that_wait_for_each_other_become_fewer() {
         let controller = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
         assert_eq!(controller.workers(), 1, "{}", controller.why());
         assert!(controller.why().contains("waited for each other"), "{}", controller.why());
@@ -543,7 +547,7 @@ mod tests {
         let cold = Batch { elapsed_ns: 20_000_000, files: 300, idle: 0.8, ..Batch::default() };
         controller.decide(&cold);
         assert_eq!(controller.decide(&cold), 16);
-        // One that was left alone asks for others too.
+        // A single worker that is blocked is joined by others.
         let mut controller = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
         let cold = Batch { elapsed_ns: 60_000_000, ..cold };
         for _ in 0..4 {
@@ -553,8 +557,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_began_alone_is_joined_only_if_it_lasts_and_pays() {
-        let alone = || WalkController::new(4, 256).beginning_alone();
+    fn a_single_worker_gets_company_only_if_that_is_faster() {
+        let alone = || WalkController::new(4, 256).starting_with_one();
         let worse = [(1, 57_000.0), (2, 47_000.0)];
         assert_eq!(crowded(alone(), &worse, 50).workers(), 1);
         assert_eq!(crowded(alone(), &worse, 53).workers(), 2, "tried");
@@ -563,7 +567,7 @@ mod tests {
         let controller = crowded(alone(), &[(1, 47_000.0), (2, 57_000.0)], 100);
         assert_eq!(controller.workers(), 2, "{}", controller.why());
         assert!(controller.why().contains("from 1"), "{}", controller.why());
-        // A device is noticed as ever.
+        // Waiting for a device is noticed here, too.
         let cold = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, ..Batch::default() };
         assert_eq!(alone().decide(&cold), 32);
     }
@@ -582,7 +586,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_it_sees_it_stays_in_bounds(
+        fn the_number_stays_in_bounds(
             cores in 0u32..300,
             most in 0u32..300,
             alone: bool,
@@ -593,7 +597,7 @@ mod tests {
         ) {
             let mut controller = WalkController::new(cores, most);
             if alone {
-                controller = controller.beginning_alone();
+                controller = controller.starting_with_one();
             }
             for (elapsed_ns, files, idle, locked) in batches {
                 let batch = Batch { elapsed_ns, files, idle, locked, ..Batch::default() };

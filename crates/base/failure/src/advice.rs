@@ -24,6 +24,9 @@ pub fn advice(operation: Operation, error: &io::Error) -> Option<&'static str> {
         Errno::ACCESS if operation.reads() => "run as a user with permission, or exclude it",
         Errno::ACCESS => "run as a user with write permission on the directory",
         Errno::MFILE => "raise the limit with 'ulimit -n'",
+        Errno::LOOP if operation == Operation::Stat => {
+            "remove a symbolic link that leads back to itself, or shorten the chain of links"
+        }
         Errno::NFILE => "the system-wide limit of open files is reached: raise fs.file-max",
         Errno::NOSPC => "free space or inodes on the file system",
         Errno::DQUOT => "free space or raise the quota",

@@ -1,12 +1,12 @@
 //! Recycled buffers under the memory budget.
 //!
-//! A [`Lease`] is a buffer together with its share of the budget; dropping it gives both back. Free
-//! buffers wait in one bounded queue for each size class (powers of two and half-steps between
-//! them, from 4 KiB on), which any thread may use. Free and leased buffers together never hold more
-//! than the budget: before a new buffer is made, free ones of other classes are let go.
+//! A [`Lease`] is a buffer together with its share of the budget; dropping it returns both. Free
+//! buffers wait in bounded queues, one per size class (powers of two and the steps halfway between
+//! them, from 4 KiB), and any thread may take them. Free and leased buffers together never exceed
+//! the budget: before a new buffer is allocated, free ones of other classes are freed.
 //!
-//! Protocol: the budget is taken first, then a buffer; a buffer is queued first, then the budget is
-//! given back. So whoever has reserved finds either a buffer or room to make one.
+//! Protocol: take from the budget first, then a buffer; queue a buffer first, then return its bytes
+//! to the budget. A thread that has reserved bytes therefore finds either a buffer or room for one.
 
 use crossbeam_queue::ArrayQueue;
 use ioloom_budget::{Budget, Reserve};
@@ -18,41 +18,41 @@ use std::sync::{Arc, OnceLock};
 
 const CLASS_MIN: u64 = 4096;
 const CLASSES: usize = 48;
-/// Free buffers that one class may hold, at least; more than the window are let go.
+/// Limits on the free buffers of one class. The window sets the number; more are freed.
 const FREE_MIN: usize = 64;
 const FREE_MAX: usize = 8192;
 
-/// Why there is no buffer.
+/// Why no buffer is available.
 #[derive(Debug)]
 pub(crate) enum NoBuffer {
-    /// The budget said so.
+    /// The budget refused the bytes.
     Budget(Reserve),
-    /// The system had no memory.
+    /// The allocation failed.
     System(io::Error),
 }
 
-/// Buffers of one run.
+/// The buffers of one run.
 pub(crate) struct Arena {
     budget: Arc<Budget>,
     kind: Buffers,
     free: [OnceLock<ArrayQueue<Buffer>>; CLASSES],
     free_max: usize,
     free_bytes: AtomicU64,
-    /// Largest buffer that is rounded up to its class: a larger one must leave the first buffers
-    /// of other files their place.
+    /// Largest buffer that is rounded up to its class. Rounding up a larger one could take the
+    /// budget of other files' first buffers.
     class_max: u64,
-    /// Buffers registered with a ring: only these are lent, all of one size.
+    /// Size of the buffers, if they are registered with a ring and no others are lent.
     registered: Option<u64>,
 }
 
-/// The place of a buffer and its share of the budget; the last holder gives both back. Shared only
-/// while the user keeps bytes of it; a ring that is filling the buffer has it out of its slot.
+/// A buffer and its share of the budget; the last owner returns both. It has more than one owner
+/// only while the user retains bytes of it. While a ring fills the buffer, the slot is empty.
 struct Slot {
     buffer: Option<Buffer>,
     charged: u64,
-    /// The share counts as kept by the user.
+    /// Whether the share counts as retained by the user.
     kept: AtomicBool,
-    /// The buffer returns to the arena.
+    /// Whether the buffer returns to the arena.
     recycled: bool,
     of: Arc<Arena>,
 }
@@ -62,16 +62,17 @@ pub(crate) struct Lease {
     slot: Arc<Slot>,
 }
 
-/// Bytes that the user keeps: counted against the budget until dropped. While the function that
-/// keeps them still runs they count as in use, because it may yet drop them.
-pub(crate) struct Kept {
+/// Bytes that the user retains, counted against the budget until they are dropped. While the
+/// function that retained them is still running they count as in use, because it may still drop
+/// them.
+pub(crate) struct RetainedBytes {
     slot: Arc<Slot>,
     len: usize,
 }
 
 impl Arena {
-    /// An arena for about `window` buffers at once; buffers above `class_max` bytes are not rounded
-    /// up.
+    /// Creates an arena for about `window` buffers at once. Buffers above `class_max` bytes are not
+    /// rounded up.
     pub(crate) fn new(
         budget: Arc<Budget>,
         kind: Buffers,
@@ -89,7 +90,7 @@ impl Arena {
         })
     }
 
-    /// An arena that lends only the given buffers, which a ring has registered.
+    /// Creates an arena that lends only the given buffers, which are registered with a ring.
     pub(crate) fn of_registered(budget: Arc<Budget>, buffers: Vec<Buffer>) -> Arc<Self> {
         let bytes = buffers.first().map_or(0, |b| b.capacity() as u64);
         let arena = Self {
@@ -111,12 +112,12 @@ impl Arena {
         self.free[class].get_or_init(|| ArrayQueue::new(self.free_max))
     }
 
-    /// Whether it lends only the buffers that a ring has registered.
+    /// Reports whether only registered buffers are lent.
     pub(crate) fn is_registered(&self) -> bool {
         self.registered.is_some()
     }
 
-    /// A buffer of at least `bytes`, or why not, without waiting.
+    /// Returns a buffer of at least `bytes`, or `None` if memory is short. Does not wait.
     pub(crate) fn try_lease(self: &Arc<Self>, bytes: u64) -> Result<Option<Lease>, NoBuffer> {
         if self.registered.is_some() {
             return Ok(self.lend_registered(bytes));
@@ -128,10 +129,10 @@ impl Arena {
         self.lend(charged).map(Some)
     }
 
-    /// A buffer of at least `bytes`, waiting for the budget. `holding`: bytes charged for leases that
-    /// the calling thread has and cannot give back before.
+    /// Returns a buffer of at least `bytes`, after waiting for the budget if necessary. `holding`:
+    /// bytes charged for leases that the calling thread keeps while it waits.
     pub(crate) fn lease(self: &Arc<Self>, bytes: u64, holding: u64) -> Result<Lease, NoBuffer> {
-        debug_assert!(self.registered.is_none(), "registered buffers are never waited for");
+        assert!(self.registered.is_none(), "a wait for registered buffers would have no waker");
         let charged = self.charge_for(bytes);
         match self.budget.reserve_holding(charged, holding) {
             Reserve::Reserved => self.lend(charged),
@@ -141,14 +142,14 @@ impl Arena {
 
     fn charge_for(&self, bytes: u64) -> u64 {
         let class = class_bytes(class_of(bytes));
-        // Near the limit the class may not fit where the bytes do.
+        // Near the limit the bytes may fit where their class does not.
         if class <= self.class_max { class } else { bytes.next_multiple_of(CLASS_MIN) }
     }
 
     fn lend_registered(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
         self.registered.filter(|size| bytes <= *size)?;
         let buffer = self.queue(0).pop()?;
-        // Registered buffers exist whether they are used or not, so they are charged at the start.
+        // Registered buffers are charged when they are registered, used or not.
         Some(self.lent(buffer, 0))
     }
 
@@ -160,7 +161,7 @@ impl Arena {
                 match self.make(charged as usize) {
                     Ok(buffer) => buffer,
                     Err(error) => {
-                        self.budget.give(charged);
+                        self.budget.release(charged);
                         return Err(NoBuffer::System(error));
                     }
                 }
@@ -170,6 +171,10 @@ impl Arena {
     }
 
     fn lent(self: &Arc<Self>, buffer: Buffer, charged: u64) -> Lease {
+        debug_assert!(
+            self.registered.is_some() || buffer.capacity() as u64 == charged,
+            "a buffer is charged its capacity, or the budget would not bound memory"
+        );
         let kept = AtomicBool::new(false);
         let of = self.clone();
         Lease { slot: Arc::new(Slot { buffer: Some(buffer), charged, kept, recycled: true, of }) }
@@ -182,7 +187,7 @@ impl Arena {
         let class = class_of(charged);
         let buffer = self.free.get(class)?.get()?.pop()?;
         if buffer.capacity() as u64 != charged {
-            // An odd-sized buffer near the limit; let it go.
+            // An odd-sized buffer near the limit: free it.
             self.free_bytes.fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
             return None;
         }
@@ -202,8 +207,8 @@ impl Arena {
         }
     }
 
-    /// Lets free buffers go while used (what is wanted is reserved already) and free bytes together
-    /// pass the limit.
+    /// Frees buffers while used bytes (including those just reserved) and free bytes exceed the
+    /// limit.
     fn make_room(&self) {
         for queue in self.free.iter().rev().filter_map(OnceLock::get) {
             while self.budget.used() + self.free_bytes.load(Ordering::Relaxed) > self.budget.limit()
@@ -243,36 +248,40 @@ impl Lease {
     }
 
     pub(crate) fn whole_mut(&mut self) -> &mut [u8] {
-        let slot = Arc::get_mut(&mut self.slot).expect("nothing is read into kept bytes");
+        let slot = Arc::get_mut(&mut self.slot).expect("retained bytes are never read into");
         slot.buffer.as_mut().map_or(&mut [], Buffer::whole_mut)
     }
 
-    /// Moves the buffer out, for a ring; [`Lease::refill`] brings it back.
+    /// Moves the buffer out to a ring; [`Lease::refill`] moves it back.
     pub(crate) fn take_buffer(&mut self) -> Buffer {
-        let slot = Arc::get_mut(&mut self.slot).expect("nothing is read into kept bytes");
-        slot.buffer.take().expect("a lease holds its buffer unless a ring has it")
+        let slot = Arc::get_mut(&mut self.slot).expect("retained bytes are never read into");
+        slot.buffer.take().expect("a lease has its buffer unless a ring has it")
     }
 
     pub(crate) fn refill(&mut self, buffer: Buffer) {
-        Arc::get_mut(&mut self.slot).expect("nothing is read into kept bytes").buffer =
-            Some(buffer);
+        let slot = Arc::get_mut(&mut self.slot).expect("retained bytes are never read into");
+        debug_assert!(
+            slot.buffer.is_none(),
+            "a ring returns the buffer it took, to the same lease"
+        );
+        slot.buffer = Some(buffer);
     }
 
-    /// Keeps the first `len` bytes beyond the life of this lease. Moves the buffer if they fill
-    /// most of it, else copies them, so that a small file does not hold a large buffer.
-    pub(crate) fn keep(&self, len: usize) -> Kept {
+    /// Retains the first `len` bytes beyond the life of this lease. Shares the buffer if they fill
+    /// most of it, otherwise copies them, so that a small file does not hold a large buffer.
+    pub(crate) fn keep(&self, len: usize) -> RetainedBytes {
         if (len as u64) * 2 > self.charged() && self.charged() > 0 {
-            return Kept { slot: self.slot.clone(), len };
+            return RetainedBytes { slot: self.slot.clone(), len };
         }
-        Kept::copy(self.bytes(len), &self.slot.of)
+        RetainedBytes::copy(self.bytes(len), &self.slot.of)
     }
 
-    /// Bytes of the budget that this lease stands for.
+    /// Returns the bytes of the budget charged for this lease.
     pub(crate) fn charged(&self) -> u64 {
         self.slot.charged
     }
 
-    /// Whether the user keeps bytes of this buffer, so that it must not be read into again.
+    /// Reports whether the user retains bytes of this buffer, which must then not be overwritten.
     pub(crate) fn is_kept(&self) -> bool {
         Arc::strong_count(&self.slot) > 1
     }
@@ -280,21 +289,21 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // From here on only the user holds them. Whoever is last gives back what is counted here.
+        // From here on only the user holds the bytes; the last owner returns what is counted here.
         if self.is_kept() {
             self.slot.kept.store(true, Ordering::Release);
-            self.slot.of.budget.keep(self.slot.charged);
+            self.slot.of.budget.retain(self.slot.charged);
         }
     }
 }
 
-impl Kept {
-    /// A copy of `bytes`, charged beyond what is reserved.
+impl RetainedBytes {
+    /// Copies `bytes` and charges them beyond what is reserved.
     pub(crate) fn copy(bytes: &[u8], of: &Arc<Arena>) -> Self {
         let mut buffer = Buffer::new(bytes.len());
         buffer.whole_mut()[..bytes.len()].copy_from_slice(bytes);
         let charged = buffer.capacity() as u64;
-        of.budget.charge_kept(charged);
+        of.budget.charge_retained(charged);
         let kept = AtomicBool::new(true);
         let buffer = Some(buffer);
         let slot = Slot { buffer, charged, kept, recycled: false, of: of.clone() };
@@ -314,14 +323,14 @@ impl Drop for Slot {
             self.of.take_back(buffer);
         }
         if *self.kept.get_mut() {
-            self.of.budget.give_kept(self.charged);
+            self.of.budget.release_retained(self.charged);
         } else if self.charged > 0 {
-            self.of.budget.give(self.charged);
+            self.of.budget.release(self.charged);
         }
     }
 }
 
-/// The class that holds `bytes`: 4 KiB, 6 KiB, 8 KiB, 12 KiB, 16 KiB, …
+/// Returns the class that holds `bytes`: 4 KiB, 6 KiB, 8 KiB, 12 KiB, 16 KiB, …
 fn class_of(bytes: u64) -> usize {
     let bytes = bytes.max(CLASS_MIN);
     let power = bytes.ilog2() - CLASS_MIN.ilog2();
@@ -335,7 +344,7 @@ fn class_of(bytes: u64) -> usize {
     }
 }
 
-/// What a buffer of `bytes` is charged.
+/// Returns what a buffer of `bytes` is charged.
 pub(crate) fn rounded(bytes: u64) -> u64 {
     class_bytes(class_of(bytes))
 }
@@ -352,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn classes_hold_their_bytes_without_much_waste(bytes in 1u64..1 << 40) {
+        fn classes_waste_little(bytes in 1u64..1 << 40) {
             let class = class_bytes(class_of(bytes));
             prop_assert!(class >= bytes);
             prop_assert!(bytes < 8192 || class <= bytes + bytes / 2 + 4096);
@@ -364,7 +373,7 @@ mod tests {
             let mut held = std::collections::VecDeque::new();
             for bytes in sizes {
                 while let Ok(None) = arena.try_lease(bytes).map(|l| l.map(|l| held.push_back(l))) {
-                    prop_assert!(held.pop_front().is_some(), "everything fits once all is given back");
+                    prop_assert!(held.pop_front().is_some(), "everything fits once all is returned");
                 }
                 let free = arena.free_bytes.load(Ordering::Relaxed);
                 prop_assert!(arena.budget.used() + free <= 1 << 20);
@@ -375,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_used_again() {
+    fn buffers_are_reused() {
         let arena = Arena::new(Arc::new(Budget::new(1 << 20)), Buffers::Pool, 8, 1 << 20);
         let mut lease = arena.lease(5000, 0).unwrap();
         lease.whole_mut()[0] = 42;
@@ -384,20 +393,24 @@ mod tests {
     }
 
     #[test]
-    fn kept_bytes_count_as_kept_once_their_lease_is_gone() {
+    fn retained_bytes_count_once_their_lease_is_dropped() {
         let budget = Arc::new(Budget::new(1 << 20));
         let arena = Arena::new(budget.clone(), Buffers::Pool, 8, 1 << 20);
         let lease = arena.lease(8192, 0).unwrap();
         let (one, two) = (lease.keep(8000), lease.keep(7000));
-        assert_eq!((budget.used(), budget.kept()), (8192, 0), "the function may yet drop them");
+        assert_eq!(
+            (budget.used(), budget.retained()),
+            (8192, 0),
+            "the function may still drop them"
+        );
         drop((one, lease));
-        assert_eq!((budget.used(), budget.kept()), (8192, 8192));
+        assert_eq!((budget.used(), budget.retained()), (8192, 8192));
         drop(two);
-        assert_eq!((budget.used(), budget.kept()), (0, 0));
+        assert_eq!((budget.used(), budget.retained()), (0, 0));
     }
 
     #[test]
-    fn only_registered_buffers_are_lent_as_registered() {
+    fn registered_arenas_lend_only_registered_buffers() {
         let buffers: Vec<Buffer> = (0..2).map(|_| Buffer::new(8192)).collect();
         let own: Vec<*const u8> = buffers.iter().map(|b| b.bytes(1).as_ptr()).collect();
         let arena = Arena::of_registered(Arc::new(Budget::new(1 << 20)), buffers);

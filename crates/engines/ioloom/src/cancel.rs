@@ -1,11 +1,11 @@
-//! A token that ends a run from outside.
+//! A token that cancels runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends runs. Clones are the same token; cancelling twice is once.
+/// Cancels runs. Clones share one state, and cancelling twice has no further effect.
 ///
-/// A cancelled run takes no new file, waits for what is in flight, and returns
+/// A cancelled run takes no new files, waits for what is in flight, and returns
 /// [`Error::Cancelled`](crate::Error::Cancelled).
 ///
 /// ```
@@ -21,27 +21,27 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// A token that nobody has cancelled.
+    /// Creates a token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A token on a flag that a signal handler sets.
+    /// Creates a token from a flag, such as one that a signal handler sets.
     pub fn from_flag(flag: Arc<AtomicBool>) -> Self {
         Self { flag, parent: None }
     }
 
-    /// Cancels every run that has this token.
+    /// Cancels every run that uses this token.
     pub fn cancel(&self) {
         self.flag.store(true, Ordering::Relaxed);
     }
 
-    /// A token of one run: cancelled together with this one, but not the other way round.
+    /// Returns a token for one run: cancelling this one cancels it, but not the other way round.
     pub(crate) fn child(&self) -> Self {
         Self { flag: Arc::default(), parent: Some(self.flag.clone()) }
     }
 
-    /// Whether it was cancelled.
+    /// Reports whether the token was cancelled.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.flag.load(Ordering::Relaxed)

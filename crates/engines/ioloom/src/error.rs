@@ -26,7 +26,7 @@ pub enum Cause {
 /// A file that failed: its position in the input, the operation, the path and the cause.
 ///
 /// ```
-/// let error = ioloom::files(["/nope"]).map(|f| Ok(f.len())).sum::<usize>().unwrap_err();
+/// let error = ioloom::files(["/nope"]).map(|f| Ok(f.len())).sum::<u64>().unwrap_err();
 /// let ioloom::Error::File(error) = error else { panic!("{error}") };
 /// assert_eq!(error.to_string(), "cannot stat '/nope': No such file or directory");
 /// assert_eq!(error.io_error().unwrap().kind(), std::io::ErrorKind::NotFound);

@@ -1,28 +1,28 @@
-//! The forms of the function: whole file, fold over chunks, map over chunks.
+//! The forms of the function: over whole files, folded over chunks, or called for each chunk.
 
 use crate::engine::Piece;
 use crate::error::FnError;
 use crate::view::{Chunk, File};
 use std::path::Path;
 
-/// What is done with one file. Implemented by the forms that [`Files`](crate::Files) makes.
+/// A function over files. Implemented by the forms that [`Files`](crate::Files) creates.
 pub trait FileFn: Sync {
-    /// Whether it sees chunks, not whole files.
+    /// Whether it takes chunks instead of whole files.
     const CHUNKS: bool;
-    /// State of a file while its pieces come.
+    /// State of a file between its pieces.
     type State: Send;
-    /// The value of a file.
+    /// The result for a file.
     type Out: Send;
 
-    /// A file begins.
+    /// Starts a file.
     fn begin(&self, path: &Path) -> Self::State;
-    /// A piece of it.
+    /// Processes one piece.
     fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), FnError>;
-    /// It ends.
+    /// Ends a file and returns its result.
     fn finish(&self, state: Self::State, path: &Path) -> Result<Self::Out, FnError>;
 }
 
-/// A function of whole files.
+/// A function over whole files.
 pub struct Whole<F>(pub(crate) F);
 
 impl<T: Send, F: Fn(&File<'_>) -> Result<T, FnError> + Sync> FileFn for Whole<F> {
@@ -40,11 +40,11 @@ impl<T: Send, F: Fn(&File<'_>) -> Result<T, FnError> + Sync> FileFn for Whole<F>
     }
 
     fn finish(&self, state: Option<T>, _: &Path) -> Result<T, FnError> {
-        state.ok_or_else(|| "it ended before it was read".into())
+        state.ok_or_else(|| "the file ended before it was read".into())
     }
 }
 
-/// A fold over the pieces of a file.
+/// A fold over the chunks of a file.
 pub struct FoldFile<I, F, G> {
     pub(crate) init: I,
     pub(crate) step: F,
@@ -76,7 +76,7 @@ where
     }
 }
 
-/// A function of pieces.
+/// A function called for each chunk.
 pub struct MapChunks<F>(pub(crate) F);
 
 impl<T: Send, F: Fn(&Chunk<'_>) -> Result<T, FnError> + Sync> FileFn for MapChunks<F> {

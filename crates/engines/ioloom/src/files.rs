@@ -1,4 +1,4 @@
-//! What users program against: files in, a plain function, values out.
+//! The entry points of the library: files in, and how to run over them.
 
 use crate::cancel::Cancel;
 use crate::default_plan::{default_plan, default_plan_for, usable_cores};
@@ -14,8 +14,8 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files to run a function over. Made by [`files`], [`tree`] or [`list`].
-#[must_use = "nothing is read until a function is given and run"]
+/// Files to run a function over. Created by [`files`], [`tree`] or [`list`].
+#[must_use = "nothing is read until a function is given and the job is run"]
 pub struct Files<'a> {
     pub(crate) input: Input<'a>,
     pub(crate) plan: Plan,
@@ -33,8 +33,8 @@ pub(crate) enum Input<'a> {
     Stream(Box<dyn Iterator<Item = PathBuf> + Send + 'a>),
 }
 
-/// Files from any iterator of paths. The list streams: it is not collected first. What is not a
-/// regular file is an error of that file, and is never opened.
+/// Takes files from an iterator of paths. Paths are streamed, not collected first. A path that is
+/// not a regular file is never opened and fails as that file.
 ///
 /// ```
 /// let lines: u64 = ioloom::files(["Cargo.toml", "src/lib.rs"])
@@ -52,8 +52,13 @@ where
     Files::new(Input::Stream(Box::new(paths.into_iter().map(Into::into))))
 }
 
-/// All regular files below a directory, or one file. The tree is walked here; what is not regular
-/// is left out and what cannot be walked is an error.
+/// Takes all regular files below a directory, or a single file. Walks the tree now and skips
+/// entries that are not regular files.
+///
+/// # Errors
+///
+/// Returns [`Error::Walk`] for the first directory or entry that cannot be read.
+///
 ///
 /// ```
 /// let run = ioloom::tree("src")?.map(|f| Ok(f.len())).run()?;
@@ -71,8 +76,8 @@ pub fn tree<'a>(root: impl AsRef<Path>) -> Result<Files<'a>, Error> {
     Ok(list(paths))
 }
 
-/// Files from a packed list, as a walk gives it: regular files that it found are opened without
-/// asking first.
+/// Takes files from a packed list, such as a walk returns. Files that the walk found to be regular
+/// are opened without a `stat`.
 pub fn list<'a>(paths: PathList) -> Files<'a> {
     Files::new(Input::List(paths))
 }
@@ -92,7 +97,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Bytes that may be in flight, ready or kept at once. Default 256 MiB.
+    /// Sets the memory budget: bytes in flight, loaded or retained at once (default: 256 MiB).
     pub fn memory(mut self, bytes: u64) -> Self {
         if self.pinned {
             self.plan.memory_bytes = bytes;
@@ -103,7 +108,7 @@ impl<'a> Files<'a> {
         self
     }
 
-    /// The order in which files are read: as given, or by inode, which rotating disks like.
+    /// Sets the order in which files are read: as listed, or by inode, which suits rotating disks.
     pub fn read_order(mut self, order: ReadOrder) -> Self {
         self.plan.read_order = order;
         self
@@ -121,27 +126,27 @@ impl<'a> Files<'a> {
         self
     }
 
-    /// A token that ends the run from outside.
+    /// Sets a token that cancels the run.
     pub fn cancel(mut self, token: &Cancel) -> Self {
         self.cancel = token.clone();
         self
     }
 
-    /// A function that is told how far the run is, about ten times a second, on the thread that
+    /// Sets a function that reports progress about ten times a second, called on the thread that
     /// called `run`.
-    pub fn progress(mut self, tell: impl Fn(Progress) + Sync + Send + 'a) -> Self {
-        self.progress = Some(Box::new(tell));
+    pub fn progress(mut self, report: impl Fn(Progress) + Sync + Send + 'a) -> Self {
+        self.progress = Some(Box::new(report));
         self
     }
 
-    /// For experts: the plan, instead of what was chosen. It runs as asked or the run is refused.
-    /// Mappings are refused always: a file that is cut while it is mapped ends the process.
+    /// Pins the plan instead of the default one. It runs as given or the run is refused. Mappings
+    /// are always refused: truncating a mapped file kills the process.
     ///
     /// ```
     /// let plan: ioloom::Plan = "uring/window:l=64,p=2".parse().unwrap();
     /// match ioloom::files(["Cargo.toml"]).pin(plan).map(|f| Ok(f.len())).run() {
     ///     Ok(run) => assert_eq!(run.measured.files, 1),
-    ///     Err(ioloom::Error::Refused(reason)) => println!("{reason}"), // no rings here
+    ///     Err(ioloom::Error::Refused(reason)) => println!("{reason}"), // no io_uring here
     ///     Err(other) => panic!("{other}"),
     /// }
     /// ```
@@ -151,14 +156,14 @@ impl<'a> Files<'a> {
         self
     }
 
-    /// At most this many files, from the start of the list.
+    /// Takes at most this many files from the start of the list.
     pub fn take(mut self, files: u64) -> Self {
         self.files_max = Some(files);
         self
     }
 
-    /// Keeps a trace of what every thread did when, in a file for `ioloom trace show`. The level of
-    /// evidence is the highest that works, or what `IOLOOM_EVIDENCE` says.
+    /// Records a trace of what every thread did over time, for `ioloom trace show`. The level of
+    /// evidence is the highest that works, or the one that `IOLOOM_EVIDENCE` pins.
     ///
     /// ```
     /// let dir = tempfile::tempdir().unwrap();
@@ -172,7 +177,7 @@ impl<'a> Files<'a> {
         self
     }
 
-    /// Runs `work` over the files. `chunks`: its function sees chunks, not whole files.
+    /// Runs `work` over the files. `chunks`: its function takes chunks instead of whole files.
     pub(crate) fn drive<W: engine::Work>(
         self,
         chunks: bool,
@@ -188,7 +193,7 @@ impl<'a> Files<'a> {
         }
         if plan.chunk_bytes.is_some() != chunks {
             return Err(Error::Refused(format!(
-                "{plan}: chunk= goes with .chunks(), and the function sees {}",
+                "{plan}: chunk= requires .chunks(), but the function takes {}",
                 if chunks { "chunks" } else { "whole files" }
             )));
         }
@@ -204,13 +209,14 @@ impl<'a> Files<'a> {
                 Source::stream(paths.take(max as usize), plan.read_order)
             }
         };
-        let tell = self
-            .progress
-            .as_ref()
-            .map(|tell| |files, bytes, files_total| tell(Progress { files, bytes, files_total }));
+        let report = self.progress.as_ref().map(|report| {
+            |files, bytes, files_total| report(Progress { files, bytes, files_total })
+        });
         let options = RunOptions {
             cancel: self.cancel.clone(),
-            progress: tell.as_ref().map(|t| t as &(dyn Fn(u64, u64, Option<u64>) + Sync)),
+            progress: report
+                .as_ref()
+                .map(|report| report as &(dyn Fn(u64, u64, Option<u64>) + Sync)),
             tracing: wanted.as_ref().map(TraceWanted::tracing),
             ..RunOptions::default()
         };

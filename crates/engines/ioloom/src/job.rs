@@ -1,4 +1,4 @@
-//! A job: files and the function to run on them, and the ways to run it.
+//! A job, which is files and a function over them, and the ways to run it.
 
 use crate::cancel::Cancel;
 use crate::error::{Error, FileError, FnError};
@@ -13,24 +13,24 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
-/// Values that the iterator form holds ready.
+/// Results that the iterator form holds ready.
 const ITER_READY: usize = 256;
 
-/// Files and the function to run on them.
-#[must_use = "nothing is read until it is run"]
+/// Files and the function to run over them.
+#[must_use = "nothing is read until the job is run"]
 pub struct Job<'a, E> {
     files: Files<'a>,
     function: E,
 }
 
-/// Files in chunk form.
-#[must_use = "nothing is read until a function is given and run"]
+/// Files that are read in chunks.
+#[must_use = "nothing is read until a function is given and the job is run"]
 pub struct Chunks<'a> {
     files: Files<'a>,
 }
 
 impl<'a> Files<'a> {
-    /// The function that is run on each whole file. It borrows the bytes for the call.
+    /// Sets the function to run on each whole file. It borrows the bytes for the call.
     pub fn map<T, F>(self, f: F) -> Job<'a, Whole<F>>
     where
         T: Send,
@@ -39,7 +39,7 @@ impl<'a> Files<'a> {
         Job { files: self, function: Whole(f) }
     }
 
-    /// Runs a function on each whole file for its effect.
+    /// Runs a function on each whole file for its side effects.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,8 +58,7 @@ impl<'a> Files<'a> {
         self.map(f).fold(|| (), |(), ()| {}, |(), ()| {})
     }
 
-    /// The chunk form: the function sees pieces of at most `bytes`, so that a file may be larger
-    /// than memory.
+    /// Reads files in chunks of at most `bytes`, so that a file may be larger than memory.
     pub fn chunks(mut self, bytes: u64) -> Chunks<'a> {
         self.plan.chunk_bytes = Some(bytes.max(1));
         Chunks { files: self }
@@ -67,8 +66,9 @@ impl<'a> Files<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    /// A value for each file from its pieces: `init` at its start, `step` on each piece in the
-    /// order of offsets, one at a time, `finish` at its end. Files run in parallel.
+    /// Computes one value per file from its chunks: `init` at the start, `step` for each chunk in
+    /// the order of offsets, one at a time, and `finish` at the end. Files are processed in
+    /// parallel.
     ///
     /// ```
     /// let sizes = ioloom::files(["Cargo.toml"])
@@ -89,8 +89,7 @@ impl<'a> Chunks<'a> {
         Job { files: self.files, function: FoldFile { init, step, finish } }
     }
 
-    /// A value for each piece. The values of a file come together, as one vector for each file in
-    /// the order of offsets.
+    /// Computes a value for each chunk and returns one vector per file, in the order of offsets.
     ///
     /// ```
     /// let pieces = ioloom::files(["Cargo.toml"])
@@ -110,7 +109,7 @@ impl<'a> Chunks<'a> {
 }
 
 impl<'a, E: FileFn> Job<'a, E> {
-    /// Runs and gives the values, with what was measured and what failed.
+    /// Runs the job and returns its values, measurements and failures.
     ///
     /// ```
     /// let run = ioloom::files(["Cargo.toml", "no such file"])
@@ -133,13 +132,13 @@ impl<'a, E: FileFn> Job<'a, E> {
         }))
     }
 
-    /// The values in the order of the input.
+    /// Runs the job and returns the values in the order of the input.
     pub fn collect(self) -> Result<Vec<E::Out>, Error> {
         let Self { files, function } = self;
         Job { files: files.order(Order::Input), function }.run().map(|run| run.value)
     }
 
-    /// The sum of the values.
+    /// Runs the job and returns the sum of the values.
     pub fn sum<T: std::iter::Sum<E::Out> + std::iter::Sum<T> + Send>(self) -> Result<T, Error> {
         let add = |sum: &mut Option<T>, more: T| {
             *sum = Some(sum.take().into_iter().chain([more]).sum());
@@ -156,8 +155,8 @@ impl<'a, E: FileFn> Job<'a, E> {
         Ok(run.value.unwrap_or_else(|| std::iter::empty::<T>().sum()))
     }
 
-    /// Folds the values: `init` makes the accumulator of a thread, `step` adds a value, `merge`
-    /// adds the accumulator of another thread.
+    /// Runs the job and folds the values: `init` creates the accumulator of a thread, `step` adds a
+    /// value, and `merge` adds the accumulator of another thread.
     ///
     /// ```
     /// let run = ioloom::files(["Cargo.toml", "src/lib.rs"]).map(|f| Ok(f.len())).fold(
@@ -186,7 +185,7 @@ impl<'a, E: FileFn> Job<'a, E> {
         }))
     }
 
-    /// Runs the function and gives each value to `sink`.
+    /// Runs the function and passes each value to `sink`.
     fn execute<K: Sink<E::Out>>(self, sink: &K) -> Result<Ended<K::Local>, Error> {
         let Self { files, function } = self;
         let work = Adapter { function: &function, sink, on_error: files.on_error };
@@ -206,17 +205,17 @@ impl<'a, E: FileFn> Job<'a, E> {
     }
 }
 
-/// The iterator form: values as they are ready, or why a file has none. The run works ahead by at
-/// most 256 values. What values keep of the memory budget is waited for as long as the caller may
-/// drop it; when the caller waits for the next value instead, the run ends with
-/// [`Error::BudgetHeld`]. Dropping the iterator cancels the run and waits until nothing is in flight.
+/// The iterator form of a job: values as they become ready, or the error of a file. The run works
+/// at most 256 values ahead. While the caller may still drop values, the run waits for the memory
+/// that they retain; if the caller waits for the next value instead, the run ends with
+/// [`Error::BudgetHeld`]. Dropping the iterator cancels the run and waits for what is in flight.
 pub struct Iter<T> {
     values: Option<Receiver<Result<T, FileError>>>,
     cancel: Cancel,
     engine: Option<JoinHandle<Result<(), Error>>>,
     error: Option<Error>,
-    /// Each value in the channel is a hope that kept bytes come back, and so is the caller while it
-    /// is not in [`Iter::next`].
+    /// Each value in the channel may return retained bytes to the budget, and so may the caller
+    /// while it is not in [`Iter::next`].
     budget: Arc<Budget>,
 }
 
@@ -228,7 +227,7 @@ where
     type Item = Result<E::Out, FileError>;
     type IntoIter = Iter<E::Out>;
 
-    /// Runs in the background and yields values as they are ready.
+    /// Runs the job in the background and yields values as they become ready.
     ///
     /// ```
     /// let mut sum = 0;
@@ -240,11 +239,11 @@ where
     /// ```
     fn into_iter(self) -> Iter<E::Out> {
         let (send, values) = sync_channel(ITER_READY);
-        // The end of this iterator must not cancel other runs of the caller's token.
+        // Dropping this iterator must not cancel other runs that use the caller's token.
         let cancel = self.files.cancel.child();
         let token = cancel.clone();
         let budget = Arc::new(Budget::new(self.files.plan.memory_bytes));
-        budget.begin_hope();
+        budget.add_releaser();
         let shared = budget.clone();
         let engine = std::thread::Builder::new().name("ioloom-iter".to_owned()).spawn(move || {
             let Job { mut files, function } = self;
@@ -263,7 +262,7 @@ where
 }
 
 impl<T> Iter<T> {
-    /// Why the run ended before all files, once the iterator is at its end.
+    /// Returns why the run ended early, once the iterator has ended.
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
@@ -274,16 +273,16 @@ impl<T> Iterator for Iter<T> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let values = self.values.as_ref()?;
-        // Of two hopes, the caller's and that of a value, one is left with the caller. The caller
-        // that must wait gives its own up before, and gets that of the value which comes.
+        // Both the caller while it is not here and each queued value count as releasers. A caller
+        // that must wait stops counting first, and takes over the count of the value it receives.
         let next = match values.try_recv() {
             Err(TryRecvError::Disconnected) => None,
             Ok(next) => {
-                self.budget.end_hope();
+                self.budget.remove_releaser();
                 Some(next)
             }
             Err(TryRecvError::Empty) => {
-                self.budget.end_hope();
+                self.budget.remove_releaser();
                 values.recv().ok()
             }
         };
@@ -303,7 +302,7 @@ impl<T> Iterator for Iter<T> {
 impl<T> Drop for Iter<T> {
     fn drop(&mut self) {
         self.cancel.cancel();
-        // Without a receiver every send fails at once, so workers come to their end.
+        // Without a receiver every send fails at once, so the workers end.
         self.values = None;
         if let Some(engine) = self.engine.take() {
             let _ = engine.join();

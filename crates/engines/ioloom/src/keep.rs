@@ -1,11 +1,11 @@
-//! Bytes that outlive the call of the function.
+//! Bytes that outlive a call of the function.
 
-use crate::arena::Kept;
+use crate::arena::RetainedBytes;
 use std::ops::Deref;
 
-/// Bytes that were kept by [`File::keep`](crate::File::keep). They count against the memory budget
-/// of their run until they are dropped.
-pub struct Bytes(pub(crate) Kept);
+/// Bytes retained by [`File::keep`](crate::File::keep). They count against the memory budget of
+/// their run until they are dropped.
+pub struct Bytes(pub(crate) RetainedBytes);
 
 impl Deref for Bytes {
     type Target = [u8];

@@ -1,8 +1,8 @@
-//! Run a function over many files as fast as the machine allows, and tell why.
+//! Runs a function over many files as fast as the machine allows, and reports what limited it.
 //!
-//! A plain synchronous function runs on as many threads as there are cores to compute on, while
-//! others fetch; it borrows the bytes from recycled buffers. Memory is bounded by one number, not by
-//! a count of files. No runtime is needed.
+//! The function is plain and synchronous. It runs on one thread per core while other threads read,
+//! and borrows the bytes from recycled buffers. One number bounds memory: a budget in bytes, not a
+//! count of files. No async runtime is needed.
 //!
 //! ```
 //! let bytes: u64 = ioloom::tree("src")?.map(|f| Ok(f.len())).sum()?;
@@ -10,20 +10,21 @@
 //! # Ok::<(), ioloom::Error>(())
 //! ```
 //!
-//! What can go wrong with one file is a [`FileError`] with operation, path and reason, treated by
-//! [`OnError`]; a panic of the function is resumed after everything in flight was drained. The plan
-//! ([`Files::pin`]) is for experts and for the laboratory; [`Run::why`] says what limited a run.
+//! An error of one file is a [`FileError`] with operation, path and cause; [`OnError`] decides
+//! whether the run goes on. If the function panics, the run drains what is in flight and resumes
+//! the panic. [`Run::why`] says what limited a run. The plan ([`Files::pin`]) is for experts and
+//! for measurements.
 //!
-//! Any program that uses this library can be traced: with `IOLOOM_TRACE=run.ioloom` in its
-//! environment (or [`Files::trace`] in its source) a run writes what every thread did when to that
-//! file, for `ioloom trace show run.ioloom`. The highest level of evidence that works is used;
-//! `IOLOOM_EVIDENCE=0`, `1` or `2` pins one, and a level that does not work is refused with what
-//! would make it work. A run that fails writes no trace. Both are read when a run starts; a second
-//! run of the same process writes to `run.2.ioloom`. Every file of a traced run is timed; other runs
-//! pay one comparison a lap.
+//! Every program that uses this library can be traced. With `IOLOOM_TRACE=run.ioloom` in the
+//! environment, or [`Files::trace`] in the source, a run records what each thread did over time;
+//! show the file with `ioloom trace show run.ioloom`. The trace uses the highest level of evidence
+//! that works on the machine. `IOLOOM_EVIDENCE=0`, `1` or `2` pins a level; a level that does not
+//! work is refused, with advice on how to make it work. Both variables are read when a run starts.
+//! A second run of the same process writes to `run.2.ioloom`. A traced run times every file; other
+//! runs pay one comparison per call.
 //!
-//! What it costs: a file costs its system calls, five clock readings (24 ns each where the vDSO
-//! serves them) and a few uncontended atomics; the `null` method measures it.
+//! Cost per file: its system calls, five clock readings (24 ns each where the vDSO serves them) and
+//! a few uncontended atomics. The method `null` measures this overhead alone.
 
 mod arena;
 mod cancel;

@@ -1,4 +1,4 @@
-//! A piece of a file, loaded and ready to be computed.
+//! A loaded piece of a file, ready for the function.
 
 use crate::arena::Lease;
 use crate::shared::Shared;
@@ -28,7 +28,7 @@ impl Data {
     }
 }
 
-/// A piece of a file, ready to be computed.
+/// A loaded piece of a file, ready for the function.
 pub(crate) struct Loaded<'p, S> {
     pub(crate) item: Item<'p, S>,
     pub(crate) file: Option<OwnedFd>,
@@ -39,9 +39,9 @@ pub(crate) struct Loaded<'p, S> {
 }
 
 impl<S> Loaded<'_, S> {
-    /// The first buffer of a piece that is done, for the same thread's next file. Not where buffers
-    /// are scarce, wanted fresh, kept by the user, or where the next path may be long in coming:
-    /// there it goes back to all.
+    /// Takes the first buffer of a finished piece for the next file of the same thread. Returns
+    /// `None` where the buffer is better shared: buffers are scarce, must be fresh, are retained by
+    /// the user, or the next path may take long to arrive.
     pub(crate) fn take_spare(&mut self, shared: &Shared<'_>) -> Option<Lease> {
         match &self.data {
             Data::Buffer(lease)
@@ -54,7 +54,7 @@ impl<S> Loaded<'_, S> {
         }
     }
 
-    /// Releases a piece that was computed. Unmapping is timed as a call of its own.
+    /// Releases a finished piece. Unmapping is timed as a call of its own.
     pub(crate) fn release(self, meter: &mut Meter) {
         let (mapped, index) = (matches!(self.data, Data::Map(_)), self.item.index);
         drop(self);

@@ -22,14 +22,14 @@ pub enum Order {
     Input,
 }
 
-/// What a progress function is told, about ten times a second.
+/// Progress of a run, reported about ten times a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Files computed.
+    /// Files processed.
     pub files: u64,
-    /// Bytes computed.
+    /// Bytes processed.
     pub bytes: u64,
-    /// Number of files, if it is known before the end.
+    /// Number of files, if known before the end.
     pub files_total: Option<u64>,
 }
 

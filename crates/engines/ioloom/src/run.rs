@@ -1,4 +1,4 @@
-//! Running a job, and what a run gives.
+//! The result of a run, and the sinks that its values go to.
 
 use crate::default_plan::usable_cores;
 use crate::engine::{Executed, Piece, Work};
@@ -13,25 +13,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-/// Failures that [`OnError::Collect`] keeps; the rest is counted.
+/// Failures that [`OnError::Collect`] keeps; further ones are only counted.
 const ERRORS_KEPT: usize = 1000;
-/// What a run gives.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Run<T> {
     /// The values.
     pub value: T,
     /// Files that failed.
     pub failed: u64,
-    /// The first thousand failures, under [`OnError::Collect`].
+    /// The first 1000 failures, under [`OnError::Collect`].
     pub errors: Vec<FileError>,
     /// The plan that ran.
     pub plan: Plan,
-    /// What was measured.
+    /// The measurements.
     pub measured: Measured,
 }
 
 impl<T> Run<T> {
-    /// What limited the run, in one sentence.
+    /// Describes what limited the run, in one sentence.
     pub fn why(&self) -> String {
         let m = &self.measured;
         let limit = m.bottleneck.as_ref().map_or("unknown", |b| b.word.as_str());
@@ -53,7 +53,7 @@ pub(crate) trait Sink<T>: Sync {
     fn take(&self, local: &mut Self::Local, index: usize, value: T) -> Result<(), FnError>;
 }
 
-/// All values with their positions.
+/// Keeps all values with their positions.
 pub(crate) struct Collect;
 
 impl<T: Send> Sink<T> for Collect {
@@ -69,7 +69,7 @@ impl<T: Send> Sink<T> for Collect {
     }
 }
 
-/// An accumulator for each thread.
+/// Folds values into one accumulator per thread.
 pub(crate) struct Folded<'f, I, F> {
     pub(crate) init: &'f I,
     pub(crate) step: &'f F,
@@ -88,7 +88,7 @@ impl<T, A: Send, I: Fn() -> A + Sync, F: Fn(&mut A, T) + Sync> Sink<T> for Folde
     }
 }
 
-/// A function, a sink and a policy as work for the engine.
+/// Makes a function, a sink and a policy into work for the engine.
 pub(crate) struct Adapter<'a, E, K> {
     pub(crate) function: &'a E,
     pub(crate) sink: &'a K,
@@ -146,7 +146,7 @@ impl<E: FileFn, K: Sink<E::Out>> Work for Adapter<'_, E, K> {
     }
 }
 
-/// A finished run before its values are put together.
+/// A finished run before its values are merged.
 pub(crate) struct Ended<L> {
     executed: Executed<L>,
     errors: Vec<FileError>,
@@ -183,19 +183,19 @@ impl<L> Ended<L> {
     }
 }
 
-/// Values and failures through a bounded channel.
+/// Sends values and failures through a bounded channel.
 pub(crate) struct Channel<T> {
     pub(crate) send: SyncSender<Result<T, FileError>>,
-    /// The budget of the run, which counts values on their way.
+    /// The budget of the run, which counts values in the channel as possible releases.
     pub(crate) budget: Arc<Budget>,
 }
 
 impl<T> Channel<T> {
-    /// Sends, or gives the value back when the iterator was dropped.
+    /// Sends a value. Returns it if the iterator was dropped.
     fn send(&self, value: Result<T, FileError>) -> Result<(), Result<T, FileError>> {
-        self.budget.begin_hope();
+        self.budget.add_releaser();
         self.send.send(value).map_err(|unsent| {
-            self.budget.end_hope();
+            self.budget.remove_releaser();
             unsent.0
         })
     }
@@ -211,7 +211,7 @@ impl<T: Send> Sink<T> for Channel<T> {
     }
 }
 
-/// Work whose failures go through the channel too.
+/// Work that also sends its failures through the channel.
 pub(crate) struct Sending<'a, E: FileFn> {
     pub(crate) function: &'a E,
     pub(crate) sink: &'a Channel<E::Out>,

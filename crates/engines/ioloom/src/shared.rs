@@ -30,12 +30,12 @@ pub(crate) struct Shared<'e> {
     pub(crate) at_once: u64,
     /// Bytes of the first buffer of a file.
     pub(crate) first_bytes: u64,
-    /// What a first buffer is charged, and whether threads may go on with theirs.
+    /// Charge of a first buffer, and whether threads may reuse theirs directly.
     pub(crate) first_charge: u64,
     pub(crate) spares: bool,
-    /// Largest file in whole-file form, bytes.
+    /// Largest file that can be read whole, bytes.
     pub(crate) whole_max: u64,
-    /// Reads that blocked because a file system could not say whether they would.
+    /// Reads that blocked because the file system does not support `RWF_NOWAIT`.
     pub(crate) unanswered: AtomicU64,
     pub(crate) live: AtomicUsize,
     pub(crate) fatal: Mutex<Option<Error>>,
@@ -43,23 +43,23 @@ pub(crate) struct Shared<'e> {
 }
 
 impl Shared<'_> {
-    /// Whether threads should take no new file.
+    /// Reports whether threads should take no new files.
     #[inline]
     pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.cancel.is_cancelled()
     }
 
-    /// How threads take paths from the list.
+    /// Returns how threads take paths from the list.
     pub(crate) fn take(&self) -> Take {
         Take { stripe: self.plan.stripe as usize, threads: self.takers }
     }
 
-    /// Whether reads may run ahead of compute without a bound of their own.
+    /// Reports whether no window bounds how far reads run ahead of compute.
     pub(crate) fn unbounded(&self) -> bool {
         self.layout.window == ReadAhead::All
     }
 
-    /// Ends the run because of an error; the first one counts.
+    /// Ends the run with an error; the first one counts.
     pub(crate) fn fail(&self, error: Error) {
         let mut fatal = self.fatal.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         fatal.get_or_insert(error);
@@ -67,7 +67,7 @@ impl Shared<'_> {
         self.end();
     }
 
-    /// Ends the run because the function panicked; the first payload is resumed at the end.
+    /// Ends the run after a panic of the function; the first panic is resumed at the end.
     pub(crate) fn panicked(&self, payload: Box<dyn Any + Send>) {
         let mut panic = self.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         panic.get_or_insert(payload);
@@ -75,9 +75,9 @@ impl Shared<'_> {
         self.end();
     }
 
-    /// Ends the run because the bytes that the user keeps leave no room.
+    /// Ends the run because bytes retained by the user leave no room.
     pub(crate) fn fail_held(&self) {
-        let (kept, budget) = (self.budget.kept(), self.budget.limit());
+        let (kept, budget) = (self.budget.retained(), self.budget.limit());
         self.fail(Error::BudgetHeld { kept, budget });
     }
 

@@ -1,4 +1,4 @@
-//! Where paths come from: a packed list, or an iterator that streams.
+//! The paths of a run, from a packed list or from an iterator.
 
 use ioloom_model::ReadOrder;
 use ioloom_sys::clock::monotonic_ns;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Paths that are sorted by inode at once when a stream is read in inode order.
+/// Paths per batch when a stream is sorted by inode.
 const SORT_BATCH: usize = 65_536;
 
-/// The next paths of a run; threads take from it.
+/// The paths of a run, which threads take from.
 pub(crate) struct Source<'s> {
     paths: From<'s>,
-    /// When a thread first found no more path, on the monotonic clock; 0 before.
+    /// When a thread first found no more paths, on the monotonic clock; 0 before.
     ended_ns: AtomicU64,
 }
 
@@ -23,16 +23,16 @@ enum From<'s> {
     /// All paths in memory.
     List {
         list: Cow<'s, PathList>,
-        /// Positions in the order of reading; `None`: as given.
+        /// Positions in the order of reading; `None` for the order of the list.
         order: Option<Vec<usize>>,
         next: AtomicUsize,
         max: usize,
     },
-    /// Paths as they come.
+    /// Paths from an iterator.
     Stream(Box<dyn Paths + 's>),
 }
 
-/// Takes the next positions of a list. Few threads ever meet here: once per stripe.
+/// Claims the next positions of a list. Threads seldom contend here: once per stripe.
 fn claim_more(next: &AtomicUsize, max: usize, take: Take) -> Option<Claim> {
     let size = |at: usize| {
         let fair = (max.saturating_sub(at)) / (4 * take.threads.max(1));
@@ -45,9 +45,9 @@ fn claim_more(next: &AtomicUsize, max: usize, take: Take) -> Option<Claim> {
     Some(Claim { next: at, end: (at + size(at)).min(max) })
 }
 
-/// An iterator of paths behind its lock.
+/// An iterator of paths behind a lock.
 pub(crate) trait Paths: Send + Sync {
-    /// The next path and its position.
+    /// Returns the next path and its position.
     fn next(&self) -> Option<(usize, PathBuf)>;
 }
 
@@ -57,7 +57,7 @@ impl<I: Iterator<Item = PathBuf> + Send> Paths for Mutex<Stream<I>> {
     }
 }
 
-/// An iterator of paths and a batch that was read ahead for sorting.
+/// An iterator of paths, and a batch read ahead for sorting.
 pub(crate) struct Stream<I> {
     paths: I,
     order: ReadOrder,
@@ -65,7 +65,7 @@ pub(crate) struct Stream<I> {
     read: usize,
 }
 
-/// One path to work on.
+/// The path of one file.
 #[derive(Debug, Clone)]
 pub(crate) enum ItemPath<'p> {
     Listed(&'p Path),
@@ -81,17 +81,17 @@ impl ItemPath<'_> {
     }
 }
 
-/// One file of a run, with the state that the function keeps for it in chunk form.
+/// One file of a run, with the function's state for it in chunk form.
 #[derive(Debug)]
 pub(crate) struct Item<'p, S> {
     pub(crate) index: usize,
     pub(crate) path: ItemPath<'p>,
-    /// A walk saw that it is regular: it may be opened without asking first.
+    /// Whether a walk found it to be regular, so that it may be opened without a `stat`.
     pub(crate) known_regular: bool,
     pub(crate) state: Option<S>,
 }
 
-/// Neighbouring positions of a list that one thread has taken and not yet read.
+/// Neighbouring positions of a list that a thread has claimed and not yet processed.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
     next: usize,
@@ -101,15 +101,15 @@ pub(crate) struct Claim {
 /// How a thread takes paths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Take {
-    /// Positions that are claimed at once.
+    /// Positions to claim at once.
     pub(crate) stripe: usize,
-    /// Threads that take; near the end claims shrink so that all of them end together.
+    /// Threads that take paths. Near the end claims shrink, so that all threads end together.
     pub(crate) threads: usize,
 }
 
 impl<'s> Source<'s> {
-    /// The first `max` paths of a list. A file keeps its position in the list, in whatever order
-    /// it is read.
+    /// Takes the first `max` paths of a list. A file keeps its position in the list whatever order
+    /// it is read in.
     pub(crate) fn list(list: Cow<'s, PathList>, order: ReadOrder, max: Option<u64>) -> Self {
         let max = max.map_or(list.len(), |m| (m as usize).min(list.len()));
         let order = (order == ReadOrder::Inode).then(|| {
@@ -133,19 +133,19 @@ impl<'s> Source<'s> {
         Self { paths, ended_ns: AtomicU64::new(0) }
     }
 
-    /// When all paths were taken, on the monotonic clock; `None` before.
+    /// Returns when the last path was taken, on the monotonic clock, or `None` before that.
     pub(crate) fn ended_ns(&self) -> Option<u64> {
         Some(self.ended_ns.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
 
-    /// There is no more path. Said by each thread; the first one counts.
+    /// Records that there are no more paths. The first call counts.
     #[cold]
     fn ends(&self) {
         let now = monotonic_ns();
         let _ = self.ended_ns.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// How many paths there are, if that is known before the end.
+    /// Returns the number of paths, if it is known before the end.
     pub(crate) fn len(&self) -> Option<usize> {
         match &self.paths {
             From::List { max, .. } => Some(*max),
@@ -153,7 +153,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The next path for the thread that owns `claim`, or `None` at the end.
+    /// Returns the next path for the thread that owns `claim`, or `None` at the end.
     #[inline]
     pub(crate) fn next<S>(&self, claim: &mut Claim, take: Take) -> Option<Item<'_, S>> {
         match &self.paths {
@@ -165,6 +165,7 @@ impl<'s> Source<'s> {
                     };
                     *claim = more;
                 }
+                debug_assert!(claim.next < claim.end, "a claim is used by one thread, in order");
                 let at = claim.next;
                 claim.next += 1;
                 let index = order.as_ref().map_or(at, |order| order[at]);
@@ -186,8 +187,8 @@ impl<'s> Source<'s> {
     }
 }
 
-/// The inode of a listed path, asked for if no walk told it. A path that cannot be asked sorts first
-/// and fails later, with its own error.
+/// Returns the inode of a listed path, with a `stat` if no walk recorded it. A path whose `stat`
+/// fails sorts first and fails later with its own error.
 fn inode_of(list: &PathList, index: usize) -> u64 {
     list.inode(index).unwrap_or_else(|| file::stat(list.path(index)).map_or(0, |facts| facts.inode))
 }
@@ -204,7 +205,7 @@ impl<I: Iterator<Item = PathBuf>> Stream<I> {
         }
         let mut batch: Vec<(u64, usize, PathBuf)> = Vec::new();
         for path in self.paths.by_ref().take(SORT_BATCH) {
-            // A path that cannot be asked sorts first and fails later, with its own error.
+            // A path whose `stat` fails sorts first and fails later with its own error.
             let inode = file::stat(&path).map_or(0, |facts| facts.inode);
             batch.push((inode, self.read, path));
             self.read += 1;
@@ -242,7 +243,7 @@ mod tests {
             seen += 1;
         }
         assert_eq!(seen, 50);
-        assert!(source.ended_ns().is_some(), "somebody has seen its end");
+        assert!(source.ended_ns().is_some(), "the end was recorded");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Traces of runs: what was asked for, and the file that keeps one.
+//! Requests for traces, and the file that a trace is written to.
 //!
-//! The file is made before the run, so that a path that cannot be written costs no run, and gets its
-//! name when it is complete.
+//! The file is created before the run, so that an unwritable path fails before any work, and gets
+//! its name when it is complete.
 
 use crate::engine::{Executed, Tracing};
 use crate::error::Error;
@@ -13,27 +13,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The variable that names the file of a trace.
+/// The environment variable that names the trace file.
 pub const TRACE_VARIABLE: &str = "IOLOOM_TRACE";
-/// The variable that pins the level of evidence.
+/// The environment variable that pins the level of evidence.
 pub const EVIDENCE_VARIABLE: &str = "IOLOOM_EVIDENCE";
 
-/// A trace that was asked for.
+/// A request for a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceWanted {
-    /// The file that it goes to.
+    /// The trace file.
     pub path: PathBuf,
-    /// The level of evidence; `None`: the highest that works.
+    /// The level of evidence; `None` for the highest that works.
     pub level: Option<Level>,
 }
 
 impl TraceWanted {
-    /// What the environment asks for: [`TRACE_VARIABLE`] names the file, [`EVIDENCE_VARIABLE`] pins
-    /// the level with 0, 1 or 2. The second run of a process writes to `NAME.2.ioloom`, and so on.
+    /// Reads the request from the environment: [`TRACE_VARIABLE`] names the file and
+    /// [`EVIDENCE_VARIABLE`] pins the level. The second run of a process writes to `NAME.2.ioloom`,
+    /// and so on.
     ///
     /// # Errors
     ///
-    /// A level that is none.
+    /// Fails if the level is not 0, 1 or 2.
     pub fn from_environment() -> Result<Option<Self>, Error> {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let Some(path) = std::env::var_os(TRACE_VARIABLE).filter(|path| !path.is_empty()) else {
@@ -44,18 +45,19 @@ impl TraceWanted {
         Ok(Some(Self { path: numbered(Path::new(&path), run), level }))
     }
 
-    /// How the engine observes it.
+    /// Returns the tracing options of the engine.
     pub fn tracing(&self) -> Tracing {
         Tracing { level: self.level, files: true, ..Tracing::default() }
     }
 }
 
-/// Makes a run and keeps its trace in `file`, also when it fails: then the run's own error counts,
-/// whatever comes of the trace. `run` is given the place for [`RunOptions::trace_of_failure`].
+/// Runs `run` and writes its trace to `file`. If the run fails, its trace is still written and the
+/// error of the run is returned, whether or not the trace could be written. `run` receives the
+/// slot for [`RunOptions::trace_of_failure`].
 ///
 /// # Errors
 ///
-/// That of the run; a trace of a good run that cannot be written.
+/// Returns the error of the run, or of writing the trace of a run that succeeded.
 ///
 /// [`RunOptions::trace_of_failure`]: crate::engine::RunOptions::trace_of_failure
 pub fn keeping_trace<L>(
@@ -76,23 +78,23 @@ pub fn keeping_trace<L>(
     done.and_then(|done| written.map(|()| done))
 }
 
-/// The level that the environment pins.
+/// Reads the level that the environment pins.
 pub(crate) fn level_of_environment() -> Result<Option<Level>, Error> {
-    let told = std::env::var_os(EVIDENCE_VARIABLE).filter(|level| !level.is_empty());
-    let Some(told) = told else { return Ok(None) };
+    let value = std::env::var_os(EVIDENCE_VARIABLE).filter(|level| !level.is_empty());
+    let Some(value) = value else { return Ok(None) };
     let levels = [Level::Account, Level::Switch, Level::Kernel];
-    let number = told.to_str().and_then(|text| text.parse::<u8>().ok());
+    let number = value.to_str().and_then(|text| text.parse::<u8>().ok());
     match number.and_then(|n| levels.into_iter().find(|level| level.number() == n)) {
         Some(level) => Ok(Some(level)),
         None => Err(Error::Refused(format!(
-            "{EVIDENCE_VARIABLE}={} is no level of evidence: give 0, 1 or 2, or leave it out for \
-             the highest that works",
-            told.to_string_lossy()
+            "invalid value '{}' for {EVIDENCE_VARIABLE}: must be 0, 1 or 2; unset it for the highest \
+             level that works",
+            value.to_string_lossy()
         ))),
     }
 }
 
-/// The path of the `run`-th run of this process.
+/// Returns the path of the `run`-th run of this process.
 fn numbered(path: &Path, run: u32) -> PathBuf {
     if run == 1 {
         return path.to_owned();
@@ -106,7 +108,7 @@ fn numbered(path: &Path, run: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// A trace file that is being made: its name appears when all of it is there.
+/// A trace file under construction. It gets its name when it is complete.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
@@ -115,11 +117,11 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Makes the file beside `path`.
+    /// Creates a temporary file in the directory of `path`.
     ///
     /// # Errors
     ///
-    /// A path that cannot be written.
+    /// Fails if the directory is not writable or `path` is a directory.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let fail = |source| cannot(path, source);
         let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
@@ -133,11 +135,11 @@ impl TraceFile {
         Ok(Self { path: path.to_owned(), unfinished, file })
     }
 
-    /// Writes the trace and gives the file its name.
+    /// Writes the trace and renames the file to its final name.
     ///
     /// # Errors
     ///
-    /// The system's; what was there under that name stays.
+    /// Returns the system's error. A file of that name is then unchanged.
     pub fn write(mut self, trace: &Trace) -> Result<(), Error> {
         let bytes = ioloom_trace::file::write(trace);
         let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_all());
@@ -149,7 +151,7 @@ impl TraceFile {
 
 impl Drop for TraceFile {
     fn drop(&mut self) {
-        // After a rename there is nothing under this name.
+        // After the rename there is no file under this name.
         let _ = std::fs::remove_file(&self.unfinished);
     }
 }
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_file_leaves_nothing() {
+    fn an_unfinished_file_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.ioloom");
         drop(TraceFile::create(&path).unwrap());

@@ -1,44 +1,45 @@
-//! What the function sees: a file, or a chunk of one.
+//! The function's view of a file or of one chunk.
 
 use crate::engine::Piece;
 use crate::keep::Bytes;
 use std::path::Path;
 
-/// One file, borrowed for the call of the function.
+/// One file, borrowed for one call of the function.
 pub struct File<'a> {
     pub(crate) piece: &'a Piece<'a>,
 }
 
 impl File<'_> {
-    /// The path as given.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         self.piece.path
     }
 
-    /// Position in the input.
+    /// Returns the position in the input.
     pub fn index(&self) -> usize {
         self.piece.index
     }
 
-    /// The bytes.
+    /// Returns the contents.
     pub fn bytes(&self) -> &[u8] {
         self.piece.bytes
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> u64 {
         self.piece.bytes.len() as u64
     }
 
-    /// Whether the file is empty.
+    /// Reports whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.piece.bytes.is_empty()
     }
 
-    /// Keeps the bytes beyond the call without copying them where possible. They count against the
-    /// memory budget until they are dropped, so a run whose function keeps everything ends with
-    /// [`Error::BudgetHeld`](crate::Error::BudgetHeld) instead of filling the memory. In the iterator form the run waits while
-    /// the caller may yet drop some, and ends so only when the caller waits for it.
+    /// Retains the bytes beyond the call, without copying them where possible. They count against
+    /// the memory budget until they are dropped, so a run whose function retains everything ends
+    /// with [`Error::BudgetHeld`](crate::Error::BudgetHeld) instead of filling memory. In the
+    /// iterator form the run waits while the caller may still drop some, and ends only once the
+    /// caller waits for the run.
     ///
     /// ```
     /// let kept = ioloom::files(["Cargo.toml"]).map(|f| Ok(f.keep())).collect()?;
@@ -50,28 +51,28 @@ impl File<'_> {
     }
 }
 
-/// One piece of a file, borrowed for the call of the function.
+/// One chunk of a file, borrowed for one call of the function.
 pub struct Chunk<'a> {
     pub(crate) piece: &'a Piece<'a>,
 }
 
 impl Chunk<'_> {
-    /// The path of the file as given.
+    /// Returns the path of the file as given.
     pub fn path(&self) -> &Path {
         self.piece.path
     }
 
-    /// Position of the file in the input.
+    /// Returns the position of the file in the input.
     pub fn index(&self) -> usize {
         self.piece.index
     }
 
-    /// Offset of the piece in the file.
+    /// Returns the offset of the chunk in the file.
     pub fn offset(&self) -> u64 {
         self.piece.offset
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         self.piece.bytes
     }

@@ -1,4 +1,4 @@
-//! Walks trees and prints their sums: the walker with the least around it.
+//! Walks trees and prints their sums, with as little code around the walker as possible.
 //!
 //! `walk [--threads N|auto] [--method METHOD] [--follow] ROOT…` prints one line with entries,
 //! directories, apparent and disk bytes, threads, seconds and the reason for the thread count.

@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What all workers of one walk see.
+/// What all workers of one walk share.
 pub(crate) struct WalkContext<'w, D> {
     pub(crate) walk: &'w Walk,
     pub(crate) roots: &'w [PathBuf],
     pub(crate) next_root: AtomicUsize,
     pub(crate) pool: Pool<Task<D>>,
     pub(crate) held_dirs: Arc<HeldDirs>,
-    /// The controller, if it decides how many walk.
+    /// Decides the number of workers; `None` if it is fixed.
     pub(crate) watch: Option<Watch>,
     pub(crate) batches: Batches<D>,
-    /// The inode tables, if they are the method.
+    /// The inode tables, if the method reads them.
     pub(crate) tables: Option<Tables>,
 }
 
@@ -43,7 +43,7 @@ impl<'w, D> WalkContext<'w, D> {
         Ok(Self { walk, roots, next_root, pool, held_dirs, watch, batches, tables })
     }
 
-    /// The next root that nobody took.
+    /// Takes the next root.
     pub(crate) fn take_root(&self) -> Option<(usize, &'w Path)> {
         if self.next_root.load(Ordering::Relaxed) >= self.roots.len() {
             return None;

@@ -1,14 +1,14 @@
 //! The errors that a walk collects.
 
-/// Errors that are kept in full; further ones are counted.
+/// Errors kept in full; further ones are only counted.
 pub const ERRORS_KEPT_MAX: usize = 1000;
 
-/// What failed in one thread: the first errors, and a count of all.
+/// The errors of one thread: the first ones, and the number of all.
 #[derive(Debug)]
 pub struct Errors<E> {
     /// The first [`ERRORS_KEPT_MAX`].
     pub kept: Vec<E>,
-    /// How many there were.
+    /// Number of errors.
     pub count: u64,
 }
 
@@ -19,7 +19,7 @@ impl<E> Default for Errors<E> {
 }
 
 impl<E> Errors<E> {
-    /// One more.
+    /// Adds an error.
     pub fn add(&mut self, error: E) {
         self.count += 1;
         if self.kept.len() < ERRORS_KEPT_MAX {
@@ -27,7 +27,7 @@ impl<E> Errors<E> {
         }
     }
 
-    /// Those of another thread.
+    /// Adds the errors of another thread.
     pub fn merge(&mut self, other: Self) {
         self.count += other.count;
         let room = ERRORS_KEPT_MAX.saturating_sub(self.kept.len());

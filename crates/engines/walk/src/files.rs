@@ -1,6 +1,6 @@
-//! Regular files with their paths: what a program wants that reads them.
+//! Walks for regular files with their paths, for programs that read them.
 //!
-//! A [`Visitor`] that builds the path of a directory once and appends each name to it.
+//! The [`Visitor`] builds the path of a directory once and appends each name to it.
 
 use crate::listing::Listing;
 use crate::skipped::{Skipped, skip};
@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 /// How to walk for regular files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WalkOptions {
-    /// Threads that read directories. [`walk`] uses one in any case.
+    /// Threads that read directories. [`walk`] always uses one.
     pub threads: Threads,
-    /// Directories held open for their children, at most. Each thread has one more open.
+    /// Most directories held open for their children. Each thread holds one more.
     pub descriptors_max: usize,
 }
 
 impl Default for WalkOptions {
-    /// As many threads as pay, and at most a quarter of the descriptors that the process may have,
-    /// and 256.
+    /// Chooses the number of threads automatically and holds at most 256 directories open, and at
+    /// most a quarter of the descriptors that the process may have.
     fn default() -> Self {
         let Walk { threads, descriptors_max, .. } = Walk::default();
         Self { threads, descriptors_max }
@@ -44,52 +44,52 @@ impl WalkOptions {
     }
 }
 
-/// A regular file that was found.
+/// A regular file.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     /// Path relative to [`Summary::base`], as bytes.
     pub path: &'a [u8],
-    /// Where the last name starts in `path`.
+    /// Offset of the last name in `path`.
     pub name_at: usize,
     /// Inode number.
     pub inode: u64,
 }
 
 impl<'a> Entry<'a> {
-    /// The path, relative to [`Summary::base`].
+    /// Returns the path, relative to [`Summary::base`].
     pub fn as_path(&self) -> &'a Path {
         Path::new(OsStr::from_bytes(self.path))
     }
 
-    /// The last name of the path.
+    /// Returns the last name of the path.
     pub fn name(&self) -> &'a [u8] {
         &self.path[self.name_at..]
     }
 }
 
-/// What a walk for regular files found.
+/// The result of a walk for regular files.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// The directory that paths are relative to: the root, or the parent of a single file.
     pub base: PathBuf,
     /// Regular files visited.
     pub files: u64,
-    /// Directories read, the root included.
+    /// Directories read, including the root.
     pub directories: u64,
-    /// What was left out, by kind, without zeros.
+    /// Entries skipped, by kind, without zeros.
     pub skipped: Vec<Skipped>,
-    /// Names that were gone when their turn came.
+    /// Names that no longer existed when they were visited.
     pub vanished: u64,
-    /// What could not be read: the first [`crate::ERRORS_KEPT_MAX`].
+    /// The first [`crate::ERRORS_KEPT_MAX`] errors.
     pub errors: Vec<PathError>,
-    /// All that could not be read.
+    /// Number of errors.
     pub errors_count: u64,
-    /// Whether a visitor ended the walk.
+    /// Whether a visitor stopped the walk.
     pub stopped: bool,
 }
 
 impl Summary {
-    /// What was found below `root`, which is an error if it could not be opened itself.
+    /// Summarises a walk of `root`; an error if the root itself could not be opened.
     fn of(root: &Path, report: Result<Report, Refused>) -> Result<Self, PathError> {
         let fail = |source| PathError::new(Operation::Walk, root, source);
         let mut report = report.map_err(|refused| fail(io::Error::other(refused)))?;
@@ -120,11 +120,11 @@ impl Summary {
     }
 }
 
-/// Hands regular files on with their paths and counts the rest.
+/// Passes on regular files with their paths and counts the rest.
 struct Regular<S, F> {
     state: S,
     visit: F,
-    /// The path of the directory whose names are visited, if `known`, and the last name.
+    /// The path of the current directory, if `known`, followed by the last name.
     path: Vec<u8>,
     base: usize,
     known: bool,
@@ -170,8 +170,11 @@ impl<S, F: FnMut(&mut S, Entry<'_>) -> Control> Visitor for Regular<S, F> {
 }
 
 /// Walks `root`, a directory or a single regular file, on the calling thread and visits each
-/// regular file. The order is that of the file system. Fails only if the root itself cannot be
-/// opened.
+/// regular file, in the order of the file system.
+///
+/// # Errors
+///
+/// Fails only if the root itself cannot be opened.
 pub fn walk(
     root: &Path,
     options: &WalkOptions,
@@ -187,9 +190,13 @@ pub fn walk(
     Ok(summary)
 }
 
-/// Walks `root` with up to [`WalkOptions::threads`] threads. `make` makes the state of one thread, by
-/// its number, and `visit` is called with the state of the thread that found the file. The states
-/// of the threads that took part come back in the order of their numbers; the first is always there.
+/// Walks `root` with up to [`WalkOptions::threads`] threads. `make` creates the state of a thread
+/// from its number, and `visit` is called with the state of the thread that found the file. Returns
+/// the states in the order of thread numbers, at least one.
+///
+/// # Errors
+///
+/// Fails only if the root itself cannot be opened.
 pub fn walk_parallel<S: Send>(
     root: &Path,
     options: &WalkOptions,
@@ -217,9 +224,13 @@ pub fn walk_parallel<S: Send>(
     Ok((states, summary))
 }
 
-/// Lists the regular files below `root` with the root in front of each path as the user gave it, and
-/// with inode numbers: directory by directory in the order of their paths, in each the names in their
-/// order. Memory: the bytes of the paths and 16 per path, twice while the list is put together.
+/// Lists the regular files below `root`, with their inode numbers. Paths begin with the root as
+/// given and are sorted: directory by directory, and by name in each. Memory: the bytes of the
+/// paths plus 16 per path, twice while the list is joined.
+///
+/// # Errors
+///
+/// Fails only if the root itself cannot be opened.
 pub fn files(root: &Path, options: &WalkOptions) -> Result<(PathList, Summary), PathError> {
     let root_bytes = root.as_os_str().as_bytes();
     if let Some(file) = single_file(root)? {
@@ -253,7 +264,7 @@ impl SingleFile {
     }
 }
 
-/// The root as a regular file, nothing if it is a directory, an error if it is neither.
+/// Returns the root as a regular file, `None` if it is a directory, an error if it is neither.
 fn single_file(root: &Path) -> Result<Option<SingleFile>, PathError> {
     let fail = |operation, source| PathError::new(operation, root, source);
     let stat = dir::stat(root).map_err(|e| fail(Operation::Stat, e))?;
@@ -262,10 +273,7 @@ fn single_file(root: &Path) -> Result<Option<SingleFile>, PathError> {
         (Kind::Regular, Some(name)) => {
             Ok(Some(SingleFile { name: name.as_bytes().to_vec(), inode: stat.inode }))
         }
-        _ => Err(fail(
-            Operation::Walk,
-            io::Error::other("it is neither a directory nor a regular file"),
-        )),
+        _ => Err(fail(Operation::Walk, io::Error::other("not a directory or regular file"))),
     }
 }
 

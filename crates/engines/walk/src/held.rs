@@ -1,10 +1,10 @@
-//! Directories that stay open so that their subdirectories are opened through them.
+//! Directories kept open so that their subdirectories are opened through them.
 
 use ioloom_sys::dir::Dir;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Directories that may be held open for their children.
+/// Limits the directories held open for their children.
 #[derive(Debug)]
 pub(crate) struct HeldDirs {
     held: AtomicUsize,
@@ -26,20 +26,20 @@ impl HeldDirs {
         None
     }
 
-    /// Whether parents that are held should be let go.
+    /// Reports whether held parents should be closed.
     #[inline]
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
     }
 
-    /// The process has no descriptors left: from now on none is held.
+    /// Stops holding directories, because the process has no descriptors left.
     pub(crate) fn exhaust(&self) {
         self.most.store(0, Ordering::Relaxed);
         self.exhausted.store(true, Ordering::Relaxed);
     }
 }
 
-/// An open directory; counted while children may be opened through it.
+/// An open directory, counted while its children may be opened through it.
 #[derive(Debug)]
 pub(crate) struct HeldDir {
     pub(crate) dir: Dir,
@@ -51,7 +51,7 @@ impl HeldDir {
         Self { dir, counted: held_dirs.try_hold() }
     }
 
-    /// Whether children that wait may keep it open.
+    /// Reports whether waiting children may keep it open.
     pub(crate) fn stays(&self) -> bool {
         self.counted.is_some()
     }
@@ -60,7 +60,8 @@ impl HeldDir {
 impl Drop for HeldDir {
     fn drop(&mut self) {
         if let Some(held_dirs) = &self.counted {
-            held_dirs.held.fetch_sub(1, Ordering::Relaxed);
+            let before = held_dirs.held.fetch_sub(1, Ordering::Relaxed);
+            debug_assert!(before > 0, "each held directory is counted once, within the limit");
         }
     }
 }

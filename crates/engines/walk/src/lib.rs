@@ -1,29 +1,28 @@
 //! A parallel directory walker.
 //!
-//! One task is one directory. It is opened below its parent's descriptor and never through a
-//! symbolic link unless asked, its names are read into a buffer owned by the thread and used where
-//! they lie, and each file is asked for relative to the open directory. Nothing is allocated, sent
-//! or locked per file, and no path is built unless somebody asks for it.
+//! One task is one directory. It is opened relative to its parent's descriptor, and never through a
+//! symbolic link unless links are followed. Its names are read into a buffer of the thread and used
+//! in place, and each file is queried relative to the open directory. Nothing is allocated, sent or
+//! locked per file, and no path is built unless the visitor requests it.
 //!
 //! ```text
 //! worker:  own stack of directories ──pop──► openat, statx ─► enter
 //!             ▲ subdirectories                 getdents64 ─► per name: statx ─► entry
 //!             │                                 … end ─► part ─► (last one) leave
-//!          oldest half, or half of a wide directory ──► pool ──► whoever is hungry
+//!          oldest half, or half of a wide directory ──► pool ──► idle workers
 //! ```
 //!
-//! Each worker takes the directory that it found last, so that what waits stays small; the oldest
-//! half is given away only while somebody is hungry, and so is the later half of the names of a
-//! directory, so that one wide directory is shared too. `pool` explains why the end is
-//! certain.
+//! Each worker takes the directory that it found last, so that few directories wait. It hands over
+//! the oldest half of its tasks only while workers are idle, or half of the remaining names of a
+//! directory, so that a wide directory is shared, too. `pool` explains how the end is detected.
 //!
-//! Cost per directory: open, statx, two reads, close, two small allocations. Per file: one statx, or
-//! nothing for names alone. Memory grows with the directories that wait, about 200 bytes each, not
-//! with the files. Few descriptors stay open: beyond [`Walk::descriptors_max`] a directory is opened
-//! again from the root by its path, in pieces when the path is longer than the kernel takes.
+//! Cost per directory: open, statx, two reads, close, two small allocations. Per file: one statx,
+//! or nothing for names alone. Memory grows with the waiting directories, about 200 bytes each, not
+//! with the files. Few descriptors stay open: beyond [`Walk::descriptors_max`] a directory is
+//! opened again by its path from the root, in steps if the path is too long for one call.
 //!
-//! What a user writes is a [`Visitor`]; [`Walk`] runs it. [`files`], [`walk`] and [`walk_parallel`]
-//! are made of that, for those who want regular files with their paths.
+//! Users implement [`Visitor`] and run it with [`Walk`]. [`files`], [`walk`] and [`walk_parallel`]
+//! are built on it, for programs that need regular files with their paths.
 
 mod context;
 mod error;

@@ -1,23 +1,23 @@
-//! Reading lists of paths, as `find -print0` writes them.
+//! Reads lists of paths, such as `find -print0` writes.
 //!
-//! The list is never held as a whole: one path at a time in one buffer that is used again. Paths
-//! are bytes. A path longer than [`PATH_BYTES_MAX`] ends the reading with an error, because it
-//! nearly always is a list with the other separator.
+//! Paths are bytes and are read one at a time into one reused buffer. A path longer than
+//! [`PATH_BYTES_MAX`] ends the list with an error, because it nearly always means that the list
+//! uses the other separator.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// The longest path that a list may hold.
+/// Longest path in a list, bytes.
 pub const PATH_BYTES_MAX: usize = 1 << 20;
 
 /// What ends a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Separator {
-    /// A zero byte: every path can be written.
+    /// A zero byte, which no path contains.
     Nul,
-    /// A line end: a path with a newline in it cannot be written.
+    /// A newline, so that paths containing one cannot be listed.
     Newline,
 }
 
@@ -32,7 +32,7 @@ impl Separator {
     const fn word(self) -> &'static str {
         match self {
             Self::Nul => "zero bytes",
-            Self::Newline => "line ends",
+            Self::Newline => "newlines",
         }
     }
 }
@@ -41,7 +41,7 @@ impl Separator {
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     /// The reader failed.
-    #[error("cannot read the list of paths after {read} paths: {source}")]
+    #[error("cannot read the list of paths after {read} paths: {}", ioloom_failure::reason(.source))]
     Read {
         /// Paths read before.
         read: u64,
@@ -49,29 +49,29 @@ pub enum ListError {
         #[source]
         source: io::Error,
     },
-    /// A path is longer than any real one.
+    /// A path is longer than [`PATH_BYTES_MAX`].
     #[error(
-        "path {number} of the list is longer than 1 MiB; it is read as separated by {separator}: \
-         check that it is"
+        "path {number} of the list is longer than 1 MiB; check that the paths are separated by \
+         {separator}"
     )]
     TooLong {
-        /// Which path, from 1.
+        /// Number of the path, from 1.
         number: u64,
-        /// The separator in words.
+        /// Name of the separator.
         separator: &'static str,
     },
-    /// A path holds a zero byte, which no file name can.
+    /// A path contains a zero byte.
     #[error(
-        "path {number} of the list holds a zero byte, which no path can; it is read as separated \
-         by line ends: give the option for zero bytes"
+        "path {number} of the list contains a zero byte; if zero bytes separate the paths, give \
+         the option for zero bytes"
     )]
     Zero {
-        /// Which path, from 1.
+        /// Number of the path, from 1.
         number: u64,
     },
 }
 
-/// A list of paths that is being read.
+/// A reader of a list of paths.
 #[derive(Debug)]
 pub struct ListReader<R> {
     reader: R,
@@ -81,13 +81,13 @@ pub struct ListReader<R> {
     ended: bool,
 }
 
-/// Reads paths from `reader` until its end. Empty paths are left out.
+/// Reads paths from `reader` to its end. Skips empty paths.
 pub fn read_list<R: BufRead>(reader: R, separator: Separator) -> ListReader<R> {
     ListReader { reader, separator, path: Vec::new(), read: 0, ended: false }
 }
 
 impl<R: BufRead> ListReader<R> {
-    /// The next path, borrowed until the next call; `None` at the end and after an error.
+    /// Returns the next path, borrowed until the next call; `None` at the end and after an error.
     pub fn next_path(&mut self) -> Option<Result<&[u8], ListError>> {
         loop {
             if self.ended {
@@ -153,7 +153,7 @@ mod tests {
     use std::io::BufReader;
 
     fn all(bytes: &[u8], separator: Separator) -> Vec<Vec<u8>> {
-        // A tiny buffer, so that paths lie across its edge.
+        // A tiny buffer, so that paths cross its boundary.
         let reader = BufReader::with_capacity(3, bytes);
         read_list(reader, separator).map(|p| p.unwrap().into_os_string().into_vec()).collect()
     }

@@ -1,11 +1,12 @@
-//! The regular files of a tree as one list in an order that does not depend on who walked what.
+//! Lists the regular files of a tree in an order that does not depend on the threads that walked
+//! it.
 //!
-//! Each thread sorts the names of a directory when it has them all, which is a short sort of memory
-//! that is still warm, done while others wait for the device; what remains at the end is to put whole
-//! directories into the order of their paths. Sorting the finished list of a hundred thousand paths
-//! took a tenth as long as reading the files from memory.
+//! Each thread sorts the names of a directory as soon as it has them all: a short sort of data that
+//! is in the processor's cache, while other threads wait for the device. At the end only whole
+//! directories are sorted by their paths. Sorting the finished list of 100,000 paths took a tenth
+//! of the time of reading the files from memory.
 //!
-//! Parts of one directory that several threads visited are sorted together at the end.
+//! Names of a directory that several threads visited are sorted together at the end.
 
 use crate::skipped::{Skipped, skip};
 use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
@@ -14,18 +15,18 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A name of the directory that is being visited.
+/// A name in the current directory.
 struct Name {
-    /// Its first eight bytes, zeros behind a shorter one, as a number: most comparisons need no more.
+    /// Its first eight bytes as a number, padded with zeros. Most comparisons need no more.
     begins: u64,
-    /// Where it stands in [`Listing::names`].
+    /// Position in [`Listing::names`].
     at: Range<usize>,
     inode: u64,
 }
 
-/// Files that one thread found in one visit of a directory.
+/// The files that one thread found in one visit of a directory.
 struct Block {
-    /// Their positions in the list of that thread.
+    /// Positions in the list of that thread.
     range: Range<usize>,
     /// Bytes of their paths before the name.
     dir_bytes: usize,
@@ -42,7 +43,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// For a walk below `root`, which stands in front of each path.
+    /// Creates a list for a walk below `root`, which every path begins with.
     pub(crate) fn new(root: &Path) -> Self {
         let mut prefix = root.as_os_str().as_bytes().to_vec();
         if prefix.last() != Some(&b'/') {
@@ -58,17 +59,17 @@ impl Listing {
         }
     }
 
-    /// Files found.
+    /// Returns the number of files.
     pub(crate) fn files(&self) -> u64 {
         self.list.len() as u64
     }
 
-    /// What was left out.
+    /// Returns the skipped entries.
     pub(crate) fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
 
-    /// All parts as one list.
+    /// Joins the lists of all threads.
     pub(crate) fn join(parts: Vec<Self>) -> PathList {
         let mut all = PathList::with_room_for(parts.iter().map(|part| &part.list));
         let mut blocks: Vec<(&[u8], &PathList, Range<usize>)> = Vec::new();
@@ -89,7 +90,7 @@ impl Listing {
     }
 }
 
-/// Adds the files of one directory that was visited in parts.
+/// Appends the files of a directory that several threads visited.
 fn append_sorted(all: &mut PathList, visits: &[(&[u8], &PathList, Range<usize>)]) {
     let mut files = Vec::new();
     for (_, list, range) in visits {
@@ -150,7 +151,7 @@ impl Visitor for Listing {
 mod tests {
     use super::*;
 
-    /// A part with one block for each directory given, as `part` would have made it.
+    /// Creates a list with one block per directory, as `part` would.
     fn listing(dirs: &[(&str, &[&str])]) -> Listing {
         let mut listing = Listing::new(Path::new("r"));
         for (dir, names) in dirs {

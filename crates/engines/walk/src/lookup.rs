@@ -1,4 +1,4 @@
-//! Workers that take what is known of files from the inode tables of ext4.
+//! Workers that take file attributes from the inode tables of ext4.
 
 use crate::Meta;
 use crate::held::HeldDir;
@@ -17,11 +17,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Of so many files whose inode was read one is asked for too.
+/// One in this many files read from the tables is also queried with `stat`, to verify it.
 const SAMPLE_FILES: u64 = 1024;
 
 impl<V: Visitor> Worker<'_, '_, V> {
-    /// Keeps a name until its inode is read, or asks for it if the tables do not hold it.
+    /// Keeps a name until its inode is read, or queries it by name if the tables do not contain it.
     pub(crate) fn entry_in_tables(
         &mut self,
         node: &Arc<Node<V::Dir>>,
@@ -37,7 +37,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         self.answered(node, Some(held), record.name, meta, false)
     }
 
-    /// Looks up the next files of a plan until there are none.
+    /// Looks up the files of an order until there are none left.
     pub(crate) fn look_up(&mut self, tables: &Tables, order: &SweepOrder<V::Dir>) {
         let mut bytes = Vec::new();
         loop {
@@ -48,7 +48,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
             while !rest.is_empty() {
                 let span = tables.tables.span(rest.iter().map(|place| place.0));
                 let (span, count) = span.unwrap_or((Span { at: 0, bytes: 0 }, 1));
-                // What cannot be read here fails by name too, with a path.
+                // After a failed read each file is queried by name, which reports its path.
                 if tables.tables.read(span, &mut bytes).is_err() {
                     bytes.clear();
                 }
@@ -72,7 +72,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         }
     }
 
-    /// One file's inode is here, or is not; false when the walk ends.
+    /// Visits one file, with its inode if the tables had it. Returns false when the walk ends.
     fn looked_up(
         &mut self,
         tables: &Tables,
@@ -84,7 +84,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         if self.context.pool.stopped() {
             return false;
         }
-        // A directory was replaced by something else, or the other way round: the name decides.
+        // A directory was replaced by something else, or the reverse: query by name.
         let found = found.filter(|inode| inode.meta.kind != Kind::Directory);
         let meta = match found {
             Some(inode) => {
@@ -107,20 +107,20 @@ impl<V: Visitor> Worker<'_, '_, V> {
         false
     }
 
-    /// Asks for a file whose inode was read. That they differ is an error unless the file has
-    /// changed since the sync.
+    /// Verifies a file whose inode was read with a `stat`. A difference is an error, unless the
+    /// file has changed since the sync.
     #[cold]
     fn sample(&mut self, tables: &Tables, node: &Arc<Node<V::Dir>>, name: &CStr, inode: &Inode) {
         let base = self.path.len();
         self.path.extend_from_slice(name.to_bytes());
         let path = PathBuf::from(OsStr::from_bytes(&self.path));
         self.path.truncate(base);
-        // Gone, or beyond what one call takes: no sample.
+        // The file is gone, or its path is too long for one call: no sample.
         let Ok(asked) = std::fs::symlink_metadata(&path) else { return };
         self.part.tables.sampled += 1;
         let meta = &inode.meta;
-        let told = (asked.ino(), asked.size(), asked.blocks(), asked.nlink());
-        if told == (meta.inode, meta.bytes, meta.blocks_512, u64::from(meta.links)) {
+        let current = (asked.ino(), asked.size(), asked.blocks(), asked.nlink());
+        if current == (meta.inode, meta.bytes, meta.blocks_512, u64::from(meta.links)) {
             return;
         }
         if !tables.tables.is_settled(asked.ctime()) {
@@ -128,8 +128,8 @@ impl<V: Visitor> Worker<'_, '_, V> {
             return;
         }
         let error = io::Error::other(
-            "they tell another size, space or number of links than the file system does, though \
-             the file has not changed since the sync; the method inode-tables is not right here",
+            "the inode tables differ in size, blocks or links, although the file has not changed since \
+             the sync; do not use the method inode-tables here",
         );
         self.fail(Some(node), Operation::VerifyInode, path, error);
     }

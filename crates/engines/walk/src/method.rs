@@ -1,30 +1,30 @@
-//! How a walk asks what a name is, and with how many threads.
+//! How a walk queries files, and with how many threads.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Threads that a walk may have at most.
+/// Most threads of a walk.
 pub const THREADS_MAX: usize = 256;
 
-/// How the walk learns what it is asked about each file. Every method finds the same entries.
+/// How the walk queries files. Every method finds the same entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// `statx` by name below the open directory: the shortest way through the kernel.
+    /// `statx` by name relative to the open directory, the shortest path through the kernel.
     Statx,
-    /// Names and kinds only, as the directory tells them; no file is asked for. Sizes stay unknown.
+    /// Names and kinds from the directory only. Files are not queried, so sizes are unknown.
     NamesOnly,
-    /// `statx` by the full path from the root, as most programs do; the kernel looks up every
-    /// directory of the path again. Names whose path is longer than the kernel takes are asked for
-    /// below their directory.
+    /// `statx` by the full path from the root, as most programs do; the kernel resolves every
+    /// directory of the path again. Names whose path is too long are queried relative to their
+    /// directory.
     Lstat,
-    /// `statx` through io_uring. The kernel hands each to a worker thread of its own and never
-    /// answers inline, so this is a thread pool inside the kernel.
+    /// `statx` through io_uring. The kernel never completes it inline but hands each request to a
+    /// worker thread, so this is a thread pool inside the kernel.
     Uring,
-    /// Two phases: names first, then all files in the order of their inode numbers, so that a
-    /// seeking medium passes its inode tables once. Costs about 100 bytes per file in a window.
+    /// Two phases: all names first, then all files in the order of their inode numbers, so that a
+    /// seeking medium passes its inode tables once. Costs about 100 bytes per file of a window.
     Sweep,
-    /// Names first, then the inode tables of ext4, read from the block device in long pieces: no
-    /// call per file. For root on ext4 alone; a view of the file system as of a sync at the start.
+    /// Names first, then the inode tables of ext4, read from the block device in long reads,
+    /// without a call per file. Only for root, only on ext4, as of a sync at the start.
     InodeTables,
 }
 
@@ -33,7 +33,7 @@ impl Method {
     pub const ALL: [Self; 6] =
         [Self::Statx, Self::NamesOnly, Self::Lstat, Self::Uring, Self::Sweep, Self::InodeTables];
 
-    /// The word for plans and flags.
+    /// Returns the spelling in plans and flags.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Statx => "statx",
@@ -45,14 +45,14 @@ impl Method {
         }
     }
 
-    /// One sentence on what it does.
+    /// Describes the method in one phrase.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::Statx => "asks for each file by its name below the open directory",
-            Self::NamesOnly => "asks for no file; names and kinds as the directory tells them",
-            Self::Lstat => "asks for each file by its full path",
-            Self::Uring => "asks for each file through io_uring, answered by kernel threads",
-            Self::Sweep => "reads all names first, then asks for all files in inode order",
+            Self::Statx => "queries each file by name relative to the open directory",
+            Self::NamesOnly => "queries no files; takes names and kinds from the directory",
+            Self::Lstat => "queries each file by its full path",
+            Self::Uring => "queries each file through io_uring; kernel threads answer",
+            Self::Sweep => "reads all names first, then queries all files in inode order",
             Self::InodeTables => {
                 "reads all names first, then the inode tables of ext4 from the block device"
             }
@@ -78,9 +78,9 @@ impl FromStr for Method {
 /// How many threads walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Threads {
-    /// That many, 1 to [`THREADS_MAX`]. They start as soon as there is work for them.
+    /// This many, 1 to [`THREADS_MAX`]. They start as soon as there is work for them.
     Count(usize),
-    /// As many as pay: begins with the usable cores and follows what it measures.
+    /// Automatic: starts with the usable cores and adapts to what it measures.
     Auto,
 }
 
@@ -105,22 +105,22 @@ impl FromStr for Threads {
     }
 }
 
-/// Why a walk does not start.
+/// Why a walk was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// No such method.
+    /// The method does not exist.
     #[error(
-        "there is no method '{0}'; use statx, names-only, lstat, uring, sweep or \
+        "unknown method '{0}'; use statx, names-only, lstat, uring, sweep or \
              inode-tables"
     )]
     UnknownMethod(String),
-    /// A thread count out of range.
-    #[error("'{0}' is no number of threads; give 1 to 256, or auto")]
+    /// A thread count is out of range.
+    #[error("invalid thread count '{0}': must be 1 to 256, or auto")]
     Threads(String),
-    /// The kernel gives no ring.
-    #[error("cannot walk by uring: io_uring is not available here ({0}); use statx")]
+    /// io_uring is not available.
+    #[error("cannot walk by uring: io_uring is not available ({}); use statx", ioloom_failure::reason(.0))]
     Ring(std::io::Error),
-    /// Inode tables cannot be read here.
+    /// The inode tables cannot be read.
     #[error("cannot walk by inode-tables: {0}")]
     InodeTables(String),
 }

@@ -1,4 +1,4 @@
-//! Directories by name and parent, so that deep paths share their beginnings.
+//! Directories, stored as name and parent so that deep paths share their prefixes.
 
 use ioloom_sys::dir::Meta;
 use std::ffi::OsString;
@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 #[derive(Debug)]
 pub(crate) struct Node<D> {
     pub(crate) parent: Option<Arc<Node<D>>>,
-    /// The last name; for a root the path as it was given.
+    /// The last name; for a root the path as given.
     pub(crate) name: Box<[u8]>,
     pub(crate) depth: u32,
     pub(crate) root: u32,
     pub(crate) meta: Option<Meta>,
     pub(crate) data: D,
-    /// Parts and subdirectories that are not finished; the last one to finish leaves the directory.
+    /// Unfinished parts and subdirectories. The last one to finish leaves the directory.
     open: AtomicU32,
     missed: AtomicBool,
 }
 
 impl<D> Drop for Node<D> {
-    /// Lets go of the chain in a loop: by recursion a deep tree would overflow the stack.
+    /// Drops the chain in a loop; recursion would overflow the stack in a deep tree.
     fn drop(&mut self) {
         let mut next = self.parent.take();
         while let Some(parent) = next {
@@ -33,7 +33,7 @@ impl<D> Drop for Node<D> {
 }
 
 impl<D> Node<D> {
-    /// A directory with one part that is open: the reading of it.
+    /// Creates a directory with one open part, which is the reading of it.
     pub(crate) fn new(
         parent: Option<Arc<Self>>,
         name: Box<[u8]>,
@@ -46,15 +46,18 @@ impl<D> Node<D> {
         Self { parent, name, depth, root, meta, data, open, missed }
     }
 
-    /// One more part or subdirectory. Only while another one is open.
+    /// Adds a part or subdirectory. Another one must be open.
     pub(crate) fn begin(&self) {
-        self.open.fetch_add(1, Ordering::Relaxed);
+        let before = self.open.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a directory that was left must not get new parts");
     }
 
-    /// So many parts or subdirectories are finished; true if they were the last, which then sees
-    /// what all others did.
+    /// Finishes parts or subdirectories. Returns true if they were the last; the caller then sees
+    /// the effects of all others.
     pub(crate) fn end(&self, parts: u32) -> bool {
-        self.open.fetch_sub(parts, Ordering::AcqRel) == parts
+        let before = self.open.fetch_sub(parts, Ordering::AcqRel);
+        debug_assert!(before >= parts, "each part ends once, so that a directory is left once");
+        before == parts
     }
 
     pub(crate) fn miss(&self) {
@@ -65,7 +68,7 @@ impl<D> Node<D> {
         !self.missed.load(Ordering::Relaxed)
     }
 
-    /// Whether this or a directory above it is the one that `meta` tells of.
+    /// Reports whether this directory or one above it is the one that `meta` describes.
     pub(crate) fn is_within(&self, meta: &Meta) -> bool {
         let mut at = Some(self);
         while let Some(node) = at {
@@ -77,7 +80,7 @@ impl<D> Node<D> {
         false
     }
 
-    /// The path of the root as it was given.
+    /// Returns the path of the root as given.
     pub(crate) fn root_path(&self) -> &[u8] {
         let mut at = self;
         while let Some(parent) = at.parent.as_deref() {
@@ -112,8 +115,8 @@ impl<D> Node<D> {
         }
     }
 
-    /// The path of `name` in this directory, or of the directory if it is empty, with the root as
-    /// it was given.
+    /// Returns the path of `name` in this directory, or of the directory if `name` is empty. It
+    /// begins with the root as given.
     pub(crate) fn whole_path(&self, name: &[u8]) -> Vec<u8> {
         let mut path = self.root_path().to_vec();
         if (self.parent.is_some() || !name.is_empty()) && path.last() != Some(&b'/') {
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_to_finish_is_told_and_long_chains_fall_without_recursion() {
+    fn the_last_part_ends_a_directory_and_long_chains_drop_without_recursion() {
         let names: Vec<&[u8]> = vec![b"n"; 200_000];
         let node = chain(b".", &names);
         node.begin();

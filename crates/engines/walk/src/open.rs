@@ -1,4 +1,4 @@
-//! Opening: roots, directories that waited, and what to do when one does not open.
+//! Opens roots and waiting directories, and handles those that do not open.
 
 use crate::node::{Node, path_from};
 use crate::task::DirTask;
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often an open that finds no free descriptor is tried, a millisecond apart.
+/// Attempts to open a directory while there is no free descriptor, a millisecond apart.
 const DESCRIPTOR_TRIES: u32 = 200;
 
 impl<V: Visitor> Worker<'_, '_, V> {
@@ -24,7 +24,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         let follow = self.context.walk.follow != Follow::Never;
         let fields = self.dir_fields | Fields::IDENTITY;
         let meta = match dir::meta(bytes, follow, fields) {
-            // A link that leads nowhere is an entry of its own when all links are followed.
+            // With all links followed, a broken link is an entry itself.
             Err(e) if is_gone(&e) && self.context.walk.follow == Follow::Always => {
                 dir::meta(bytes, false, fields)
             }
@@ -56,7 +56,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         self.read(node, opened);
     }
 
-    /// Opens a directory that was found, enters and reads it.
+    /// Opens, enters and reads a directory that was found.
     pub(crate) fn directory(&mut self, task: DirTask<V::Dir>) {
         let opened = self.open(&task);
         let (parent, linked) = (task.parent.clone(), task.linked);
@@ -76,7 +76,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
             (Err(error), Ok(_)) => return self.lost(&task, Operation::Stat, error),
         };
         if meta.is_some_and(|meta| meta.kind != Kind::Directory) {
-            // It was replaced after its name was read.
+            // The directory was replaced after its name was read.
             let error = opened.err().unwrap_or_else(|| io::ErrorKind::NotADirectory.into());
             return self.lost(&task, Operation::OpenDir, error);
         }
@@ -102,7 +102,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         self.read(Node::new(Some(parent), name, root, meta, data), opened);
     }
 
-    /// A directory that cannot be entered is an error of the one it lies in.
+    /// Records a directory that cannot be entered as an error of its parent.
     fn lost(&mut self, task: &DirTask<V::Dir>, operation: Operation, error: io::Error) {
         let parent = Arc::clone(&task.parent);
         let path = path_from(parent.whole_path(task.name.to_bytes()));
@@ -110,7 +110,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         self.finish(parent);
     }
 
-    /// What is known of a directory that does not open.
+    /// Returns what is known of a directory that cannot be opened.
     fn meta_unopened(&mut self, task: &DirTask<V::Dir>) -> io::Result<Option<Meta>> {
         let fields = self.dir_fields | Fields::IDENTITY;
         let asked = match &task.via {
@@ -131,7 +131,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         })
     }
 
-    /// Tries again for a while when the process has no descriptors left, after letting go of what
+    /// Retries for a while when the process has no descriptors left, after closing directories that
     /// can be reopened.
     fn open_patiently(&mut self, open: impl Fn() -> io::Result<Dir>) -> io::Result<Dir> {
         let mut tries = 0;
@@ -151,8 +151,8 @@ impl<V: Visitor> Worker<'_, '_, V> {
     }
 }
 
-/// Opens a directory whose parent is not open any more, from the root by its path. Only if all
-/// links are followed may the path lead through one.
+/// Opens a directory whose parent is no longer open, by its path from the root. The path may lead
+/// through symbolic links only if all links are followed.
 fn reopen<D>(parent: &Node<D>, name: &CStr, linked: bool, follow: Follow) -> io::Result<Dir> {
     let mut path = Vec::new();
     parent.write_path(&mut path);
@@ -167,7 +167,7 @@ fn reopen<D>(parent: &Node<D>, name: &CStr, linked: bool, follow: Follow) -> io:
     above.open_child(name, linked, true)
 }
 
-/// Opens a directory that was read before, by its path.
+/// Opens a directory again by its path.
 pub(crate) fn reopen_node<D>(node: &Node<D>, follow: Follow) -> io::Result<Dir> {
     match &node.parent {
         Some(parent) => {

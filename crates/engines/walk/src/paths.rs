@@ -1,8 +1,8 @@
-//! A million paths in a few blocks of memory.
+//! A packed list of paths: a million paths in a few blocks of memory.
 //!
-//! The bytes of all paths lie one after another in one arena with one offset each, so that a path
-//! costs its bytes and 8 more (16 with an inode number), not an allocation. Sorting builds a second
-//! arena and lets go of the first: for its time the memory is twice as much.
+//! The bytes of all paths are stored back to back with one offset each, so that a path costs its
+//! bytes plus 8 (16 with an inode number) instead of an allocation. Sorting builds a second copy
+//! and then frees the first, so memory doubles in the meantime.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -10,32 +10,32 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Bits of a position in a key of [`PathList::sort`].
+/// Bits for the position in a key of [`PathList::sort`].
 const KEY_INDEX_BITS: usize = 32;
 /// Bytes of a path in such a key.
 const KEY_BYTES: usize = 12;
-/// Paths that are worth a thread of their own when they are sorted.
+/// Number of paths for which sorting uses another thread.
 const SORT_PART_MIN: usize = 16_384;
 
 /// A packed list of paths.
 #[derive(Debug, Clone, Default)]
 pub struct PathList {
     bytes: Vec<u8>,
-    /// Where each path ends in `bytes`.
+    /// End of each path in `bytes`.
     ends: Vec<u64>,
-    /// Inode numbers: as long as `ends`, or empty when no path has one; 0 is none.
+    /// Inode numbers: as long as `ends`, or empty if no path has one; 0 if unknown.
     inodes: Vec<u64>,
     /// One bit per path: known to be a regular file. May be shorter than `ends`.
     regular: Vec<u64>,
 }
 
 impl PathList {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a path of which nothing is known.
+    /// Adds a path about which nothing is known.
     pub fn push(&mut self, path: &[u8]) {
         self.push_parts(&[path], 0, false);
     }
@@ -61,7 +61,7 @@ impl PathList {
         }
     }
 
-    /// Moves all paths of `other` behind those of this list.
+    /// Appends all paths of `other`.
     pub fn append(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
@@ -70,7 +70,7 @@ impl PathList {
         }
     }
 
-    /// Adds the paths of `range` of `other` behind those of this list.
+    /// Appends the paths in `range` of `other`.
     pub(crate) fn append_range(&mut self, other: &Self, range: Range<usize>) {
         let (before, base) = (self.len(), self.bytes.len() as u64);
         let (start, end) = (other.start(range.start), other.start(range.end));
@@ -86,12 +86,13 @@ impl PathList {
         }
     }
 
-    /// Where path `index` starts in `bytes`, or would if there were one.
+    /// Returns the start of path `index` in `bytes`; for the length of the list, the end of
+    /// `bytes`.
     fn start(&self, index: usize) -> u64 {
         index.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
-    /// An empty list with room for what `others` hold.
+    /// Creates an empty list with capacity for the paths of `others`.
     pub(crate) fn with_room_for<'a>(others: impl Iterator<Item = &'a Self>) -> Self {
         let mut room = Self::new();
         let (mut bytes, mut paths) = (0, 0);
@@ -106,49 +107,49 @@ impl PathList {
         room
     }
 
-    /// Number of paths.
+    /// Returns the number of paths.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no path.
+    /// Reports whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The bytes of path `index`.
+    /// Returns the bytes of path `index`.
     ///
     /// # Panics
-    /// If `index` is not below [`Self::len`].
+    /// Panics if `index` is not below [`Self::len`].
     pub fn get(&self, index: usize) -> &[u8] {
         &self.bytes[self.start(index) as usize..self.ends[index] as usize]
     }
 
-    /// Path `index`.
+    /// Returns path `index`.
     ///
     /// # Panics
-    /// If `index` is not below [`Self::len`].
+    /// Panics if `index` is not below [`Self::len`].
     pub fn path(&self, index: usize) -> &Path {
         Path::new(OsStr::from_bytes(self.get(index)))
     }
 
-    /// The inode number of path `index`, if the walk told it.
+    /// Returns the inode number of path `index`, if a walk recorded it.
     pub fn inode(&self, index: usize) -> Option<u64> {
         self.inodes.get(index).copied().filter(|inode| *inode != 0)
     }
 
-    /// Whether path `index` was a regular file when it was found, so that it can be opened without
-    /// asking first.
+    /// Reports whether path `index` was a regular file when it was found, so that it can be opened
+    /// without a `stat`.
     pub fn known_regular(&self, index: usize) -> bool {
         self.regular.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
 
-    /// The paths in order.
+    /// Iterates over the paths in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Bytes of memory that the list holds.
+    /// Returns the memory that the list holds, bytes.
     pub fn heap_bytes(&self) -> usize {
         let words = self.ends.capacity() + self.inodes.capacity() + self.regular.capacity();
         self.bytes.capacity() + 8 * words
@@ -156,9 +157,9 @@ impl PathList {
 
     /// Sorts the paths by their bytes.
     ///
-    /// What follows the beginning that all paths share goes into a number with the position behind
-    /// it, so that most comparisons touch no path; a long list is sorted in parts on some threads,
-    /// whose runs are then merged.
+    /// A key holds the bytes that follow the prefix shared by all paths, and the position, so that
+    /// most comparisons touch no path. A long list is sorted in parts on several threads, and the
+    /// runs are merged.
     pub fn sort(&mut self) {
         if u32::try_from(self.len()).is_err() {
             return self.sort_by(|list, a, b| list.get(a).cmp(list.get(b)));
@@ -170,7 +171,7 @@ impl PathList {
         self.arrange(keys.into_iter().map(|key| key as u32 as usize));
     }
 
-    /// Orders what sorted keys leave open: of paths that go on alike, the bytes after those.
+    /// Sorts paths with equal keys by the bytes after the key.
     fn sort_alike(&self, keys: &mut [u128], shared: usize) {
         let begins = |key: &u128| key >> KEY_INDEX_BITS;
         let position = |key: &u128| *key as u32 as usize;
@@ -186,7 +187,7 @@ impl PathList {
         }
     }
 
-    /// How many bytes all paths begin with alike.
+    /// Returns the length of the prefix shared by all paths.
     fn shared_bytes(&self) -> usize {
         let mut shared: &[u8] = if self.is_empty() { &[] } else { self.get(0) };
         for path in self.iter() {
@@ -196,8 +197,9 @@ impl PathList {
         shared.len()
     }
 
-    /// The bytes of a path behind those that are shared, as many as fit, above its position. Where a
-    /// path ends stand zeros, so that it never comes behind a longer one; equal keys say nothing.
+    /// Returns the bytes of a path after the shared prefix, as many as fit, above its position.
+    /// Zeros pad a short path, so that it never sorts after a longer one. Equal keys decide
+    /// nothing.
     fn key(&self, shared: usize, index: usize) -> u128 {
         let own = &self.get(index)[shared..];
         let mut bytes = [0; size_of::<u128>()];
@@ -206,7 +208,7 @@ impl PathList {
         u128::from_be_bytes(bytes) | index as u128
     }
 
-    /// Sorts by inode number, then by bytes; paths without a number come first.
+    /// Sorts by inode number, then by bytes. Paths without a number come first.
     pub fn sort_by_inode(&mut self) {
         self.sort_by(|list, a, b| {
             list.inode(a).cmp(&list.inode(b)).then_with(|| list.get(a).cmp(list.get(b)))
@@ -219,7 +221,7 @@ impl PathList {
         self.arrange(order.into_iter());
     }
 
-    /// Puts the paths in this order of their positions.
+    /// Reorders the paths by these positions.
     fn arrange(&mut self, order: impl Iterator<Item = usize>) {
         let mut sorted = Self {
             bytes: Vec::with_capacity(self.bytes.len()),
@@ -235,7 +237,7 @@ impl PathList {
     }
 }
 
-/// Sorts numbers; those of long lists in parts at the same time.
+/// Sorts numbers, in parallel parts if there are many.
 fn sort_keys(keys: &mut [u128]) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let parts = (keys.len() / SORT_PART_MIN).min(cores);
@@ -290,8 +292,8 @@ mod tests {
         let count = 5 * SORT_PART_MIN as u64;
         let mut list = PathList::new();
         for i in 0..count {
-            // Each number below the count once, in no order; even ones first. All of a half go on
-            // alike for longer than a key holds.
+            // Each number below the count once, shuffled, even ones first. The paths of each half
+            // are equal for longer than a key.
             let mixed = i.wrapping_mul(48_271) % count;
             let half = if mixed.is_multiple_of(2) { b"a" } else { b"b" };
             list.push_found(&[b"the/same/", half, format!("{mixed:020}").as_bytes()], mixed + 1);

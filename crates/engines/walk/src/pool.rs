@@ -1,27 +1,27 @@
-//! What workers share: the tasks that were given away, who waits for one, and when all is done.
+//! Distributes tasks among workers and detects the end of the walk.
 //!
-//! A worker keeps its tasks for itself, in a stack that no other thread sees. Only when somebody is
-//! hungry does it give some away. The protocol:
+//! A worker keeps its tasks in a stack that no other thread sees. It hands some over only while
+//! other workers are idle. Protocol:
 //!
 //! ```text
 //! worker without a task                     worker with tasks, between two entries
-//!   lock; a task here? take it                hungry == 0 → go on       (one relaxed load)
-//!   else waiting += 1, hungry += 1            hungry  > 0 → lock, put tasks here,
-//!        all present wait and nothing is            hungry -= what was put, ring for each
-//!        here? → over, wake all
-//!        sleep; woken: look again
+//!   lock; tasks in the pool? take some        idle == 0 → go on       (one relaxed load)
+//!   else waiting += 1, idle += 1              idle  > 0 → lock, add tasks,
+//!        all present workers wait and the          idle -= tasks added, wake that many
+//!        pool is empty? → over, wake all
+//!        sleep; check again when woken
 //! ```
 //!
-//! `waiting`, `present` and the tasks change only under the lock, so the end is certain: a task is
-//! either here or with a worker that does not wait; if all present workers wait and nothing is
-//! here, no task is left anywhere and none can come. `hungry` is a copy of "waiting workers that
-//! nothing was put here for"; reading it late only delays a gift until the next look, and a worker
-//! that never gives still does its own tasks. So no wake can be lost: the sleeper sleeps on the
-//! condition variable of the lock under which tasks are put.
+//! `waiting`, `present` and the tasks change only under the lock, so the end is certain. A task is
+//! either in the pool or with a worker that does not wait. If all present workers wait and the pool
+//! is empty, there is no task left and none can appear. `idle` is a copy of the number of waiting
+//! workers for which no task was added. A stale value only delays a handover until the next check,
+//! and a worker that never hands over still does its own tasks. No wake-up is lost, because a
+//! worker sleeps on a condition variable of the lock under which tasks are added.
 //!
-//! Workers beyond `active` rest: they wait like the hungry ones, but are not fed. Workers that are
-//! wanted but not yet born count as hungry: the first gift to one of them makes its thread start, so
-//! that a small tree is walked by few threads and a large one soon by all.
+//! Workers numbered from `active` rest: they wait like idle ones but get no tasks. Active workers
+//! whose threads are not started count as idle. The first handover to one of them starts its
+//! thread, so a small tree is walked by few threads and a large one soon by all.
 
 #[cfg(loom)]
 use loom::sync::{
@@ -39,19 +39,19 @@ struct Inner<T> {
     tasks: Vec<T>,
     /// Workers that exist.
     present: usize,
-    /// Of these, those that sleep or are about to.
+    /// Workers that sleep or are about to.
     waiting: usize,
-    /// Of the waiting, those that rest because they are beyond the active ones.
+    /// Waiting workers that rest because they are not active.
     resting: usize,
     over: bool,
 }
 
-/// The shared part of a walk.
+/// The shared tasks of a walk.
 pub(crate) struct Pool<T> {
     inner: Mutex<Inner<T>>,
-    /// For workers that would take a task.
+    /// Wakes active workers.
     task_added: Condvar,
-    /// For workers that rest.
+    /// Wakes resting workers.
     activated: Condvar,
     idle: AtomicUsize,
     active: AtomicUsize,
@@ -59,7 +59,7 @@ pub(crate) struct Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// A pool in which workers numbered below `active` are fed.
+    /// Creates a pool in which workers numbered below `active` get tasks.
     pub(crate) fn new(active: usize) -> Self {
         Self {
             inner: Mutex::new(Inner {
@@ -81,30 +81,30 @@ impl<T> Pool<T> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Workers that wait for a task and that nothing was put here for.
+    /// Returns the number of waiting workers for which no task was added.
     #[inline]
     pub(crate) fn idle(&self) -> usize {
         self.idle.load(Ordering::Relaxed)
     }
 
-    /// Workers that are fed.
+    /// Returns the number of workers that get tasks.
     #[inline]
     pub(crate) fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Whether the walk is to end early.
+    /// Reports whether the walk was stopped.
     #[inline]
     pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Ends the walk early: workers finish what they hold without reading more.
+    /// Stops the walk: workers finish what they hold without reading more.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Feeds workers numbered below `active` from now on.
+    /// Gives tasks to workers numbered below `active` from now on.
     pub(crate) fn set_active(&self, active: usize) {
         let mut inner = self.lock();
         self.active.store(active.max(1), Ordering::Relaxed);
@@ -113,27 +113,27 @@ impl<T> Pool<T> {
         self.task_added.notify_all();
     }
 
-    /// The first worker comes, number 0.
+    /// Registers the first worker, number 0.
     pub(crate) fn arrive(&self) {
         let mut inner = self.lock();
         inner.present += 1;
         self.count(&mut inner);
     }
 
-    /// A worker goes, or its thread could not be started.
+    /// Unregisters a worker that ended, or whose thread could not be started.
     pub(crate) fn depart(&self) {
         let mut inner = self.lock();
         inner.present -= 1;
         self.end_if_idle(&mut inner);
     }
 
-    /// Worker `number` could not be started: as many as there are have to do.
+    /// Handles a failed start of worker `number`: the existing workers continue without it.
     pub(crate) fn not_started(&self, number: usize) {
         self.set_active(number);
         self.depart();
     }
 
-    /// Takes what lies here, without waiting.
+    /// Takes tasks without waiting.
     pub(crate) fn try_take(&self, number: usize, into: &mut Vec<T>) -> bool {
         let mut inner = self.lock();
         let took = self.grab(number, &mut inner, into);
@@ -149,17 +149,22 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Brings `hungry` up to date.
+    /// Updates `idle`.
     fn count(&self, inner: &mut Inner<T>) {
+        assert!(
+            inner.resting <= inner.waiting && inner.waiting <= inner.present,
+            "a worker is counted once in each state: the walk ends when all present workers wait"
+        );
         let fed = inner.tasks.len() + inner.resting;
         let not_started = self.active().saturating_sub(inner.present);
         self.idle.store((inner.waiting + not_started).saturating_sub(fed), Ordering::Relaxed);
     }
 
-    /// Puts tasks here for those who are hungry. Returns the number of a worker that is to be
-    /// started, if more tasks lie here than workers wait; it counts as present from now on.
+    /// Adds tasks for idle workers. Returns the number of a worker to start if there are more tasks
+    /// than waiting workers; it counts as present from now on.
     pub(crate) fn give(&self, tasks: impl IntoIterator<Item = T>) -> Option<usize> {
         let mut inner = self.lock();
+        assert!(!inner.over, "a task handed over after the end would be lost");
         let before = inner.tasks.len();
         inner.tasks.extend(tasks);
         let given = inner.tasks.len() - before;
@@ -175,11 +180,11 @@ impl<T> Pool<T> {
         number
     }
 
-    /// Takes tasks into `into` for worker `number`, waiting for some; false when all is over. A
-    /// worker that comes first leaves their share to the others that wait.
+    /// Takes tasks into `into` for worker `number`, after waiting for some if necessary. Returns
+    /// false when the walk is over. Leaves a share of the tasks to other waiting workers.
     ///
-    /// The last worker to come, when no task is left anywhere, asks `late` for more before all is
-    /// over. Everybody else sleeps then, so `late` may take its time under the lock.
+    /// When no task is left anywhere, the last worker calls `refill` for more before the walk ends.
+    /// All others sleep then, so `refill` may take long under the lock.
     pub(crate) fn take(
         &self,
         number: usize,
@@ -206,6 +211,7 @@ impl<T> Pool<T> {
             if more.is_empty() {
                 self.end_if_idle(&mut inner);
                 if inner.over {
+                    assert!(inner.tasks.is_empty(), "no task is left when the walk ends");
                     return false;
                 }
                 let door = if rests { &self.activated } else { &self.task_added };
@@ -228,7 +234,7 @@ impl<T> Pool<T> {
     }
 
     fn grab(&self, number: usize, inner: &mut Inner<T>, into: &mut Vec<T>) -> bool {
-        // After a stop everybody helps to finish what lies here.
+        // After a stop all workers help to finish the tasks.
         let fed = number < self.active() || self.stopped();
         if inner.tasks.is_empty() || !fed {
             return false;
@@ -248,7 +254,7 @@ mod interleavings {
     use super::*;
     use loom::sync::Arc;
 
-    /// A worker as the walk has it: a task is a number of tasks that it leads to.
+    /// Works like a worker of the walk: a task is the number of tasks that it leads to.
     fn worker(pool: &Pool<u32>, number: usize, mut local: Vec<u32>) -> u32 {
         let mut done = 0;
         loop {
@@ -267,7 +273,7 @@ mod interleavings {
         }
     }
 
-    /// With three workers every order would take hours; orders with few interruptions show most.
+    /// With three workers all orders would take hours; those with few preemptions find most errors.
     fn run(workers: usize, active: usize, first: u32) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = (workers > 2).then_some(2);
@@ -286,7 +292,7 @@ mod interleavings {
             for other in others {
                 done += other.join().unwrap();
             }
-            assert_eq!(done, 1 + first, "every task is done once, and everybody came home");
+            assert_eq!(done, 1 + first, "every task is done once, and all workers ended");
         });
     }
 
@@ -306,7 +312,7 @@ mod interleavings {
     }
 
     #[test]
-    fn what_comes_late_is_done_once() {
+    fn refilled_tasks_are_done_once() {
         loom::model(|| {
             let pool = Arc::new(Pool::new(2));
             pool.arrive();

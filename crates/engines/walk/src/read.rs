@@ -1,4 +1,4 @@
-//! Reading one directory: names in blocks, and what is asked about each.
+//! Reads directories: names in blocks, and the attributes of each.
 
 use crate::held::HeldDir;
 use crate::node::{Node, path_from};
@@ -15,11 +15,11 @@ use std::ffi::CStr;
 use std::io;
 use std::sync::Arc;
 
-/// Questions that one ring has under way.
+/// Requests in flight on one ring.
 const RING_DEPTH: u32 = 128;
 
 impl<V: Visitor> Worker<'_, '_, V> {
-    /// Reads an entered directory, or says why it cannot be read, and finishes it.
+    /// Reads an entered directory, or reports why it cannot be read, and finishes it.
     pub(crate) fn read(&mut self, node: Node<V::Dir>, opened: io::Result<Dir>) {
         let node = Arc::new(node);
         match opened {
@@ -56,7 +56,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 }
             }
             if block.is_full() && self.local.is_empty() && self.context.pool.idle() > 0 {
-                // A wide directory: this thread goes on reading names, others ask for them.
+                // A wide directory: this thread goes on reading names, others query them.
                 let part = PartTask::new(node, held, block.filled().into());
                 let number = self.context.pool.give([Task::Part(part)]);
                 self.start_worker(number);
@@ -68,7 +68,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         }
     }
 
-    /// Visits names; false when the walk is to end.
+    /// Visits names. Returns false when the walk ends.
     pub(crate) fn entries<'r>(
         &mut self,
         node: &Arc<Node<V::Dir>>,
@@ -98,8 +98,8 @@ impl<V: Visitor> Worker<'_, '_, V> {
         true
     }
 
-    /// Visits one name; false when the visitor ends the walk. What a ring is to be asked for goes to
-    /// `later`.
+    /// Visits one name. Returns false when the visitor stops the walk. Names to query by ring are
+    /// added to `later`.
     #[inline]
     fn entry<'r>(
         &mut self,
@@ -145,7 +145,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         self.answered(node, Some(held), record.name, meta, false)
     }
 
-    /// Asks a ring for names of one directory; false when the visitor ends the walk.
+    /// Queries names of one directory by ring. Returns false when the visitor stops the walk.
     fn stat_by_ring(
         &mut self,
         node: &Arc<Node<V::Dir>>,
@@ -174,7 +174,8 @@ impl<V: Visitor> Worker<'_, '_, V> {
         answers.all(|(name, meta)| self.answered(node, Some(held), name, meta, false))
     }
 
-    /// What was asked of a name is here.
+    /// Visits an entry whose attributes were queried. Returns false when the visitor stops the
+    /// walk.
     #[inline]
     pub(crate) fn answered(
         &mut self,
@@ -203,7 +204,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         }
     }
 
-    /// A name that was read cannot be asked for.
+    /// Records a name that could not be queried.
     #[cold]
     fn unanswered(&mut self, node: &Arc<Node<V::Dir>>, name: &CStr, error: io::Error) {
         if is_gone(&error) {
@@ -245,8 +246,8 @@ impl<V: Visitor> Worker<'_, '_, V> {
         self.answered(node, Some(held), record.name, meta, true)
     }
 
-    /// Puts a subdirectory onto the stack; `how` tells whether it was reached through a link, and
-    /// its inode.
+    /// Pushes a subdirectory onto the stack; `how`: whether it was reached through a link, and its
+    /// inode.
     fn found_dir(
         &mut self,
         node: &Arc<Node<V::Dir>>,

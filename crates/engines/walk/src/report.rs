@@ -1,33 +1,33 @@
-//! What a walk did.
+//! The result of a walk.
 
 use crate::error::Errors;
 use crate::tables_use::{Counts, TablesUse};
 use ioloom_failure::PathError;
 
-/// What a walk did.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Entries visited that are no directories.
+    /// Entries visited, without directories.
     pub entries: u64,
-    /// Directories entered, roots included.
+    /// Directories entered, including roots.
     pub directories: u64,
-    /// Names that were gone when they were asked for or opened.
+    /// Names that no longer existed when they were queried or opened.
     pub vanished: u64,
-    /// Directories not entered because they lie within themselves.
+    /// Directories not entered because they contain themselves.
     pub loops: u64,
-    /// What could not be read: the first [`crate::ERRORS_KEPT_MAX`].
+    /// The first [`crate::ERRORS_KEPT_MAX`] errors.
     pub errors: Vec<PathError>,
-    /// All that could not be read.
+    /// Number of errors.
     pub errors_count: u64,
-    /// Whether a visitor or [`Walk::cancel`] ended the walk.
+    /// Whether a visitor or [`Walk::cancel`](crate::Walk::cancel) stopped the walk.
     pub stopped: bool,
     /// Threads that took part.
     pub threads: usize,
-    /// Why so many: one sentence.
+    /// The reason for their number, in one sentence.
     pub threads_why: String,
-    /// Kernel threads that answered rings, at most at one time; `None` without a ring.
+    /// Peak number of kernel threads that answered rings; `None` without a ring.
     pub ring_workers: Option<usize>,
-    /// What was read from inode tables; `None` with any other method.
+    /// Use of the inode tables; `None` with any other method.
     pub tables: Option<TablesUse>,
 }
 
@@ -49,7 +49,7 @@ impl Report {
     }
 }
 
-/// What one worker counted.
+/// The result of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     pub(crate) entries: u64,

@@ -1,4 +1,4 @@
-//! How a walk is asked for, its threads, and what it reports.
+//! Runs a walk on its threads.
 
 use crate::context::WalkContext;
 use crate::error::Errors;
@@ -16,10 +16,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 
-/// Threads that `auto` starts at most.
+/// Most threads that `auto` starts.
 const THREADS_AUTO_MAX: usize = 128;
 
-/// What a thread brings back.
+/// The result of a thread.
 type WorkerResult<V> = Result<(usize, V, Part), Box<dyn std::any::Any + Send>>;
 
 struct SharedRun<'w, V: Visitor, M> {
@@ -28,7 +28,7 @@ struct SharedRun<'w, V: Visitor, M> {
     results: Mutex<Vec<WorkerResult<V>>>,
 }
 
-/// Ends the walk for all when its worker panics, so that no other waits for ever.
+/// Ends the walk when its worker panics, so that no other worker waits forever.
 struct StopOnPanic<'a, T>(&'a Pool<T>);
 
 impl<T> Drop for StopOnPanic<'_, T> {
@@ -41,7 +41,7 @@ impl<T> Drop for StopOnPanic<'_, T> {
     }
 }
 
-/// The work of one thread, from its first task to the end of the walk.
+/// Runs one thread, from its first task to the end of the walk.
 fn run_worker<'scope, 'env, V, M>(
     scope: &'scope Scope<'scope, 'env>,
     controller: &'env SharedRun<'env, V, M>,
@@ -53,7 +53,7 @@ fn run_worker<'scope, 'env, V, M>(
     let pool = &controller.context.pool;
     let start = |number: usize| {
         let thread = std::thread::Builder::new().name("ioloom-walk".to_owned());
-        // A thread that the system refuses is done without.
+        // The walk goes on without a thread that cannot be started.
         if thread.spawn_scoped(scope, move || run_worker(scope, controller, number)).is_err() {
             pool.not_started(number);
         }
@@ -69,7 +69,7 @@ fn run_worker<'scope, 'env, V, M>(
 }
 
 impl Walk {
-    /// Whether this machine can walk `roots` so.
+    /// Checks whether this machine can walk `roots` with these settings.
     pub fn probe(&self, roots: &[PathBuf]) -> Result<(), Refused> {
         match (self.method, self.threads) {
             (_, Threads::Count(count)) if !(1..=THREADS_MAX).contains(&count) => {
@@ -84,14 +84,14 @@ impl Walk {
     }
 
     /// Walks `roots` (directories, or anything else as an entry) with a visitor per thread, which
-    /// `make` makes by the thread's number. The visitors of the threads that took part come back in
-    /// the order of their numbers; the first is always there.
+    /// `make` creates from the thread's number. Returns the visitors in the order of thread
+    /// numbers, at least one.
     ///
-    /// Roots are walked in parallel too. A root that cannot be opened is an error in the report.
+    /// Roots are walked in parallel, too. A root that cannot be opened is an error in the report.
     ///
     /// # Panics
     ///
-    /// Passes on a panic of a visitor after all threads have ended.
+    /// Resumes a panic of a visitor after all threads have ended.
     pub fn run<V: Visitor + Send>(
         &self,
         roots: &[PathBuf],
@@ -124,7 +124,7 @@ impl Walk {
         Ok((visitors, report))
     }
 
-    /// Walks `roots` on the calling thread alone, whatever [`Walk::threads`] says.
+    /// Walks `roots` on the calling thread alone, ignoring [`Walk::threads`].
     pub fn run_here<V: Visitor>(
         &self,
         roots: &[PathBuf],
@@ -155,11 +155,11 @@ impl Walk {
     }
 }
 
-/// The reason for a fixed number of threads.
+/// Explains a fixed number of threads.
 fn as_asked(asked: usize, came: usize) -> String {
     let word = if asked == 1 { "thread" } else { "threads" };
     if came < asked {
-        return format!("{asked} {word}, as asked; there was work for {came}");
+        return format!("{asked} {word}, as requested; there was work for {came}");
     }
-    format!("{asked} {word}, as asked")
+    format!("{asked} {word}, as requested")
 }

@@ -2,12 +2,12 @@
 
 use crate::Kind;
 
-/// How many entries of one kind were left out.
+/// The number of skipped entries of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Skipped {
-    /// What they are.
+    /// Kind of the entries.
     pub kind: Kind,
-    /// How many.
+    /// Number of entries.
     pub count: u64,
 }
 
@@ -18,7 +18,7 @@ impl std::fmt::Display for Skipped {
     }
 }
 
-/// Counts an entry that is left out.
+/// Counts a skipped entry.
 pub(crate) fn skip(skipped: &mut Vec<Skipped>, kind: Kind) {
     match skipped.iter_mut().find(|skipped| skipped.kind == kind) {
         Some(skipped) => skipped.count += 1,

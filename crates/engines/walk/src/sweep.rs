@@ -1,14 +1,14 @@
 //! Two phases: names first, then every file in the order of inode numbers.
 //!
-//! On a seeking medium the inodes of one directory lie together, but directories are read in the
-//! order of their tree, so that the head goes back and forth between names and inode tables. Here
-//! directories are read in the order of their inodes as far as they are known, names are kept, and
-//! then all files are asked for in ascending order: one pass over the tables.
+//! On a seeking medium the inodes of one directory are close together, but directories are read in
+//! tree order, so the head moves back and forth between names and inode tables. Here directories
+//! are read in the order of their inodes as far as they are known, names are kept, and then all
+//! files are queried in ascending order: one pass over the tables.
 //!
-//! Workers collect names in batches of their own. When nothing but names is left, or the window is
-//! full, the batches become a [`SweepOrder`]: one sorted order, of which every worker takes the next 512,
-//! so that all of them work in the same place of the medium. Files are asked for by their path.
-//! Cost: about 60 bytes and the name per file of a window.
+//! Workers collect names in batches of their own. When only names are left, or the window is full,
+//! the batches become a [`SweepOrder`]: one sorted order, from which every worker takes the next
+//! 512 files, so that all of them work in the same place of the medium. Files are queried by path.
+//! Cost: about 60 bytes plus the name per file of a window.
 
 use crate::node::Node;
 use crate::open::reopen_node;
@@ -49,14 +49,14 @@ impl<V: Visitor> Worker<'_, '_, V> {
         self.local.push(Task::Sweep(order));
     }
 
-    /// Asks for the next files of a plan until there are none.
+    /// Queries the next files of an order until there are none left.
     pub(crate) fn sweep(&mut self, order: &SweepOrder<V::Dir>) {
         loop {
             let chunk = order.next_chunk();
             if chunk.is_empty() {
                 return;
             }
-            // Files of one directory that follow one another are one part of it.
+            // Consecutive files of one directory form one part of it.
             for run in chunk.chunk_by(|a, b| Arc::ptr_eq(order.get(a).0, order.get(b).0)) {
                 let node = order.get(&run[0]).0;
                 self.sweep_run(node, run.iter().map(|place| order.get(place).1));
@@ -81,7 +81,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         }
     }
 
-    /// Makes `path` the path of `node` with a slash at its end.
+    /// Sets `path` to the path of `node`, with a final slash.
     pub(crate) fn set_path(&mut self, node: &Node<V::Dir>) {
         self.path = node.whole_path(b"");
         if self.path.last() != Some(&b'/') {
@@ -89,7 +89,8 @@ impl<V: Visitor> Worker<'_, '_, V> {
         }
     }
 
-    /// Asks for a name in the directory of `path`. Beyond what one call takes, below its directory.
+    /// Queries a name in the directory of `path`. A path that is too long for one call is queried
+    /// relative to its directory.
     pub(crate) fn meta_by_path(&mut self, node: &Node<V::Dir>, name: &CStr) -> io::Result<Meta> {
         let fields = self.fields | Fields::IDENTITY;
         let base = self.path.len();

@@ -1,20 +1,20 @@
-//! Sizes from the inode tables of ext4, without a call for each file.
+//! Sizes from the inode tables of ext4, without a call per file.
 //!
-//! Names and kinds come from the directories as ever. Files wait in batches and are then looked up
-//! in the order of their inodes (see `sweep`), so that the tables are read from the device in
-//! long pieces, each once. What the tables cannot tell is asked for by name, file by file, and
-//! counted: what lies on another device or below a mount point, what was made or removed meanwhile,
-//! what a checksum refuses. Directories are asked for when they are opened, as ever.
+//! Names and kinds come from the directories. Files wait in batches and are looked up in the order
+//! of their inodes (see `sweep`), so that each table is read from the device once, in long reads.
+//! Files that the tables do not contain are queried by name and counted: those on another device or
+//! below a mount point, those created or removed in the meantime, and those whose checksum is
+//! wrong. Directories are queried when they are opened, as with the other methods.
 //!
-//! The tables show the file system as of a sync at the start or later. So that nobody has to
-//! believe it, every [`SAMPLE_FILES`]th file is asked for as well: it may differ only if it has
-//! changed since the sync; else it is an error of the walk. A number that was given to a new file
-//! between the reading of its name and that of its inode is the one thing that neither shows.
+//! The tables show the file system as of a sync at the start or later. To verify them, one in every
+//! `SAMPLE_FILES` files is also queried by name. It may differ only if it has changed since the
+//! sync; otherwise the walk reports an error. One case goes unnoticed: an inode number that was
+//! reused for a new file between reading the name and reading the inode.
 
 use crate::method::Refused;
 use crate::node::Node;
 use crate::tables_use::{Counts, TablesUse};
-use ioloom_failure::{Operation, PathError};
+use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_sys::dir::Record;
 use ioloom_sys::mount;
 use ioloom_sys_lab::ext4;
@@ -28,8 +28,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) tables: ext4::Tables,
-    /// Last names of all mount points. A file can be mounted on a file; its directory then tells the
-    /// inode that is covered.
+    /// Last names of all mount points. A file can be mounted on a file; the directory entry then
+    /// has the inode of the covered one.
     mounted: HashSet<Box<[u8]>>,
 }
 
@@ -37,39 +37,40 @@ fn refused(error: ext4::OpenError) -> Refused {
     Refused::InodeTables(error.to_string())
 }
 
-/// Those of the roots that are there.
+/// Returns the roots that exist.
 fn there(roots: &[PathBuf]) -> impl Iterator<Item = &Path> {
     roots.iter().map(PathBuf::as_path).filter(|root| std::fs::symlink_metadata(root).is_ok())
 }
 
-/// Whether the roots can be walked by tables.
+/// Checks whether the roots can be walked by inode tables.
 pub(crate) fn probe(roots: &[PathBuf]) -> Result<(), Refused> {
     there(roots).try_for_each(|root| ext4::Tables::probe(root).map_err(refused))
 }
 
 impl Tables {
-    /// The tables that all roots lie in; `None` if no root is there.
+    /// Opens the tables that contain all roots; `None` if no root exists.
     pub(crate) fn below(roots: &[PathBuf]) -> Result<Option<Self>, Refused> {
         let Some(first) = there(roots).next() else { return Ok(None) };
         for root in there(roots) {
             let (here, device) = (device_of(root)?, device_of(first)?);
             if here != device {
                 return Err(Refused::InodeTables(format!(
-                    "{} and {} lie on two file systems; walk them one after the other",
-                    first.display(),
-                    root.display()
+                    "{} and {} are on different file systems; walk them one after the other",
+                    quoted(first),
+                    quoted(root)
                 )));
             }
         }
         let tables = ext4::Tables::open(first).map_err(refused)?;
-        let cannot = |e: io::Error| Refused::InodeTables(format!("cannot read the mounts: {e}"));
+        let cannot =
+            |e: io::Error| Refused::InodeTables(format!("cannot read the mounts: {}", reason(&e)));
         let mounts = mount::mounts().map_err(cannot)?;
         let name = |point: &Path| point.file_name().map(|name| Box::from(name.as_bytes()));
         let mounted = mounts.iter().filter_map(|mount| name(&mount.point)).collect();
         Ok(Some(Self { tables, mounted }))
     }
 
-    /// What was done in all.
+    /// Returns the use of the tables.
     pub(crate) fn use_of(&self, counts: Counts) -> TablesUse {
         let Counts { read, asked, sampled, changed } = counts;
         TablesUse {
@@ -83,7 +84,7 @@ impl Tables {
         }
     }
 
-    /// Whether the inode that a directory tells is that of the file.
+    /// Reports whether the inode of a directory entry is that of the file.
     pub(crate) fn hold<D>(&self, node: &Node<D>, record: &Record<'_>) -> bool {
         node.meta.is_some_and(|dir| dir.device == self.tables.number())
             && !self.mounted.contains(record.name.to_bytes())

@@ -1,28 +1,28 @@
-//! How far a walk used the inode tables of ext4, with or without the code that reads them.
+//! Use of the inode tables of ext4, with or without the code that reads them.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// What [`crate::Method::InodeTables`] did.
+/// Use of inode tables by [`crate::Method::InodeTables`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TablesUse {
     /// The block device that was read.
     pub device: PathBuf,
-    /// When the sync began that the view is of.
+    /// When the sync of this view began.
     pub synced: SystemTime,
-    /// Whether each inode was checked by a checksum of its own.
+    /// Whether each inode was verified by its own checksum.
     pub checksums: bool,
     /// Entries whose inode was read from the tables.
     pub read: u64,
-    /// Entries that were asked for by name in their place.
+    /// Entries that were queried by name instead.
     pub asked: u64,
-    /// Entries that were read and asked for too.
+    /// Entries that were read and also queried by name.
     pub sampled: u64,
-    /// Of these, those that had changed since the sync.
+    /// Sampled entries that had changed since the sync.
     pub changed: u64,
 }
 
-/// What one worker counted.
+/// Counts of one worker.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) read: u64,

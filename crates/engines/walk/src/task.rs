@@ -1,4 +1,4 @@
-//! What waits for a worker, and the open directories it waits with.
+//! The units of work of a walk.
 
 use crate::held::HeldDir;
 use crate::node::Node;
@@ -6,19 +6,19 @@ use crate::sweep_order::SweepOrder;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// A directory that was found and waits.
+/// A directory that was found and is not yet opened.
 pub(crate) struct DirTask<D> {
     pub(crate) parent: Arc<Node<D>>,
     pub(crate) name: CString,
-    /// The open parent, if it could be held.
+    /// The open parent, if it could be held open.
     pub(crate) via: Option<Arc<HeldDir>>,
     /// Whether it was reached through a symbolic link.
     pub(crate) linked: bool,
-    /// Inode number as its parent tells it.
+    /// Inode number from the entry in its parent.
     pub(crate) inode: u64,
 }
 
-/// Names of a wide directory that wait for another worker.
+/// Names of a wide directory, for another worker.
 pub(crate) struct PartTask<D> {
     pub(crate) node: Arc<Node<D>>,
     pub(crate) held: Arc<HeldDir>,
@@ -26,7 +26,7 @@ pub(crate) struct PartTask<D> {
 }
 
 impl<D> PartTask<D> {
-    /// One more part of `node`, which is open.
+    /// Adds a part to `node`, which is open.
     pub(crate) fn new(node: &Arc<Node<D>>, held: &Arc<HeldDir>, records: Box<[u8]>) -> Self {
         node.begin();
         Self { node: Arc::clone(node), held: Arc::clone(held), records }
@@ -41,7 +41,7 @@ pub(crate) enum Task<D> {
 }
 
 impl<D> Task<D> {
-    /// The inode of the directory that waits; zero for what is no directory.
+    /// Returns the inode of a waiting directory; zero for other tasks.
     pub(crate) fn inode(&self) -> u64 {
         match self {
             Self::Dir(task) => task.inode,

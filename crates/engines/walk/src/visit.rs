@@ -1,8 +1,8 @@
-//! What a user of the walker writes: a [`Visitor`].
+//! The interface for users of the walker: a [`Visitor`].
 //!
-//! Each thread has a visitor of its own, so that nothing per file is shared. What belongs to a
-//! directory (its sums, its place in a tree) is the visitor's [`Visitor::Dir`], made when the
-//! directory is entered and let go after everything below is done. Calls for one directory:
+//! Each thread has its own visitor, so that nothing per file is shared. The state of a directory
+//! (its sums, its place in a tree) is the visitor's [`Visitor::Dir`], created when the directory is
+//! entered and dropped when everything below it is done. Calls for one directory:
 //!
 //! ```text
 //! enter ─► entry … entry ─► part        once per thread that took part in the directory
@@ -10,8 +10,8 @@
 //!                                └────► leave   after all parts and all subdirectories
 //! ```
 //!
-//! So sums go upward without a lock per file: add to numbers of the visitor in `entry`, add those
-//! to the directory in `part`, add the directory to its parent in `leave`.
+//! Sums need no lock per file: add to fields of the visitor in `entry`, add those to the directory
+//! in `part`, and add the directory to its parent in `leave`.
 
 use crate::node::Node;
 use ioloom_failure::PathError;
@@ -22,47 +22,47 @@ use std::sync::Arc;
 /// Whether to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// To the next entry.
+    /// Go on to the next entry.
     Continue,
-    /// End the walk now. Directories that were entered are still left, marked as not whole.
+    /// Stop the walk. Directories that were entered are still left, marked as incomplete.
     Stop,
 }
 
-/// An entry that is no directory.
+/// An entry that is not a directory.
 #[derive(Debug, Clone, Copy)]
 pub struct Found<'a> {
     /// The last name of its path.
     pub name: &'a [u8],
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Inode number.
     pub inode: u64,
-    /// What was asked for; `None` if nothing was.
+    /// The requested attributes; `None` if none were requested.
     pub meta: Option<&'a Meta>,
 }
 
 /// A directory that was opened and is about to be read.
 #[derive(Debug)]
 pub struct NewDir<'a, D> {
-    /// The last name of its path; for a root the path as it was given.
+    /// The last name of its path; for a root the path as given.
     pub name: &'a [u8],
-    /// What was asked for of the open directory; `None` if nothing was.
+    /// The requested attributes of the open directory; `None` if none were requested.
     pub meta: Option<&'a Meta>,
-    /// The directory it lies in; `None` for a root.
+    /// The parent directory; `None` for a root.
     pub parent: Option<DirRef<'a, D>>,
-    /// Which root it lies below, counted from zero.
+    /// Index of its root.
     pub root: usize,
     /// Whether it was reached through a symbolic link.
     pub linked: bool,
 }
 
 impl<D> NewDir<'_, D> {
-    /// Directories between it and its root; 0 for the root.
+    /// Returns the number of directories between it and its root; 0 for the root.
     pub fn depth(&self) -> usize {
         self.parent.map_or(0, |parent| parent.depth() + 1)
     }
 
-    /// The whole path, with the root as it was given. Built anew on each call.
+    /// Returns the whole path, which begins with the root as given. Built on each call.
     pub fn path(&self) -> PathBuf {
         match self.parent {
             Some(parent) => parent.path_of(self.name),
@@ -71,7 +71,7 @@ impl<D> NewDir<'_, D> {
     }
 }
 
-/// A directory that was entered: a link in the chain up to its root.
+/// A directory that was entered, linked to its parents up to the root.
 #[derive(Debug)]
 pub struct DirRef<'a, D>(pub(crate) &'a Arc<Node<D>>);
 
@@ -84,64 +84,64 @@ impl<D> Clone for DirRef<'_, D> {
 impl<D> Copy for DirRef<'_, D> {}
 
 impl<'a, D> DirRef<'a, D> {
-    /// What the visitor made of it on entering.
+    /// Returns the visitor's state of the directory.
     pub fn data(&self) -> &'a D {
         &self.0.data
     }
 
-    /// The directory it lies in; `None` for a root.
+    /// Returns the parent directory; `None` for a root.
     pub fn parent(&self) -> Option<Self> {
         self.0.parent.as_ref().map(DirRef)
     }
 
-    /// The last name of its path; for a root the path as it was given.
+    /// Returns the last name of its path; for a root the path as given.
     pub fn name(&self) -> &'a [u8] {
         &self.0.name
     }
 
-    /// What was asked for when it was opened; `None` if nothing was.
+    /// Returns the attributes requested when it was opened; `None` if none were requested.
     pub fn meta(&self) -> Option<&'a Meta> {
         self.0.meta.as_ref()
     }
 
-    /// Directories between it and its root; 0 for the root.
+    /// Returns the number of directories between it and its root; 0 for the root.
     pub fn depth(&self) -> usize {
         self.0.depth as usize
     }
 
-    /// Which root it lies below, counted from zero.
+    /// Returns the index of its root.
     pub fn root(&self) -> usize {
         self.0.root as usize
     }
 
-    /// Whether nothing in or below it was missed so far: no error, no early end. What vanished
-    /// while the walk ran is not missed. Final when it is left.
+    /// Reports whether it is complete so far: no error and no early end in or below it. Files that
+    /// vanished during the walk do not count. Final when the directory is left.
     pub fn is_whole(&self) -> bool {
         self.0.is_whole()
     }
 
-    /// The whole path, with the root as it was given. Built anew on each call.
+    /// Returns the whole path, which begins with the root as given. Built on each call.
     pub fn path(&self) -> PathBuf {
         self.path_of(b"")
     }
 
-    /// The path of `name` in this directory.
+    /// Returns the path of `name` in this directory.
     pub fn path_of(&self, name: &[u8]) -> PathBuf {
         crate::node::path_from(self.0.whole_path(name))
     }
 
-    /// Writes the path below the root, with a slash at its end; empty for the root.
+    /// Writes the path below the root, with a final slash; empty for the root.
     pub fn write_relative(&self, path: &mut Vec<u8>) {
         self.0.write_path(path);
     }
 
-    /// A handle that outlives the walk's interest in the directory.
+    /// Returns a handle that keeps the directory alive.
     pub fn keep(&self) -> RetainedDir<D> {
         RetainedDir(Arc::clone(self.0))
     }
 }
 
-/// A directory that a visitor keeps, with the chain up to its root: about 150 bytes each.
+/// A directory that a visitor retains, with its parents up to the root: about 150 bytes each.
 #[derive(Debug)]
 pub struct RetainedDir<D>(Arc<Node<D>>);
 
@@ -152,61 +152,63 @@ impl<D> Clone for RetainedDir<D> {
 }
 
 impl<D> RetainedDir<D> {
-    /// The directory.
+    /// Returns the directory.
     pub fn get(&self) -> DirRef<'_, D> {
         DirRef(&self.0)
     }
 }
 
-/// What is done with what a walk finds; one per thread.
+/// Receives what a walk finds. One per thread.
 pub trait Visitor {
-    /// What belongs to one directory while it and what lies below are walked.
+    /// State of one directory while it and everything below it is walked.
     type Dir: Send + Sync;
 
-    /// Looks at a name before anything is asked about it; false leaves it out, a directory with all
-    /// below. The kind may be [`Kind::Unknown`], and a followed link is still [`Kind::Symlink`].
+    /// Filters a name before it is queried. Returning false skips it, a directory with everything
+    /// below it. The kind may be [`Kind::Unknown`], and a followed link is still [`Kind::Symlink`].
     #[inline]
     fn wants(&mut self, dir: DirRef<'_, Self::Dir>, name: &[u8], kind: Kind) -> bool {
         let _ = (dir, name, kind);
         true
     }
 
-    /// A directory was opened. `None` leaves it out with all below; it is then not left.
+    /// Enters an open directory. Returning `None` skips it with everything below it; it is then not
+    /// left.
     ///
-    /// One that can be seen but not opened or read is entered too, then [`failed`](Self::failed) is
-    /// called, and it is left.
+    /// A directory that exists but cannot be opened or read is also entered, then
+    /// [`failed`](Self::failed) is called, and it is left.
     fn enter(&mut self, dir: &NewDir<'_, Self::Dir>) -> Option<Self::Dir>;
 
-    /// An entry that is no directory.
+    /// Visits an entry that is not a directory.
     fn entry(&mut self, dir: DirRef<'_, Self::Dir>, found: &Found<'_>) -> Control;
 
-    /// A root that is no directory.
+    /// Visits a root that is not a directory.
     #[inline]
     fn root_entry(&mut self, root: usize, path: &Path, found: &Found<'_>) -> Control {
         let _ = (root, path, found);
         Control::Continue
     }
 
-    /// This thread has visited its part of the entries of `dir`.
+    /// Ends this thread's part of the entries of `dir`.
     #[inline]
     fn part(&mut self, dir: DirRef<'_, Self::Dir>) {
         let _ = dir;
     }
 
-    /// Everything in and below `dir` is done. Called once for each directory that was entered.
+    /// Leaves `dir` after everything in and below it is done. Called once per entered directory.
     #[inline]
     fn leave(&mut self, dir: DirRef<'_, Self::Dir>) {
         let _ = dir;
     }
 
-    /// Something could not be read. `dir` is the directory that misses it: the one itself if it was
-    /// entered, else the one it lies in, `None` for a root. The walk keeps the error too.
+    /// Handles something that could not be read. `dir` is the directory that is now incomplete: the
+    /// failed one if it was entered, otherwise its parent, or `None` for a root. The walk also
+    /// keeps the error.
     #[inline]
     fn failed(&mut self, dir: Option<DirRef<'_, Self::Dir>>, error: &PathError) {
         let _ = (dir, error);
     }
 
-    /// With [`crate::Follow::Always`], a link or directory led back to a directory above it. It is
+    /// With [`crate::Follow::Always`]: a link or directory led back to a directory above it and is
     /// not entered.
     #[inline]
     fn looped(&mut self, dir: DirRef<'_, Self::Dir>, name: &[u8]) {

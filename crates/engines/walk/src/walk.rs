@@ -1,4 +1,4 @@
-//! How to walk.
+//! The settings of a walk.
 
 use crate::Fields;
 use crate::method::{Method, Threads};
@@ -9,44 +9,43 @@ use std::sync::atomic::AtomicBool;
 /// Which symbolic links are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Follow {
-    /// None; a root that is a link is an entry.
+    /// None. A root that is a link is an entry.
     Never,
-    /// Those given as roots.
+    /// Links given as roots.
     #[default]
     Roots,
-    /// All. A directory that lies within itself is not entered again. A link that leads nowhere is
-    /// an entry of its own.
+    /// All. A directory that contains itself is not entered again. A broken link is an entry.
     Always,
 }
 
-/// How to walk.
+/// The settings of a walk.
 #[derive(Debug, Clone)]
 pub struct Walk {
-    /// How files are asked for.
+    /// How files are queried.
     pub method: Method,
-    /// How many threads.
+    /// Number of threads.
     pub threads: Threads,
-    /// What is asked for about files and directories. With [`Fields::NONE`], and for files with
-    /// [`Method::NamesOnly`], nothing.
+    /// Attributes to query for files and directories. With [`Fields::NONE`], and for files with
+    /// [`Method::NamesOnly`], none.
     pub fields: Fields,
-    /// What [`Threads::Auto`] takes a waiting thread's time for.
+    /// What [`Threads::Auto`] assumes that a waiting thread waits for.
     pub waits: Waits,
     /// Which symbolic links are followed.
     pub follow: Follow,
-    /// Directories held open for their children, at most. Each thread has one more open, and each
-    /// part of a wide directory that waits.
+    /// Most directories held open for their children. Each thread holds one more, and so does each
+    /// waiting part of a wide directory.
     pub descriptors_max: usize,
-    /// Kernel threads that answer one thread's [`Method::Uring`], at most.
+    /// Most kernel threads that answer one thread's [`Method::Uring`].
     pub ring_workers_max: u32,
-    /// Files whose names [`Method::Sweep`] holds at once, at most; more are done in several sweeps.
+    /// Most files whose names [`Method::Sweep`] holds at once; more take several sweeps.
     pub sweep_files_max: usize,
-    /// Ends the walk early when it becomes true.
+    /// Stops the walk when it becomes true.
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Walk {
-    /// By `statx` with as many threads as pay, asking for nothing, at most a quarter of the
-    /// descriptors that the process may have and 256.
+    /// Queries nothing, uses `statx` and an automatic number of threads, and holds at most 256
+    /// directories open, and at most a quarter of the descriptors that the process may have.
     fn default() -> Self {
         let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
         Self {

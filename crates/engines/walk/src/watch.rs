@@ -1,13 +1,14 @@
-//! What `auto` looks at: where the workers' time goes.
+//! Measures where the workers' time goes, for `auto`.
 //!
-//! Each worker asks now and then for its own processor time (exact to the call) and for the time in
-//! which it was ready but had no processor; what is neither that nor spent hungry was spent blocked
-//! in the kernel. The sums of all workers go to the controller, run by whichever worker comes when
-//! the time is up. Cost: two system calls per worker every [`DECISION_INTERVAL`].
+//! Each worker regularly reads its own processor time (exact per call) and the time in which it was
+//! runnable without a processor. Time that is neither of these nor idle was blocked in the kernel.
+//! The sums of all workers go to the controller, which the first worker after each interval runs.
+//! Cost: two system calls per worker every [`DECISION_INTERVAL`].
 //!
-//! Blocked by what, no clock tells. A visitor that changes a file system waits for its locks too, and
-//! more threads make such waits longer. [`Waits::Reads`] asks for what each thread read from devices
-//! as well (a third call): a time in which next to nothing was read was spent waiting for each other.
+//! No clock shows what a thread was blocked by. A visitor that changes a file system also waits for
+//! its locks, and more threads make such waits longer. [`Waits::Reads`] therefore also reads how
+//! much each thread read from devices (a third call): if it read next to nothing, the threads
+//! waited for each other.
 
 use ioloom_control::{Batch, WalkController};
 use ioloom_sys::clock;
@@ -16,29 +17,28 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two looks of one worker, and between two decisions.
+/// Interval between two measurements of a worker, and between two decisions.
 const DECISION_INTERVAL: Duration = Duration::from_millis(8);
 
-/// Entries for each page read from a device, at most, for a device to count as what was waited for. A
-/// page of inodes serves 8 to 32 entries; the program's own pages, read now and then, are to count for
-/// nothing.
+/// Entries per page read from a device, above which the device is not what was waited for. A page
+/// of inodes serves 8 to 32 entries; occasional reads of the program's own pages must not count.
 const ENTRIES_PER_PAGE_MAX: u64 = 64;
 
-/// What a thread of the walk may wait for.
+/// What threads of a walk may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Waits {
     /// Anything that more threads may overlap: a device, a network, another program.
     #[default]
     Anything,
-    /// Reads from a device; for trees on local devices whose visitor waits for nothing else but locks.
-    /// Waits without reads are no reason for more threads, and for fewer if these are faster.
+    /// Reads from a device: for trees on local devices whose visitor waits for nothing else but
+    /// locks. Waits without reads do not cause more threads; they cause fewer if fewer are faster.
     Reads,
-    /// As `Reads`, where one thread at a time may change the tree that all names are in: begins with one
-    /// thread, and tries two when it lasts.
+    /// Like `Reads`, where only one thread at a time may change the tree that all names are in:
+    /// starts with one thread, and tries two if the walk takes long.
     OneTree,
 }
 
-/// The controller and what was seen since its last decision.
+/// The controller and the measurements since its last decision.
 #[derive(Debug)]
 pub(crate) struct Watch {
     waits: Waits,
@@ -52,19 +52,19 @@ struct Seen {
     sums: TimeShare,
 }
 
-/// What one worker or all did since the last look.
+/// Measurements of one worker or of all since the last decision.
 #[derive(Debug, Default)]
 struct TimeShare {
     entries: u64,
-    /// Time with work at hand.
+    /// Time with tasks at hand.
     fed_ns: u64,
     blocked_ns: u64,
-    /// Read from devices; unknown with [`Waits::Anything`].
+    /// Bytes read from devices; not measured with [`Waits::Anything`].
     read_bytes: u64,
 }
 
 impl TimeShare {
-    /// Blocked by a device, and by each other.
+    /// Returns the shares of time blocked by a device, and by other workers.
     fn idle_and_locked(&self, waits: Waits) -> (f64, f64) {
         let blocked = self.blocked_ns as f64 / self.fed_ns.max(1) as f64;
         let pages = self.read_bytes / proc::page_bytes();
@@ -80,22 +80,22 @@ impl Watch {
     pub(crate) fn new(cores: usize, most: usize, waits: Waits) -> Self {
         let controller = WalkController::new(cores as u32, most as u32);
         let controller =
-            if waits == Waits::OneTree { controller.beginning_alone() } else { controller };
+            if waits == Waits::OneTree { controller.starting_with_one() } else { controller };
         let seen = Seen { controller, decided: Instant::now(), sums: TimeShare::default() };
         Self { waits, seen: Mutex::new(seen) }
     }
 
-    /// How many threads begin.
+    /// Returns the number of threads to start with.
     pub(crate) fn first(&self) -> usize {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).controller.workers() as usize
     }
 
-    /// The reason for the number of threads.
+    /// Returns the reason for the number of threads.
     pub(crate) fn why(&self) -> String {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).controller.why()
     }
 
-    /// Takes one worker's share; the new number of workers if a decision was due.
+    /// Adds the measurements of a worker. Returns the new number of workers if a decision was due.
     fn take(&self, share: &TimeShare) -> Option<usize> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.sums.entries += share.entries;
@@ -116,7 +116,7 @@ impl Watch {
     }
 }
 
-/// One worker's clocks. Belongs to the thread that made it.
+/// The clocks of one worker, used by its own thread only.
 #[derive(Debug)]
 pub(crate) struct WorkerClock {
     waits: Waits,
@@ -127,11 +127,11 @@ pub(crate) struct WorkerClock {
     schedstat: Option<ProcFile>,
 }
 
-/// A thread's own sums.
+/// The totals of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Clocks {
     cpu_ns: u64,
-    /// Ready, but without a processor.
+    /// Runnable without a processor.
     delay_ns: u64,
     read_bytes: u64,
 }
@@ -158,13 +158,13 @@ impl WorkerClock {
         Clocks { cpu_ns: clock::thread_cpu_ns(), delay_ns, read_bytes }
     }
 
-    /// The worker waited for work.
+    /// Adds a time without tasks.
     pub(crate) fn was_idle(&mut self, since: Instant) {
         self.idle += since.elapsed();
     }
 
-    /// Tells the watch if it is time; the new number of workers if one was decided. `entries` counts
-    /// from the start of the walk.
+    /// Passes measurements to the controller if the interval is over. Returns the new number of
+    /// workers if one was decided. `entries` counts from the start of the walk.
     pub(crate) fn poll(&mut self, watch: &Watch, entries: u64) -> Option<usize> {
         let now = Instant::now();
         let elapsed = now.duration_since(self.polled);
@@ -192,14 +192,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_computes_is_not_blocked_and_one_that_sleeps_is() {
+    fn sleeping_counts_as_blocked_and_computing_does_not() {
         let watch = Watch::new(2, 64, Waits::Anything);
         let mut clock = WorkerClock::new(&watch);
         let before = clock.read();
         std::thread::sleep(Duration::from_millis(30));
         let after = clock.read();
         let ran = after.cpu_ns - before.cpu_ns + after.delay_ns - before.delay_ns;
-        // Asleep for at least 30 ms, whatever the machine does meanwhile.
+        // Asleep for at least 30 ms, whatever else the machine does.
         assert!(Duration::from_nanos(ran) < clock.polled.elapsed() - Duration::from_millis(29));
         std::thread::sleep(DECISION_INTERVAL);
         assert_eq!(clock.poll(&watch, 5000), Some(16), "{}", watch.why());
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(share(10 * page).idle_and_locked(Waits::Reads), (0.4, 0.0));
         assert_eq!(share(0).idle_and_locked(Waits::Anything), (0.4, 0.0));
         assert_eq!(Watch::new(2, 64, Waits::OneTree).first(), 1);
-        // One large file that takes long is no entry yet.
+        // One large file that takes long does not count as an entry yet.
         let large = TimeShare { entries: 0, fed_ns: 100, blocked_ns: 90, read_bytes: 0 };
         assert_eq!(large.idle_and_locked(Waits::Reads), (0.9, 0.0));
     }

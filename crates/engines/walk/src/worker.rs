@@ -1,4 +1,4 @@
-//! One worker: its stack of tasks, when it gives some away, and how a directory ends.
+//! One worker: its stack of tasks, when it hands some over, and how a directory ends.
 
 use crate::context::WalkContext;
 use crate::held::HeldDir;
@@ -18,25 +18,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Bytes of records that are worth a gift: about 16 names.
+/// Smallest size of records that is worth handing over: about 16 names.
 const SPLIT_BYTES_MIN: usize = 16 * 32;
 
-/// Entries between two looks at the outside: the cancel flag, the clock.
+/// Entries between two checks of the cancel flag and the clock.
 const POLL_ENTRIES: u32 = 64;
 
 pub(crate) struct Worker<'a, 'w, V: Visitor> {
     pub(crate) context: &'a WalkContext<'w, V::Dir>,
     number: usize,
     pub(crate) visitor: &'a mut V,
-    /// Starts another worker.
+    /// Starts the thread of another worker.
     start: &'a dyn Fn(usize),
     pub(crate) local: Vec<Task<V::Dir>>,
     pub(crate) block: Option<Block>,
-    /// The path of a directory with a slash, for methods that ask by path.
+    /// The path of a directory with a final slash, for methods that query by path.
     pub(crate) path: Vec<u8>,
     pub(crate) part: Part,
     until_poll: u32,
-    /// What is asked about files and about directories.
+    /// Attributes to query for files and for directories.
     pub(crate) fields: Fields,
     pub(crate) dir_fields: Fields,
     by_path: bool,
@@ -97,7 +97,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         self.part
     }
 
-    /// Waits for tasks of others; false when all is over.
+    /// Waits for tasks of other workers. Returns false when the walk is over.
     fn wait(&mut self) -> bool {
         self.hand_in_batch();
         if !self.local.is_empty() {
@@ -123,7 +123,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         (feeds && !self.context.pool.stopped()).then(|| self.context.take_root()).flatten()
     }
 
-    /// Looks at what comes from outside, now and then.
+    /// Checks the cancel flag, the clock and the limit of open directories.
     fn poll(&mut self) {
         self.until_poll = POLL_ENTRIES;
         if self.context.walk.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) {
@@ -140,7 +140,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         }
     }
 
-    /// Counts an entry towards the next look outside.
+    /// Counts an entry, and polls after every [`POLL_ENTRIES`].
     #[inline]
     pub(crate) fn step(&mut self) {
         self.until_poll -= 1;
@@ -149,7 +149,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         }
     }
 
-    /// From now on directories of this worker are opened by their paths, not through open parents.
+    /// Opens directories of this worker by their paths from now on, and closes held parents.
     pub(crate) fn reopen_by_path(&mut self) {
         self.by_path = true;
         for task in &mut self.local {
@@ -179,12 +179,13 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         }
     }
 
-    /// One part or subdirectory of `node` is done; leaves it if it was the last, and so on upward.
+    /// Finishes one part or subdirectory of `node`. Leaves the directory if it was the last one,
+    /// then continues with its parent.
     pub(crate) fn finish(&mut self, node: Arc<Node<V::Dir>>) {
         self.finish_many(node, 1);
     }
 
-    /// The same for several parts at once.
+    /// Finishes several parts at once.
     pub(crate) fn finish_many(&mut self, node: Arc<Node<V::Dir>>, parts: u32) {
         let (mut at, mut parts) = (node, parts);
         while at.end(parts) {
@@ -197,10 +198,10 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         }
     }
 
-    // ---- giving away
+    // ---- handing over
 
-    /// Gives the oldest half of the tasks away while somebody is hungry; all, if this worker is to
-    /// rest.
+    /// Hands over the oldest half of the tasks while workers are idle, or all of them if this
+    /// worker is to rest.
     fn share_tasks(&mut self) {
         let pool = &self.context.pool;
         if self.local.is_empty() {
@@ -225,8 +226,8 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         }
     }
 
-    /// Somebody is hungry while this worker reads a directory: gives half of the tasks, the last one
-    /// too, or half of the names that are left.
+    /// Hands over while this worker reads a directory, because a worker is idle: half of the tasks,
+    /// rounded up, or half of the remaining names.
     #[cold]
     pub(crate) fn share_within(
         &mut self,
@@ -245,7 +246,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         self.start_worker(number);
     }
 
-    /// Tells the visitor and keeps an error; `node` misses something by it.
+    /// Reports an error to the visitor and keeps it. `node` becomes incomplete.
     pub(crate) fn fail(
         &mut self,
         node: Option<&Arc<Node<V::Dir>>>,

@@ -1,36 +1,36 @@
-//! The memory budget: bytes that may be in flight, ready or kept at once.
+//! The memory budget: bytes that may be in flight, loaded or retained at once.
 //!
-//! Protocol: `used` counts reserved bytes. A reservation is a compare-and-swap while it fits and
-//! nobody waits. Who does not fit takes a place in a queue under the mutex; only the head of the
-//! queue may reserve, so that a large file is not passed for ever by small ones. Giving back wakes
-//! the sleepers. Kept bytes are counted apart, and so are idle ones, which belong to threads that
-//! wait themselves: when everything that is used is kept or idle, nobody but the user can make
-//! room, and waiting ends as [`Reserve::Held`]. Not while there is hope: a user who works beside the
-//! run, on values that it takes from a channel, may yet drop what it keeps.
+//! Protocol: `used` counts reserved bytes. A reservation is a compare-and-swap while it fits and no
+//! thread waits. A thread whose bytes do not fit queues under the mutex. Only the head of the queue
+//! may reserve, so that small files cannot starve a large one. Releasing bytes wakes the sleepers.
+//! Bytes retained by the user are counted separately, and so are idle ones, which belong to threads
+//! that wait themselves. When all used bytes are retained or idle, only the user can make room, and
+//! a wait ends as [`Reserve::Held`]. It does not end while there are releasers: a consumer that
+//! works alongside the run, on values that it takes from a channel, may still drop what it retains.
 
 use crate::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence, lock};
 
-/// How a reservation ended.
+/// The outcome of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserve {
     /// The bytes are reserved.
     Reserved,
-    /// More than the whole budget was asked for.
+    /// The bytes exceed the whole budget.
     TooLarge,
-    /// All of the budget that is in use is kept by the user: waiting would never end.
+    /// The user retains all of the budget that is in use, so the wait would never end.
     Held,
     /// [`Budget::close`] was called.
     Closed,
 }
 
-/// A bound on bytes.
+/// A limit on bytes.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
     used: AtomicU64,
-    kept: AtomicU64,
+    retained: AtomicU64,
     idle: AtomicU64,
-    hopes: AtomicU64,
+    releasers: AtomicU64,
     peak: AtomicU64,
     waiting: AtomicU64,
     closed: AtomicBool,
@@ -45,14 +45,14 @@ struct Queue {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: u64) -> Self {
         Self {
             limit,
             used: AtomicU64::new(0),
-            kept: AtomicU64::new(0),
+            retained: AtomicU64::new(0),
             idle: AtomicU64::new(0),
-            hopes: AtomicU64::new(0),
+            releasers: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -61,27 +61,27 @@ impl Budget {
         }
     }
 
-    /// The limit, bytes.
+    /// Returns the limit, bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Bytes reserved now.
+    /// Returns the bytes reserved now.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::SeqCst)
     }
 
-    /// Bytes kept by the user now.
-    pub fn kept(&self) -> u64 {
-        self.kept.load(Ordering::SeqCst)
+    /// Returns the bytes retained by the user now.
+    pub fn retained(&self) -> u64 {
+        self.retained.load(Ordering::SeqCst)
     }
 
-    /// The most that was reserved at once, bytes.
+    /// Returns the peak of reserved bytes.
     pub fn peak(&self) -> u64 {
         self.peak.load(Ordering::SeqCst)
     }
 
-    /// Reserves if it fits now and nobody waits.
+    /// Reserves bytes if they fit now and no thread waits.
     #[inline]
     pub fn try_reserve(&self, bytes: u64) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0 && self.fits(bytes)
@@ -103,48 +103,53 @@ impl Budget {
         }
     }
 
-    /// Reserves, waiting for room in the order of arrival.
+    /// Reserves bytes, after waiting for room in the order of arrival if necessary.
     #[inline]
     pub fn reserve(&self, bytes: u64) -> Reserve {
         self.reserve_holding(bytes, 0)
     }
 
     /// Reserves like [`Budget::reserve`] for a thread that holds `holding` reserved bytes, which it
-    /// will not give back before it has got these.
+    /// releases only after it got these.
     #[inline]
     pub fn reserve_holding(&self, bytes: u64, holding: u64) -> Reserve {
         if self.try_reserve(bytes) { Reserve::Reserved } else { self.wait(bytes, holding) }
     }
 
-    /// Whether the user keeps bytes, nobody beside the run may yet drop them, and all others that are
-    /// used belong to threads that wait.
+    /// Reports whether only the user can make room: the user retains bytes, there are no releasers,
+    /// and all other used bytes belong to threads that wait.
     pub fn is_held(&self) -> bool {
-        let kept = self.kept.load(Ordering::SeqCst);
-        kept > 0
-            && self.hopes.load(Ordering::SeqCst) == 0
-            && self.used() <= kept + self.idle.load(Ordering::SeqCst)
+        let retained = self.retained.load(Ordering::SeqCst);
+        retained > 0
+            && self.releasers.load(Ordering::SeqCst) == 0
+            && self.used() <= retained + self.idle.load(Ordering::SeqCst)
     }
 
-    /// A thread that holds `holding` bytes begins to wait for memory in a way of its own.
+    /// Marks the `holding` bytes of a thread as idle while it waits for memory in its own way.
     pub fn begin_idle(&self, holding: u64) {
         self.idle.fetch_add(holding, Ordering::SeqCst);
         self.wake();
     }
 
-    /// It goes on.
+    /// Ends what [`Budget::begin_idle`] began.
     pub fn end_idle(&self, holding: u64) {
-        self.idle.fetch_sub(holding, Ordering::SeqCst);
+        let before = self.idle.fetch_sub(holding, Ordering::SeqCst);
+        debug_assert!(
+            before >= holding,
+            "idle bytes end once, or a wait could end as held too soon"
+        );
     }
 
-    /// One more reason to wait for kept bytes: a value on its way to a consumer, or a consumer at
-    /// work.
-    pub fn begin_hope(&self) {
-        self.hopes.fetch_add(1, Ordering::SeqCst);
+    /// Adds a releaser, which may still drop retained bytes: a value on its way to a consumer, or a
+    /// consumer at work.
+    pub fn add_releaser(&self) {
+        self.releasers.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// One reason less.
-    pub fn end_hope(&self) {
-        self.hopes.fetch_sub(1, Ordering::SeqCst);
+    /// Removes a releaser.
+    pub fn remove_releaser(&self) {
+        let before = self.releasers.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a releaser ends once, or waits would never end as held");
         self.wake();
     }
 
@@ -155,6 +160,7 @@ impl Budget {
         }
         let mut queue = lock(&self.queue);
         let ticket = queue.next_ticket;
+        assert!(queue.serving <= ticket, "tickets are served in order, so that none waits forever");
         queue.next_ticket += 1;
         self.waiting.fetch_add(1, Ordering::SeqCst);
         if holding > 0 {
@@ -176,7 +182,7 @@ impl Budget {
             }
             queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
         };
-        // A closed budget serves nobody, so the order no longer matters then.
+        // A closed budget reserves nothing, so the order no longer matters then.
         queue.serving = queue.serving.max(ticket + 1);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         self.idle.fetch_sub(holding, Ordering::SeqCst);
@@ -184,34 +190,43 @@ impl Budget {
         outcome
     }
 
-    /// Gives reserved bytes back.
+    /// Releases reserved bytes.
     #[inline]
-    pub fn give(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Ordering::SeqCst);
+    pub fn release(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, Ordering::SeqCst);
+        debug_assert!(
+            before >= bytes,
+            "only reserved bytes are released, or the limit would not hold"
+        );
         self.wake();
     }
 
-    /// Counts bytes as kept by the user. They stay used until [`Budget::give_kept`].
-    pub fn keep(&self, bytes: u64) {
-        self.kept.fetch_add(bytes, Ordering::SeqCst);
+    /// Counts reserved bytes as retained by the user. They stay used until
+    /// [`Budget::release_retained`].
+    pub fn retain(&self, bytes: u64) {
+        self.retained.fetch_add(bytes, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Charges bytes that the user keeps beyond what was reserved; may pass the limit by what the
-    /// holders of permits keep at once.
-    pub fn charge_kept(&self, bytes: u64) {
+    /// Charges bytes that the user retains beyond what was reserved. May exceed the limit by what
+    /// the holders of permits retain at once.
+    pub fn charge_retained(&self, bytes: u64) {
         let used = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
         self.peak.fetch_max(used, Ordering::SeqCst);
-        self.keep(bytes);
+        self.retain(bytes);
     }
 
-    /// Gives kept bytes back.
-    pub fn give_kept(&self, bytes: u64) {
-        self.kept.fetch_sub(bytes, Ordering::SeqCst);
-        self.give(bytes);
+    /// Releases retained bytes.
+    pub fn release_retained(&self, bytes: u64) {
+        let before = self.retained.fetch_sub(bytes, Ordering::SeqCst);
+        debug_assert!(
+            before >= bytes,
+            "only retained bytes are released, or waits could end too soon"
+        );
+        self.release(bytes);
     }
 
-    /// Ends all waiting, now and later, as [`Reserve::Closed`].
+    /// Ends all waits, now and later, as [`Reserve::Closed`].
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let _guard = lock(&self.queue);

@@ -1,27 +1,27 @@
-//! P permits to compute.
+//! Permits to run the function.
 //!
-//! Protocol: `free` holds the permits that nobody has. Taking one is a compare-and-swap while it
-//! is above zero. A thread that finds zero registers in `waiting` under the mutex and looks again
-//! before it sleeps; a thread that gives back adds to `free` first and then looks at `waiting`:
+//! Protocol: `free` counts the permits that are not taken. Taking one is a compare-and-swap while
+//! it is above zero. A thread that finds zero registers in `waiting` under the mutex and checks
+//! again before it sleeps. A thread that returns a permit first increments `free` and then checks
+//! `waiting`:
 //!
 //! ```text
-//! taker: lock, waiting += 1, free == 0 → sleep     giver: free += 1, waiting == 0 → done
-//!                                                          waiting  > 0 → lock, wake one
+//! take: lock, waiting += 1, free == 0 → sleep     release: free += 1, waiting == 0 → done
+//!                                                           waiting  > 0 → lock, wake one
 //! ```
 //!
-//! Both look after they wrote, with a full fence between, so at least one of them sees the other: no
-//! wake is lost.
+//! Both check after they wrote, with a full fence in between, so at least one of them sees the
+//! other and no wake-up is lost.
 //!
-//! A permit is often held for a microsecond, and its holder may have been pushed out. So a taker
-//! first lets others run a few times ([`YIELDS`]) before it sleeps: sleeping and waking cost more
-//! than the wait, and a crowd of sleepers that are woken one by one keeps itself alive. For the
-//! same reason a giver wakes nobody while a woken thread has not yet run; the woken one passes the
-//! wake on when it leaves a permit behind.
+//! A permit is often held for a microsecond, and its holder may have been preempted. So a thread
+//! first yields a few times ([`YIELDS`]) before it sleeps: sleeping and waking cost more than the
+//! wait, and a crowd of sleepers that are woken one by one keeps itself alive. For the same reason
+//! releasing a permit wakes no thread while a woken one has not run yet; the woken thread passes
+//! the wake-up on if it leaves a permit behind.
 
 use crate::{AtomicU64, Condvar, Mutex, Ordering, fence, lock};
 
-/// How often a taker lets others run before it sleeps. None under the interleaving checker, which
-/// would explore every one of them.
+/// How often a thread yields before it sleeps. Zero under loom, which would explore every yield.
 #[cfg(not(loom))]
 const YIELDS: u32 = 4;
 #[cfg(loom)]
@@ -35,26 +35,29 @@ use std::thread::yield_now;
 /// A pool of permits.
 #[derive(Debug)]
 pub struct Permits {
+    count: u64,
     free: AtomicU64,
     waiting: AtomicU64,
-    /// How often a thread has gone to sleep for a permit. Written under the lock.
+    /// Number of sleeps so far. Written under the lock.
     sleeps: AtomicU64,
     /// Whether a thread was woken and has not run since.
     wake_under_way: Mutex<bool>,
     woken: Condvar,
 }
 
-/// A permit; given back on drop.
+/// A permit, returned on drop.
 #[derive(Debug)]
 pub struct Permit<'a> {
     of: &'a Permits,
 }
 
 impl Permits {
-    /// A pool of `count` permits, at least one.
+    /// Creates `count` permits, at least one.
     pub fn new(count: u32) -> Self {
+        let count = u64::from(count.max(1));
         Self {
-            free: AtomicU64::new(u64::from(count.max(1))),
+            count,
+            free: AtomicU64::new(count),
             waiting: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
             wake_under_way: Mutex::new(false),
@@ -80,7 +83,7 @@ impl Permits {
         None
     }
 
-    /// Takes a permit, waiting for one if none is free.
+    /// Takes a permit, after waiting for one if none is free.
     #[inline]
     pub fn take(&self) -> Permit<'_> {
         match self.try_take() {
@@ -117,13 +120,17 @@ impl Permits {
     }
 
     #[inline]
-    fn give(&self) {
-        self.free.fetch_add(1, Ordering::SeqCst);
+    fn release(&self) {
+        let before = self.free.fetch_add(1, Ordering::SeqCst);
+        debug_assert!(
+            before < self.count,
+            "a permit is returned once, or too many threads compute"
+        );
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let mut wake_under_way = lock(&self.wake_under_way);
-            // Whoever waited may have taken the permit meanwhile: a wake that nobody hears would
-            // stay under way for ever. Under the lock the number is that of the sleepers.
+            // The waiting thread may have taken the permit already. A wake-up without a sleeper
+            // would stay pending forever. Under the lock `waiting` is the number of sleepers.
             if self.waiting.load(Ordering::SeqCst) > 0 && !*wake_under_way {
                 *wake_under_way = true;
                 self.woken.notify_one();
@@ -133,27 +140,27 @@ impl Permits {
 }
 
 impl Permits {
-    /// How often threads have slept for a permit so far: for whoever counts waits of another kind.
+    /// Returns how often threads have slept for a permit so far.
     pub fn sleeps(&self) -> u64 {
         self.sleeps.load(Ordering::Relaxed)
     }
 
-    /// A permit that was [forgotten](Permit::forget) elsewhere, to be dropped here.
+    /// Restores a permit that was [forgotten](Permit::forget), to be dropped here.
     pub fn adopt(&self) -> Permit<'_> {
         Permit { of: self }
     }
 }
 
 impl Permit<'_> {
-    /// Whether a thread sleeps for a permit: who keeps one from one piece of work to the next gives it
-    /// back then. An early look, without order: who comes to sleep meanwhile waits for one piece more.
+    /// Reports whether a thread sleeps for a permit, so that a thread that keeps one between pieces
+    /// of work can return it. The load is relaxed: a thread that begins to sleep now may wait for
+    /// one more piece.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.of.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Lets the permit travel with a piece of work instead of a scope; [`Permits::adopt`] brings
-    /// it back.
+    /// Ties the permit to a piece of work instead of a scope; [`Permits::adopt`] restores it.
     pub fn forget(self) {
         std::mem::forget(self);
     }
@@ -161,6 +168,6 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.of.give();
+        self.of.release();
     }
 }

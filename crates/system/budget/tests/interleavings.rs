@@ -1,4 +1,4 @@
-//! Every interleaving of small cases under loom, and the same cases on real threads without it.
+//! Every interleaving of small cases under loom, and the same cases on real threads without loom.
 
 use ioloom_budget::{Budget, Permits, Reserve};
 
@@ -17,7 +17,7 @@ fn explore(case: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn no_more_than_p_hold_a_permit_and_no_wake_is_lost() {
+fn permits_are_bounded_and_no_wake_up_is_lost() {
     explore(|| {
         let permits = Arc::new(Permits::new(1));
         let inside = Arc::new(AtomicU64::new(0));
@@ -40,7 +40,7 @@ fn no_more_than_p_hold_a_permit_and_no_wake_is_lost() {
 }
 
 #[test]
-fn the_budget_is_never_passed_and_everybody_gets_through() {
+fn the_budget_holds_and_all_reservations_succeed() {
     explore(|| {
         let budget = Arc::new(Budget::new(10));
         let threads: Vec<_> = [7u64, 6]
@@ -50,7 +50,7 @@ fn the_budget_is_never_passed_and_everybody_gets_through() {
                 thread::spawn(move || {
                     assert_eq!(budget.reserve(bytes), Reserve::Reserved);
                     assert!(budget.used() <= 10);
-                    budget.give(bytes);
+                    budget.release(bytes);
                 })
             })
             .collect();
@@ -63,7 +63,7 @@ fn the_budget_is_never_passed_and_everybody_gets_through() {
 }
 
 #[test]
-fn waiting_ends_when_all_is_kept_or_the_budget_closes() {
+fn waits_end_when_everything_is_retained_or_closed() {
     explore(|| {
         let budget = Arc::new(Budget::new(10));
         assert_eq!(budget.reserve(8), Reserve::Reserved);
@@ -71,9 +71,9 @@ fn waiting_ends_when_all_is_kept_or_the_budget_closes() {
             let budget = budget.clone();
             thread::spawn(move || budget.reserve(5))
         };
-        budget.keep(8);
+        budget.retain(8);
         assert_eq!(waiter.join().unwrap(), Reserve::Held);
-        budget.give_kept(8);
+        budget.release_retained(8);
         assert_eq!(budget.reserve(10), Reserve::Reserved);
         let waiter = {
             let budget = budget.clone();
@@ -86,25 +86,25 @@ fn waiting_ends_when_all_is_kept_or_the_budget_closes() {
 }
 
 #[test]
-fn a_forgotten_permit_comes_back_where_it_is_adopted() {
+fn a_forgotten_permit_returns_when_adopted() {
     explore(|| {
         let permits = Arc::new(Permits::new(1));
         permits.take().forget();
         let taker = {
             let permits = permits.clone();
-            // Sleeps until the permit that travelled is adopted and dropped.
+            // Sleeps until the forgotten permit is adopted and dropped.
             thread::spawn(move || permits.take().forget())
         };
         drop(permits.adopt());
         taker.join().unwrap();
-        assert!(permits.try_take().is_none(), "the taker forgot it again");
+        assert!(permits.try_take().is_none(), "the taker forgot its permit again");
         drop(permits.adopt());
         assert!(permits.try_take().is_some());
     });
 }
 
 #[test]
-fn permits_that_travel_are_never_more_than_there_are() {
+fn forgotten_permits_stay_bounded() {
     explore(|| {
         let permits = Arc::new(Permits::new(1));
         let out = Arc::new(AtomicU64::new(0));
@@ -127,7 +127,7 @@ fn permits_that_travel_are_never_more_than_there_are() {
 }
 
 #[test]
-fn who_waits_with_bytes_in_hand_does_not_hide_that_all_is_kept() {
+fn bytes_of_waiting_threads_count_as_idle() {
     explore(|| {
         let budget = Arc::new(Budget::new(10));
         assert_eq!(budget.reserve(2), Reserve::Reserved);
@@ -136,10 +136,10 @@ fn who_waits_with_bytes_in_hand_does_not_hide_that_all_is_kept() {
             let budget = budget.clone();
             thread::spawn(move || budget.reserve_holding(5, 2))
         };
-        // The other six turn from being in use to being kept.
-        budget.keep(6);
+        // The other six change from in use to retained.
+        budget.retain(6);
         assert_eq!(waiter.join().unwrap(), Reserve::Held);
-        assert!(!budget.is_held(), "nobody waits any more");
+        assert!(!budget.is_held(), "no thread waits any more");
         budget.begin_idle(2);
         assert!(budget.is_held());
         budget.end_idle(2);
@@ -147,33 +147,33 @@ fn who_waits_with_bytes_in_hand_does_not_hide_that_all_is_kept() {
 }
 
 #[test]
-fn kept_bytes_are_waited_for_while_a_consumer_may_drop_them() {
+fn releasers_keep_waits_alive() {
     explore(|| {
         let budget = Arc::new(Budget::new(10));
         assert_eq!(budget.reserve(8), Reserve::Reserved);
-        budget.begin_hope();
-        budget.keep(8);
+        budget.add_releaser();
+        budget.retain(8);
         let waiter = {
             let budget = budget.clone();
             thread::spawn(move || budget.reserve(5))
         };
-        budget.give_kept(8);
-        budget.end_hope();
+        budget.release_retained(8);
+        budget.remove_releaser();
         assert_eq!(waiter.join().unwrap(), Reserve::Reserved);
         // The consumer comes to wait for values without having dropped anything.
-        budget.begin_hope();
-        budget.keep(5);
+        budget.add_releaser();
+        budget.retain(5);
         let waiter = {
             let budget = budget.clone();
             thread::spawn(move || budget.reserve(6))
         };
-        budget.end_hope();
+        budget.remove_releaser();
         assert_eq!(waiter.join().unwrap(), Reserve::Held);
     });
 }
 
 #[test]
-fn a_wake_that_nobody_hears_does_not_silence_the_next() {
+fn an_unused_wake_up_does_not_suppress_the_next() {
     let case = || {
         let permits = Arc::new(Permits::new(1));
         let threads: Vec<_> = (0..2)
@@ -206,7 +206,7 @@ fn a_wake_that_nobody_hears_does_not_silence_the_next() {
 
 #[cfg(not(loom))]
 #[test]
-fn a_crowd_gets_through_a_few_permits() {
+fn many_threads_share_few_permits() {
     let permits = Arc::new(Permits::new(2));
     let threads: Vec<_> = (0..64)
         .map(|_| {

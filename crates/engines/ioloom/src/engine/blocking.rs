@@ -1,9 +1,10 @@
-//! Threads that take a file at a time: the `threads` schedule, and `window` over blocking calls.
+//! Threads that process one file after another: the `threads` schedule, and windows of blocking
+//! reads.
 //!
-//! Under `window` with `read` or `direct:read` there are L such threads and P permits: a thread
-//! reads without a permit and takes one for the function. That is all the difference.
+//! Under `window` with `read` or `direct:read`, L such threads share P permits: a thread reads
+//! without a permit and takes one to run the function.
 //!
-//! A thread goes on with the buffer of its last file where all threads have one anyway.
+//! A thread reuses the buffer of its last file if every thread has one anyway.
 
 use super::work::{Work, Worker};
 use crate::arena::Lease;
@@ -71,7 +72,7 @@ pub(super) fn run<'e, W: Work>(
     worker.in_flight(0);
 }
 
-/// Waits for the one piece in flight. `None`: the run has ended.
+/// Waits for the one piece in flight. Returns `None` if the run has ended.
 fn wait<'e, W: Work>(
     worker: &mut Worker<'e, W>,
     fetch: &mut dyn Fetch<'e, W::State>,

@@ -1,14 +1,14 @@
-//! What a plan needs of memory and file descriptors, checked before anything is opened.
+//! The memory and file descriptors that a plan needs, checked before any file is opened.
 
 use crate::error::Error;
 use crate::fetch;
 use ioloom_model::layout::{Layout, RING_MAX};
 use ioloom_model::{Method, Plan, ReadAhead};
 
-/// The first read of a file whose size is not known asks for this much, bytes.
+/// Size of the first read of a file whose size is not known, bytes.
 const FIRST_READ: u64 = 64 << 10;
 const FIRST_READ_MIN: u64 = 4 << 10;
-/// Refuses what this run cannot hold, before anything is opened; else the bytes of a first buffer.
+/// Returns the bytes of a first buffer, or refuses a plan whose buffers do not fit the budget.
 pub(super) fn first_bytes(plan: &Plan, at_once: u64) -> Result<u64, Error> {
     if plan.method == Method::Null || plan.method.is_mmap() {
         return Ok(0);
@@ -16,12 +16,12 @@ pub(super) fn first_bytes(plan: &Plan, at_once: u64) -> Result<u64, Error> {
     if let Some(chunk) = plan.chunk_bytes {
         return Ok(chunk);
     }
-    // Half of the budget for first buffers, the other half for files that turn out to be large.
+    // Half of the budget is for first buffers, the other half for files that turn out to be large.
     let room = plan.memory_bytes / 2 / at_once.max(1);
     let first = FIRST_READ.min(room / FIRST_READ_MIN * FIRST_READ_MIN);
     if first < FIRST_READ_MIN {
         return Err(Error::Refused(format!(
-            "{plan}: {at_once} files at once need a memory budget of at least {}; give memory=",
+            "{plan}: {at_once} files at once need a memory budget of at least {}; raise memory=",
             ioloom_model::units::format_size(at_once * FIRST_READ_MIN * 2)
         )));
     }
@@ -39,28 +39,28 @@ pub(super) fn refuse_too_many_files(
     };
     if plan.method.needs_ring() && ring > u64::from(RING_MAX) {
         return Err(Error::Refused(format!(
-            "{plan}: {ring} requests in flight, a ring takes at most {RING_MAX}; use a smaller \
-             window"
+            "{plan}: {ring} requests in flight exceed the limit of {RING_MAX} per ring; use a \
+             smaller window"
         )));
     }
     let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
-    // A thread has its own account in /proc open, and its ring.
+    // A thread has its own statistics in /proc open, and its ring.
     let per_thread = 1 + u64::from(plan.method.needs_ring());
     let wanted = at_once + u64::from(layout.threads_max()) * per_thread;
-    // Standard streams, rings, /proc files and what the caller has open.
+    // Standard streams, rings, /proc files, and files of the caller.
     const OWN: u64 = 64;
     if matches!(plan.method, Method::Null) || wanted + OWN <= limit {
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "{plan}: {at_once} files open at once, {} for its threads and {OWN} others, the limit is \
+        "{plan}: {at_once} open files, {} for its threads and {OWN} others exceed the limit of \
          {limit}; raise it (ulimit -n) or use a smaller window",
         wanted - at_once
     )))
 }
 
-/// The largest buffer that always finds its place: what first buffers can never take. In chunk form
-/// nobody has two buffers, so it is all.
+/// Returns the largest buffer that is always available: the budget without first buffers. In chunk
+/// form no thread holds two buffers, so it is the whole budget.
 pub(super) fn whole_max(plan: &Plan, layout: &Layout, at_once: u64, first_bytes: u64) -> u64 {
     let first = match (plan.method, plan.chunk_bytes) {
         (_, Some(_)) => 0,

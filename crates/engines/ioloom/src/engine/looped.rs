@@ -1,38 +1,39 @@
-//! Loop workers, each with its own share of the window.
+//! Workers that each keep a part of the window in flight.
 //!
-//! Methods whose calls may block although they should not (`nowait` opens files, and reads the
-//! oldest miss with a call that waits) have more workers than permits and take a permit for the
-//! function; with the others there are P workers.
+//! The calls of `nowait` may block (it opens files, and reads its oldest miss with a blocking
+//! call). It therefore has more workers than permits, and a worker takes a permit to run the
+//! function. With the other methods there are P workers and no permits.
 //!
-//! A worker starts reads until its share is full, computes what is ready, and waits only when
-//! nothing is ready. What was in memory is computed at once, in a buffer that is still warm, as long
-//! as functions are short; with long ones it is queued, so that the device has work meanwhile. What it
-//! does next is decided by `control::Admission`, the same code that a simulator drives. Ready pieces
-//! stand in a queue of their own for each worker, from which workers that have nothing ready take the
-//! oldest before they wait; only the owner reaps.
+//! A worker starts reads until its part of the window is full, runs the function on what is ready,
+//! and waits only when nothing is ready. `control::Admission`, which a simulator also drives,
+//! decides the next step. Data found in memory is processed at once, while it is in the processor's
+//! cache, if functions are short. If they are long it is queued, so that the device has work in the
+//! meantime. Each worker has a queue of ready pieces. A worker with nothing ready steals the oldest
+//! piece of another queue before it waits. Only the owner reaps completions.
 //!
 //! ```text
 //! worker 0: issue … issue | reap → queue 0 → compute, compute …
-//! worker 1: nothing ready ────────→ takes the oldest of queue 0, computes it
+//! worker 1: nothing ready ────────→ steals the oldest of queue 0, computes it
 //! ```
 //!
-//! A piece taken from elsewhere is given back to nobody: its buffer returns to the arena when it is
-//! computed. In chunk form a stolen file goes on with its thief, which must have room for it in its
-//! window; its pieces still come one at a time.
+//! The buffer of a stolen piece returns to the arena when it is computed. In chunk form a stolen
+//! file stays with the thief, which must have room for it in its window; its pieces still come one
+//! at a time.
 //!
-//! The end of the list is not the end of the work: others may have much to compute then. A worker
-//! with nothing of its own left takes from their queues, and rests when these are empty. The
-//! protocol: who rests counts itself under a lock, looks through all queues, and sleeps. Who pushes
-//! a piece looks at that count after it has let the lock of its queue go, so either the one sees the
-//! piece or the other the count. The first piece of an empty queue wakes nobody, because its owner
-//! takes it at once. When all rest, nobody is left who could push, and all leave. A file that only
-//! its owner can reap, because the owner computes, waits for the end of that one call.
+//! When the list ends, other workers may still have much to compute. A worker without work of its
+//! own steals, and rests when all queues are empty. Protocol: a worker that rests increments the
+//! count of resting workers under a lock, checks all queues, and sleeps. A worker that pushes a
+//! piece releases the lock of its queue and then reads that count, so either the resting worker
+//! sees the piece or the pushing worker sees the count. The first piece of an empty queue wakes no
+//! worker, because its owner takes it next. When all workers rest, none is left that could push,
+//! and all end. A file that only its owner can reap waits until the function that the owner is
+//! running returns.
 //!
-//! A worker waits for memory only while it has nothing ready: what is ready holds memory.
+//! A worker waits for memory only while it has nothing ready, because ready pieces hold memory.
 //!
-//! Permits are one word that all workers write. While everything is in memory a worker keeps its
-//! permit from one file to the next, for some files if others sleep for one, and gives it back before
-//! it waits for anything: a read, memory, other workers.
+//! Permits are one word that all workers write. While everything is in memory, a worker keeps its
+//! permit from one file to the next (for a limited number of files if others wait for one) and
+//! returns it before it waits for a read, for memory or for other workers.
 
 use super::work::{Work, Worker};
 use crate::arena::Lease;
@@ -48,33 +49,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Longest sleep of a worker that rests: a stop is looked for this often.
+/// Longest sleep of a resting worker, which bounds how late it notices a stop.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Functions up to this long, on average, are run on a hit at once: a device does not go idle for
-/// so little.
+/// Functions that take at most this long on average run at once on a hit: a device does not go idle
+/// in that time.
 const SHORT_FUNCTION_NS: u64 = 20_000;
 
-/// Files in a row that were in memory, after which a worker takes [`HIT_STRIPE`] of the list at once
-/// and keeps its permit.
+/// Consecutive hits after which a worker claims [`HIT_STRIPE`] files at once and keeps its permit.
 const HITS_IN_A_ROW: u32 = 64;
 
-/// Functions for which a permit is kept although others sleep for one: in turns of one file each, they
-/// would all sleep and wake as often as they work.
+/// Functions for which a permit is kept even if others wait for one. If permits changed hands after
+/// every file, threads would sleep and wake as often as they work.
 const KEPT_LEAST: u32 = 16;
 
-/// Where everything is in memory, threads that take file by file in turn spend a tenth of their time
-/// on each other's cache lines: those of the list, and those of neighbouring names and inodes. Where
-/// a device is waited for it is the other way round: there all should work on the same directories.
+/// Files claimed at once while everything is in memory. Threads that claim one file at a time then
+/// spend a tenth of their time on shared cache lines: of the list, and of neighbouring names and
+/// inodes. While reads wait for a device it is better if all threads work in the same directories.
 const HIT_STRIPE: usize = 64;
 
 /// Ready pieces of all workers.
 pub(super) struct Ready<'p, S> {
     queues: Vec<Queue<'p, S>>,
-    /// They tell how long each queue is, to other workers and to a sampler.
+    /// Publish the length of each queue to other workers and to the sampler.
     gauges: Arc<Gauges>,
     workers: Mutex<WorkerCounts>,
-    /// Its number of resting workers, for whoever pushes: changes under that lock.
+    /// Copy of the number of resting workers for threads that push. Written under the lock.
     resting_now: AtomicUsize,
     pushed: Condvar,
 }
@@ -83,7 +83,7 @@ pub(super) struct Ready<'p, S> {
 #[derive(Default)]
 struct WorkerCounts {
     started: usize,
-    /// Those that rest or have left.
+    /// Workers that rest or have ended.
     resting: usize,
 }
 
@@ -122,15 +122,20 @@ impl<'p, S> Ready<'p, S> {
         self.workers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// One more worker, told before it is started.
+    /// Counts a worker, before its thread is started.
     pub(super) fn joins(&self) {
         self.lock_workers().started += 1;
     }
 
-    /// Sleeps until there may be a piece to take. False: there will be none, or the run is stopping.
+    /// Sleeps until there may be a piece to steal. Returns false if there will be none, or if the
+    /// run is stopping.
     fn rest(&self, stopping: impl Fn() -> bool) -> bool {
         let mut workers = self.lock_workers();
         workers.resting += 1;
+        assert!(
+            workers.resting <= workers.started,
+            "a worker rests once: when all rest the run ends, and no piece may be left"
+        );
         self.resting_now.store(workers.resting, Ordering::Relaxed);
         loop {
             if workers.resting == workers.started {
@@ -164,7 +169,7 @@ impl<'p, S> Ready<'p, S> {
         self.gauges.ready(worker)
     }
 
-    /// The oldest piece of the worker that has the most, if any has one.
+    /// Takes the oldest piece from the longest queue of another worker.
     fn steal(&self, thief: usize) -> Option<Loaded<'p, S>> {
         let most = (0..self.queues.len())
             .filter(|worker| *worker != thief)
@@ -173,10 +178,10 @@ impl<'p, S> Ready<'p, S> {
     }
 }
 
-/// Reads that are started before completions are looked for.
+/// Reads that a worker starts before it checks for completions.
 const ISSUES_PER_REAP: u32 = 8;
 
-/// Pause before a registered buffer is looked for again.
+/// Pause before registered buffers are checked again.
 const REGISTERED_PAUSE: Duration = Duration::from_micros(100);
 
 struct Loop<'w, 'e, W: Work> {
@@ -185,19 +190,19 @@ struct Loop<'w, 'e, W: Work> {
     ready: &'w Ready<'e, W::State>,
     admission: Admission,
     window: u32,
-    /// An item that found no memory or no descriptor, to be tried again.
+    /// A file for which there was no memory or no descriptor, to be tried again.
     pending: Option<Item<'e, W::State>>,
     claim: Claim,
     reaped: Reaped<'e, W::State>,
     issued: u32,
-    /// Files in a row that were there at once.
+    /// Consecutive files that were in memory.
     hits: u32,
-    /// The permit of the last function, for the next one; nothing is kept while this worker waits.
+    /// The permit of the last function, for the next one; `None` while this worker waits.
     kept: Option<Permit<'e>>,
-    /// Functions that were run with the same permit.
+    /// Functions run with the same permit.
     kept_for: u32,
-    /// The buffer of the last file, for the next one. Nothing is kept while this worker rests or
-    /// waits for memory.
+    /// The buffer of the last file, for the next one; `None` while this worker rests or waits for
+    /// memory.
     spare: Option<Lease>,
 }
 
@@ -207,6 +212,11 @@ pub(super) fn run<'e, W: Work>(
     window: u32,
     ready: &Ready<'e, W::State>,
 ) {
+    assert!(window > 0, "a worker without a part of the window would leave files unread");
+    assert!(
+        worker.number < ready.queues.len(),
+        "each worker owns a queue, which only it reaps into"
+    );
     let admission = Admission::new(window);
     let reaped = Reaped::new();
     let mut this = Loop {
@@ -227,17 +237,17 @@ pub(super) fn run<'e, W: Work>(
     this.worker.meter.skip();
     while this.step() {}
     this.worker.in_flight(0);
-    // After a stop the ring is dropped here, which waits for what is in flight.
+    // After a stop, dropping the ring here waits for what is in flight.
 }
 
 impl<'e, W: Work> Loop<'_, 'e, W> {
-    /// One decision. False: this worker is done.
+    /// Takes one step. Returns false when this worker is done.
     fn step(&mut self) -> bool {
         let (shared, me) = (self.worker.shared, self.worker.number);
         if shared.stopping() {
             return false;
         }
-        // Others may have taken pieces from the queue.
+        // Other workers may have stolen pieces from the queue.
         while self.admission.ready() as usize > self.ready.len(me) {
             self.admission.taken();
         }
@@ -277,7 +287,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         true
     }
 
-    /// A piece of another worker, if this one could go on with its file.
+    /// Steals a piece, if this worker has room to continue with its file.
     fn steal(&self) -> Option<Loaded<'e, W::State>> {
         let chunks = self.worker.shared.plan.chunk_bytes.is_some();
         if chunks && self.admission.in_flight() >= self.window {
@@ -318,13 +328,13 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         self.start(item, lease, false);
     }
 
-    /// `idle`: nothing of this worker is in flight or ready.
+    /// Starts a read. `idle`: nothing of this worker is in flight or ready.
     fn start(&mut self, item: Item<'e, W::State>, lease: Option<Lease>, idle: bool) {
         self.worker.meter.step_starts(Step::Begin);
         let shared = self.worker.shared;
         self.admission.issued();
         if lease.is_none() {
-            // Its first buffer may be waited for.
+            // The read may wait for its first buffer.
             self.kept = None;
         }
         let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: false, idle };
@@ -337,8 +347,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
     }
 
-    /// Counts what was started. A piece that was there at once is returned if it shall be computed at
-    /// once too.
+    /// Counts what was started. Returns a hit that should be computed at once.
     fn started(&mut self, started: Started<'e, W::State>) -> Option<Loaded<'e, W::State>> {
         let mut hit = None;
         match started {
@@ -361,19 +370,18 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 self.admission.failed();
                 self.worker.failed(error);
             }
-            // Our own files hold the descriptors. They go first, as those that hold memory do.
+            // This worker's own files hold the descriptors; finish them first, as with memory.
             Started::Later(item) => {
                 self.admission.failed();
                 self.admission.memory_short();
                 self.pending = Some(item);
             }
         }
-        let flying = self.fetch.in_flight();
-        self.worker.in_flight(flying);
+        self.publish_in_flight();
         hit
     }
 
-    /// Whether functions take little time on this worker these days; unknown is no.
+    /// Reports whether functions on this worker take little time; false if that is not known yet.
     fn short_functions(&self) -> bool {
         let typical = self.worker.meter.typical_ns(CallKind::Compute);
         typical.is_some_and(|ns| ns <= SHORT_FUNCTION_NS)
@@ -402,11 +410,22 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 }
             }
         }
-        let flying = self.fetch.in_flight();
-        self.worker.in_flight(flying);
+        self.publish_in_flight();
     }
 
-    /// Computes a piece. `own`: it was read here, so a file with more pieces is read on here.
+    /// Publishes the reads in flight, of which decisions and the method keep separate counts.
+    fn publish_in_flight(&mut self) {
+        let in_flight = self.fetch.in_flight();
+        debug_assert_eq!(
+            in_flight,
+            self.admission.in_flight() as usize,
+            "a read that is counted twice or not at all would end the worker early or never"
+        );
+        self.worker.in_flight(in_flight);
+    }
+
+    /// Computes a piece. `own`: it was read here, and finishing it frees memory or a descriptor
+    /// here.
     fn compute(&mut self, piece: Loaded<'e, W::State>, own: bool) {
         self.compute_all(Some(piece));
         if own {
@@ -414,7 +433,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
     }
 
-    /// Computes a piece and those that follow it in its file, as long as they are there at once.
+    /// Computes a piece and the pieces that follow it in its file, as long as they are hits.
     fn compute_all(&mut self, mut next: Option<Loaded<'e, W::State>>) {
         while let Some(mut piece) = next {
             let shared = self.worker.shared;
@@ -429,7 +448,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 piece.release(&mut self.worker.meter);
                 return;
             }
-            // A stolen file goes on with its thief.
+            // A stolen file stays with the thief.
             self.admission.issued();
             let meter = &mut self.worker.meter;
             let mut cx = Cx { shared, meter, may_wait: false, idle: false };
@@ -438,7 +457,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
     }
 
-    /// The permit for a function: the one kept from the last, or one that is waited for.
+    /// Returns the permit for a function: the one kept from the last function, or a new one.
     fn permit(&mut self, index: usize) -> Option<Permit<'e>> {
         self.kept_for += 1;
         self.kept.take().or_else(|| {
@@ -449,12 +468,17 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         })
     }
 
-    /// Waits until a first buffer fits and a descriptor is free, holding nothing.
+    /// Waits, holding nothing, until a first buffer fits and a descriptor is free.
     fn await_memory(&mut self) {
         let shared = self.worker.shared;
         self.spare = None;
         self.kept = None;
         self.worker.meter.step_timed();
+        debug_assert_eq!(
+            self.fetch.in_flight(),
+            0,
+            "a worker that waits for memory must not hold reads that others wait for"
+        );
         let Some(item) = self.pending.take() else {
             self.admission.gave_back();
             return;
@@ -486,8 +510,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
     }
 
-    /// All registered buffers of this worker are with pieces that others took. They come back when
-    /// those are computed; there is nothing to sleep on, so it is looked for after short pauses.
+    /// All registered buffers of this worker are with pieces that other workers stole. They return
+    /// when those are computed. There is nothing to sleep on, so check again after a short pause.
     fn await_registered(&mut self) {
         match self.steal() {
             Some(piece) => self.compute(piece, false),

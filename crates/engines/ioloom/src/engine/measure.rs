@@ -1,4 +1,4 @@
-//! From the accounts of threads to the numbers of a run.
+//! Turns the statistics of threads into the measurements of a run.
 
 use super::work::Executed;
 use ioloom_model::{Measured, State, StateTable};
@@ -7,8 +7,8 @@ use ioloom_trace::{Trace, shares};
 use std::collections::BTreeMap;
 
 impl<L> Executed<L> {
-    /// The numbers of the run on `cores` usable processors of `cpus` on line. Takes the accounts
-    /// and the curve out of `self`; digest and errors are for the caller to fill.
+    /// Returns the measurements of the run on `cores` usable processors of `cpus` online. Takes the
+    /// thread reports and samples out of `self`. The caller fills in digest and errors.
     pub fn measured(&mut self, cores: u32, cpus: u32) -> Measured {
         let reports: Vec<ThreadReport> = std::mem::take(&mut self.reports);
         let area: u128 = reports.iter().map(|r| r.in_flight_area).sum();
@@ -43,7 +43,8 @@ impl<L> Executed<L> {
         measured
     }
 
-    /// Tables from the threads' own accounts, where they are good enough and no trace is better.
+    /// Returns state tables from the threads' own statistics, if they are good enough and no trace
+    /// is better.
     fn accounts(
         &self,
         reports: &[ThreadReport],
@@ -55,7 +56,7 @@ impl<L> Executed<L> {
             .then(|| (reports.iter().map(table).collect(), ioloom_observe::evidence(reports)))
     }
 
-    /// States by thread and role, from the trace or else from the accounts.
+    /// Fills in states by thread and role, from the trace or else from the threads' own statistics.
     fn states(
         &self,
         measured: &mut Measured,

@@ -1,13 +1,13 @@
-//! The engine: every method under every schedule, below the public interface.
+//! The engine: runs every method under every schedule, below the public interface.
 //!
-//! A method is a [`Fetch`](crate::fetch::Fetch): it starts reads and brings loaded files. A
-//! schedule is a loop that drives one: [`blocking`] (threads, and a window of blocking calls),
-//! [`looped`] (loop workers with a window) and [`roles`]. Six methods and three schedules give the
-//! whole table of `model::table` without a special case for a pair.
+//! A method is a [`Fetch`](crate::fetch::Fetch), which starts reads and returns loaded files. A
+//! schedule is a loop that drives one: `blocking` (one file after another), `looped` (workers with
+//! a part of the window) or `roles` (readers and computers). [`ioloom_model::layout`] decides which
+//! loop and how many threads run for a plan, so that no pair needs a special case.
 //!
-//! What all threads share stands in [`Shared`]; what one thread owns in [`Worker`]. Order of waits,
-//! which keeps the whole free of deadlock: a thread that waits for memory holds neither a permit
-//! nor the open limit, and the holder of a permit waits for nothing of ours.
+//! `Shared` is the state that all threads share, `Worker` the state of one thread. Deadlock is
+//! impossible because of the order of waits: a thread that waits for memory holds neither a permit
+//! nor the open limit, and the holder of a permit waits for nothing in this crate.
 
 mod blocking;
 mod limits;
@@ -34,7 +34,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
-/// Runs a plan over a packed list of paths: the laboratory's way in.
+/// Runs a plan over a packed list of paths.
 pub fn run<W: Work>(
     list: &ioloom_walk::PathList,
     files_max: Option<u64>,
@@ -52,7 +52,7 @@ pub fn run<W: Work>(
     )
 }
 
-/// Runs a plan over paths as they come.
+/// Runs a plan over paths from an iterator.
 pub fn run_stream<W: Work>(
     paths: impl Iterator<Item = std::path::PathBuf> + Send,
     plan: Plan,
@@ -63,8 +63,8 @@ pub fn run_stream<W: Work>(
     execute(&Source::stream(paths, plan.read_order), plan, budget, options, work)
 }
 
-/// Runs a plan over all paths of `source`. The budget is that of the plan; who works beside the run
-/// has it too.
+/// Runs a plan over all paths of `source`. The budget has the plan's size; a consumer that works
+/// alongside the run shares it.
 pub(crate) fn execute<W: Work>(
     source: &Source<'_>,
     plan: Plan,
@@ -75,14 +75,14 @@ pub(crate) fn execute<W: Work>(
     let layout = layout(&plan).map_err(Error::Refused)?;
     if plan.method.is_mmap() && !options.mmap {
         return Err(Error::Refused(format!(
-            "{plan}: a mapping of a file that is cut while it is read ends the process, so the \
-             library does not map; use another method, or the laboratory"
+            "{plan}: the library does not map files, because truncating a mapped file kills the \
+             process; use another method, or 'ioloom each'"
         )));
     }
     if layout.window == ReadAhead::All && source.len().is_none() {
         return Err(Error::Refused(format!(
-            "{plan}: a window of all files needs their number, and a stream of paths does not tell \
-             it; give a list, or a number for w="
+            "{plan}: a window of all files requires a list, because the length of a stream of paths \
+             is unknown; use a list, or a number for w="
         )));
     }
     let at_once = layout.files_at_once(source.len().unwrap_or(1) as u64);

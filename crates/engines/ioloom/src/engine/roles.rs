@@ -1,13 +1,13 @@
-//! Readers, hybrids and computers over bounded queues.
+//! Readers, hybrids and computers around one queue.
 //!
-//! A reader owns a fetch, alone reaps it, and hands loaded files over through one queue to whoever
-//! computes. How far reads run ahead is bounded by `ahead`: a permit taken before a file is opened
-//! and given back when it was computed. With a window of all files there is no such bound, only the
-//! limits of memory and of open files, and running into them ends the run as refused: that is the
-//! seed's form, and waiting there instead would be another plan.
+//! A reader owns a fetch, which only it reaps, and queues loaded files for threads that compute.
+//! `ahead` bounds how far reads run ahead: a permit taken before a file is opened and returned when
+//! it was computed. A window of all files has no such bound, only the limits of memory and open
+//! files. Reaching one of them ends the run as refused, because waiting would be a different plan
+//! from the published one that this form reproduces.
 //!
-//! A hybrid does both; `hybrid-order` says which first. Files that a hybrid has in flight come out
-//! of its own fetch, loaded files go through the common queue, so that computers share them.
+//! A hybrid does both; `order=` says which comes first. Its reads complete in its own fetch. Loaded
+//! files pass through the common queue, so that computers share them.
 //!
 //! ```text
 //! reader    permit → open → read … reap → queue ─┐
@@ -15,13 +15,13 @@
 //! computer                                       ┘
 //! ```
 //!
-//! What a thread may wait for: a reader for memory, holding no open limit; a hybrid never for
-//! memory, because the files that hold it may be in the queue and nobody else there to compute
-//! them. It naps instead, and so does a reader without room. Naps end with the next event; the
-//! count of events is read before a thread looks for work, so none is missed.
+//! A reader may wait for memory, but not while it holds the open limit. A hybrid never waits for
+//! memory, because the files that hold it may be in the queue with no other thread to compute them.
+//! It naps instead, and so does a reader without room. The next event ends a nap. A thread reads
+//! the count of events before it looks for work, so it misses none.
 //!
-//! The end: every thread that reads counts itself out when the list has ended and nothing of its is
-//! in flight; a computer ends when all readers are out and the queue is empty.
+//! A thread that reads leaves the count of readers when the list has ended and it has nothing in
+//! flight. A computer ends when that count is zero and the queue is empty.
 
 use super::work::{Work, Worker};
 use crate::error::Error;
@@ -38,19 +38,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Longest nap: a stop is looked for this often.
+/// Longest nap, which bounds how late a thread notices a stop.
 const NAP: Duration = Duration::from_millis(50);
-/// Uneventful naps in a row, with all memory kept by the user, after which the run ends.
+/// Consecutive naps without an event, with all memory retained by the user, after which the run
+/// ends.
 const HELD_NAPS: u32 = 4;
 
-/// What the threads of the schedule share.
+/// What the threads of this schedule share.
 pub(super) struct Queues<'p, S> {
     state: Mutex<State<'p, S>>,
-    /// A file was loaded, or the last reader left: for threads that only compute.
+    /// A file was loaded, or the last reader ended. Computers wait on it.
     loaded: Condvar,
-    /// Anything happened: for threads that nap.
+    /// Any event. Threads that nap wait on it.
     changed: Condvar,
-    /// Counts what happened; changes under the lock.
+    /// Number of events. Written under the lock.
     events: AtomicU64,
     /// Files that may still be started; `None` without a bound.
     ahead: Option<Permits>,
@@ -100,7 +101,7 @@ impl<'p, S> Queues<'p, S> {
         self.happened(&state);
     }
 
-    /// Ends all naps.
+    /// Counts an event, which ends all naps.
     fn happened(&self, state: &State<'p, S>) {
         self.events.fetch_add(1, Ordering::Relaxed);
         if state.napping > 0 {
@@ -108,12 +109,12 @@ impl<'p, S> Queues<'p, S> {
         }
     }
 
-    /// What happened so far: read before looking for work, given to [`Queues::nap`] after.
+    /// Returns the number of events: read before looking for work, then passed to [`Queues::nap`].
     fn events(&self) -> u64 {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until something happens that `seen` does not count. False: nothing did for a while.
+    /// Sleeps until there is an event that `seen` does not count. Returns false on timeout.
     fn nap(&self, seen: u64) -> bool {
         let mut state = self.lock();
         if self.events() == seen {
@@ -135,7 +136,8 @@ impl<'p, S> Queues<'p, S> {
         Some(loaded)
     }
 
-    /// The next loaded file, waiting for it. `None`: there will be none, or the run is stopping.
+    /// Waits for the next loaded file. Returns `None` if there will be none, or if the run is
+    /// stopping.
     fn pop(&self, shared: &Shared<'_>) -> Option<Loaded<'p, S>> {
         let mut state = self.lock();
         loop {
@@ -155,6 +157,7 @@ impl<'p, S> Queues<'p, S> {
 
     fn reader_ends(&self) {
         let mut state = self.lock();
+        assert!(state.readers > 0, "a reader ends once: computers end when the count is zero");
         state.readers -= 1;
         self.loaded.notify_all();
         self.happened(&state);
@@ -174,6 +177,7 @@ pub(super) fn run<'e, W: Work>(
     fetch: Option<Box<dyn Fetch<'e, W::State> + 'e>>,
     queues: &Queues<'e, W::State>,
 ) {
+    assert!(fetch.is_none() || role.reads(), "a computer reads nothing, so it needs no fetch");
     worker.meter.skip();
     if let Some(fetch) = fetch {
         let mut reading = Reading {
@@ -207,7 +211,7 @@ pub(super) fn run<'e, W: Work>(
 struct Reading<'e, S> {
     fetch: Box<dyn Fetch<'e, S> + 'e>,
     reaped: Reaped<'e, S>,
-    /// A file that has its place in the window and waits for memory.
+    /// A file that has its permit and waits for memory.
     pending: Option<Item<'e, S>>,
     claim: Claim,
     ended: bool,
@@ -217,7 +221,8 @@ struct Reading<'e, S> {
 }
 
 impl<'e, S: Send> Reading<'e, S> {
-    /// Starts one file if the window and memory have room. False: not now, or the list has ended.
+    /// Starts one file if the window and memory have room. Returns false if there is no room, or if
+    /// the list has ended.
     fn start<W: Work<State = S>>(
         &mut self,
         worker: &mut Worker<'e, W>,
@@ -230,6 +235,7 @@ impl<'e, S: Send> Reading<'e, S> {
         if self.pending.is_none() && !self.take_next(shared, queues) {
             return false;
         }
+        debug_assert!(self.pending.is_some(), "a file keeps its permit until it is started");
         let lease = match shared.first_bytes {
             0 => None,
             bytes => match self.fetch.arena(shared).try_lease(bytes) {
@@ -239,7 +245,7 @@ impl<'e, S: Send> Reading<'e, S> {
                     shared.fail(Error::Refused(full_of_window(shared, files)));
                     return false;
                 }
-                // Memory is held by files that are ready or large; they go first.
+                // Files that are ready or large hold the memory; they go first.
                 _ => return false,
             },
         };
@@ -250,7 +256,7 @@ impl<'e, S: Send> Reading<'e, S> {
             worker.meter.lap(CallKind::HandOver, item.index);
             permit
         });
-        // What needs more memory is parked, because the open limit is held here.
+        // A file that needs more memory is parked, because this thread holds the open limit.
         let idle = self.idle();
         let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: false, idle };
         let started = self.fetch.start(&mut cx, item, lease);
@@ -262,7 +268,7 @@ impl<'e, S: Send> Reading<'e, S> {
                 worker.failed(error);
                 queues.give_ahead();
             }
-            // Files in flight hold the descriptors; it keeps its place in the window.
+            // Files in flight hold the descriptors; this one keeps its permit.
             Started::Later(item) => {
                 self.pending = Some(item);
                 return false;
@@ -272,7 +278,7 @@ impl<'e, S: Send> Reading<'e, S> {
         true
     }
 
-    /// Takes the next path of the list together with a place in the window.
+    /// Takes the next path of the list together with a permit.
     fn take_next(&mut self, shared: &'e Shared<'e>, queues: &Queues<'e, S>) -> bool {
         let place = match &queues.ahead {
             None => None,
@@ -284,13 +290,13 @@ impl<'e, S: Send> Reading<'e, S> {
         self.pending = shared.source.next(&mut self.claim, shared.take());
         self.ended = self.pending.is_none();
         if let (Some(place), false) = (place, self.ended) {
-            // It travels with the file and is given back when that was computed or failed.
+            // It travels with the file and is returned when the file was computed or failed.
             place.forget();
         }
         !self.ended
     }
 
-    /// Hands over what has come. True: something came.
+    /// Queues what has completed. Returns true if anything has.
     fn reap<W: Work<State = S>>(
         &mut self,
         worker: &mut Worker<'e, W>,
@@ -316,8 +322,8 @@ impl<'e, S: Send> Reading<'e, S> {
         came
     }
 
-    /// There is nothing to do until something happens elsewhere: the window is full of files that
-    /// others compute, or memory is short.
+    /// Sleeps until something happens elsewhere: the window is full of files that other threads
+    /// compute, or memory is short.
     fn nap<W: Work<State = S>>(
         &mut self,
         worker: &mut Worker<'e, W>,
@@ -343,7 +349,7 @@ impl<'e, S: Send> Reading<'e, S> {
     }
 }
 
-/// Reads as far ahead as the window allows and hands over.
+/// Reads as far ahead as the window allows and queues loaded files.
 fn reader<'e, W: Work>(
     worker: &mut Worker<'e, W>,
     reading: &mut Reading<'e, W::State>,
@@ -356,6 +362,7 @@ fn reader<'e, W: Work>(
         } else if !reading.idle() {
             reading.reap(worker, queues, true);
         } else if reading.ended {
+            assert!(reading.pending.is_none(), "every file that was taken is started");
             return;
         } else {
             reading.nap(worker, queues, seen);
@@ -388,6 +395,7 @@ fn hybrid<'e, W: Work>(
             continue;
         }
         if reading.idle() && reading.ended {
+            assert!(reading.pending.is_none(), "every file that was taken is started");
             return;
         }
         if !came && !reading.reap(worker, queues, true) {

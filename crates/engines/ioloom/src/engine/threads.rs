@@ -1,10 +1,10 @@
-//! The threads of a run: set up, let go at one moment, watched, joined.
+//! The threads of a run: started, released at one moment, watched and joined.
 //!
-//! All threads of a plan wait at a start line, so that the run begins when the last of them is
-//! ready. The exception is a window of calls that block: there more threads than permits are started,
-//! and each only when the running ones wait (`control::Ramp`); from the page cache that never happens,
-//! and the run costs as many threads as it has permits. The calling thread does the looking and also
-//! tells progress.
+//! All threads of a plan wait at a start gate, so that the run begins when the last of them is
+//! ready. The exception is a window of calls that block: it has more threads than permits, and each
+//! of the additional threads starts only when the running ones wait (`control::Ramp`). With
+//! everything in the page cache that never happens, and the run costs as many threads as it has
+//! permits. The calling thread watches, and reports progress.
 
 use super::traced::{Sampled, Traced};
 use super::work::{Executed, RunOptions, Work, Worker};
@@ -25,13 +25,13 @@ use std::sync::{Condvar, Mutex};
 use std::thread::{Scope, ScopedJoinHandle, Thread};
 use std::time::Duration;
 
-/// How often progress is told.
+/// Interval of progress reports.
 const PROGRESS: Duration = Duration::from_millis(100);
 
-/// What a thread brings home; `None` after a panic.
+/// The result of a thread; `None` after a panic.
 type ThreadResult<L> = Option<(ThreadReport, L, u64)>;
 
-/// What every thread of a run is made from.
+/// What every thread of a run needs.
 struct Threads<'e, W: Work> {
     shared: &'e Shared<'e>,
     roles: &'e [Role],
@@ -115,7 +115,7 @@ pub(super) fn run<W: Work>(
     })
 }
 
-/// What all threads brought home; times are on the monotonic clock.
+/// The results of all threads; times are on the monotonic clock.
 struct Finished<L> {
     locals: Vec<L>,
     reports: Vec<ThreadReport>,
@@ -125,7 +125,7 @@ struct Finished<L> {
     sampled: Sampled,
 }
 
-/// From the start line to the end of the last thread.
+/// Runs the threads from the start gate to the end of the last one.
 fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
     let (shared, options) = (threads.shared, threads.options);
     let mut all = Finished {
@@ -158,18 +158,19 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
             all.reports.push(report);
             all.locals.push(local);
         }
+        assert_eq!(shared.live.load(Ordering::Acquire), 0, "no thread outlives the measurements");
         all.usage = Usage::now(options.block_device).since(&before);
         all.sampled = sampler.map(GaugeSampler::stop).unwrap_or_default();
     });
     all
 }
 
-/// How often the workers have waited for what they read.
+/// Counts how often the workers waited for reads.
 ///
-/// The system counts all waits of a process. Those of the watching thread and those for permits are
-/// known. Threads that start wait for the lock of their common memory as well, and the more there are
-/// the more they do; so where reads tell whether they found their bytes in memory, no more waits count
-/// than reads did not, and blocks came from a device.
+/// The system counts all waits of a process. The waits of the watching thread and those for permits
+/// are known and subtracted. New threads also wait for the lock of the shared address space, more
+/// so the more there are. So for `nowait`, whose reads report whether they found their data in
+/// memory, the count is capped at the number of misses and of blocks read from a device.
 struct ReadWaits<'e> {
     shared: &'e Shared<'e>,
     before: proc::Usage,
@@ -177,7 +178,7 @@ struct ReadWaits<'e> {
     watcher: u64,
 }
 
-/// What a device is asked for at the least, for one name or inode.
+/// Smallest read from a device, for one name or inode.
 const BLOCK_BYTES: u64 = 4096;
 
 impl<'e> ReadWaits<'e> {
@@ -200,13 +201,13 @@ impl<'e> ReadWaits<'e> {
 }
 
 impl<'e, W: Work> Threads<'e, W> {
-    /// Threads to begin with, and how many there may be.
+    /// Returns the controller of the number of threads.
     fn ramp(self) -> Ramp {
         let layout = &self.shared.layout;
         let files_per_wait = match self.shared.plan.method {
-            // A worker waits for the oldest of its window, and then for nothing for long.
+            // A worker waits for the oldest of its window, and then for nothing for a long time.
             Method::Nowait => 256,
-            // A thread that waits less leaves its processor idle for less than a thread costs.
+            // A thread that waits less leaves its processor idle for less time than a thread costs.
             _ => 8,
         };
         Ramp::new(layout.threads_first(), layout.threads_max(), files_per_wait)
@@ -228,7 +229,7 @@ impl<'e, W: Work> Threads<'e, W> {
             self.ready.joins();
             let builder = std::thread::Builder::new().name(name.clone());
             let spawned = builder.spawn_scoped(scope, move || {
-                // Panics of what the user gave beside the function: accumulators, path iterators.
+                // Catches panics of the caller's other code: accumulators, path iterators.
                 let out = catch_unwind(AssertUnwindSafe(|| self.thread(number, role, name)));
                 let out = out.map_err(|payload| shared.panicked(payload)).ok();
                 if shared.live.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -247,14 +248,14 @@ impl<'e, W: Work> Threads<'e, W> {
         }
     }
 
-    /// One thread of a run, from its set-up to its account.
+    /// Runs one thread, from its setup to its report.
     fn thread(self, number: usize, role: Role, name: String) -> (ThreadReport, W::Local, u64) {
         let shared = self.shared;
         let mut window = shared.layout.window_of(number, shared.at_once);
         if let (Method::Nowait, Driver::Windowed, Some(files)) =
             (shared.plan.method, shared.layout.driver, shared.source.len())
         {
-            // Of a short list no worker begins more than its part, or later ones would have nothing.
+            // With a short list no worker starts more than its part, or later ones would have none.
             let part = u32::try_from(files.div_ceil(self.roles.len())).unwrap_or(u32::MAX);
             window = window.min(part.max(1));
         }
@@ -285,7 +286,7 @@ impl<'e, W: Work> Threads<'e, W> {
         worker.end(name, role, self.traced)
     }
 
-    /// Starts threads as they are needed and tells progress, until the last thread has ended.
+    /// Starts threads as they are needed and reports progress, until the last thread has ended.
     fn watch(self, ramp: &mut Ramp, mut waits: ReadWaits<'_>, mut start_more: impl FnMut(u32)) {
         let shared = self.shared;
         let mut progress = self.options.progress;
@@ -309,7 +310,7 @@ impl<'e, W: Work> Threads<'e, W> {
                 let total = shared.source.len().map(|n| n as u64);
                 let report = || report(shared.gauges.files(), shared.gauges.bytes(), total);
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(report)) {
-                    // It ends the run as a panic of the function does, and is not asked again.
+                    // Ends the run as a panic of the function does; there are no more reports.
                     shared.panicked(payload);
                     progress = None;
                 }
@@ -318,7 +319,7 @@ impl<'e, W: Work> Threads<'e, W> {
     }
 }
 
-/// The start line: threads set themselves up, then all begin at one moment.
+/// The start gate: threads set themselves up, then all begin at one moment.
 #[derive(Default)]
 struct Gate {
     state: Mutex<(usize, Option<u64>)>,
@@ -326,7 +327,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// A thread is set up; returns the moment of the start.
+    /// Waits for the start after a thread is set up. Returns the moment of the start.
     fn arrive(&self) -> u64 {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.0 += 1;
@@ -348,6 +349,7 @@ impl Gate {
 
     fn open(&self, start_ns: u64) {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        assert!(state.1.is_none(), "all threads start at one moment, from which times count");
         state.1 = Some(start_ns);
         self.changed.notify_all();
     }

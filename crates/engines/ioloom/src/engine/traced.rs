@@ -1,8 +1,8 @@
-//! A run that is traced: what is added to it, and what comes out.
+//! Tracing of a run.
 //!
-//! Threads register with one session before the start line and hand their laps to a recorder; files
-//! leave their path and size when they are computed. Names are kept of the first files only, so that
-//! memory is bounded whatever is read.
+//! Threads register with one session before the start gate and pass their timings to a recorder.
+//! The path and size of each processed file are recorded. Only names of the first files are kept,
+//! so that memory stays bounded.
 
 use crate::error::Error;
 use crate::shared::Shared;
@@ -16,16 +16,15 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Spans that all threads keep together, unless told otherwise: 56 MiB with the clocks that go with
-/// them.
+/// Default number of spans over all threads: 56 MiB with their clock readings.
 const SPANS_MAX: usize = 1 << 20;
-/// Kernel events that are kept for each span.
+/// Kernel events kept for each span.
 const EVENTS_FOR_A_SPAN: usize = 8;
-/// Spans that a thread may keep at least.
+/// Minimum number of spans per thread.
 const SPANS_MIN: usize = 1 << 12;
-/// Threads beyond which each gets a smaller ring: a plain user may lock little memory.
+/// Number of threads above which rings are small: an ordinary user may lock little memory.
 const THREADS_MANY: usize = 16;
-/// Ring of a thread then, bytes.
+/// Size of a small ring, bytes.
 const RING_BYTES_SMALL: usize = 16 << 10;
 /// Files whose path and size are kept.
 const FILES_MAX: usize = 1 << 18;
@@ -33,12 +32,12 @@ const FILES_MAX: usize = 1 << 18;
 /// How closely a traced run is observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tracing {
-    /// The level of evidence; `None`: the highest that works.
+    /// The level of evidence; `None` for the highest that works.
     pub level: Option<Level>,
     /// Whether paths and sizes of files are kept.
     pub files: bool,
-    /// Spans that all threads keep together, and an eighth of the kernel events: bounds memory and
-    /// the size of the trace. What does not fit is counted.
+    /// Spans kept over all threads, and an eighth of the kernel events. Bounds memory and the size
+    /// of the trace; what does not fit is counted.
     pub spans_max: usize,
 }
 
@@ -48,17 +47,17 @@ impl Default for Tracing {
     }
 }
 
-/// A file that was computed: position, path, bytes.
+/// A processed file: position, path, bytes.
 pub(crate) type Seen = (usize, PathBuf, u64);
 
-/// The observation of one run.
+/// The tracing session of one run.
 pub(super) struct Traced {
     session: Session,
     files: Option<Mutex<Vec<Seen>>>,
     started_unix_ms: u64,
 }
 
-/// What was sampled: time, the gauges, bytes of the budget in use.
+/// Samples: time, the gauges, and bytes of the budget in use.
 pub(super) type Sampled = Vec<(u64, (GaugeTotals, u64))>;
 
 /// What is known of a run at its end.
@@ -66,10 +65,10 @@ pub(super) struct Ran<'r> {
     pub(super) elapsed_ns: u64,
     pub(super) reports: &'r [ThreadReport],
     pub(super) sampled: &'r Sampled,
-    /// When all paths were taken, after the start.
+    /// When the last path was taken, after the start.
     pub(super) list_end_ns: Option<u64>,
     pub(super) function_waits: Option<State>,
-    /// Why it ended early.
+    /// Why the run failed.
     pub(super) failed: Option<&'r Error>,
 }
 
@@ -105,17 +104,17 @@ impl Traced {
         })
     }
 
-    /// The calling thread takes part.
+    /// Registers the calling thread.
     pub(super) fn register(&self, name: &str, role: &str) -> Recorder {
         self.session.register(name, role)
     }
 
-    /// Whether paths and sizes of files are wanted.
+    /// Reports whether paths and sizes of files are wanted.
     pub(super) fn wants_files(&self) -> bool {
         self.files.is_some()
     }
 
-    /// Takes what a thread has seen.
+    /// Adds the files that a thread has processed.
     pub(super) fn saw(&self, more: Vec<Seen>) {
         if let Some(files) = &self.files {
             let mut files = files.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -124,12 +123,12 @@ impl Traced {
         }
     }
 
-    /// The run begins at `start_ns`.
+    /// Sets the start of the run.
     pub(super) fn begin(&self, start_ns: u64) {
         self.session.begin_at(start_ns);
     }
 
-    /// The run is over: all threads have ended.
+    /// Ends the session after all threads have ended, and returns the trace.
     pub(super) fn end(self, shared: &Shared<'_>, ran: &Ran<'_>) -> Trace {
         let mut raw = self.session.stop();
         // Joining threads is not part of the run.
@@ -155,7 +154,7 @@ impl Traced {
     }
 }
 
-/// A run in one line.
+/// Describes a run in one line.
 fn title(shared: &Shared<'_>, elapsed_ns: u64) -> String {
     format!(
         "{}: {} files, {} in {}",
@@ -166,13 +165,10 @@ fn title(shared: &Shared<'_>, elapsed_ns: u64) -> String {
     )
 }
 
-/// Says in title and notes that a trace ends before its run was done.
+/// Marks a trace as incomplete, in its title and notes.
 fn incomplete(trace: &mut Trace, why: &str) {
     trace.title = format!("incomplete: {}", trace.title);
-    trace
-        .evidence
-        .notes
-        .push(format!("the trace is incomplete: {why}; what came after is missing"));
+    trace.evidence.notes.push(format!("the trace is incomplete: {why}; later events are missing"));
 }
 
 fn series(sampled: &Sampled) -> [Series; 3] {
@@ -204,7 +200,7 @@ fn marks(reports: &[ThreadReport], list_end_ns: Option<u64>) -> Vec<Mark> {
     marks
 }
 
-/// Names stand at the positions of their files. In chunk form a file was seen more than once.
+/// Puts names at the positions of their files. In chunk form a file occurs more than once.
 fn name_files(trace: &mut Trace, seen: Vec<Seen>) {
     let len = seen.iter().map(|(index, ..)| index + 1).filter(|n| *n <= FILES_MAX).max();
     let len = len.unwrap_or(0);
@@ -223,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_sizes_stand_at_their_positions() {
+    fn names_and_sizes_are_at_their_positions() {
         let mut trace = Trace::default();
         let file = |index, name: &str, bytes| (index, PathBuf::from(name), bytes);
         name_files(&mut trace, vec![file(2, "c", 5), file(0, "a", 1), file(2, "c", 7)]);

@@ -1,7 +1,7 @@
-//! What is run on the files, and the thread that runs it.
+//! The work on files, and the thread that runs it.
 
 use super::traced::{Seen, Traced, Tracing};
-use crate::arena::{Arena, Kept};
+use crate::arena::{Arena, RetainedBytes};
 use crate::cancel::Cancel;
 use crate::error::{FileError, FnError};
 use crate::loaded::{Data, Loaded};
@@ -17,26 +17,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Work on the pieces of files. In whole-file form each file is one piece; in chunk form the pieces
-/// of a file come in the order of their offsets, one at a time, with the file's own state.
+/// Work on the pieces of files. In whole-file form each file is one piece. In chunk form the pieces
+/// of a file come in the order of their offsets, one at a time, with the state of that file.
 pub trait Work: Sync {
-    /// State of one file while its pieces come.
+    /// State of one file between its pieces.
     type State: Send;
     /// State of one thread.
     type Local: Send;
 
-    /// The state of a new thread.
+    /// Creates the state of a thread.
     fn local(&self) -> Self::Local;
-    /// The state of a new file.
+    /// Creates the state of a file.
     fn begin(&self, index: usize, path: &Path) -> Self::State;
-    /// One piece of a file.
+    /// Processes one piece of a file.
     fn piece(
         &self,
         local: &mut Self::Local,
         state: &mut Self::State,
         piece: &Piece<'_>,
     ) -> Result<(), FnError>;
-    /// The end of a file whose pieces all went well.
+    /// Ends a file whose pieces were all processed.
     fn finish(
         &self,
         local: &mut Self::Local,
@@ -44,7 +44,7 @@ pub trait Work: Sync {
         index: usize,
         path: &Path,
     ) -> Result<(), FnError>;
-    /// A file failed; `Break` ends the run.
+    /// Handles a failed file; `Break` ends the run.
     fn failed(&self, local: &mut Self::Local, error: FileError) -> ControlFlow<FileError>;
 }
 
@@ -58,42 +58,42 @@ pub struct Piece<'a> {
     pub offset: u64,
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Whether this is the end of the file.
+    /// Whether this is the last piece of the file.
     pub last: bool,
     pub(crate) data: &'a Data,
     pub(crate) arena: &'a Arc<Arena>,
 }
 
 impl Piece<'_> {
-    /// Keeps the bytes beyond the call, counted against the memory budget.
-    pub(crate) fn keep(&self) -> Kept {
+    /// Retains the bytes beyond the call, counted against the memory budget.
+    pub(crate) fn keep(&self) -> RetainedBytes {
         match self.data {
             Data::Buffer(lease) => lease.keep(self.bytes.len()),
-            Data::Map(_) | Data::Empty => Kept::copy(self.bytes, self.arena),
+            Data::Map(_) | Data::Empty => RetainedBytes::copy(self.bytes, self.arena),
         }
     }
 }
 
-/// How a run is watched and bounded, beside its plan.
+/// Options of a run besides its plan.
 pub struct RunOptions<'a> {
-    /// Ends the run from outside.
+    /// Cancels the run.
     pub cancel: Cancel,
     /// Called about ten times a second with files, bytes, and the number of files if known.
     pub progress: Option<&'a (dyn Fn(u64, u64, Option<u64>) + Sync)>,
-    /// How closely threads look at themselves.
+    /// How closely threads measure themselves.
     pub detail: Detail,
-    /// Sample the requests in flight.
+    /// Whether to sample the requests in flight.
     pub sample: bool,
-    /// Block device whose busy time is wanted.
+    /// Block device whose busy time is measured.
     pub block_device: Option<&'a str>,
-    /// Trace the run.
+    /// Traces the run.
     pub tracing: Option<Tracing>,
-    /// Takes the trace of a run that ends with an error; a run that ends well has it in
+    /// Receives the trace of a run that fails; a run that succeeds returns it in
     /// [`Executed::trace`].
     pub trace_of_failure: Option<&'a Mutex<Option<Box<Trace>>>>,
-    /// What a wait inside the function is, where the caller knows: work that sleeps, for instance.
+    /// State that a wait inside the function counts as, if known: work that sleeps, for instance.
     pub function_waits: Option<State>,
-    /// Allow mappings: only in a process that may end by SIGBUS.
+    /// Allow mappings, which may end the process with SIGBUS.
     pub mmap: bool,
 }
 
@@ -113,7 +113,7 @@ impl Default for RunOptions<'_> {
     }
 }
 
-/// What a run left behind.
+/// The result of a run.
 pub struct Executed<L> {
     /// The plan that ran.
     pub plan: Plan,
@@ -125,24 +125,24 @@ pub struct Executed<L> {
     pub files: u64,
     /// Bytes that the function saw.
     pub bytes: u64,
-    /// The account of each thread.
+    /// The report of each thread.
     pub reports: Vec<ThreadReport>,
-    /// What the process used.
+    /// Resources that the process used.
     pub usage: UsageDelta,
     /// Requests in flight over time.
     pub in_flight: Vec<(u64, u32)>,
-    /// Most of the memory budget in use at once, bytes.
+    /// Peak use of the memory budget, bytes.
     pub budget_peak_bytes: u64,
-    /// Whether it was cancelled.
+    /// Whether the run was cancelled.
     pub cancelled: bool,
-    /// What every thread did when, if the run was traced.
+    /// The trace, if the run was traced.
     pub trace: Option<Box<Trace>>,
-    /// As in [`RunOptions::function_waits`].
+    /// See [`RunOptions::function_waits`].
     pub(crate) function_waits: Option<State>,
 }
 
 impl<L> Executed<L> {
-    /// The same run with other states of the threads.
+    /// Maps the states of the threads.
     pub(crate) fn map<T>(self, f: impl FnMut(L) -> T) -> Executed<T> {
         Executed {
             plan: self.plan,
@@ -168,7 +168,7 @@ pub(crate) struct Worker<'e, W: Work> {
     pub(crate) number: usize,
     pub(crate) work: &'e W,
     pub(crate) local: W::Local,
-    /// Files that were computed, where a trace wants them.
+    /// Processed files, if a trace wants them.
     seen: Option<Vec<Seen>>,
 }
 
@@ -184,7 +184,7 @@ impl<'e, W: Work> Worker<'e, W> {
         Self { shared, meter, number, work, local: work.local(), seen: None }
     }
 
-    /// From now on this thread is traced.
+    /// Starts tracing this thread.
     pub(super) fn trace(&mut self, recorder: Recorder, traced: &Traced) {
         self.meter.trace(recorder);
         self.seen = traced.wants_files().then(Vec::new);
@@ -203,14 +203,14 @@ impl<'e, W: Work> Worker<'e, W> {
         (self.meter.finish(name, role.name()), self.local, ended)
     }
 
-    /// Tells how many requests of this thread are in flight.
+    /// Publishes how many requests of this thread are in flight.
     #[inline]
     pub(crate) fn in_flight(&mut self, count: usize) {
         self.meter.in_flight(count as u32);
         self.shared.gauges.set(self.number, count as u32);
     }
 
-    /// Runs the function on a loaded piece. True: the file has more pieces and wants them.
+    /// Runs the function on a loaded piece. Returns true if the file has more pieces to read.
     pub(crate) fn compute(&mut self, loaded: &mut Loaded<'e, W::State>) -> bool {
         self.meter.compute_starts();
         let path = loaded.item.path.as_path();
@@ -232,7 +232,7 @@ impl<'e, W: Work> Worker<'e, W> {
         let mut state = loaded.item.state.take();
         let result = catch_unwind(AssertUnwindSafe(|| {
             let mut own = state.take().unwrap_or_else(|| work.begin(index, path));
-            // An empty last piece of a file that had pieces before only ends it.
+            // An empty last piece after other pieces only ends the file.
             if !(piece.bytes.is_empty() && piece.offset > 0) {
                 work.piece(local, &mut own, &piece)?;
             }
@@ -263,7 +263,8 @@ impl<'e, W: Work> Worker<'e, W> {
         }
     }
 
-    /// Hands a failure to the policy. Once the run is ending, what fails fails because of that.
+    /// Passes a failure to the policy. Failures of a run that is ending already are dropped,
+    /// because they may be caused by the end.
     pub(crate) fn failed(&mut self, error: FileError) {
         if self.shared.stopping() {
             return;

@@ -12,7 +12,7 @@ use ioloom_model::CallKind;
 use ioloom_sys::buffer;
 use std::os::fd::OwnedFd;
 
-/// What the next piece of a file starts from: the same buffer unless its bytes are kept.
+/// Starts the next piece of a file, in the same buffer unless its bytes are retained.
 pub(crate) fn next_piece<'p, S>(
     cx: &mut Cx<'_, '_>,
     done: Loaded<'p, S>,
@@ -27,27 +27,28 @@ pub(crate) fn next_piece<'p, S>(
     Ok((item, Begun { file, lease, progress }))
 }
 
-/// What a full buffer is.
+/// What a full buffer means.
 pub(crate) enum Full {
-    /// A piece of several, in chunk form.
+    /// One piece of several, in chunk form.
     Piece,
-    /// All of the file: its size is what was read.
+    /// The whole file: its size is what was read.
     End,
-    /// The start of a file that needs a larger one.
+    /// The start of a file that needs a larger buffer.
     Larger(Larger),
 }
 
-/// The buffer that a file needs beyond the one it has.
+/// The larger buffer that a file needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Larger {
     pub(crate) bytes: u64,
-    /// It has a large one already.
+    /// Whether the file has a large buffer already.
     pub(crate) grown: bool,
 }
 
-/// What a full buffer is; asks for the size of the file unless in chunk form. A file that grows
-/// while it is read is read to where it ends now, but only while memory is free: a thread that
-/// holds a large buffer never waits for another, because two of them might wait for ever.
+/// Decides what a full buffer means. Queries the size of the file, except in chunk form. A file
+/// that grows while it is read is read to its new end, but only while memory is free: a thread that
+/// holds a large buffer never waits for another, because two such threads could wait for each
+/// other.
 pub(crate) fn full<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
@@ -64,7 +65,7 @@ pub(crate) fn full<S>(
         return Ok(Full::End);
     }
     let grown = std::mem::replace(&mut progress.enlarged, true);
-    // More than the size says, or a second time: by half, so that the copies stay few.
+    // Larger than its size says, or a second time: grow by half, so that copies stay few.
     let wanted = if size < filled || grown { size.max(filled + filled / 2) } else { size };
     let wanted = wanted.min(whole_max - 1).max(size).max(filled);
     if wanted >= whole_max {
@@ -80,10 +81,10 @@ pub(crate) fn full<S>(
     Ok(Full::Larger(Larger { bytes, grown }))
 }
 
-/// The error of a file that outgrew a buffer of its size while no memory was free.
+/// Returns the error of a file that outgrew its buffer while no memory was free.
 pub(crate) fn outgrown<S>(item: &Item<'_, S>) -> FileError {
-    let reason = "it grew while it was read, and there is no memory for more; read it again, or in \
-                  pieces with .chunks()";
+    let reason = "it grew while it was read, and no memory is free for the rest; read it again, or in \
+                  chunks with .chunks()";
     FileError::rejected(item.index, item.path.as_path(), Operation::Reserve, reason)
 }
 
@@ -93,8 +94,9 @@ pub(crate) fn take_over(mut larger: Lease, from: &Lease, filled: usize) -> Lease
     larger
 }
 
-/// The last piece of a file. One that gave nothing at all may be no file: that is asked.
-#[inline(always)] // a call of its own moves the piece once more
+/// Returns the last piece of a file. A file without any bytes may not be a regular file, so that is
+/// checked.
+#[inline(always)] // a call would move the piece once more
 pub(crate) fn ended<'p, S>(
     cx: &mut Cx<'_, '_>,
     item: Item<'p, S>,
@@ -111,7 +113,7 @@ pub(crate) fn ended<'p, S>(
     Started::Ready(complete(cx, item, file, lease, progress, true))
 }
 
-/// A complete piece; the file is closed unless it has more.
+/// Returns a complete piece, and closes the file unless it has more.
 pub(crate) fn complete<'p, S>(
     cx: &mut Cx<'_, '_>,
     item: Item<'p, S>,

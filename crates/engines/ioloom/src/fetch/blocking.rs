@@ -1,10 +1,10 @@
 //! Blocking reads, buffered or direct, and the method that reads nothing.
 //!
-//! A file of unknown size is read into its first buffer; a short read proves the end, so a small
-//! file costs open, one read and close. A read that ends with a page proves it only where the size
-//! is known (see [`is_end`]); else a second one is asked. Only a file that fills the first buffer is
-//! asked for its size, gets a buffer of that size and one byte more (again so that a short read
-//! proves the end), and is read on.
+//! A file of unknown size is read into its first buffer. A short read proves the end, so a small
+//! file costs an open, one read and a close. A read that ends at a page boundary proves the end
+//! only if the size is known (see [`is_end`](super::piece::is_end)); otherwise another read
+//! follows. Only a file that fills its first buffer is queried for its size. It gets a buffer of
+//! that size plus one byte, again so that a short read proves the end, and is read on.
 
 use super::after_read::next_piece;
 use super::interface::{Cx, Fetch, Reaped, Started};
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::loaded::{Data, Loaded};
 use crate::source::Item;
 
-/// `pread`, through the page cache or past it.
+/// `pread`, through the page cache or bypassing it.
 pub(crate) struct Blocking<'p, S> {
     direct: bool,
     parked: Parked<'p, S>,
@@ -71,7 +71,7 @@ impl<'p, S> Fetch<'p, S> for Blocking<'p, S> {
     }
 }
 
-/// No input at all.
+/// Reads nothing.
 pub(crate) struct Nothing;
 
 impl<'p, S> Fetch<'p, S> for Nothing {

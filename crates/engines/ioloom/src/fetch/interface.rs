@@ -9,48 +9,50 @@ use ioloom_observe::Meter;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What became of a start.
+/// The outcome of a start.
 pub(crate) enum Started<'p, S> {
-    /// Here at once.
+    /// The piece is loaded.
     Ready(Loaded<'p, S>),
-    /// In flight.
+    /// The piece is in flight.
     Pending,
-    /// It failed.
+    /// The file failed.
     Failed(FileError),
-    /// Not begun, because no descriptor is left: again when this thread has closed some, or is idle.
+    /// Not started, for want of a file descriptor. Try again when this thread has closed some, or
+    /// is idle.
     Later(Item<'p, S>),
 }
 
 impl<'p, S> Started<'p, S> {
-    /// What came of a file that is open, unless it is in flight still.
+    /// Converts the outcome for a file that is open; `None` if it is still in flight.
     pub(crate) fn came(self) -> Option<Result<Loaded<'p, S>, FileError>> {
         match self {
             Self::Ready(loaded) => Some(Ok(loaded)),
             Self::Failed(error) => Some(Err(error)),
             Self::Pending => None,
-            Self::Later(_) => unreachable!("it is open"),
+            Self::Later(_) => unreachable!("the file is open"),
         }
     }
 }
 
-/// What came out of flight: a piece, or why not.
+/// Completions: pieces or errors.
 pub(crate) type Reaped<'p, S> = VecDeque<Result<Loaded<'p, S>, FileError>>;
 
-/// What a fetch needs of its thread.
+/// The context of a call.
 pub(crate) struct Cx<'a, 'e> {
     pub(crate) shared: &'a Shared<'e>,
     pub(crate) meter: &'a mut Meter,
-    /// Whether this thread may wait for memory: only if it holds no ready file, which it might be
-    /// the only one to compute, and not the open limit. Else a file that needs more is parked.
+    /// Whether this thread may wait for memory. It must not if it holds a ready file, which no
+    /// other thread may be able to compute, or the open limit. A file that needs more memory is
+    /// then parked.
     pub(crate) may_wait: bool,
-    /// Whether nothing of this thread is in flight or ready, so that without a descriptor left it
-    /// can only wait for others. Else it is done with its own files first: they hold some.
+    /// Whether nothing of this thread is in flight or ready, so that it must wait for other threads
+    /// if there is no descriptor. Otherwise it first finishes its own files, which hold some.
     pub(crate) idle: bool,
 }
 
-/// A method, as one thread uses it.
+/// A method, as used by one thread.
 pub(crate) trait Fetch<'p, S> {
-    /// Begins with the first piece of a file. `lease` is its first buffer.
+    /// Starts the first piece of a file. `lease` is its first buffer.
     fn start(
         &mut self,
         cx: &mut Cx<'_, '_>,
@@ -58,11 +60,11 @@ pub(crate) trait Fetch<'p, S> {
         lease: Option<Lease>,
     ) -> Started<'p, S>;
 
-    /// Begins with the next piece of a file in chunk form, into the same buffer.
+    /// Starts the next piece of a file in chunk form, in the same buffer.
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S>;
 
-    /// Brings what has come out of flight; with `wait` at least one, unless nothing is in flight or
-    /// what is waits for memory and the thread may not.
+    /// Collects completions. With `wait` it returns at least one, unless nothing is in flight, or
+    /// what is in flight waits for memory and the thread may not.
     fn reap(
         &mut self,
         cx: &mut Cx<'_, '_>,
@@ -70,15 +72,15 @@ pub(crate) trait Fetch<'p, S> {
         out: &mut Reaped<'p, S>,
     ) -> Result<(), Error>;
 
-    /// Pieces in flight.
+    /// Returns the number of pieces in flight.
     fn in_flight(&self) -> usize;
 
-    /// Bytes charged for what is parked: given back only after more was reserved.
+    /// Returns the bytes charged for parked files, which are returned only after more was reserved.
     fn holding(&self) -> u64 {
         0
     }
 
-    /// The arena that first buffers come from.
+    /// Returns the arena of first buffers.
     fn arena<'a>(&'a self, shared: &'a Shared<'_>) -> &'a Arc<Arena> {
         &shared.arena
     }

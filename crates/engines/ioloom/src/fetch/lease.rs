@@ -1,4 +1,4 @@
-//! Buffers for files, and what to do when there are none.
+//! Buffers for files, and the errors of files that get none.
 
 use super::interface::Cx;
 use crate::arena::{Lease, NoBuffer};
@@ -6,11 +6,12 @@ use crate::error::{Error, FileError, Operation};
 use crate::shared::Shared;
 use crate::source::Item;
 use ioloom_budget::Reserve;
+use ioloom_failure::reason;
 use ioloom_model::CallKind;
 use ioloom_model::units::format_size;
 
-/// A buffer for `bytes`, waiting for memory; the wait is a lap of its own. `holding`: bytes charged
-/// for what this thread has parked.
+/// Returns a buffer of `bytes`, after waiting for memory if necessary. The wait is timed
+/// separately. `holding`: bytes charged for files that this thread has parked.
 pub(crate) fn lease_waiting<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
@@ -35,16 +36,17 @@ pub(crate) fn lease_waiting<S>(
     lease.map_err(|none| no_buffer(cx.shared, item, bytes, none))
 }
 
-/// Why a window of all files ends when memory does: waiting there would be another plan.
+/// Explains why a window of all files ends when memory is full: waiting would be a different plan.
 pub(crate) fn full_of_window(shared: &Shared<'_>, files: usize) -> String {
     format!(
         "{}: the memory budget was full after {files} files; a window of all files needs memory \
-         for all of them: give memory= or a bounded w=",
+         for all of them: raise memory= or bound w=",
         shared.plan
     )
 }
 
-/// The error of a file for which there is no buffer. Kept bytes that fill the budget end the run.
+/// Returns the error of a file for which there is no buffer. Ends the run if retained bytes fill
+/// the budget.
 pub(crate) fn no_buffer<S>(
     shared: &Shared<'_>,
     item: &Item<'_, S>,
@@ -54,19 +56,19 @@ pub(crate) fn no_buffer<S>(
     let reason = match none {
         NoBuffer::Budget(Reserve::Held) => {
             shared.fail_held();
-            "the memory budget is held by kept bytes".to_owned()
+            "retained bytes fill the memory budget".to_owned()
         }
         NoBuffer::Budget(Reserve::TooLarge) => too_large(shared, bytes),
-        NoBuffer::Budget(_) => "the run was ended".to_owned(),
-        NoBuffer::System(error) => format!("no memory: {error}"),
+        NoBuffer::Budget(_) => "the run has ended".to_owned(),
+        NoBuffer::System(error) => format!("out of memory: {}", reason(&error)),
     };
     FileError::rejected(item.index, item.path.as_path(), Operation::Reserve, reason)
 }
 
-/// Why a whole file cannot be held.
+/// Explains why a file cannot be read whole.
 pub(crate) fn too_large(shared: &Shared<'_>, bytes: u64) -> String {
     format!(
-        "its {} do not fit the memory budget of {}; read it in pieces with .chunks(), or raise \
+        "its {} do not fit the memory budget of {}; read it in chunks with .chunks(), or raise \
          .memory()",
         format_size(bytes),
         format_size(shared.budget.limit())

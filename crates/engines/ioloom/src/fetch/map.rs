@@ -1,7 +1,7 @@
-//! Mappings: the function faults the bytes in itself.
+//! Mappings: the function faults the bytes in.
 //!
-//! `mmap:willneed` asks for the pages of a window of files and hands out the oldest; the other
-//! variants map one file at a time. An empty file cannot be mapped and is empty data.
+//! `mmap:willneed` prefetches the pages of a window of files and returns the oldest; the other
+//! variants map one file at a time. An empty file cannot be mapped and has no data.
 
 use super::interface::{Cx, Fetch, Reaped, Started};
 use super::opening::{Opened, failed_on, open, size_of};
@@ -38,7 +38,7 @@ impl<'p, S> Mapped<'p, S> {
         Opened { file, size }: Opened,
         advice: MapAdvice,
     ) -> Result<Loaded<'p, S>, FileError> {
-        // An empty file cannot be mapped, and neither can what is no file: it tells no size.
+        // Empty files cannot be mapped, and files that are not regular report no size.
         let size = match size {
             Some(size) if size > 0 => size,
             _ => size_of(cx, &item, &file)?,
@@ -78,7 +78,7 @@ impl<'p, S> Fetch<'p, S> for Mapped<'p, S> {
     }
 
     fn resume(&mut self, _: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
-        // A mapping is the whole file, so nothing ever has more pieces.
+        // A mapping is the whole file, so there is no next piece.
         Started::Ready(done)
     }
 

@@ -1,9 +1,9 @@
 //! Methods: how one thread gets loaded files.
 //!
-//! A [`Fetch`] belongs to one thread. [`Fetch::start`] begins with the first piece of a file,
-//! [`Fetch::resume`] with the next; either has it at once, or it is in flight and comes out of
-//! [`Fetch::reap`]. Blocking methods always have it at once. One interface for all of them is what
-//! lets every schedule drive every method.
+//! A [`Fetch`] belongs to one thread. [`Fetch::start`] starts the first piece of a file and
+//! [`Fetch::resume`] the next one. Either returns a loaded piece, or the piece is in flight and
+//! [`Fetch::reap`] returns it later. Blocking methods always return loaded pieces. Because all
+//! methods share this interface, every schedule can drive every method.
 
 mod after_read;
 mod blocking;
@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::shared::Shared;
 use ioloom_model::Method;
 
-/// Makes the fetch of a plan for the calling thread with at most `window` pieces in flight.
+/// Creates the fetch of a plan for the calling thread, with at most `window` pieces in flight.
 pub(crate) fn make<'p, S: Send + 'p>(
     shared: &Shared<'_>,
     window: u32,

@@ -1,9 +1,9 @@
-//! Buffered reads without a ring and without more threads: `preadv2(RWF_NOWAIT)`.
+//! Buffered reads without a ring and without additional threads: `preadv2(RWF_NOWAIT)`.
 //!
-//! A hit is there at once. A miss has already made the kernel start to read ahead, so the file is
-//! put at the end of a queue, and when the window is full the oldest is read with a blocking call,
-//! by then mostly from memory. File systems that cannot answer are read with blocking calls; that
-//! is what this method is defined to do there, and the histogram shows it.
+//! A hit returns at once. A miss has made the kernel start readahead, so the file is appended to a
+//! queue; when the window is full the oldest is read with a blocking call, by then mostly from
+//! memory. Where a file system does not support `RWF_NOWAIT`, this method reads with blocking
+//! calls; the histogram of calls shows it.
 
 use super::after_read::{ended, next_piece};
 use super::interface::{Cx, Fetch, Reaped, Started};
@@ -27,7 +27,7 @@ struct Missed<'p, S> {
     progress: PieceProgress,
 }
 
-/// A window of files whose read-ahead was started.
+/// A window of files whose readahead was started.
 pub(crate) struct NowaitWindow<'p, S> {
     window: usize,
     missed: VecDeque<Missed<'p, S>>,
@@ -58,8 +58,8 @@ impl<'p, S> NowaitWindow<'p, S> {
                 progress.filled = n;
                 ended(cx, item, file, lease, progress)
             }
-            // All of the buffer, or what ends with a page: that may be the edge of what is in memory.
-            // The rest with blocking calls; at the end of the file that is one that answers zero.
+            // A full buffer, or an end at a page boundary, which may be the end of what is cached.
+            // Read the rest with blocking calls; at the end of the file one of them returns zero.
             Ok(Nowait::Hit(n)) => {
                 progress.filled = n;
                 read_on(cx, item, file, lease, progress, (false, &mut self.parked))
@@ -92,7 +92,7 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
 
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
         match next_piece(cx, done) {
-            // Read-ahead has long gone past this offset.
+            // Readahead is far beyond this offset.
             Ok((item, Begun { file, lease, progress })) => {
                 read_on(cx, item, file, lease, progress, (false, &mut self.parked))
             }
@@ -111,9 +111,9 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         if (wait && out.is_empty() || self.missed.len() >= self.window)
             && let Some(Missed { item, file, lease, progress }) = self.missed.pop_front()
         {
-            // With more behind it, it is parked rather than waited for.
+            // If more are queued, park the file instead of waiting.
             cx.may_wait &= wait && self.missed.is_empty();
-            // The blocking read of a miss is the wait for its completion.
+            // The blocking read of a miss is timed as the wait for its completion.
             let parked = &mut self.parked;
             out.extend(finish_missed(cx, item, file, lease, progress, parked).came());
         }

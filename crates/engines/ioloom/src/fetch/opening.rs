@@ -1,9 +1,9 @@
-//! Opening a file of the input without ever hanging on it.
+//! Opens files of the input without ever blocking on one that is not a regular file.
 //!
-//! A path that was regular when it was listed may be a pipe or a device when it is opened. Opening
-//! such a thing never waits, because everything is opened with `O_NONBLOCK`. That it is no file is
-//! noticed where it costs a real file nothing: when nothing comes out of it, when a read fails or
-//! fills its first buffer, and in a ring when a read takes long.
+//! A path that was a regular file when it was listed may be a pipe or a device when it is opened.
+//! Opening one never blocks, because every open uses `O_NONBLOCK`. The type is checked only where
+//! it costs regular files nothing: when a read returns nothing, fails or fills the first buffer,
+//! and when a read in a ring takes long.
 
 use super::interface::{Cx, Started};
 use super::lease::lease_waiting;
@@ -11,19 +11,19 @@ use super::piece::{Begun, PieceProgress, first_buffer};
 use crate::arena::Lease;
 use crate::error::{FileError, Operation};
 use crate::source::Item;
-use ioloom_failure::is_out_of_descriptors;
+use ioloom_failure::{is_out_of_descriptors, quoted};
 use ioloom_model::CallKind;
 use ioloom_sys::file::{self, Kind, OpenHow};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Attempts to open while the process has no descriptor left, and the longest pause between them.
-/// Others close theirs in the meantime; about one second in all.
+/// Attempts to open while the process has no descriptor left, and the longest pause between them:
+/// about one second in total, in which other threads may close files.
 const ATTEMPTS: u32 = 60;
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
-/// An open file, and its size if opening had to ask for it.
+/// An open file, and its size if opening it required a `stat`.
 pub(crate) struct Opened {
     pub(crate) file: OwnedFd,
     pub(crate) size: Option<u64>,
@@ -31,14 +31,14 @@ pub(crate) struct Opened {
 
 /// Why a file is not open.
 pub(crate) enum NotOpen {
-    /// For good.
+    /// It failed.
     Failed(FileError),
-    /// No descriptor is left, and this thread has files open itself with which it can be done.
+    /// There is no descriptor, and this thread has open files of its own that it can finish first.
     Later,
 }
 
 impl NotOpen {
-    /// What has become of the start of `item`.
+    /// Returns the outcome of starting `item`.
     #[cold]
     pub(crate) fn started<S>(self, item: Item<'_, S>) -> Started<'_, S> {
         match self {
@@ -54,8 +54,8 @@ impl From<FileError> for NotOpen {
     }
 }
 
-/// Opens a file and gives it its first buffer: how every method begins that opens by a system call
-/// and reads.
+/// Opens a file and gives it its first buffer, for all methods that open with a system call and
+/// then read.
 #[inline]
 pub(crate) fn begin<S>(
     cx: &mut Cx<'_, '_>,
@@ -68,7 +68,7 @@ pub(crate) fn begin<S>(
     Ok(Begun { file, lease, progress: PieceProgress { size, ..PieceProgress::default() } })
 }
 
-/// The first buffer of a file: the one it came with, or one for its size.
+/// Returns the first buffer of a file: `lease`, or one for its size.
 #[inline]
 pub(crate) fn first_lease<S>(
     cx: &mut Cx<'_, '_>,
@@ -82,7 +82,7 @@ pub(crate) fn first_lease<S>(
     }
 }
 
-/// Opens a file of the input. Without a descriptor left an idle thread waits until others close
+/// Opens a file of the input. If there is no descriptor, an idle thread waits until others close
 /// some.
 #[inline]
 pub(crate) fn open<S>(
@@ -100,7 +100,7 @@ pub(crate) fn open<S>(
     }
 }
 
-/// After a first attempt that failed.
+/// Retries after the first attempt failed.
 #[cold]
 fn open_again<S>(
     cx: &mut Cx<'_, '_>,
@@ -129,9 +129,9 @@ fn open_again<S>(
     Err(FileError::io(item.index, path, Operation::Open, error).into())
 }
 
-/// What must be known before a file is opened. What no walk has seen to be regular is asked first
-/// and opened only if it is; its size is a gift then. With direct I/O the file system must say what
-/// alignment it wants.
+/// Checks a file before it is opened. A path that no walk found to be regular is queried with
+/// `stat` and opened only if it is regular; its size is then known. With direct I/O the file system
+/// must report the alignment that it requires.
 pub(crate) fn ask_first<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
@@ -154,8 +154,8 @@ pub(crate) fn ask_first<S>(
     Ok(size)
 }
 
-/// The size of an open file. One that is no regular file, because its path became something else
-/// after it was listed, is refused.
+/// Returns the size of an open file. Rejects a file that is not regular because its path was
+/// replaced after it was listed.
 pub(crate) fn size_of<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
@@ -170,7 +170,8 @@ pub(crate) fn size_of<S>(
     }
 }
 
-/// The error of an operation on an open file. The reason of what is no regular file is just that.
+/// Returns the error of an operation on an open file. If it is not a regular file, that is the
+/// cause.
 pub(crate) fn failed_on<S>(
     item: &Item<'_, S>,
     file: &OwnedFd,
@@ -183,14 +184,14 @@ pub(crate) fn failed_on<S>(
     }
 }
 
-/// The error for a path that is not a regular file.
+/// Returns the error for a path that is not a regular file.
 fn not_regular<S>(item: &Item<'_, S>, kind: Kind) -> FileError {
     let reason = format!("it is {}, not a regular file", kind.word());
     FileError::rejected(item.index, item.path.as_path(), Operation::Open, reason)
 }
 
-/// Refuses direct I/O where the file system does not offer it; the answer belongs to one file and
-/// is not remembered for others.
+/// Rejects direct I/O where the file system does not support it. The result holds for one file only
+/// and is not cached.
 fn check_direct<S>(cx: &mut Cx<'_, '_>, item: &Item<'_, S>) -> Result<(), FileError> {
     let path = item.path.as_path();
     let alignment = file::direct_alignment(path);
@@ -200,9 +201,9 @@ fn check_direct<S>(cx: &mut Cx<'_, '_>, item: &Item<'_, S>) -> Result<(), FileEr
         Some(a) if (a.offset as usize) <= ioloom_sys::buffer::ALIGN => Ok(()),
         Some(a) => {
             let reason = format!(
-                "{}: direct reads of {} want an alignment of {} bytes, more than buffers have",
+                "{}: direct reads of {} require an alignment of {} bytes, more than buffers have",
                 cx.shared.plan,
-                path.display(),
+                quoted(path),
                 a.offset
             );
             cx.shared.fail(crate::Error::Refused(reason.clone()));
@@ -210,9 +211,9 @@ fn check_direct<S>(cx: &mut Cx<'_, '_>, item: &Item<'_, S>) -> Result<(), FileEr
         }
         None => {
             let reason = format!(
-                "{}: the file system of {} does not offer direct I/O; use a buffered method",
+                "{}: the file system of {} does not support direct I/O; use a buffered method",
                 cx.shared.plan,
-                path.display()
+                quoted(path)
             );
             cx.shared.fail(crate::Error::Refused(reason.clone()));
             Err(FileError::rejected(item.index, path, Operation::Open, reason))

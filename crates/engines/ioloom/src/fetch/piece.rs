@@ -1,11 +1,11 @@
-//! How far the piece of a file has been read, and when it has ended.
+//! The progress of reading a piece of a file, and how its end is recognised.
 
 use super::interface::Cx;
 use crate::arena::Lease;
 use ioloom_sys::buffer;
 use std::os::fd::OwnedFd;
 
-/// Bytes of a first buffer, when a hint of the size is known.
+/// Returns the size of a first buffer, given the size of the file if known.
 pub(crate) fn first_buffer(cx: &Cx<'_, '_>, size: Option<u64>) -> u64 {
     match size {
         Some(size) if cx.shared.plan.chunk_bytes.is_none() => {
@@ -15,36 +15,37 @@ pub(crate) fn first_buffer(cx: &Cx<'_, '_>, size: Option<u64>) -> u64 {
     }
 }
 
-/// How far a piece has come.
+/// How much of a piece has been read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PieceProgress {
     /// Offset of the piece in the file.
     pub(crate) offset: u64,
     /// Bytes of the piece read so far.
     pub(crate) filled: usize,
-    /// Size of the file, if it was asked for.
+    /// Size of the file, if it was queried.
     pub(crate) size: Option<u64>,
-    /// The first buffer was not enough.
+    /// Whether the first buffer was too small.
     pub(crate) enlarged: bool,
 }
 
-/// A file that is open and has its first buffer.
+/// An open file with its first buffer.
 pub(crate) struct Begun {
     pub(crate) file: OwnedFd,
     pub(crate) lease: Lease,
     pub(crate) progress: PieceProgress,
 }
 
-/// Bytes that one read asks for at most: the kernel cuts a read below 2 GiB, and a cut read must
-/// not be taken for the end of the file.
+/// Most bytes of one read. The kernel cuts reads below 2 GiB, and a cut read must not be mistaken
+/// for the end of the file.
 pub(crate) const READ_MAX: usize = 1 << 30;
 
-/// Whether `n` bytes of `asked` prove the end of the file. Zero always does. Where the size is
-/// known, less than it is read on, and so is a file that has bytes although its size is zero, as
-/// those of /proc do. Where it is not, a short read that ends inside a page is the end; one that
-/// ends with a page may also be what came before a page that could not be read, so it is asked
-/// again: the end then answers zero, a bad page its error. Direct reads are short in the same two
-/// cases, and after one that ends inside a page there is nothing more that could be read.
+/// Reports whether a read of `n` bytes out of `asked` proves the end of the file. Zero always does.
+/// If the size is known, a read that ends before it does not, and neither does one from a file that
+/// has bytes although its size is zero, as in /proc. If the size is not known, a short read that
+/// ends inside a page does. One that ends at a page boundary may have stopped at a page that could
+/// not be read, so another read follows: at the end it returns zero, at a bad page an error. Direct
+/// reads are short in the same two cases, and after one that ends inside a page nothing more can be
+/// read.
 pub(crate) fn is_end(n: usize, asked: usize, progress: &PieceProgress, direct: bool) -> bool {
     if n == 0 {
         return true;
@@ -60,7 +61,7 @@ pub(crate) fn is_end(n: usize, asked: usize, progress: &PieceProgress, direct: b
     }
 }
 
-/// Bytes of this buffer that a piece may fill.
+/// Returns how many bytes of this buffer a piece may fill.
 pub(crate) fn piece_limit(cx: &Cx<'_, '_>, lease: &Lease) -> usize {
     match cx.shared.plan.chunk_bytes {
         Some(chunk) => (chunk as usize).min(lease.capacity()),
@@ -92,6 +93,6 @@ mod tests {
             assert_eq!(is_end(n, asked, &known(size), direct), end, "{n} of {asked}, {size:?}");
         }
         let filled = PieceProgress { filled: 100, ..PieceProgress::default() };
-        assert!(!is_end(3996, 8192, &filled, false), "the file ends with a page");
+        assert!(!is_end(3996, 8192, &filled, false), "the read ends at a page boundary");
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a file to its end with blocking calls.
+//! Reads files to their ends with blocking calls.
 
 use super::after_read::{Full, Larger, complete, ended, full, outgrown, take_over};
 use super::interface::{Cx, Reaped, Started};
@@ -13,7 +13,7 @@ use ioloom_sys::file;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-/// Files that wait for a larger buffer, because their thread may not.
+/// Files that wait for a larger buffer, because their thread may not wait.
 pub(crate) type Parked<'p, S> = VecDeque<Waiting<'p, S>>;
 
 pub(crate) struct Waiting<'p, S> {
@@ -24,7 +24,7 @@ pub(crate) struct Waiting<'p, S> {
     size: u64,
 }
 
-/// Reads on the oldest parked file; with `wait` it is waited for memory.
+/// Continues the oldest parked file. With `wait`, waits for memory.
 pub(crate) fn unpark<'p, S>(
     cx: &mut Cx<'_, '_>,
     parked: &mut Parked<'p, S>,
@@ -54,13 +54,13 @@ pub(crate) fn unpark<'p, S>(
     out.extend(started.came());
 }
 
-/// Bytes charged for parked files.
+/// Returns the bytes charged for parked files.
 pub(crate) fn charged<S>(parked: &Parked<'_, S>) -> u64 {
     parked.iter().map(|waiting| waiting.lease.charged()).sum()
 }
 
-/// Reads with blocking calls until the piece is complete, directly or not; a file that needs more
-/// memory than there is goes to the parked ones if its thread may not wait.
+/// Reads with blocking calls until the piece is complete. A file that needs more memory than is
+/// free is parked if its thread may not wait.
 pub(crate) fn read_on<'p, S>(
     cx: &mut Cx<'_, '_>,
     item: Item<'p, S>,

@@ -1,10 +1,10 @@
-//! io_uring: one ring per thread, buffered or direct, registered or not.
+//! io_uring: one ring per thread, buffered or direct, with or without registered buffers.
 //!
-//! Every file in flight has a place in `jobs`; its token is the index. A job goes through opening
-//! (by system call, or through the ring with `uring:open`), reading, and, when its first buffer
-//! was full, asking for its size and reading on into a larger one. A job that needs a larger
-//! buffer when memory is short waits in `parked` with its bytes and is tried again whenever
-//! something was reaped; if nothing else of this thread is in flight, the thread waits for memory.
+//! Every file in flight has a slot in `jobs`; its token is the index. A job is opened (by system
+//! call, or by the ring with `uring:open`), read and, if its first buffer was full, queried for its
+//! size and read on into a larger buffer. A job that needs a larger buffer while memory is short
+//! waits in `parked` with its bytes, and is tried again after every reap. If nothing else of this
+//! thread is in flight, the thread waits for memory.
 
 use super::after_read::{Full, Larger, complete, ended, full, next_piece, outgrown, take_over};
 use super::interface::{Cx, Fetch, Reaped, Started};
@@ -16,7 +16,7 @@ use crate::error::{Error, FileError, Operation};
 use crate::loaded::Loaded;
 use crate::shared::Shared;
 use crate::source::Item;
-use ioloom_failure::is_out_of_descriptors;
+use ioloom_failure::{is_out_of_descriptors, reason};
 use ioloom_model::{CallKind, Method, Schedule};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::file::OpenHow;
@@ -28,9 +28,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-/// Requests that one call of a window hands to the kernel.
+/// Requests submitted per system call under `window`.
 const WINDOW_BATCH: u32 = 8;
-/// Bytes of one registered buffer: larger files are read on into ordinary ones.
+/// Size of one registered buffer, bytes. Larger files continue in ordinary buffers.
 pub(crate) const REGISTERED_BYTES: usize = 64 << 10;
 
 struct Job<'p, S> {
@@ -38,12 +38,12 @@ struct Job<'p, S> {
     lease: Lease,
     progress: PieceProgress,
     asked: usize,
-    /// How often the kernel said to try again.
+    /// How often the kernel returned `EAGAIN` or `EINTR`.
     retries: u32,
 }
 
-/// Times that a read is tried again. A regular file never asks for many; what became a pipe after it
-/// was listed would for ever.
+/// Most retries of a read. A regular file needs few; a path that became a pipe after it was listed
+/// would need them forever.
 const RETRIES_MAX: u32 = 1000;
 
 struct Parked<'p, S> {
@@ -58,27 +58,28 @@ pub(crate) struct Rings<'p, S> {
     jobs: Vec<Option<Job<'p, S>>>,
     free: Vec<usize>,
     parked: VecDeque<Parked<'p, S>>,
-    /// Files that the ring could not open for want of a descriptor, or was interrupted at.
+    /// Files that the ring did not open, for want of a descriptor or because of an interruption.
     unopened: VecDeque<Job<'p, S>>,
     done: Vec<Completion>,
     direct: bool,
     open_in_ring: bool,
     registered: Option<Arc<Arena>>,
-    /// Requests that were queued and not yet handed to the kernel.
+    /// Requests queued and not yet submitted.
     queued: u32,
-    /// Requests that one call hands over. One under `threads` and `roles`, where a read is a call
-    /// of its own and its cost is studied; several under `window`.
+    /// Requests per submission: several under `window`, one under `threads` and `roles`, where a
+    /// read is a call of its own so that its cost can be measured.
     batch: u32,
 }
 
 impl<S> Rings<'_, S> {
     pub(crate) fn new(shared: &Shared<'_>, window: u32) -> Result<Self, Error> {
-        let refused = |what: &str, e: &io::Error| {
-            Error::Refused(format!("{}: {what} failed: {e}", shared.plan))
-        };
         let method = shared.plan.method;
-        let mut ring = Ring::new(window)
-            .map_err(|e| refused("making an io_uring (SINGLE_ISSUER, DEFER_TASKRUN)", &e))?;
+        let mut ring = Ring::new(window).map_err(|e| {
+            let (plan, reason) = (shared.plan, reason(&e));
+            Error::Refused(format!(
+                "{plan}: cannot create an io_uring (SINGLE_ISSUER, DEFER_TASKRUN): {reason}"
+            ))
+        })?;
         let registered = (method == Method::UringRegistered)
             .then(|| register(&mut ring, shared, window))
             .transpose()?;
@@ -114,17 +115,18 @@ fn register(ring: &mut Ring, shared: &Shared<'_>, window: u32) -> Result<Arc<Are
     let mut buffers: Vec<Buffer> = (0..window).map(|_| Buffer::new(bytes)).collect();
     ring.register(&mut buffers).map_err(|e| {
         Error::Refused(format!(
-            "{}: registering {} of buffers failed: {e}; raise the limit of locked memory \
-             (ulimit -l) or use a smaller window",
+            "{}: cannot register {} of buffers: {}; raise the limit of locked memory (ulimit -l) \
+             or use a smaller window",
             shared.plan,
-            ioloom_model::units::format_size(total)
+            ioloom_model::units::format_size(total),
+            reason(&e)
         ))
     })?;
     Ok(Arena::of_registered(shared.budget.clone(), buffers))
 }
 
 impl<'p, S> Rings<'p, S> {
-    /// Hands what is queued to the kernel once a batch is full.
+    /// Submits what is queued once a batch is full.
     fn hand_over(&mut self, shared: &Shared<'_>) {
         self.queued += 1;
         if self.queued >= self.batch {
@@ -145,7 +147,7 @@ impl<'p, S> Rings<'p, S> {
     }
 
     fn place(&mut self, job: Job<'p, S>) -> u64 {
-        let at = self.free.pop().expect("a fetch is never asked for more than its window");
+        let at = self.free.pop().expect("a fetch never exceeds its window");
         self.jobs[at] = Some(job);
         at as u64
     }
@@ -155,7 +157,7 @@ impl<'p, S> Rings<'p, S> {
         self.jobs[token as usize].take().expect("a token names a job in flight")
     }
 
-    /// Goes on with what came back; `Some` when the piece is complete or failed.
+    /// Continues with a completion. Returns `Some` when the piece is complete or failed.
     fn advance(
         &mut self,
         cx: &mut Cx<'_, '_>,
@@ -177,7 +179,7 @@ impl<'p, S> Rings<'p, S> {
                 Some(Err(FileError::io(job.item.index, path, Operation::Open, error)))
             }
             Outcome::Size(..) | Outcome::Write(..) => {
-                unreachable!("sizes are asked by system call, and nothing is written")
+                unreachable!("sizes are queried by system call, and nothing is written")
             }
             Outcome::Read(file, buffer, result) => {
                 job.lease.refill(buffer);
@@ -197,7 +199,7 @@ impl<'p, S> Rings<'p, S> {
         let n = match result {
             Ok(n) => n,
             Err(e) if again(&e) && job.retries < RETRIES_MAX => {
-                // A regular file hardly ever asks for it.
+                // A regular file hardly ever returns EAGAIN.
                 if let Err(error) = size_of(cx, &job.item, &file) {
                     return Some(Err(error));
                 }
@@ -230,7 +232,7 @@ impl<'p, S> Rings<'p, S> {
             Ok(Full::End) => ended(cx, job.item, file, job.lease, job.progress).came(),
             Ok(Full::Larger(larger)) => {
                 let parked = Parked { job, file, larger };
-                // One that holds a large buffer is decided at once: nobody may wait before it.
+                // A job with a large buffer goes first, because it must never wait behind another.
                 if larger.grown {
                     self.parked.push_front(parked);
                 } else {
@@ -242,8 +244,8 @@ impl<'p, S> Rings<'p, S> {
         }
     }
 
-    /// Opens by system call what the ring could not. Waits for a descriptor only with nothing in
-    /// flight that would give one back.
+    /// Opens by system call what the ring could not open. Waits for a descriptor only if nothing in
+    /// flight could return one.
     fn reopen(&mut self, cx: &mut Cx<'_, '_>, may_wait: bool, out: &mut Reaped<'p, S>) {
         while let Some(mut job) = self.unopened.pop_front() {
             cx.idle = may_wait && self.ring.in_flight() == 0 && out.is_empty();
@@ -263,7 +265,7 @@ impl<'p, S> Rings<'p, S> {
     }
 
     /// Gives parked jobs their larger buffers, the oldest first. Waits for memory only if nothing
-    /// of this thread is in flight and nothing has come out.
+    /// of this thread is in flight or has completed.
     fn unpark(&mut self, cx: &mut Cx<'_, '_>, may_wait: bool, out: &mut Reaped<'p, S>) {
         while let Some(Parked { mut job, file, larger: Larger { bytes, grown } }) =
             self.parked.pop_front()
@@ -339,7 +341,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
             }
             let wait = wait && out.len() == before;
             if self.ring.in_flight() == 0 {
-                return Ok(()); // all that is left waits for memory or for a descriptor
+                return Ok(()); // everything left waits for memory or for a descriptor
             }
             let mut done = std::mem::take(&mut self.done);
             self.queued = 0;
@@ -350,10 +352,15 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
             }
             self.done = done;
             result.map_err(|source| Error::System { operation: "wait on the ring", source })?;
+            debug_assert_eq!(
+                self.jobs.len() - self.free.len(),
+                self.ring.in_flight(),
+                "every request in flight has a job, which owns its buffer"
+            );
             if !wait || out.len() > before || self.in_flight() == 0 {
                 return Ok(());
             }
-            // What came was read on, or nothing came because the wait was cut short.
+            // The completions were continued, or the wait was interrupted.
         }
     }
 
@@ -398,7 +405,7 @@ impl<'p, S> Rings<'p, S> {
         let path = item.path.as_path();
         let how = OpenHow { direct: self.direct, nofollow: item.known_regular };
         let Ok(c_path) = CString::new(path.as_os_str().as_bytes()) else {
-            let reason = "its name holds a zero byte, which no file name can";
+            let reason = "the path contains a zero byte";
             return Started::Failed(FileError::rejected(item.index, path, Operation::Open, reason));
         };
         let lease = match first_lease(cx, &item, lease, size) {

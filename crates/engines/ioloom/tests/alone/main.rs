@@ -1,7 +1,7 @@
-//! What belongs to the whole process: its memory and its threads. One test in a binary of its own,
-//! so that no other test counts.
+//! Properties of the whole process: its memory and its threads. One test in a binary of its own, so
+//! that no other test interferes.
 
-#![allow(clippy::print_stderr, reason = "what a machine lacks is told as skipped")]
+#![allow(clippy::print_stderr, reason = "skipped tests print what the machine lacks")]
 
 #[path = "../ioloom/support.rs"]
 #[allow(dead_code, reason = "shared with the other test binaries")]
@@ -16,9 +16,9 @@ fn status(field: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Peak memory of the process while `f` runs, above what it had before, in KiB.
+/// Returns the peak memory of the process while `f` runs, above what it had before, in KiB.
 fn peak_kib(f: impl FnOnce()) -> u64 {
-    // 5 resets the peak; without that right the peak so far is no larger than what is tested.
+    // 5 resets the peak; without that permission the peak so far is below the limits tested here.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = status("VmRSS:");
     f();
@@ -99,7 +99,7 @@ fn more_files_take_no_more_memory() {
     }
 }
 
-/// Threads wait for the lock of their common memory, too: that is no reason for more of them.
+/// Threads also wait for the lock of their address space, which must not start more of them.
 fn files_in_memory_start_no_more_threads() {
     let device_bytes = || {
         let io = std::fs::read_to_string("/proc/self/io").ok()?;
@@ -110,7 +110,7 @@ fn files_in_memory_start_no_more_threads() {
     for _ in 0..20 {
         let before = device_bytes();
         let files = ioloom::files(paths.clone()).pin(plan("nowait/window:l=256,p=2"));
-        // Each line of the memory once: a computation that is no sleep.
+        // Touch each cache line of the memory once: computation without sleeping.
         let run = files.map(|f| Ok(f.bytes().iter().step_by(64).max().copied())).run();
         let measured = run.unwrap().measured;
         let waited = measured.calls.get(&CallKind::Completion).is_some_and(|calls| calls.count > 0);

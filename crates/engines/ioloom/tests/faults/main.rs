@@ -1,7 +1,7 @@
-//! Every system call fails once, in turn: one file fails, or the run with one clear error, and all
-//! else is as without. A binary of its own with one test, because the fault table is global.
+//! Every system call fails once: one file fails, or the run with one clear error, and everything
+//! else is unchanged. A binary of its own with one test, because the fault table is global.
 
-#![allow(clippy::print_stderr, reason = "what a machine lacks is told as skipped")]
+#![allow(clippy::print_stderr, reason = "skipped tests print what the machine lacks")]
 
 #[path = "../ioloom/support.rs"]
 #[allow(dead_code, reason = "shared with the other test binaries")]
@@ -15,7 +15,7 @@ const EINTR: i32 = 4;
 const EIO: i32 = 5;
 const EAGAIN: i32 = 11;
 
-/// Operation, and the plans that use it.
+/// Operations, and the plans that use them.
 const CASES: [(&str, &[&str]); 12] = [
     (
         "open",
@@ -77,7 +77,7 @@ const CASES: [(&str, &[&str]); 12] = [
 ];
 
 #[test]
-fn one_failed_call_is_one_failed_file_or_one_clear_error() {
+fn one_failed_call_fails_one_file_or_the_run() {
     let (_dir, paths) = make(&roots()[0], &[0, 100, 5000, 70_000, 200_000, 65_536]);
     let want = expected(&paths);
     let (mut runs, mut skipped) = (0, 0);
@@ -106,7 +106,7 @@ fn one_failed_call_is_one_failed_file_or_one_clear_error() {
                         assert!(got.hashes == want, "{what}: other bytes");
                     }
                     Err(Error::Refused(reason)) => {
-                        assert!(hit && reason.contains("failed: "), "{what}: {reason}");
+                        assert!(hit && reason.contains(": cannot "), "{what}: {reason}");
                     }
                     Err(Error::System { operation, .. }) => {
                         assert!(hit && operation.len() > 5, "{what}");
@@ -125,7 +125,7 @@ fn one_failed_call_is_one_failed_file_or_one_clear_error() {
     eprintln!("{runs} runs with a fault, {skipped} plans skipped");
     interruptions_are_invisible(&paths, &want);
     the_end_is_proved_with_few_calls();
-    a_bad_page_is_never_taken_for_the_end();
+    a_bad_page_is_not_mistaken_for_the_end();
     windows_grow_to_the_threads_that_explain_prints();
 }
 
@@ -138,7 +138,7 @@ fn windows_grow_to_the_threads_that_explain_prints() {
     for text in ["read/window:l=8,p=2", "nowait/window:l=64,p=2"] {
         let layout = ioloom_model::layout::layout(&plan(text)).unwrap();
         fault::set(&misses.join(","));
-        // Without a thread that is missing the run ends at the limit of files.
+        // If a thread is missing, the run ends at the limit of files.
         let until_all = paths.iter().cycle().cloned().take(FILES_MAX);
         let until_all = until_all.take_while(|_| workers() < layout.threads_max());
         let run = ioloom::files(until_all).pin(plan(text)).map(|f| {
@@ -158,7 +158,7 @@ fn workers() -> u32 {
     names.filter(|name| name.starts_with("ioloom-worker")).count() as u32
 }
 
-/// Files that end with a page, where a short read proves nothing by itself.
+/// Files that end at a page boundary, where a short read alone proves nothing.
 const PAGES: [usize; 4] = [4096, 8192, 4096, 65_536];
 
 fn all_found(paths: &[std::path::PathBuf]) -> ioloom_walk::PathList {
@@ -180,11 +180,11 @@ fn all_unknown(paths: &[std::path::PathBuf]) -> ioloom_walk::PathList {
 fn the_end_is_proved_with_few_calls() {
     let (_dir, paths) = make(&roots()[0], &PAGES);
     let want = expected(&paths);
-    // Threads read their own accounts too.
+    // Threads read their own statistics, too.
     fault::set("");
     run(all_found(&paths), plan("null/threads:n=1")).unwrap();
     let accounts = fault::calls_of("pread");
-    // The last file fills its first buffer and is asked for its size in any case.
+    // The last file fills its first buffer and is queried for its size in any case.
     for (text, known, op, reads, sizes) in [
         ("read/threads:n=1", false, "pread", 4, 1),
         ("direct:read/threads:n=1", false, "pread", 4, 1),
@@ -206,14 +206,14 @@ fn the_end_is_proved_with_few_calls() {
     }
 }
 
-/// The kernel gives what is before a bad page, a whole number of pages, and the error when it is
-/// asked again: a read that is cut to a page and then an error.
-fn a_bad_page_is_never_taken_for_the_end() {
+/// The kernel returns the pages before a bad page, and the error to the next read: a read that is
+/// cut to a page, and then an error.
+fn a_bad_page_is_not_mistaken_for_the_end() {
     let (_dir, paths) = make(&roots()[0], &[20_000, 16_384]);
     for text in ["read/threads:n=1", "uring/window:l=2,p=1", "uring:open/window:l=2,p=1"] {
         for list in [all_found(&paths), all_unknown(&paths)] {
             let op = if text.starts_with("uring") { "uring_read" } else { "pread" };
-            // The account of a thread is read first.
+            // The statistics of a thread are read first.
             let n = if op == "pread" { 2 } else { 1 };
             let fails: Vec<String> = (n + 1..n + 4).map(|n| format!("{op}:{n}:{EIO}")).collect();
             fault::set(&format!("{op}:{n}:cut4096,{}", fails.join(",")));

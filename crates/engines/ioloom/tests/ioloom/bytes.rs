@@ -45,7 +45,7 @@ const SIZES: [usize; 18] = [
     7,
 ];
 
-/// Runs every plan over the files; a plan may be refused only where the table or the machine says.
+/// Runs every plan over the files. Only the table or the machine may refuse one.
 fn agree(root: &Path, paths: &[PathBuf], plans: impl IntoIterator<Item = Plan>) -> u32 {
     let want = expected(paths);
     let mut ran = 0;
@@ -56,7 +56,7 @@ fn agree(root: &Path, paths: &[PathBuf], plans: impl IntoIterator<Item = Plan>) 
                 assert!(!refused_by_table, "{plan} must be refused");
                 assert!(got.failed.is_empty(), "{plan} in {}: {:?}", root.display(), got.failed);
                 assert!(got.hashes == want, "{plan} in {}: other bytes", root.display());
-                assert!(got.budget_peak_bytes <= plan.memory_bytes, "{plan} passed its budget");
+                assert!(got.budget_peak_bytes <= plan.memory_bytes, "{plan} exceeded its budget");
                 ran += 1;
             }
             Err(Error::Refused(reason)) if refused_by_table => {
@@ -136,13 +136,13 @@ fn null_gives_each_file_once_and_no_bytes() {
 }
 
 #[test]
-fn what_cannot_run_as_asked_is_refused_with_the_reason() {
+fn impossible_plans_are_refused_with_the_reason() {
     let (_dir, paths) = make(&roots()[0], &[10; 3]);
     for (text, reason) in [
         ("read/roles:r=1,c=1/chunk=4KiB", "do not keep the chunks of a file in order"),
         ("mmap:plain/window:l=4,p=2", "run ahead"),
         ("direct:read/threads:n=1/chunk=4097", "multiple of 4KiB"),
-        ("uring/window:l=40000,p=1", "a ring takes at most 32768"),
+        ("uring/window:l=40000,p=1", "the limit of 32768 per ring"),
         ("read/window:l=1000,p=2/memory=1MiB", "memory budget of at least"),
         ("uring:registered/window:l=64,p=1/memory=1MiB", "memory budget"),
     ] {
@@ -153,7 +153,7 @@ fn what_cannot_run_as_asked_is_refused_with_the_reason() {
             other => panic!("{text}: {other:?}"),
         }
     }
-    // The public form refuses mappings, and a stream that does not tell its length a window of all.
+    // The public form refuses mappings, and refuses a window of all files for a stream.
     for text in
         ["mmap:plain/threads:n=1", "mmap:willneed/window:l=4,p=1", "uring/roles:r=1,c=1,w=all"]
     {
@@ -165,7 +165,7 @@ fn what_cannot_run_as_asked_is_refused_with_the_reason() {
         for text in ["direct:read/threads:n=1", "direct:uring/window:l=2,p=1"] {
             match run(list(&paths), plan(text)) {
                 Err(Error::Refused(r)) => assert!(r.contains("direct I/O"), "{r}"),
-                // A memory file system that offers direct I/O must give the right bytes.
+                // A memory file system that supports direct I/O must give the right bytes.
                 other => assert!(other.unwrap().hashes == expected(&paths)),
             }
         }
@@ -173,8 +173,8 @@ fn what_cannot_run_as_asked_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_file_that_hides_its_size_is_read_to_its_end() {
-    // Its size is zero, and a read of it is short long before the end.
+fn a_file_that_reports_no_size_is_read_to_its_end() {
+    // Its size is zero, and reads of it are short long before the end.
     let path = PathBuf::from("/proc/kallsyms");
     let Ok(want) = std::fs::read(&path) else { return eprintln!("skipped: no /proc/kallsyms") };
     if want.len() < 200_000 {

@@ -48,7 +48,7 @@ fn odd_names_and_links_are_read() {
     }
 }
 
-/// A pipe, a socket, a device, a directory, nothing, a dangling link, a name with a zero byte.
+/// A pipe, a socket, a device, a directory, a missing file, a broken link, a name with a zero byte.
 fn strange(dir: &Path) -> Vec<PathBuf> {
     let fifo = dir.join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -74,7 +74,7 @@ fn strange(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_not_a_file_fails_alone_and_never_hangs() {
+fn special_files_fail_alone_and_never_hang() {
     let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
     let odd = strange(dir.path());
     let (_set, good) = make(&roots()[0], &[3000; 10]);
@@ -93,10 +93,10 @@ fn what_is_not_a_file_fails_alone_and_never_hangs() {
 }
 
 #[test]
-fn what_stopped_being_a_file_after_the_walk_never_hangs() {
+fn files_replaced_after_the_walk_never_hang() {
     let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
     let odd = strange(dir.path());
-    // A pipe with a writer that says nothing: a read of it would wait, or be told to try again.
+    // A pipe with a silent writer: a read of it would block, or return EAGAIN.
     let pipe = dir.path().join("busy");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let _writer = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
@@ -111,14 +111,14 @@ fn what_stopped_being_a_file_after_the_walk_never_hangs() {
         assert!(got.hashes.is_empty(), "{text}: {:?}", got.hashes);
         assert_eq!(got.failed.len(), paths, "{text}: {:?}", got.failed);
         for error in got.failed.iter().filter(|e| [0, 6, 7, 8].contains(&e.index)) {
-            let told = error.to_string().contains("not a regular file");
-            assert!(told, "{text}: {error}");
+            let special = error.to_string().contains("not a regular file");
+            assert!(special, "{text}: {error}");
         }
     }
 }
 
 #[test]
-fn an_empty_list_is_a_run_of_no_file() {
+fn an_empty_list_runs() {
     for text in PLANS {
         let got = run(PathList::new(), plan(text)).unwrap();
         assert!(got.hashes.is_empty() && got.failed.is_empty(), "{text}");
@@ -154,7 +154,7 @@ fn files_that_vanish_fail_alone() {
 
 #[test]
 fn a_file_that_grows_or_shrinks_gives_a_prefix() {
-    // Every byte tells its offset, so any consistent reading is a prefix of the pattern.
+    // Every byte encodes its offset, so any consistent read is a prefix of the pattern.
     let pattern = content(7, 1 << 20);
     let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
     let path = dir.path().join("moving");
@@ -179,7 +179,7 @@ fn a_file_that_grows_or_shrinks_gives_a_prefix() {
                     .pin(plan)
                     .on_error(OnError::Collect)
                     .map(|f| {
-                        // Where it was cut and written anew in mid-read, zeros may show.
+                        // If the file was truncated and rewritten during the read, zeros may show.
                         let same = f.bytes().iter().zip(&pattern).all(|(a, b)| a == b || *a == 0);
                         Ok((same, f.len() <= 1 << 20))
                     })
@@ -199,7 +199,7 @@ fn a_file_that_grows_or_shrinks_gives_a_prefix() {
 #[test]
 fn an_unreadable_file_fails_alone() {
     if std::fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t") {
-        // A directory and a copy of this test that another user may reach.
+        // A directory and a copy of this test that another user can reach.
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
         let exe = dir.path().join("tests");
@@ -248,19 +248,19 @@ fn few_descriptors_are_waited_for_or_refused() {
 fn child_with_few_descriptors() {
     let (_dir, paths) = make(&roots()[0], &[10_000; 120]);
     match run(list(&paths), plan("read/window:l=60,p=2")) {
-        // The number that was asked for stands in it, not that of all descriptors.
+        // It names the number requested, not the number of all descriptors.
         Err(Error::Refused(reason)) => {
-            assert!(reason.contains(": 60 files open at once"), "{reason}");
+            assert!(reason.contains(": 60 open files"), "{reason}");
             assert!(reason.contains("ulimit -n"), "{reason}");
         }
         other => panic!("{other:?}"),
     }
-    // The caller has taken nearly all, so fewer are left than the plan wants at once.
+    // The caller holds nearly all, so fewer are left than the plan needs at once.
     let mut taken: Vec<std::fs::File> = Vec::new();
     while let Ok(file) = std::fs::File::open("/dev/null") {
         taken.push(file);
     }
-    // Room for some files and for what the engine itself has open for each of its threads.
+    // Room for some files and for what the engine opens for each of its threads.
     taken.truncate(taken.len() - 16);
     for text in ["read/window:l=12,p=2", "read/roles:r=8,c=1,w=20"] {
         let got = run(list(&paths), plan(text)).unwrap();
@@ -268,7 +268,7 @@ fn child_with_few_descriptors() {
         assert_eq!(got.hashes.len(), 120, "{text}");
     }
     taken.extend((0..7).map_while(|_| std::fs::File::open("/dev/null").ok()));
-    // Its own reads in flight hold what there is, so they must end for the next file to be opened.
+    // Its own reads in flight hold the descriptors, so they must end before the next open.
     for text in
         ["uring/window:l=30,p=1", "uring:open/window:l=30,p=1", "nowait/window:l=30,p=1/chunk=4KiB"]
     {

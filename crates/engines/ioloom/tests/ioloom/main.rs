@@ -1,6 +1,6 @@
-//! The library from outside: the same bytes from every plan, every kind of input, every policy.
+//! Tests of the public library: the same bytes from every plan, every kind of input, every policy.
 
-#![allow(clippy::print_stderr, reason = "what a machine lacks is told as skipped")]
+#![allow(clippy::print_stderr, reason = "skipped tests print what the machine lacks")]
 
 mod bytes;
 mod inputs;

@@ -1,6 +1,7 @@
-//! The memory budget: never passed, never a reason to hang, held by what the user keeps.
+//! The memory budget is never exceeded, never a reason to hang, and may be filled by retained
+//! bytes.
 //!
-//! Each case here that waits for ever would hang the test, which the guard of the test run ends.
+//! A case that waits forever hangs the test, which the time limit of the test run then ends.
 
 use crate::support::{expected, list, make, plan, roots, run};
 use ioloom::{Bytes, Error};
@@ -23,8 +24,9 @@ const LOOPS: [&str; 12] = [
 ];
 
 #[test]
-fn files_of_which_few_fit_at_once_all_come() {
-    // Each is a third of the memory or more, and the classes of buffers are no excuse.
+fn all_files_are_read_if_few_fit_at_once() {
+    // Each is at least a third of the memory, and rounding up to buffer classes must not prevent
+    // it.
     for (memory, sizes) in [
         ("4MiB", vec![1_300_000; 12]),
         ("4MiB", vec![3_400_000; 8]),
@@ -43,7 +45,7 @@ fn files_of_which_few_fit_at_once_all_come() {
 }
 
 #[test]
-fn chunks_in_little_memory_all_come() {
+fn all_chunks_are_read_in_little_memory() {
     let (_dir, paths) = make(&roots()[0], &[600_000; 12]);
     let want = expected(&paths);
     for text in LOOPS.iter().filter(|t| !t.contains("roles")) {
@@ -55,7 +57,7 @@ fn chunks_in_little_memory_all_come() {
 }
 
 #[test]
-fn stolen_files_go_on_with_a_thief_whose_window_is_full() {
+fn stolen_files_continue_with_a_full_window() {
     let (_dir, paths) = make(&roots()[0], &[50_000; 200]);
     let want = expected(&paths);
     for text in [
@@ -71,7 +73,7 @@ fn stolen_files_go_on_with_a_thief_whose_window_is_full() {
 }
 
 #[test]
-fn a_file_larger_than_the_budget_names_the_way_out() {
+fn a_file_larger_than_the_budget_advises() {
     let (_dir, paths) = make(&roots()[0], &[100, 6 << 20, 100]);
     for text in LOOPS {
         let got = run(list(&paths), plan(&format!("{text}/memory=4MiB"))).unwrap();
@@ -81,8 +83,8 @@ fn a_file_larger_than_the_budget_names_the_way_out() {
 }
 
 #[test]
-fn keeping_everything_ends_the_run() {
-    // The last file is large, so that who waits may hold a first buffer itself.
+fn retaining_everything_ends_the_run() {
+    // The last file is large, so that a waiting thread may hold a first buffer itself.
     let mut sizes = vec![700_000; 30];
     sizes[6..].fill(300_000);
     let (_dir, paths) = make(&roots()[0], &sizes);
@@ -101,21 +103,21 @@ fn keeping_everything_ends_the_run() {
 }
 
 #[test]
-fn an_iterator_is_waited_for_while_its_caller_may_drop_bytes() {
-    // Each file is half of what may be kept, so the channel alone can hold all of the budget.
+fn a_run_waits_while_the_caller_may_drop_bytes() {
+    // Each file is half of what may be retained, so the channel alone can hold the whole budget.
     let (_dir, paths) = make(&roots()[0], &[900_000; 24]);
     for text in LOOPS {
         let files = || ioloom::files(paths.clone()).pin(plan(&format!("{text}/memory=4MiB")));
         let mut values = files().map(|f| Ok(f.keep())).into_iter();
         let mut sum = 0;
         for bytes in values.by_ref() {
-            // Long enough for all workers to find the budget held by what waits in the channel.
+            // Long enough for all workers to find the budget filled by what is in the channel.
             std::thread::sleep(std::time::Duration::from_millis(3));
             sum += bytes.unwrap().len();
         }
         assert!(values.error().is_none(), "{text}: {:?}", values.error());
         assert_eq!(sum, 24 * 900_000, "{text}");
-        // A caller that keeps all and asks for more is told.
+        // A caller that retains everything and waits for more gets an error.
         let mut values = files().map(|f| Ok(f.keep())).into_iter();
         let kept: Vec<_> = values.by_ref().collect();
         assert!(kept.len() < 24, "{text}");
@@ -124,17 +126,17 @@ fn an_iterator_is_waited_for_while_its_caller_may_drop_bytes() {
 }
 
 #[test]
-fn what_is_kept_and_dropped_makes_room_again() {
+fn dropping_retained_bytes_makes_room() {
     let (_dir, paths) = make(&roots()[0], &vec![300_000; 60]);
     for text in LOOPS {
-        // Within the function, while other threads wait for memory.
+        // Inside the function, while other threads wait for memory.
         let run = ioloom::files(&paths).pin(plan(&format!("{text}/memory=2MiB"))).map(|f| {
             let kept = f.keep();
             std::thread::yield_now();
             Ok(kept.len() as u64)
         });
         assert_eq!(run.sum::<u64>().unwrap(), 60 * 300_000, "{text}");
-        // At the next file of the run, so that something is kept at all times.
+        // At the next file of the run, so that something is retained at all times.
         let last: Mutex<Option<Bytes>> = Mutex::new(None);
         let run = ioloom::files(&paths).pin(plan(&format!("{text}/memory=4MiB"))).map(|f| {
             let before = last.lock().unwrap().replace(f.keep());
@@ -145,7 +147,7 @@ fn what_is_kept_and_dropped_makes_room_again() {
 }
 
 #[test]
-fn kept_bytes_stay_what_they_were() {
+fn retained_bytes_do_not_change() {
     let (_dir, paths) = make(&roots()[0], &vec![9_000; 200]);
     let want = expected(&paths);
     for text in LOOPS.iter().chain(&["uring:registered/window:l=4,p=2", "direct:read/threads:n=1"])
@@ -181,7 +183,7 @@ fn a_window_of_all_ends_when_memory_does() {
     ] {
         match run(list(&paths), plan(&format!("{text}/memory=8MiB"))) {
             Err(Error::Refused(reason)) => assert!(reason.contains("memory"), "{reason}"),
-            // Compute may keep up, then nothing was short.
+            // If compute keeps up, memory is never short.
             Ok(got) => assert_eq!(got.hashes.len(), 40, "{text}"),
             Err(other) => panic!("{text}: {other}"),
         }

@@ -19,7 +19,7 @@ const PLANS: [&str; 7] = [
 ];
 
 #[test]
-fn stop_skip_and_collect_treat_a_failure() {
+fn stop_skip_and_collect_handle_a_failure() {
     let (_dir, mut paths) = make(&roots()[0], &[100; 30]);
     paths.insert(7, "no/such/file".into());
     for text in PLANS {
@@ -59,7 +59,7 @@ fn an_error_of_the_function_is_an_error_of_its_file() {
 }
 
 #[test]
-fn a_cancelled_run_drains_and_says_so() {
+fn a_cancelled_run_drains_and_reports_it() {
     let (_dir, paths) = make(&roots()[0], &vec![100_000; 300]);
     for text in PLANS {
         let (token, seen) = (Cancel::new(), AtomicU64::new(0));
@@ -105,7 +105,7 @@ fn a_panic_is_resumed_after_the_drain_and_the_process_goes_on() {
         }));
         let payload = in_function.expect_err("the panic must come out");
         assert_eq!(payload.downcast_ref::<String>().unwrap(), "boom 11", "{text}");
-        // What is not the function may panic too.
+        // Code other than the function may panic, too.
         let in_accumulator = catch_unwind(AssertUnwindSafe(|| {
             job().map(|_| Ok(())).fold(
                 || -> u64 { panic!("no accumulator") },
@@ -124,7 +124,7 @@ fn a_panic_is_resumed_after_the_drain_and_the_process_goes_on() {
 }
 
 #[test]
-fn results_come_in_the_order_of_the_input_when_asked() {
+fn results_can_be_in_input_order() {
     let (dir, mut paths) = make(&roots()[0], &[50; 80]);
     paths.reverse();
     for text in PLANS {
@@ -139,7 +139,7 @@ fn results_come_in_the_order_of_the_input_when_asked() {
             for (i, (index, path)) in run.value.iter().enumerate() {
                 assert_eq!((*index, path), (i, &paths[i]), "{plan}");
             }
-            // A list in memory too: order=inode is the order of reading, not of the input.
+            // A list in memory, too: order=inode is the order of reading, not of the input.
             let mut list = crate::support::list(&paths);
             list.push(dir.path().join("00005").as_os_str().as_encoded_bytes());
             let names = ioloom::list(list)
@@ -187,13 +187,13 @@ fn folds_sums_and_chunks_agree() {
 }
 
 #[test]
-fn progress_is_told() {
+fn progress_is_reported() {
     let (_dir, paths) = make(&roots()[0], &[10; 5]);
-    let told = AtomicU64::new(0);
+    let reported = AtomicU64::new(0);
     ioloom::files(&paths)
         .progress(|p| {
             assert!(p.files <= 5);
-            told.fetch_add(1, Ordering::Relaxed);
+            reported.fetch_add(1, Ordering::Relaxed);
         })
         .map(|_| {
             std::thread::sleep(Duration::from_millis(60));
@@ -201,7 +201,7 @@ fn progress_is_told() {
         })
         .run()
         .unwrap();
-    assert!(told.into_inner() > 0);
+    assert!(reported.into_inner() > 0);
 }
 
 #[test]
@@ -226,19 +226,19 @@ fn a_progress_function_that_panics_ends_the_run() {
     let since = std::time::Instant::now();
     let endless = |_: &PathBuf| since.elapsed() < Duration::from_secs(120);
     for text in PLANS {
-        let told = AtomicU64::new(0);
+        let reported = AtomicU64::new(0);
         let run = catch_unwind(AssertUnwindSafe(|| {
             ioloom::files(std::iter::repeat(paths[0].clone()).take_while(endless))
                 .pin(plan(text))
                 .progress(|_| {
-                    told.fetch_add(1, Ordering::Relaxed);
-                    panic!("told enough")
+                    reported.fetch_add(1, Ordering::Relaxed);
+                    panic!("stop reporting")
                 })
                 .for_each(|_| Ok(()))
         }));
         let payload = run.expect_err(text);
-        assert_eq!(payload.downcast_ref::<&str>(), Some(&"told enough"), "{text}");
-        assert_eq!(told.into_inner(), 1, "{text}: it is not asked again");
-        assert!(since.elapsed() < Duration::from_secs(120), "{text}: the list came to its end");
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"stop reporting"), "{text}");
+        assert_eq!(reported.into_inner(), 1, "{text}: it is not called again");
+        assert!(since.elapsed() < Duration::from_secs(120), "{text}: the list reached its end");
     }
 }

@@ -1,4 +1,4 @@
-//! Random file sets under random plans against the oracle.
+//! Random file sets under random plans, compared with the oracle.
 
 use crate::support::{expected, lacks, list, make, plan, roots, run};
 use ioloom_model::table;
@@ -10,7 +10,7 @@ fn schedules() -> impl Strategy<Value = String> {
         (1u32..5).prop_map(|n| format!("threads:n={n}")),
         (1u32..20, 1u32..5).prop_map(|(l, p)| format!("window:l={l},p={p}")),
         (0u32..3, 0u32..3, 0u32..3, 1u32..12, 1u32..3, order).prop_filter_map(
-            "somebody reads and somebody computes",
+            "at least one thread reads and one computes",
             |(r, h, c, w, open, order)| {
                 let team = format!("roles:r={r},h={h},c={c},w={w},open={open}");
                 let order = if h > 0 { format!(",order={order}") } else { String::new() };

@@ -1,4 +1,4 @@
-//! File sets, an engine client that hashes, and the oracle it is compared with.
+//! File sets, a client of the engine that hashes, and the oracle to compare it with.
 
 use ioloom::engine::{self, Piece, RunOptions, Work};
 use ioloom::{Error, FileError, FnError, Plan};
@@ -10,10 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// Hash and length of each file that was computed, by its position.
+/// Hash and length of each processed file, by its position.
 pub(crate) type Hashes = BTreeMap<usize, (u64, u64)>;
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) hashes: Hashes,
@@ -21,7 +21,7 @@ pub(crate) struct Outcome {
     pub(crate) budget_peak_bytes: u64,
 }
 
-/// Bytes that no other offset repeats: a piece in the wrong place changes the hash.
+/// Bytes that differ at every offset: a misplaced piece changes the hash.
 pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -47,7 +47,7 @@ pub(crate) fn make(root: &Path, sizes: &[usize]) -> (tempfile::TempDir, Vec<Path
     (dir, paths)
 }
 
-/// The directory of cargo for tests, and shared memory when it is there.
+/// The directory of cargo for tests, and shared memory if it exists.
 pub(crate) fn roots() -> Vec<PathBuf> {
     let mut roots = vec![PathBuf::from(env!("CARGO_TARGET_TMPDIR"))];
     std::fs::create_dir_all(&roots[0]).unwrap();
@@ -60,7 +60,7 @@ pub(crate) fn roots() -> Vec<PathBuf> {
     roots
 }
 
-/// A list of which every second path is known to be regular, as from a walk.
+/// A list in which every second path is known to be regular, as from a walk.
 pub(crate) fn list(paths: &[PathBuf]) -> PathList {
     let mut list = PathList::new();
     for (i, path) in paths.iter().enumerate() {
@@ -73,7 +73,7 @@ pub(crate) fn list(paths: &[PathBuf]) -> PathList {
     list
 }
 
-/// The oracle: the standard library reads, one call hashes.
+/// The oracle: reads with the standard library and hashes in one call.
 pub(crate) fn expected(paths: &[PathBuf]) -> Hashes {
     let hash = |path: &PathBuf| {
         let bytes = std::fs::read(path).unwrap();
@@ -153,19 +153,19 @@ pub(crate) fn errno(error: &FileError) -> Option<i32> {
     error.io_error()?.raw_os_error()
 }
 
-/// Whether a refusal is about something that this machine may lack; it is printed then.
+/// Reports whether a refusal is due to something that this machine may lack, and prints it.
 pub(crate) fn lacks(plan: &Plan, error: &Error) -> bool {
     let Error::Refused(reason) = error else { return false };
-    let missing = plan.method.is_direct() && reason.contains("does not offer direct I/O")
+    let missing = plan.method.is_direct() && reason.contains("does not support direct I/O")
         || plan.method.needs_ring()
-            && (reason.contains("making an io_uring") || reason.contains("registering"));
+            && (reason.contains("cannot create an io_uring") || reason.contains("cannot register"));
     if missing {
         eprintln!("skipped: {reason}");
     }
     missing
 }
 
-/// Runs a test of this binary again in a child, as the arguments of `command` say.
+/// Runs a test of this binary again in a child process, with the arguments of `command`.
 pub(crate) fn child(test: &str, exe: &Path, mut command: std::process::Command) -> (bool, String) {
     command.arg(exe).args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
     let out = command.output().unwrap();

@@ -1,4 +1,4 @@
-//! The end of a run: what one worker has read is computed by all.
+//! The end of a run: all workers compute what one worker has read.
 
 use crate::support::{content, make, plan, roots};
 use ioloom::{Cancel, Error, File, FnError, OnError};
@@ -8,11 +8,11 @@ use std::sync::{Condvar, Mutex};
 use std::thread::{ThreadId, current};
 use std::time::Duration;
 
-/// Longer than any run here: waiting so long means that the other worker has left.
+/// Longer than any run here: a wait this long means that the other worker has ended.
 const NEVER: Duration = Duration::from_secs(20);
 
-/// Gives the list to the second thread that asks, once the first, which gets nothing, has had time
-/// to leave or to rest.
+/// Gives the list to the second thread that asks for paths, after the first, which gets none, has
+/// had time to end or to rest.
 fn for_one_thread(paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> + Send {
     let (mut first, mut started): (Option<ThreadId>, bool) = (None, false);
     let mut paths = paths.into_iter();
@@ -38,19 +38,19 @@ fn a_worker_without_files_computes_what_another_has_read() {
             path
         })
         .collect();
-    // Wide enough that one worker begins several files before it computes the first.
+    // Wide enough that one worker starts several files before it computes the first.
     for text in ["null/window:l=8,p=2", "nowait/window:l=64,p=2", "uring/window:l=8,p=2"] {
         let (inside, came) = (Mutex::new(0), Condvar::new());
         let run = ioloom::files(for_one_thread(paths.clone()))
             .pin(plan(text))
             .on_error(OnError::Collect)
             .map(|f| {
-                // The first two calls go on only together, so on two threads.
+                // The first two calls only return together, so they run on two threads.
                 let mut count = inside.lock().unwrap();
                 *count += 1;
                 came.notify_all();
                 let met = came.wait_timeout_while(count, NEVER, |count| *count < 2).unwrap();
-                if met.1.timed_out() { Err("nobody else computes".into()) } else { Ok(f.len()) }
+                if met.1.timed_out() { Err("no other thread computes".into()) } else { Ok(f.len()) }
             })
             .run();
         match run {
@@ -89,11 +89,11 @@ fn resting_workers_end_with_the_run() {
     assert!(run.is_err());
 }
 
-/// Workers beyond the permits, which long functions bring, sleep for the one permit while its holder
-/// finds hit after hit. Who has nothing left to do, or waits, must not take the permit with it: the
-/// others would sleep for ever.
+/// Long functions start more workers than permits. They sleep for the only permit while its holder
+/// finds hit after hit. A worker that has ended, or waits, must not keep the permit, or the others
+/// would sleep forever.
 #[test]
-fn a_worker_that_waits_or_rests_has_given_its_permit_back() {
+fn waiting_and_resting_workers_return_their_permits() {
     let (_dir, paths) = make(&roots()[0], &vec![100; 3000]);
     for round in 0..10 {
         let seen = AtomicU64::new(0);

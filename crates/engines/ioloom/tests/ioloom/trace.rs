@@ -1,10 +1,10 @@
-//! Traces of runs: every thread is explained, and what is kept is what was seen.
+//! Traces of runs: every thread is accounted for, and files hold what was recorded.
 
 use crate::support::{make, plan, roots};
 use ioloom::Error;
 use ioloom_trace::{SpanKind, Trace};
 
-/// Shares of every thread add up, and its lane has neither gap nor overlap.
+/// Checks that the shares of every thread add up, and that its lane has neither gap nor overlap.
 fn tiles(trace: &Trace, text: &str) {
     for thread in &trace.threads {
         let elapsed = thread.end_ns - thread.start_ns;
@@ -13,7 +13,7 @@ fn tiles(trace: &Trace, text: &str) {
         let first = thread.segments.first().map(|segment| segment.start_ns);
         assert!(elapsed == 0 || first == Some(thread.start_ns), "{text}: {}", thread.name);
         assert!(thread.segments.windows(2).all(|w| w[0].start_ns < w[1].start_ns), "{text}");
-        // The tool ends after what it watches.
+        // The tool thread ends after the threads that it samples.
         let tool = thread.role == ioloom_trace::lane::ROLE_TOOL;
         assert!(tool || thread.end_ns <= trace.elapsed_ns, "{text}: {}", thread.name);
     }
@@ -51,25 +51,25 @@ fn a_traced_run_explains_all_time_and_names_all_files() {
 }
 
 #[test]
-fn a_path_that_cannot_be_written_is_told_before_the_run() {
+fn an_unwritable_trace_path_fails_before_the_run() {
     let (dir, paths) = make(&roots()[0], &[10; 3]);
     let path = dir.path().join("missing/run.ioloom");
     let job = ioloom::files(&paths).trace(&path).map(|_| -> Result<(), _> {
-        Err("the function was run although the trace cannot be kept".into())
+        Err("the function was run although the trace cannot be written".into())
     });
     match job.run() {
-        Err(Error::Trace { path: told, .. }) => assert_eq!(told, path),
+        Err(Error::Trace { path: reported, .. }) => assert_eq!(reported, path),
         other => panic!("{other:?}"),
     }
 }
 
-/// The only trace under a path.
+/// Reads the only trace under a path.
 fn read(path: &std::path::Path) -> Trace {
     ioloom_trace::file::read(&std::fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
-fn a_run_that_fails_or_is_cancelled_leaves_a_trace_that_says_so() {
+fn failed_and_cancelled_runs_leave_incomplete_traces() {
     let (_dir, paths) = make(&roots()[0], &[3000; 40]);
     let out = tempfile::tempdir().unwrap();
     let file = out.path().join("run.ioloom");

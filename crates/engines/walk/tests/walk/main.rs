@@ -1,6 +1,8 @@
-//! The walker against real trees: odd names, odd kinds, depth, changes and refusals.
+//! The walker on real trees: odd names, odd kinds, depth, changes and refusals.
 
 mod oracle;
+#[cfg(feature = "inode-tables")]
+mod tables;
 mod visitor;
 
 use ioloom_failure::Operation;
@@ -109,15 +111,15 @@ fn a_single_file_is_its_own_list() {
 }
 
 #[test]
-fn a_root_that_cannot_be_walked_is_one_clear_error() {
+fn an_unreadable_root_is_one_error() {
     let temp = tempfile::tempdir().unwrap();
     let missing = files(&temp.path().join("no"), &WalkOptions::default()).unwrap_err().to_string();
     assert!(missing.contains("/no") && missing.contains("No such file"), "{missing}");
     let odd = files(Path::new("/dev/null"), &WalkOptions::default()).unwrap_err().to_string();
-    assert!(odd.contains("neither a directory nor a regular file"), "{odd}");
+    assert!(odd.contains("not a directory or regular file"), "{odd}");
 }
 
-/// Makes a chain of `levels` directories below `root`, with a side branch in each if `branch`.
+/// Creates a chain of `levels` directories below `root`, with a side branch in each if `branch`.
 fn deep(root: &Path, levels: usize, name: &[u8], branch: bool) {
     let mut at = Dir::open(root).unwrap();
     for _ in 0..levels {
@@ -138,7 +140,7 @@ fn remove_deep(root: &Path) {
 
 #[test]
 fn depth_needs_neither_stack_nor_descriptors() {
-    // In memory if possible: a journal makes the removal of 15 000 entries slow.
+    // In memory if possible: with a journal, removing 15,000 entries is slow.
     let temp = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let root = temp.path().join("deep");
     std::fs::create_dir(&root).unwrap();
@@ -167,7 +169,7 @@ fn few_descriptors_stay_open() {
         Control::Continue
     })
     .unwrap();
-    // Other tests of this program run beside this one and hold a few.
+    // Other tests of this process run at the same time and hold a few.
     assert!(most < base + 20 + 150, "{most} open, {base} before");
     remove_deep(&root);
 }
@@ -204,10 +206,10 @@ fn a_visitor_can_stop_the_walk() {
 }
 
 #[test]
-fn a_list_has_one_order_whoever_walked_what() {
+fn the_order_of_a_list_does_not_depend_on_threads() {
     let temp = tempfile::tempdir().unwrap();
-    // Names of a directory stand around its subdirectory, some begin alike for longer than a sort
-    // key, and one directory is wide enough to be visited in parts.
+    // Names of a directory sort before and after its subdirectory, some share a prefix longer than
+    // a sort key, and one directory is wide enough to be visited in parts.
     for dir in ["a", "a/m", "a-b", "wide"] {
         std::fs::create_dir(temp.path().join(dir)).unwrap();
     }
@@ -247,7 +249,7 @@ fn a_panic_in_a_visitor_ends_all_threads() {
 }
 
 #[test]
-fn vanished_directories_are_errors_and_the_walk_goes_on() {
+fn replaced_directories_are_errors_and_the_walk_continues() {
     let temp = tempfile::tempdir().unwrap();
     for name in ["a", "b", "c"] {
         std::fs::create_dir(temp.path().join(name)).unwrap();
@@ -362,8 +364,8 @@ fn an_empty_root_is_an_empty_list() {
 }
 
 #[test]
-fn calls_that_fail_are_said_and_the_walk_goes_on() {
-    if !alone("calls_that_fail_are_said_and_the_walk_goes_on") {
+fn failed_calls_are_reported_and_the_walk_continues() {
+    if !alone("failed_calls_are_reported_and_the_walk_continues") {
         return;
     }
     let temp = tempfile::tempdir().unwrap();
@@ -393,7 +395,7 @@ fn calls_that_fail_are_said_and_the_walk_goes_on() {
     let text = summary.errors[0].to_string();
     assert!(text.contains("cannot open directory") && text.contains("kernel log"), "{text}");
     let (files, summary) = run("openat", 3, "EMFILE", 8);
-    assert_eq!((files, summary.errors_count), (10, 0), "what was held is let go");
+    assert_eq!((files, summary.errors_count), (10, 0), "held directories are closed");
     for (op, descriptors_max) in [("openat", 8), ("openat2", 0), ("getdents", 8), ("statx", 8)] {
         let n = if op == "statx" { 1 } else { 2 };
         let (files, summary) = run(op, n, "EINTR", descriptors_max);

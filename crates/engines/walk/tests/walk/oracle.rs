@@ -1,4 +1,4 @@
-//! What is below a directory, found by the standard library alone, one thread, no cleverness.
+//! The contents of a directory, found with the standard library alone on one thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use ioloom_walk::Kind;
 /// One entry: kind, inode, size, blocks, links.
 pub(crate) type Seen = (Kind, u64, u64, u64, u32);
 
-/// Everything below `root`, the root too, by whole path.
+/// Everything below `root`, including the root, by whole path.
 pub(crate) type Tree = BTreeMap<Vec<u8>, Seen>;
 
 pub(crate) fn tree(root: &Path, follow: bool) -> Tree {

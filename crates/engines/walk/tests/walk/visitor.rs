@@ -1,9 +1,8 @@
-//! The visitor against an independent walk: every method, thread count and descriptor limit.
+//! The visitor compared with an independent walk: every method, thread count and descriptor limit.
 
 use crate::oracle::{self, Seen, Tree};
 use crate::{deep, remove_deep, touch};
 use ioloom_failure::PathError;
-use ioloom_sys_lab::image::LoopImage;
 use ioloom_testbed::{alone, as_nobody};
 use ioloom_walk::{
     Control, DirRef, Fields, Follow, Found, Kind, Method, NewDir, Report, Threads, Visitor, Waits,
@@ -19,31 +18,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const ALL: Fields = Fields::BYTES;
+pub(crate) const ALL: Fields = Fields::BYTES;
 const METHODS: [Method; 4] = [Method::Statx, Method::Lstat, Method::Uring, Method::Sweep];
 
-/// What belongs to a directory: its sum, and whether it was left.
+/// The state of a directory: its sum, and whether it was left.
 #[derive(Default)]
-struct Node {
+pub(crate) struct Node {
     bytes: AtomicU64,
     left: AtomicBool,
 }
 
 /// Collects everything, sums upward, and checks the order of calls.
 #[derive(Default)]
-struct Collect {
-    seen: Vec<(Vec<u8>, Seen)>,
-    sums: Vec<(Vec<u8>, u64)>,
-    bytes: u64,
-    entered: u64,
-    left: u64,
-    partly: Vec<PathBuf>,
-    failed: Vec<(Option<PathBuf>, PathBuf)>,
-    looped: u64,
-    roots: Vec<(usize, PathBuf, Kind)>,
-    stop_at: Option<u64>,
-    remove: Option<PathBuf>,
-    mounts: Vec<(Vec<u8>, Option<u64>)>,
+pub(crate) struct Collect {
+    pub(crate) seen: Vec<(Vec<u8>, Seen)>,
+    pub(crate) sums: Vec<(Vec<u8>, u64)>,
+    pub(crate) bytes: u64,
+    pub(crate) entered: u64,
+    pub(crate) left: u64,
+    pub(crate) partly: Vec<PathBuf>,
+    pub(crate) failed: Vec<(Option<PathBuf>, PathBuf)>,
+    pub(crate) looped: u64,
+    pub(crate) roots: Vec<(usize, PathBuf, Kind)>,
+    pub(crate) stop_at: Option<u64>,
+    pub(crate) remove: Option<PathBuf>,
+    pub(crate) mounts: Vec<(Vec<u8>, Option<u64>)>,
 }
 
 fn seen(kind: Kind, inode: u64, meta: Option<&ioloom_walk::Meta>) -> Seen {
@@ -99,7 +98,7 @@ impl Visitor for Collect {
     }
 
     fn leave(&mut self, dir: DirRef<'_, Node>) {
-        assert_eq!(self.bytes, 0, "sums of another directory are in the way");
+        assert_eq!(self.bytes, 0, "sums of another directory were not added");
         assert!(!dir.data().left.swap(true, Ordering::Relaxed), "left twice");
         self.left += 1;
         let bytes = dir.data().bytes.load(Ordering::Relaxed);
@@ -122,13 +121,13 @@ impl Visitor for Collect {
     }
 }
 
-fn walk(method: Method, threads: usize) -> Walk {
+pub(crate) fn walk(method: Method, threads: usize) -> Walk {
     let threads = Threads::Count(threads);
     Walk { method, threads, fields: ALL | Fields::DISK | Fields::LINKS, ..Walk::default() }
 }
 
-/// Walks and merges what the threads saw; checks what must hold of every walk.
-fn collect(walk: &Walk, roots: &[PathBuf]) -> (Tree, Collect, Report) {
+/// Walks, merges what the threads saw, and checks what must hold of every walk.
+pub(crate) fn collect(walk: &Walk, roots: &[PathBuf]) -> (Tree, Collect, Report) {
     collect_with(walk, roots, |_| Collect::default())
 }
 
@@ -161,7 +160,7 @@ fn collect_with(
     (tree, all, report)
 }
 
-fn one(root: &Path) -> [PathBuf; 1] {
+pub(crate) fn one(root: &Path) -> [PathBuf; 1] {
     [root.to_owned()]
 }
 
@@ -172,30 +171,7 @@ fn varied() -> tempfile::TempDir {
     temp
 }
 
-/// The same where inode tables can be read: beside other files if their device is open to us, else
-/// in an image of our own. `None`, with a word, where neither is.
-fn varied_in_tables() -> Option<(Option<LoopImage>, tempfile::TempDir, PathBuf)> {
-    let temp = tempfile::tempdir().unwrap();
-    let mut root = temp.path().join("tree");
-    std::fs::create_dir(&root).unwrap();
-    let mut image = None;
-    if let Err(refused) = walk(Method::InodeTables, 1).probe(&one(&root)) {
-        let (file, point) = (temp.path().join("image"), temp.path().join("point"));
-        match LoopImage::create_for(&file, &point, 64 << 20, Some(9000)) {
-            Ok(made) => image = Some(made),
-            Err(error) => {
-                let _ = writeln!(std::io::stdout(), "skipped: {refused}; {error}");
-                return None;
-            }
-        }
-        root = point.join("tree");
-        std::fs::create_dir(&root).unwrap();
-    }
-    fill(&root);
-    Some((image, temp, root))
-}
-
-fn fill(root: &Path) {
+pub(crate) fn fill(root: &Path) {
     for d in 0..30 {
         let dir = root.join(format!("d{}/e{d}", d % 7));
         std::fs::create_dir_all(&dir).unwrap();
@@ -220,7 +196,7 @@ fn fill(root: &Path) {
 }
 
 #[test]
-fn every_method_and_thread_count_sees_the_same() {
+fn every_method_and_thread_count_finds_the_same() {
     let temp = varied();
     let expected = oracle::tree(temp.path(), false);
     let sums = oracle::sums(&expected);
@@ -243,7 +219,7 @@ fn every_method_and_thread_count_sees_the_same() {
     let (found, ..) = collect(&walk(Method::NamesOnly, 3), &one(temp.path()));
     let kinds = |tree: &Tree| -> Vec<_> { tree.iter().map(|(p, s)| (p.clone(), s.0)).collect() };
     assert!(kinds(&found) == kinds(&expected));
-    assert!(found.values().all(|seen| seen.4 == 0), "names only, nothing asked");
+    assert!(found.values().all(|seen| seen.4 == 0), "names only, no attributes");
     for waits in [Waits::Anything, Waits::Reads, Waits::OneTree] {
         let auto = Walk { threads: Threads::Auto, waits, ..walk(Method::Statx, 1) };
         let (found, _, report) = collect(&auto, &one(temp.path()));
@@ -253,29 +229,6 @@ fn every_method_and_thread_count_sees_the_same() {
     let mut here = Collect::default();
     walk(Method::Sweep, 9).run_here(&one(temp.path()), &mut here).unwrap();
     assert!(here.seen.into_iter().collect::<Tree>() == expected);
-}
-
-#[test]
-fn inode_tables_see_the_same() {
-    let Some((_image, _temp, root)) = varied_in_tables() else { return };
-    let expected = oracle::tree(&root, false);
-    for (threads, descriptors_max) in [(1, 64), (5, 3)] {
-        let walk =
-            Walk { descriptors_max, sweep_files_max: 700, ..walk(Method::InodeTables, threads) };
-        let (found, all, report) = collect(&walk, &one(&root));
-        assert!(found == expected, "{threads}");
-        assert!(all.sums.into_iter().collect::<BTreeMap<_, _>>() == oracle::sums(&expected));
-        let used = report.tables.unwrap();
-        assert_eq!(used.read + used.asked, report.entries, "{used:?}");
-        assert!(used.read > 0 && used.sampled > 0 && used.changed == 0, "{used:?}");
-    }
-    let mut here = Collect::default();
-    walk(Method::InodeTables, 9).run_here(&one(&root), &mut here).unwrap();
-    assert!(here.seen.into_iter().collect::<Tree>() == expected);
-    let follow = Walk { follow: Follow::Always, ..walk(Method::InodeTables, 2) };
-    assert!(collect(&follow, &one(&root)).0 == oracle::tree(&root, true));
-    let names = Walk { fields: Fields::NONE, ..walk(Method::InodeTables, 2) };
-    assert!(names.run(&one(&root), |_| Collect::default()).unwrap().1.tables.is_none());
 }
 
 proptest! {
@@ -290,7 +243,7 @@ proptest! {
         follow: bool,
     ) {
         let temp = tempfile::tempdir().unwrap();
-        // Followed, links multiply what lies behind them with each other.
+        // Followed links multiply the number of paths behind them.
         let mut links_left = if follow { 1 } else { 20 };
         for (names, bytes, what) in &files {
             let path = temp.path().join(names.iter().collect::<PathBuf>());
@@ -300,7 +253,7 @@ proptest! {
             links_left -= i32::from(*what < 3);
             let _ = match what {
                 0..3 if links_left < 0 => Ok(()),
-                // Never above the tree: that would walk whatever lies beside it.
+                // Never above the tree: that would walk the files of other tests.
                 0 => symlink(".", path),
                 1 => symlink("a/b", path),
                 2 => symlink(temp.path().join("c"), path),
@@ -329,12 +282,12 @@ fn a_wide_directory_is_shared() {
         let (found, all, report) = collect(&walk(method, threads), &one(temp.path()));
         assert!(found == expected, "{method}");
         assert_eq!(all.entered, 1);
-        assert!(report.threads > 1, "{method}: nobody came to help");
+        assert!(report.threads > 1, "{method}: no other thread helped");
     }
 }
 
 #[test]
-fn links_are_followed_without_going_round() {
+fn links_are_followed_without_loops() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path();
     std::fs::create_dir_all(root.join("a/b/c")).unwrap();
@@ -355,7 +308,7 @@ fn links_are_followed_without_going_round() {
             assert!(report.loops >= 2 && report.loops == all.looped);
             // Only the link that leads to itself is an error.
             assert_eq!(report.errors_count, 1);
-            assert!(report.errors[0].to_string().contains("circle"), "{}", report.errors[0]);
+            assert!(report.errors[0].to_string().contains("leads back"), "{}", report.errors[0]);
         }
     }
 }
@@ -398,7 +351,7 @@ fn a_thousand_roots_are_walked_once_each() {
 }
 
 #[test]
-fn what_is_not_wanted_is_left_out() {
+fn unwanted_names_are_skipped() {
     let temp = tempfile::tempdir().unwrap();
     for dir in ["unwanted/a", "pruned/b", "kept/c"] {
         std::fs::create_dir_all(temp.path().join(dir)).unwrap();
@@ -411,7 +364,7 @@ fn what_is_not_wanted_is_left_out() {
 }
 
 #[test]
-fn depth_costs_neither_stack_nor_descriptors_when_asked_for_sizes() {
+fn deep_trees_need_little_stack_and_few_descriptors() {
     let temp = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let root = temp.path().join("deep");
     std::fs::create_dir(&root).unwrap();
@@ -432,7 +385,7 @@ fn depth_costs_neither_stack_nor_descriptors_when_asked_for_sizes() {
     remove_deep(&root);
 }
 
-/// Counts without paths, which are long where it is deep.
+/// Counts without building paths, which are long in a deep tree.
 #[derive(Debug, Default)]
 struct Count {
     entries: u64,
@@ -452,7 +405,7 @@ impl Visitor for Count {
 }
 
 #[test]
-fn what_vanishes_is_no_error() {
+fn vanished_files_are_not_errors() {
     for method in METHODS {
         let temp = tempfile::tempdir().unwrap();
         touch(temp.path().join("first"));
@@ -460,13 +413,13 @@ fn what_vanishes_is_no_error() {
         for d in 0..5 {
             std::fs::create_dir_all(gone.join(format!("d{d}"))).unwrap();
         }
-        // The walk is in the root when its only file is seen, so that `gone` is still to be opened
-        // or, if its name came first, waits on the stack.
+        // The walk is in the root when its only file is seen, so `gone` is not yet open or, if its
+        // name came first, waits on the stack.
         let make = |_| Collect { remove: Some(gone.clone()), ..Collect::default() };
         let (found, all, report) = collect_with(&walk(method, 1), &one(temp.path()), make);
         assert_eq!((report.errors_count, report.entries), (0, 1), "{method}");
         assert!(all.partly.is_empty());
-        // A sweep asks for files last, so it had entered everything.
+        // A sweep queries files last, so it has entered everything by then.
         let left = if method == Method::Sweep { 8 } else { 2 };
         assert_eq!((found.len(), report.vanished), (left, u64::from(left == 2)), "{method}");
     }
@@ -507,7 +460,7 @@ fn an_early_end_leaves_what_was_entered() {
             let (found, all, report) =
                 collect_with(&walk(method, threads), &one(temp.path()), make);
             assert!(report.stopped && found.len() < 3000, "{method} {threads}");
-            assert!(all.partly.contains(&temp.path().to_owned()), "the root is not whole");
+            assert!(all.partly.contains(&temp.path().to_owned()), "the root is incomplete");
         }
     }
     let cancel = Some(Arc::new(AtomicBool::new(true)));
@@ -538,42 +491,19 @@ fn any_call_may_fail() {
                     let missing = found.len() < whole.len();
                     assert!(
                         !missing || report.errors_count > 0,
-                        "{method} {op} {n}: lost in silence"
+                        "{method} {op} {n}: lost without an error"
                     );
                     assert!(reached || report.errors_count == 0, "{method} {op} {n}");
                     assert!(found.keys().all(|path| whole.contains_key(path)));
                     let two_asks =
                         method == Method::Lstat || op == "open" || op == "io_uring_enter";
                     let said = report.errors_count > 0 || two_asks;
-                    assert!(!reached || said, "{method} {op} {n} {threads}: nothing was said");
+                    assert!(!reached || said, "{method} {op} {n} {threads}: no error was reported");
                 }
             }
         }
     }
     ioloom_sys::fault::set("");
-}
-
-#[test]
-fn a_table_that_cannot_be_read_is_asked_for_by_name() {
-    if !alone("visitor::a_table_that_cannot_be_read_is_asked_for_by_name") {
-        return;
-    }
-    let Some((_image, _temp, root)) = varied_in_tables() else { return };
-    let by = walk(Method::InodeTables, 1);
-    ioloom_sys::fault::set("syncfs:1:5");
-    let refused = by.run(&one(&root), |_| Collect::default()).err().unwrap();
-    assert!(refused.to_string().contains("cannot sync"), "{refused}");
-    ioloom_sys::fault::set("pread:1:5");
-    let refused = by.run(&one(&root), |_| Collect::default()).err().unwrap();
-    assert!(refused.to_string().contains("cannot read the inode tables"), "{refused}");
-    // How many reads there are before the first of a table depends on the file system.
-    ioloom_sys::fault::set("");
-    let (expected, _, report) = collect(&by, &one(&root));
-    let (calls, before) = (ioloom_sys::fault::calls_of("pread"), report.tables.unwrap().asked);
-    ioloom_sys::fault::set(&format!("pread:{calls}:5"));
-    let (found, _, report) = collect(&by, &one(&root));
-    assert!(found == expected && report.errors_count == 0);
-    assert!(report.tables.unwrap().asked > before);
 }
 
 #[test]
@@ -587,7 +517,7 @@ fn calls_stay_within_the_budget() {
         let (_, _, report) = collect(&walk(Method::Statx, threads), &one(temp.path()));
         let calls = ioloom_sys::fault::calls_of;
         let opens = calls("open") + calls("openat") + calls("openat2");
-        // What is opened is closed.
+        // Everything opened is closed.
         let all = 2 * opens + calls("statx") + calls("getdents");
         let budget = report.entries as f64 + 5.2 * report.directories as f64;
         assert!(all as f64 <= budget + 500.0, "{all} calls, {budget}");
@@ -599,7 +529,7 @@ fn calls_stay_within_the_budget() {
 fn few_descriptors_are_enough() {
     let limited = std::env::var_os("IOLOOM_FEW_DESCRIPTORS").is_some();
     if !limited {
-        // A process of its own with room for 40 descriptors.
+        // A process of its own, with a limit of 40 descriptors.
         let script = "ulimit -n 40 && exec \"$0\" visitor::few_descriptors_are_enough --exact";
         let output = std::process::Command::new("sh")
             .args(["-c", script])
@@ -644,24 +574,25 @@ fn memory_does_not_grow_with_files() {
     let before = ioloom_sys::proc::status().unwrap().peak_rss_bytes.unwrap();
     assert_eq!(run(temp.path()), 40_000);
     let after = ioloom_sys::proc::status().unwrap().peak_rss_bytes.unwrap();
-    // 40 000 names alone would be more.
+    // 40,000 names alone would be more.
     assert!(after - before < 1 << 20, "{before} {after}");
 }
 
 #[test]
-fn a_mount_is_told_by_its_number_even_on_the_same_device() {
+fn mounts_are_identified_even_on_the_same_device() {
     let inside = std::env::var_os("IOLOOM_OWN_MOUNTS").is_some();
     if !inside {
         let output = std::process::Command::new("unshare")
             .args(["-m", "--propagation", "private"])
             .arg(std::env::current_exe().unwrap())
-            .args(["visitor::a_mount_is_told_by_its_number_even_on_the_same_device", "--exact"])
+            .args(["visitor::mounts_are_identified_even_on_the_same_device", "--exact"])
             .env("IOLOOM_OWN_MOUNTS", "1")
             .output();
         match output {
             Ok(output) if output.status.success() => {}
             Ok(output) if String::from_utf8_lossy(&output.stderr).contains("unshare failed") => {
-                let _ = writeln!(std::io::stdout(), "skipped: no mount namespace of our own here");
+                let _ =
+                    writeln!(std::io::stdout(), "skipped: cannot create a mount namespace here");
             }
             Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stdout)),
             Err(error) => {
@@ -696,7 +627,7 @@ fn a_mount_is_told_by_its_number_even_on_the_same_device() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_with_the_reason() {
+fn impossible_walks_are_refused() {
     assert!(walk(Method::Statx, 0).run(&[], |_| Count::default()).is_err());
     assert!(walk(Method::Statx, 257).probe(&[]).is_err());
 }
