@@ -1,9 +1,9 @@
-//! What sampling the counters costs, in processor time of the sampling thread.
+//! Measures the cost of sampling counters, in processor time of the sampling thread.
 //!
-//! `counters_cost [HZ] [SECONDS]` samples and prints one JSON document: processor time, how long a
-//! sample took, what came late. `counters_cost sources [ROUNDS]` prints what waking and each source
-//! cost a thread that sleeps 10 ms before each, one after the other in each round, which is what a
-//! sampler pays; and what a source costs that was read a moment before.
+//! `counters_cost [HZ] [SECONDS]` samples and prints one JSON document: processor time, duration of
+//! samples, late samples. `counters_cost sources [ROUNDS]` prints what waking up and each source
+//! cost a thread that sleeps 10 ms before each, one after the other in each round, as a sampler
+//! does; also the cost of reading a source again at once.
 //!
 //! ```text
 //! cargo run --release -p ioloom-observe --example counters_cost -- 100 30
@@ -19,9 +19,9 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time that the thread sleeps before each reading.
+/// Sleep of the thread before each reading.
 const NAP: Duration = Duration::from_millis(10);
-/// Sources, and how much of each is read.
+/// The sources, with the number of bytes read of each.
 const SOURCES: &[(&str, &str, usize)] = &[
     ("vmstat, whole", "/proc/vmstat", 32 << 10),
     ("vmstat, first 1400 bytes", "/proc/vmstat", 1400),
@@ -71,7 +71,7 @@ fn sampled(hz: u64, seconds: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Processor time of `work`, which begins right after waking.
+/// Returns the processor time of `work` right after waking up.
 fn after_a_nap<T>(work: impl FnOnce() -> T) -> u64 {
     std::thread::sleep(NAP);
     let before = thread_cpu_ns();

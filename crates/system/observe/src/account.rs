@@ -1,8 +1,8 @@
-//! From the accounts of threads to states, and to what they rest on.
+//! Derives the states of threads, and the evidence for them, from the sums of their meters.
 //!
-//! A [`Meter`](crate::Meter) keeps sums by call and no spans, so this is level 0 without positions:
-//! it costs the same however long a run is, and is therefore what every run of a study is watched
-//! with. The states of a thread add up to its elapsed time exactly.
+//! A [`Meter`](crate::Meter) keeps sums by call and no spans, so this is level 0: it costs the same
+//! however long a run is, and every run of a study is measured with it. The states of a thread add
+//! up to its elapsed time exactly.
 
 use crate::collect::calibrate_own;
 use crate::meter::{Reads, ThreadReport};
@@ -13,11 +13,11 @@ use ioloom_stats::Histogram;
 use ioloom_trace::classify::Sums;
 use std::collections::BTreeMap;
 
-/// Part of the elapsed time from which on a note says what watching costs, per cent.
+/// Percent of the elapsed time above which a note reports the cost of the measurement.
 const OVERHEAD_WARN_PCT: f64 = 1.0;
 
-/// Returns the table of one thread. `function_waits` is what a wait inside the user's function is,
-/// where the caller knows.
+/// Returns the state table of one thread. `function_waits` is the state of a wait inside the user's
+/// function, if the caller knows it.
 pub fn states(report: &ThreadReport, function_waits: Option<State>) -> StateTable {
     let time = &report.time;
     let sums = Sums {
@@ -32,8 +32,8 @@ pub fn states(report: &ThreadReport, function_waits: Option<State>) -> StateTabl
     sums.table(function_waits)
 }
 
-/// What the tables of these threads rest on. Measures what a reading of each clock costs, which
-/// takes a millisecond.
+/// Returns the evidence for the tables of `reports`. Measures the cost of reading each clock,
+/// which takes a millisecond.
 pub fn evidence(reports: &[ThreadReport]) -> Evidence {
     let costs = calibrate_own();
     let mut reads = Reads::default();
@@ -101,7 +101,7 @@ mod tests {
     use ioloom_model::ThreadTime;
 
     #[test]
-    fn tables_hold_all_of_the_elapsed_time_and_name_what_is_not_told_apart() {
+    fn tables_cover_the_elapsed_time_and_name_merged_states() {
         let time = ThreadTime {
             elapsed_ns: 100,
             on_cpu_ns: 40,
@@ -123,7 +123,7 @@ mod tests {
             for (state, time) in table.iter().filter(|(_, t)| t.ns.is_none()) {
                 assert!(time.why.is_some(), "{state:?}");
                 let held = |t: &ioloom_model::StateTime| t.includes.contains(state);
-                assert!(table.values().any(held), "{state:?} stands nowhere");
+                assert!(table.values().any(held), "{state:?} is missing");
             }
         }
         let none = ThreadTime { ready_ns: None, io_ns: 40, ..report.time.clone() };

@@ -4,24 +4,24 @@ use ioloom_model::record::Bottleneck;
 use ioloom_model::units::format_ns;
 use ioloom_model::{CallKind, Measured};
 
-/// Processors count as busy from this share on.
+/// Share of processor time from which processors count as busy.
 const BUSY: f64 = 0.85;
 
-/// Below this a run is too short to tell: its threads start and end for much of it, and the system
-/// counts the time of processors in steps of milliseconds.
-const TOLD_NS: u64 = 10_000_000;
+/// A shorter run cannot be judged: starting and ending threads takes a large part of it, and the
+/// system counts processor time in steps of milliseconds.
+const JUDGED_FROM_NS: u64 = 10_000_000;
 
-/// Judges a run on `cores` usable processors. The rules, in order: the memory budget made threads
-/// wait; the processors were busy (with the function, or with the calls of the kernel); threads
-/// waited for each other; the device.
+/// Judges a run on `cores` usable processors. In this order: threads waited for the memory budget;
+/// processors were busy (with the function or with system calls); threads waited for each other;
+/// threads waited for the device.
 pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
     let total: f64 = m.threads.iter().map(|t| t.elapsed_ns as f64).sum();
     if total == 0.0 || m.elapsed_ns == 0 {
         return word("unknown", "nothing ran".to_owned());
     }
-    if m.elapsed_ns < TOLD_NS {
+    if m.elapsed_ns < JUDGED_FROM_NS {
         let elapsed = format_ns(m.elapsed_ns as f64);
-        return word("unknown", format!("the run is too short to tell: it took {elapsed}"));
+        return word("unknown", format!("the run took only {elapsed}, too short to judge"));
     }
     let call = |kind| m.calls.get(&kind).map_or(0.0, |c| c.total_ns as f64);
     let memory = call(CallKind::Memory) / total;
@@ -37,7 +37,7 @@ pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
     let cpu = (m.cpu_user_ns + m.cpu_kernel_ns) as f64;
     let cpu_share = cpu / (m.elapsed_ns as f64 * f64::from(cores.max(1)));
     let share = |state| m.share(state).unwrap_or(0.0);
-    // Others may keep the processors busy: then threads stand ready more than they wait.
+    // Other programs may keep the processors busy: then threads are ready more than they wait.
     let waits_for_cpu = share("ready") > share("io") + share("sync") + share("compute-blocked");
     if cpu_share >= BUSY || waits_for_cpu { busy(m, cpu, cpu_share) } else { waiting(m, cpu_share) }
 }
@@ -46,7 +46,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-/// The processors were the limit: by the function, or by the calls of the kernel.
+/// Judges a run whose limit were the processors: by the function, or by system calls.
 fn busy(m: &Measured, cpu: f64, cpu_share: f64) -> Bottleneck {
     let kernel = m.cpu_kernel_ns as f64 / cpu.max(1.0);
     let others = by_others(m.others_cpu.unwrap_or(0.0));
@@ -56,7 +56,7 @@ fn busy(m: &Measured, cpu: f64, cpu_share: f64) -> Bottleneck {
             "metadata",
             format!(
                 "processors were {ours} busy{others}, {} of it in the kernel: opening, reading and \
-                 closing is the work",
+                 closing files is the limit",
                 percent(kernel)
             ),
         );
@@ -64,14 +64,14 @@ fn busy(m: &Measured, cpu: f64, cpu_share: f64) -> Bottleneck {
     word(
         "compute",
         format!(
-            "processors were {ours} busy{others}, {} of it in the program: more cores would help, a \
+            "processors were {ours} busy{others}, {} of it in user space: more cores would help, a \
              faster disk would not",
             percent(1.0 - kernel)
         ),
     )
 }
 
-/// Threads waited: for the function, for each other, or for input.
+/// Judges a run whose threads waited: in the function, for each other, or for input.
 fn waiting(m: &Measured, cpu_share: f64) -> Bottleneck {
     let share = |state| m.share(state).unwrap_or(0.0);
     let (io, sync, inside) = (share("io"), share("sync"), share("compute-blocked"));
@@ -103,7 +103,7 @@ fn waiting(m: &Measured, cpu_share: f64) -> Bottleneck {
     )
 }
 
-/// Words for the share that other processes took, when it is worth a word.
+/// Returns text about the share of other processes, empty if it is small.
 fn by_others(share: f64) -> String {
     if share < 0.1 {
         return String::new();
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use ioloom_model::{CallStats, ThreadTime};
 
-    /// Returns a run of 100 ms; times in ms.
+    /// Returns a run of 100 ms; the arguments are in ms.
     fn run(user: u64, kernel: u64, io: u64, sync: u64, memory: u64) -> Measured {
         const MS: u64 = 1_000_000;
         let (user, kernel, memory) = (user * MS, kernel * MS, memory * MS);
@@ -144,7 +144,7 @@ mod tests {
         m
     }
 
-    /// Half of the time on a processor was waiting for one.
+    /// Turns half of the time on a processor into waiting for one.
     fn pushed_out(mut m: Measured) -> Measured {
         m.threads[0].on_cpu_ns -= 60_000_000;
         m.threads[0].ready_ns = Some(60_000_000);
@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_a_few_milliseconds_is_too_short_to_tell() {
+    fn a_run_of_a_few_milliseconds_is_too_short_to_judge() {
         let mut m = run(0, 0, 0, 0, 0);
         m.elapsed_ns = 2_100_000;
         m.threads[0].elapsed_ns = m.elapsed_ns;
-        let told = bottleneck(&m, 2);
-        assert_eq!(told.word, "unknown");
-        assert!(told.sentence.contains("too short"), "{}", told.sentence);
-        assert!(!told.sentence.contains('%'), "{}", told.sentence);
+        let found = bottleneck(&m, 2);
+        assert_eq!(found.word, "unknown");
+        assert!(found.sentence.contains("too short"), "{}", found.sentence);
+        assert!(!found.sentence.contains('%'), "{}", found.sentence);
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! What threads have in flight and have done, seen from outside.
+//! Gauges of work in flight and done, readable from other threads.
 //!
-//! Each thread stores its own numbers into its own cache line, without reading anybody else's;
-//! whoever wants the sum adds them up: a sampler thread of the laboratory a thousand times a
-//! second, progress ten times. A thread pays one or two stores into a line that nobody else writes.
+//! Each thread stores its own numbers into its own cache line and reads no other line. A reader
+//! adds them up: a sampler thread of the laboratory a thousand times per second, a progress display
+//! ten times. A thread pays one or two stores into a line that no other thread writes.
+//! second, progress ten times. A thread pays one or two stores into a line that no other thread writes.
 
 use ioloom_sys::clock::monotonic_ns;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Points that a sampler keeps; beyond them every second one is dropped and the period doubles.
+/// Points that a sampler keeps; then it drops every second one and doubles the period.
 const POINTS_MAX: usize = 512;
 
 #[repr(align(64))]
@@ -23,51 +24,51 @@ struct Line {
     misses: AtomicU64,
 }
 
-/// The numbers of every thread, and a line for what all have in common.
+/// The gauges of every thread, and a line shared by all.
 #[derive(Debug)]
 pub struct Gauges(Vec<Line>);
 
-/// One sample of the gauges.
+/// The sums of all threads at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GaugeTotals {
     /// Requests in flight.
     pub in_flight: u32,
-    /// Pieces that were read and not yet computed.
+    /// Pieces that were read but not processed yet.
     pub ready: u32,
 }
 
 impl Gauges {
-    /// Gauges for `threads` threads.
+    /// Creates gauges for `threads` threads.
     pub fn new(threads: usize) -> Self {
         Self((0..=threads).map(|_| Line::default()).collect())
     }
 
-    /// Returns the number of pieces in the queue of thread `thread`.
+    /// Returns the number of pieces in the queue of `thread`.
     #[inline]
     pub fn ready(&self, thread: usize) -> usize {
         self.0[thread].ready.load(Ordering::Acquire) as usize
     }
 
-    /// The queue of thread `thread` holds `count` pieces. Called under its lock.
+    /// Sets the number of pieces in the queue of `thread`. Called with its lock held.
     #[inline]
     pub fn set_ready(&self, thread: usize, count: usize) {
         self.0[thread].ready.store(count as u32, Ordering::Release);
     }
 
-    /// The common queue holds `count` pieces. Called under its lock.
+    /// Sets the number of pieces in the shared queue. Called with its lock held.
     #[inline]
     pub fn set_ready_of_all(&self, count: usize) {
         self.set_ready(self.0.len() - 1, count);
     }
 
-    /// Thread `thread` has `count` requests in flight.
+    /// Sets the number of requests of `thread` in flight.
     #[inline]
     pub fn set(&self, thread: usize, count: u32) {
         self.0[thread].in_flight.store(count, Ordering::Relaxed);
     }
 
-    /// Thread `thread`, the only one that calls this for its number, has computed `bytes` more and,
-    /// if `whole`, one more file.
+    /// Adds `bytes` and, if `whole`, one file to what `thread` has processed. Only `thread` itself
+    /// calls this.
     #[inline]
     pub fn done(&self, thread: usize, bytes: u64, whole: bool) {
         let line = &self.0[thread];
@@ -76,20 +77,20 @@ impl Gauges {
         line.bytes.store(line.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
-    /// Thread `thread`, the only one that calls this for its number, began a read that was not
-    /// there at once.
+    /// Counts a read of `thread` that was not served from the cache. Only `thread` itself calls
+    /// this.
     #[inline]
     pub fn missed(&self, thread: usize) {
         let misses = &self.0[thread].misses;
         misses.store(misses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Reads of all threads that were not there at once.
+    /// Returns how many reads of all threads were not served from the cache.
     pub fn misses(&self) -> u64 {
         self.0.iter().map(|line| line.misses.load(Ordering::Relaxed)).sum()
     }
 
-    /// Returns all threads together.
+    /// Returns the sums of all threads.
     pub fn sum(&self) -> GaugeTotals {
         let of = |number: fn(&Line) -> &AtomicU32| {
             self.0.iter().map(|line| number(line).load(Ordering::Relaxed)).sum()
@@ -97,25 +98,25 @@ impl Gauges {
         GaugeTotals { in_flight: of(|line| &line.in_flight), ready: of(|line| &line.ready) }
     }
 
-    /// Files that all threads have computed.
+    /// Returns the number of files that all threads have processed.
     pub fn files(&self) -> u64 {
         self.0.iter().map(|line| line.files.load(Ordering::Relaxed)).sum()
     }
 
-    /// Returns bytes that all threads have computed.
+    /// Returns the number of bytes that all threads have processed.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum()
     }
 }
 
-/// A thread that samples numbers which others change.
+/// A thread that samples numbers while other threads change them.
 pub struct GaugeSampler<T> {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Vec<(u64, T)>>,
 }
 
 impl<T: Send + 'static> GaugeSampler<T> {
-    /// Samples what `read` gives; times count from `start_ns` on the monotonic clock.
+    /// Samples `read` periodically; times count from `start_ns` on the monotonic clock.
     pub fn start(read: impl Fn() -> T + Send + 'static, start_ns: u64) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -140,7 +141,7 @@ impl<T: Send + 'static> GaugeSampler<T> {
         Ok(Self { stop, thread })
     }
 
-    /// Stops and returns nanoseconds after the start and what was there then.
+    /// Stops and returns the samples, each with its time since the start in nanoseconds.
     pub fn stop(self) -> Vec<(u64, T)> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sampler_sees_what_threads_set() {
+    fn the_sampler_reads_what_threads_set() {
         let gauges = Arc::new(Gauges::new(2));
         gauges.set(0, 3);
         gauges.set(1, 4);

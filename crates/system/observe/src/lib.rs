@@ -1,12 +1,12 @@
-//! Where the time of a run went.
+//! Measures where the time of a run went.
 //!
-//! Each thread owns a [`Meter`]: one clock reading ends one call and starts the next, so a file
-//! with five calls costs five readings and five table entries, no lock and no atomic. At the end
-//! the thread's processor time and run-queue delay split the wall time into states that add up to
-//! the elapsed time exactly; what no evidence explains is `unknown`. [`bottleneck`] puts the result
-//! into one word and one sentence. [`collect`] looks closer: each switch, fault, wake-up and device
-//! request, as far as the system allows. [`counters`] looks at the machine around it: page cache,
-//! paging, devices, pressure.
+//! Each thread owns a [`Meter`]. One clock reading ends one call and starts the next, so a file
+//! with five calls costs five readings and five table entries, without locks or atomics. At the end
+//! the thread's processor time and run-queue delay split the wall time into states whose sum is
+//! exactly the elapsed time; time without evidence is `unknown`. [`bottleneck`] summarizes the
+//! result in one word and one sentence. [`collect`] records more detail: every switch, fault,
+//! wakeup and device request, as far as the system permits. [`counters`] observes the machine
+//! around the run: page cache, paging, devices, pressure.
 
 mod account;
 mod bottleneck;

@@ -1,21 +1,21 @@
-//! One thread's account of its calls.
+//! Measures the calls of one thread.
 //!
-//! Times are chained: [`Meter::lap`] gives everything since the last lap to one kind of call. With
+//! Times are chained: [`Meter::lap`] assigns the time since the last lap to one kind of call. With
 //! [`Detail::Full`] the thread's processor clock is read at the end of laps that are long enough to
-//! have waited ([`LONG_LAP_NS`]); shorter laps count as processor time. That clock is a system call
-//! of about 0.8 µs, so it costs at most 4 % of what it explains. Where the lap was off the
-//! processor, the run-queue delay is read as well (0.6 µs), so that waiting for a processor is not
-//! taken for waiting in the call. Without these, waiting is split over the calls that can wait in
-//! proportion to their wall time.
+//! have waited ([`LONG_LAP_NS`]); shorter laps count as processor time. Reading that clock is a
+//! system call of about 0.8 µs, which is at most 4 % of such a lap. If the lap was off the
+//! processor, the run-queue delay is read as well (0.6 µs), so that waiting for a processor does
+//! not count as waiting in the call. Otherwise, waiting is distributed over the calls that can wait
+//! in proportion to their wall time.
 //!
-//! With [`Detail::Totals`] a thread that takes a file at a time times only one file in
-//! [`TIMED_ONE_IN`] after its first [`TIMED_FIRST`]; the calls of the others are counted. Five
-//! clock readings and five table entries in memory that has gone cold since the thread last ran
-//! cost as much as opening the file from the cache does. Steps of each [`Step`] are sampled by
-//! themselves: a thread that begins and computes in turn would else never time one of the two.
+//! With [`Detail::Totals`] a thread that processes whole files times only one file in
+//! [`TIMED_ONE_IN`] after its first [`TIMED_FIRST`] and counts the calls of the others. Five clock
+//! readings and five table entries, in memory that has become cold since the thread last ran, cost
+//! as much as opening the file from the cache. Each kind of [`Step`] is sampled separately: a
+//! thread that alternates between them would otherwise never time one of the two.
 //!
-//! With [`Detail::Traced`] every file is timed, and [`Meter::trace`] names the recorder that keeps
-//! each lap as a span: one reading of the clock serves both.
+//! With [`Detail::Traced`] every file is timed, and [`Meter::trace`] sets the recorder that keeps
+//! each lap as a span; both use the same clock reading.
 
 use crate::collect::Recorder;
 use crate::split::{Detail, Weights, scaled, split};
@@ -26,31 +26,31 @@ use ioloom_sys::proc::ThreadSched;
 use ioloom_trace::{NO_FILE, SpanKind};
 use std::collections::BTreeMap;
 
-/// Laps longer than this read the processor clock, nanoseconds.
+/// Length in nanoseconds of laps after which the processor clock is read.
 const LONG_LAP_NS: u64 = 20_000;
 
-/// Laps that were off the processor for longer read the run-queue delay, nanoseconds: two switches
-/// and an interrupt take as long.
+/// Time off the processor in nanoseconds after which the run-queue delay is read; two switches and
+/// an interrupt take as long.
 const OFF_NS: u64 = 10_000;
 
-/// Files of a thread that are timed before sampling begins.
+/// Number of files that a thread times before sampling begins.
 pub const TIMED_FIRST: u64 = 8;
 
-/// After those, one file in this many is timed.
+/// After that, one in this many files is timed.
 pub const TIMED_ONE_IN: u64 = 8;
 
-/// What a first call, which also touches its code and memory for the first time, counts for at
-/// most.
+/// Upper bound of the first value of the moving mean: a first call also touches code and memory for
+/// the first time.
 const TYPICAL_START_NS: u64 = 20_000;
 
 const KINDS: usize = CallKind::ALL.len();
 
-/// What a thread does next, of its own choice.
+/// The next step of a thread that chooses its own work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It begins a file; if all is there at once, it computes it too.
+    /// Begins a file, and also computes it if all of it is resident.
     Begin,
-    /// It computes what was read before.
+    /// Computes a file that was read before.
     Compute,
 }
 
@@ -60,14 +60,14 @@ struct Kind {
     count: u64,
     wall_ns: u64,
     cpu_ns: u64,
-    /// Of the time off the processor: ready, waiting for one.
+    /// Part of the time off the processor: ready to run.
     ready_ns: u64,
-    /// What a call takes these days; one that is cut short by others moves it little.
+    /// Moving mean of recent calls, little affected by outliers.
     typical_ns: u64,
 }
 
 impl Kind {
-    /// Returns the wall time of all its calls, from those that were timed.
+    /// Returns the wall time of all calls, extrapolated from those that were timed.
     fn wall_of_all_ns(&self) -> u64 {
         let timed = self.table.as_ref().map_or(0, Histogram::count);
         scaled(self.wall_ns, self.count, timed)
@@ -83,7 +83,7 @@ fn moved(mean: u64, value: u64) -> u64 {
     mean - mean / 8 + value.min(4 * mean) / 8
 }
 
-/// One thread's account. Made and finished on the thread that it describes.
+/// Measures one thread. Created and finished on that thread.
 pub struct Meter {
     run_start_ns: u64,
     start_ns: u64,
@@ -96,7 +96,7 @@ pub struct Meter {
     short_wall_ns: u64,
     sched: Option<Sched>,
     reads: Reads,
-    /// Whether completions are waited for in the kernel's ring.
+    /// Whether the thread waits for completions inside io_uring_enter.
     ring_waits: bool,
     spans: Vec<Span>,
     spans_lost: u64,
@@ -105,7 +105,7 @@ pub struct Meter {
     in_flight_area: u128,
     in_flight_max: u32,
     files: u64,
-    /// Steps so far, by their kind; files begun with [`Meter::file_starts`], and those of them that
+    /// Steps so far, by kind; also the files begun with [`Meter::file_starts`] and how many of them
     /// were timed.
     steps: [u64; 2],
     begun: u64,
@@ -145,10 +145,10 @@ impl Sched {
     }
 }
 
-/// How often a thread read its clocks, for the estimated cost.
+/// How often a thread read its clocks, to estimate the cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reads {
-    /// Ends of laps that were timed.
+    /// Timed laps.
     pub laps: u64,
     /// Readings of the processor clock.
     pub clock: u64,
@@ -156,21 +156,21 @@ pub struct Reads {
     pub delay: u64,
 }
 
-/// What a thread reports when it ends.
+/// The result of a meter.
 #[derive(Default)]
 pub struct ThreadReport {
-    /// Where its time went.
+    /// The states of the thread.
     pub time: ThreadTime,
-    /// Of [`ThreadTime::io_ns`]: blocked on completions of a ring.
+    /// Part of [`ThreadTime::io_ns`]: blocked on completions of a ring.
     pub async_io_ns: u64,
-    /// How often it read its clocks.
+    /// How often the clocks were read.
     pub reads: Reads,
-    /// Whether the processor clock was read after long laps ([`Detail::Full`]), which the division
-    /// of blocked time rests on.
+    /// Whether the processor clock was read after long laps ([`Detail::Full`]), as evidence for the
+    /// split of blocked time.
     pub clocked: bool,
-    /// Number of calls and the table of those timed, by kind.
+    /// Number of calls and histogram of the timed ones, by kind.
     pub tables: Vec<(CallKind, u64, Histogram)>,
-    /// Its spans.
+    /// The recorded spans.
     pub spans: Vec<Span>,
     /// Spans that did not fit.
     pub spans_lost: u64,
@@ -178,16 +178,16 @@ pub struct ThreadReport {
     pub in_flight_area: u128,
     /// Most requests in flight at once on this thread.
     pub in_flight_max: u32,
-    /// When its last read was issued, after the start of the run.
+    /// When the last read was issued, since the start of the run.
     pub last_issue_ns: Option<u64>,
-    /// When its first function started.
+    /// When the first function started.
     pub first_compute_ns: Option<u64>,
-    /// When its last function started.
+    /// When the last function started.
     pub last_compute_ns: Option<u64>,
 }
 
 impl Meter {
-    /// Starts the account of the calling thread; `run_start_ns` is the start barrier on the
+    /// Starts measuring the calling thread; `run_start_ns` is the time of the start barrier on the
     /// monotonic clock.
     pub fn start(run_start_ns: u64, detail: Detail) -> Self {
         let spans_max = match detail {
@@ -195,7 +195,7 @@ impl Meter {
             Detail::Full { spans_max } => spans_max,
         };
         let mut spans = vec![Span { kind: CallKind::Open, start_ns: 0, ns: 0, file: 0 }; spans_max];
-        spans.clear(); // written once, so that its pages are there before the run
+        spans.clear(); // filled once, to allocate its pages before the run
         let sched = Sched::open();
         let cpu_start_ns = thread_cpu_ns();
         let now = monotonic_ns();
@@ -229,7 +229,7 @@ impl Meter {
         }
     }
 
-    /// From now on each lap is a span of `recorder` too.
+    /// Also records each lap from now on as a span of `recorder`.
     pub fn trace(&mut self, mut recorder: Recorder) {
         recorder.begin();
         self.recorder = Some(Box::new(recorder));
@@ -239,7 +239,7 @@ impl Meter {
         self.skip();
     }
 
-    /// The thread takes a file, and no other until this one is done: decides whether it is timed.
+    /// Begins a file that the thread finishes before the next one; decides whether it is timed.
     #[inline]
     pub fn file_starts(&mut self) {
         self.step_starts(Step::Begin);
@@ -247,7 +247,7 @@ impl Meter {
         self.begun_timed += u64::from(self.timing);
     }
 
-    /// The thread takes a step of its own choice: decides whether the calls of this step are timed.
+    /// Begins a step that the thread chose; decides whether its calls are timed.
     #[inline]
     pub fn step_starts(&mut self, step: Step) {
         let steps = &mut self.steps[step as usize];
@@ -258,15 +258,16 @@ impl Meter {
         self.skip();
     }
 
-    /// The thread takes a step that may wait: its calls are timed.
+    /// Begins a step that may wait; its calls are timed.
     #[inline]
     pub fn step_timed(&mut self) {
         self.timing = true;
         self.skip();
     }
 
-    /// What one kind of call takes these days, nanoseconds: a moving mean over about eight timed
-    /// calls, each counted for at most four times the mean. `None` before the first.
+    /// Returns the typical time of a kind of call in nanoseconds: a moving mean over about eight
+    /// timed calls, in which each counts for at most four times the mean. `None` before the first
+    /// call.
     #[inline]
     pub fn typical_ns(&self, kind: CallKind) -> Option<u64> {
         let at = &self.kinds[kind as usize];
@@ -279,7 +280,7 @@ impl Meter {
         self.lap_as(kind, kind.into(), file as u32);
     }
 
-    /// Ends a lap that waited for completions of a ring, of no file in particular.
+    /// Ends a lap that waited for completions of a ring, for no particular file.
     #[inline]
     pub fn lap_ring_wait(&mut self) {
         self.ring_waits = true;
@@ -302,7 +303,7 @@ impl Meter {
             if self.detail == Detail::Totals { now } else { self.detailed(kind, span, now, file) };
     }
 
-    /// The time since the last lap belongs to no call: our own bookkeeping.
+    /// Assigns the time since the last lap to no call: it was our own bookkeeping.
     #[inline]
     pub fn skip(&mut self) {
         if self.timing {
@@ -310,7 +311,7 @@ impl Meter {
         }
     }
 
-    /// Keeps what is known of a lap that ends at `now`; returns where the next one starts.
+    /// Records a lap that ends at `now`; returns when the next one starts.
     #[cold]
     fn detailed(&mut self, kind: CallKind, span: SpanKind, now: u64, file: u32) -> u64 {
         let ns = now - self.last_ns;
@@ -353,7 +354,7 @@ impl Meter {
         }
     }
 
-    /// The requests of this thread in flight are `count` from now on (the time of the last lap).
+    /// Sets the number of requests of this thread in flight, as of the last lap.
     #[inline]
     pub fn in_flight(&mut self, count: u32) {
         self.in_flight_max = self.in_flight_max.max(count);
@@ -369,7 +370,7 @@ impl Meter {
         self.in_flight = count;
     }
 
-    /// A function starts now (the time of the last lap).
+    /// Records that a function starts, as of the last lap.
     #[inline]
     pub fn compute_starts(&mut self) {
         if !self.timing {
@@ -380,17 +381,17 @@ impl Meter {
         self.last_compute_ns = Some(at);
     }
 
-    /// A file was computed.
+    /// Records that a file was computed.
     #[inline]
     pub fn file_done(&mut self) {
         self.files += 1;
     }
 
-    /// Ends the account.
+    /// Ends the measurement.
     pub fn finish(mut self, name: String, role: &str) -> ThreadReport {
         self.timing = true;
         self.skip();
-        self.recorder = None; // it hands over what it has
+        self.recorder = None; // dropping it sends its spans
         let mut calls_ns = BTreeMap::new();
         let mut tables = Vec::new();
         let mut weights = Weights::default();
@@ -445,18 +446,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typical_follows_the_calls_and_not_one_outlier() {
+    fn the_typical_time_follows_the_calls_and_not_one_outlier() {
         let after = |values: &[u64]| values.iter().fold(0, |mean, v| moved(mean, *v));
         let mut calls = vec![300; 50];
         calls.push(4_000_000);
-        assert!(after(&calls) < 500, "one call that was pushed off the processor");
+        assert!(after(&calls) < 500, "one call that was preempted");
         calls.extend([5_000_000; 60]);
-        assert!(after(&calls) > 4_000_000, "calls that have become long");
+        assert!(after(&calls) > 4_000_000, "calls that have become slow");
         assert!(after(&[90_000, 300, 300]) <= TYPICAL_START_NS);
     }
 
     #[test]
-    fn of_many_files_a_sample_is_timed_and_all_are_counted() {
+    fn a_sample_of_files_is_timed_and_all_are_counted() {
         let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
         for file in 0..800 {
             meter.file_starts();
@@ -474,9 +475,9 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_and_computes_in_turn_has_both_timed() {
+    fn alternating_steps_are_both_timed() {
         let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
-        // Many are begun before the first is computed, as many as put the computing on odd steps.
+        // Many files begin before the first is computed, which puts the computing on odd steps.
         for file in 0..33 {
             meter.step_starts(Step::Begin);
             meter.lap(CallKind::Open, file);

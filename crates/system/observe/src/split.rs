@@ -2,14 +2,14 @@
 
 use ioloom_model::{CallKind, ThreadTime};
 
-/// How closely a thread looks at itself.
+/// The detail in which a thread is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Counts, and wall times of a sample of them.
+    /// Counts of calls, and wall times of a sample of them.
     Totals,
-    /// Also the processor clock after long laps, and spans up to a number per thread.
+    /// Also the processor clock after long laps, and a limited number of spans.
     Full {
-        /// Spans that this thread may keep.
+        /// Most spans to keep for this thread.
         spans_max: usize,
     },
     /// Wall times of all files, for the recorder of a trace.
@@ -26,7 +26,7 @@ pub(crate) fn stated_ns(time: &ThreadTime) -> u64 {
         + time.unknown_ns
 }
 
-/// `part` of `of` things, scaled to `all` of them.
+/// Scales `part`, measured on `of` things, to `all` things.
 pub(crate) fn scaled(part: u64, all: u64, of: u64) -> u64 {
     if of == 0 || of == all {
         return part;
@@ -34,7 +34,7 @@ pub(crate) fn scaled(part: u64, all: u64, of: u64) -> u64 {
     (u128::from(part) * u128::from(all) / u128::from(of)) as u64
 }
 
-/// Off-processor wall time by group of calls.
+/// Wall time off the processor, by group of calls.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Weights {
     io: u64,
@@ -66,8 +66,8 @@ impl Weights {
     }
 }
 
-/// Splits elapsed time into states that add up to it exactly; also the part of the waiting for
-/// input that waited for completions of a ring.
+/// Splits elapsed time into states that add up to it exactly. Also returns the part of the I/O wait
+/// that waited for completions of a ring.
 pub(crate) fn split(
     elapsed: u64,
     cpu: u64,
@@ -78,8 +78,8 @@ pub(crate) fn split(
     let on_cpu_ns = cpu.min(elapsed);
     let ready_ns = ready.map(|r| r.min(elapsed - on_cpu_ns));
     let rest = elapsed - on_cpu_ns - ready_ns.unwrap_or(0);
-    // Time outside every call is ours; at most that much of what is left is unknown, unless no
-    // call waited at all.
+    // Time outside of calls is our own overhead. At most that much of the rest, and at most half of
+    // it, is unknown, unless no call waited at all.
     let weight = off.io + off.async_io + off.sync + off.compute;
     let outside = elapsed.saturating_sub(in_calls);
     let blocked = if weight == 0 { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };

@@ -1,9 +1,9 @@
-//! What the process and the machine used between two moments.
+//! Resources used by the process and the machine between two moments.
 
 use ioloom_model::Measured;
 use ioloom_sys::proc::{self, UsageOf};
 
-/// Counters at one moment. What cannot be read is `None`.
+/// Counters at one moment; unreadable ones are `None`.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
     process: proc::Usage,
@@ -12,27 +12,27 @@ pub struct Usage {
     block_device: Option<(String, u64)>,
 }
 
-/// The difference of two moments.
+/// The difference between two moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct UsageDelta {
-    /// Processor time in the program.
+    /// Processor time in user mode.
     pub user_ns: u64,
     /// Processor time in the kernel.
     pub kernel_ns: u64,
-    /// Page faults without and with the device.
+    /// Page faults without and with I/O.
     pub faults: (u64, u64),
-    /// Context switches by waiting and by being pushed out.
+    /// Voluntary and involuntary context switches.
     pub switches: (u64, u64),
-    /// Bytes that this process had from the device.
+    /// Bytes that this process read from devices.
     pub device_bytes: Option<u64>,
     /// Processor time of all other processes.
     pub others_ns: Option<u64>,
-    /// Time in which the block device had at least one request.
+    /// Time during which the block device had at least one request.
     pub device_busy_ns: Option<u64>,
 }
 
 impl Usage {
-    /// Reads the counters; `block_device` names the device whose busy time is wanted.
+    /// Reads the counters; `block_device` names the device whose busy time to read.
     pub fn now(block_device: Option<&str>) -> Self {
         let disk = block_device
             .and_then(|name| proc::disk_stat(name).ok().map(|d| (name.to_owned(), d.busy_ms)));
@@ -44,7 +44,7 @@ impl Usage {
         }
     }
 
-    /// What was used since `before`.
+    /// Returns the resources used since `before`.
     pub fn since(&self, before: &Self) -> UsageDelta {
         let (a, b) = (&before.process, &self.process);
         let own_ns = b.user_ns + b.system_ns - a.user_ns - a.system_ns;
@@ -73,7 +73,8 @@ impl Usage {
 }
 
 impl UsageDelta {
-    /// Writes the numbers into a record whose `elapsed_ns` is set; `cpus` are those on line.
+    /// Writes the numbers into a record whose `elapsed_ns` is set; `cpus` is the number of online
+    /// processors.
     pub fn fill(&self, measured: &mut Measured, cpus: u32) {
         let elapsed = measured.elapsed_ns.max(1) as f64;
         measured.cpu_user_ns = self.user_ns;
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_counted_and_others_are_not_us() {
+    fn our_work_is_counted_and_not_that_of_others() {
         let before = Usage::now(None);
         let until = ioloom_sys::clock::thread_cpu_ns() + 30_000_000;
         while ioloom_sys::clock::thread_cpu_ns() < until {}

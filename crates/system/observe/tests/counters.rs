@@ -1,4 +1,4 @@
-//! The counters against sar, against captured trees, and with failing calls.
+//! Compares the counters with sar and with captured trees, and injects failing calls.
 
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Faults are of the whole process: one test at a time.
+/// Fault injection affects the whole process, so tests run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -23,7 +23,7 @@ fn alone() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Writes, reads and forgets until it is told to stop.
+/// Writes, reads and evicts until it is stopped.
 fn load(dir: &Path, stop: &AtomicBool) {
     let path = dir.join("load");
     while !stop.load(Ordering::Relaxed) {
@@ -36,8 +36,8 @@ fn load(dir: &Path, stop: &AtomicBool) {
     }
 }
 
-/// Returns the rows of one second of sar under a head that begins with `first`: words after the
-/// time.
+/// Returns the rows of one second of sar below a header that begins with `first`, as words after
+/// the time.
 fn rows<'a>(text: &'a str, first: &str) -> Vec<Vec<&'a str>> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -62,7 +62,7 @@ fn close(ours: f64, sar: f64, slack: f64) -> bool {
     (ours - sar).abs() <= slack + 0.05 * ours.abs().max(sar.abs())
 }
 
-/// Returns whether some stretch of our samples of about the length that sar used gives its numbers.
+/// Returns whether any interval of our samples of about the length of sar's gives its numbers.
 fn some_stretch(record: &Record, fits: impl Fn(&Sample, &Sample) -> bool) -> bool {
     let samples = &record.samples;
     samples.iter().enumerate().any(|(i, a)| {
@@ -74,7 +74,7 @@ fn some_stretch(record: &Record, fits: impl Fn(&Sample, &Sample) -> bool) -> boo
 }
 
 #[test]
-fn sar_sees_the_same() {
+fn sar_reports_the_same() {
     let _alone = alone();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let period = Duration::from_millis(5);
@@ -90,13 +90,13 @@ fn sar_sees_the_same() {
     });
     let record = sampler.stop();
     let Ok(ran) = ran else {
-        println!("skipped: no sar (package sysstat)");
+        println!("skipped: sar (package sysstat) is not installed");
         return;
     };
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     let paged = rows(&text, "pgpgin/s");
     let Some(sar) = paged.first().map(|words| numbers(words)).filter(|sar| sar.len() >= 8) else {
-        println!("skipped: this sar prints something else: {text}");
+        println!("skipped: unexpected output of sar: {text}");
         return;
     };
     let of = |r: &PagingRates| {
@@ -104,13 +104,13 @@ fn sar_sees_the_same() {
     };
     let theirs = [sar[0], sar[1], sar[2], sar[4]];
     let same = |a: &Sample, b: &Sample| {
-        // Not every sample has all of it.
+        // Not every sample is complete.
         let ours = paging(a, b).as_ref().and_then(of);
         ours.is_some_and(|ours| ours.iter().zip(theirs).all(|(a, b)| close(*a, b, 2000.0)))
     };
-    assert!(some_stretch(&record, same), "no stretch has what sar saw: {sar:?}\n{text}");
+    assert!(some_stretch(&record, same), "no interval matches sar: {sar:?}\n{text}");
     for words in rows(&text, "DEV") {
-        // The name stands first or last.
+        // The name is the first or the last word.
         let at = |name: &String| words.contains(&name.as_str());
         let Some(index) = record.devices.iter().position(at) else { continue };
         let sar = numbers(&words);
@@ -131,7 +131,7 @@ fn sar_sees_the_same() {
     assert!((low * 0.9..=high * 1.1).contains(&sar[0]), "{low} to {high}, sar {}", sar[0]);
 }
 
-/// A tree as a small kernel would show it.
+/// Writes the files of a small kernel.
 fn captured(root: &Path, vmstat: &str) {
     for dir in ["proc/pressure", "sys/block/sda", "proc/7"] {
         fs::create_dir_all(root.join(dir)).unwrap();
@@ -149,9 +149,9 @@ fn captured(root: &Path, vmstat: &str) {
     fs::write(root.join("proc/7/io"), io).unwrap();
 }
 
-/// Both rules, on the row of a sysstat that had the older one; slab is what is left.
+/// Both definitions, on a row of a sysstat with the older one; slab is the remainder.
 #[test]
-fn used_memory_is_counted_by_both_rules_of_sar() {
+fn used_memory_follows_both_definitions_of_sar() {
     let _alone = alone();
     let temp = tempfile::tempdir().unwrap();
     captured(temp.path(), "nr_dirty 5\n");
@@ -169,7 +169,7 @@ fn used_memory_is_counted_by_both_rules_of_sar() {
 }
 
 #[test]
-fn a_captured_tree_is_read_and_gaps_are_unknown() {
+fn a_captured_tree_is_read_and_missing_counters_are_unknown() {
     let _alone = alone();
     let temp = tempfile::tempdir().unwrap();
     captured(temp.path(), "nr_dirty 5\npgpgin 100\n");
@@ -189,14 +189,14 @@ fn a_captured_tree_is_read_and_gaps_are_unknown() {
     reader.watch_device("sdb");
     assert_eq!(reader.devices(), ["sdb", "sda"]);
     assert_eq!(reader.read(Scope::All).disk(1).unwrap().requests[0], 1);
-    assert_eq!(memory(&sample), None, "not all columns are there");
+    assert_eq!(memory(&sample), None, "not all columns are known");
     assert_eq!(reader.missing().len(), 2, "{:?}", reader.missing());
-    // What is not read is unknown, and not what it was before.
+    // A counter that was not read is unknown rather than the previous value.
     let paging = reader.read(Scope::Paging);
     assert_eq!((paging.get(Field::PageIn), paging.scope), (Some(100), Scope::Paging));
     assert!(paging.disk(0).is_none() && paging.get(Field::TaskWritten).is_none());
     assert!(paging.get(Field::MemTotal).is_none() && paging.get(Field::IoSome).is_none());
-    // What a process did stays when it has gone.
+    // The I/O of a process stays in the sum when the process has ended.
     fs::write(temp.path().join("proc/7/io"), "").unwrap();
     assert_eq!(reader.read(Scope::All).get(Field::TaskWritten), Some(8192));
 }
@@ -217,14 +217,14 @@ fn a_text_longer_than_a_page_is_read_whole() {
     assert_eq!(of(reader.read(Scope::Paging)), (Some(42), None));
     assert_eq!(of(reader.read(Scope::All)), (Some(42), Some(1 << 40)));
     assert_eq!(of(reader.read(Scope::All)), (Some(42), Some(1 << 40)));
-    // A kernel with other lines is noticed, by either.
+    // A text with another layout is noticed, by either scope.
     fs::write(temp.path().join("proc/vmstat"), "pgfree 7\npgpgin 43\n").unwrap();
     assert_eq!(of(reader.read(Scope::Paging)), (Some(43), None));
     assert_eq!(of(reader.read(Scope::All)), (Some(43), Some(7)));
 }
 
 #[test]
-fn nothing_there_is_nothing_known() {
+fn an_empty_tree_has_no_counters() {
     let _alone = alone();
     let temp = tempfile::tempdir().unwrap();
     let mut reader = Reader::open(temp.path());
@@ -235,7 +235,7 @@ fn nothing_there_is_nothing_known() {
 }
 
 #[test]
-fn each_call_that_fails_leaves_a_gap() {
+fn each_failing_call_leaves_a_gap() {
     let _alone = alone();
     let temp = tempfile::tempdir().unwrap();
     captured(temp.path(), "pgpgin 100\n");
@@ -261,8 +261,8 @@ fn each_call_that_fails_leaves_a_gap() {
             fault::set("");
             let seen = known(&first);
             assert!(seen <= all, "{op} {n}");
-            // A failed read is a gap of that moment, but for a process, which is then taken as
-            // gone.
+            // A failed read is a gap at that moment, except for a process, which then counts as
+            // ended.
             if op == "pread" {
                 assert!(known(&reader.read(Scope::All)) + 3 >= all, "{op} {n}");
             }

@@ -1,5 +1,5 @@
-//! A system that refuses every kernel event, as a container does. Alone in its program, because
-//! the fault seam is one for the whole process.
+//! A system that refuses every kernel event, as containers do. In a program of its own, because
+//! fault injection affects the whole process.
 
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
@@ -65,14 +65,14 @@ fn without_any_rights_level_0_still_works_and_others_say_why_not() {
     }
 }
 
-/// The same program again as a user without rights.
+/// Runs the same program as an unprivileged user.
 #[test]
-fn a_plain_user_gets_what_the_system_allows() {
+fn an_unprivileged_user_gets_what_the_system_permits() {
     const INSIDE: &str = "IOLOOM_TEST_AS_NOBODY";
     if std::env::var_os(INSIDE).is_none() {
         use std::os::unix::process::CommandExt;
         if !ioloom_sys::proc::status().is_ok_and(|s| s.has_sys_admin()) {
-            println!("skipped: already a plain user");
+            println!("skipped: already an unprivileged user");
             return;
         }
         // The copy must be readable for that user.
@@ -84,7 +84,7 @@ fn a_plain_user_gets_what_the_system_allows() {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
         let mut command = std::process::Command::new(&copy);
-        command.args(["--exact", "a_plain_user_gets_what_the_system_allows", "--nocapture"]);
+        command.args(["--exact", "an_unprivileged_user_gets_what_the_system_permits", "--nocapture"]);
         let output =
             command.env(INSIDE, "1").uid(65534).gid(65534).current_dir("/").output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);

@@ -1,26 +1,26 @@
-//! Every counter that is sampled, with its source, its unit and what to beware of.
+//! All sampled counters, each with its source, unit and caveat.
 
-/// Where a counter stands.
+/// The source of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// /proc/vmstat, in each sample.
+    /// First lines of /proc/vmstat, in every sample.
     Vmstat,
-    /// /proc/vmstat further down, with [`Scope::All`](super::Scope::All).
+    /// Later lines of /proc/vmstat, with [`Scope::All`](super::Scope::All).
     VmstatBelow,
     /// /proc/meminfo, with [`Scope::All`](super::Scope::All).
     Meminfo,
     /// /proc/pressure, with [`Scope::All`](super::Scope::All).
     Pressure,
-    /// /proc/PID/io of the watched processes, with [`Scope::All`](super::Scope::All).
+    /// /proc/PID/io of the observed processes, with [`Scope::All`](super::Scope::All).
     Task,
 }
 
-/// What a counter counts.
+/// The meaning of a counter's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Grows; differences say something.
+    /// Grows; only differences have a meaning.
     Sum(&'static str),
-    /// Is what it is now.
+    /// The current amount.
     Level(&'static str),
 }
 
@@ -34,25 +34,25 @@ macro_rules! fields {
         }
 
         impl Field {
-            /// All of them.
+            /// All counters.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Returns the name that the kernel gives it.
+            /// Returns the kernel's name of the counter.
             pub const fn key(self) -> &'static str {
                 match self { $(Self::$name => $key,)* }
             }
 
-            /// Returns where it stands.
+            /// Returns the source of the counter.
             pub const fn origin(self) -> Origin {
                 match self { $(Self::$name => Origin::$origin,)* }
             }
 
-            /// What it counts, with its unit.
+            /// Returns the meaning of the value, with its unit.
             pub const fn kind(self) -> Kind {
                 match self { $(Self::$name => Kind::$kind($unit),)* }
             }
 
-            /// What to beware of; empty if nothing.
+            /// Returns what to consider when interpreting the counter; empty if nothing.
             pub const fn caveat(self) -> &'static str {
                 match self { $(Self::$name => $caveat,)* }
             }
@@ -61,55 +61,55 @@ macro_rules! fields {
 }
 
 fields! {
-    PageIn = Vmstat "pgpgin" Sum "KiB" "Counted when submitted, for any request to a device.";
-    PageOut = Vmstat "pgpgout" Sum "KiB" "Counted when submitted: direct writes and the journal too.";
+    PageIn = Vmstat "pgpgin" Sum "KiB" "Counted when submitted, for requests to any device.";
+    PageOut = Vmstat "pgpgout" Sum "KiB" "Counted when submitted; includes direct writes and the journal.";
     Faults = VmstatBelow "pgfault" Sum "faults" "";
-    MajorFaults = VmstatBelow "pgmajfault" Sum "faults" "Those that had to wait for a device.";
-    Freed = VmstatBelow "pgfree" Sum "pages" "Removing a cached file shows here.";
+    MajorFaults = VmstatBelow "pgmajfault" Sum "faults" "Faults that waited for a device.";
+    Freed = VmstatBelow "pgfree" Sum "pages" "Includes pages of removed files.";
     ScannedBackground = VmstatBelow "pgscan_kswapd" Sum "pages" "";
-    ScannedDirect = VmstatBelow "pgscan_direct" Sum "pages" "By tasks that needed memory themselves.";
+    ScannedDirect = VmstatBelow "pgscan_direct" Sum "pages" "By tasks that were allocating memory.";
     StolenAnon = VmstatBelow "pgsteal_anon" Sum "pages" "";
     StolenFile = VmstatBelow "pgsteal_file" Sum "pages" "";
-    RefaultedFile = Vmstat "workingset_refault_file" Sum "pages" "Wanted again soon after they were reclaimed.";
+    RefaultedFile = Vmstat "workingset_refault_file" Sum "pages" "Read again soon after their eviction.";
     StallsNormal = VmstatBelow "allocstall_normal" Sum "stalls" "";
     StallsMovable = VmstatBelow "allocstall_movable" Sum "stalls" "";
     Dirtied = Vmstat "nr_dirtied" Sum "pages" "";
     Written = Vmstat "nr_written" Sum "pages" "";
-    ThrottledWritten = Vmstat "nr_throttled_written" Sum "pages" "Written while reclaim was held back.";
+    ThrottledWritten = Vmstat "nr_throttled_written" Sum "pages" "Written while reclaim was throttled.";
     CacheDrops = VmstatBelow "drop_pagecache" Sum "drops" "";
     Free = Vmstat "nr_free_pages" Level "pages" "";
-    FilePages = Vmstat "nr_file_pages" Level "pages" "Shared memory included, which cannot be dropped.";
+    FilePages = Vmstat "nr_file_pages" Level "pages" "Includes shared memory, which cannot be dropped.";
     Shared = Vmstat "nr_shmem" Level "pages" "";
-    Dirty = Vmstat "nr_dirty" Level "pages" "May lag a second behind for fewer than some hundred pages.";
+    Dirty = Vmstat "nr_dirty" Level "pages" "May lag by a second and by some hundred pages.";
     Writeback = Vmstat "nr_writeback" Level "pages" "";
-    DirtyLimit = Vmstat "nr_dirty_threshold" Level "pages" "A share of available, not of all memory.";
-    BackgroundLimit = Vmstat "nr_dirty_background_threshold" Level "pages" "The same.";
+    DirtyLimit = Vmstat "nr_dirty_threshold" Level "pages" "A share of available memory, not of total memory.";
+    BackgroundLimit = Vmstat "nr_dirty_background_threshold" Level "pages" "A share of available memory.";
     MemTotal = Meminfo "MemTotal" Level "KiB" "";
     MemFree = Meminfo "MemFree" Level "KiB" "";
-    MemAvailable = Meminfo "MemAvailable" Level "KiB" "An estimate of the kernel.";
+    MemAvailable = Meminfo "MemAvailable" Level "KiB" "The kernel's estimate.";
     Buffers = Meminfo "Buffers" Level "KiB" "";
-    Cached = Meminfo "Cached" Level "KiB" "Shared memory included.";
+    Cached = Meminfo "Cached" Level "KiB" "Includes shared memory.";
     Slab = Meminfo "Slab" Level "KiB" "";
     SwapTotal = Meminfo "SwapTotal" Level "KiB" "";
     Committed = Meminfo "Committed_AS" Level "KiB" "";
     Active = Meminfo "Active" Level "KiB" "";
     Inactive = Meminfo "Inactive" Level "KiB" "";
-    DirtyKib = Meminfo "Dirty" Level "KiB" "As nr_dirty.";
-    CpuSome = Pressure "cpu" Sum "µs" "Some task waited for a processor.";
-    IoSome = Pressure "io" Sum "µs" "Some task waited for input or output.";
-    IoFull = Pressure "io" Sum "µs" "Every task that could have run did.";
-    MemorySome = Pressure "memory" Sum "µs" "Some task waited for memory.";
-    MemoryFull = Pressure "memory" Sum "µs" "Every task that could have run did.";
-    TaskRead = Task "read_bytes" Sum "bytes" "What devices were asked for on behalf of the program.";
-    TaskWritten = Task "write_bytes" Sum "bytes" "Counted when pages are made dirty.";
-    TaskCancelled = Task "cancelled_write_bytes" Sum "bytes" "Made dirty and removed before it was written.";
+    DirtyKib = Meminfo "Dirty" Level "KiB" "Same as nr_dirty.";
+    CpuSome = Pressure "cpu" Sum "µs" "At least one task waited for a processor.";
+    IoSome = Pressure "io" Sum "µs" "At least one task waited for I/O.";
+    IoFull = Pressure "io" Sum "µs" "All tasks that could have run waited.";
+    MemorySome = Pressure "memory" Sum "µs" "At least one task waited for memory.";
+    MemoryFull = Pressure "memory" Sum "µs" "All tasks that could have run waited.";
+    TaskRead = Task "read_bytes" Sum "bytes" "Requested from devices for the program.";
+    TaskWritten = Task "write_bytes" Sum "bytes" "Counted when pages become dirty.";
+    TaskCancelled = Task "cancelled_write_bytes" Sum "bytes" "Became dirty and were removed before they were written.";
 }
 
 impl Field {
-    /// How many there are.
+    /// Number of counters.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// Its place in a sample.
+    /// Returns the index of the counter in a sample.
     pub(crate) const fn at(self) -> usize {
         self as usize
     }

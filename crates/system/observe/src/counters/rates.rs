@@ -1,17 +1,17 @@
-//! The columns of sar, from two samples.
+//! Computes the columns of sar from two samples.
 
 use super::field::Field;
 use super::read::Sample;
 use ioloom_sys::proc::DiskCounters;
 use serde::Serialize;
 
-/// Paging per second, the columns of `sar -B`, and what belongs beside them. What was not read for
-/// both samples is `None`.
+/// Paging per second: the columns of `sar -B` and related rates. A rate is `None` if its counter
+/// was not read for both samples.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct PagingRates {
-    /// Brought in from devices, KiB.
+    /// Read from devices, KiB.
     pub pgpgin_kib_per_s: f64,
-    /// Given to devices, KiB.
+    /// Written to devices, KiB.
     pub pgpgout_kib_per_s: Option<f64>,
     /// Page faults.
     pub fault_per_s: Option<f64>,
@@ -19,56 +19,56 @@ pub struct PagingRates {
     pub majflt_per_s: Option<f64>,
     /// Pages freed.
     pub pgfree_per_s: Option<f64>,
-    /// Pages scanned by the kernel's own thread.
+    /// Pages scanned by kswapd.
     pub pgscank_per_s: Option<f64>,
-    /// Pages scanned by tasks that needed memory.
+    /// Pages scanned by tasks that were allocating memory.
     pub pgscand_per_s: Option<f64>,
     /// Pages reclaimed.
     pub pgsteal_per_s: Option<f64>,
-    /// Pages reclaimed of those scanned, percent; 0 if none was scanned.
+    /// Reclaimed part of the scanned pages, percent; 0 if none was scanned.
     pub vmeff_percent: Option<f64>,
     /// Pages made dirty.
     pub dirtied_per_s: Option<f64>,
     /// Pages written.
     pub written_per_s: Option<f64>,
-    /// Pages wanted again soon after they were reclaimed.
+    /// Pages read again soon after their eviction.
     pub refault_per_s: Option<f64>,
 }
 
-/// Memory now, the columns of `sar -r`, KiB.
+/// Current memory, the columns of `sar -r`, KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct MemoryLevels {
-    /// Free.
+    /// Free memory.
     pub kbmemfree: u64,
-    /// Available without swapping, as the kernel estimates it.
+    /// Memory available without swapping, as estimated by the kernel.
     pub kbavail: u64,
-    /// All less available: the rule of sysstat 12.7.8 and newer.
+    /// Total minus available: the definition of sysstat 12.7.8 and later.
     pub kbmemused: u64,
-    /// The same, percent.
+    /// The same in percent.
     pub memused_percent: f64,
-    /// All less free, buffers, cached and slab: the rule of sysstat before 12.7.8; `None` where the
-    /// kernel does not tell what is slab.
+    /// Total minus free, buffers, cached and slab: the definition of sysstat before 12.7.8; `None`
+    /// if the kernel does not report slab.
     pub kbmemused_before_12_7_8: Option<u64>,
     /// Cache of block devices.
     pub kbbuffers: u64,
-    /// Page cache, shared memory included.
+    /// Page cache, including shared memory.
     pub kbcached: u64,
-    /// Memory that was promised.
+    /// Committed memory.
     pub kbcommit: u64,
-    /// The same of memory and swap, percent.
+    /// The same in percent of memory and swap.
     pub commit_percent: f64,
-    /// Used recently.
+    /// Recently used.
     pub kbactive: u64,
-    /// Not used recently.
+    /// Not recently used.
     pub kbinact: u64,
     /// Dirty.
     pub kbdirty: u64,
 }
 
-/// A device per second, the columns of `sar -d -p`.
+/// Rates of a device per second, the columns of `sar -d -p`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct DeviceRates {
-    /// Requests completed, after merging.
+    /// Completed requests, after merging.
     pub tps: f64,
     /// Read, KiB.
     pub rkb_per_s: f64,
@@ -76,24 +76,24 @@ pub struct DeviceRates {
     pub wkb_per_s: f64,
     /// Discarded, KiB.
     pub dkb_per_s: f64,
-    /// Mean size of a request, KiB.
+    /// Mean request size, KiB.
     pub areq_sz_kib: f64,
-    /// Mean number of requests under way or waiting.
+    /// Mean number of requests in flight or queued.
     pub aqu_sz: f64,
-    /// Mean time of a request with its wait, ms.
+    /// Mean time of a request, including its wait, ms.
     pub await_ms: f64,
-    /// Time with a request under way, percent.
+    /// Time with at least one request in flight, percent.
     pub util_percent: f64,
-    /// Flushes of the device's cache.
+    /// Flushes of the device cache.
     pub flushes_per_s: f64,
 }
 
-/// Seconds between two samples; `None` if they are not in order.
+/// Returns the seconds between two samples; `None` if they are out of order.
 fn seconds(a: &Sample, b: &Sample) -> Option<f64> {
     (b.at_ns > a.at_ns).then(|| (b.at_ns - a.at_ns) as f64 / 1e9)
 }
 
-/// Paging between two samples; `None` where /proc/vmstat is not there.
+/// Returns the paging between two samples; `None` without /proc/vmstat.
 pub fn paging(a: &Sample, b: &Sample) -> Option<PagingRates> {
     let seconds = seconds(a, b)?;
     let rate = |field: Field| {
@@ -120,7 +120,7 @@ pub fn paging(a: &Sample, b: &Sample) -> Option<PagingRates> {
     })
 }
 
-/// Memory in a sample that has /proc/meminfo.
+/// Returns the memory in a sample that includes /proc/meminfo.
 pub fn memory(sample: &Sample) -> Option<MemoryLevels> {
     let kib = |field: Field| sample.get(field);
     let total = kib(Field::MemTotal)?;
@@ -146,7 +146,7 @@ pub fn memory(sample: &Sample) -> Option<MemoryLevels> {
     })
 }
 
-/// Device `index` between two samples.
+/// Returns the rates of device `index` between two samples.
 pub fn devices(a: &Sample, b: &Sample, index: usize) -> Option<DeviceRates> {
     let seconds = seconds(a, b)?;
     let (a, b): (&DiskCounters, &DiskCounters) = (a.disk(index)?, b.disk(index)?);
@@ -164,7 +164,7 @@ pub fn devices(a: &Sample, b: &Sample, index: usize) -> Option<DeviceRates> {
         areq_sz_kib: per_request(kib.iter().sum()),
         aqu_sz: grown(a.weighted_ms, b.weighted_ms) / 1000.0 / seconds,
         await_ms: per_request(waited_ms),
-        // The kernel counts in ticks: two readings close together may show more than all the time.
+        // The kernel counts in ticks: between two close readings the sum may exceed the time.
         util_percent: (grown(a.busy_ms, b.busy_ms) / 10.0 / seconds).min(100.0),
         flushes_per_s: grown(a.flushes, b.flushes) / seconds,
     })
@@ -175,8 +175,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_of_the_published_table_comes_out_again() {
-        // 20:38:49 of the published `sar -d -p`: 744 requests, 180920 KiB, 205.91 waiting on
+    fn a_published_second_is_reproduced() {
+        // 20:38:49 of the published `sar -d -p`: 744 requests, 180920 KiB, 205.91 queued on
         // average, 276.76 ms each, always busy.
         let zero = DiskCounters::default();
         let later = DiskCounters {
@@ -194,10 +194,10 @@ mod tests {
         assert!(close(seen.tps, 744.0) && close(seen.wkb_per_s, 180_920.0), "{seen:?}");
         assert!(close(seen.areq_sz_kib, 243.17) && close(seen.aqu_sz, 205.91), "{seen:?}");
         assert!(close(seen.await_ms, 276.76) && close(seen.util_percent, 100.0), "{seen:?}");
-        // Little: what waits is the rate times the wait.
+        // Little's law: the queue length is the rate times the wait.
         assert!((seen.tps * seen.await_ms / 1000.0 - seen.aqu_sz).abs() < 0.1);
-        assert_eq!(devices(&b, &a, 0), None, "not in order");
-        assert_eq!(devices(&a, &b, 1), None, "no such device");
+        assert_eq!(devices(&b, &a, 0), None, "out of order");
+        assert_eq!(devices(&a, &b, 1), None, "there is no such device");
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
         let seen = paging(&at(0, 100, 0, 0), &at(500_000_000, 600, 200, 150)).unwrap();
         assert_eq!((seen.pgpgin_kib_per_s, seen.pgscank_per_s), (1000.0, Some(400.0)));
         assert_eq!(seen.vmeff_percent, Some(75.0));
-        assert_eq!(seen.fault_per_s, None, "what was not read is no zero");
+        assert_eq!(seen.fault_per_s, None, "a counter that was not read is not zero");
         assert_eq!(paging(&Sample::for_test(0, &[], None), &at(1, 2, 3, 4)), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Reading all counters once.
+//! Reads all counters once.
 
 use super::field::{Field, Origin};
 use ioloom_sys::clock::monotonic_ns;
@@ -7,20 +7,20 @@ use ioloom_sys::proc::{DiskCounters, Keyed, Pressure, ProcFile};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Devices that are sampled at most: those that moved the most bytes so far.
+/// Most devices to sample: those that have transferred the most bytes so far.
 pub const DEVICES_MAX: usize = 4;
-/// Processes whose input and output is sampled at most.
+/// Most processes whose I/O is sampled.
 const PROCESSES_MAX: usize = 64;
-/// Bytes by which the numbers before the last wanted one may grow from one sample to the next;
-/// where they grow more, the whole text is read again.
+/// How many bytes the text before the last wanted number may grow between two samples; beyond that
+/// the whole text is read again.
 const GROWTH_BYTES: usize = 64;
-/// What stands for an unknown number: no counter reaches it.
+/// Represents an unknown number: no counter reaches it.
 const UNKNOWN: u64 = u64::MAX;
 
 const VMSTAT: [&str; 13] = keys(Origin::Vmstat);
 const VMSTAT_BELOW: [&str; 10] = keys(Origin::VmstatBelow);
 const MEMINFO: [&str; 11] = keys(Origin::Meminfo);
-/// Names of one origin at most.
+/// Most names of one origin.
 const NAMES_MAX: usize = VMSTAT.len();
 
 /// Returns the names of the fields of an origin, in their order.
@@ -38,25 +38,25 @@ const fn keys<const N: usize>(origin: Origin) -> [&'static str; N] {
     found
 }
 
-/// How much of it all is read: each holds what the one before it does.
+/// How much to read; each variant includes the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// Pages on their way to and from devices, and those that wait for it.
+    /// Paging only: pages read and written, dirty and under writeback.
     Paging,
     /// Everything.
     All,
 }
 
-/// All counters at one moment.
+/// The values of all counters at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// The middle of the reading, nanoseconds on the monotonic clock.
+    /// Middle of the reading, nanoseconds on the monotonic clock.
     pub at_ns: u64,
-    /// How long the reading took, nanoseconds.
+    /// Duration of the reading, nanoseconds.
     pub width_ns: u32,
-    /// Index of the mark that it was taken for.
+    /// Index of the mark for which it was taken.
     pub mark: Option<u16>,
-    /// How much was read for it.
+    /// How much was read.
     pub scope: Scope,
     fields: [u64; Field::COUNT],
     disks: [Option<DiskCounters>; DEVICES_MAX],
@@ -72,7 +72,7 @@ impl Sample {
         disks: [None; DEVICES_MAX],
     };
 
-    /// Returns a counter; `None` if it was not read this time or is not there.
+    /// Returns a counter; `None` if it was not read this time or does not exist.
     pub fn get(&self, field: Field) -> Option<u64> {
         Some(self.fields[field.at()]).filter(|value| *value != UNKNOWN)
     }
@@ -87,7 +87,7 @@ impl Sample {
         self.fields[field.at()] = value.unwrap_or(UNKNOWN);
     }
 
-    /// Sets all fields of an origin, in their order.
+    /// Sets all fields of an origin, in order.
     fn set_all(&mut self, origin: Origin, values: &[Option<u64>]) {
         let fields = Field::ALL.iter().filter(|field| field.origin() == origin);
         fields.zip(values).for_each(|(field, value)| self.set(*field, *value));
@@ -106,17 +106,17 @@ impl Sample {
     }
 }
 
-/// A text of lines `name value`, and which of them are wanted.
+/// A text of lines `name value` with the wanted names.
 #[derive(Debug)]
 struct Named {
     file: ProcFile,
-    /// Names by origin; those that are wanted most often stand first, here and in the text.
+    /// Names by origin. Those that are read most often come first, here and in the text.
     groups: Vec<(Origin, Keyed)>,
 }
 
 impl Named {
-    /// Puts the numbers of the first `groups` into the sample. No more of the text is read than
-    /// they need, unless it is another one than before.
+    /// Stores the numbers of the first `groups` in the sample. Reads no more of the text than they
+    /// need, unless its layout has changed.
     fn read(&mut self, groups: usize, sample: &mut Sample) {
         let groups = &mut self.groups[..groups];
         let reach = groups.iter().map(|(_, keyed)| keyed.reach()).max().unwrap_or(0) + GROWTH_BYTES;
@@ -141,30 +141,31 @@ impl Named {
     }
 }
 
-/// The open files of all sources.
+/// All sources, kept open.
 #[derive(Debug)]
 pub struct Reader {
     root: PathBuf,
     vmstat: Option<Named>,
     meminfo: Option<Named>,
-    /// Pressure files with their fields for `some` and `full`.
+    /// Pressure files with the fields for their `some` and `full` lines.
     pressures: Vec<(ProcFile, Field, Option<Field>)>,
     /// Block devices by name.
     devices: Vec<(String, ProcFile)>,
     processes: Vec<(u32, ProcFile)>,
-    /// Largest sums seen: a process that ended and was not waited for takes its own along.
+    /// Largest sums so far: a process that ended without being waited for takes its numbers with
+    /// it.
     task_most: [u64; 3],
     missing: Vec<String>,
 }
 
 impl Reader {
-    /// Opens all sources below `root` (`/` but for tests). What cannot be opened is noted in
-    /// [`missing`](Self::missing).
+    /// Opens all sources below `root` (`/` except in tests). Sources that cannot be opened are
+    /// listed in [`missing`](Self::missing).
     pub fn open(root: &Path) -> Self {
         let mut missing = Vec::new();
         let mut kept = |path: &str, bytes_max: usize| {
             let path = root.join(path);
-            // Pressure files open where they are switched off and fail only when read.
+            // With pressure accounting disabled its files open but cannot be read.
             let opened = ProcFile::open(&path, bytes_max).and_then(|mut file| {
                 file.read().map(str::len)?;
                 Ok(file)
@@ -201,12 +202,12 @@ impl Reader {
         reader
     }
 
-    /// Names of the devices, in the order of [`Sample::disk`].
+    /// Returns the names of the devices, in the order of [`Sample::disk`].
     pub fn devices(&self) -> Vec<String> {
         self.devices.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Sources that are not there, with the system's reason.
+    /// Returns the missing sources with the system's reason.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
@@ -223,13 +224,14 @@ impl Reader {
         }
         found.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
         if found.is_empty() {
-            self.missing.push(format!("{}: no block device", dir.display()));
+            self.missing.push(format!("{} is not a block device", dir.display()));
         }
         let kept = found.into_iter().filter(|(moved, ..)| *moved > 0).take(DEVICES_MAX);
         self.devices = kept.map(|(_, name, stat)| (name, stat)).collect();
     }
 
-    /// Puts a device first, whatever others moved; one that is not there is noted as missing.
+    /// Puts a device first, however little it transferred; a missing one is added to the missing
+    /// sources.
     pub fn watch_device(&mut self, name: &str) {
         let found = self.devices.iter().position(|(known, _)| known == name);
         let device = match found {
@@ -246,8 +248,8 @@ impl Reader {
         self.devices.truncate(DEVICES_MAX);
     }
 
-    /// From now on sums the input and output of these processes. A process that was known stays
-    /// open; one that has gone is left out.
+    /// Sums the I/O of exactly these processes from now on. Files of known processes stay open;
+    /// processes that have ended are left out.
     pub fn follow(&mut self, pids: &[u32]) {
         self.processes.retain(|(pid, _)| pids.contains(pid));
         for pid in pids.iter().take(PROCESSES_MAX) {
@@ -258,7 +260,7 @@ impl Reader {
         }
     }
 
-    /// Reads as much as `scope` says; what is not read is unknown in the sample.
+    /// Takes a sample with the given scope; everything else in it is unknown.
     pub fn read(&mut self, scope: Scope) -> Sample {
         let start_ns = monotonic_ns();
         let mut sample = Sample { scope, ..Sample::NONE };
@@ -274,7 +276,7 @@ impl Reader {
         sample
     }
 
-    /// All but /proc/vmstat.
+    /// Reads everything except /proc/vmstat.
     fn read_rest(&mut self, sample: &mut Sample) {
         for ((_, file), into) in self.devices.iter_mut().zip(&mut sample.disks) {
             *into = file.read().ok().and_then(parse_disk_counters);

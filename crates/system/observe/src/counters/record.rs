@@ -1,16 +1,16 @@
-//! What a sampler brought home, and its curves.
+//! The result of a sampler, and its curves.
 
 use super::field::Field;
 use super::rates::devices;
 use super::read::Sample;
 use ioloom_trace::{Mark, Series};
 
-/// Points of a curve at most; counters lose nothing when samples are left out.
+/// Most points per curve. Leaving out samples loses nothing of a counter's sum.
 const POINTS_MAX: usize = 2000;
-/// Bytes of a MiB.
+/// Bytes per MiB.
 const MIB: f64 = 1_048_576.0;
 
-/// All samples of one observation, by time.
+/// All samples of one observation, in time order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
     /// Samples.
@@ -19,22 +19,22 @@ pub struct Record {
     pub marks: Vec<String>,
     /// Names of the devices, indexed as in [`Sample::disk`].
     pub devices: Vec<String>,
-    /// Period asked for, nanoseconds.
+    /// Requested period, nanoseconds.
     pub period_ns: u64,
-    /// Periods that were missed because a sample came more than a period late.
+    /// Periods without a sample because one came more than a period late.
     pub late: u64,
-    /// Samples that were dropped to make room.
+    /// Samples dropped to make room.
     pub thinned: u64,
     /// Processor time of the sampling thread, nanoseconds.
     pub cpu_ns: u64,
-    /// From the start of that thread to its end, nanoseconds.
+    /// Lifetime of the sampling thread, nanoseconds.
     pub elapsed_ns: u64,
-    /// Sources that are not there.
+    /// Missing sources.
     pub missing: Vec<String>,
 }
 
 impl Record {
-    /// Share of one processor that the sampling took.
+    /// Returns the share of one processor used for sampling.
     pub fn cost(&self) -> f64 {
         if self.elapsed_ns == 0 { 0.0 } else { self.cpu_ns as f64 / self.elapsed_ns as f64 }
     }
@@ -44,19 +44,19 @@ impl Record {
         self.samples.first().zip(self.samples.last()).filter(|(a, b)| a.at_ns < b.at_ns)
     }
 
-    /// Returns the first and the last sample that have /proc/meminfo.
+    /// Returns the first and the last sample that include /proc/meminfo.
     pub fn memory_ends(&self) -> Option<(&Sample, &Sample)> {
         let has = |sample: &&Sample| sample.get(Field::MemTotal).is_some();
         self.samples.iter().find(has).zip(self.samples.iter().rev().find(has))
     }
 
-    /// Returns the sample of the mark with this name, the first one.
+    /// Returns the sample of the first mark with this name.
     pub fn at_mark(&self, name: &str) -> Option<&Sample> {
         let index = self.marks.iter().position(|mark| mark == name)?;
         self.samples.iter().find(|sample| sample.mark == Some(index as u16))
     }
 
-    /// Returns the marks, counted from `start_ns`.
+    /// Returns the marks, relative to `start_ns`.
     pub fn marks(&self, start_ns: u64) -> Vec<Mark> {
         let mark = |sample: &Sample| {
             let name = self.marks.get(usize::from(sample.mark?))?.clone();
@@ -65,9 +65,9 @@ impl Record {
         self.samples.iter().filter_map(mark).collect()
     }
 
-    /// Returns the curves, counted from `start_ns`: rates hold until the next point. Each has the
-    /// points at which its counter was read. A curve that is zero all the time is left out, but for
-    /// dirty pages.
+    /// Returns the curves, relative to `start_ns`. A rate holds until the next point, and each
+    /// curve has the points at which its counter was read. Curves that are always zero are left
+    /// out, except dirty pages.
     pub fn series(&self, start_ns: u64) -> Vec<Series> {
         let mut curves = Curves { samples: &self.samples, start_ns, all: Vec::new() };
         let page = ioloom_sys::proc::page_bytes() as f64;
@@ -103,8 +103,8 @@ impl Record {
         curves.all
     }
 
-    /// Returns whether dirty pages reached half of what starts writing in the background: only then
-    /// do the limits say something.
+    /// Returns whether dirty pages reached half of the background threshold; only then are the
+    /// limits worth drawing.
     fn comes_near_a_limit(&self) -> bool {
         let near = |sample: &Sample| {
             let (dirty, limit) = (sample.get(Field::Dirty)?, sample.get(Field::BackgroundLimit)?);
@@ -114,10 +114,10 @@ impl Record {
     }
 }
 
-/// A value of the time between two samples.
+/// A value for the time between two samples.
 type Rate<'a> = &'a dyn Fn(&Sample, &Sample) -> Option<f64>;
 
-/// Curves that are made from samples.
+/// Builds curves from samples.
 struct Curves<'a> {
     samples: &'a [Sample],
     start_ns: u64,
@@ -125,7 +125,7 @@ struct Curves<'a> {
 }
 
 impl Curves<'_> {
-    /// Returns a curve through the samples for which `read` holds.
+    /// Adds a curve through the samples for which `read` holds.
     fn add(&mut self, name: &str, unit: &str, read: &dyn Fn(&Sample) -> bool, of: Rate<'_>) {
         let known: Vec<&Sample> = self.samples.iter().filter(|sample| read(sample)).collect();
         let value = |pair: &[&Sample]| {
@@ -138,14 +138,14 @@ impl Curves<'_> {
         }
     }
 
-    /// How much a counter grows per second, times `scale`.
+    /// Adds the growth of a counter per second, times `scale`.
     fn rate(&mut self, name: &str, unit: &str, field: Field, scale: f64) {
         self.add(name, unit, &|sample| sample.get(field).is_some(), &|a, b| {
             Some(per_second(a, b, field)? * scale)
         });
     }
 
-    /// What a counter is, times `scale`.
+    /// Adds the value of a counter, times `scale`.
     fn level(&mut self, name: &str, unit: &str, field: Field, scale: f64) {
         self.add(name, unit, &|sample| sample.get(field).is_some(), &|a, _| {
             Some(a.get(field)? as f64 * scale)
@@ -153,17 +153,17 @@ impl Curves<'_> {
     }
 }
 
-/// So few of them that a curve can be drawn, those of marks among them.
+/// Returns few enough samples for a curve, including those of marks.
 fn thinned<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
     let step = samples.len().div_ceil(POINTS_MAX).max(1);
     let kept = samples.iter().enumerate().filter(|(i, s)| i % step == 0 || s.mark.is_some());
     kept.map(|(_, sample)| *sample).collect()
 }
 
-/// Returns the share of the time between two samples in which some task waited, percent.
+/// Returns the percentage of the time between two samples in which some task waited.
 pub(super) fn pressure_percent(a: &Sample, b: &Sample, some: Field) -> Option<f64> {
-    // Microseconds per second are 10 000 to the percent; the totals are updated apart from our
-    // clock.
+    // 10,000 µs per second are one percent. The totals are updated independently of our clock and
+    // may exceed it.
     per_second(a, b, some).map(|us_per_s| (us_per_s / 1e4).min(100.0))
 }
 
@@ -199,13 +199,13 @@ mod tests {
         let series = record().series(1_000_000_000);
         let names: Vec<_> = series.iter().map(|s| s.name.as_str()).collect();
         let wanted = ["page-in", "dirty", "pages freed", "sda in flight"];
-        assert_eq!(names, wanted, "what stays zero is left out");
+        assert_eq!(names, wanted, "curves that stay zero are left out");
         let page_in = &series[0].points;
         assert!(page_in.len() <= POINTS_MAX);
         // 10 KiB in each hundredth of a second.
         assert!(page_in.iter().all(|(_, rate)| (rate * MIB - 1_024_000.0).abs() < 1.0));
         assert_eq!(page_in[0].0, 0);
-        // What is read less often has fewer points and the same height.
+        // A counter that is read less often has fewer points at the same height.
         let steps = |points: &[(u64, f64)]| points.windows(2).map(|w| w[1].0 - w[0].0).min();
         for (curve, step_ns, height) in [(2, 100_000_000, 300.0), (3, 50_000_000, 2.0)] {
             let points = &series[curve].points;

@@ -11,25 +11,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Samples that are kept at most: 6 MiB. Beyond them every second one goes and the period doubles.
+/// Most samples kept: 6 MiB. Beyond that every second one is dropped and the period doubles.
 const SAMPLES_MAX: usize = 8192;
-/// Marks that are kept at most.
+/// Most marks kept.
 const MARKS_MAX: usize = 1024;
-/// How to sample.
+/// Options of a sampler.
 #[derive(Debug, Clone)]
 pub struct SamplerOptions {
     /// Time between two samples.
     pub period: Duration,
-    /// A process whose own input and output is sampled, with all that it starts.
+    /// A process whose I/O is sampled, including all processes that it starts.
     pub process: Option<u32>,
-    /// A device that is sampled whatever others moved, such as `vda`.
+    /// A device that is sampled however little it transferred, such as `vda`.
     pub device: Option<String>,
-    /// Where /proc and /sys are: `/` but for tests.
+    /// Directory with /proc and /sys: `/` except in tests.
     pub root: PathBuf,
 }
 
 impl Default for SamplerOptions {
-    /// A hundred times a second, no process.
+    /// A hundred samples per second, no process.
     fn default() -> Self {
         Self {
             period: Duration::from_millis(10),
@@ -62,10 +62,10 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 }
 
 impl Sampler {
-    /// Starts to sample; the first sample is taken before this returns.
+    /// Starts sampling; the first sample is taken before this returns.
     ///
     /// # Errors
-    /// What starting a thread reports.
+    /// The error of starting a thread.
     pub fn start(options: &SamplerOptions) -> io::Result<Self> {
         let period_ns = (options.period.as_nanos() as u64).max(100_000);
         let mut reader = Reader::open(&options.root);
@@ -94,7 +94,7 @@ impl Sampler {
         Ok(Self { inner, stop, thread, period_ns })
     }
 
-    /// Takes a sample now, on the calling thread, under the name of the phase that begins here.
+    /// Takes a sample on the calling thread and marks with it the start of a phase.
     pub fn mark(&self, name: &str) {
         let mut inner = lock(&self.inner);
         if inner.marks.len() < MARKS_MAX {
@@ -104,13 +104,13 @@ impl Sampler {
         }
     }
 
-    /// Takes a sample of everything now, on the calling thread: before a process goes away, say.
+    /// Takes a complete sample on the calling thread, for example before a process ends.
     pub fn sample(&self) {
         lock(&self.inner).sample(Scope::All, None);
     }
 
-    /// Returns the newest sample that has everything and the oldest such one not older than `span`
-    /// before it; while there are no two, the newest of all and the oldest not older than that.
+    /// Returns the newest complete sample and the oldest complete one at most `span` older. As long
+    /// as there are not two complete samples, all samples are considered.
     pub fn recent(&self, span: Duration) -> Option<(Sample, Sample)> {
         let inner = lock(&self.inner);
         let samples = &inner.samples[..];
@@ -125,12 +125,12 @@ impl Sampler {
         last_whole.and_then(ends).or_else(|| ends(samples.last()?))
     }
 
-    /// Names of the devices, indexed as in [`Sample::disk`].
+    /// Returns the names of the devices, indexed as in [`Sample::disk`].
     pub fn devices(&self) -> Vec<String> {
         lock(&self.inner).reader.devices()
     }
 
-    /// Takes a last sample and ends.
+    /// Takes a last sample and stops the thread.
     pub fn stop(self) -> Record {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
@@ -161,7 +161,7 @@ impl Inner {
         self.samples.push(sample);
     }
 
-    /// Every second sample of each scope goes, but for those of marks.
+    /// Drops every second sample of each scope except those of marks.
     fn thin(&mut self) {
         let before = self.samples.len();
         let mut odd = [false; 2];
@@ -175,7 +175,7 @@ impl Inner {
     }
 }
 
-/// Samples until it is told to stop; returns the thread's processor time and how long it ran.
+/// Samples until it is stopped; returns the processor time and the lifetime of the thread.
 fn run(inner: &Mutex<Inner>, stop: &AtomicBool, process: Option<u32>) -> (u64, u64) {
     let (cpu, start) = (thread_cpu_ns(), monotonic_ns());
     let used_ns = || thread_cpu_ns() - cpu;
@@ -184,7 +184,7 @@ fn run(inner: &Mutex<Inner>, stop: &AtomicBool, process: Option<u32>) -> (u64, u
     while !stop.load(Ordering::Relaxed) {
         let now = monotonic_ns();
         if now < next {
-            // A spurious wake-up only leads back here.
+            // A spurious wakeup only starts another iteration.
             std::thread::park_timeout(Duration::from_nanos(next - now));
             continue;
         }
@@ -240,14 +240,14 @@ mod tests {
         assert_eq!(marked, inner.marks.len());
         assert!(inner.period_ns >= 20_000_000 && inner.thinned > 0);
         assert!(inner.samples.windows(2).all(|w| w[0].at_ns <= w[1].at_ns));
-        // Whatever goes, those with everything do not go altogether.
+        // Complete samples do not disappear altogether.
         for part in inner.samples.chunks_exact(100) {
             assert!(part.iter().any(|sample| sample.scope == Scope::All));
         }
     }
 
     #[test]
-    fn what_a_program_reads_is_between_its_marks() {
+    fn the_io_of_a_program_is_between_its_marks() {
         let process = Some(std::process::id());
         let sampler =
             Sampler::start(&SamplerOptions { process, ..SamplerOptions::default() }).unwrap();
@@ -264,7 +264,7 @@ mod tests {
         let memory = ioloom_sys::cache::is_memory_backed(dir.path()).unwrap();
         let wrote = b.get(Field::TaskWritten).unwrap() - a.get(Field::TaskWritten).unwrap();
         assert!(memory || wrote >= 4 << 20, "{wrote}");
-        // The kernel's own sum is gathered per processor and may lag a little.
+        // The kernel's sum is collected per processor and may lag a little.
         assert!(memory || (b_dirtied - a_dirtied) * 4096 >= 3 << 20);
         assert!(b.get(Field::MemTotal).is_some(), "marks have everything");
         assert_eq!(record.marks(0).len(), 2);

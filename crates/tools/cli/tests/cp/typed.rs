@@ -172,7 +172,11 @@ fn a_plain_user_meets_one_error_and_keeps_what_was_there() {
         fs::set_permissions(at("to"), fs::Permissions::from_mode(0o755)).unwrap();
         let output = plain(dir.path(), is_root, &["from/open", "to/open"]);
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(said(&output).contains("create a temporary file next to 'to/open'"), "{}", said(&output));
+        assert!(
+            said(&output).contains("create a temporary file next to 'to/open'"),
+            "{}",
+            said(&output)
+        );
     }
 }
 
