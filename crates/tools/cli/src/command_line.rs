@@ -106,7 +106,7 @@ impl From<Quick> for Command {
     }
 }
 
-/// Parses the command line; prints help or an error and exits where clap asks for it.
+/// Parses the command line. Prints help, versions and errors, and exits.
 pub(crate) fn parse() -> Command {
     let is_quick = std::env::args_os().nth(1).is_some_and(|word| {
         let names = ["each", "du", "cp"];

@@ -84,7 +84,8 @@ fn page(command: &Command, name: &str) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let words = name.replace('-', " ");
     let named = command.clone().bin_name(words).display_name(name);
-    let man = Man::new(named).title(name).section("1").manual("ioloom manual");
+    let source = concat!("ioloom ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(named).title(name).section("1").manual("ioloom manual").source(source);
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
     man.render_synopsis_section(&mut text)?;

@@ -1,15 +1,16 @@
-//! The media of a study: the work directory, memory, an image of ours, and a slow device.
+//! The media of a study: the work directory, memory, an own image, and a slowed device.
 //!
-//! `--on` names directories. Without it, `--media` and `--full` take the work directory, memory
-//! and, as root, an image behind a device that the kernel slows down. `--image` puts the work
-//! directory itself into an image, because mounting it anew is the one way to make names and
-//! inodes cold without dropping the cache of the whole machine. What cannot be had is said in one
-//! line and left out; only an image that was asked for by name is refused.
+//! `--on` names directories. Without it, `--media` and `--full` use the work directory, memory and,
+//! as root, an image on a device that the kernel throttles. `--image` puts the file sets into an
+//! image, because remounting it is the only way to make names and inodes cold without dropping the
+//! cache of the whole machine. A medium that is unavailable is skipped with one line; only an image
+//! requested by flag is refused.
 
 use crate::exit::{Exit, Failure};
 use crate::out::wrap;
 use crate::stderr;
 use clap::Args;
+use ioloom_failure::{Operation, PathError};
 use ioloom_lab::{OwnImage, RunOptions, Touches, Workspace, media};
 use ioloom_model::fileset::Medium;
 use ioloom_model::units::format_size;
@@ -18,33 +19,39 @@ use ioloom_subjects::FileSets;
 use ioloom_sys_lab::cgroup::ReadLimit;
 use std::path::{Path, PathBuf};
 
-/// What the slow device gives: a disk over a network, or an old one.
+/// Limits of the slowed device, similar to a network disk.
 const SLOW: ReadLimit = ReadLimit { bytes_per_s: 200 << 20, reads_per_s: 5000 };
-/// Where memory is a file system on every Linux.
+/// A file system in memory that every Linux has.
 const MEMORY: &str = "/dev/shm";
-/// The word of that medium.
+/// The name of that medium.
 const TMPFS: &str = "tmpfs";
 
-/// Which media a study runs on, beside `--on`.
+/// Which media a study runs on, in addition to `--on`.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct MediaArgs {
-    /// Measure memory and, as root, a slowed disk as well: thread ladders alone (with --full always)
+    /// Also measure memory and a slowed disk
+    ///
+    /// Runs only the thread ladders there. The slowed disk is an image that the kernel limits to
+    /// 200 MiB/s and 5000 reads per second; it needs root. Implied by --full.
     #[arg(long, conflicts_with_all = ["on", "files"])]
     media: bool,
 
-    /// Make the sets in an image of our own, so that names and inodes can be cold (root)
+    /// Make the sets in an image, so that names can be cold
+    ///
+    /// The image is a loop device in the work directory. It is remounted before each cold run,
+    /// which also makes names and inodes cold without affecting other programs. Needs root.
     #[arg(long, conflicts_with_all = ["on", "files"])]
     image: bool,
 }
 
 impl MediaArgs {
-    /// Whether sets lie, or names are made cold, otherwise than in an image of our own.
+    /// Returns whether sets are elsewhere, or become cold by other means than an image.
     fn elsewhere(&self, options: &RunOptions<'_>) -> bool {
         let given = options.workspaces.first().is_some_and(|place| place.medium.name != "work");
         given || options.drop_caches || options.files.is_some() || options.overrides.after_reboot
     }
 
-    /// Whether cold makes names and inodes cold as well.
+    /// Returns whether --image was given.
     pub(crate) const fn image(&self) -> bool {
         self.image
     }
@@ -53,18 +60,18 @@ impl MediaArgs {
 /// The media of one study; dropping it removes what was made for them.
 #[derive(Debug, Default)]
 pub(crate) struct Media {
-    /// In the order of the tables.
+    /// The directories, in the order of the tables.
     pub(crate) places: Vec<Workspace>,
-    /// Those that are images of ours.
+    /// The images among them.
     pub(crate) images: Vec<OwnImage>,
-    /// Whether media were added that only ladders run on.
+    /// Whether media were added on which only ladders run.
     pub(crate) further: bool,
     memory: Option<PathBuf>,
 }
 
 impl Drop for Media {
     fn drop(&mut self) {
-        // Sets in memory take memory, so they go with the study.
+        // Sets in memory would keep occupying memory.
         if let Some(dir) = &self.memory {
             let _ = ioloom_lab::clean(dir, &FileSets);
             let _ = std::fs::remove_dir(dir);
@@ -73,9 +80,9 @@ impl Drop for Media {
 }
 
 impl Media {
-    /// Makes the media that the arguments ask for, and with `full` all of them. `options` is the
-    /// study as it would run in `work_dir` alone. Where its runs touch names alone and nothing that
-    /// was asked for makes these cold, an image of our own takes its sets if it can be had.
+    /// Makes the media that the arguments select, all of them with `full`. `options` describes the
+    /// study as it would run in `work_dir` alone. If its runs only touch names and nothing
+    /// requested makes those cold, an image is used for its sets where possible.
     pub(crate) fn make(
         args: &MediaArgs,
         full: bool,
@@ -106,7 +113,7 @@ impl Media {
                     stderr::line(wrap(&text, 80, 2).trim_end());
                 }
                 Err(reason) => {
-                    let text = format!("--image: {reason}, or leave out --image");
+                    let text = format!("cannot use --image: {reason}, or leave --image out");
                     return Err(Failure::new(Exit::Refused, text));
                 }
             }
@@ -117,7 +124,7 @@ impl Media {
         Ok(made)
     }
 
-    /// Adds memory and a slowed disk, where the study has ladders for them and their sets fit.
+    /// Adds memory and a slowed disk if the study has ladders for them and their sets fit.
     fn add_further(
         &mut self,
         touches: Touches,
@@ -126,7 +133,7 @@ impl Media {
         work_dir: &Path,
     ) {
         self.further = true;
-        // The first medium may be an image of ours by now, whose sets are not made yet.
+        // The first medium may now be an image, whose sets do not exist yet.
         let options = &RunOptions { workspaces: self.places.clone(), ..options.clone() };
         let missing = |what: &str, reason: &str| {
             stderr::line(wrap(&format!("not measured: {what}: {reason}"), 80, 2).trim_end());
@@ -158,25 +165,25 @@ impl Media {
     }
 }
 
-/// Whether the study has runs that are to be cold.
+/// Returns whether the study has cold runs.
 fn cold(study: &StudySpec) -> bool {
     study.experiments.iter().any(|e| e.conditions.contains(&Condition::Cold))
 }
 
-/// Removes what killed studies left: images, groups of processes, sets in memory. Says how many
-/// there were.
+/// Removes what killed studies left: images, control groups, sets in memory. Returns how many there
+/// were.
 pub(crate) fn remove_leftovers(work_dir: &Path) -> usize {
     let mut found = media::remove_leftovers(work_dir).unwrap_or_else(|error| {
         stderr::message(&format!(
-            "what a killed study left stays: {error}; try `ioloom clean` as root"
+            "cannot remove what a killed study left: {error}; run `ioloom clean` as root"
         ));
         0
     });
     let Ok(entries) = std::fs::read_dir(MEMORY) else { return found };
     for dir in entries.flatten().map(|entry| entry.path()) {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let maker = name.strip_prefix("ioloom-").and_then(|text| text.parse::<u32>().ok());
-        if maker.is_some_and(|process| !ioloom_sys_lab::cgroup::is_alive(process)) {
+        let owner = name.strip_prefix("ioloom-").and_then(|text| text.parse::<u32>().ok());
+        if owner.is_some_and(|process| !ioloom_sys_lab::cgroup::is_alive(process)) {
             let _ = ioloom_lab::clean(&dir, &FileSets);
             found += usize::from(std::fs::remove_dir(&dir).is_ok());
         }
@@ -184,30 +191,31 @@ pub(crate) fn remove_leftovers(work_dir: &Path) -> usize {
     found
 }
 
-/// A directory of ours on a file system in memory, for sets of so many bytes. They may take half of
-/// what is available: the runs need memory as well, and a machine that swaps measures its swap.
+/// Creates a directory in memory for sets of `bytes`. They may take half of the available memory:
+/// runs need memory too, and a machine that swaps measures its swap device.
 fn memory(bytes: u64, available: Option<u64>) -> Result<PathBuf, String> {
     if let Some(available) = available.filter(|available| bytes > available / 2) {
         return Err(format!(
-            "its sets take {} of memory, {} are available and half of that must stay; remedy: end \
-             other programs, or name a tmpfs with --on",
+            "its sets need {}, but only half of the {} of available memory may be used; stop other \
+             programs, or name a tmpfs with --on",
             format_size(bytes),
             format_size(available),
         ));
     }
-    let remedy = "remedy: mount a tmpfs and name it with --on";
+    let advice = "mount a tmpfs and name it with --on";
     let below = Path::new(MEMORY);
     match ioloom_sys::cache::is_memory_backed(below) {
         Ok(true) => {}
-        Ok(false) => return Err(format!("{MEMORY} does not lie in memory; {remedy}")),
-        Err(e) => return Err(format!("{MEMORY}: {e}; {remedy}")),
+        Ok(false) => return Err(format!("{MEMORY} is not in memory; {advice}")),
+        Err(e) => return Err(format!("{}; {advice}", PathError::new(Operation::Stat, below, e))),
     }
     let dir = below.join(format!("ioloom-{}", std::process::id()));
-    std::fs::create_dir(&dir).map_err(|e| format!("{}: {e}; {remedy}", dir.display()))?;
+    std::fs::create_dir(&dir)
+        .map_err(|e| format!("{}; {advice}", PathError::new(Operation::CreateDir, &dir, e)))?;
     Ok(dir)
 }
 
-/// What the sets of one medium take.
+/// The size of the sets on one medium.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sizes {
     bytes: u64,
@@ -215,22 +223,22 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// An image with room for them.
+    /// Creates an image with room for them.
     fn image(&self, work_dir: &Path, word: &str) -> Result<OwnImage, String> {
         OwnImage::make(work_dir, word, self.bytes, self.files)
     }
 }
 
-/// What the sets of the study take on a medium that is not there yet, and lies in the work
-/// directory unless it is memory: the first medium, or the one that is added under a word. Refused
-/// when the work directory lacks the space for them, beside the sets that it still lacks itself.
+/// Returns the size of the study's sets on a medium that does not exist yet: the first medium, or
+/// the one named `added`. Unless it is memory it uses space of the work directory, and it is
+/// refused if that space does not suffice together with the sets still missing there.
 fn sizes(
     work_dir: &Path,
     added: Option<&str>,
     study: &StudySpec,
     options: &RunOptions<'_>,
 ) -> Result<Sizes, String> {
-    // Nothing lies in an image that is not there yet, so its sets are counted in full.
+    // An image that does not exist yet is empty, so its sets are counted in full.
     let place = |word: &str| {
         let empty = Workspace::work(&work_dir.join("images").join("none"));
         Workspace { medium: Medium { name: word.to_owned(), ..empty.medium }, dir: empty.dir }
@@ -248,13 +256,13 @@ fn sizes(
     let mut needs =
         ioloom_lab::needs::needs(&planned.comparisons, &places, &FileSets, reserve, 1, &unknown)
             .map_err(|e| e.to_string())?;
-    let beside = if places.len() > 1 { needs.workspaces.remove(0).bytes } else { 0 };
+    let missing_bytes = if places.len() > 1 { needs.workspaces.remove(0).bytes } else { 0 };
     let Some(own) = needs.workspaces.first_mut() else { return Ok(Sizes::default()) };
     let sizes = Sizes { bytes: own.bytes, files: own.files };
     if sizes.bytes > 0 && added != Some(TMPFS) {
-        own.bytes = own.bytes.saturating_add(beside);
+        own.bytes = own.bytes.saturating_add(missing_bytes);
         if let Some(reason) = needs.refusal() {
-            return Err(format!("{reason}; remedy: --dir on a larger disk"));
+            return Err(format!("{reason}; use --dir on a larger disk"));
         }
     }
     Ok(sizes)
@@ -265,12 +273,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_in_memory_leave_half_of_it() {
+    fn sets_take_at_most_half_of_the_memory() {
         let reason = memory(6 << 30, Some(11 << 30)).unwrap_err();
         assert!(
-            reason.contains("6.00 GiB") && reason.contains("11.0 GiB are available"),
+            reason.contains("6.00 GiB") && reason.contains("11.0 GiB of available"),
             "{reason}"
         );
-        assert!(reason.contains("remedy: "), "{reason}");
+        assert!(reason.contains("--on"), "{reason}");
     }
 }

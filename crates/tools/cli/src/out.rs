@@ -36,16 +36,17 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
 
 /// Returns the width of text on standard output in columns.
 pub(crate) fn columns() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let seen = || console::Term::stdout().size_checked().map(|(_, columns)| columns.into());
-    told.or_else(seen).unwrap_or(COLUMNS).clamp(40, COLUMNS_MAX)
+    let from_variable = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let from_terminal =
+        || console::Term::stdout().size_checked().map(|(_, columns)| columns.into());
+    from_variable.or_else(from_terminal).unwrap_or(COLUMNS).clamp(40, COLUMNS_MAX)
 }
 
 /// Returns whether text on standard output may use colours.
 pub(crate) fn colour() -> bool {
-    let asked_not = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    !asked_not && !dumb && io::stdout().is_terminal()
+    !forbidden && !dumb && io::stdout().is_terminal()
 }
 
 /// Breaks text at spaces into lines of at most `width` columns, indenting all but the first.

@@ -99,7 +99,7 @@ impl Document {
     }
 }
 
-/// A path as text, and as hexadecimal digits where it is no UTF-8.
+/// Returns a path as text and, unless it is UTF-8, as hexadecimal digits.
 fn spelled(path: &Path) -> (String, Option<String>) {
     let bytes = path.as_os_str().as_bytes();
     let hex = || bytes.iter().map(|b| format!("{b:02x}")).collect();

@@ -259,7 +259,7 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    /// Parses a size, or a letter that stands for one of it.
+    /// Parses a size such as `4KiB`, or a letter such as `M`, which means one unit.
     fn parse(text: &str) -> Result<Self, String> {
         let is_letter = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
         let mut one = if is_letter { format!("1{text}") } else { text.to_owned() };
@@ -300,7 +300,7 @@ impl DuArgs {
         if self.interactive || self.export_ncdu.is_some() {
             return Detail::ALL;
         }
-        // A line shows what its subdirectories do not hold, so all of them must be known.
+        // With -S the size of subdirectories is subtracted, so all of them must be known.
         let depth_max = if self.separate_dirs { u32::MAX } else { self.depth_max() };
         let mut detail = Detail { depth_max, files: self.all };
         if self.svg.is_some() {

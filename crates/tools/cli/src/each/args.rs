@@ -185,7 +185,7 @@ pub(crate) struct EachArgs {
 
     /// Print progress as lines on standard error; set for that child when its parent draws a bar.
     #[arg(long, hide = true)]
-    pub(crate) tell_progress: bool,
+    pub(crate) progress_lines: bool,
 }
 
 fn compute_words() -> Grammar<Compute> {

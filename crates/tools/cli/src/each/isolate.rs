@@ -29,7 +29,7 @@ pub(super) fn run(args: &EachArgs) -> Ended {
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1)).arg("--mapped-here").stderr(Stdio::piped());
     if Bar::wanted(args) {
-        command.arg("--tell-progress");
+        command.arg("--progress-lines");
     }
     let mut child = command
         .spawn()

@@ -21,7 +21,7 @@ const PREFIX: &str = "ioloom-progress ";
 
 impl Bar {
     pub(super) fn new(args: &EachArgs, files: Option<u64>) -> Self {
-        if args.tell_progress {
+        if args.progress_lines {
             Self::Lines(files)
         } else if Self::wanted(args) {
             Self::drawn(files)

@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ioloom");
 
-/// A directory on the file system of the build, which is rarely one in memory.
+/// A directory on the file system of the build, which is rarely in memory.
 struct Tree(tempfile::TempDir);
 
 impl Tree {
@@ -41,7 +41,7 @@ impl Tree {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
     }
 
-    /// Whether pages can be dropped and be asked about here.
+    /// Returns whether pages can be evicted and counted here.
     fn works(&self) -> bool {
         self.write("probe", 1);
         let seen = self.json(&["status", "--json", "probe"]);
@@ -49,7 +49,7 @@ impl Tree {
         let memory = ioloom_sys::cache::is_memory_backed(self.path()).unwrap();
         let works = !memory && seen["files"][0]["source"] == "cachestat";
         if !works {
-            println!("skipped: the build tree lies in memory or cachestat is missing");
+            println!("skipped: the build tree is in memory or cachestat is missing");
         }
         works
     }
@@ -60,7 +60,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn out_and_in_again() {
+fn drop_evicts_and_warm_loads() {
     let tree = Tree::new();
     if !tree.works() {
         return;
@@ -110,7 +110,7 @@ fn lists_come_on_standard_input() {
 }
 
 #[test]
-fn names_that_are_no_text_are_told_exactly() {
+fn names_that_are_not_utf8_are_exact() {
     let tree = Tree::new();
     tree.write(std::ffi::OsStr::from_bytes(b"odd\xff\x1b[31m"), 10);
     let seen = tree.json(&["status", "--json", "."]);
@@ -135,7 +135,7 @@ fn trouble_is_one_clear_error() {
     tree.write("f", 10);
     for (args, code, word) in [
         (&["status", "absent"][..], 1, "absent"),
-        (&["status", "f", "-"], 2, "stands alone"),
+        (&["status", "f", "-"], 2, "cannot be combined"),
         (&["status", "-0", "f"], 2, "-0"),
         (&["status", "--threads", "0", "f"], 2, "threads"),
         (&["status", "/dev/null"], 1, "/dev/null"),
@@ -144,19 +144,18 @@ fn trouble_is_one_clear_error() {
         let err = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {err}");
         assert!(err.contains(word) && !err.contains("panicked"), "{args:?}: {err}");
-        if code == 1 {
-            assert_eq!(err.lines().count(), 1, "{err}");
-        }
+        assert_eq!(err.lines().count(), 1, "{err}");
+        assert!(output.stdout.is_empty(), "no row next to the error: {}", text(&output.stdout));
     }
 }
 
 #[test]
-fn who_does_not_own_a_file_gets_no_lies() {
+fn other_users_get_estimates_and_no_wrong_numbers() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        println!("skipped: needs root, to ask as somebody else");
+        println!("skipped: needs root, to run as another user");
         return;
     }
-    // Where everybody may go.
+    // A directory that every user can enter.
     let place = tempfile::tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = place.path().join("ioloom");

@@ -1,8 +1,11 @@
-//! Help teaches: the text of every command is kept, so that a change of it is seen.
+//! The help of every command: snapshots of the long form, and rules for the short form, the manual
+//! pages and the completions.
 
 use crate::home::Home;
+use std::collections::BTreeSet;
+use std::process::Command;
 
-const COMMANDS: [&str; 36] = [
+const COMMANDS: &[&str] = &[
     "",
     "study",
     "each",
@@ -12,8 +15,6 @@ const COMMANDS: [&str; 36] = [
     "cache status",
     "cache drop",
     "cache warm",
-    "serve",
-    "load",
     "claims",
     "report",
     "compare",
@@ -41,13 +42,43 @@ const COMMANDS: [&str; 36] = [
     "man",
 ];
 
+/// The commands of the cargo feature `exchange`.
+#[cfg(feature = "exchange")]
+const EXCHANGE: &[&str] = &["serve", "load"];
+#[cfg(not(feature = "exchange"))]
+const EXCHANGE: &[&str] = &[];
+
+/// Commands whose short help has one line per flag.
+const SHORT: [&str; 16] = [
+    "each",
+    "cp",
+    "cache",
+    "cache status",
+    "cache drop",
+    "cache warm",
+    "fileset",
+    "fileset create",
+    "fileset verify",
+    "fileset remove",
+    "memory",
+    "machine",
+    "clean",
+    "completions",
+    "man",
+    "",
+];
+
+fn all() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().chain(EXCHANGE).copied()
+}
+
 #[test]
-fn every_command_explains_itself_with_an_example() {
+fn long_help_has_examples_and_fits_the_terminal() {
     let home = Home::new();
-    for command in COMMANDS {
+    for command in all() {
         let args: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
         let text = home.run(&args).well().out;
-        assert!(text.contains("Example"), "{command}: {text}");
+        assert!(text.contains("Examples:"), "{command}: {text}");
         assert!(text.contains("ioloom"), "{command}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         let name = format!("help {command}").trim().replace(' ', "-");
@@ -56,9 +87,27 @@ fn every_command_explains_itself_with_an_example() {
 }
 
 #[test]
+fn short_help_has_one_line_per_flag() {
+    let home = Home::new();
+    for command in SHORT {
+        let args: Vec<&str> = command.split_whitespace().chain(["-h"]).collect();
+        let text = home.run(&args).well().out;
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let flags = text.split("Options:\n").nth(1).unwrap();
+        for line in flags.lines() {
+            let starts_flag = line.starts_with("  -") || line.starts_with("      --");
+            assert!(starts_flag, "{command}: not one line: {line:?}");
+        }
+        assert!(text.contains("see more with '--help'"), "{command}: there is no long form");
+        let name = format!("short {command}").trim().replace(' ', "-");
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[test]
 fn the_list_of_commands_is_complete() {
     let home = Home::new();
-    let text = home.run(&["--help"]).well().out;
+    let text = home.run(&["-h"]).well().out;
     let listed: Vec<&str> = text
         .lines()
         .skip_while(|line| *line != "Commands:")
@@ -67,23 +116,114 @@ fn the_list_of_commands_is_complete() {
         .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
         .filter(|word| *word != "help" && text.contains(&format!("\n  {word} ")))
         .collect();
+    assert!(listed.len() > 10, "{text}");
     for command in listed {
-        assert!(COMMANDS.contains(&command), "{command} has no golden of its help");
+        assert!(all().any(|known| known == command), "{command} has no snapshot of its help");
     }
 }
 
 #[test]
-fn shells_complete_and_the_manual_is_a_page() {
+fn the_help_names_the_glossary() {
+    let text = Home::new().run(&["--help"]).well().out;
+    assert!(text.contains("docs/glossary.md"), "{text}");
+}
+
+#[test]
+fn shells_complete_flags_and_their_words() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let text = home.run(&["completions", shell]).well().out;
         assert!(text.contains("drop-caches"), "{shell}");
     }
-    let page = home.run(&["man"]).well().out;
-    for word in [".TH ioloom 1", ".SH IOLOOM STUDY", "drop\\-caches", "Examples"] {
-        assert!(page.contains(word), "{word}");
+    let bash = home.run(&["completions", "bash"]).well().out;
+    let each =
+        bash.split("ioloom__subcmd__each)").nth(1).or_else(|| bash.split("ioloom__each)").nth(1));
+    let method = each.unwrap().split("--method)").nth(1).unwrap().lines().nth(1).unwrap();
+    for word in ["read", "nowait", "uring:registered", "direct:uring", "mmap:populate", "null"] {
+        assert!(method.split(['"', ' ']).any(|listed| listed == word), "{word}: {method}");
     }
-    assert!(!page.contains("run\\-order"), "hidden words stay hidden");
-    let version = home.run(&["--version"]).well().out;
+    let fish = home.run(&["completions", "fish"]).well().out;
+    let durable = fish.split("-l durable").nth(1).unwrap().split("\ncomplete").next().unwrap();
+    for word in ["none", "file", "full"] {
+        assert!(durable.contains(word), "{word}: {durable}");
+    }
+}
+
+#[test]
+fn a_wrong_value_is_one_error_before_anything_is_opened() {
+    let home = Home::new();
+    for (args, flag) in [
+        (&["each", "absent", "--method", "telepathy"][..], "--method"),
+        (&["each", "absent", "--schedule", "window:l=0"], "--schedule"),
+        (&["cp", "--durable", "very", "absent", "x"], "--durable"),
+        (&["cp", "--preserve=some", "absent", "x"], "--preserve"),
+        (&["du", "--threads", "0", "absent"], "--threads"),
+        (&["du", "--threshold", "much", "absent"], "--threshold"),
+        (&["cache", "status", "--threads", "257", "absent"], "--threads"),
+        (&["memory", "--max", "1KiB"], "--max"),
+        (&["memory", "--only", "disk"], "--only"),
+        (&["fileset", "create", "count=many", "absent/set"], "<SPEC>"),
+    ] {
+        let ran = home.run(args);
+        ran.one_error(2, &["invalid value '", &format!("' for {flag}: ")]);
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+        assert!(!ran.err.contains("absent"), "something was opened first: {}", ran.err);
+    }
+}
+
+/// Section heads of a page, without quotes.
+fn heads(page: &str) -> Vec<String> {
+    page.lines()
+        .filter_map(|line| line.strip_prefix(".SH "))
+        .map(|head| head.replace('"', ""))
+        .collect()
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let home = Home::new();
+    let dir = home.path("man1");
+    home.run(&["man", "--out", dir.to_str().unwrap()]).well();
+    let written: BTreeSet<String> = std::fs::read_dir(&dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let expected: BTreeSet<String> = all()
+        .map(|command| format!("{}.1", format!("ioloom {command}").trim().replace(' ', "-")))
+        .collect();
+    assert_eq!(written, expected);
+    let renders = Command::new("man").arg("--version").output().is_ok();
+    if !renders {
+        println!("skipped: no program man, so pages are not rendered");
+    }
+    for name in &written {
+        let page = std::fs::read_to_string(dir.join(name)).unwrap();
+        let title = name.strip_suffix(".1").unwrap();
+        assert!(page.contains(&format!(".TH {title} 1")), "{name}: {page}");
+        let heads = heads(&page);
+        for head in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS"] {
+            assert_eq!(heads.iter().filter(|h| *h == head).count(), 1, "{name}: {head}: {heads:?}");
+        }
+        let synopsis = page.split(".SH SYNOPSIS").nth(1).unwrap();
+        let words = title.replace('-', " ").replace(' ', "\\ ");
+        let plain = synopsis.lines().nth(1).unwrap().replace("\\fB", "").replace("\\fR", "");
+        let plain = plain.replace("\\ ", " ").replace("\\-", "-");
+        assert!(plain.starts_with(&words.replace("\\ ", " ")), "{name}: {plain}");
+        assert!(!page.contains("run\\-order"), "{name}: hidden commands stay hidden");
+        if renders {
+            let path = dir.join(name);
+            let output = Command::new("man").args(["-l", path.to_str().unwrap()]).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success() && text.contains("SYNOPSIS"), "{name}: {output:?}");
+        }
+    }
+    let page = home.run(&["man"]).well().out;
+    let file = std::fs::read_to_string(dir.join("ioloom.1")).unwrap();
+    assert_eq!(page, file);
+}
+
+#[test]
+fn the_version_names_the_program() {
+    let version = Home::new().run(&["--version"]).well().out;
     assert!(version.starts_with("ioloom 0."), "{version}");
 }

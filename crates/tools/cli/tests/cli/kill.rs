@@ -31,7 +31,7 @@ fn resumed_whole(home: &Home, args: &[String], before: &[String]) {
     let mut again = args.to_vec();
     again.push("--resume".to_owned());
     let ran = home.run(&again).well();
-    assert!(ran.err.contains("goes on"), "{}", ran.err);
+    assert!(ran.err.contains("continues"), "{}", ran.err);
     let after = home.lines();
     assert_eq!(after[..before.len()], *before, "no finished run is lost or changed");
     let positions: Vec<u64> =
@@ -115,7 +115,7 @@ fn going_on_with_nothing_is_told_or_refused() {
     let ran = home.run(&one).well();
     assert!(ran.err.contains("nothing to resume") && ran.err.contains("begins"), "{}", ran.err);
     let before = home.lines();
-    home.run(&one).one_error(3, &["nothing to resume", "came to its end", "leave --resume out"]);
+    home.run(&one).one_error(3, &["nothing to resume", "is finished", "omit --resume"]);
     assert_eq!(home.lines(), before, "nothing was measured");
     // With other options it is another study.
     let other = [&one[..], &["--random", "7"]].concat();
@@ -139,13 +139,13 @@ fn going_on_with_several_studies_begins_those_that_have_no_session_yet() {
     let ran = home.run(&all).well();
     assert!(ran.err.contains("Nothing to resume: no unfinished session"), "{}", ran.err);
     let [before, tiny] = <[_; 2]>::try_from(sessions()).unwrap();
-    home.run(&all).one_error(3, &["nothing to resume", "came to its end", "leave --resume out"]);
+    home.run(&all).one_error(3, &["nothing to resume", "is finished", "omit --resume"]);
     std::fs::remove_file(&tiny).unwrap();
     let ran = home.run(&all).well();
     assert!(ran.err.contains("It ended before, in session before-"), "{}", ran.err);
     assert_eq!(sessions().len(), 2, "one was kept and one was made");
     assert_eq!(sessions()[0], before);
-    home.run(&all).one_error(3, &["came to its end"]);
+    home.run(&all).one_error(3, &["is finished"]);
 }
 
 #[test]

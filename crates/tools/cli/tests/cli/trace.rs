@@ -6,7 +6,7 @@ use crate::home::Home;
 fn the_doctor_names_every_source_and_a_level() {
     let home = Home::new();
     let text = home.run(&["machine", "--doctor"]).well().out;
-    assert!(text.contains("can be observed at level"), "{text}");
+    assert!(text.contains("Evidence of where threads spend time: level"), "{text}");
     assert!(text.contains("perf.switch") && text.contains("tracefs.sched_waking"), "{text}");
     let document = home.run(&["machine", "--doctor", "--json"]).well().json();
     let sources = document["sources"].as_array().unwrap();

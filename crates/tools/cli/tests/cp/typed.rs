@@ -41,12 +41,16 @@ fn wrong_use_is_one_clear_error() {
     fs::write(dir.path().join("file"), "x").unwrap();
     fs::create_dir(dir.path().join("dir")).unwrap();
     let ways: [(&[&str], i32, &str); 9] = [
-        (&[], 2, "give what to copy"),
-        (&["file"], 2, "give a source"),
+        (&[], 2, "missing operand"),
+        (&["file"], 2, "missing source operand"),
         (&["file", "dir", "gone"], 3, "it is not one"),
         (&["file", "gone/x"], 1, "No such file"),
         (&["dir", "x"], 1, "use -r"),
-        (&["--mode", "fast", "file", "x"], 2, "invalid copy method"),
+        (
+            &["--mode", "fast", "file", "x"],
+            2,
+            "must be reflink, range, buffered, uncached or direct",
+        ),
         (&["--mode", "mmap", "file", "x"], 3, "measurements only"),
         (&["--durable", "very", "file", "x"], 2, "none, file or full"),
         (&["file", "file"], 1, "same file"),
@@ -217,7 +221,7 @@ fn flags_are_given_twice_and_undo_each_other_as_with_cp() {
     }
     for (args, word) in [
         (["--update=some", "new", "x"], "older, all or none"),
-        (["--no-preserve=some", "new", "x"], "no value of --no-preserve"),
+        (["--no-preserve=some", "new", "x"], "for --no-preserve: must be mode,"),
     ] {
         let output = cp(dir.path(), &args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));

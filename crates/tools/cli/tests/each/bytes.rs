@@ -1,4 +1,4 @@
-//! Every plan gives the same bytes, told by a digest that other programs compute too.
+//! Every plan gives the same bytes, shown by a digest that other programs compute too.
 
 use crate::place::{
     Each, PROGRAM, Workspace, digest_of, digest_of_tree, fresh, regular_files, there,
@@ -98,7 +98,7 @@ fn xxhsum_and_sort_give_the_same_digest() {
 }
 
 #[test]
-fn several_arguments_are_told_with_their_prefix() {
+fn several_arguments_are_named_with_their_prefix() {
     let place = fresh();
     place.odd_tree("t");
     place.write("u/x", "x");
@@ -106,15 +106,15 @@ fn several_arguments_are_told_with_their_prefix() {
     let mut files = Vec::new();
     for root in ["t", "u"] {
         for name in regular_files(&place.at(root)) {
-            let told = [root.as_bytes(), b"/", name.as_bytes()].concat();
-            files.push((told, place.at(root).join(&name)));
+            let shown = [root.as_bytes(), b"/", name.as_bytes()].concat();
+            files.push((shown, place.at(root).join(&name)));
         }
     }
     files.push((b"single".to_vec(), place.at("single")));
     let ran = place.each(&["t", "u", "single", "--json"]).ended(0);
     assert_eq!(ran.json()["digest"], digest_of(&files));
     for word in ["link", "socket", "pipe"] {
-        assert!(ran.err.contains(word), "what is skipped is told: {word}: {}", ran.err);
+        assert!(ran.err.contains(word), "a skipped entry is not reported: {word}: {}", ran.err);
     }
     assert_eq!(place.each(&["t", "u", "--quiet"]).ended(0).err, "", "quiet is quiet");
     let one = place.each(&["single", "--json"]).ended(0).json();
@@ -122,16 +122,16 @@ fn several_arguments_are_told_with_their_prefix() {
 }
 
 #[test]
-fn an_argument_given_twice_counts_once_and_is_told() {
+fn a_repeated_argument_counts_once_with_a_warning() {
     let place = fresh();
     place.write("t/d/x", "x");
     let once = place.each(&["t", "--json"]).ended(0).json();
     let twice = place.each(&["t", "./t/../t", "--json"]).ended(0);
     assert_eq!(once["digest"], twice.json()["digest"]);
-    assert!(twice.err.contains("is the same as t: read once"), "{}", twice.err);
+    assert!(twice.err.contains("is the same as 't': read once"), "{}", twice.err);
     let nested = place.each(&["t", "t/d", "--json"]).ended(0);
     assert_eq!(nested.json()["files"], 2);
-    assert!(nested.err.contains("t/d lies in t: its files count twice"), "{}", nested.err);
+    assert!(nested.err.contains("'t/d' is inside 't': its files count twice"), "{}", nested.err);
 }
 
 #[test]
@@ -141,11 +141,11 @@ fn lists_on_standard_input_give_the_same_files() {
     let names = regular_files(&place.at("t"));
     let files: Vec<_> =
         names.iter().map(|n| ([b"t/", n.as_bytes()].concat(), place.at("t").join(n))).collect();
-    let list: Vec<u8> = files.iter().flat_map(|(told, _)| [told, &b"\0"[..]].concat()).collect();
+    let list: Vec<u8> = files.iter().flat_map(|(name, _)| [name, &b"\0"[..]].concat()).collect();
     let ran = place.each_of(&["-0", "-", "--json"], &list).ended(0);
     assert_eq!(ran.json()["digest"], digest_of(&files));
-    let plain: Vec<_> = files.iter().filter(|(told, _)| !told.contains(&b'\n')).cloned().collect();
-    let list: Vec<u8> = plain.iter().flat_map(|(told, _)| [told, &b"\n"[..]].concat()).collect();
+    let plain: Vec<_> = files.iter().filter(|(name, _)| !name.contains(&b'\n')).cloned().collect();
+    let list: Vec<u8> = plain.iter().flat_map(|(name, _)| [name, &b"\n"[..]].concat()).collect();
     let ran = place.each_of(&["-", "--json"], &list).ended(0);
     assert_eq!(ran.json()["digest"], digest_of(&plain));
     let none = place.each_of(&["-", "--json"], b"").ended(0);

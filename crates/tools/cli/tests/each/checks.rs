@@ -47,7 +47,7 @@ fn a_check_finds_what_changed_is_missing_or_cannot_be_read() {
         place.write(name, name);
     }
     let mut lines = place.each(&[".", "--per-file"]).ended(0).out;
-    lines.extend_from_slice(b"this is no line\n");
+    lines.extend_from_slice(b"not a line of a check\n");
     place.write("sums", &lines);
     place.write("changed", "other bytes");
     fs::remove_file(place.at("missing")).unwrap();
@@ -55,13 +55,13 @@ fn a_check_finds_what_changed_is_missing_or_cannot_be_read() {
     for line in ["same: OK", "changed: FAILED\n", "missing: FAILED open or read"] {
         assert!(ran.text().contains(line), "{line}: {}", ran.text());
     }
-    assert!(ran.err.contains("1 line of sums could not be understood"), "{}", ran.err);
+    assert!(ran.err.contains("1 line of 'sums' not understood"), "{}", ran.err);
     assert!(ran.err.contains("2 of 3 files"), "{}", ran.err);
     let quiet = place.each(&["--check", "sums", "--quiet"]).ended(1);
     assert!(!quiet.text().contains("OK") && quiet.text().contains("changed"), "{}", quiet.text());
     place.write("nothing", "hello\n");
-    place.each(&["--check", "nothing"]).ended(1).one_error(&["no line is of the form"]);
-    place.each(&["--check", "absent"]).ended(1).one_error(&["cannot read absent"]);
+    place.each(&["--check", "nothing"]).ended(1).one_error(&["no line of the form"]);
+    place.each(&["--check", "absent"]).ended(1).one_error(&["cannot read 'absent'"]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn no_name_makes_a_line_of_its_own() {
 }
 
 #[test]
-fn a_check_that_nobody_reads_still_ends_with_what_it_found() {
+fn the_exit_code_of_a_check_survives_a_closed_pipe() {
     let place = fresh();
     place.write("a", "first");
     place.write("sums", place.each(&["a", "--per-file"]).ended(0).out);
@@ -142,7 +142,7 @@ fn the_document_has_every_documented_field_and_stands_alone() {
 }
 
 #[test]
-fn help_and_the_table_of_plans_stay_as_they_are() {
+fn help_and_the_table_of_plans_match_their_snapshots() {
     let place = fresh();
     insta::assert_snapshot!("help", place.each(&["--help"]).ended(0).text());
     insta::assert_snapshot!("explain", place.each(&["--explain"]).ended(0).text());

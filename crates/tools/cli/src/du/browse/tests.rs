@@ -87,7 +87,7 @@ fn nothing_goes_without_the_word() {
     let mut browser = place.browser();
     press(&mut browser, "nd");
     let text = screen(&browser).join("\n");
-    assert!(text.contains("Remove") && text.contains("a-big") && text.contains("Type"), "{text}");
+    assert!(text.contains("remove") && text.contains("a-big") && text.contains("Type"), "{text}");
     for typed in ["\n", "d\n", "yes\n", "remov\n", "removed\n", "^"] {
         if browser.question.is_none() {
             press(&mut browser, "d");
