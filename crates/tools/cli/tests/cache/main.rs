@@ -173,7 +173,7 @@ fn other_users_get_estimates_and_no_wrong_numbers() {
     let seen = &seen["files"][0];
     assert_ne!(seen["source"], "cachestat", "{seen}");
     assert!(seen["dirty_pages"].is_null(), "{seen}");
-    // mincore would say 100.
+    // mincore would report 100.
     let cold = seen["source"] == "pages" && seen["resident_pages"] == 0;
     let memory = ioloom_sys::cache::is_memory_backed(place.path()).unwrap();
     assert!(cold || seen["source"] == "unknown" || memory, "{seen}");

@@ -1,9 +1,9 @@
-//! Each thing that can be wrong gives one clear error and its own code.
+//! Every kind of mistake gives one clear error and its own exit code.
 
 use crate::home::{Home, TINY};
 
 #[test]
-fn a_wrong_study_or_ledger_names_file_and_line_and_ends_with_2() {
+fn a_wrong_study_or_ledger_names_file_and_line_and_exits_with_2() {
     let home = Home::new();
     for (from, to, word) in [
         ("title = \"A small question\"", "title = A", "line 3"),
@@ -28,7 +28,7 @@ fn a_wrong_study_or_ledger_names_file_and_line_and_ends_with_2() {
 }
 
 #[test]
-fn what_is_missing_or_cannot_be_read_ends_with_1() {
+fn missing_or_unreadable_files_exit_with_1() {
     let home = Home::new();
     for args in [
         &["study", "--files", "missing"][..],
@@ -47,7 +47,7 @@ fn what_is_missing_or_cannot_be_read_ends_with_1() {
 }
 
 #[test]
-fn an_empty_store_says_what_fills_it() {
+fn an_empty_store_says_how_to_fill_it() {
     let home = Home::new();
     std::fs::create_dir_all(home.store().join("sessions")).unwrap();
     home.run(&["report", "latest"]).one_error(1, &["no results"]);
@@ -81,7 +81,7 @@ fn without_a_home_one_error_names_the_flag() {
 }
 
 #[test]
-fn an_unknown_flag_ends_with_2() {
+fn an_unknown_flag_exits_with_2() {
     let home = Home::new();
     for args in [&["study", "--quik"][..], &["nonsense"], &["study", "--quick", "--full"]] {
         let ran = home.run(args);

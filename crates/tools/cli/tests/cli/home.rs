@@ -1,4 +1,4 @@
-//! A new user's home: an empty directory with the program in reach.
+//! An empty home directory, and the program running in it.
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -29,7 +29,7 @@ with = { n = [1, 2] }
 headline = true
 "#;
 
-/// What a program said and how it ended.
+/// The output of the program and its exit code.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
@@ -56,7 +56,7 @@ impl Ran {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {}", self.out))
     }
 
-    /// One line on standard error under the name of the program, nothing on standard output.
+    /// Asserts one message on standard error, and nothing on standard output.
     pub(crate) fn one_error(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
         let errors: Vec<_> = self.err.lines().filter(|l| l.starts_with("ioloom: ")).collect();
@@ -68,7 +68,7 @@ impl Ran {
     }
 }
 
-/// A home directory that goes away at the end.
+/// A home directory that is removed at the end.
 pub(crate) struct Home {
     dir: tempfile::TempDir,
     program: PathBuf,
@@ -81,8 +81,8 @@ impl Home {
         Self { dir: tempfile::tempdir().unwrap(), program, uid: None }
     }
 
-    /// The home of the user without privileges, who has a copy of the program; `None` when we are
-    /// not root and so cannot become another user.
+    /// The home of an unprivileged user with a copy of the program; `None` unless the test runs as
+    /// root and so can become another user.
     pub(crate) fn of_nobody() -> Option<Self> {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
         const NOBODY: u32 = 65534;
@@ -105,7 +105,7 @@ impl Home {
         self.dir.path().join(name)
     }
 
-    /// The directory with the tiny study, made if need be.
+    /// Returns the directory with the study, creating it if necessary.
     pub(crate) fn studies(&self, text: &str) -> String {
         let dir = self.path("studies");
         std::fs::create_dir_all(&dir).unwrap();
@@ -121,7 +121,7 @@ impl Home {
         self.with_home(Command::new(&self.program), args)
     }
 
-    /// The same under another program, such as a shell that sets limits first.
+    /// The same environment for another program, such as a shell that sets limits first.
     pub(crate) fn with_home<S: AsRef<OsStr>>(&self, mut command: Command, args: &[S]) -> Command {
         command
             .args(args)
@@ -146,7 +146,7 @@ impl Home {
         self.command(args).output().unwrap().into()
     }
 
-    /// The lines of the only session in the store.
+    /// Returns the lines of the only session in the store.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.store().join("sessions")) else {
             return Vec::new();
@@ -154,12 +154,12 @@ impl Home {
         let files: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
         assert!(files.len() <= 1, "{files:?}");
         let text = files.first().map_or_else(String::new, |f| std::fs::read_to_string(f).unwrap());
-        // A last line that is being written is not there yet.
+        // A partial last line is still being written.
         let whole = text.rfind('\n').map_or(0, |at| at + 1);
         text[..whole].lines().map(str::to_owned).collect()
     }
 
-    /// The records of the only session.
+    /// Returns the records of the only session.
     pub(crate) fn records(&self) -> Vec<Value> {
         let lines = self.lines();
         let values = lines.iter().map(|l| serde_json::from_str::<Value>(l).unwrap());

@@ -1,10 +1,10 @@
-//! Studies that do not come to their end: killed, interrupted, or without room to write.
+//! Studies that end early: killed, interrupted, or out of space.
 
 use crate::home::{Home, TINY};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs of the long study: three arms (one twice), so often.
+/// Runs of the long study: three arms, one of them twice, in every block.
 const BLOCKS: usize = 20;
 const RUNS: usize = 3 * BLOCKS;
 
@@ -52,7 +52,7 @@ fn a_killed_study_loses_no_finished_run_and_repeats_none() {
 }
 
 #[test]
-fn an_interrupted_study_ends_with_130_and_says_how_to_go_on() {
+fn an_interrupted_study_exits_with_130_and_says_how_to_resume() {
     let home = Home::new();
     let args = long_study(&home);
     let child = in_the_middle(&home, &args);
@@ -65,9 +65,9 @@ fn an_interrupted_study_ends_with_130_and_says_how_to_go_on() {
     resumed_whole(&home, &args, &home.lines());
 }
 
-/// Of several studies the first has ended when the second is killed: going on repeats neither.
+/// The first of several studies has ended when the second is killed; resuming repeats neither.
 #[test]
-fn going_on_with_several_studies_repeats_none_that_ended() {
+fn resuming_several_studies_repeats_no_finished_one() {
     let home = Home::new();
     let studies =
         home.studies(&TINY.replace("blocks_quick = 3", &format!("blocks_quick = {BLOCKS}")));
@@ -100,15 +100,15 @@ fn going_on_with_several_studies_repeats_none_that_ended() {
     let ran = home.run(&again).well();
     assert!(ran.err.contains("It ended before, in session before-"), "{}", ran.err);
     assert_eq!(sessions("before"), before, "the first is neither run again nor changed");
-    assert_eq!(sessions("tiny").len(), 1, "the second goes on in its session");
-    let told = ran.json();
-    let runs: Vec<_> = told["studies"].as_array().unwrap().iter().map(|s| &s["runs"]).collect();
+    assert_eq!(sessions("tiny").len(), 1, "the second continues in its session");
+    let document = ran.json();
+    let runs: Vec<_> = document["studies"].as_array().unwrap().iter().map(|s| &s["runs"]).collect();
     assert_eq!(runs, [9, RUNS], "both stand in one report");
 }
 
-/// What came to its end is not measured again by a wish to go on; what was never begun is begun.
+/// --resume does not repeat a finished session, and starts one that does not exist yet.
 #[test]
-fn going_on_with_nothing_is_told_or_refused() {
+fn resuming_without_an_unfinished_session_starts_or_is_refused() {
     let home = Home::new();
     let studies = home.studies(TINY);
     let one = ["study", "tiny", "--studies", &studies, "--resume"];
@@ -117,14 +117,14 @@ fn going_on_with_nothing_is_told_or_refused() {
     let before = home.lines();
     home.run(&one).one_error(3, &["nothing to resume", "is finished", "omit --resume"]);
     assert_eq!(home.lines(), before, "nothing was measured");
-    // With other options it is another study.
+    // Other options make another study.
     let other = [&one[..], &["--random", "7"]].concat();
     home.run(&other).well();
 }
 
-/// A command over several studies that broke off between two of them has no unfinished session.
+/// A command that stopped between two of its studies has no unfinished session.
 #[test]
-fn going_on_with_several_studies_begins_those_that_have_no_session_yet() {
+fn resuming_several_studies_starts_those_without_a_session() {
     let home = Home::new();
     let studies = home.studies(TINY);
     let first = TINY.replace("name = \"tiny\"", "name = \"before\"");
@@ -149,10 +149,10 @@ fn going_on_with_several_studies_begins_those_that_have_no_session_yet() {
 }
 
 #[test]
-fn a_store_that_cannot_grow_is_one_error_and_the_session_can_go_on() {
+fn a_store_that_cannot_grow_is_one_error_and_the_session_can_resume() {
     let home = Home::new();
     let args = long_study(&home);
-    // The limit counts 512 or 1024 bytes by shell; either is reached before the last run.
+    // The unit of the limit is 512 or 1024 bytes, depending on the shell; both are reached in time.
     let script = r#"trap "" XFSZ; ulimit -f 96; exec "$0" "$@""#;
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", script]).arg(home.program());
@@ -165,7 +165,7 @@ fn a_store_that_cannot_grow_is_one_error_and_the_session_can_go_on() {
 }
 
 #[test]
-fn a_reader_that_has_gone_ends_the_program_without_a_word() {
+fn a_closed_pipe_ends_the_program_quietly() {
     let home = Home::new();
     let mut command = home.command(&["claims", "--json"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Stdio};
 
-/// A process that listens; it ends with the test.
+/// A listening process that ends with the test.
 struct Listening {
     child: Child,
     address: String,
@@ -61,7 +61,7 @@ fn a_server_is_loaded_and_verified() {
 }
 
 #[test]
-fn the_original_client_and_the_floors() {
+fn the_original_client_and_the_baselines_run() {
     let home = Home::new();
     let server = Listening::serve(&home);
     let args = ["load", &server.address, "--multiclient", "5", "--orders", "2", "--divide", "50"];
@@ -77,7 +77,7 @@ fn the_original_client_and_the_floors() {
 }
 
 /// Answers of 8192 bytes to each of the first two connections, and none to later ones.
-fn gone_at_the_end() -> SocketAddr {
+fn server_that_vanishes() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -99,12 +99,12 @@ fn gone_at_the_end() -> SocketAddr {
 #[test]
 fn a_run_whose_stocks_cannot_be_compared_at_the_end_does_not_pass() {
     let home = Home::new();
-    let target = gone_at_the_end().to_string();
+    let target = server_that_vanishes().to_string();
     let args = ["load", &target, "--mix", "buy", "--requests", "20", "-c", "1", "--anyway"];
     let ran = home.run(&args);
     assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
     assert!(ran.err.contains("stocks at the end"), "{}", ran.err);
-    let target = gone_at_the_end().to_string();
+    let target = server_that_vanishes().to_string();
     home.run(&[
         "load",
         &target,
@@ -121,7 +121,7 @@ fn a_run_whose_stocks_cannot_be_compared_at_the_end_does_not_pass() {
 }
 
 #[test]
-fn a_history_that_cannot_be_is_found_out() {
+fn an_impossible_history_is_detected() {
     let home = Home::new();
     let history = r#"{"schema":1,"kind":"exchange-history","stocks":[[1,10,100],[2,10,100]]}
 {"client":0,"call_ns":1,"ret_ns":6,"op":"show","outcome":{"shown":[10,11]}}
@@ -137,12 +137,12 @@ fn a_history_that_cannot_be_is_found_out() {
 }
 
 #[test]
-fn loads_that_cannot_be_are_refused_with_one_clear_error() {
+fn impossible_loads_are_refused_with_one_error() {
     let home = Home::new();
     home.run(&["load", "192.0.2.1:7004"]).one_error(3, &["--remote"]);
     home.run(&["load", "127.0.0.1:1"]).one_error(1, &["127.0.0.1:1", "ioloom serve"]);
     home.run(&["load", "--connections", "0"]).one_error(2, &["connections", "1 to"]);
-    // What a loop would not use is refused and not left out.
+    // Flags that a loop would ignore are refused.
     for (loop_of, without) in [
         (["--rate", "10"], ["--think", "1ms"]),
         (["--sessions", "10"], ["--pipeline", "2"]),
@@ -163,7 +163,7 @@ fn loads_that_cannot_be_are_refused_with_one_clear_error() {
         assert!(ran.err.contains(without[0]), "{}", ran.err);
     }
     let server = Listening::new(&home, &["load", "127.0.0.1:0", "--null-server"]);
-    // Its stocks never change, whatever it says.
+    // Its stocks never change, whatever it answers.
     let args = ["load", &server.address, "--requests", "100", "--mix", "buy", "--anyway", "--json"];
     let ran = home.run(&args);
     assert_eq!(ran.code, Some(1), "{}", ran.err);

@@ -1,13 +1,14 @@
-//! The program from end to end, as a user starts it, each time in a home of its own.
+//! The program from end to end, as a user starts it, each time in an empty home directory.
 //!
-//! Where a test needs what this machine or this user has not, it says so and passes.
+//! A test that needs something that this machine or user lacks prints that and passes.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
 mod errors;
 mod help;
 mod home;
 mod kill;
+#[cfg(feature = "exchange")]
 mod load;
 mod media;
 mod pagecache;

@@ -1,4 +1,4 @@
-//! Several media in one study: a disk beside memory, and an image of ours.
+//! Several media in one study: a disk and memory, and an own image.
 
 use crate::home::{Home, TINY};
 
@@ -32,7 +32,7 @@ fn two_directories_hold_the_same_set_and_memory_is_never_cold() {
 }
 
 #[test]
-fn an_image_makes_names_cold_or_is_refused_with_the_remedy() {
+fn an_image_makes_names_cold_or_is_refused_with_advice() {
     let home = Home::new();
     let studies = home.studies(TINY);
     let ran = home.run(&["study", "tiny", "--studies", &studies, "--image"]);

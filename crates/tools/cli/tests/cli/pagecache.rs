@@ -1,19 +1,19 @@
-//! Plays of the page cache that need the user's word or a group of processes, each in the process that
-//! a study gives it.
+//! Page cache scenarios that need permission of the user or a control group, each in the process
+//! that a study runs it in.
 
 use crate::home::Home;
 use ioloom_testbed::Disk;
 use serde_json::Value;
 use std::path::Path;
 
-/// A study of one play on one file of 24 MiB.
+/// A study of one scenario on one file of 24 MiB.
 fn study(plan: &str) -> String {
     format!(
         r#"
 name = "tiny"
 title = "A small question"
 subject = "pagecache"
-question = "What does one play tell?"
+question = "What does one scenario show?"
 quick_budget_s = 600
 [sets.T]
 about = "One file."
@@ -32,26 +32,27 @@ headline = true
     )
 }
 
-/// The outcome of the first run of a play whose set lies in a directory.
-fn played_in(sets: &Path, plan: &str) -> Value {
+/// Returns the outcome of the first run of a scenario whose set is in a directory.
+fn scenario_in(sets: &Path, plan: &str) -> Value {
     let home = Home::new();
     let dir = home.studies(&study(plan));
     home.run(&["study", "tiny", "--studies", &dir, "--dir", sets.to_str().unwrap()]).well();
     home.records()[0]["outcome"].clone()
 }
 
-/// How often the caches of the machine were dropped, by whomever.
+/// Returns how often the caches of the machine were dropped, by any process.
 fn drops() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/vmstat").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("drop_pagecache "))?;
     line.parse().ok()
 }
 
-/// The numbers of a play during which nobody dropped caches; `None`, with a word, where it is refused.
+/// Returns the numbers of a scenario during which no caches were dropped; `None`, with a message,
+/// if it was refused.
 fn numbers_of(sets: &Path, plan: &str) -> Option<Value> {
     for _ in 0..20 {
         let before = drops();
-        let outcome = played_in(sets, plan);
+        let outcome = scenario_in(sets, plan);
         if outcome["kind"] != "done" {
             let reason = outcome["reason"].as_str().unwrap();
             println!("skipped: {reason}");
@@ -63,18 +64,18 @@ fn numbers_of(sets: &Path, plan: &str) -> Option<Value> {
             return Some(outcome["measured"]["extra"].clone());
         }
     }
-    panic!("{plan}: somebody drops the caches of this machine all the time");
+    panic!("{plan}: other processes keep dropping the caches of this machine");
 }
 
 fn of(extra: &Value, name: &str) -> f64 {
     extra[name].as_f64().unwrap_or_else(|| panic!("no {name}: {extra}"))
 }
 
-/// A disk of our own may be opened where that of the machine may not.
+/// An own disk may be opened where the disk of the machine may not.
 #[test]
 fn a_file_and_its_device_have_a_page_each_of_the_same_bytes() {
-    let beside = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    let Some(disk) = Disk::make(&beside.path().join("image"), 600 << 20) else { return };
+    let own_dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let Some(disk) = Disk::make(&own_dir.path().join("image"), 600 << 20) else { return };
     let Some(extra) = numbers_of(disk.path(), "pagecache:device/bytes=4MiB") else { return };
     let range = (4 << 20) as f64;
     for (name, wanted) in [
@@ -85,8 +86,8 @@ fn a_file_and_its_device_have_a_page_each_of_the_same_bytes() {
         ("device_pages_by_device_bytes", range),
         ("device_pages_after_advice_bytes", 0.0),
         ("fresh_new_after_advice_bytes", of(&extra, "fresh_bytes")),
-        // What is in memory of the device does not follow the file; when the file is written is the
-        // kernel's business.
+        // The pages of the device are independent of those of the file, and the kernel decides when
+        // the file is written.
         ("fresh_old_after_sync_bytes", of(&extra, "fresh_old_before_sync_bytes")),
     ] {
         assert_eq!(of(&extra, name), wanted, "{name}: {extra}");
@@ -97,29 +98,29 @@ fn a_file_and_its_device_have_a_page_each_of_the_same_bytes() {
 #[test]
 fn the_caches_of_the_system_are_dropped_only_on_request() {
     let sets = tempfile::tempdir().unwrap();
-    let outcome = played_in(sets.path(), "pagecache:drop/bytes=1MiB");
+    let outcome = scenario_in(sets.path(), "pagecache:drop/bytes=1MiB");
     assert_eq!(outcome["kind"], "refused", "{outcome}");
     let reason = outcome["reason"].as_str().unwrap();
     assert!(reason.contains("allow it with --drop-caches as root"), "{reason}");
 }
 
-/// What a group of 64 MiB holds, and what comes back into it, cannot be otherwise; the play itself
-/// proves that no changed byte is lost.
+/// What a group of 64 MiB holds, and what is read back into it, is determined by its limit; the
+/// scenario itself checks that no dirty byte is lost.
 #[test]
-fn what_went_from_a_small_group_comes_back_from_the_device() {
+fn pages_evicted_from_a_small_group_are_read_again() {
     let sets = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    let told = numbers_of(sets.path(), "pagecache:reclaim/limit=64MiB");
-    let Some(extra) = told else { return };
+    let numbers = numbers_of(sets.path(), "pagecache:reclaim/limit=64MiB");
+    let Some(extra) = numbers else { return };
     let of = |name: &str| of(&extra, name);
     let kind = (24 << 20) as f64;
     assert_eq!((of("limit_bytes"), of("taken_bytes")), ((64 << 20) as f64, 2.0 * kind));
     for sort in ["clean_before_bytes", "changed_before_bytes"] {
-        // The group also holds what the kernel needs for it.
+        // The group also holds kernel memory that belongs to it.
         assert!((kind / 2.0..=kind).contains(&of(sort)), "{sort}: {extra}");
     }
     let left = of("clean_after_bytes") + of("changed_after_bytes");
     assert!(left + of("taken_bytes") <= of("limit_bytes"), "more than fits: {extra}");
-    // What is not in memory can come from the device alone, and a refault is a page that did.
+    // Data that is not in memory comes from the device, and a refault is such a page.
     let gone = kind - of("clean_after_bytes");
     assert!(of("again_device_bytes") >= gone, "{extra}");
     assert!(of("refaulted_bytes") <= of("again_device_bytes") + 1e6, "{extra}");

@@ -1,9 +1,9 @@
-//! File sets: made, checked, refused and removed.
+//! File sets: created, verified, refused and removed.
 
 use crate::home::Home;
 
 #[test]
-fn a_set_is_made_checked_and_removed() {
+fn a_set_is_created_verified_and_removed() {
     let home = Home::new();
     let spec = "count=50,size=exp(mean=2KiB,min=1,max=8KiB)";
     let create = ["fileset", "create", spec, "set", "--random", "4", "--json"];
@@ -42,7 +42,7 @@ fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn what_is_not_ours_is_neither_written_nor_removed() {
+fn foreign_directories_are_neither_written_nor_removed() {
     let home = Home::new();
     std::fs::create_dir(home.path("mine")).unwrap();
     std::fs::write(home.path("mine/precious"), "x").unwrap();

@@ -29,9 +29,9 @@ fn a_study_ends_with_its_report_and_everything_can_be_shown_again() {
     again.extend(["--json", "--random", "5", "--blocks", "2", "--report", "mine.html"]);
     let json = home.run(&again).well().json();
     assert_eq!(json["schema"], 1);
-    let told = &json["studies"][0];
-    assert_eq!((&told["runs"], &told["interrupted"]), (&6.into(), &false.into()));
-    assert!(told["verdicts"].is_array() && told["doubts"].is_array());
+    let study = &json["studies"][0];
+    assert_eq!((&study["runs"], &study["interrupted"]), (&6.into(), &false.into()));
+    assert!(study["verdicts"].is_array() && study["doubts"].is_array());
     assert!(home.path("mine.html").is_file());
     two_sessions(&home, &studies);
 }
@@ -50,7 +50,7 @@ fn a_study_of_a_file_is_reported_with_its_own_questions_and_metric() {
     let page = std::fs::read_to_string(report).unwrap();
     assert!(page.contains("Mine?") && page.contains("files per second"), "its own words");
     assert!(!page.contains("is not known here"), "it was read a moment ago");
-    // The store keeps the study: no file is needed to show its session again.
+    // The store keeps the study, so showing the session again needs no file.
     std::fs::remove_file(home.path("mine.toml")).unwrap();
     let again = home.run(&["report", "-o", "-"]).well().out;
     assert!(again.contains("Mine?") && again.contains("files per second"), "its own words");
@@ -60,7 +60,7 @@ fn a_study_of_a_file_is_reported_with_its_own_questions_and_metric() {
 }
 
 #[test]
-fn a_ledger_that_was_given_is_missed_with_its_flag() {
+fn a_missing_ledger_is_reported_with_its_flag() {
     let home = Home::new();
     let studies = home.studies(TINY);
     std::fs::create_dir(home.path("mine")).unwrap();
@@ -85,7 +85,7 @@ fn shown_again(home: &Home, studies: &str) {
     assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"));
     let svg = home.run(&["report", "--studies", studies, "--picture", "two"]).well().out;
     assert!(svg.contains("<svg"), "{svg}");
-    // The session brings its study; of an older one that does not the comparisons are shown.
+    // The session brings its study; for an older one without it the comparisons are shown.
     let page = home.run(&["report", "-o", "-"]).well().out;
     assert!(page.contains("Which of two plans is faster") && !page.contains("--studies DIR"));
     without_its_study(home);
@@ -94,20 +94,20 @@ fn shown_again(home: &Home, studies: &str) {
     assert!(page.contains("--studies DIR gives it"));
 }
 
-/// What a comparison kept is no session, and that is no trouble; a damaged session is one.
-fn exports_beside_other_lines(home: &Home) {
-    let raw = home.path("results/beside");
+/// Raw data of a comparison is skipped without a message; a damaged session is not.
+fn exports_next_to_other_lines(home: &Home) {
+    let raw = home.path("results/other");
     std::fs::create_dir_all(&raw).unwrap();
     std::fs::write(raw.join("raw.jsonl"), "{\"record\":\"setup\"}\n").unwrap();
     let ran = home.run(&["claims", "000-P01"]).well();
     assert!(!ran.err.contains("skipped"), "{}", ran.err);
     std::fs::write(raw.join("raw.jsonl"), "{\"session\":7}\n").unwrap();
     let ran = home.run(&["claims", "000-P01"]).well();
-    assert!(ran.err.contains("skipped: 'results/beside/raw.jsonl'"), "{}", ran.err);
+    assert!(ran.err.contains("skipped: 'results/other/raw.jsonl'"), "{}", ran.err);
     std::fs::remove_dir_all(&raw).unwrap();
 }
 
-/// Takes the study out of the only session, as sessions were written before they had it.
+/// Removes the study from the only session, as sessions were written before they had it.
 fn without_its_study(home: &Home) {
     let mut entries = std::fs::read_dir(home.store().join("sessions")).unwrap();
     let path = entries.next().unwrap().unwrap().path();
@@ -140,7 +140,7 @@ fn two_sessions(home: &Home, studies: &str) {
         assert!(file.unwrap().metadata().unwrap().len() <= 1 << 20);
     }
     home.run(&["results", "index"]).well();
-    exports_beside_other_lines(home);
+    exports_next_to_other_lines(home);
     home.run(&["report", "-o", "-", "--store", "results"]).well();
     let cleaned = home.run(&["clean"]).well().out;
     assert!(cleaned.contains("40 files"), "{cleaned}");
@@ -149,7 +149,7 @@ fn two_sessions(home: &Home, studies: &str) {
 }
 
 #[test]
-fn a_directory_of_the_users_is_studied_and_only_read() {
+fn a_user_directory_is_studied_and_only_read() {
     let home = Home::new();
     let studies = home.studies(TINY);
     let dir = home.path("mine");
@@ -164,7 +164,7 @@ fn a_directory_of_the_users_is_studied_and_only_read() {
 }
 
 #[test]
-fn a_user_without_privileges_gets_an_answer_and_the_word_on_metadata() {
+fn an_unprivileged_user_gets_an_answer_and_the_note_on_metadata() {
     let Some(home) = Home::of_nobody() else {
         println!("skipped: only root can become another user");
         return;
@@ -180,7 +180,7 @@ fn a_user_without_privileges_gets_an_answer_and_the_word_on_metadata() {
 }
 
 #[test]
-fn claims_have_the_documented_fields_and_one_is_told_in_full() {
+fn claims_have_the_documented_fields_and_one_is_shown_in_full() {
     let home = Home::new();
     let json = home.run(&["claims", "--seed", "0", "--json"]).well().json();
     assert_eq!(json["schema"], 1);
@@ -198,7 +198,7 @@ fn claims_have_the_documented_fields_and_one_is_told_in_full() {
     assert!(one.contains("000-P01") && one.contains("Confound") && one.contains("Published"));
     home.run(&["claims", "000-P99"]).one_error(2, &["000-P99"]);
     home.run(&["claims", "--seed", "77"]).one_error(2, &["77"]);
-    // A claim that this version does not test needs no run to be verified.
+    // A claim that this version cannot test needs no run to be verified.
     home.run(&["claims", "000-P30", "--verify"]).well();
     assert!(!home.store().exists());
 }
@@ -224,7 +224,7 @@ fn the_levels_of_memory_are_one_document_a_text_and_pictures() {
     home.run(&["memory", "--last"]).one_error(1, &["ioloom memory"]);
     home.run(&["memory", "--cpu", "60000"]).one_error(2, &["invalid value '60000' for --cpu"]);
     home.run(&["memory", "--max", "1k"]).one_error(2, &["--max"]);
-    // A small set, so that a debug build takes a moment; where levels end is not a matter of tests.
+    // A small set keeps a debug build fast; where levels end is not tested.
     let json = home.run(&["memory", "--quick", "--max", "1MiB", "--json"]).well().json();
     assert_eq!((json["schema"].as_u64(), json["command"].as_str()), (Some(1), Some("memory")));
     for level in json["levels"].as_array().unwrap() {
@@ -256,7 +256,7 @@ fn the_levels_of_memory_are_one_document_a_text_and_pictures() {
     }
 }
 
-/// Two servers in processes of their own, under the clients that sleep and under some that do not.
+/// Two servers in processes of their own, with clients that sleep and clients that do not.
 const SERVED: &str = r#"
 name = "tiny"
 title = "A small exchange"
@@ -279,7 +279,7 @@ arm = [
 "#;
 
 #[test]
-fn servers_under_study_are_processes_that_are_asked_what_they_used() {
+fn studied_servers_are_processes_whose_resource_use_is_recorded() {
     let home = Home::new();
     let studies = home.studies(SERVED);
     home.run(&["study", "tiny", "--studies", &studies]).well();

@@ -1,4 +1,4 @@
-//! Settings of the system: changed only on request, and put back even by a program that is killed.
+//! System settings are changed only on request, and restored even if the program is killed.
 
 use crate::home::{Home, TINY};
 use std::process::Stdio;
@@ -10,23 +10,23 @@ fn now() -> u64 {
     std::fs::read_to_string(SETTING).unwrap().trim().parse().unwrap()
 }
 
-/// A study of which one arm wants another age at which changed pages are written; by so little that
-/// nobody on the machine feels it.
+/// A study in which one arm changes the age at which dirty pages are written, by too little to
+/// matter to other programs.
 fn changing(home: &Home, wanted: u64) -> String {
     let text = TINY.replace("headline = true", "headline = true\nsettings = { SETTING = VALUE }");
     let text = text.replace("SETTING", "dirty_expire_centisecs");
     home.studies(&text.replace("VALUE", &wanted.to_string()))
 }
 
-/// One test, because both halves look at the one setting that there is.
+/// A single test, because both halves use the same system-wide setting.
 #[test]
 fn settings_are_changed_only_on_request_and_put_back_after_a_kill() {
     let usual = now();
-    unasked(usual);
+    without_permission(usual);
     killed(usual);
 }
 
-fn unasked(usual: u64) {
+fn without_permission(usual: u64) {
     let home = Home::new();
     let dir = changing(&home, usual + 1);
     home.run(&["study", "tiny", "--studies", &dir]).well();
@@ -44,7 +44,7 @@ fn unasked(usual: u64) {
 
 fn killed(usual: u64) {
     if std::fs::OpenOptions::new().write(true).open(SETTING).is_err() {
-        println!("skipped: {SETTING} may not be written here");
+        println!("skipped: {SETTING} is not writable here");
         return;
     }
     let home = Home::new();
@@ -65,7 +65,7 @@ fn killed(usual: u64) {
         assert!(since.elapsed() < Duration::from_secs(120), "the setting is not put back");
         std::thread::sleep(Duration::from_millis(2));
     }
-    // And what ended by itself had put it back too.
+    // The runs that ended normally had restored it too.
     let done = home.records().iter().filter(|r| r["outcome"]["kind"] == "done").count();
     let refused = home.records().len() - done;
     assert_eq!(refused, 0, "{:?}", home.records().last());

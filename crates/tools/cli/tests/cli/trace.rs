@@ -1,9 +1,9 @@
-//! What can be observed, and whether it is right: the commands from end to end.
+//! Evidence and its correctness: the commands from end to end.
 
 use crate::home::Home;
 
 #[test]
-fn the_doctor_names_every_source_and_a_level() {
+fn the_doctor_lists_every_source_and_a_level() {
     let home = Home::new();
     let text = home.run(&["machine", "--doctor"]).well().out;
     assert!(text.contains("Evidence of where threads spend time: level"), "{text}");
@@ -27,7 +27,7 @@ fn a_small_selftest_runs_and_its_shares_add_up() {
 }
 
 #[test]
-fn a_grant_to_nobody_known_is_wrong_use() {
+fn a_grant_to_an_unknown_user_exits_with_2() {
     let home = Home::new();
     for (user, word) in [("no-such-user-here", "no user"), ("root", "without a grant")] {
         home.run(&["trace", "grant", "--user", user]).one_error(2, &[word]);

@@ -1,4 +1,4 @@
-//! Traces from end to end: recorded, shown, exported; and commands watched from outside.
+//! Traces from end to end: recorded, shown and exported; and commands watched from outside.
 
 use crate::home::{Home, Ran};
 
@@ -13,7 +13,7 @@ fn home() -> Home {
 }
 
 #[test]
-fn a_trace_goes_through_the_program() {
+fn a_trace_is_recorded_shown_and_exported() {
     let home = home();
     home.run(&["each", "in", "--trace", "a.ioloom", "--evidence", "0"]).well();
     let mut other = home.command(&["each", "in", "--plan", "read/threads:n=2"]);
@@ -35,7 +35,7 @@ fn a_trace_goes_through_the_program() {
 }
 
 #[test]
-fn what_cannot_be_traced_is_one_error() {
+fn an_impossible_trace_is_one_error() {
     let home = home();
     let with = |path: &str, level: &str| -> Ran {
         let mut command = home.command(&["each", "in"]);
@@ -50,7 +50,7 @@ fn what_cannot_be_traced_is_one_error() {
 }
 
 #[test]
-fn a_level_that_does_not_work_is_refused_with_its_remedy() {
+fn an_unavailable_level_is_refused_with_advice() {
     let Some(home) = Home::of_nobody() else {
         println!("skipped: not root, so there is no other user");
         return;

@@ -1,5 +1,4 @@
-//! What a program says that it was built from: in a clone, in a further working tree of one, and
-//! outside of git.
+//! The version that the build script computes: in a clone, in a linked worktree, and outside git.
 
 #[path = "../../build/commit.rs"]
 mod commit;
@@ -10,11 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Runs git as nobody in particular.
+/// Runs git with a fixed identity.
 fn git(dir: &Path, args: &[&str]) {
     let mut command = Command::new("git");
-    for told in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"] {
-        command.env_remove(told);
+    for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"] {
+        command.env_remove(variable);
     }
     let own = ["-c", "user.name=n", "-c", "user.email=n@localhost", "-c", "commit.gpgsign=false"];
     let out = command.current_dir(dir).args(own).args(args).output().unwrap();
@@ -27,7 +26,7 @@ fn write(root: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A source as ours is laid out.
+/// A source tree with the layout of this repository.
 fn source(root: &Path) {
     for name in ["Cargo.toml", "README.md", "crates/f/a/src/lib.rs", "crates/f/a/tests/a.rs"] {
         write(root, name, "first\n");
@@ -40,7 +39,7 @@ fn commit_all(root: &Path) {
     git(root, &["commit", "--quiet", "-m", "all"]);
 }
 
-/// The version, with the commit and the digest of changes as words; each watched path is there.
+/// Returns the version, with commit and digest replaced by words; every watched path must exist.
 fn said(root: &Path) -> String {
     let built = built(root, "0.1.0");
     assert!(built.watched.iter().all(|path| path.exists()), "{built:?}");
@@ -58,7 +57,7 @@ fn said(root: &Path) -> String {
 }
 
 #[test]
-fn a_changed_tree_is_told_from_its_commit_and_from_other_changes() {
+fn a_changed_tree_differs_from_its_commit_and_from_other_changes() {
     let dir = TempDir::new().unwrap();
     let root = dir.path();
     source(root);
@@ -66,7 +65,7 @@ fn a_changed_tree_is_told_from_its_commit_and_from_other_changes() {
     assert_eq!(said(root), "COMMIT");
     let log = built(root, "0.1.0").watched.contains(&root.join(".git/logs/HEAD"));
     assert!(log, "a commit changes the version");
-    // What the program is not made of may change.
+    // Files that are not compiled in may change.
     write(root, "README.md", "second\n");
     write(root, "results/new/raw.jsonl", "{}\n");
     write(root, "crates/f/a/tests/a.rs", "second\n");
@@ -91,13 +90,13 @@ fn a_changed_tree_is_told_from_its_commit_and_from_other_changes() {
     changed();
     write(root, "Cargo.toml", "first\n");
     write(root, "crates/f/a/src/lib.rs", "second\n");
-    assert_eq!(said(root), second, "the same changes are told the same");
+    assert_eq!(said(root), second, "the same changes give the same version");
     write(root, "crates/f/a/src/lib.rs", "first\n");
     assert_eq!(said(root), "COMMIT");
 }
 
 #[test]
-fn a_further_working_tree_has_a_commit_and_changes_of_its_own() {
+fn a_linked_worktree_has_its_own_commit_and_changes() {
     let dir = TempDir::new().unwrap();
     let (root, other) = (dir.path().join("clone"), dir.path().join("other"));
     source(&root);
@@ -119,7 +118,7 @@ fn a_further_working_tree_has_a_commit_and_changes_of_its_own() {
 }
 
 #[test]
-fn outside_of_a_clone_of_its_own_the_version_stands_alone() {
+fn outside_a_clone_the_version_has_no_commit() {
     let dir = TempDir::new().unwrap();
     let (outside, inside) = (dir.path().join("outside"), dir.path().join("other/vendor/ioloom"));
     source(&outside);
@@ -129,7 +128,7 @@ fn outside_of_a_clone_of_its_own_the_version_stands_alone() {
         let built = built(root, "0.1.0");
         assert_eq!((built.version.as_str(), built.watched.len()), ("0.1.0", 0));
     }
-    // Before the first commit there is none to name.
+    // There is no commit yet.
     git(&outside, &["init", "--quiet"]);
     assert_eq!(built(&outside, "0.1.0").version, "0.1.0");
 }

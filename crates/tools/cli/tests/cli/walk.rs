@@ -1,5 +1,4 @@
-//! A study of another subject beside one of files: one report, a chapter for each; what cold means
-//! for names; and what only a new start of the machine makes cold.
+//! Studies of two subjects in one report, cold names, and experiments that need a reboot.
 
 use crate::home::{Home, TINY};
 use serde_json::Value;
@@ -29,7 +28,7 @@ sets = ["trees"]
 blocks_quick = 3
 arm = [
   { name = "statx-4", plan = "walk:statx/threads=4", headline = true },
-  { name = "anew", plan = "walk:statx/threads=4", cold_by = "reboot", headline = true },
+  { name = "reboot", plan = "walk:statx/threads=4", cold_by = "reboot", headline = true },
 ]
 "#;
 
@@ -61,8 +60,8 @@ fn two_studies_make_one_report_with_a_chapter_for_each() {
     for text in ["Walking little trees", "id=\"strolls-answer\"", "id=\"tiny-answer\""] {
         assert!(page.contains(text), "{text}");
     }
-    assert_eq!(page.matches("id=\"machine\"").count(), 1, "what is common stands once");
-    // The same command again, and the two beside each other, study by study.
+    assert_eq!(page.matches("id=\"machine\"").count(), 1, "common parts appear once");
+    // The same command again; the two batches are compared study by study.
     let json = home.run(&["study", "--studies", &dir, "--json"]).well().json();
     assert_eq!(json["studies"].as_array().unwrap().len(), 2);
     assert_eq!(json["studies"][0]["report"], json["studies"][1]["report"]);
@@ -75,8 +74,8 @@ fn two_studies_make_one_report_with_a_chapter_for_each() {
     assert_eq!(json["arms"][0]["experiment"], "warm");
 }
 
-/// Whether a warm run was proved to be. The kernel may put out a page between the walk that makes
-/// names warm and the one that is measured; then the record must say so.
+/// Asserts that a warm run was proved warm. The kernel may evict a page between the walk that warms
+/// names and the measured one; the record must then carry a doubt.
 fn warm_or_doubted(record: &Value) -> bool {
     let proved = record["proof"]["proved"] == true;
     let mut doubts = record["doubts"].as_array().into_iter().flatten();
@@ -85,7 +84,7 @@ fn warm_or_doubted(record: &Value) -> bool {
 }
 
 #[test]
-fn names_are_made_cold_or_the_arm_is_refused_with_the_remedy() {
+fn names_become_cold_or_the_arm_is_refused_with_advice() {
     for home in [Some(Home::new()), Home::of_nobody()].into_iter().flatten() {
         let dir = studies(&home);
         let ran = home.run(&["study", "strolls", "--studies", &dir]).well();
@@ -107,7 +106,7 @@ fn names_are_made_cold_or_the_arm_is_refused_with_the_remedy() {
             warm += usize::from(proved);
             let measured = &record["outcome"]["measured"];
             assert_eq!((&measured["files"], &measured["errors"]), (&900.into(), &0.into()));
-            // A quarter of the names are second ones, and each shared file has two.
+            // A quarter of the names are second links, and each shared file has two.
             assert_eq!(measured["extra"]["names_of_shared_files"], 450.0);
         }
         assert!(warm > 0, "no run of a tree that was just walked found its names in memory");
@@ -131,13 +130,13 @@ fn names_are_made_cold_or_the_arm_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn a_new_start_is_asked_for_and_never_taken_on_trust() {
+fn a_reboot_is_required_and_proved() {
     let home = Home::new();
     let dir = studies(&home);
     let args = ["study", "strolls", "--studies", &dir, "--after-reboot"];
     home.run(&args).one_error(3, &["was just made", "; reboot"]);
     home.run(&args).one_error(3, &["was used since the machine booted"]);
-    // As if the machine had been started anew in between, which only the device can tell then.
+    // Simulates a reboot in between; only the device can then show that names were cold.
     let mut notes = 0;
     for note in notes_of_use(&home.path("")) {
         std::fs::write(note, "another start").unwrap();
@@ -147,16 +146,16 @@ fn a_new_start_is_asked_for_and_never_taken_on_trust() {
     home.run(&args).well();
     let records = home.records();
     assert_eq!(records.len(), 1, "one run, the first one after the start");
-    assert_eq!(records[0]["key"]["arm"], "anew");
+    assert_eq!(records[0]["key"]["arm"], "reboot");
     let proof = &records[0]["proof"];
     assert_eq!(proof["made_by"], "reboot");
-    // The names were just made, so they are in memory, unless somebody else (another test that
-    // mounts its file system anew) put them out meanwhile; then the device gave them again.
+    // The names were just created, so they are in memory, unless another test that remounts its
+    // file system evicted them; then they were read from the device again.
     let device = proof["device_bytes"].as_u64().unwrap();
     assert!(proof["proved"] == false || device >= 8 * 900, "{proof}");
 }
 
-/// The notes below a directory of when its sets were used last.
+/// Returns the notes of when the sets below a directory were last used.
 fn notes_of_use(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {

@@ -1,5 +1,5 @@
-//! A copy that is killed at any moment, also together with the machine: the target is absent, old, or
-//! complete and right.
+//! A copy that is killed at any moment, or loses power: the target is absent, old, or complete and
+//! correct.
 
 use crate::{ioloom, place};
 use ioloom_testbed::Disk;
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Kills in a run of the tests; `IOLOOM_KILLS` sets another number.
+/// Kills per test run; `IOLOOM_KILLS` sets another number.
 const KILLS: u32 = 24;
 
-/// Power cuts in a run of the tests.
+/// Power failures per test run.
 const CUTS: u32 = 6;
 
 fn kills(usual: u32) -> u32 {
@@ -45,7 +45,7 @@ fn all_names() -> Vec<String> {
     many.chain([String::from("big")]).collect()
 }
 
-/// Whether the tree at `target` is all there; it may not be in part.
+/// Returns whether the tree at `target` is complete; it must not be partial.
 fn whole(source: &Path, target: &Path) -> bool {
     let same = |name: &String| {
         let (a, b) = (fs::read(source.join(name)).ok(), fs::read(target.join(name)).ok());
@@ -55,7 +55,7 @@ fn whole(source: &Path, target: &Path) -> bool {
 }
 
 #[test]
-fn a_killed_copy_leaves_nothing_half_made_under_a_final_name() {
+fn a_killed_copy_leaves_no_partial_file_under_a_final_name() {
     let dir = place();
     let at = |name: &str| dir.path().join(name);
     make(&at("source"));
@@ -101,7 +101,7 @@ fn a_killed_copy_leaves_nothing_half_made_under_a_final_name() {
 }
 
 #[test]
-fn an_interrupted_copy_takes_back_what_it_made() {
+fn an_interrupted_copy_removes_new_directories() {
     let dir = place();
     let at = |name: &str| dir.path().join(name);
     make(&at("source"));
@@ -114,7 +114,7 @@ fn an_interrupted_copy_takes_back_what_it_made() {
         let code = child.wait().unwrap().code();
         match at("tree").exists() {
             true => assert!(whole(&at("source"), &at("tree"))),
-            // Before the program listens a signal just ends it.
+            // Before the program handles signals, one just ends it.
             false => assert!(matches!(code, Some(130) | None), "{code:?}"),
         }
         let left = crate::names(dir.path());
@@ -123,13 +123,13 @@ fn an_interrupted_copy_takes_back_what_it_made() {
     }
 }
 
-/// A disk in the file `image` of a directory, if this user may have one.
+/// A disk in the file `image` of a directory, if this user may create one.
 fn disk_in(dir: &Path) -> Option<Disk> {
     Disk::make(&dir.join("image"), 128 << 20)
 }
 
 #[test]
-fn no_more_is_lost_without_power_than_was_told() {
+fn a_power_failure_loses_no_more_than_reported() {
     let dir = place();
     let at = |name: &str| dir.path().join(name);
     make(&at("source"));
@@ -141,8 +141,8 @@ fn no_more_is_lost_without_power_than_was_told() {
         let output = command.arg(&to).output().unwrap();
         assert!(output.status.success(), "{level}: {}", crate::said(&output));
         let after = disk.cut(&at("cut"));
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let may_be_lost = told["may_be_lost_bytes"].as_u64().unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let may_be_lost = document["may_be_lost_bytes"].as_u64().unwrap();
         let Some(after) = after else { return };
         let mut lost = 0;
         for name in all_names() {
@@ -150,8 +150,11 @@ fn no_more_is_lost_without_power_than_was_told() {
             let kept = fs::read(after.path().join("tree").join(&name)).ok();
             lost += if kept.as_ref() == Some(&content) { 0 } else { content.len() as u64 };
         }
-        println!("{level}: told {may_be_lost} bytes, lost {lost}");
-        assert!(lost <= may_be_lost, "{level}: {lost} bytes are lost, {may_be_lost} were told");
+        println!("{level}: reported {may_be_lost} bytes, lost {lost}");
+        assert!(
+            lost <= may_be_lost,
+            "{level}: {lost} bytes were lost, {may_be_lost} were reported"
+        );
         let is_kept = level != "none";
         assert_eq!(may_be_lost == 0, is_kept, "{level}");
         fs::remove_dir_all(&to).unwrap();
@@ -159,7 +162,7 @@ fn no_more_is_lost_without_power_than_was_told() {
 }
 
 #[test]
-fn what_was_reported_done_survives_a_power_cut_where_that_was_asked() {
+fn a_durable_copy_survives_a_power_failure() {
     let dir = place();
     let at = |name: &str| dir.path().join(name);
     make(&at("source"));
@@ -182,7 +185,7 @@ fn what_was_reported_done_survives_a_power_cut_where_that_was_asked() {
             let _ = child.kill();
             done.push(child.wait().unwrap().success());
         }
-        // The power goes now: what the device has is what there is.
+        // The power fails now: only what the device has remains.
         let Some(after) = disk.cut(&at("cut")) else { return };
         let seen = after.path();
         if seen.join("tree").exists() || done[0] {
@@ -200,7 +203,7 @@ fn what_was_reported_done_survives_a_power_cut_where_that_was_asked() {
 }
 
 #[test]
-fn a_killed_copy_is_gone_on_with_by_its_record() {
+fn a_killed_copy_resumes_from_its_record() {
     let dir = place();
     let at = |name: &str| dir.path().join(name);
     make(&at("source"));
@@ -223,13 +226,13 @@ fn a_killed_copy_is_gone_on_with_by_its_record() {
             let _ = child.wait();
         }
         if round % 2 == 1 && !at("tree").exists() {
-            // What was recorded of a file that is another one now does not count.
+            // The record of a file that has been replaced does not count.
             fs::write(at("source/many/100"), content(u64::from(round) + 7, 300 * 100)).unwrap();
         }
         let output = copies("tree").output().unwrap();
         assert!(output.status.success());
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        resumed += told["resumed"].as_u64().unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        resumed += document["resumed"].as_u64().unwrap();
         assert!(whole(&at("source"), &at("tree")), "round {round}");
         assert_eq!(crate::names(dir.path()), ["first", "source", "tree"], "round {round}");
         fs::remove_dir_all(at("tree")).unwrap();

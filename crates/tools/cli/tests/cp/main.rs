@@ -1,4 +1,4 @@
-//! `ioloom cp` from outside: killed at any moment, without power, and as people type it.
+//! `ioloom cp` from outside: killed at any moment, without power, and as users type it.
 
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 

@@ -1,4 +1,4 @@
-//! How much memory a copy takes: no more for a larger file or more files.
+//! Memory use of a copy: no more for larger or more files.
 
 use crate::{ioloom, place};
 use ioloom_sys::proc::{UsageOf, usage};
@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-/// Peak resident memory that a copy may take, the program itself included.
+/// Peak resident memory of a copy, including the program itself.
 const PEAK_MAX_BYTES: u64 = 64 << 20;
 const BIG_MIB: usize = 256;
 const FILES: usize = 20_000;
@@ -17,14 +17,14 @@ fn make(source: &Path) {
     for number in 0..FILES {
         fs::write(source.join(format!("many/{number}")), number.to_string()).unwrap();
     }
-    // A little at a time: what a child begins with counts to its peak.
+    // Written in small pieces: the memory that a child inherits counts towards its peak.
     let mut big = fs::File::create(source.join("big")).unwrap();
     (0..BIG_MIB * 16).for_each(|i| big.write_all(&[i as u8; 64 << 10]).unwrap());
 }
 
 #[test]
-fn a_copy_takes_no_more_memory_for_more() {
-    if !alone("memory::a_copy_takes_no_more_memory_for_more") {
+fn a_copy_of_more_files_takes_no_more_memory() {
+    if !alone("memory::a_copy_of_more_files_takes_no_more_memory") {
         return;
     }
     let dir = place();

@@ -1,4 +1,4 @@
-//! Commands as people type them.
+//! Command lines as users type them.
 
 use crate::{cp, ioloom, names, place, said};
 use std::fs;
@@ -83,7 +83,7 @@ fn a_list_from_standard_input_is_copied() {
 }
 
 #[test]
-fn the_document_and_the_explanation_tell_what_was_done() {
+fn the_document_and_the_explanation_match_the_copy() {
     let dir = place();
     fs::write(dir.path().join("file"), "abc").unwrap();
     let output = cp(dir.path(), &["--json", "--verify", "cache", "file", "x"]);
@@ -99,13 +99,14 @@ fn the_document_and_the_explanation_tell_what_was_done() {
     assert_eq!(names(dir.path()), ["file", "x"]);
 }
 
-/// Copies as a plain user; the program is put beside what is copied, where everybody can reach it.
+/// Copies as an unprivileged user; the program is copied next to the files, where all users can
+/// reach it.
 fn plain(dir: &Path, is_root: bool, args: &[&str]) -> Output {
     use std::os::unix::process::CommandExt;
     let program = dir.join("ioloom");
     if !program.exists() {
-        // By another process: a program that this one has open for writing while another test starts a
-        // child could not be started.
+        // Copied by another process: a program that this process has open for writing while another
+        // test forks could not be started.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_ioloom")).arg(&program).status();
         assert!(copied.unwrap().success());
     }
@@ -116,9 +117,9 @@ fn plain(dir: &Path, is_root: bool, args: &[&str]) -> Output {
     command.current_dir(dir).arg("cp").args(args).output().unwrap()
 }
 
-/// Homes of others and drop boxes may be passed and not listed.
+/// Homes of other users and drop boxes may be entered but not listed.
 #[test]
-fn a_plain_user_copies_from_and_to_where_they_may_not_look() {
+fn a_plain_user_copies_in_directories_they_cannot_list() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
@@ -152,7 +153,7 @@ fn a_plain_user_copies_from_and_to_where_they_may_not_look() {
 }
 
 #[test]
-fn a_plain_user_meets_one_error_and_keeps_what_was_there() {
+fn a_plain_user_gets_one_error_and_keeps_existing_files() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
@@ -172,7 +173,7 @@ fn a_plain_user_meets_one_error_and_keeps_what_was_there() {
     assert_eq!(fs::read(at("to/closed")).unwrap(), b"to");
     assert_eq!(fs::read(at("to/open")).unwrap(), b"from");
     if is_root {
-        // The old file is theirs, its directory is not.
+        // The user owns the old file but not its directory.
         fs::set_permissions(at("to"), fs::Permissions::from_mode(0o755)).unwrap();
         let output = plain(dir.path(), is_root, &["from/open", "to/open"]);
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -185,13 +186,13 @@ fn a_plain_user_meets_one_error_and_keeps_what_was_there() {
 }
 
 #[test]
-fn flags_are_given_twice_and_undo_each_other_as_with_cp() {
+fn flags_repeat_and_override_each_other_as_in_gnu_cp() {
     let dir = place();
     let at = |name: &str| dir.path().join(name);
     fs::write(at("new"), "new").unwrap();
     let minute = std::time::Duration::from_secs(60);
     let earlier = std::time::SystemTime::now() - minute;
-    // The arguments, whether the older file goes, and whether somebody is asked.
+    // The arguments, whether the older file is replaced, and whether the user is asked.
     let ways: [(&[&str], bool, bool); 13] = [
         (&["-v", "-v", "-f", "-f"], true, false),
         (&["-rR", "-p", "-p"], true, false),
@@ -263,7 +264,7 @@ fn a_copy_without_the_permissions_of_its_source_can_be_written() {
 }
 
 #[test]
-fn what_was_read_again_is_told_in_files_and_bytes() {
+fn verification_reports_files_and_bytes() {
     let dir = place();
     fs::write(dir.path().join("file"), "abc").unwrap();
     let output = cp(dir.path(), &["--verify", "cache", "file", "x"]);
@@ -273,7 +274,7 @@ fn what_was_read_again_is_told_in_files_and_bytes() {
 }
 
 #[test]
-fn a_source_that_is_given_twice_is_copied_once_and_told() {
+fn a_repeated_source_is_copied_once_with_a_note() {
     let dir = place();
     let at = |name: &str| dir.path().join(name);
     for made in ["sub", "to"] {
@@ -291,7 +292,7 @@ fn a_source_that_is_given_twice_is_copied_once_and_told() {
 }
 
 #[test]
-fn directories_of_one_name_go_into_one() {
+fn directories_of_one_name_are_merged() {
     let dir = place();
     let at = |name: &str| dir.path().join(name);
     for made in ["x/d/sub", "y/d/sub", "to"] {
@@ -302,13 +303,13 @@ fn directories_of_one_name_go_into_one() {
     }
     fs::write(at("x/f"), "x").unwrap();
     fs::write(at("y/f"), "y").unwrap();
-    // So many that some of the first would come last if both were copied at the same time.
+    // Enough files that a parallel copy of both would let some of the first win.
     let many: Vec<String> = (0..400).map(|i| format!("d/sub/n{i}")).collect();
     for of in ["x", "y"] {
         many.iter().for_each(|name| fs::write(at(of).join(name), of).unwrap());
     }
     let output = cp(dir.path(), &["-r", "x/f", "x/d", "y/d", "y/f", "to"]);
-    // Of files only one can have the name.
+    // Only one of the files can have the name.
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
     for (file, text) in [("to/d/a", "x"), ("to/d/b", "y"), ("to/d/sub/c", "y"), ("to/f", "x")] {
@@ -316,7 +317,7 @@ fn directories_of_one_name_go_into_one() {
     }
     let kept = many.iter().filter(|name| fs::read_to_string(at("to").join(name)).unwrap() == "y");
     assert_eq!(kept.count(), many.len());
-    // By a record they would be copied at the same time.
+    // With a record both would be copied in parallel.
     fs::create_dir(at("again")).unwrap();
     let output = cp(dir.path(), &["-r", "--resume", "x/d", "y/d", "again"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));

@@ -1,15 +1,15 @@
-//! The same flags as GNU du give the same lines.
+//! The same flags print the same lines as GNU du.
 
 use crate::place::{Du, Workspace, fresh, gnu_is_there, in_memory};
 use ioloom_sys::dir::Dir;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// Flags of sums, each with each of the others.
+/// Flags of totals, each combined with each other.
 const SUMS: [&str; 3] = ["-s", "-sb", "-s --inodes"];
 const HOW: [&str; 6] = ["", "-x", "-L", "-l", "-lx", "-D"];
 
-fn all_sums(place: &Workspace, root: &str) {
+fn all_totals(place: &Workspace, root: &str) {
     for sum in SUMS {
         for how in HOW {
             let args: Vec<&str> =
@@ -20,7 +20,7 @@ fn all_sums(place: &Workspace, root: &str) {
 }
 
 #[test]
-fn sums_are_those_of_gnu_du_on_disk_and_in_memory() {
+fn totals_match_gnu_du_on_disk_and_in_memory() {
     if !gnu_is_there() {
         return;
     }
@@ -32,15 +32,15 @@ fn sums_are_those_of_gnu_du_on_disk_and_in_memory() {
     for place in places {
         place.odd_dirs("t");
         place.hard_links("t");
-        all_sums(&place, "t");
-        all_sums(&place, "t/");
-        all_sums(&place, "t/link");
-        all_sums(&place, "t/again/");
+        all_totals(&place, "t");
+        all_totals(&place, "t/");
+        all_totals(&place, "t/link");
+        all_totals(&place, "t/again/");
     }
 }
 
 #[test]
-fn lines_are_those_of_gnu_du() {
+fn lines_match_gnu_du() {
     if !gnu_is_there() {
         return;
     }
@@ -82,7 +82,7 @@ fn lines_are_those_of_gnu_du() {
 }
 
 #[test]
-fn patterns_leave_out_what_gnu_du_leaves_out() {
+fn patterns_exclude_what_gnu_du_excludes() {
     if !gnu_is_there() {
         return;
     }
@@ -149,7 +149,7 @@ fn a_path_of_5000_directories_is_counted() {
 }
 
 #[test]
-fn what_may_not_be_read_is_listed_and_the_rest_is_counted() {
+fn unreadable_entries_are_reported_and_the_rest_is_counted() {
     let place = fresh();
     place.odd_dirs("t");
     place.write("t/closed/inside", "x");
@@ -157,12 +157,12 @@ fn what_may_not_be_read_is_listed_and_the_rest_is_counted() {
     let mode = |name: &str, mode| {
         fs::set_permissions(place.at(name), fs::Permissions::from_mode(mode)).unwrap();
     };
-    // One cannot be opened; of the other one the names can be read, but not asked for.
+    // One cannot be opened; of the other the names can be read but not stat'ed.
     mode("t/closed", 0o000);
     mode("t/blind", 0o444);
     let place = place.for_nobody();
     if gnu_is_there() {
-        all_sums_of_nobody(&place);
+        all_totals_as_nobody(&place);
     }
     let ran = place.du(&["-s", "t"]).ended(1);
     for name in ["t/closed", "t/blind/inside"] {
@@ -180,7 +180,7 @@ fn what_may_not_be_read_is_listed_and_the_rest_is_counted() {
     }
 }
 
-fn all_sums_of_nobody(place: &Workspace) {
+fn all_totals_as_nobody(place: &Workspace) {
     for sum in SUMS {
         for how in ["", "-x", "-L", "-l"] {
             let args: Vec<&str> =

@@ -1,4 +1,4 @@
-//! `ioloom du` from end to end, against GNU du where there is one.
+//! `ioloom du` from end to end, compared with GNU du if it is installed.
 
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 

@@ -1,10 +1,10 @@
-//! Mounts, each in a mount namespace of its own that ends with its shell: nothing is left behind.
+//! Mounts, each in a mount namespace that ends with its shell and leaves nothing behind.
 
 use crate::place::{Du, PROGRAM, ProcessOutput, Workspace, fresh, gnu_is_there};
 use std::process::{Command, Stdio};
 
-/// Runs a shell script as root of a mount namespace of its own. `None`, with a word, where that
-/// may not be.
+/// Runs a shell script as root of a mount namespace. `None`, with a message, if that is not
+/// allowed.
 fn in_own_mounts(place: &Workspace, script: &str) -> Option<ProcessOutput> {
     let run = |script: &str| -> ProcessOutput {
         let mut command = Command::new("unshare");
@@ -22,18 +22,18 @@ fn in_own_mounts(place: &Workspace, script: &str) -> Option<ProcessOutput> {
     };
     let try_it = run("mkdir -p try && mount -t tmpfs none try");
     if try_it.code != Some(0) {
-        println!("skipped: mounting is not for us: {}", try_it.err.trim());
+        println!("skipped: cannot mount here: {}", try_it.err.trim());
         return None;
     }
     Some(run(script))
 }
 
-/// Root's tools lie outside the path of some sessions.
+/// The tools of root are not in the path of some sessions.
 fn path() -> String {
     std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin"
 }
 
-/// In a script: the same flags for both programs, and a word where they differ.
+/// Shell functions: the same flags for both programs, and a word if their output differs.
 const BOTH: &str = "
 both() {
   ours=$(\"$1\" du $METHOD \"$2\" $3 $4 $5) || echo \"ours ended with $?\"
@@ -50,7 +50,7 @@ every() {
 ";
 
 #[test]
-fn bind_mounts_and_other_file_systems_are_counted_as_gnu_du_counts_them() {
+fn bind_mounts_and_other_file_systems_count_as_in_gnu_du() {
     if !gnu_is_there() {
         return;
     }
@@ -73,7 +73,7 @@ every \"$1\"
 }
 
 #[test]
-fn one_mount_stays_where_one_device_does_not() {
+fn one_mount_skips_mounts_of_the_same_device() {
     let place = fresh();
     place.write("t/own/f", [1; 5000]);
     place.write("other/g", [1; 90_000]);
@@ -89,7 +89,7 @@ mkdir t/own/bound; mount --bind other t/own/bound
 }
 
 #[test]
-fn file_systems_of_the_kernel_are_entered_only_by_name() {
+fn pseudo_file_systems_are_entered_only_by_name() {
     let place = fresh();
     place.write("t/f", "x");
     let script = "
@@ -107,7 +107,7 @@ wc -l < named
 }
 
 #[test]
-fn sums_are_those_of_gnu_du_on_other_file_systems() {
+fn totals_match_gnu_du_on_other_file_systems() {
     if !gnu_is_there() {
         return;
     }
@@ -132,15 +132,15 @@ every \"$1\"
         );
         let Some(ran) = in_own_mounts(&place, &format!("{BOTH}{script}")) else { return };
         if ran.text() == "cannot\n" {
-            println!("skipped: no {kind} can be mounted: {}", ran.err.trim());
+            println!("skipped: cannot mount {kind}: {}", ran.err.trim());
             continue;
         }
         assert_eq!(ran.ended(0).text(), "", "{kind}");
     }
 }
 
-/// Sums by inode tables, and what is said of them. What was written last still waits in memory, with
-/// blocks that the tables do not know before a sync.
+/// Totals by inode tables and their messages. The last files are still dirty, with blocks that the
+/// tables do not know before a sync.
 const TABLES: &str = "
 METHOD='--method inode-tables'
 every \"$1\" 2> said
@@ -153,7 +153,7 @@ done
 ";
 
 #[test]
-fn inode_tables_tell_what_gnu_du_tells() {
+fn inode_tables_match_gnu_du() {
     if !gnu_is_there() {
         return;
     }
@@ -191,7 +191,7 @@ head -c 3000000 /dev/zero > t/many/waits; echo small > t/many/small
 }
 
 #[test]
-fn inode_tables_are_refused_where_they_cannot_be_right() {
+fn inode_tables_are_refused_where_unsupported() {
     let place = fresh();
     place.write("t/f", "x");
     let script = "
@@ -233,10 +233,10 @@ refused x mnt
     assert!(after.contains("3\n") && after.contains("no file in /dev is block device"), "{text}");
 }
 
-/// A byte of an inode is changed on the device, behind the back of the file system, which goes on to
-/// tell what it knew.
+/// A byte of an inode is changed on the device, without the knowledge of the file system, which
+/// keeps reporting the old value.
 #[test]
-fn inode_tables_that_lie_are_found_out() {
+fn wrong_inode_tables_are_detected() {
     let has_tool = |tool: &str| Command::new(tool).arg("-V").env("PATH", path()).output().is_ok();
     if !has_tool("debugfs") || !has_tool("losetup") {
         println!("skipped: no debugfs and losetup here");
@@ -281,7 +281,7 @@ fn inode_tables_need_root() {
     place.write("t/f", "x");
     let ran = place.du(&["-s", "--method", "inode-tables", "t"]);
     if ran.code == Some(0) {
-        println!("skipped: this user reads the device");
+        println!("skipped: this user may read the device");
         return;
     }
     let ran = ran.ended(3);

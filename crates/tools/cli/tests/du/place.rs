@@ -16,12 +16,12 @@ pub(crate) fn fresh() -> Workspace {
     Workspace::new(PROGRAM)
 }
 
-/// On the memory file system, where there is one.
+/// A directory on the memory file system, if there is one.
 pub(crate) fn in_memory() -> Option<Workspace> {
     Workspace::in_memory(PROGRAM)
 }
 
-/// Without what would make du count in other units.
+/// Removes variables that make du count in other units.
 fn in_bytes(mut command: Command) -> Command {
     for name in ["DU_BLOCK_SIZE", "BLOCK_SIZE", "BLOCKSIZE", "POSIXLY_CORRECT"] {
         command.env_remove(name);
@@ -29,26 +29,26 @@ fn in_bytes(mut command: Command) -> Command {
     command
 }
 
-/// What these tests do in such a directory.
+/// Operations of these tests on such a directory.
 pub(crate) trait Du {
-    /// `ioloom du` in this directory, before it is started.
+    /// `ioloom du` in this directory, not started yet.
     fn our_command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command;
 
     /// GNU du in this directory.
     fn gnu<S: AsRef<OsStr>>(&self, args: &[S]) -> ProcessOutput;
 
-    /// The odd tree, with directories of odd names, a hole, and links that lead round.
+    /// A tree with odd names, a hole, and links that form loops.
     fn odd_dirs(&self, root: &str);
 
-    /// Links of one file in several directories, and several in one.
+    /// Files with links in several directories, and several in one.
     fn hard_links(&self, root: &str);
 
-    /// `ioloom du` in this directory.
+    /// Runs `ioloom du` in this directory.
     fn du<S: AsRef<OsStr>>(&self, args: &[S]) -> ProcessOutput {
         self.our_command(args).output().unwrap().into()
     }
 
-    /// The same flags give the same lines, in any order, and the same exit code.
+    /// Asserts that both programs print the same lines, in any order, with the same exit code.
     fn same(&self, args: &[&str]) {
         let (ours, gnus) = (self.du(args), self.gnu(args));
         let end = if args.iter().any(|a| a.contains('0')) { 0 } else { b'\n' };
@@ -102,7 +102,7 @@ impl Du for Workspace {
     }
 }
 
-/// Whether GNU du is there, in a version that counts directories in apparent sizes as we do.
+/// Returns whether GNU du is installed, in a version whose apparent sizes include directories.
 pub(crate) fn gnu_is_there() -> bool {
     let version = Command::new("du").arg("--version").output();
     let gnu = version.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("GNU coreutils"));
@@ -118,7 +118,7 @@ pub(crate) fn gnu_is_there() -> bool {
     }
     let counts = counts();
     if !counts {
-        println!("skipped: this du counts no directories in apparent sizes");
+        println!("skipped: this du does not count directories in apparent sizes");
     }
     counts
 }

@@ -1,5 +1,5 @@
-//! What is shown: pictures, documents, exports, comparisons, maps. The golden ones are of an import,
-//! so that no file system has a say in them.
+//! Output: tree views, documents, exports, comparisons, treemaps. Snapshots use an import, so that
+//! they do not depend on a file system.
 
 use crate::place::{Du, Workspace, fresh};
 use serde_json::Value;
@@ -26,12 +26,12 @@ fn imported() -> Workspace {
 }
 
 #[test]
-fn help_stays_as_it_is() {
+fn help_matches_its_snapshot() {
     insta::assert_snapshot!("help", fresh().du(&["--help"]).ended(0).text());
 }
 
 #[test]
-fn the_picture_stays_as_it_is_and_fits() {
+fn the_tree_view_matches_its_snapshot_and_fits() {
     let place = imported();
     for (name, args) in [
         ("picture", &["--tree"][..]),
@@ -49,7 +49,7 @@ fn the_picture_stays_as_it_is_and_fits() {
 }
 
 #[test]
-fn the_document_stays_as_it_is_and_every_field_is_documented() {
+fn the_document_matches_its_snapshot_and_every_field_is_documented() {
     let place = imported();
     let ran = place.du(&["--json", "--import", "x.json"]).ended(1);
     insta::assert_snapshot!("document", ran.text());
@@ -90,7 +90,7 @@ fn lines_of_an_import_and_the_largest_of_it() {
 }
 
 #[test]
-fn an_export_comes_back_the_same() {
+fn an_export_imports_unchanged() {
     let place = fresh();
     place.odd_dirs("t");
     place.hard_links("t");
@@ -108,7 +108,7 @@ fn an_export_comes_back_the_same() {
 }
 
 #[test]
-fn a_kept_scan_tells_what_has_grown() {
+fn a_saved_scan_shows_what_has_grown() {
     let place = fresh();
     place.write("t/a/f", [1; 1000]);
     place.write("t/gone/f", [1; 500]);
@@ -162,7 +162,7 @@ fn the_document_of_a_scan_adds_up() {
     let find = |path: &str| lines.iter().find(|line| line["path"] == path).unwrap();
     assert_eq!(find("t/a")["shared_bytes"], find("t/z")["shared_bytes"]);
     assert!(find("t/a/link")["disk_bytes"].as_u64() > Some(90_000));
-    // A link that is counted elsewhere has no line.
+    // A link that counts elsewhere has no line.
     assert!(!lines.iter().any(|line| line["path"] == "t/deep/er/link"));
     assert_eq!(find("t/own")["shared_bytes"], 0);
     assert!(lines.iter().any(|line| line["path_hex"].is_string()));

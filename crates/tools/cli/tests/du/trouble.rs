@@ -1,4 +1,4 @@
-//! What goes wrong outside: wrong use, trees that change, interrupts, readers that go.
+//! Problems: wrong use, trees that change, interrupts, closed pipes.
 
 use crate::place::{Du, fresh};
 use std::fs;
@@ -44,7 +44,7 @@ fn a_root_that_is_missing_leaves_the_others() {
 }
 
 #[test]
-fn names_that_come_and_go_are_no_trouble() {
+fn names_that_come_and_go_are_not_errors() {
     let place = fresh();
     for i in 0..300 {
         place.write(format!("t/{i}/stays"), "x");
@@ -70,13 +70,13 @@ fn names_that_come_and_go_are_no_trouble() {
         stop.store(true, Ordering::Relaxed);
         for (code, count, err) in codes {
             assert_eq!(code, Some(0), "{err}");
-            // Each directory is seen with or without what comes and goes in it.
+            // Each directory is counted with or without the entries that come and go.
             assert!((601..=601 + 2 * 300).contains(&count), "{count}");
         }
     });
 }
 
-/// Waits until the program has taken over the interrupt; false if it ended before.
+/// Waits until the program handles signals; false if it ended before.
 fn listening(child: &mut Child) -> bool {
     let status = format!("/proc/{}/status", child.id());
     loop {
@@ -93,7 +93,7 @@ fn listening(child: &mut Child) -> bool {
 }
 
 #[test]
-fn an_interrupt_gives_what_was_counted_and_says_so() {
+fn an_interrupt_prints_partial_totals() {
     let place = fresh();
     let args = ["--json", "-d0", "--threads", "1", "/usr", "/"];
     let mut command = place.our_command(&args);
@@ -104,7 +104,7 @@ fn an_interrupt_gives_what_was_counted_and_says_so() {
     }
     let ran: crate::place::ProcessOutput = child.wait_with_output().unwrap().into();
     if ran.code != Some(130) {
-        println!("skipped: this machine has too few files to be interrupted at");
+        println!("skipped: this machine has too few files to be interrupted");
         return;
     }
     let json = ran.json();
@@ -113,7 +113,7 @@ fn an_interrupt_gives_what_was_counted_and_says_so() {
 }
 
 #[test]
-fn a_reader_that_goes_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let place = fresh();
     for i in 0..3000 {
         place.write(format!("t/a-name-of-some-length-{i}"), "");

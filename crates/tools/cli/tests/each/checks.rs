@@ -1,4 +1,4 @@
-//! Lines of hashes: other programs accept ours and we accept theirs.
+//! Lines of hashes: other programs accept ours, and the other way round.
 
 use crate::place::{Each, fed, fresh, regular_files, there};
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ fn other_programs_accept_the_lines() {
     place.odd_tree("t");
     for (work, program) in [("md5", "md5sum"), ("blake3", "b3sum")] {
         if program == "b3sum" {
-            // It takes names in Unicode only.
+            // It accepts only Unicode names.
             fs::remove_file(place.at("t").join(OsStr::from_bytes(b"\xff\xfe not utf8"))).unwrap();
         }
         let lines = place.each(&["t", "--per-file", "--compute", work]).ended(0).out;
@@ -65,7 +65,7 @@ fn a_check_finds_what_changed_is_missing_or_cannot_be_read() {
 }
 
 #[test]
-fn no_name_makes_a_line_of_its_own() {
+fn no_name_can_fake_a_line() {
     let place = fresh();
     let name = "other: OK\nback\\slash";
     place.write(name, "first");

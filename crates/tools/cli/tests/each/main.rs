@@ -1,4 +1,4 @@
-//! `ioloom each` from end to end, as a user starts it, against programs that are not ours.
+//! `ioloom each` from end to end, compared with independent programs.
 
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 

@@ -1,4 +1,4 @@
-//! A directory with files of every kind, and `ioloom each` in reach.
+//! A directory with files of every kind, and `ioloom each` in it.
 
 pub(crate) use ioloom_testbed::{ProcessOutput, Workspace, fed};
 use std::ffi::{OsStr, OsString};
@@ -15,12 +15,12 @@ pub(crate) fn fresh() -> Workspace {
     Workspace::new(PROGRAM)
 }
 
-/// What these tests do in such a directory.
+/// Operations of these tests on such a directory.
 pub(crate) trait Each {
-    /// `each` in this directory.
+    /// Runs `each` in this directory.
     fn each<S: AsRef<OsStr>>(&self, args: &[S]) -> ProcessOutput;
 
-    /// `each` with something on its standard input.
+    /// Runs `each` with input on its standard input.
     fn each_of<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> ProcessOutput;
 }
 
@@ -34,7 +34,7 @@ impl Each for Workspace {
     }
 }
 
-/// Every regular file below a directory, relative to it; a file gives itself.
+/// Returns every regular file below a directory, relative to it; a file returns itself.
 pub(crate) fn regular_files(root: &Path) -> Vec<OsString> {
     fn below(dir: &Path, prefix: &[u8], found: &mut Vec<OsString>) {
         for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
@@ -52,20 +52,20 @@ pub(crate) fn regular_files(root: &Path) -> Vec<OsString> {
     found
 }
 
-/// The combined digest by its definition: names as told, and where their bytes are.
+/// Returns the combined digest by its definition, from names as shown and paths.
 pub(crate) fn digest_of(files: &[(Vec<u8>, PathBuf)]) -> String {
     let mut lines: Vec<Vec<u8>> = files
         .iter()
-        .map(|(told, path)| {
+        .map(|(name, path)| {
             let hash = format!("{:016x}  ", xxh3_64(&fs::read(path).unwrap()));
-            [hash.as_bytes(), told, b"\n"].concat()
+            [hash.as_bytes(), name, b"\n"].concat()
         })
         .collect();
     lines.sort();
     format!("{:016x}", xxh3_64(&lines.concat()))
 }
 
-/// The digest of one directory.
+/// Returns the digest of one directory.
 pub(crate) fn digest_of_tree(root: &Path) -> String {
     let files: Vec<_> = regular_files(root)
         .into_iter()
@@ -74,7 +74,7 @@ pub(crate) fn digest_of_tree(root: &Path) -> String {
     digest_of(&files)
 }
 
-/// Whether a program is there.
+/// Returns whether a program is installed.
 pub(crate) fn there(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok();
     if !there {

@@ -41,7 +41,7 @@ fn failing_and_missing_programs_are_reported() {
 }
 
 #[test]
-fn a_program_that_has_read_enough_is_fine() {
+fn a_program_may_stop_reading_early() {
     let place = fresh();
     place.write("t/big", vec![b'x'; 4 << 20]);
     let ran = place.each(&["t", "--exec", "head -c 3"]).ended(0);
@@ -50,7 +50,7 @@ fn a_program_that_has_read_enough_is_fine() {
 }
 
 #[test]
-fn commands_that_make_no_sense_are_refused() {
+fn invalid_commands_are_refused() {
     let place = fresh();
     place.write("t/a", "a");
     place.each(&["t", "--exec", ""]).ended(2).one_error(&["--exec needs a command"]);

@@ -1,4 +1,4 @@
-//! What goes wrong outside: missing and forbidden files, pipes, interrupts, files that are cut.
+//! Problems: missing and forbidden files, pipes, interrupts, truncated files.
 
 use crate::place::{Each, PROGRAM, ProcessOutput, Workspace, fresh};
 use std::fs::{self, File, Permissions};
@@ -43,9 +43,9 @@ fn plans_that_cannot_run_are_refused() {
     }
 }
 
-/// A directory can be opened and not be read, so a list that is one fails at its first byte.
+/// A directory can be opened but not read, so as a list it fails at its first byte.
 #[test]
-fn standard_input_that_cannot_be_read_is_named_as_such() {
+fn unreadable_standard_input_is_named() {
     let place = fresh();
     let ran = |args: &[&str]| -> ProcessOutput {
         let broken = File::open(place.at(".")).unwrap();
@@ -60,7 +60,7 @@ fn standard_input_that_cannot_be_read_is_named_as_such() {
     let json = ran(&["-", "--json"]).ended(1).json();
     assert_eq!((json["files"].as_u64(), json["errors"].as_u64()), (Some(0), Some(1)), "{json}");
     assert!(json["error_samples"][0].as_str().unwrap().starts_with("standard input: "), "{json}");
-    // What came before the error is read.
+    // Paths before the error are processed.
     place.write("good", "good");
     let zero = place.each_of(&["-", "--json"], b"good\nbad\0name\ngood\n").ended(1).json();
     assert_eq!((zero["files"].as_u64(), zero["errors"].as_u64()), (Some(1), Some(1)), "{zero}");
@@ -69,7 +69,7 @@ fn standard_input_that_cannot_be_read_is_named_as_such() {
 }
 
 #[test]
-fn what_is_no_file_is_an_error_and_never_a_hang() {
+fn special_files_are_errors_and_never_hang() {
     let place = fresh();
     place.write("good", "good");
     place.fifo("pipe");
@@ -89,7 +89,7 @@ fn what_is_no_file_is_an_error_and_never_a_hang() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_listed_and_the_others_are_done() {
+fn an_unreadable_file_is_reported_and_the_others_are_processed() {
     let place = fresh();
     place.write("t/open", "open");
     place.write("t/shut", "shut");
@@ -109,14 +109,14 @@ fn a_file_that_may_not_be_read_is_listed_and_the_others_are_done() {
 }
 
 #[test]
-fn a_message_is_one_line_whatever_the_name() {
+fn a_message_is_one_line_for_any_name() {
     let place = fresh();
     let ran = place.each_of(&["-0", "-"], b"bad\n\x1b[31mname\0").ended(1);
     assert_eq!(ran.err.lines().count(), 1, "{:?}", ran.err);
     assert!(!ran.err.contains('\x1b'), "{:?}", ran.err);
 }
 
-/// Waits until the program has taken over the interrupt.
+/// Waits until the program handles signals.
 fn listening(child: &mut Child) {
     let status = format!("/proc/{}/status", child.id());
     loop {
@@ -131,7 +131,7 @@ fn listening(child: &mut Child) {
 }
 
 #[test]
-fn an_interrupt_ends_with_130_and_tells_what_was_done() {
+fn an_interrupt_exits_with_130_and_reports_progress() {
     let place = fresh();
     for i in 0..300 {
         place.write(format!("t/{i}"), "x");
@@ -151,7 +151,7 @@ fn an_interrupt_ends_with_130_and_tells_what_was_done() {
     assert!(ran.err.contains("interrupted after"), "{}", ran.err);
 }
 
-/// A mapped plan over many files, each of which takes its time.
+/// A mapped plan over many slow files.
 fn slow_mapped(place: &Workspace, more: &[&str]) -> Command {
     for i in 0..60 {
         place.write(format!("t/{i}"), "x");
@@ -167,7 +167,7 @@ fn send(signal: &str, to: u32) {
     assert!(sent.success());
 }
 
-/// The process that the program has started for a mapped plan, once it works on a file.
+/// Returns the child process of a mapped plan, once it processes a file.
 fn working_child(program: &mut Child) -> u32 {
     loop {
         let children = format!("/proc/{0}/task/{0}/children", program.id());
@@ -198,7 +198,7 @@ fn an_interrupt_of_a_mapped_plan_reaches_its_child() {
 }
 
 #[test]
-fn an_interrupt_that_reaches_both_is_one() {
+fn an_interrupt_that_reaches_both_counts_once() {
     let place = fresh();
     let mut program = slow_mapped(&place, &["--json"]).spawn().unwrap();
     let child = working_child(&mut program);
@@ -221,7 +221,7 @@ fn a_second_interrupt_ends_a_mapped_plan_at_once() {
         let stat = fs::read_to_string(format!("/proc/{child}/stat"));
         !stat.is_ok_and(|stat| !stat.contains(") Z"))
     };
-    // It was killed and may need a moment to go; alone it would take a dozen seconds for its files.
+    // It was killed and may need a moment to exit; its files alone would take a dozen seconds.
     let is_gone = (0..1000).any(|_| {
         gone() || {
             std::thread::sleep(Duration::from_millis(5));
@@ -239,20 +239,20 @@ fn a_mapped_plan_draws_a_bar_on_a_terminal() {
     let ran =
         place.command("script").args(["-qec", &each, "/dev/null"]).env("TERM", "xterm").output();
     match ran {
-        Err(error) => println!("skipped: no program script: {error}"),
+        Err(error) => println!("skipped: cannot run script: {error}"),
         Ok(ran) => {
             let text = ProcessOutput::from(ran).ended(0).text();
             assert!(text.contains("/60 files"), "{text:?}");
             assert!(!text.contains("ioloom-progress"), "{text:?}");
         }
     }
-    // Without a terminal nothing is told.
+    // Without a terminal no progress is printed.
     let ran = place.each(&["t", "--plan", "mmap:plain/threads:n=1"]).ended(0);
     assert_eq!(ran.err, "");
 }
 
 #[test]
-fn a_reader_that_goes_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let place = fresh();
     for i in 0..4000 {
         place.write(format!("t/a-name-of-some-length-{i}"), "");
@@ -265,7 +265,7 @@ fn a_reader_that_goes_is_no_error() {
     assert_eq!(ran.err, "");
 }
 
-/// Whether a process below `parent` has the file mapped.
+/// Returns whether a child of `parent` has the file mapped.
 fn mapped(parent: u32, name: &str) -> bool {
     let children = format!("/proc/{parent}/task/{parent}/children");
     fs::read_to_string(children).unwrap_or_default().split_whitespace().any(|child| {

@@ -82,7 +82,7 @@ fn keys_move_enter_and_sort() {
 }
 
 #[test]
-fn nothing_goes_without_the_word() {
+fn nothing_is_removed_without_the_word() {
     let place = Place::new();
     let mut browser = place.browser();
     press(&mut browser, "nd");
