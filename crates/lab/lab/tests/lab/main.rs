@@ -4,6 +4,7 @@
 //! program starts itself with one test and an environment variable.
 
 mod bench;
+mod fixtures;
 mod kill;
 mod serve;
 mod store;
