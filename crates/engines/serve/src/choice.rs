@@ -1,4 +1,4 @@
-//! What a server is built from, and what goes together.
+//! The building blocks of a server, and which of them can be combined.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The word for it.
+            /// Returns the name used on the command line.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
@@ -35,7 +35,7 @@ macro_rules! words {
             fn from_str(word: &str) -> Result<Self, String> {
                 Self::ALL.iter().copied().find(|choice| choice.name() == word).ok_or_else(|| {
                     let all: Vec<_> = Self::ALL.iter().map(|choice| choice.name()).collect();
-                    format!("no {} is called {word:?}; choose one of {}", $what, all.join(", "))
+                    format!("unknown {} {word:?}; choose one of {}", $what, all.join(", "))
                 })
             }
         }
@@ -45,74 +45,75 @@ macro_rules! words {
 words! {
     /// Which threads do what, and how they wait.
     Model, "model":
-    /// One connection after the other.
+    /// One connection at a time.
     Iterative = "iterative",
-    /// A thread for each connection.
+    /// One thread per connection.
     Thread = "thread",
-    /// Threads that each serve one connection until it ends; others wait in a bounded buffer.
+    /// A pool of threads that each serve one connection until it ends; others wait in a bounded
+    /// queue.
     Pool = "pool",
-    /// One thread reads and writes, others carry out requests.
+    /// One thread reads and writes, others execute requests.
     RequestPool = "request-pool",
     /// One thread, `select`.
     Select = "select",
     /// One thread, `poll`.
     Poll = "poll",
-    /// One thread, epoll by level.
+    /// One thread, level-triggered epoll.
     Epoll = "epoll",
-    /// One thread, epoll by edge.
+    /// One thread, edge-triggered epoll.
     EpollEdge = "epoll-et",
-    /// A thread with a listener of its own on each core, epoll by level.
+    /// One thread per core with its own listener, level-triggered epoll.
     ReusePort = "reuseport",
-    /// Threads that read and write, and one that carries out all requests.
+    /// Several threads read and write, one executes all requests.
     IoThreads = "io-threads",
-    /// One thread, io_uring with a request for each thing.
+    /// One thread, io_uring with single-shot requests.
     Uring = "uring",
-    /// One thread, io_uring with requests that go on and shared buffers.
+    /// One thread, io_uring with multishot requests and shared buffers.
     UringMany = "uring-multishot",
-    /// The same on each core, with a listener of its own.
+    /// Like `uring-multishot`, on each core with its own listener.
     UringPerCore = "uring-per-core",
-    /// Tasks on threads that steal from each other.
+    /// Tasks on work-stealing threads.
     Tokio = "tokio",
 }
 
 words! {
     /// How threads share the stocks.
     Sharing, "sharing":
-    /// One lock around everything.
+    /// One lock for all stocks.
     Global = "global",
-    /// A lock for each stock.
+    /// One lock per stock.
     Stock = "stock",
-    /// A reader-writer lock for each stock, as in the assignment.
+    /// One reader-writer lock per stock, as in the assignment.
     ReadWrite = "rw",
-    /// An atomic number for each stock.
+    /// One atomic number per stock.
     Atomic = "atomic",
-    /// One thread alone touches the stocks.
+    /// One thread owns all stocks.
     Writer = "writer",
-    /// A thread for each part of the stocks, as many as cores.
+    /// One thread per part of the stocks, as many as cores.
     Shards = "shards",
-    /// A database shares them, between processes too.
+    /// A database shares the stocks, also between processes.
     Database = "database",
 }
 
 words! {
-    /// When an order counts as safe.
+    /// When an order counts as durable.
     Durability, "durability":
-    /// Never: memory only.
+    /// Never; in memory only.
     None = "none",
-    /// When the system has it: it survives the end of the program, not of the machine.
+    /// Once the kernel has it: orders survive a crash of the program, not of the machine.
     Os = "os",
-    /// When the disk has it, together with the orders beside it.
+    /// Once it is on disk; concurrent orders share a sync.
     Group = "group",
-    /// When the disk has it, each order by itself.
+    /// Once it is on disk; each order is synced separately.
     Each = "each",
 }
 
 words! {
     /// What a list of all stocks shows.
-    ShowMode, "way to show":
+    ShowMode, "show mode":
     /// All stocks at one moment.
     Atomic = "atomic",
-    /// Each stock at the moment when its turn comes.
+    /// Each stock at the moment it is read.
     PerStock = "per-stock",
 }
 
@@ -123,29 +124,29 @@ words! {
     Sqlite = "sqlite",
     /// A redb database: copy-on-write trees, each commit synced.
     Redb = "redb",
-    /// A fjall database: a log and trees that are merged in the background.
+    /// A fjall database: a log, and trees merged in the background.
     Fjall = "fjall",
-    /// A log and nothing else: written, then synced.
+    /// A plain log: write, then sync.
     Log = "log",
-    /// The same, each write synced by itself.
+    /// A plain log opened with `O_DSYNC`.
     LogDsync = "log-dsync",
-    /// The same, past the page cache into blocks that are there.
+    /// A plain log written with `O_DIRECT` into preallocated blocks.
     LogDirect = "log-direct",
-    /// The same, write and sync linked in io_uring.
+    /// A plain log with write and sync linked in io_uring.
     LogUring = "log-uring",
 }
 
-/// Where orders are kept, with a database among it.
+/// Where orders are kept: in a store of this server or in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderStore {
-    /// In a file or a directory of the server alone.
+    /// In a file or directory used by this server only.
     Own(StoreKind),
-    /// In a PostgreSQL database, before which others may stand.
+    /// In a PostgreSQL database, which several servers may share.
     Postgres,
 }
 
 impl OrderStore {
-    /// The word for it.
+    /// Returns the name used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Own(kind) => kind.name(),
@@ -172,29 +173,29 @@ impl FromStr for OrderStore {
     }
 }
 
-/// What is said where the model tokio was left out.
-pub(crate) const WITHOUT_TOKIO: &str = "this program was built without the model tokio; build it \
-     with the feature tokio of ioloom-serve, or choose another model, such as epoll";
+/// Error for builds without the model tokio.
+pub(crate) const WITHOUT_TOKIO: &str = "this build does not support model tokio; rebuild with the \
+     feature 'tokio' of ioloom-serve, or choose another model, such as epoll";
 
-/// What is said where the database was left out.
+/// Error for builds without the database.
 #[cfg(not(feature = "postgres"))]
-pub(crate) const WITHOUT_POSTGRES: &str = "this program was built without store postgres; build it \
-     with the feature postgres of ioloom-serve, or choose another store, such as sqlite";
+pub(crate) const WITHOUT_POSTGRES: &str = "this build does not support store postgres; rebuild with \
+     the feature 'postgres' of ioloom-serve, or choose another store, such as sqlite";
 
-/// Why a sharing and a durability do not go together, if they do not.
+/// Returns why a model, sharing and durability cannot be combined, or `None` if they can.
 pub fn refusal(model: Model, sharing: Sharing, durability: Durability) -> Option<String> {
     if sharing == Sharing::Database {
         return Some(
-            "sharing database needs a database: use --store postgres with --database, or another \
-             sharing"
+            "sharing database requires a database; use --store postgres with --database, or \
+             another sharing"
                 .to_owned(),
         );
     }
     if sharing == Sharing::Atomic && durability != Durability::None {
         return Some(format!(
-            "sharing atomic cannot be durable: the change and its number in the log are two steps, \
-             so the log could have another order than the stocks; use durability none, or another \
-             sharing than atomic with {durability}"
+            "sharing atomic does not support durability {durability}: changing a stock and \
+             numbering the order are two steps, so the log could disagree with the stocks; use \
+             durability none or another sharing"
         ));
     }
     if let Some(reason) = model_refusal(model) {
@@ -202,57 +203,57 @@ pub fn refusal(model: Model, sharing: Sharing, durability: Durability) -> Option
     }
     if model == Model::IoThreads && sharing != Sharing::Writer {
         return Some(format!(
-            "model io-threads means one thread that carries out all requests; use sharing writer \
-             with it, not {sharing}"
+            "model io-threads executes all requests on one thread and does not support sharing \
+             {sharing}; use sharing writer"
         ));
     }
     None
 }
 
-/// Why a model cannot be had in this program, if it cannot.
+/// Returns why this build does not support a model, or `None` if it does.
 pub(crate) fn model_refusal(model: Model) -> Option<String> {
     (model == Model::Tokio && !cfg!(feature = "tokio")).then(|| WITHOUT_TOKIO.to_owned())
 }
 
-/// Why the service time of a sharing cannot be spent with the stocks held, if it cannot.
+/// Returns why service time cannot be spent while the stocks are locked, or `None` if it can.
 pub fn held_refusal(sharing: Sharing, show: ShowMode) -> Option<String> {
     if sharing == Sharing::Atomic {
         return Some(
-            "sharing atomic holds nothing while it carries out an order, so no time can be spent \
-             there; leave --service-in-lock out, or use another sharing, such as stock"
+            "sharing atomic holds nothing while it executes an order, so there is no lock to \
+             spend time in; omit --service-in-lock, or use another sharing, such as stock"
                 .to_owned(),
         );
     }
     if sharing == Sharing::Database {
         return Some(
-            "sharing database holds its stocks in the database, where this program can spend no \
-             time; leave --service-in-lock out, or use another sharing"
+            "sharing database locks its stocks inside the database, where this program cannot \
+             spend time; omit --service-in-lock, or use another sharing"
                 .to_owned(),
         );
     }
     (show == ShowMode::PerStock).then(|| {
-        "a list stock by stock lets go of each stock before it takes the next one, so there is no \
-         moment in which its time could be spent; leave --service-in-lock out, or use --show atomic"
+        "--show per-stock reads stock by stock and never holds all of them, so there is no lock to \
+         spend time in; omit --service-in-lock, or use --show atomic"
             .to_owned()
     })
 }
 
-/// Why a store and a durability do not go together, if they do not.
+/// Returns why a store and a durability cannot be combined, or `None` if they can.
 pub fn store_refusal(store: StoreKind, durability: Durability) -> Option<String> {
     let without_os = matches!(store, StoreKind::Redb | StoreKind::LogDsync);
     (without_os && durability == Durability::Os).then(|| {
         format!(
-            "store {store} has nothing between memory and disk, so durability os cannot be had with \
-             it; use group or each, or another store than {store} with os"
+            "store {store} does not support durability os: its commits always reach the disk; use \
+             group or each, or another store"
         )
     })
 }
 
 impl StoreKind {
-    /// The store where none was asked for and none is there, chosen by measurement: a raw log takes
-    /// the place of the engine where it is more than 1.5 times as fast, and that was only where
-    /// nothing is synced (`results/serve-vs-redis/2026-11-22-intel-xeon-2c` and
-    /// `results/superseded/serve-vs-redis-group/2026-11-22-intel-xeon-2c-empty-logs`).
+    /// Returns the default store for a new server. Chosen by measurement: a plain log replaces the
+    /// engine where it is more than 1.5 times as fast, which is the case only without syncs
+    /// (`results/serve-beside-redis-two-core-vm` and
+    /// `results/serve-beside-redis-group-two-core-vm`).
     pub fn default_for(durability: Durability) -> Self {
         match durability {
             Durability::Os => Self::Log,
@@ -262,18 +263,18 @@ impl StoreKind {
 }
 
 impl Model {
-    /// Whether it needs io_uring.
+    /// Reports whether the model needs io_uring.
     pub fn needs_ring(self) -> bool {
         matches!(self, Self::Uring | Self::UringMany | Self::UringPerCore)
     }
 
-    /// Whether each of its loops has a listener of its own.
+    /// Reports whether each loop of the model has its own listener on the same port.
     pub(crate) fn shares_port(self) -> bool {
         matches!(self, Self::ReusePort | Self::UringPerCore)
     }
 
-    /// The sharing that fits best where none was asked for: a lock that is never fought for costs
-    /// nothing with one thread.
+    /// Returns the default sharing of the model. With one thread, an uncontended lock costs
+    /// nothing.
     pub fn default_sharing(self) -> Sharing {
         match self {
             Self::IoThreads => Sharing::Writer,

@@ -1,11 +1,12 @@
-//! One connection that never blocks: what arrived, what is owed, and when to give up.
+//! A non-blocking connection: what arrived, what is to be sent, and when to time out.
 //!
-//! Bytes are read into memory of the loop, and a connection keeps only what it must: the beginning of
-//! a request, and answers that its client has not taken. An idle one holds neither, which is what
-//! makes ten thousand of them cheap.
+//! Bytes are read into a buffer of the loop. A connection stores only an incomplete request and
+//! answers that its client has not accepted. An idle connection holds neither, which makes ten
+//! thousand of them cheap.
 //!
-//! A connection that ends from our side first says so (end of writing), then reads on for a
-//! moment: closing with bytes unread would reset it, and the client might never see its last answer.
+//! When the server ends a connection, it first shuts down writing, then keeps reading for a moment:
+//! closing a socket with unread bytes would reset the connection, and the client might never
+//! receive its last answer.
 
 use crate::service::Service;
 use crate::sharing::Job;
@@ -16,17 +17,17 @@ use ioloom_sys_net::wait::Interest;
 use std::io;
 use std::sync::Arc;
 
-/// How long a connection that we ended is read on, nanoseconds.
+/// How long to read after shutting down writing, in nanoseconds.
 const LINGER_NS: u64 = 1_000_000_000;
 
-/// What is left to do for a connection.
+/// What to do next with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Wait for it.
+    /// Wait for an event.
     Wait,
-    /// Go on without waiting: it has requests left behind, or bytes that were not read.
+    /// Continue without waiting: requests or unread bytes are left.
     Again,
-    /// Close it.
+    /// Close the connection.
     Close,
 }
 
@@ -34,33 +35,33 @@ pub(crate) struct Connection {
     pub(crate) socket: Arc<Socket>,
     transport: Transport,
     settings: Settings,
-    owed: Vec<u8>,
+    output: Vec<u8>,
     sent: usize,
-    /// Bytes of answers that a ring is sending.
-    away: usize,
-    /// Requests that were taken and whose answers are not owed yet.
-    asked: usize,
-    /// The client sends no more.
+    /// Bytes being sent by a ring.
+    sending: usize,
+    /// Parsed requests whose answers are not in the output yet.
+    unanswered: usize,
+    /// The client has ended its stream.
     ended: bool,
-    /// We said that we send no more, at this time.
+    /// Time at which writing was shut down; 0 if it was not.
     lingering_ns: u64,
-    /// When the client last said or took something.
+    /// Time at which the client last sent or accepted something.
     active_ns: u64,
-    /// When the request or the handshake that is incomplete began; 0 if none is.
+    /// Time at which the incomplete request or handshake began; 0 if there is none.
     begun_ns: u64,
-    /// Since when answers wait for the client; 0 if none does.
-    owed_ns: u64,
-    /// Bytes of those that waited at that time and still do.
-    owed_then: usize,
-    /// So much waits for the client that nothing more is read, so what it has begun cannot end.
+    /// Time since which answers are pending; 0 if there are none.
+    pending_ns: u64,
+    /// Bytes that were pending at that time and still are.
+    pending_then: usize,
+    /// The output limit is reached, so nothing is read and the current request cannot complete.
     is_full: bool,
-    /// A read may bring more.
+    /// A read may return more.
     readable: bool,
-    /// Nothing tells again that there is more: a read that brings little is not the last one, since
-    /// the end of the client may stand behind it.
+    /// Edge-triggered: no further event announces remaining bytes. A short read is then not the
+    /// last one, since the end of the stream may follow.
     by_edge: bool,
     pub(crate) interest: Interest,
-    /// Whether it stands in the list of those that go on without waiting.
+    /// Whether it is queued to continue without waiting.
     pub(crate) is_queued: bool,
 }
 
@@ -76,16 +77,16 @@ impl Connection {
             socket: Arc::new(socket),
             transport,
             settings,
-            owed: Vec::new(),
+            output: Vec::new(),
             sent: 0,
-            away: 0,
-            asked: 0,
+            sending: 0,
+            unanswered: 0,
             ended: false,
             lingering_ns: 0,
             active_ns: now_ns,
             begun_ns,
-            owed_ns: 0,
-            owed_then: 0,
+            pending_ns: 0,
+            pending_then: 0,
             is_full: false,
             readable: false,
             by_edge,
@@ -94,16 +95,16 @@ impl Connection {
         }
     }
 
-    /// Notes that reading may bring something.
+    /// Marks the connection as readable.
     pub(crate) fn set_readable(&mut self) {
         self.readable = true;
     }
 
-    fn owes(&self) -> usize {
-        self.owed.len() - self.sent + self.away
+    fn pending_bytes(&self) -> usize {
+        self.output.len() - self.sent + self.sending
     }
 
-    /// Reads once and takes the requests that are complete. An error is the end of the connection.
+    /// Reads once and parses the complete requests. On error the connection must be closed.
     pub(crate) fn take(
         &mut self,
         token: usize,
@@ -115,7 +116,7 @@ impl Connection {
         if self.lingering_ns != 0 {
             return self.discard(buffer);
         }
-        if self.owes() > service.limits.output_bytes || self.transport.is_over() {
+        if self.pending_bytes() > service.limits.output_bytes || self.transport.is_over() {
             return Ok(());
         }
         let mut read = 0;
@@ -139,8 +140,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the requests of bytes that a ring has read, none at the end of the client; without any
-    /// word of the ring those that were left behind.
+    /// Parses the requests in bytes that a ring has received; empty bytes are the end of the
+    /// stream. With `None`, parses requests left in the buffer.
     pub(crate) fn arrived(
         &mut self,
         token: usize,
@@ -156,19 +157,20 @@ impl Connection {
         if self.lingering_ns != 0 || self.transport.is_over() {
             return;
         }
-        // What comes while too much is owed is only kept, and so is more of one turn than one may bring:
-        // a ring tells of many pieces together.
-        let full = self.owes() > service.limits.output_bytes;
-        let most = if full { 0 } else { service.requests_at_once().saturating_sub(self.asked) };
+        // While the output limit is reached, bytes are only buffered. So are requests beyond the
+        // limit of one turn: a ring may report many pieces at once.
+        let full = self.pending_bytes() > service.limits.output_bytes;
+        let most =
+            if full { 0 } else { service.requests_at_once().saturating_sub(self.unanswered) };
         self.feed(token, service, (bytes.unwrap_or_default(), most), jobs, now_ns);
     }
 
-    /// Whether requests were left behind.
+    /// Reports whether requests are left in the buffer.
     pub(crate) fn has_more(&self) -> bool {
         self.transport.has_more()
     }
 
-    /// Takes bytes, and at most so many requests of them.
+    /// Parses bytes and takes at most this many requests.
     fn feed(
         &mut self,
         token: usize,
@@ -185,7 +187,7 @@ impl Connection {
         if let Err(reason) = fed {
             service.tls_failed(&reason);
         }
-        self.asked += jobs.len() - before;
+        self.unanswered += jobs.len() - before;
         self.ended |= self.transport.has_ended();
         match self.transport.stage() {
             Stage::Idle => self.begun_ns = 0,
@@ -194,7 +196,8 @@ impl Connection {
         }
     }
 
-    /// Reads once and forgets it: whoever goes on sending gets no more than others.
+    /// Reads once and discards the bytes: a client that keeps sending gets no more attention than
+    /// others.
     fn discard(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         if self.readable && !self.ended {
             match self.socket.recv(buffer) {
@@ -207,37 +210,38 @@ impl Connection {
         Ok(())
     }
 
-    /// Notes that answers wait, from now on if none did.
-    fn note_owed(&mut self, now_ns: u64) {
-        if self.owed_ns == 0 && self.owes() > 0 {
-            (self.owed_ns, self.owed_then) = (now_ns, self.owes());
+    /// Starts the drain timeout if answers are pending and it is not running.
+    fn note_pending(&mut self, now_ns: u64) {
+        if self.pending_ns == 0 && self.pending_bytes() > 0 {
+            (self.pending_ns, self.pending_then) = (now_ns, self.pending_bytes());
         }
     }
 
-    /// Notes that the client took so many bytes. Its time begins anew when it has all that waited when
-    /// that began, so that a client that always has more to take is not cut while it takes it.
+    /// Notes that the client accepted `taken` bytes. The drain timeout restarts once the client has
+    /// accepted everything that was pending when it started, so a client with a constantly filled
+    /// buffer is not disconnected while it keeps reading.
     fn note_taken(&mut self, taken: usize, now_ns: u64) {
         self.active_ns = now_ns;
-        self.owed_then = self.owed_then.saturating_sub(taken);
-        if self.owed_then == 0 {
-            self.owed_ns = 0;
-            self.note_owed(now_ns);
+        self.pending_then = self.pending_then.saturating_sub(taken);
+        if self.pending_then == 0 {
+            self.pending_ns = 0;
+            self.note_pending(now_ns);
         }
     }
 
-    /// Sends the answers of jobs, all of this connection, and what was owed before.
+    /// Sends the answers of jobs, all of this connection, after any earlier output.
     pub(crate) fn give(
         &mut self,
         jobs: &[Job],
         scratch: &mut Vec<u8>,
         now_ns: u64,
     ) -> io::Result<()> {
-        if self.owes() > 0 {
-            self.spell(jobs, None);
+        if self.pending_bytes() > 0 {
+            self.encode_answers(jobs, None);
             return self.flush(now_ns);
         }
         scratch.clear();
-        self.spell(jobs, Some(scratch));
+        self.encode_answers(jobs, Some(scratch));
         if scratch.is_empty() {
             return Ok(());
         }
@@ -246,14 +250,14 @@ impl Connection {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
             Err(e) => return Err(e),
         };
-        self.owed.extend_from_slice(&scratch[sent..]);
-        self.note_owed(now_ns);
+        self.output.extend_from_slice(&scratch[sent..]);
+        self.note_pending(now_ns);
         Ok(())
     }
 
-    fn spell(&mut self, jobs: &[Job], scratch: Option<&mut Vec<u8>>) {
-        let out = scratch.unwrap_or(&mut self.owed);
-        self.asked = self.asked.saturating_sub(jobs.len());
+    fn encode_answers(&mut self, jobs: &[Job], scratch: Option<&mut Vec<u8>>) {
+        let out = scratch.unwrap_or(&mut self.output);
+        self.unanswered = self.unanswered.saturating_sub(jobs.len());
         let from = out.len();
         for job in jobs {
             if let Some(answer) = &job.answer {
@@ -263,36 +267,39 @@ impl Connection {
         self.transport.seal(out, from);
     }
 
-    /// Owes the answers of jobs and what a handshake has to say, to be sent by a ring.
-    pub(crate) fn owe(&mut self, jobs: &[Job], now_ns: u64) {
-        self.spell(jobs, None);
-        self.note_owed(now_ns);
+    /// Appends the answers of jobs and pending handshake messages to the output, to be sent by a
+    /// ring.
+    pub(crate) fn push_answers(&mut self, jobs: &[Job], now_ns: u64) {
+        self.encode_answers(jobs, None);
+        self.note_pending(now_ns);
     }
 
-    /// The bytes that a ring shall send now.
-    pub(crate) fn take_owed(&mut self) -> Option<Vec<u8>> {
-        if self.owed.is_empty() {
+    /// Returns the output for a ring to send.
+    pub(crate) fn take_output(&mut self) -> Option<Vec<u8>> {
+        if self.output.is_empty() {
             return None;
         }
-        self.away = self.owed.len();
-        Some(std::mem::take(&mut self.owed))
+        debug_assert_eq!(self.sending, 0, "a second send in flight could reorder the answers");
+        self.sending = self.output.len();
+        Some(std::mem::take(&mut self.output))
     }
 
-    /// A ring has sent so many of the bytes it was given.
+    /// Notes that a ring has sent `sent` of the bytes it was given.
     pub(crate) fn sent(&mut self, mut bytes: Vec<u8>, sent: usize, now_ns: u64) {
-        self.away = 0;
+        debug_assert!(sent <= bytes.len(), "more bytes sent than were given to the ring");
+        self.sending = 0;
         if sent < bytes.len() {
             bytes.drain(..sent);
-            bytes.append(&mut self.owed);
-            self.owed = bytes;
+            bytes.append(&mut self.output);
+            self.output = bytes;
         }
         self.note_taken(sent, now_ns);
     }
 
-    /// Sends what is owed, as far as the client takes it.
+    /// Sends pending output as far as the client accepts it.
     pub(crate) fn flush(&mut self, now_ns: u64) -> io::Result<()> {
-        while self.owes() > 0 {
-            match self.socket.send(&self.owed[self.sent..]) {
+        while self.pending_bytes() > 0 {
+            match self.socket.send(&self.output[self.sent..]) {
                 Ok(sent) => {
                     self.sent += sent;
                     self.note_taken(sent, now_ns);
@@ -301,17 +308,17 @@ impl Connection {
                 Err(e) => return Err(e),
             }
         }
-        if self.owes() == 0 {
-            (self.owed, self.sent) = (Vec::new(), 0);
-            (self.owed_ns, self.owed_then) = (0, 0);
-        } else if self.sent > self.owed.len() / 2 {
-            self.owed.drain(..self.sent);
+        if self.pending_bytes() == 0 {
+            (self.output, self.sent) = (Vec::new(), 0);
+            (self.pending_ns, self.pending_then) = (0, 0);
+        } else if self.sent > self.output.len() / 2 {
+            self.output.drain(..self.sent);
             self.sent = 0;
         }
         Ok(())
     }
 
-    /// What is to be done now, after a turn.
+    /// Decides what to do after a turn.
     pub(crate) fn next(&mut self, service: &Service, now_ns: u64) -> Next {
         if self.lingering_ns != 0 {
             return match self.ended {
@@ -320,7 +327,7 @@ impl Connection {
                 false => Next::Wait,
             };
         }
-        let full = self.owes() > service.limits.output_bytes;
+        let full = self.pending_bytes() > service.limits.output_bytes;
         if std::mem::replace(&mut self.is_full, full) && !full && self.begun_ns != 0 {
             self.begun_ns = now_ns;
         }
@@ -328,16 +335,16 @@ impl Connection {
             return Next::Again;
         }
         let is_last = self.transport.is_over() || (self.ended && !self.transport.has_more());
-        if is_last && self.owes() == 0 {
-            if self.transport.end(&mut self.owed) {
-                // The last word leaves in the next turn.
-                self.note_owed(now_ns);
+        if is_last && self.pending_bytes() == 0 {
+            if self.transport.end(&mut self.output) {
+                // The alert leaves in the next turn.
+                self.note_pending(now_ns);
                 return Next::Again;
             }
             if self.ended {
                 return Next::Close;
             }
-            // The rest of what the client sends must be read, or the last answers may be lost.
+            // Remaining input must be read, or the last answers may be lost.
             self.lingering_ns = now_ns;
             self.readable = true;
             let gone = self.socket.shutdown_write().is_err();
@@ -347,14 +354,14 @@ impl Connection {
         if unread { Next::Again } else { Next::Wait }
     }
 
-    /// What a wait should wait for.
+    /// Returns the events to wait for.
     pub(crate) fn wanted(&self, service: &Service) -> Interest {
-        let full = self.owes() > service.limits.output_bytes;
+        let full = self.pending_bytes() > service.limits.output_bytes;
         let listening = self.lingering_ns != 0 || !(full || self.transport.is_over());
-        Interest { read: listening && !self.ended, write: self.owes() > 0 }
+        Interest { read: listening && !self.ended, write: self.pending_bytes() > 0 }
     }
 
-    /// Whether it is to be cut at this time.
+    /// Reports whether a timeout has expired.
     pub(crate) fn is_overdue(&self, service: &Service, now_ns: u64) -> bool {
         let limits = &service.limits;
         let passed = |since: u64, limit: std::time::Duration| {
@@ -362,12 +369,12 @@ impl Connection {
         };
         let is_served = self.transport.has_more() && self.transport.stage() != Stage::Handshake;
         passed(self.begun_ns, limits.request) && !is_served && !self.is_full
-            || passed(self.owed_ns, limits.drain)
+            || passed(self.pending_ns, limits.drain)
             || (!limits.idle.is_zero() && passed(self.active_ns, limits.idle))
             || (self.lingering_ns != 0 && now_ns.saturating_sub(self.lingering_ns) > LINGER_NS)
     }
 
-    /// Ends a server's part: no more requests are taken.
+    /// Stops reading new requests.
     pub(crate) fn finish(&mut self) {
         let _ = self.socket.shutdown_read();
         self.readable = true;
@@ -377,11 +384,11 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::Forgetful;
+    use crate::service::NullStore;
     use ioloom_sys_net::Listener;
     use ioloom_sys_net::wait::{Poll, Waiter};
 
-    /// A client and the server's side of its connection.
+    /// Returns a client and the server side of its connection.
     fn connected(service: &Service) -> (Socket, Connection) {
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 1, false).unwrap();
         let client = Socket::connect(listener.address().unwrap()).unwrap();
@@ -397,8 +404,8 @@ mod tests {
     }
 
     #[test]
-    fn many_pieces_of_one_turn_bring_no_more_requests_than_one() {
-        let service = Service::before(Box::new(Forgetful));
+    fn pieces_of_one_turn_share_one_request_limit() {
+        let service = Service::with_store(Box::new(NullStore));
         let (_client, mut connection) = connected(&service);
         let (piece, mut jobs) = ("show\n".repeat(1600), Vec::new());
         for _ in 0..50 {
@@ -406,22 +413,25 @@ mod tests {
         }
         assert_eq!(jobs.len(), service.requests_at_once());
         service.answer(&mut jobs).unwrap();
-        connection.owe(&jobs, 2);
+        connection.push_answers(&jobs, 2);
         jobs.clear();
-        assert_eq!(connection.owes(), service.requests_at_once() * ioloom_exchange::PADDED);
-        // As long as so much waits nothing more is taken, and then it goes on where it was.
+        assert_eq!(
+            connection.pending_bytes(),
+            service.requests_at_once() * ioloom_exchange::PADDED
+        );
+        // While the output limit is reached nothing is parsed; afterwards parsing continues.
         connection.arrived(0, &service, None, &mut jobs, 3);
         assert!(jobs.is_empty() && connection.has_more());
-        let owed = connection.take_owed().unwrap();
-        let sent = owed.len();
-        connection.sent(owed, sent, 4);
+        let output = connection.take_output().unwrap();
+        let sent = output.len();
+        connection.sent(output, sent, 4);
         connection.arrived(0, &service, None, &mut jobs, 5);
         assert_eq!(jobs.len(), service.requests_at_once());
     }
 
     #[test]
-    fn who_goes_on_sending_after_the_end_is_read_once_in_a_turn() {
-        let service = Service::before(Box::new(Forgetful));
+    fn input_after_the_end_is_read_once_per_turn() {
+        let service = Service::with_store(Box::new(NullStore));
         let (client, mut connection) = connected(&service);
         (connection.lingering_ns, connection.readable) = (1, true);
         client.send(&[0; 64]).unwrap();
@@ -431,29 +441,29 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_client_begins_anew_when_it_has_all_that_waited() {
-        let service = Service::before(Box::new(Forgetful));
+    fn the_drain_timeout_restarts_when_pending_output_was_accepted() {
+        let service = Service::with_store(Box::new(NullStore));
         let (_client, mut connection) = connected(&service);
         let drain_ns = service.limits.drain.as_nanos() as u64;
         let mut jobs = Vec::new();
-        let mut ask = |connection: &mut Connection, now_ns| {
+        let mut request = |connection: &mut Connection, now_ns| {
             connection.arrived(0, &service, Some(b"show\n"), &mut jobs, now_ns);
             service.answer(&mut jobs).unwrap();
-            connection.owe(&jobs, now_ns);
+            connection.push_answers(&jobs, now_ns);
             jobs.clear();
         };
-        ask(&mut connection, 10);
-        let first = connection.take_owed().unwrap();
-        ask(&mut connection, 20);
+        request(&mut connection, 10);
+        let first = connection.take_output().unwrap();
+        request(&mut connection, 20);
         let is_late = |connection: &Connection, now_ns| connection.is_overdue(&service, now_ns);
         assert!(!is_late(&connection, drain_ns + 10) && is_late(&connection, drain_ns + 11));
         // Half of the first answer is not all of it.
         connection.sent(first, ioloom_exchange::PADDED / 2, 30);
         assert!(is_late(&connection, drain_ns + 11));
-        let both = connection.take_owed().unwrap();
+        let both = connection.take_output().unwrap();
         connection.sent(both, ioloom_exchange::PADDED, 40);
         assert!(!is_late(&connection, drain_ns + 40) && is_late(&connection, drain_ns + 41));
-        let rest = connection.take_owed().unwrap();
+        let rest = connection.take_output().unwrap();
         assert_eq!(rest.len(), ioloom_exchange::PADDED / 2);
         connection.sent(rest, ioloom_exchange::PADDED / 2, 50);
         assert!(!is_late(&connection, 10 * drain_ns));

@@ -1,12 +1,12 @@
-//! The order log on its way to the store: one commit for whatever has gathered.
+//! The order log on its way to the store: group commit.
 //!
-//! An order takes its number while the stock that it changes is locked, so numbers and changes have
-//! the same order. Before its answer leaves, its thread waits until the store holds everything up to
-//! that number. The first thread that waits takes all that has gathered and commits it; threads that
-//! come meanwhile gather for the next commit. So the slower the disk, the larger the commits, and
-//! nobody waits for a timer.
+//! An order gets its log number while the stock it changes is locked, so numbers and changes have
+//! the same order. Before its answer leaves, its thread waits until the store holds everything up
+//! to that number. The first waiting thread takes all gathered records and commits them; records
+//! that arrive during the commit gather for the next one. So the slower the disk, the larger the
+//! commits, and no thread waits for a timer.
 //!
-//! A store that fails ends the server: nothing that waits is ever acknowledged.
+//! If the store fails, the server stops: no waiting order is ever acknowledged.
 
 use crate::choice::Durability;
 use crate::store::{Store, StoreError};
@@ -14,14 +14,14 @@ use ioloom_exchange::{Order, OrderOutcome, Record, Refused, RequestId};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// The store failed; the first thread to see it holds the reason.
+/// The store failed. The first thread to notice keeps the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoreFailed;
 
 #[derive(Default)]
 struct Gathering {
     records: Vec<Record>,
-    /// The memory of records that were committed, for those to come.
+    /// Buffer of the previous commit, for reuse.
     spare: Vec<Record>,
     committed: u64,
     committing: bool,
@@ -29,7 +29,7 @@ struct Gathering {
     error: Option<StoreError>,
 }
 
-/// Numbers orders and makes them safe.
+/// Numbers orders and commits them to the store.
 pub(crate) struct Journal {
     latest: AtomicU64,
     gathering: Mutex<Gathering>,
@@ -40,7 +40,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A log whose latest order has the number `latest`. Without a store numbers are all it gives.
+    /// Creates a journal whose latest order has the number `latest`. Without a store it only
+    /// assigns numbers.
     pub(crate) fn new(latest: u64, store: Option<Box<dyn Store>>, durability: Durability) -> Self {
         Self {
             latest: AtomicU64::new(latest),
@@ -52,37 +53,41 @@ impl Journal {
         }
     }
 
-    /// Whether records are kept at all.
+    /// Reports whether records are stored at all.
     pub(crate) fn keeps(&self) -> bool {
         self.store.is_some()
     }
 
-    /// The number of the latest order.
+    /// Returns the number of the latest order.
     pub(crate) fn latest(&self) -> u64 {
         self.latest.load(Ordering::SeqCst)
     }
 
-    /// Commits so far.
+    /// Returns the number of commits.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Notes a commit of a database, which gives the numbers itself; orders up to this one are known
-    /// to be in it.
+    /// Counts a commit of a database, which assigns the numbers itself. Orders up to `latest` are
+    /// known to be in it.
     #[cfg(feature = "postgres")]
     pub(crate) fn committed_elsewhere(&self, latest: u64) {
         self.latest.fetch_max(latest, Ordering::SeqCst);
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes records that have their numbers already, the last one `latest`, and leaves none; the
-    /// caller keeps others from doing the same. One lock for all of them, and where nothing else
-    /// has gathered they are not even copied.
+    /// Takes all records, which are already numbered up to `latest`. The caller must prevent
+    /// concurrent calls. Takes one lock, and copies nothing if no other records are pending.
     pub(crate) fn push_all(&self, latest: u64, records: &mut Vec<Record>) {
         self.latest.store(latest, Ordering::SeqCst);
         if records.is_empty() {
             return;
         }
+        debug_assert_eq!(
+            records.last().map(|record| record.outcome.seq()),
+            Some(latest),
+            "the journal must know of every record, or a waiter would return too early"
+        );
         let mut gathering = self.gathering();
         if gathering.records.is_empty() {
             std::mem::swap(&mut gathering.records, records);
@@ -91,7 +96,8 @@ impl Journal {
         }
     }
 
-    /// Gives the next number to a record. To be called while what the record changes is locked.
+    /// Assigns the next number to a record. Must be called while the stock that the record changes
+    /// is locked.
     fn number(&self, make: impl FnOnce(u64) -> Record) -> u64 {
         if !self.keeps() {
             return self.latest.fetch_add(1, Ordering::SeqCst) + 1;
@@ -128,6 +134,10 @@ impl Journal {
     /// Returns when the store holds every order up to `seq`.
     pub(crate) fn wait(&self, seq: u64) -> Result<(), StoreFailed> {
         let Some(store) = &self.store else { return Ok(()) };
+        debug_assert!(
+            seq <= self.latest(),
+            "no commit would ever reach a number that was not assigned"
+        );
         let mut gathering = self.gathering();
         loop {
             if gathering.broken {
@@ -143,6 +153,10 @@ impl Journal {
             gathering.committing = true;
             let spare = std::mem::take(&mut gathering.spare);
             let mut records = std::mem::replace(&mut gathering.records, spare);
+            debug_assert!(
+                records.is_sorted_by(|a, b| a.outcome.seq() < b.outcome.seq()),
+                "the log must be stored in the order of its numbers"
+            );
             drop(gathering);
             let result = self.commit(store, &records);
             gathering = self.gathering();
@@ -150,6 +164,10 @@ impl Journal {
             match result {
                 Ok(()) => {
                     let last = records.last().map(|record| record.outcome.seq());
+                    debug_assert!(
+                        last.is_none_or(|last| last > gathering.committed),
+                        "an acknowledged order must stay acknowledged"
+                    );
                     gathering.committed = last.unwrap_or(gathering.committed);
                     records.clear();
                     gathering.spare = records;
@@ -165,28 +183,28 @@ impl Journal {
 
     fn commit(&self, store: &Mutex<Box<dyn Store>>, records: &[Record]) -> Result<(), StoreError> {
         let mut store = store.lock().expect("no panic under this lock");
-        let at_once = if self.durability == Durability::Each { 1 } else { records.len().max(1) };
-        for records in records.chunks(at_once) {
+        let chunk_len = if self.durability == Durability::Each { 1 } else { records.len().max(1) };
+        for records in records.chunks(chunk_len) {
             store.commit(records)?;
             self.commits.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Uses the store for something else than orders.
+    /// Calls `f` with the store.
     pub(crate) fn with_store<T>(&self, f: impl FnOnce(&mut dyn Store) -> T) -> Option<T> {
         let store = self.store.as_ref()?;
         Some(f(&mut **store.lock().expect("no panic under this lock")))
     }
 
-    /// The store failed at something else than orders: nothing that waits is acknowledged any more. A
-    /// sync that failed may have lost what was written before it, too.
+    /// Stops all acknowledgements because the store failed at something other than a commit. A
+    /// failed sync may also have lost earlier writes.
     pub(crate) fn give_up(&self) {
         self.gathering().broken = true;
         self.changed.notify_all();
     }
 
-    /// Why the store failed, once.
+    /// Takes the reason why the store failed.
     pub(crate) fn take_error(&self) -> Option<StoreError> {
         self.gathering().error.take()
     }

@@ -1,14 +1,15 @@
-//! A server for the stock exchange, in every shape that is worth comparing.
+//! A server for the stock exchange, in every architecture worth comparing.
 //!
-//! One service, many shells. What is answered comes from the pure crate `exchange`; here are the
-//! [`Model`]s (which threads read, write and wait, and how), the ways to share the stocks
-//! ([`Sharing`]), the order log with its group commit, and the stores, or a database in their place. All models pass the same
-//! tests, because what they have in common exists once: a connection without blocking in
-//! `connection`, its bytes in the clear or under TLS in `speech`, a turn of jobs through `service`.
+//! The service exists once, behind many concurrency models. The pure crate `exchange` computes the
+//! answers. This crate adds the [`Model`]s (which threads read, write and wait, and how), the ways
+//! to share the stocks ([`Sharing`]), the order log with group commit, the stores, and a database
+//! that can replace a store. All models pass the same tests, because their common parts exist once:
+//! a non-blocking connection is in `connection`, its byte stream with or without TLS in
+//! `transport`, and `service` answers a turn of jobs.
 //!
-//! The order of a turn is the same everywhere: read, take the requests that are complete, answer
-//! them, wait until the store holds what the answers rest on, then write. So an answer that leaves is
-//! as safe as the durability says, and no model can get that wrong by itself.
+//! Every turn has the same order: read, parse the complete requests, execute them, wait until the
+//! store holds what the answers depend on, then write. So every answer that leaves is as safe as
+//! the durability promises, and no model can get this wrong.
 
 mod choice;
 mod connection;
@@ -30,7 +31,7 @@ pub use choice::{
     Durability, Model, OrderStore, Sharing, ShowMode, StoreKind, held_refusal, refusal,
     store_refusal,
 };
-pub use error::ServeError;
+pub use error::{DatabaseOperation, ServeError, SystemOperation};
 pub use limits::Limits;
 pub use options::TlsFiles;
 pub use options::{DATABASE_VARIABLE, DatabaseChoice, SERVICE_TIME_MAX, ServeOptions, StoreChoice};

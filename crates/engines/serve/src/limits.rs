@@ -1,34 +1,34 @@
-//! Everything that is bounded, with its default.
+//! Limits and their defaults.
 
 use std::time::Duration;
 
-/// Bounds of a server and of each connection.
+/// Limits of a server and of each connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections; one more is told `BUSY` and closed.
+    /// Maximum number of open connections; another one gets `BUSY` and is closed.
     pub connections: usize,
-    /// Requests of one connection that are taken at once; the others wait their turn.
+    /// Maximum number of requests of one connection per turn.
     pub requests_at_once: usize,
-    /// Bytes of answers that wait for one connection before nothing more is read from it.
+    /// Bytes of unsent answers at which the server stops reading from a connection.
     pub output_bytes: usize,
-    /// How long the rest of a request that has begun may take, and a handshake of TLS until the token
-    /// is shown, if one is asked for.
+    /// Time limit for the rest of a request that has begun, and for a TLS handshake up to the
+    /// token, if one is required.
     pub request: Duration,
-    /// How long a client may take to accept all answers that wait for it at one moment.
+    /// Time limit for a client to accept all answers that are pending at one moment.
     pub drain: Duration,
-    /// How long a connection may say nothing; zero for ever.
+    /// Time after which an idle connection is closed; zero disables this.
     pub idle: Duration,
-    /// How long a connection that says nothing may keep others from being served, in models in
-    /// which it can.
+    /// Time after which an idle connection is closed if others wait for its thread, in models where
+    /// that can happen.
     pub hog: Duration,
-    /// How long a single loop of epoll looks for the next request before it sleeps, where looking
-    /// brings something; zero for never.
+    /// Maximum time that a single epoll loop polls for the next request before it sleeps; zero
+    /// disables polling.
     pub spin: Duration,
-    /// How long a server that was asked to stop may finish what it has begun.
+    /// Time limit for a stopping server to finish requests.
     pub stop: Duration,
-    /// Threads of models that have a number of them.
+    /// Number of threads, for models with a configurable number.
     pub threads: usize,
-    /// Connections that wait in the bounded buffer of the pool.
+    /// Number of connections that may wait in the queue of the pool.
     pub waiting: usize,
 }
 

@@ -8,36 +8,37 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The longest service time that can be asked for.
+/// Maximum service time.
 pub const SERVICE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Where orders are kept.
+/// Store of a server.
 #[derive(Debug, Clone)]
 pub struct StoreChoice {
-    /// By what.
+    /// Kind of the store.
     pub kind: StoreKind,
-    /// In which file.
+    /// File or directory of the store.
     pub path: PathBuf,
 }
 
-/// Connections to a database, where nothing else is asked for: a list need not wait for a commit. More
-/// bring no more orders where these share stocks, which stay locked until the commit.
+/// Default number of connections to a database: a list need not wait for a commit. More connections
+/// do not execute more orders if the orders share stocks, which stay locked until the commit.
 const DATABASE_CONNECTIONS: usize = 2;
-/// The variable that names the database where nothing else does. What a program is started with can be
-/// read by everybody on the machine, so this is the place for a password.
+/// Environment variable with the connection string, used if no option names a database. All users
+/// can read the arguments of a process, so this is the place for a password.
 pub const DATABASE_VARIABLE: &str = "IOLOOM_DATABASE";
 
-/// A PostgreSQL database that keeps stocks and orders, for several servers at once.
+/// A PostgreSQL database that keeps stocks and orders, possibly for several servers.
 #[derive(Clone)]
 pub struct DatabaseChoice {
-    /// How it is reached: a URL, or words `host=… dbname=…`. May hold a password, which is never told.
+    /// Connection string: a URL or `host=… dbname=…`. May contain a password, which is never
+    /// printed.
     pub connection_string: String,
-    /// Connections to it.
+    /// Number of connections.
     pub connections: usize,
 }
 
 impl DatabaseChoice {
-    /// Connections where nothing else is asked for; one where one order goes after the other.
+    /// Returns the default number of connections: one if orders are executed one at a time.
     pub fn usual_connections(durability: Durability, model: Model) -> usize {
         let is_one = durability == Durability::Each || model == Model::IoThreads;
         if is_one { 1 } else { DATABASE_CONNECTIONS }
@@ -51,53 +52,52 @@ impl fmt::Debug for DatabaseChoice {
     }
 }
 
-/// What a server proves who it is by, both in PEM.
+/// Certificate and private key of a server, both PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Its certificate, with those between it and its authority behind it.
+    /// The certificate, followed by any intermediate certificates.
     pub certificate: PathBuf,
-    /// The key of the certificate, which not everybody may read.
+    /// The private key, which other users must not be able to access.
     pub key: PathBuf,
 }
 
-/// Everything that a server is told.
+/// Options of a server.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// Which threads do what.
+    /// Concurrency model.
     pub model: Model,
-    /// How they share the stocks.
+    /// How threads share the stocks.
     pub sharing: Sharing,
     /// What a list of all stocks shows.
     pub show: ShowMode,
-    /// When an order counts as safe.
+    /// When an order counts as durable.
     pub durability: Durability,
-    /// Where orders are kept; not used with durability `none`.
+    /// Store of the orders; unused with durability `none`.
     pub store: StoreChoice,
-    /// What keeps stocks and orders in place of a store, if anything; then `sharing` is `database`.
+    /// Database that replaces the store, if any; then `sharing` must be `database`.
     pub database: Option<DatabaseChoice>,
     /// The stock file.
     pub stock: PathBuf,
-    /// Where it listens, with the first dialect of `settings`.
+    /// Listen address for the protocol variant in `settings`.
     pub listen: SocketAddr,
-    /// Where it listens for clients that want lines without filling, if anywhere.
+    /// Second listen address with unpadded answers, if any.
     pub listen_line: Option<SocketAddr>,
-    /// How the original protocol is spoken.
+    /// Variant of the original protocol.
     pub settings: Settings,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
-    /// Cores to use, for models that have a loop on each.
+    /// Number of cores, for models with one loop per core.
     pub cores: usize,
-    /// What clients have to show before they are served, if anything.
+    /// Token that clients must present, if any.
     pub token: Option<Token>,
-    /// TLS on every port, if anything.
+    /// Enables TLS on every port.
     pub tls: Option<TlsFiles>,
-    /// What is called with a word about a connection that speaks no TLS, at most once a second; from
-    /// the thread that serves.
+    /// Called with a warning about a connection that does not use TLS, at most once a second, from
+    /// the thread that serves it.
     pub warn: Option<fn(&str)>,
-    /// Processor time that each order and each list takes beside its own, at most
-    /// [`SERVICE_TIME_MAX`]; for experiments.
+    /// Artificial CPU time per order and list, at most [`SERVICE_TIME_MAX`]; for experiments.
     pub service_time: Duration,
-    /// Whether that time is spent with what the request needs held, and not before; see
+    /// Whether to spend that time while holding the stocks of the request, rather than before; see
     /// [`held_refusal`](crate::held_refusal).
     pub service_in_lock: bool,
 }

@@ -1,4 +1,4 @@
-//! A server: put together from the choices, run, stopped, and its stocks written down.
+//! A server: assembled from its options, run, stopped, and its stocks written to the stock file.
 
 #[cfg(not(feature = "postgres"))]
 use crate::choice::WITHOUT_POSTGRES;
@@ -14,6 +14,7 @@ use crate::service::{Counts, Service, ServiceParts};
 use crate::sharing::{self, Strategy};
 use crate::{stock_file, store};
 use ioloom_exchange::{ClassicForm, Exchange, Settings, State};
+use ioloom_failure::quoted;
 use ioloom_sys_net::ring::NetRing;
 use ioloom_sys_net::{Listener, Waker};
 use ioloom_tls::Identity;
@@ -23,21 +24,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-/// Connections that may wait to be accepted.
+/// Backlog of pending connections.
 const BACKLOG: u32 = 4096;
 
-/// How a server that was asked to stop has ended.
+/// Final counters of a server that was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServeSummary {
-    /// Orders that were answered as carried out, repetitions among them.
+    /// Orders answered as executed, including repetitions.
     pub done: u64,
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub connections: u64,
-    /// The number of the latest order in the log.
+    /// Number of the latest order in the log.
     pub seq: u64,
 }
 
-/// A server that listens, and is not yet serving.
+/// A server that listens but does not serve yet.
 pub struct Server {
     service: Arc<Service>,
     ports: Vec<Vec<Port>>,
@@ -47,12 +48,13 @@ pub struct Server {
     database_name: Option<String>,
 }
 
-/// Asks a server to stop, from any thread.
+/// Stops a server, from any thread.
 #[derive(Clone)]
 pub struct StopHandle(Weak<Service>);
 
 impl StopHandle {
-    /// Asks it. It finishes the requests that have arrived, writes the stock file and ends.
+    /// Asks the server to stop. It finishes the requests that have arrived, writes the stock file
+    /// and returns.
     pub fn stop(&self) {
         if let Some(service) = self.0.upgrade() {
             service.stop();
@@ -60,18 +62,18 @@ impl StopHandle {
     }
 }
 
-/// The stock file and what was last written to it.
+/// The stock file, and what was last written to it.
 struct StockFile {
     path: PathBuf,
     service: OnceLock<Weak<Service>>,
-    /// The number of the order that it holds, and its hash.
+    /// Log number of the latest order in the file, and its hash.
     written: Mutex<(u64, u64)>,
     error: Mutex<Option<ServeError>>,
 }
 
 impl StockFile {
-    /// Writes the stocks down unless nothing has changed. Where a database does not list them, only
-    /// the last time is an error: until then the file is older, and nothing is lost.
+    /// Writes the stock file unless nothing has changed. If a database cannot list the stocks, that
+    /// is an error only at the end: until then the file is merely older, and nothing is lost.
     fn write(&self, is_last: bool) {
         let Some(service) = self.service.get().and_then(Weak::upgrade) else { return };
         let mut written = self.written.lock().expect("no panic under this lock");
@@ -99,7 +101,7 @@ fn write_stocks(
     }
     let text = exchange.to_text();
     let hash = stock_file::hash(&text);
-    // Between these steps either file may be found.
+    // Between these steps, either file may exist.
     service.journal.with_store(|store| store.set_stock_hashes(&[written.1, hash])).transpose()?;
     stock_file::write(path, &text)?;
     service.journal.with_store(|store| store.set_stock_hashes(&[hash])).transpose()?;
@@ -113,12 +115,12 @@ impl Server {
         check(options)?;
         probe_ring(options.model)?;
         let identity = options.tls.as_ref().map(identity).transpose()?;
-        // A database may need no stock file.
+        // A database may not need a stock file.
         let initial = match &options.database {
             None => Some(stock_file::read(&options.stock)?),
             Some(_) => None,
         };
-        // Listening comes first: a second server on the same port must not touch the store.
+        // Listen first: a second server on the same port must not touch the store.
         let loops = model::loops(options.model, options.cores);
         let (ports, addresses) = listen(options, loops)?;
         let initial_state = match initial {
@@ -159,32 +161,33 @@ impl Server {
         Ok(Self { service, ports, addresses, stocks, is_new_store, database_name })
     }
 
-    /// Where it listens: first the main address, then the one for lines.
+    /// Returns the listen addresses: the main address, then the one with unpadded answers.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Whether the store was made now; `None` without a store.
+    /// Reports whether the store was created by this start; `None` without a store.
     pub fn is_new_store(&self) -> Option<bool> {
         self.is_new_store
     }
 
-    /// Where the database is and its name, without a password; `None` without one.
+    /// Returns the location and name of the database, without the password; `None` without a
+    /// database.
     pub fn database(&self) -> Option<&str> {
         self.database_name.as_deref()
     }
 
-    /// The number of the latest order in the log.
+    /// Returns the number of the latest order in the log.
     pub fn seq(&self) -> u64 {
         self.service.journal.latest()
     }
 
-    /// Its counts now.
+    /// Returns the counters.
     pub fn counts(&self) -> &Counts {
         &self.service.counts
     }
 
-    /// What stops it.
+    /// Returns a handle that stops the server.
     pub fn stop_handle(&self) -> StopHandle {
         StopHandle(Arc::downgrade(&self.service))
     }
@@ -212,7 +215,7 @@ impl Server {
     }
 }
 
-/// Refuses what does not go together.
+/// Rejects options that cannot be combined.
 fn check(options: &ServeOptions) -> Result<(), ServeError> {
     let refused = match &options.database {
         None => refusal(options.model, options.sharing, options.durability)
@@ -224,8 +227,7 @@ fn check(options: &ServeOptions) -> Result<(), ServeError> {
     }
     if options.service_time > SERVICE_TIME_MAX {
         return Err(ServeError::Refused(format!(
-            "a service time of {:?} would keep every client waiting; use {SERVICE_TIME_MAX:?} or \
-             less",
+            "a service time of {:?} is too long; the maximum is {SERVICE_TIME_MAX:?}",
             options.service_time
         )));
     }
@@ -233,7 +235,7 @@ fn check(options: &ServeOptions) -> Result<(), ServeError> {
     held.map_or(Ok(()), |reason| Err(ServeError::Refused(reason)))
 }
 
-/// The time that a request takes before it is carried out, and with its stocks held.
+/// Returns the service time spent before a request is executed, and with its stocks locked.
 fn service_times(options: &ServeOptions) -> (Duration, Duration) {
     if options.service_in_lock {
         (Duration::ZERO, options.service_time)
@@ -242,19 +244,20 @@ fn service_times(options: &ServeOptions) -> (Duration, Duration) {
     }
 }
 
-/// Refuses a model that needs io_uring where the system refuses that; many containers do.
+/// Rejects a model that needs io_uring if the system refuses it, as many containers do.
 fn probe_ring(model: Model) -> Result<(), ServeError> {
     if !model.needs_ring() {
         return Ok(());
     }
-    // On a thread of its own: what the kernel clears up after a ring interrupts calls of the thread
-    // that made it.
+    // In a separate thread: the kernel's cleanup after a ring interrupts system calls of the thread
+    // that created it.
     let many = model != Model::Uring;
     let parts = std::thread::spawn(move || NetRing::new(many).map(drop)).join();
-    parts.unwrap_or_else(|_| Err(io::Error::other("it panicked"))).map_err(|reason| {
+    parts.unwrap_or_else(|_| Err(io::Error::other("the probe panicked"))).map_err(|reason| {
         ServeError::Refused(format!(
-            "model {model} needs io_uring, and the system refuses it: {reason}; choose another \
-             model, such as epoll"
+            "model {model} needs io_uring, which is not available: {}; choose another model, such \
+             as epoll",
+            ioloom_failure::reason(&reason)
         ))
     })
 }
@@ -264,7 +267,7 @@ fn identity(files: &TlsFiles) -> Result<Identity, ServeError> {
     read.map_err(|error| ServeError::Refused(error.to_string()))
 }
 
-/// The listeners of each loop, and the addresses.
+/// Opens the listeners of each loop. Also returns the addresses.
 fn listen(
     options: &ServeOptions,
     loops: usize,
@@ -279,7 +282,7 @@ fn listen(
     for (mut address, settings) in asked.into_iter().flatten() {
         for group in &mut all {
             let listener = bind(address, shared)?;
-            // Port 0 became a port, and the others must share it.
+            // The kernel replaced port 0 by a port, which the others must share.
             address =
                 listener.address().map_err(ServeError::system(SystemOperation::GetAddress))?;
             group.push(Port { listener, settings });
@@ -296,14 +299,14 @@ fn bind(address: SocketAddr, shared: bool) -> Result<Listener, ServeError> {
     })
 }
 
-/// What a server begins with.
+/// Initial state of a server.
 struct Initial {
     strategy: Box<dyn Strategy>,
     journal: Arc<Journal>,
     stocks: Exchange,
-    /// Whether what keeps orders was made now; `None` if nothing keeps them.
+    /// Whether the store or database was created by this start; `None` if orders are not kept.
     is_new: Option<bool>,
-    /// The number of the order that the stock file holds, and its hash.
+    /// Log number of the latest order in the stock file, and its hash.
     written: (u64, u64),
     store: String,
     database_name: Option<String>,
@@ -326,7 +329,7 @@ fn open_with_store(
         service_times(options).1,
     )
     .map_err(ServeError::system(SystemOperation::StartThread))?;
-    // A store may be ahead of the file.
+    // An existing store may be ahead of the file.
     let written = (if is_new == Some(false) { u64::MAX } else { seq }, file_hash);
     let store = is_new.map_or("none", |_| options.store.kind.name()).to_owned();
     Ok(Initial { strategy, journal, stocks, is_new, written, store, database_name: None })
@@ -334,7 +337,7 @@ fn open_with_store(
 
 #[cfg(feature = "postgres")]
 fn open_with_database(options: &ServeOptions) -> Result<Initial, ServeError> {
-    let choice = options.database.as_ref().expect("it was asked for");
+    let choice = options.database.as_ref().expect("a database was requested");
     let opened = database::open(choice, options.durability, &options.stock)?;
     let journal = Arc::new(Journal::new(opened.seq, None, options.durability));
     let strategy = sharing::database::Database::new(
@@ -390,11 +393,10 @@ fn open_store(
     let is_same = *opened.state.exchange() == initial;
     if !is_same && !opened.store.stock_hashes()?.contains(&file_hash) {
         return Err(ServeError::Refused(format!(
-            "the stock file {} was changed by somebody else since the store {} was parts from it; \
-             restore the file to go on with the store, or remove the store to begin anew from the \
-             file",
-            options.stock.display(),
-            choice.path.display()
+            "stock file {} was changed since store {} was created from it; restore the file to \
+             continue with the store, or remove the store to start over from the file",
+            quoted(&options.stock),
+            quoted(&choice.path)
         )));
     }
     Ok((opened.state, Some(opened.store), Some(opened.is_new)))
@@ -407,7 +409,7 @@ mod tests {
     use ioloom_exchange::Record;
     use ioloom_failure::Operation;
 
-    /// A store that keeps orders and fails at anything else.
+    /// A store that stores orders and fails at anything else.
     struct Failing;
 
     impl Store for Failing {
@@ -428,8 +430,8 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_fails_with_the_stock_file_acknowledges_nothing_more() {
-        let service = Service::before(Box::new(Failing));
+    fn a_store_that_fails_at_the_stock_file_stops_acknowledgements() {
+        let service = Service::with_store(Box::new(Failing));
         let dir = tempfile::tempdir().unwrap();
         let stocks = StockFile {
             path: dir.path().join("stock.txt"),

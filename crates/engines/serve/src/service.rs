@@ -1,4 +1,4 @@
-//! What every model calls: jobs in, answers out, and the figures of the server.
+//! What every model calls: jobs in, answers out, and the counters of the server.
 
 use crate::choice::{Durability, Model, Sharing, ShowMode};
 use crate::journal::{Journal, StoreFailed};
@@ -14,35 +14,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Between two words about connections that could not be opened, nanoseconds.
+/// Minimum interval between two warnings about connections without TLS, in nanoseconds.
 const WARN_INTERVAL_NS: u64 = 1_000_000_000;
-/// Bytes of a line in the list of all stocks, at most.
+/// Maximum length of a line in a list of stocks, in bytes.
 const LINE_BYTES: usize = 33;
 
-/// Counts of a server since it started.
+/// Counters of a server since it started.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Connections that are open now.
+    /// Open connections.
     pub open: AtomicUsize,
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub accepted: AtomicU64,
-    /// Connections that were turned away with `BUSY`.
+    /// Connections rejected with `BUSY`.
     pub turned_away: AtomicU64,
-    /// Connections that were cut because they took too long.
+    /// Connections closed because of a timeout.
     pub cut: AtomicU64,
-    /// Connections that were closed because what they sent was not TLS, or could not be opened.
+    /// Connections closed because they did not use TLS or could not be decrypted.
     pub not_opened: AtomicU64,
-    /// Orders that were answered as carried out, repetitions among them.
+    /// Orders answered as executed, including repetitions.
     pub done: AtomicU64,
-    /// Orders that were refused.
+    /// Refused orders.
     pub refused: AtomicU64,
     /// Lists of all stocks.
     pub shown: AtomicU64,
-    /// Requests that were none.
+    /// Malformed requests.
     pub faults: AtomicU64,
 }
 
-/// What the threads of a model share.
+/// State shared by the threads of a model.
 pub(crate) struct Service {
     pub(crate) limits: Limits,
     pub(crate) counts: Counts,
@@ -60,11 +60,11 @@ pub(crate) struct Service {
     token: Option<Token>,
     identity: Option<Identity>,
     warn: Option<fn(&str)>,
-    /// When it was last told of a connection that could not be opened; 0 for never.
+    /// Time of the latest warning about a connection without TLS; 0 if none.
     warned_ns: AtomicU64,
-    /// Processor time that each order and each list takes before it is carried out.
+    /// CPU time that each order and each list spends before it is executed.
     service_time: Duration,
-    /// Called when the last connection has gone.
+    /// Called when the last connection has closed.
     on_idle: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct ServiceParts {
     pub(crate) sharing: Sharing,
     pub(crate) show: ShowMode,
     pub(crate) durability: Durability,
-    /// Where orders are kept, in words.
+    /// Description of the store.
     pub(crate) store: String,
     pub(crate) strategy: Box<dyn Strategy>,
     pub(crate) journal: Arc<Journal>,
@@ -87,12 +87,12 @@ pub(crate) struct ServiceParts {
     pub(crate) on_idle: Box<dyn Fn() + Send + Sync>,
 }
 
-/// A store of a test, which forgets everything.
+/// A store for tests that stores nothing.
 #[cfg(test)]
-pub(crate) struct Forgetful;
+pub(crate) struct NullStore;
 
 #[cfg(test)]
-impl crate::store::Store for Forgetful {
+impl crate::store::Store for NullStore {
     fn commit(&mut self, _: &[ioloom_exchange::Record]) -> Result<(), crate::store::StoreError> {
         Ok(())
     }
@@ -107,7 +107,7 @@ impl crate::store::Store for Forgetful {
 impl Service {
     pub(crate) fn new(parts: ServiceParts, settings: Settings, stocks: &Exchange) -> Self {
         let limits = parts.limits;
-        // What one turn of a connection may ask for must fit what may wait for it, or nearly so.
+        // The answers to one turn of a connection should fit the output limit.
         let list_bytes = match settings.classic {
             ClassicForm::Padded => ioloom_exchange::PADDED,
             ClassicForm::Line => stocks.len() * LINE_BYTES,
@@ -137,9 +137,9 @@ impl Service {
         }
     }
 
-    /// One of a test, that keeps the orders of a stock in a store.
+    /// Creates a service with one stock and the given store, for tests.
     #[cfg(test)]
-    pub(crate) fn before(store: Box<dyn crate::store::Store>) -> Arc<Self> {
+    pub(crate) fn with_store(store: Box<dyn crate::store::Store>) -> Arc<Self> {
         let stocks = Exchange::from_text("1 1000 100\n").expect("a stock");
         let journal = Arc::new(Journal::new(0, Some(store), Durability::Group));
         let state = ioloom_exchange::State::new(stocks.clone(), 0);
@@ -151,7 +151,7 @@ impl Service {
             sharing,
             show,
             durability: Durability::Group,
-            store: "of a test".to_owned(),
+            store: "test".to_owned(),
             strategy: parts.expect("no thread is needed"),
             journal,
             wakers: (0..2).map(|_| Arc::new(Waker::new().expect("a descriptor"))).collect(),
@@ -165,30 +165,30 @@ impl Service {
         Arc::new(Self::new(parts, Settings::default(), &stocks))
     }
 
-    /// Requests of one connection that are taken at once.
+    /// Returns the maximum number of requests of one connection per turn.
     pub(crate) fn requests_at_once(&self) -> usize {
         self.requests_at_once
     }
 
-    /// Whether an answer may wait for a disk or for another thread.
+    /// Reports whether an answer may wait for the disk or for another thread.
     #[cfg(feature = "tokio")]
     pub(crate) fn may_wait(&self) -> bool {
         self.durability != Durability::None
             || matches!(self.sharing, Sharing::Writer | Sharing::Shards | Sharing::Database)
     }
 
-    /// What arrives on a new connection, and leaves it.
+    /// Creates the transport of a new connection.
     pub(crate) fn transport(&self) -> Transport {
         let tls = self.identity.as_ref().map(Identity::session);
         Transport::new(Session::with_token(self.token.clone()), tls)
     }
 
-    /// Whether connections are sealed, so that nothing can be said before a handshake.
+    /// Reports whether connections use TLS, so that nothing can be sent before a handshake.
     pub(crate) fn is_sealed(&self) -> bool {
         self.identity.is_some()
     }
 
-    /// Counts a connection whose bytes could not be opened, and tells of it at most once a second.
+    /// Counts a connection that could not be decrypted, and warns about it at most once a second.
     pub(crate) fn tls_failed(&self, reason: &SessionError) {
         let count = self.counts.not_opened.fetch_add(1, Ordering::Relaxed) + 1;
         let (now_ns, warned_ns) = (clock::monotonic_ns(), self.warned_ns.load(Ordering::Relaxed));
@@ -201,66 +201,73 @@ impl Service {
             Ordering::Relaxed,
         );
         if mine.is_ok() {
-            warn(&format!("a connection was closed, TLS is on here: {reason} ({count} so far)"));
+            warn(&format!(
+                "closed a connection: {reason}, and this server requires TLS ({count} so far)"
+            ));
         }
     }
 
-    /// A job for a request that has just arrived.
+    /// Creates the job for a request that has just arrived.
     pub(crate) fn job(token: usize, request: Request) -> Job {
         let due_ns =
             request.deadline_ms.map_or(0, |ms| clock::monotonic_ns() + u64::from(ms) * 1_000_000);
         Job { token, request, due_ns, answer: None }
     }
 
-    /// Whether answers may have to wait for the disk, and for nothing else.
+    /// Reports whether answers may have to wait for the disk, and for nothing else.
     pub(crate) fn commits_late(&self) -> bool {
         self.journal.keeps()
             && matches!(self.durability, Durability::Group | Durability::Each)
             && !matches!(self.sharing, Sharing::Writer | Sharing::Database)
     }
 
-    /// Answers all jobs, in their order; returns when the answers may leave. If the store failed
-    /// the server is stopping, and no answer may leave.
+    /// Answers all jobs, in order, and returns when the answers may leave. If the store failed, the
+    /// server is stopping and no answer may leave.
     pub(crate) fn answer(&self, jobs: &mut Vec<Job>) -> Result<(), StoreFailed> {
         if jobs.is_empty() {
             return Ok(());
         }
-        let seq = self.carry_out(jobs)?;
+        let seq = self.execute(jobs)?;
         self.wait(seq)?;
         self.count(jobs);
         Ok(())
     }
 
-    /// Answers all jobs, in their order. The answers may leave, and then count, when the store holds
-    /// the number of the log that is returned; see [`Self::wait`].
-    pub(crate) fn carry_out(&self, jobs: &mut Vec<Job>) -> Result<u64, StoreFailed> {
-        let mut of_stocks = 0;
+    /// Executes all jobs, in order. Their answers may leave, and are counted, once the store holds
+    /// the returned log number; see [`Self::wait`].
+    pub(crate) fn execute(&self, jobs: &mut Vec<Job>) -> Result<u64, StoreFailed> {
+        let mut orders_and_lists = 0;
         for job in jobs.iter_mut().filter(|job| job.answer.is_none()) {
             job.answer = match job.request.command {
                 Command::Local(local) => Some(Answer::Local(local)),
                 Command::Health => Some(Answer::Text(self.health().into())),
                 Command::Metrics => Some(Answer::Text(self.metrics().into())),
                 Command::Trade(_) | Command::Show => {
-                    of_stocks += 1;
+                    orders_and_lists += 1;
                     None
                 }
             };
         }
-        if of_stocks == 0 {
+        if orders_and_lists == 0 {
             return Ok(0);
         }
-        spend(self.service_time * of_stocks);
+        spend(self.service_time * orders_and_lists);
         let answered = self.strategy.answer(jobs, &self.journal);
         answered.inspect_err(|StoreFailed| self.stop())
     }
 
-    /// Returns when the store holds every order up to this number; if it failed the server is stopping.
+    /// Returns when the store holds every order up to this number. If the store failed, the server
+    /// is stopping.
     pub(crate) fn wait(&self, seq: u64) -> Result<(), StoreFailed> {
         self.journal.wait(seq).inspect_err(|StoreFailed| self.stop())
     }
 
     /// Counts answers that leave.
     pub(crate) fn count(&self, jobs: &[Job]) {
+        debug_assert!(
+            jobs.iter().all(|job| job.answer.is_some()),
+            "a job without an answer would put its client out of step"
+        );
         let (mut done, mut refused, mut shown, mut faults) = (0, 0, 0, 0);
         for job in jobs {
             match &job.answer {
@@ -282,7 +289,7 @@ impl Service {
         add(&self.counts.faults, faults);
     }
 
-    /// Asks every thread of the model to finish.
+    /// Asks every thread of the model to stop.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         for waker in &self.wakers {
@@ -294,17 +301,17 @@ impl Service {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// The waker of the thread with this number.
+    /// Returns the waker of the thread with this number.
     pub(crate) fn waker(&self, thread: usize) -> &Arc<Waker> {
         &self.wakers[thread % self.wakers.len()]
     }
 
-    /// How many loops the model has.
+    /// Returns the number of loops of the model.
     pub(crate) fn loops(&self) -> usize {
         self.loops
     }
 
-    /// Counts a connection in, unless there are too many.
+    /// Registers a connection, unless there are too many.
     pub(crate) fn admit(&self, most: usize) -> bool {
         self.counts.accepted.fetch_add(1, Ordering::Relaxed);
         let most = most.min(self.limits.connections);
@@ -317,9 +324,14 @@ impl Service {
         true
     }
 
-    /// Counts a connection out; the last one makes the stock file.
+    /// Unregisters a connection. The last one causes the stock file to be written.
     pub(crate) fn leave(&self) {
-        if self.counts.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+        let open = self.counts.open.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(
+            open > 0,
+            "a connection was unregistered twice, so the limit would no longer hold"
+        );
+        if open == 1 {
             (self.on_idle)();
         }
     }
@@ -357,18 +369,28 @@ impl Service {
         };
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let open = counts.open.load(Ordering::Relaxed) as u64;
-        put("connections", "gauge", "Connections that are open.", open);
+        put("connections", "gauge", "Open connections.", open);
         let accepted = of(&counts.accepted);
-        put("connections_total", "counter", "Connections that were accepted.", accepted);
+        put("connections_total", "counter", "Accepted connections.", accepted);
         let away = of(&counts.turned_away);
-        put("connections_busy_total", "counter", "Connections that were turned away.", away);
-        put("connections_cut_total", "counter", "Connections that took too long.", of(&counts.cut));
+        put("connections_busy_total", "counter", "Connections rejected as busy.", away);
+        put(
+            "connections_cut_total",
+            "counter",
+            "Connections closed by a timeout.",
+            of(&counts.cut),
+        );
         let not_opened = of(&counts.not_opened);
-        put("connections_not_tls_total", "counter", "Connections that spoke no TLS.", not_opened);
-        put("orders_done_total", "counter", "Orders answered as carried out.", of(&counts.done));
-        put("orders_refused_total", "counter", "Orders that were refused.", of(&counts.refused));
+        put(
+            "connections_not_tls_total",
+            "counter",
+            "Connections closed for not using TLS.",
+            not_opened,
+        );
+        put("orders_done_total", "counter", "Orders answered as executed.", of(&counts.done));
+        put("orders_refused_total", "counter", "Refused orders.", of(&counts.refused));
         put("lists_total", "counter", "Lists of all stocks.", of(&counts.shown));
-        put("faults_total", "counter", "Requests that were none.", of(&counts.faults));
+        put("faults_total", "counter", "Malformed requests.", of(&counts.faults));
         put("commits_total", "counter", "Commits of the store.", self.journal.commits());
         put("log_number", "gauge", "Number of the latest order.", self.journal.latest());
         text

@@ -1,4 +1,4 @@
-//! The stock file: read at the start, written whole and at once.
+//! The stock file: read at startup, replaced atomically.
 
 use crate::error::ServeError;
 use ioloom_exchange::Exchange;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The largest stock file that is read, bytes.
+/// Maximum size of a stock file in bytes.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// Reads a stock file. Returns its stocks and its hash.
@@ -30,16 +30,17 @@ fn read_text(path: &Path) -> io::Result<String> {
     fault::call("read", || std::fs::read_to_string(path))
 }
 
-/// The hash by which a text is known again.
+/// Returns the hash that identifies a text.
 pub(crate) fn hash(text: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(text.as_bytes())
 }
 
-/// Writes a stock file: beside it, synced, renamed, so that it is the old one or the new one
-/// whatever happens. Who may read it stays as it was, and a link to it stays one.
+/// Writes a stock file: to a temporary file in the same directory, synced and renamed, so that a
+/// crash leaves either the old or the new file. Permissions are kept, and a symlink stays a
+/// symlink.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), ServeError> {
     let failed = PathError::on(Operation::Write, path);
-    // One that has gone is written where it was asked for.
+    // A file that was removed is created at its original path.
     let target = std::fs::canonicalize(path);
     let permissions = target.as_ref().ok().and_then(|target| std::fs::metadata(target).ok());
     let path = target.as_deref().unwrap_or(path);
@@ -69,7 +70,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_link_stays_one_and_who_may_read_the_file_stays_as_it_was() {
+    fn links_and_permissions_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
         std::fs::write(&file, "1 2 3\n").unwrap();
@@ -80,7 +81,7 @@ mod tests {
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "1 1 3\n");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
-        // One that has gone comes back.
+        // A removed file is created again.
         std::fs::remove_file(&file).unwrap();
         std::fs::remove_file(&link).unwrap();
         write(&file, "1 0 3\n").unwrap();

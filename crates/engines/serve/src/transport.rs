@@ -14,20 +14,20 @@
 use ioloom_exchange::{Request, Session};
 use ioloom_tls::{SessionError, TlsSession};
 
-/// What a client has begun and not ended.
+/// What a client has begun and not completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Nothing.
     Idle,
-    /// To agree on keys, or to show the token that it is asked for.
+    /// A TLS handshake, or presenting the required token.
     Handshake,
     /// A request.
     Request,
 }
 
 impl Stage {
-    /// Whether this began now, where `had` was before and requests may have ended between. A handshake
-    /// is one however much is said in it.
+    /// Reports whether this began now, given the stage `had` before and whether requests were
+    /// completed in between. A handshake begins only once.
     pub(crate) fn begins_after(self, had: Self, has_ended: bool) -> bool {
         self != had || (self == Self::Request && has_ended)
     }
@@ -36,7 +36,7 @@ impl Stage {
 pub(crate) struct Transport {
     session: Session,
     tls: Option<TlsSession>,
-    /// What arrived could not be opened.
+    /// Received bytes could not be decrypted.
     is_broken: bool,
 }
 
@@ -67,29 +67,30 @@ impl Transport {
         opened
     }
 
-    /// Seals what stands in `out` from a place on, with what a handshake has to say before it.
+    /// Encrypts `out` from index `from` on, preceded by pending handshake messages.
     pub(crate) fn seal(&mut self, out: &mut Vec<u8>, from: usize) {
         let Some(tls) = &mut self.tls else { return };
         let plain = out.split_off(from);
         tls.seal(&plain, out);
     }
 
-    /// Appends the word that nothing more comes, once; true if there is one.
+    /// Appends the TLS end-of-stream alert, once; returns true if there is one.
     pub(crate) fn end(&mut self, out: &mut Vec<u8>) -> bool {
         self.tls.as_mut().is_some_and(|tls| tls.end(out))
     }
 
-    /// Whether the client has said that it sends no more.
+    /// Reports whether the client has announced the end of its stream.
     pub(crate) fn has_ended(&self) -> bool {
         self.tls.as_ref().is_some_and(TlsSession::has_ended)
     }
 
-    /// Whether requests were left behind by the limit of the latest call of [`feed`](Self::feed).
+    /// Reports whether the latest [`feed`](Self::feed) reached its limit and left requests in the
+    /// buffer.
     pub(crate) fn has_more(&self) -> bool {
         self.session.has_more() && !self.is_broken
     }
 
-    /// Whether the connection ends after the answers to what was handed out.
+    /// Reports whether the connection ends after the answers to the emitted requests.
     pub(crate) fn is_over(&self) -> bool {
         self.session.is_over() || self.is_broken
     }

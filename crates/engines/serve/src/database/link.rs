@@ -1,32 +1,31 @@
-//! One connection to the database, which is lost when it breaks or keeps silent for too long.
+//! One connection to the database. A broken or unresponsive connection counts as lost.
 //!
 //! ```text
-//! orders ──► sent? ── no ──────────────────────────────► not tried: the client may try again
+//! orders ──► sent? ── no ───────────────────────────► not executed: the client may retry
 //!              │ yes
 //!              ▼
-//!           answered? ── error of a statement ─► rolled back: again if that may help, else not tried
+//!           answered? ── statement error ─► rolled back: retried if that may help, else not executed
 //!              │ │
-//!          yes │ └── lost ─► unsure: asked again on a new connection while there is time
-//!              ▼                          │ answered: each order's answer, old or new
-//!           answers                       ▼ not in time
-//!                                       unsure: the client is told so
+//!          yes │ └── lost ─► unsure: repeated on a new connection while there is time
+//!              ▼                         │ answered: each order's answer, old or new
+//!           answers                      ▼ timeout
+//!                                       unsure: reported to the client
 //! ```
 //!
-//! **There is a second for all of that**, because whoever waits may hold up all connections of its loop.
-//! The database itself gives a statement up before that, so an order that waits for a lock in vain was
-//! certainly not carried out; only a commit that takes longer, or a silent network, leaves it unsure. A
-//! question that was given up is lost with its connection: what the database had of it may still be
-//! carried out later, which is what unsure means. A new connection is made beside, with more time, and
-//! counts only when the database has kept something over it.
+//! **All of this is limited to one second**, because a waiting thread may block all connections of
+//! its loop. The database itself cancels statements earlier, so an order that waited for a lock in
+//! vain was certainly not executed. Only a slower commit or an unresponsive network leaves the
+//! outcome unsure. After a timeout the connection is lost too: the database may still execute what
+//! it has received, which is what unsure means. New connections are made outside of that limit,
+//! with more time, and count only once the database has committed something over them.
 //!
-//! Asking again is safe because every order has a name and a number in the database, and the lock on
-//! its stock: whoever comes second waits for the first, then finds what it has written. Only an error
-//! of severity `ERROR` says that nothing was committed; a connection that ends may do so behind a
-//! commit.
+//! Repeating orders is safe because every order has a name and a number in the database and locks
+//! its stock: the second copy waits for the first, then finds its result. Only an error of severity
+//! `ERROR` proves that nothing was committed; a connection may also break after a commit.
 //!
-//! The library is asynchronous and the threads here are not: each link has a small runtime of its own,
-//! which runs while something is asked. An idle connection is looked at before the next question, so
-//! what is known to be lost is not asked there.
+//! The client library is asynchronous and the threads here are not, so each link has a small
+//! runtime that runs only during a query. An idle connection is checked before the next query, so
+//! that no query is sent over a connection that is known to be lost.
 
 use super::{Access, reason, tables};
 use crate::error::{ServeError, SystemOperation};
@@ -40,56 +39,56 @@ use tokio::time::timeout;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::{Client, Error, NoTls, Row, Statement};
 
-/// How long a connection may take to be made beside what is asked.
-const CONNECTING: Duration = Duration::from_secs(10);
-/// How long everything together may take that one question needs; longer than the database may work on
-/// a statement (`super::STATEMENT_MS`).
-const ASKING: Duration = Duration::from_secs(1);
-/// How long nobody looks whether a connection that is made is still needed.
-const LOOK: Duration = Duration::from_millis(50);
-/// How long is waited before something is asked again.
+/// Time limit for a new connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for a query including retries; longer than the database may work on a statement
+/// (`super::STATEMENT_MS`).
+const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Interval between checks whether a connection being made is still needed.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Pause before a retry.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// An order with the name and the number by which the database knows it again.
+/// An order with the name and number that identify it in the database.
 pub(crate) struct NamedOrder<'a> {
     /// The order.
     pub(crate) order: Order,
-    /// The name: of its client, or of this server.
+    /// Name of its client, or of this server.
     pub(crate) client: &'a str,
-    /// The number.
+    /// Its number.
     pub(crate) request: u64,
 }
 
 /// Why orders have no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
-    /// Nothing of them was carried out.
+    /// None of them was executed.
     NotTried(String),
-    /// They may have been carried out, all of them or none.
+    /// Either all of them or none were executed.
     Unsure(String),
 }
 
-/// Why something that was asked has no answer.
+/// Why a query has no result.
 #[derive(Debug)]
 struct Fault {
     reason: String,
-    /// It cannot have been carried out.
+    /// It was certainly not executed.
     is_void: bool,
-    /// Asking once more may help.
+    /// A retry may help.
     again: bool,
 }
 
-/// What moves the bytes of a connection, until this goes.
+/// The task that transfers the bytes of a connection. Aborted on drop.
 pub(super) struct ConnectionTask(JoinHandle<()>);
 
 impl Drop for ConnectionTask {
     fn drop(&mut self) {
-        // Else it would wait for answers that nobody waits for.
+        // Otherwise it would wait for answers that are no longer needed.
         self.0.abort();
     }
 }
 
-/// A connection that can be asked.
+/// A connection ready for queries.
 struct Ready {
     client: Client,
     carry_out: Statement,
@@ -100,26 +99,26 @@ struct Ready {
 pub(crate) struct Link {
     access: Access,
     runtime: Runtime,
-    /// Without one, why there is none.
+    /// The connection, or why there is none.
     ready: Result<Ready, String>,
 }
 
-/// Connects and sets up; what is not answered in time is an error.
+/// Connects and sets the session options, within the time limit.
 pub(super) async fn connect(access: &Access) -> Result<(Client, ConnectionTask), String> {
     let connecting = async {
         let (client, connection) = access.config.connect(NoTls).await?;
         let task = ConnectionTask(tokio::spawn(async move {
-            // Its end is told to whoever asks.
+            // The next query reports the end of the connection.
             let _ = connection.await;
         }));
         client.batch_execute(&access.set_up).await?;
         Ok((client, task))
     };
-    within(CONNECTING, connecting).await
+    within(CONNECT_TIMEOUT, connecting).await
 }
 
-/// A connection with everything that it needs, to a database that keeps what it is told: one whose disk
-/// does not answer is not there yet, nor is one that may only be read.
+/// Opens a connection with its prepared statements, to a database that commits. A database whose
+/// disk does not respond, or that is read-only, is not available yet.
 async fn make(access: &Access) -> Result<Ready, String> {
     let (client, _task) = connect(access).await?;
     let prepared = async {
@@ -128,11 +127,11 @@ async fn make(access: &Access) -> Result<Ready, String> {
         client.batch_execute(tables::KEEP).await?;
         Ok((carry_out, show))
     };
-    let (carry_out, show) = within(CONNECTING, prepared).await?;
+    let (carry_out, show) = within(CONNECT_TIMEOUT, prepared).await?;
     Ok(Ready { client, carry_out, show, _task })
 }
 
-/// What comes of something within some time.
+/// Limits the time of a query.
 async fn within<T>(
     time: Duration,
     asked: impl Future<Output = Result<T, Error>>,
@@ -143,7 +142,7 @@ async fn within<T>(
     }
 }
 
-/// A runtime for one connection.
+/// Creates the runtime of one connection.
 pub(super) fn runtime() -> Result<Runtime, ServeError> {
     Builder::new_current_thread()
         .enable_all()
@@ -156,30 +155,31 @@ fn no_answer(time: Duration) -> String {
 }
 
 impl Link {
-    /// A link that is not connected yet.
+    /// Creates a link without a connection.
     pub(crate) fn new(access: Access) -> Result<Self, ServeError> {
         Ok(Self { access, runtime: runtime()?, ready: Err("not connected yet".to_owned()) })
     }
 
-    /// Why there is no connection, if there is none.
+    /// Returns why there is no connection, or `None` if there is one.
     pub(crate) fn lost(&self) -> Option<&str> {
         self.ready.as_ref().err().map(String::as_str)
     }
 
-    /// Gives the connection up.
+    /// Drops the connection.
     pub(crate) fn leave(&mut self, reason: &str) {
         self.ready = Err(reason.to_owned());
     }
 
-    /// Makes a new connection, unless that takes too long or `is_over` says that nobody needs it.
+    /// Opens a new connection. Gives up after the time limit, or when `is_over` reports that it is
+    /// no longer needed.
     pub(crate) fn connect(&mut self, is_over: &dyn Fn() -> bool) -> Result<(), String> {
-        self.leave("it is being connected to");
+        self.leave("connecting");
         let made = self.runtime.block_on(async {
             let mut making = pin!(make(&self.access));
             loop {
-                match timeout(LOOK, making.as_mut()).await {
+                match timeout(CHECK_INTERVAL, making.as_mut()).await {
                     Ok(made) => return made,
-                    Err(_) if is_over() => return Err("the server ends".to_owned()),
+                    Err(_) if is_over() => return Err("the server is stopping".to_owned()),
                     Err(_) => {}
                 }
             }
@@ -188,13 +188,13 @@ impl Link {
         self.lost().map_or(Ok(()), |reason| Err(reason.to_owned()))
     }
 
-    /// Carries out orders in one transaction, each once; gives their answers in the same order, and
-    /// the largest number among them.
+    /// Executes orders in one transaction, each exactly once. Returns their answers in the same
+    /// order and the largest log number among them.
     pub(crate) fn carry_out(
         &mut self,
         orders: &[NamedOrder<'_>],
     ) -> Result<(Vec<Answer>, u64), Unanswered> {
-        let (until, mut is_unsure) = (Instant::now() + ASKING, false);
+        let (until, mut is_unsure) = (Instant::now() + QUERY_TIMEOUT, false);
         loop {
             let fault = match self.try_to_carry_out(orders, until) {
                 Ok(answers) => return Ok(answers),
@@ -216,12 +216,12 @@ impl Link {
         until: Instant,
     ) -> Result<(Vec<Answer>, u64), Fault> {
         let clients: Vec<&str> = orders.iter().map(|one| one.client).collect();
-        // PostgreSQL has signed numbers only; the bits are what counts.
+        // PostgreSQL has no unsigned numbers; the bits are preserved.
         let requests: Vec<i64> = orders.iter().map(|one| one.request as i64).collect();
         let sells: Vec<bool> = orders.iter().map(|one| one.order.side() == Side::Sell).collect();
         let stocks: Vec<i64> = orders.iter().map(|one| one.order.stock().into()).collect();
         let counts: Vec<i32> = orders.iter().map(|one| one.order.count() as i32).collect();
-        self.ask(until, async |ready: &Ready| {
+        self.query(until, async |ready: &Ready| {
             let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
                 [&clients, &requests, &sells, &stocks, &counts];
             let rows = ready.client.query(&ready.carry_out, &values).await?;
@@ -229,38 +229,38 @@ impl Link {
         })
     }
 
-    /// All stocks at one moment. Without any, because the database cannot be asked, the reason.
+    /// Lists all stocks at one moment.
     pub(crate) fn show(&mut self) -> Result<Shown, String> {
         let show = async |ready: &Ready| {
             let rows = ready.client.query(&ready.show, &[]).await?;
             shown(&rows)
         };
-        let until = Instant::now() + ASKING;
-        // A list changes nothing, so it may be asked for on a new connection.
-        match self.ask(until, show) {
+        let until = Instant::now() + QUERY_TIMEOUT;
+        // A list changes nothing, so it can be repeated on a new connection.
+        match self.query(until, show) {
             Ok(shown) => Ok(shown),
-            Err(_) => self.ask(until, show).map_err(|fault| fault.reason),
+            Err(_) => self.query(until, show).map_err(|fault| fault.reason),
         }
     }
 
-    /// Takes orders up to a number out of the table. What fails is done by the next one.
+    /// Deletes orders up to a number. If that fails, the next call deletes them.
     pub(crate) fn trim(&mut self, up_to: u64) {
         let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
-        let _ = self.ask(Instant::now() + ASKING, async |ready: &Ready| {
+        let _ = self.query(Instant::now() + QUERY_TIMEOUT, async |ready: &Ready| {
             ready.client.execute(tables::TRIM, &[&up_to]).await.map(drop)
         });
     }
 
-    /// Asks something of the database, over a connection that is made where there is none. Without an
-    /// answer by `until` the connection is lost.
-    fn ask<T>(
+    /// Runs a query, opening a connection if there is none. Without an answer by `until` the
+    /// connection is lost.
+    fn query<T>(
         &mut self,
         until: Instant,
         f: impl AsyncFnOnce(&Ready) -> Result<T, Error>,
     ) -> Result<T, Fault> {
         let left = || until.saturating_duration_since(Instant::now());
         self.runtime.block_on(async {
-            // One turn for what the system has to tell, one for who reads it.
+            // One turn for events from the system, one for the task that handles them.
             yield_now().await;
             yield_now().await;
         });
@@ -268,7 +268,9 @@ impl Link {
         let connected = match had.ok().filter(|ready| !ready.client.is_closed()) {
             Some(ready) => Ok(ready),
             None => self.runtime.block_on(async {
-                timeout(left(), make(&self.access)).await.unwrap_or_else(|_| Err(no_answer(ASKING)))
+                timeout(left(), make(&self.access))
+                    .await
+                    .unwrap_or_else(|_| Err(no_answer(QUERY_TIMEOUT)))
             }),
         };
         let ready = connected.map_err(|reason| {
@@ -282,16 +284,16 @@ impl Link {
                 return Ok(value);
             }
             Ok(Err(error)) => Fault::of(&error),
-            Err(_) => Fault { reason: no_answer(ASKING), is_void: false, again: true },
+            Err(_) => Fault { reason: no_answer(QUERY_TIMEOUT), is_void: false, again: true },
         };
-        // A statement that failed leaves the connection as it was.
+        // A failed statement does not affect the connection.
         self.ready = if fault.is_void { Ok(ready) } else { Err(fault.reason.clone()) };
         Err(fault)
     }
 }
 
 impl Fault {
-    /// Nothing was sent.
+    /// Creates a fault for a query that was not sent.
     fn before(reason: String) -> Self {
         Self { reason, is_void: true, again: false }
     }
@@ -299,7 +301,7 @@ impl Fault {
     fn of(error: &Error) -> Self {
         let db_error = error.as_db_error();
         let is_void = db_error.and_then(DbError::parsed_severity) == Some(Severity::Error);
-        // Two transactions that met, not a fault of either.
+        // Conflicts between two transactions.
         let met = [
             SqlState::UNIQUE_VIOLATION,
             SqlState::T_R_DEADLOCK_DETECTED,
@@ -310,9 +312,9 @@ impl Fault {
     }
 }
 
-/// The answers in rows of `carry_out`, and the largest number among them.
+/// Returns the answers in the rows of `carry_out`, and the largest log number among them.
 fn answers(rows: &[Row], count: usize) -> Result<(Vec<Answer>, u64), Error> {
-    // Whatever has no row stays what is known of it: nothing.
+    // An order without a row has an unknown outcome.
     let (mut answers, mut latest) = (vec![Answer::Stopped(Stop::Unsure); count], 0);
     for row in rows {
         let (place, outcome): (i32, &str) = (row.try_get(0)?, row.try_get(1)?);
@@ -335,7 +337,7 @@ fn answers(rows: &[Row], count: usize) -> Result<(Vec<Answer>, u64), Error> {
     Ok((answers, latest))
 }
 
-/// The list in rows of `SHOW`.
+/// Returns the list in the rows of `SHOW`.
 pub(super) fn shown(rows: &[Row]) -> Result<Shown, Error> {
     let (mut lines, mut latest) = (Vec::with_capacity(rows.len()), 0);
     for row in rows {

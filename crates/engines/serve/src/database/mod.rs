@@ -1,15 +1,16 @@
-//! PostgreSQL in place of a store: for those who outgrow one machine.
+//! PostgreSQL in place of a store, for several servers on one database.
 //!
-//! The stocks, the orders with their answers and the numbers of the log live in the database, so
-//! several servers may stand in front of it, and a server holds nothing that could be lost with it. The
-//! log that a store keeps cannot do that: it knows only the orders of its own process. So this is no
-//! store behind the journal but a sharing of its own (`crate::sharing::database`), which hands what has
-//! gathered to a connection and waits for the commit.
+//! Stocks, orders with their answers, and log numbers live in the database, so several servers can
+//! share it, and a server holds nothing that a crash could lose. The log of a store cannot do that,
+//! because it knows only the orders of its own process. The database is therefore not a store
+//! behind the journal but a sharing strategy (`crate::sharing::database`), which passes gathered
+//! orders to a connection and waits for the commit.
 //!
-//! What is safe is PostgreSQL's word: `group` and `each` set `synchronous_commit` to `on` and are refused
-//! on a server that does not sync (`fsync = off`). `os` sets it to `off`: an acknowledged order survives
-//! the end of this program, but not that of the database server, which may lose the latest fraction of
-//! a second (three times its `wal_writer_delay`); stocks and orders still agree then.
+//! PostgreSQL defines what is durable: `group` and `each` set `synchronous_commit` to `on` and are
+//! rejected on a server that does not sync (`fsync = off`). `os` sets it to `off`: an acknowledged
+//! order survives a crash of this program, but a crash of the database server may lose the latest
+//! fraction of a second (three times its `wal_writer_delay`). Stocks and orders are still
+//! consistent then.
 //!
 //! The connection is not encrypted.
 
@@ -27,36 +28,36 @@ use std::fmt;
 use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode};
 
-/// Connections at most.
+/// Maximum number of connections.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a connection may take to be made, where nothing else was asked for.
-const CONNECT: Duration = Duration::from_secs(3);
-/// How long a network may swallow what was sent, where nothing else was asked for.
-const SWALLOWED: Duration = Duration::from_secs(10);
-/// After how much silence a network is asked whether the other side is still there.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Default time limit for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Default time limit for sent data to be acknowledged by the network.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+/// Idle time after which keepalive probes are sent.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
-/// How long the database may work on a statement; shorter than anybody here waits for it.
+/// Time limit for a statement in the database; shorter than the time that clients here wait for it.
 const STATEMENT_MS: u32 = 900;
-/// How long a statement may wait for a lock: who waits longer waits for somebody's hands.
+/// Time limit for a lock; a longer wait means that somebody holds it interactively.
 const LOCK_MS: u32 = 800;
 
-const CORRECT: &str = "correct --database, which takes a URL (postgresql://USER@HOST/NAME) or connection_string \
+const CHECK_OPTION: &str = "check --database, which takes a URL (postgresql://USER@HOST/NAME) or a connection string \
      (host=… port=… dbname=… user=…), or start the database server";
 
 /// A database that was opened.
 pub(crate) struct Opened {
-    /// How it is reached.
+    /// How to connect.
     pub(crate) access: Access,
-    /// The stocks in it.
+    /// Its stocks.
     pub(crate) stocks: Exchange,
-    /// The number of the latest order in it.
+    /// Log number of its latest order.
     pub(crate) seq: u64,
-    /// Whether its tables were made now.
+    /// Whether its tables were created by this start.
     pub(crate) is_new: bool,
 }
 
-/// How a database is reached, and what each connection sets.
+/// How to connect to a database, and the options of each session.
 #[derive(Clone)]
 pub(crate) struct Access {
     config: tokio_postgres::Config,
@@ -64,7 +65,7 @@ pub(crate) struct Access {
     set_up: String,
 }
 
-/// What `synchronous_commit` is with a durability.
+/// Returns the value of `synchronous_commit` for a durability.
 pub(crate) fn synchronous_commit(durability: Durability) -> &'static str {
     match durability {
         Durability::None | Durability::Os => "off",
@@ -72,59 +73,59 @@ pub(crate) fn synchronous_commit(durability: Durability) -> &'static str {
     }
 }
 
-/// Why a server cannot be had in front of a database, if it cannot.
+/// Returns why the options are not supported with a database, or `None` if they are.
 pub(crate) fn refusal(options: &ServeOptions, connections: usize) -> Option<String> {
     let durability = options.durability;
     if durability == Durability::None {
         return Some(
-            "a database keeps every order, so durability none cannot be had with store postgres; \
-             use os, group or each"
+            "store postgres does not support durability none: a database keeps every order; use \
+             os, group or each"
                 .to_owned(),
         );
     }
     if options.sharing != Sharing::Database {
         return Some(format!(
-            "with store postgres the database shares the stocks, between processes too; leave \
-             --sharing {} out",
+            "store postgres does not support --sharing {}: the database shares the stocks, also \
+             between processes; omit it",
             options.sharing
         ));
     }
     if options.show == ShowMode::PerStock {
         return Some(
-            "store postgres lists all stocks in one statement, so a list is of one moment; leave \
-             --show per-stock out"
+            "store postgres does not support --show per-stock: it lists all stocks in one \
+             statement; omit it"
                 .to_owned(),
         );
     }
     if !(1..=CONNECTIONS_MAX).contains(&connections) {
         return Some(format!(
-            "{connections} connections to a database cannot be had; use 1 to {CONNECTIONS_MAX}"
+            "invalid number of database connections: {connections}; must be 1 to {CONNECTIONS_MAX}"
         ));
     }
     let alone = match (durability, options.model) {
-        (Durability::Each, _) => "durability each commits one order after the other",
-        (_, Model::IoThreads) => "model io-threads means one thread that carries out all requests",
+        (Durability::Each, _) => "durability each commits one order at a time",
+        (_, Model::IoThreads) => "model io-threads executes all requests on one thread",
         _ => return None,
     };
     (connections > 1).then(|| {
-        format!("{alone}, so it has one connection to the database; use --database-connections 1")
+        format!("{alone}, so it can use only one database connection; use --database-connections 1")
     })
 }
 
 impl Access {
-    /// Reads how a database is reached. A password in it is never told.
+    /// Parses a connection string. A password in it is never printed.
     fn read(connection_string: &str, durability: Durability) -> Result<Self, ServeError> {
-        // The reason of the parser is not told: it may hold a piece of a password.
+        // The parser's message is not shown: it may contain part of a password.
         let mut config: tokio_postgres::Config = connection_string.parse().map_err(|_| {
             ServeError::Refused(format!(
-                "the connection_string of --database cannot be understood; {CORRECT}; sslmode is disable or \
-                 prefer, and values with spaces stand in single quotes"
+                "invalid connection string for --database; {CHECK_OPTION}; sslmode must be disable or \
+                 prefer, and values with spaces must be in single quotes"
             ))
         })?;
         if config.get_ssl_mode() == SslMode::Require {
             return Err(ServeError::Refused(
-                "sslmode=require cannot be had: the connection to the database is not encrypted; \
-                 use a Unix socket, a loopback address or a tunnel, and sslmode=disable"
+                "sslmode=require is not supported: the connection to the database is not encrypted; \
+                 use a Unix socket, a loopback address or a tunnel with sslmode=disable"
                     .to_owned(),
             ));
         }
@@ -133,15 +134,15 @@ impl Access {
             config.host("/var/run/postgresql");
         }
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT);
+            config.connect_timeout(CONNECT_TIMEOUT);
         }
         if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(SWALLOWED);
+            config.tcp_user_timeout(UNACKNOWLEDGED);
         }
         if config.get_application_name().is_none() {
             config.application_name("ioloom serve");
         }
-        config.keepalives_idle(config.get_keepalives_idle().min(SILENCE));
+        config.keepalives_idle(config.get_keepalives_idle().min(KEEPALIVE_IDLE));
         let name = name_of(&config);
         let set_up = format!(
             "SET synchronous_commit = {}; SET lock_timeout = {LOCK_MS}; \
@@ -153,7 +154,7 @@ impl Access {
         Ok(Self { config, name, set_up })
     }
 
-    /// What it is called: where it is and its name, without a password.
+    /// Returns the location and name of the database, without the password.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -167,18 +168,19 @@ impl Access {
         ServeError::Database { operation, database: self.name.clone(), reason, advice }
     }
 
-    /// The error of a database that was opened and cannot be connected to again.
+    /// Returns the error for a database that was opened and cannot be reached again.
     pub(crate) fn unreached(&self, reason: String) -> ServeError {
-        self.error(DatabaseOperation::Connect, reason, CORRECT)
+        self.error(DatabaseOperation::Connect, reason, CHECK_OPTION)
     }
 
-    /// The error of a stock file that the database does not give the stocks for.
+    /// Returns the error for a stock file that cannot be written because the database does not list
+    /// the stocks.
     pub(crate) fn unwritten(&self, reason: String) -> ServeError {
         self.error(
             DatabaseOperation::List,
             reason,
-            "every acknowledged order is in the database; the stock file is older, and is written \
-             at the next end",
+            "every acknowledged order is in the database; the stock file is outdated until the \
+             next clean stop",
         )
     }
 }
@@ -196,11 +198,11 @@ fn name_of(config: &tokio_postgres::Config) -> String {
     if hosts.is_empty() {
         hosts.extend(config.get_hostaddrs().iter().map(ToString::to_string));
     }
-    let name = config.get_dbname().or(config.get_user()).unwrap_or("named as its user");
+    let name = config.get_dbname().or(config.get_user()).unwrap_or("default database");
     format!("{name} at {}", hosts.join(","))
 }
 
-/// The reason of an error in one line.
+/// Returns an error and its sources in one line.
 fn reason(error: &tokio_postgres::Error) -> String {
     let mut text = match error.as_db_error() {
         Some(db_error) => db_error.message().to_owned(),
@@ -222,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_never_told() {
+    fn passwords_are_never_printed() {
         for connection_string in [
             "postgresql://me:hush-hush@127.0.0.1:5433/stocks",
             "host=127.0.0.1 port=5433 dbname=stocks user=me password=hush-hush",
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_called_by_its_place() {
+    fn databases_are_named_by_location() {
         let name = |connection_string| {
             Access::read(connection_string, Durability::Os).unwrap().name().to_owned()
         };

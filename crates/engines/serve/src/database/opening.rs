@@ -1,12 +1,12 @@
-//! Opening a database: its tables are made where it has none, else they are what counts.
+//! Opening a database: creates its tables if they do not exist.
 //!
-//! Everything happens in one transaction under one lock of the whole database, so of several servers
-//! that start at the same time one fills it and the others find it filled. A stock file fills an empty
-//! database and never changes a filled one; if it lists other stocks than the database does, somebody
-//! means another database or another file, and nothing is done.
+//! Everything happens in one transaction under one lock of the whole database. If several servers
+//! start at the same time, one fills the database and the others find it filled. A stock file fills
+//! an empty database and never changes a filled one. If it lists other stocks than the database,
+//! the database or the file is the wrong one, and nothing is changed.
 
 use super::link::{connect, runtime, shown};
-use super::{Access, CORRECT, DatabaseChoice, Opened, reason, tables};
+use super::{Access, CHECK_OPTION, DatabaseChoice, Opened, reason, tables};
 use crate::choice::Durability;
 use crate::error::{DatabaseOperation, ServeError};
 use crate::stock_file;
@@ -18,11 +18,11 @@ use tokio_postgres::{Client, Error};
 
 /// Why a database was not opened.
 enum OpenError {
-    /// It said so.
+    /// The database reported an error.
     Database(Error),
-    /// We do.
+    /// The database is not suitable.
     Refused(String),
-    /// The stock file.
+    /// The stock file has an error.
     File(ServeError),
 }
 
@@ -32,7 +32,7 @@ impl From<Error> for OpenError {
     }
 }
 
-/// Opens the database, and fills it from the stock file if nothing is in it.
+/// Opens the database, and fills it from the stock file if it is empty.
 pub(crate) fn open(
     choice: &DatabaseChoice,
     durability: Durability,
@@ -42,16 +42,16 @@ pub(crate) fn open(
     let opened = runtime()?.block_on(async {
         let connected = connect(&access).await;
         let (client, task) = connected
-            .map_err(|reason| access.error(DatabaseOperation::Connect, reason, CORRECT))?;
+            .map_err(|reason| access.error(DatabaseOperation::Connect, reason, CHECK_OPTION))?;
         let opened = begin(&client, durability, stock).await;
-        // What was not committed goes with the connection.
+        // Dropping the connection rolls back.
         drop(task);
         opened.map_err(|error| match error {
             OpenError::Database(error) => {
-                access.error(DatabaseOperation::Open, reason(&error), CORRECT)
+                access.error(DatabaseOperation::Open, reason(&error), CHECK_OPTION)
             }
             OpenError::Refused(reason) => {
-                ServeError::Refused(format!("the database {}: {reason}", access.name()))
+                ServeError::Refused(format!("database {}: {reason}", access.name()))
             }
             OpenError::File(error) => error,
         })
@@ -80,7 +80,7 @@ async fn begin(
         .transpose()?;
     if version != Some(tables::VERSION) {
         return Err(OpenError::Refused(
-            "its schema ioloom_exchange is of another version; name another database with \
+            "its schema ioloom_exchange has another version; name another database with \
              --database"
                 .to_owned(),
         ));
@@ -89,26 +89,25 @@ async fn begin(
     if is_there {
         compare(&now, stock)?;
     }
-    // What was made is there even where commits are not waited for otherwise.
+    // The new tables are durable even if commits are otherwise not waited for.
     client.batch_execute("SET LOCAL synchronous_commit = on; COMMIT").await?;
     Ok((now, !is_there))
 }
 
-/// Refuses a database server that cannot keep what is promised.
+/// Rejects a database server that cannot provide the durability.
 async fn check_server(client: &Client, durability: Durability) -> Result<(), OpenError> {
     let row = client.query_one(tables::SERVER, &[]).await?;
     let (syncs, is_standby): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
     if is_standby {
         return Err(OpenError::Refused(
-            "it is a standby, which takes no orders; name the primary server with --database"
-                .to_owned(),
+            "it is a standby and read-only; name the primary server with --database".to_owned(),
         ));
     }
     let promised = matches!(durability, Durability::Group | Durability::Each);
     if promised && !syncs {
         return Err(OpenError::Refused(format!(
-            "its server runs with fsync = off and so syncs nothing, which durability {durability} \
-             promises; turn fsync on, or use durability os"
+            "its server runs with fsync = off, so it cannot provide durability {durability}; turn \
+             fsync on, or use durability os"
         )));
     }
     Ok(())
@@ -126,8 +125,8 @@ async fn make(client: &Client, stock: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Refuses a stock file that is there and lists other stocks. What is left of them may differ: the
-/// database knows better.
+/// Rejects a stock file that lists other stocks. Their numbers of shares may differ; the database
+/// is authoritative.
 fn compare(now: &Shown, stock: &Path) -> Result<(), OpenError> {
     let listed = match stock_file::read(stock) {
         Ok((listed, _)) => listed,

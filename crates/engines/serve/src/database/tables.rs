@@ -1,55 +1,55 @@
-//! The tables of the exchange in PostgreSQL, and the one function that carries orders out.
+//! The tables of the exchange in PostgreSQL, and the function that executes orders.
 //!
-//! What decides stands in the database and not in the servers: the guarded `UPDATE` that lets no stock
-//! fall below zero or rise above what counts may be, and the unique name and number of an order, which
-//! is why it counts once whichever server it is sent to. A function, and not statements one by one,
-//! because the rows of stocks are locked meanwhile: so they are locked for no round trip.
+//! The database enforces the rules, not the servers: a guarded `UPDATE` keeps the shares left of a
+//! stock within their range, and the unique name and number of an order make it execute once
+//! whichever server receives it. This is a function rather than separate statements because stocks
+//! are locked during execution; this way they are not locked for any round trip.
 //!
-//! - Stocks are locked in the order of their numbers, so two transactions never wait for each other in
-//!   a circle. What is read after the lock sees whatever the holder before has committed.
-//! - An order takes its number while its stock is locked. So numbers of one stock rise in the order in
-//!   which its orders were carried out, and an order that was sent after the answer to another one has
-//!   the larger number. What is rolled back leaves a gap.
-//! - An order without a name gets one from its server, which begins with `#` as no client's can. So a
-//!   server whose connection was lost can ask again too. A refusal of such an order is not kept.
-//! - Numbers that clients give to their orders are 64 bits without a sign, which PostgreSQL has not: the
-//!   bits are kept, and compared with the highest one turned.
+//! - Stocks are locked in the order of their numbers, so transactions do not deadlock. Reads after
+//!   the lock see what the previous holder has committed.
+//! - An order gets its number while its stock is locked. The numbers of one stock therefore follow
+//!   the order of execution, and an order sent after the answer to another one has a larger number.
+//!   A rollback leaves a gap.
+//! - An unnamed order gets a name from its server that starts with `#`, which no client name does.
+//!   So a server that lost its connection can repeat its orders too. A refusal of such an order is
+//!   not stored.
+//! - Clients number their orders with unsigned 64-bit numbers, which PostgreSQL lacks: the bits are
+//!   stored, and compared with the highest bit flipped.
 
-/// The version of the tables.
+/// Version of the tables.
 pub(super) const VERSION: i32 = 1;
 
-/// Begins to open the database. Nobody waits for it yet but who starts, so its steps have more time than
-/// orders: many stocks are filled in, and of several servers that start at once each waits for the one
-/// that does so.
+/// Begins opening the database. No client waits yet, so these steps get more time than orders: many
+/// stocks may be inserted, and servers that start at the same time wait for the one that does so.
 pub(super) const BEGIN: &str =
     "BEGIN; SET LOCAL statement_timeout = '60s'; SET LOCAL lock_timeout = '60s'";
 
-/// What servers that open the same database at the same time wait for: one of them makes the tables.
+/// Lock for servers that open the same database at the same time: one of them creates the tables.
 pub(super) const OPENING: &str = "SELECT pg_advisory_xact_lock(7310314285311648875)";
 
-/// Whether the tables are there.
+/// Queries whether the tables exist.
 pub(super) const IS_THERE: &str = "SELECT to_regclass('ioloom_exchange.version') IS NOT NULL";
 
-/// What a promise of durability rests on.
+/// Queries the settings that durability depends on.
 pub(super) const SERVER: &str = "SELECT current_setting('fsync') = 'on', pg_is_in_recovery(), current_setting('server_version')";
 
-/// All stocks at one moment, as one statement sees them.
+/// Lists all stocks as of one moment.
 pub(super) const SHOW: &str =
     "SELECT id, remaining, price, seq FROM ioloom_exchange.stock ORDER BY id";
 
-/// Carries orders out. Arrays of the same length: clients, requests, whether they sell, stocks, counts.
+/// Executes orders. Arrays of equal length: clients, requests, whether they sell, stocks, counts.
 pub(super) const CARRY_OUT: &str =
     "SELECT place, outcome, left_over, number FROM ioloom_exchange.carry_out($1, $2, $3, $4, $5)";
 
-/// Fills the table of stocks. Arrays of the same length: numbers, what is left, prices.
+/// Fills the table of stocks. Arrays of equal length: numbers, shares left, prices.
 pub(super) const FILL: &str = "INSERT INTO ioloom_exchange.stock (id, remaining, price)
     SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])";
 
-/// Has the database keep something that nobody reads: a commit that waits for its disk as orders do.
+/// Commits a record without effect, which waits for the disk as orders do.
 pub(super) const KEEP: &str = "SELECT pg_logical_emit_message(true, 'ioloom', 'there')";
 
-/// Takes old orders out, so many that nobody waits long, and notes for each client up to which of its
-/// orders that was. Those that another server takes out are left to it.
+/// Deletes old orders, few enough to be quick, and records up to which of its orders each client's
+/// orders were deleted. Orders that another server is deleting are skipped.
 pub(super) const TRIM: &str = "
     WITH old AS (
         DELETE FROM ioloom_exchange.orders WHERE seq IN (
@@ -62,7 +62,7 @@ pub(super) const TRIM: &str = "
     ON CONFLICT (client) DO UPDATE SET request = ioloom_exchange.turned(greatest(
         ioloom_exchange.turned(known.request), ioloom_exchange.turned(excluded.request)))";
 
-/// Makes the tables.
+/// Creates the tables.
 pub(super) const MAKE: &str = r"
 CREATE SCHEMA IF NOT EXISTS ioloom_exchange;
 
@@ -70,7 +70,7 @@ CREATE TABLE ioloom_exchange.version (version integer NOT NULL);
 
 CREATE SEQUENCE ioloom_exchange.number;
 
--- Half of each page stays free, so that a changed row finds room beside its old one.
+-- Half of each page stays free, so that an updated row fits next to its old version.
 CREATE TABLE ioloom_exchange.stock (
     id bigint PRIMARY KEY,
     remaining integer NOT NULL CHECK (remaining >= 0),
@@ -89,10 +89,10 @@ CREATE TABLE ioloom_exchange.orders (
     refused text,
     UNIQUE (client, request));
 
--- Up to which of its orders a client's orders have been taken out of the table above.
+-- Up to which of its orders each client's orders were deleted from the table above.
 CREATE TABLE ioloom_exchange.forgotten (client text PRIMARY KEY, request bigint NOT NULL);
 
--- The bits of a number without a sign, so that they compare as it does; and back.
+-- Maps the bits of an unsigned number so that they compare like it, and back.
 CREATE FUNCTION ioloom_exchange.turned(request bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$ SELECT request # (-9223372036854775808)::bigint $$;
 

@@ -1,9 +1,9 @@
-//! Threads that block: one connection after the other, one thread for each, or a pool.
+//! Blocking threads: one connection at a time, one thread per connection, or a pool.
 //!
-//! A thread reads a connection until it ends. In the pool and in the iterative server a silent client
-//! keeps others waiting; while somebody waits, a connection that says nothing for longer than
-//! [`Limits::hog`](crate::Limits) is therefore ended. The pool's buffer of waiting connections is
-//! bounded; when it is full a client is told `BUSY` at once, so nobody waits for ever unnoticed.
+//! A thread reads a connection until it ends. In the pool and in the iterative server, an idle
+//! client keeps others waiting; if others are waiting, a connection that is idle for longer than
+//! [`Limits::hog`](crate::Limits) is therefore closed. The queue of the pool is bounded; if it is
+//! full, a client gets `BUSY` at once.
 
 use super::port::{Port, connections_max};
 use super::stop::wait_for_stop;
@@ -21,18 +21,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a read blocks while there is something to look at now and then.
+/// Interval at which a blocked read checks timeouts.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Bytes that are read at once.
+/// Size of the read buffer.
 const BUFFER_BYTES: usize = 16 * 1024;
-/// How long the end of a client is waited for after ours.
+/// How long to wait for the client to close after shutting down writing.
 const LINGER: Duration = Duration::from_secs(1);
-/// Stack of a thread that serves one connection, and of one that shakes hands before.
+/// Stack size of a thread that serves one connection, without and with TLS.
 const STACK_BYTES: usize = 128 * 1024;
 const STACK_TLS_BYTES: usize = 512 * 1024;
 
-/// Sockets of threads that may be waiting for their clients, so that a stop can end that: at first
-/// their reads, and when the time of the stop is over their writes too.
+/// Sockets of threads that may be blocked on their clients, so that a stop can interrupt them:
+/// first their reads, and after the stop timeout their writes too.
 #[derive(Default)]
 struct OpenSockets {
     state: Mutex<OpenState>,
@@ -42,9 +42,9 @@ struct OpenSockets {
 #[derive(Default)]
 struct OpenState {
     sockets: HashMap<usize, Arc<Socket>>,
-    /// Threads that serve.
+    /// Number of serving threads.
     serving: usize,
-    /// The time of the stop is over.
+    /// The stop timeout has expired.
     is_late: bool,
 }
 
@@ -75,7 +75,7 @@ impl OpenSockets {
         }
     }
 
-    /// Ends writes too: who waits for a client that does not take its answers is done with it.
+    /// Shuts down writing too, for threads blocked on clients that do not accept their answers.
     fn end_writing(&self) {
         let mut state = self.lock();
         state.is_late = true;
@@ -84,7 +84,7 @@ impl OpenSockets {
         }
     }
 
-    /// Waits until no thread serves any more, and ends writes when that takes longer than a stop may.
+    /// Waits until no thread is serving, and shuts down writing after `limit`.
     fn give_time(&self, limit: Duration) {
         let is_on = |state: &mut OpenState| state.serving > 0;
         let waited = self.ended.wait_timeout_while(self.lock(), limit, is_on);
@@ -94,28 +94,31 @@ impl OpenSockets {
         }
     }
 
-    /// A thread begins to serve.
+    /// Registers a serving thread.
     fn begin(&self) {
         self.lock().serving += 1;
     }
 
-    /// A thread does not serve any more.
+    /// Unregisters a serving thread.
     fn end(&self) {
-        self.lock().serving -= 1;
+        let mut state = self.lock();
+        assert!(state.serving > 0, "a stop would return while threads still serve");
+        state.serving -= 1;
+        drop(state);
         self.ended.notify_all();
     }
 }
 
-/// What the threads of a blocking model share.
+/// State shared by the threads of a blocking model.
 struct Handler<'a> {
     service: &'a Service,
     open: &'a OpenSockets,
-    /// Whether others wait for a thread, in models in which a silent client can keep them waiting.
+    /// Reports whether others wait for a thread, in models where an idle client can block them.
     others_wait: Option<&'a dyn Fn() -> bool>,
 }
 
 impl Handler<'_> {
-    /// Serves one connection, with everything around it.
+    /// Serves one connection, with registration and counting.
     fn serve(&self, key: usize, socket: Socket, settings: &Settings) {
         let socket = Arc::new(socket);
         self.open.enter(key, &socket, self.service);
@@ -128,7 +131,7 @@ impl Handler<'_> {
     }
 }
 
-/// Serves a connection until its end; true if it was cut.
+/// Serves a connection until it ends; returns true if it timed out.
 fn serve(
     service: &Service,
     socket: &Socket,
@@ -160,7 +163,7 @@ fn serve(
             return Ok(true);
         }
         connection.renew_deadline(&out);
-        // Who is silent now holds no memory for what it once asked.
+        // An idle client holds no memory for earlier answers.
         if out.capacity() > BUFFER_BYTES && !connection.transport.has_more() {
             out = Vec::new();
         }
@@ -171,27 +174,27 @@ fn serve(
     }
 }
 
-/// What has come of waiting for bytes.
+/// Result of waiting for bytes.
 enum ReadOutcome {
-    /// So many bytes; none if requests of earlier ones are left.
+    /// This many bytes; 0 if requests are left in the buffer.
     Bytes(usize),
-    /// The client sends no more.
+    /// The client has ended its stream.
     End,
-    /// It took too long.
+    /// A timeout expired.
     Late,
 }
 
-/// One connection of a thread that blocks in it.
+/// A connection served by a blocking thread.
 struct BlockingConnection<'a> {
     service: &'a Service,
     socket: &'a Socket,
     transport: Transport,
     buffer: Vec<u8>,
-    /// Whether reads are interrupted now and then; not decided yet at first.
+    /// Whether reads have a timeout; `None` until the first read.
     checking: Option<bool>,
-    /// When the client last said something.
+    /// Time at which the client last sent something.
     active_ns: u64,
-    /// When the request or the handshake that is incomplete began; 0 if none is.
+    /// Time at which the incomplete request or handshake began; 0 if there is none.
     begun_ns: u64,
 }
 
@@ -203,7 +206,7 @@ impl<'a> BlockingConnection<'a> {
         Self { service, socket, transport, buffer, checking: None, active_ns: now_ns, begun_ns }
     }
 
-    /// Waits for bytes, as long as is allowed.
+    /// Waits for bytes, up to the timeouts.
     fn read(&mut self, others_wait: Option<&dyn Fn() -> bool>) -> io::Result<ReadOutcome> {
         let limits = &self.service.limits;
         let check = others_wait.is_some() || self.begun_ns != 0 || !limits.idle.is_zero();
@@ -239,7 +242,7 @@ impl<'a> BlockingConnection<'a> {
         }
     }
 
-    /// Takes the requests of bytes that were read; false if one takes too long.
+    /// Parses the received bytes; returns false if a request takes too long.
     fn take(&mut self, read: usize, jobs: &mut Vec<Job>) -> bool {
         let had = self.transport.stage();
         let most = self.service.requests_at_once();
@@ -260,18 +263,18 @@ impl<'a> BlockingConnection<'a> {
         true
     }
 
-    /// Gives what the client has begun its whole time, once answers were sent: meanwhile nothing was read.
+    /// Restarts the request timeout after answers were sent, because nothing was read in that time.
     fn renew_deadline(&mut self, sent: &[u8]) {
         if self.begun_ns != 0 && !sent.is_empty() && self.transport.stage() == Stage::Request {
             self.begun_ns = clock::monotonic_ns();
         }
     }
 
-    /// Says that nothing more comes, where the words of the connection have a way to say it.
+    /// Announces the end of the stream, if the transport has a message for that.
     fn send_end(&mut self) -> io::Result<()> {
         let mut last = Vec::new();
         if self.transport.end(&mut last) {
-            // Whoever does not take it has gone.
+            // A client that does not accept it has disconnected.
             send_all(self.service, self.socket, &last, clock::monotonic_ns())?;
         }
         Ok(())
@@ -282,7 +285,7 @@ fn passed(since_ns: u64, limit: Duration, now_ns: u64) -> bool {
     u128::from(now_ns.saturating_sub(since_ns)) > limit.as_nanos()
 }
 
-/// Sends everything; false if the client takes too long.
+/// Sends all bytes; returns false if the client takes too long.
 fn send_all(service: &Service, socket: &Socket, mut bytes: &[u8], began: u64) -> io::Result<bool> {
     while !bytes.is_empty() {
         match socket.send(bytes) {
@@ -298,7 +301,7 @@ fn send_all(service: &Service, socket: &Socket, mut bytes: &[u8], began: u64) ->
     Ok(true)
 }
 
-/// Says that nothing more comes and reads on for a moment: see `connection`.
+/// Shuts down writing and keeps reading for a moment; see `connection`.
 fn linger(socket: &Socket, buffer: &mut [u8]) -> io::Result<()> {
     socket.shutdown_write()?;
     socket.set_timeouts(Some(CHECK_INTERVAL), None)?;
@@ -314,7 +317,7 @@ fn linger(socket: &Socket, buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts until it is asked to stop; `take` gets connections that were counted in.
+/// Accepts connections until asked to stop. `take` receives connections that were registered.
 fn accept_all(
     service: &Service,
     ports: &[Port],
@@ -353,7 +356,7 @@ fn accept_all(
     Ok(())
 }
 
-/// One connection after the other.
+/// One connection at a time.
 pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeError> {
     let open = OpenSockets::default();
     let has_pending = || {
@@ -365,7 +368,7 @@ pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), Se
     let handler = Handler { service, open: &open, others_wait: Some(&has_pending) };
     open.begin();
     std::thread::scope(|scope| {
-        // The one thread may block in a read when the stop comes.
+        // The serving thread may be blocked in a read when the stop arrives.
         let stopper = scope.spawn(|| {
             wait_for_stop(service, 1);
             open.end_reading();
@@ -382,7 +385,7 @@ pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), Se
     })
 }
 
-/// A thread for each connection.
+/// One thread per connection.
 pub(super) fn thread_per_connection(
     service: &Arc<Service>,
     ports: &[Port],
@@ -406,7 +409,7 @@ pub(super) fn thread_per_connection(
             open_too.end();
         });
         if spawned.is_err() {
-            // No thread for it: it is told so, and the others go on.
+            // No thread could be started: reject this connection and continue.
             if let Some(socket) = socket.lock().expect("no panic under this lock").take() {
                 port.turn_away(service, &socket);
             }
@@ -421,7 +424,7 @@ pub(super) fn thread_per_connection(
     ended
 }
 
-/// The bounded buffer between the thread that accepts and those that serve.
+/// Bounded queue between the accepting thread and the pool.
 struct Buffer {
     waiting: Mutex<VecDeque<(Socket, Settings)>>,
     changed: Condvar,
@@ -435,6 +438,7 @@ impl Buffer {
             return Err(socket);
         }
         waiting.push_back((socket, settings));
+        debug_assert!(waiting.len() <= self.most, "the queue of the pool is bounded");
         self.changed.notify_one();
         Ok(())
     }
@@ -457,7 +461,7 @@ impl Buffer {
     }
 }
 
-/// So many threads, each with one connection until it ends; others wait in the bounded buffer.
+/// A pool of threads, each serving one connection until it ends; others wait in a bounded queue.
 pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeError> {
     let open = OpenSockets::default();
     let buffer = Buffer {
@@ -496,7 +500,7 @@ pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeEr
                 Ok(())
             })
         });
-        // Also where accepting failed. Those that wait for work see it once they hold the lock.
+        // Also if accepting failed. Idle threads see it once they hold the lock.
         service.stop();
         drop(buffer.waiting.lock().expect("no panic under this lock"));
         buffer.changed.notify_all();

@@ -1,18 +1,20 @@
-//! Commits beside a loop: what a turn changed is made safe by another thread, while the loop goes on.
+//! Commits on a separate thread, so that the loop can continue.
 //!
-//! A loop that waits for the disk itself stands still as long as a sync takes, though other clients
-//! ask meanwhile. So where many do, the answers of a turn are put by, a thread of its own sees to the
-//! commit, and the loop reads and carries out what comes, for the next commit. A connection whose
-//! answers are put by is not read, so its answers keep their order and it has one batch here at most.
+//! A loop that waits for the disk itself stalls for the duration of a sync although other clients
+//! have requests. If there are many, the answers of a turn are deferred, a separate thread waits
+//! for the commit, and the loop reads and executes new requests, for the next commit. A connection
+//! with deferred answers is not read, so its answers keep their order and it has at most one batch
+//! here.
 //!
-//! Protocol: only the loop sends, and the numbers of the log that it sends only grow. The thread waits
-//! until the store holds the newest number that it was sent, sends that number back and wakes the loop.
-//! Batches stand in the order of their numbers, so a number that came back settles all up to it.
+//! Protocol: only the loop sends, and the log numbers it sends never decrease. The thread waits
+//! until the store holds the newest number it received, sends that number back and wakes the loop.
+//! Batches are queued in the order of their numbers, so a returned number releases all batches up
+//! to it.
 //!
-//! Cost: a commit that is handed over wakes two threads, and what is asked meanwhile comes in smaller
-//! turns. That is lost where nobody else asks while it is under way, and where it is over soon: so the
-//! loop commits by itself until [`RIVALS_MIN`] connections asked meanwhile and commits take
-//! [`LONG_NS`].
+//! Cost: a deferred commit wakes two threads, and requests arrive in smaller turns during it. That
+//! is a loss if few clients are waiting, or if commits are short. The loop therefore commits by
+//! itself unless [`WAITING_MIN`] connections sent requests during the previous commit and commits
+//! take [`LONG_NS`].
 
 use crate::journal::StoreFailed;
 use crate::service::Service;
@@ -24,52 +26,53 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Connections that must have asked while a commit was under way, for the next one to be handed over.
+/// Number of connections that must have sent requests during a commit before the next one is
+/// deferred.
 const WAITING_MIN: usize = 8;
-/// How long commits must take for one to be handed over, nanoseconds: where a sync took a fifth of
-/// this the loop by itself answered more (`results/serve-commit-thread/2026-11-22-intel-xeon-2c`), where it took
-/// longer less.
+/// Duration of commits from which they are deferred, in nanoseconds. With syncs of a fifth of this,
+/// the loop answered more requests by itself (`results/serve-commits-apart-two-core-vm`); with
+/// longer ones, fewer.
 const LONG_NS: u64 = 1_000_000;
-/// Part that the latest commit has of what commits take.
+/// Divisor for the weight of the latest commit in the moving average.
 const LATEST: u64 = 8;
 
 /// The answers of a turn.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// The number of the log that they rest on.
+    /// Log number that they depend on.
     seq: u64,
     pub(super) jobs: Vec<Job>,
-    /// The connections of the jobs, in the same order.
+    /// Slots of the connections of the jobs, in the same order.
     pub(super) slots: Vec<usize>,
 }
 
-/// What the thread did.
+/// Report of the thread.
 struct Committed {
     /// The store holds everything up to this number.
     seq: u64,
     took_ns: u64,
 }
 
-/// The thread that commits, what was put by for it, and whether it is worth it.
+/// The commit thread, the deferred batches, and the decision whether to defer.
 pub(super) struct Commits {
     to_thread: Option<Sender<u64>>,
     from_thread: Receiver<Result<Committed, StoreFailed>>,
     thread: Option<JoinHandle<()>>,
     batches: VecDeque<Batch>,
-    /// The newest number that came back from the thread.
+    /// Newest number returned by the thread.
     committed: u64,
-    /// The newest number that is known to be safe.
+    /// Newest number known to be in the store.
     safe: u64,
-    /// The memory of a batch that has left.
+    /// Buffers of a released batch, for reuse.
     spare: Batch,
-    /// Connections that asked while the latest commit was under way.
+    /// Connections that sent requests during the latest commit.
     waiting: usize,
-    /// How long commits take of late, nanoseconds.
+    /// Moving average of the duration of commits, in nanoseconds.
     takes_ns: u64,
 }
 
 impl Commits {
-    /// Starts the thread for the loop of this number.
+    /// Starts the thread for the loop with this number.
     pub(super) fn start(service: &Arc<Service>, number: usize) -> io::Result<Self> {
         let (to_thread, numbers) = channel();
         let (to_loop, from_thread) = channel();
@@ -90,25 +93,25 @@ impl Commits {
         })
     }
 
-    /// Notes that so many connections asked in a turn that had not asked in the one before, and tells
-    /// whether the commit of this turn, whose answers rest on `seq`, is better handed over. What is put
-    /// by already must come back first, so then it always is.
+    /// Decides whether to defer the commit of this turn, whose answers depend on `seq`. `others` is
+    /// the number of connections with requests in this turn that had none in the previous turn.
+    /// Deferred batches must be released first, so while there are any, the answer is yes.
     pub(super) fn takes(&mut self, seq: u64, others: usize) -> bool {
         if !self.batches.is_empty() {
             self.waiting += others;
             return true;
         }
-        // Those who asked while the loop was committing by itself come in one turn.
+        // Requests that arrive while the loop commits by itself appear in one turn.
         self.waiting = self.waiting.max(others);
         let is_long = self.waiting >= WAITING_MIN && self.takes_ns >= LONG_NS;
-        // What only lists has nothing to wait for.
+        // A turn of lists only has nothing to wait for.
         let takes = is_long && seq > self.safe;
         self.waiting = 0;
         takes
     }
 
-    /// Notes how long it took until everything up to `seq` was safe. What was safe before says nothing of
-    /// commits: else a few lists between would make them look short.
+    /// Records how long it took until everything up to `seq` was stored. Numbers stored earlier are
+    /// ignored: lists between commits would make commits look short.
     pub(super) fn took(&mut self, seq: u64, took_ns: u64) {
         if seq > self.safe {
             self.safe = seq;
@@ -116,21 +119,27 @@ impl Commits {
         }
     }
 
-    /// Memory for a batch.
+    /// Returns buffers for a batch.
     pub(super) fn batch(&mut self) -> Batch {
         std::mem::take(&mut self.spare)
     }
 
-    /// Puts a batch by until the store holds `seq`; false if the thread is gone.
+    /// Defers a batch until the store holds `seq`; returns false if the thread has exited.
     pub(super) fn defer(&mut self, batch: Batch, seq: u64) -> bool {
+        debug_assert!(
+            self.batches.back().is_none_or(|last| last.seq <= seq),
+            "a returned number releases all batches before it"
+        );
+        debug_assert!(batch.jobs.len() >= batch.slots.len(), "each deferred slot has a job");
         self.batches.push_back(Batch { seq, ..batch });
         self.to_thread.as_ref().is_some_and(|to_thread| to_thread.send(seq).is_ok())
     }
 
-    /// The next batch whose answers may leave.
+    /// Returns the next batch whose answers may leave.
     pub(super) fn next(&mut self) -> Result<Option<Batch>, StoreFailed> {
         while let Ok(back) = self.from_thread.try_recv() {
             let Committed { seq, took_ns } = back?;
+            debug_assert!(seq >= self.committed, "stored numbers never decrease");
             self.committed = seq;
             self.took(seq, took_ns);
         }
@@ -138,7 +147,7 @@ impl Commits {
         Ok(if is_safe { self.batches.pop_front() } else { None })
     }
 
-    /// Takes the memory of a batch back.
+    /// Reuses the buffers of a batch.
     pub(super) fn recycle(&mut self, mut batch: Batch) {
         batch.jobs.clear();
         batch.slots.clear();
@@ -207,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn few_who_ask_meanwhile_leave_the_commit_with_the_loop() {
+    fn few_waiting_clients_leave_the_commit_to_the_loop() {
         let mut commits = without_thread();
         commits.takes_ns = LONG_NS;
         for others in [0, 1, WAITING_MIN - 1, 0] {
@@ -216,68 +225,68 @@ mod tests {
     }
 
     #[test]
-    fn many_who_ask_meanwhile_have_it_handed_over_and_it_stays_so_while_they_do() {
+    fn many_waiting_clients_defer_commits_as_long_as_they_wait() {
         let mut commits = without_thread();
         commits.takes_ns = LONG_NS;
         assert!(commits.takes(1, WAITING_MIN));
         let batch = commits.batch();
         commits.defer(batch, 7);
-        // Few in each turn, but enough while the commit is under way.
+        // Few per turn, but enough during the commit.
         for _ in 0..WAITING_MIN {
-            assert!(commits.takes(1, 1), "what is put by comes back first");
+            assert!(commits.takes(1, 1), "deferred batches come first");
         }
         commits.batches.clear();
-        assert!(commits.takes(1, 0), "so many asked while the latest was under way");
-        assert!(!commits.takes(1, 0), "and nobody since");
+        assert!(commits.takes(1, 0), "enough clients sent requests during the latest commit");
+        assert!(!commits.takes(1, 0), "and none since");
     }
 
     #[test]
-    fn commits_that_are_over_soon_stay_with_the_loop_and_one_long_one_changes_nothing() {
+    fn short_commits_and_a_single_long_one_stay_with_the_loop() {
         let mut commits = without_thread();
         commits.took(1, LONG_NS);
         assert!(!commits.takes(200, 2 * WAITING_MIN), "one");
         for seq in 2..50 {
             commits.took(seq, 2 * LONG_NS);
         }
-        assert!(commits.takes(200, 2 * WAITING_MIN), "all of late");
+        assert!(commits.takes(200, 2 * WAITING_MIN), "all recent ones");
         for seq in 50..100 {
             commits.took(seq, LONG_NS / 2);
         }
-        assert!(!commits.takes(200, 2 * WAITING_MIN), "none of late");
+        assert!(!commits.takes(200, 2 * WAITING_MIN), "no recent ones");
     }
 
     #[test]
-    fn lists_between_commits_neither_make_them_look_short_nor_are_handed_over() {
+    fn lists_do_not_affect_the_average_and_are_not_deferred() {
         let mut commits = without_thread();
         for seq in 1..50 {
             commits.took(seq, 2 * LONG_NS);
             (0..20).for_each(|_| commits.took(seq, 0));
         }
-        assert!(!commits.takes(49, 2 * WAITING_MIN), "all of it is safe");
+        assert!(!commits.takes(49, 2 * WAITING_MIN), "everything is stored");
         assert!(commits.takes(50, 2 * WAITING_MIN));
     }
 
     #[test]
-    fn a_number_settles_all_batches_up_to_it_and_none_after() {
+    fn a_returned_number_releases_all_batches_up_to_it() {
         let mut commits = without_thread();
-        let (told, from_thread) = channel();
+        let (to_loop, from_thread) = channel();
         commits.from_thread = from_thread;
         for seq in [3, 5, 9] {
             let batch = commits.batch();
             commits.defer(batch, seq);
         }
         assert!(commits.next().unwrap().is_none());
-        told.send(Ok(Committed { seq: 5, took_ns: 0 })).unwrap();
+        to_loop.send(Ok(Committed { seq: 5, took_ns: 0 })).unwrap();
         let mut left = Vec::new();
         while let Some(batch) = commits.next().unwrap() {
             left.push(batch.seq);
         }
         assert_eq!(left, [3, 5]);
-        told.send(Err(StoreFailed)).unwrap();
-        assert!(commits.next().is_err(), "nothing leaves once the store failed");
+        to_loop.send(Err(StoreFailed)).unwrap();
+        assert!(commits.next().is_err(), "nothing leaves after the store failed");
     }
 
-    /// A store of which every commit waits until it is let through.
+    /// A store whose commits wait at a gate.
     #[derive(Default)]
     struct Gate {
         counts: Mutex<(u32, u32)>,
@@ -285,13 +294,13 @@ mod tests {
     }
 
     impl Gate {
-        /// Returns when so many commits have come to it.
-        fn came(&self, commits: u32) {
+        /// Returns when this many commits have reached the gate.
+        fn wait_for(&self, commits: u32) {
             let counts = self.counts.lock().unwrap();
             drop(self.changed.wait_while(counts, |counts| counts.0 < commits).unwrap());
         }
 
-        /// Lets so many commits through, of all that ever come.
+        /// Lets the first `commits` commits through.
         fn let_through(&self, commits: u32) {
             self.counts.lock().unwrap().1 = commits;
             self.changed.notify_all();
@@ -333,52 +342,52 @@ mod tests {
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     }
 
-    /// A server whose store waits, with a listener and where that is.
+    /// Returns a server whose store waits, with a listener and its address.
     fn gated() -> (Arc<Gate>, Arc<Service>, Port, SocketAddr) {
         let gate = Arc::new(Gate::default());
-        let service = Service::before(Box::new(Gated(Arc::clone(&gate))));
+        let service = Service::with_store(Box::new(Gated(Arc::clone(&gate))));
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
         let address = listener.address().unwrap();
         (gate, service, Port { listener, settings: Settings::default() }, address)
     }
 
-    /// A client whose order is safe, and others whose orders are with the thread, which waits at the
-    /// gate; so is what `also` asks for.
-    fn handed_over(
+    /// Returns a client whose order was acknowledged, and others whose orders are with the commit
+    /// thread, which waits at the gate, together with what `also` sends.
+    fn deferred(
         gate: &Gate,
         address: SocketAddr,
         also: impl FnOnce(),
     ) -> (TcpStream, Vec<TcpStream>) {
         let mut first = client(address);
         buy(&mut first);
-        gate.came(1);
-        // The loop commits by itself, so these wait for it and come in one turn.
+        gate.wait_for(1);
+        // The loop commits by itself, so these wait for it and arrive in one turn.
         let mut waiting: Vec<TcpStream> = (0..WAITING_MIN).map(|_| client(address)).collect();
         waiting.iter_mut().for_each(buy);
         also();
-        // A commit is long when the loop has waited for it so long that one counts for all of late.
+        // Wait so long that this one commit dominates the moving average.
         let began_ns = clock::monotonic_ns();
         while clock::monotonic_ns() - began_ns < 2 * LATEST * LONG_NS {
             std::thread::yield_now();
         }
         gate.let_through(1);
         assert_eq!(answer(&mut first), ":999\r\n");
-        gate.came(2);
+        gate.wait_for(2);
         (first, waiting)
     }
 
     fn health(other: &mut TcpStream) {
         other.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        assert!(answer(other).contains("durability group"), "the loop stands still");
+        assert!(answer(other).contains("durability group"), "the loop is stalled");
     }
 
     #[test]
-    fn the_loop_serves_others_while_a_commit_that_was_handed_over_is_under_way() {
+    fn the_loop_serves_others_during_a_deferred_commit() {
         let (gate, service, port, address) = gated();
         let served = Arc::clone(&service);
         let server = std::thread::spawn(move || run(Model::Epoll, &served, vec![vec![port]]));
-        let (mut first, mut waiting) = handed_over(&gate, address, || {});
-        // Nobody lets the second one through before another client has its answers.
+        let (mut first, mut waiting) = deferred(&gate, address, || {});
+        // The second commit stays at the gate until another client has its answers.
         health(&mut client(address));
         buy(&mut first);
         gate.let_through(3);
@@ -394,7 +403,7 @@ mod tests {
         assert_eq!(service.journal.latest(), 2 + WAITING_MIN as u64);
     }
 
-    /// Counts waits, and never looks twice.
+    /// Counts waits, and never polls.
     struct Counted(EpollLevel, Arc<AtomicUsize>);
 
     impl Waiter for Counted {
@@ -414,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_goes_while_its_answers_are_put_by_keeps_the_loop_from_nothing() {
+    fn a_client_that_disconnects_with_deferred_answers_does_not_busy_the_loop() {
         let (gate, service, port, address) = gated();
         let (served, waits) = (Arc::clone(&service), Arc::new(AtomicUsize::new(0)));
         let counts = Arc::clone(&waits);
@@ -426,22 +435,22 @@ mod tests {
         let rude = Socket::connect(address).unwrap();
         rude.set_reset_on_close().unwrap();
         let say = || assert!(rude.send(b"*1\r\n$4\r\nSHOW\r\n").is_ok());
-        let (first, mut waiting) = handed_over(&gate, address, say);
-        // It goes on asking, which the loop notes and does not read, and then it has gone.
+        let (first, mut waiting) = deferred(&gate, address, say);
+        // It sends another request, which the loop notices and does not read, and then disconnects.
         say();
         let mut other = client(address);
         health(&mut other);
         drop(rude);
         health(&mut other);
         let before = waits.load(SeqCst);
-        // However long this is, a loop that sleeps waits a few times and one that does not thousands.
+        // In any period, a sleeping loop waits a few times and a busy one thousands of times.
         std::thread::sleep(Duration::from_millis(300));
         let during = waits.load(SeqCst) - before;
         assert!(during < 50, "{during} waits");
         gate.let_through(9);
         waiting.iter_mut().for_each(|rival| assert!(answer(rival).starts_with(':')));
         health(&mut other);
-        assert_eq!(service.counts.open.load(SeqCst), WAITING_MIN + 2, "it is closed");
+        assert_eq!(service.counts.open.load(SeqCst), WAITING_MIN + 2, "the connection is closed");
         drop((first, other));
         service.stop();
         server.join().unwrap().unwrap();

@@ -1,9 +1,9 @@
-//! One thread, many connections: wait, read what is ready, answer all of it together, write.
+//! One thread, many connections: wait, read what is ready, execute all of it together, write.
 //!
-//! All requests that are ready in a turn are answered together, so they share one lock and one commit
-//! of the store: the busier the loop, the larger the batch. The four ways to wait share this loop;
-//! by edge, a connection that has not been read to its end goes on in the next turn without waiting.
-//! Where answers wait for the disk and many clients ask meanwhile, [`super::commits`] waits instead.
+//! All requests of a turn are executed together, so they share one lock and one commit: the busier
+//! the loop, the larger the batch. All four ways to wait share this loop. With edge triggering, a
+//! connection with unread bytes continues in the next turn without waiting. If answers wait for the
+//! disk and many clients have requests, [`super::commits`] does the waiting.
 
 use super::commits::Commits;
 use super::executor::{Executor, JobBatch};
@@ -22,26 +22,26 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-/// Bytes that are read at once.
+/// Size of the read buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// Connections that are accepted in one turn.
+/// Maximum number of connections accepted per turn.
 const ACCEPT_MAX: usize = 256;
-/// How often it is looked for connections that took too long.
+/// Interval between checks for timed-out connections.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// What is waited for while jobs are away.
+/// Events to wait for while jobs are with other threads.
 const NO_INTEREST: Interest = Interest { read: false, write: false };
 const WAKER: usize = 0;
-/// Tokens below are the waker and the listeners.
+/// Smallest token of a connection; smaller ones are the waker and the listeners.
 const CONNECTIONS: usize = 8;
 
-/// Connections that another loop accepted.
+/// Connections accepted by another loop.
 pub(super) struct Inbox(pub(super) Receiver<(Socket, Settings)>);
 
-/// Where connections come from.
+/// Source of connections.
 pub(super) enum Incoming {
     /// Listeners of this loop.
     Own(Vec<Port>),
-    /// Listeners of this loop, whose connections go round all loops.
+    /// Listeners of this loop, which distributes their connections over all loops.
     Handing(Vec<Port>, Vec<Sender<(Socket, Settings)>>),
     /// Another loop.
     Inbox(Inbox),
@@ -51,9 +51,9 @@ struct Slot {
     connection: Connection,
     /// Its jobs are with other threads, or its answers wait for a commit.
     is_away: bool,
-    /// The latest turn in which it asked for something.
+    /// Latest turn in which it had a request.
     active_turn: u64,
-    /// To be closed when they are back.
+    /// To be closed once they are back.
     is_dead: bool,
 }
 
@@ -67,9 +67,9 @@ pub(super) struct EventLoop<'a> {
     handed: usize,
     inbox: Option<Inbox>,
     executor: Executor,
-    /// Where answers wait for the disk.
+    /// Deferred commits, if answers wait for the disk.
     commits: Option<Commits>,
-    /// Turns in which something was asked for.
+    /// Number of turns with requests.
     turns: u64,
     reserve: Option<SpareDescriptor>,
     slots: Vec<Option<Slot>>,
@@ -77,18 +77,18 @@ pub(super) struct EventLoop<'a> {
     open: usize,
     /// Connections of this turn.
     turn: Vec<usize>,
-    /// Connections that go on in the next turn.
+    /// Connections that continue in the next turn without waiting.
     queue: Vec<usize>,
-    /// Listeners that may hold more connections than were taken.
+    /// Listeners that may have more pending connections.
     more_to_accept: Vec<usize>,
-    /// The same, but there is no descriptor for one: to be looked at again now and then.
+    /// Likewise, but file descriptors have run out: to be retried periodically.
     starved: Vec<usize>,
     jobs: Vec<Job>,
     buffer: Vec<u8>,
     scratch: Vec<u8>,
     checked_ns: u64,
     now_ns: u64,
-    /// When what is unfinished is given up, once it was asked to stop.
+    /// Time at which a stopping loop closes what is unfinished.
     stop_ns: Option<u64>,
 }
 
@@ -109,13 +109,17 @@ impl<'a> EventLoop<'a> {
         waiter
             .add(&**service.waker(number), WAKER, Interest::READ)
             .map_err(ServeError::system(SystemOperation::Wait))?;
+        assert!(
+            ports.len() < CONNECTIONS,
+            "the token of a listener would be taken for that of a connection"
+        );
         for (at, port) in ports.iter().enumerate() {
             waiter
                 .add(&port.listener, at + 1, Interest::READ)
                 .map_err(ServeError::system(SystemOperation::Wait))?;
         }
         let now_ns = clock::monotonic_ns();
-        // Several loops would take the processors from each other, and from the clients.
+        // Several polling loops would compete with each other and with the clients for processors.
         let spins = matches!(executor, Executor::Inline)
             && service.loops() == 1
             && waiter.has_constant_cost();
@@ -165,7 +169,7 @@ impl<'a> EventLoop<'a> {
             }
             self.gather(&ready);
             if !(self.release_committed() && self.work()) {
-                // The store failed: nothing that waits may be answered.
+                // The store failed: no pending request may be answered.
                 self.close_all();
                 return Ok(());
             }
@@ -177,7 +181,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Waits until something is ready; where the next request comes soon, without sleeping.
+    /// Waits for events. If the next request is expected soon, polls first.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Duration) -> io::Result<()> {
         if timeout.is_zero() {
             return self.waiter.wait(ready, Some(timeout));
@@ -200,7 +204,7 @@ impl<'a> EventLoop<'a> {
         self.waiter.wait(ready, Some(timeout))
     }
 
-    /// Puts what is ready into the turn, and accepts.
+    /// Adds ready connections to the turn, and accepts new ones.
     fn gather(&mut self, ready: &[Ready]) {
         std::mem::swap(&mut self.turn, &mut self.queue);
         let mut accept = std::mem::take(&mut self.more_to_accept);
@@ -218,7 +222,8 @@ impl<'a> EventLoop<'a> {
                     && slot.connection.interest == NO_INTEREST
                     && !self.waiter.is_edge_triggered()
                 {
-                    // It has gone, which would be told again until its answers are back.
+                    // The client has disconnected. Level triggering would report that until its
+                    // answers are back.
                     let _ = self.waiter.remove(&slot.connection.socket);
                     continue;
                 }
@@ -250,7 +255,7 @@ impl<'a> EventLoop<'a> {
                 Err(e) if is_out_of_sockets(&e) => {
                     let listener = &port.listener;
                     let turned = self.reserve.as_mut().is_some_and(|r| r.reject_one(listener));
-                    // By edge nobody tells of those who wait behind, or again of this one.
+                    // Edge triggering reports neither this connection again nor those behind it.
                     match self.waiter.is_edge_triggered() {
                         true if turned => break,
                         true => self.starved.push(at),
@@ -265,7 +270,7 @@ impl<'a> EventLoop<'a> {
         self.more_to_accept.push(at);
     }
 
-    /// Keeps a new connection, or hands it to the loop whose turn it is.
+    /// Keeps a new connection, or passes it to the next loop in round-robin order.
     fn place(&mut self, socket: Socket, settings: Settings) {
         self.handed += 1;
         let to = self.handed % (self.hand_to.len() + 1);
@@ -292,6 +297,7 @@ impl<'a> EventLoop<'a> {
             self.service.leave();
             return;
         }
+        debug_assert!(self.slots[at].is_none(), "two connections would share a slot");
         self.slots[at] = Some(Slot { connection, is_away: false, active_turn: 0, is_dead: false });
         self.open += 1;
     }
@@ -307,12 +313,16 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Takes answered jobs back from other threads and sends the answers.
+    /// Receives answered jobs from other threads and sends their answers.
     fn take_answered(&mut self) {
         loop {
             let Executor::Workers { done, .. } = &self.executor else { return };
             let Ok(batch) = done.try_recv() else { return };
             let Some(slot) = self.slots[batch.slot].as_mut() else { continue };
+            debug_assert!(
+                slot.is_away,
+                "answers for a connection that has no requests outstanding"
+            );
             slot.is_away = false;
             let gone = slot.is_dead
                 || slot.connection.give(&batch.jobs, &mut self.scratch, self.now_ns).is_err();
@@ -324,7 +334,8 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Reads, answers and writes for every connection of the turn; false if the store failed.
+    /// Reads, executes and writes for every connection of the turn; returns false if the store
+    /// failed.
     fn work(&mut self) -> bool {
         let turn = std::mem::take(&mut self.turn);
         let mut jobs = std::mem::take(&mut self.jobs);
@@ -332,7 +343,8 @@ impl<'a> EventLoop<'a> {
             let Some(slot) = self.slots[*at].as_mut() else { continue };
             slot.connection.is_queued = false;
             if slot.is_away {
-                // It sends on before it has its answers; until then nothing of it is waited for.
+                // It sent more before it had its answers; until then no events of it are waited
+                // for.
                 self.settle(*at);
                 continue;
             }
@@ -358,7 +370,7 @@ impl<'a> EventLoop<'a> {
             self.write_all(jobs, turn);
             return true;
         }
-        let Ok(seq) = self.service.carry_out(jobs) else { return false };
+        let Ok(seq) = self.service.execute(jobs) else { return false };
         let others = self.note_turn(jobs);
         if seq != 0 && self.commits.as_mut().is_some_and(|commits| commits.takes(seq, others)) {
             return self.defer(jobs, turn, seq);
@@ -375,7 +387,8 @@ impl<'a> EventLoop<'a> {
         true
     }
 
-    /// Notes who asked in this turn, and tells how many had not asked in the one before.
+    /// Records the connections with requests in this turn. Returns how many had none in the
+    /// previous turn.
     fn note_turn(&mut self, jobs: &[Job]) -> usize {
         self.turns += 1;
         let (now, mut others) = (self.turns, 0);
@@ -398,9 +411,10 @@ impl<'a> EventLoop<'a> {
             rest = others;
             self.write(*at, mine);
         }
+        debug_assert!(rest.is_empty(), "answers must be grouped in the order of the turn");
     }
 
-    /// Puts the answers of a turn by until they are safe; false if that will never be.
+    /// Defers the answers of a turn until they are stored; returns false if that will never happen.
     fn defer(&mut self, jobs: &mut Vec<Job>, turn: &[usize], seq: u64) -> bool {
         let Some(mut batch) = self.commits.as_mut().map(Commits::batch) else { return false };
         let mut rest = jobs.as_slice();
@@ -410,6 +424,7 @@ impl<'a> EventLoop<'a> {
             if mine == 0 {
                 self.write(*at, &[]);
             } else if let Some(slot) = self.slots[*at].as_mut() {
+                debug_assert!(!slot.is_away, "answers of two batches could be reordered");
                 slot.is_away = true;
                 batch.slots.push(*at);
             }
@@ -418,7 +433,7 @@ impl<'a> EventLoop<'a> {
         self.commits.as_mut().is_some_and(|commits| commits.defer(batch, seq))
     }
 
-    /// Writes the answers that are safe by now; false if the store failed.
+    /// Writes deferred answers that are now stored; returns false if the store failed.
     fn release_committed(&mut self) -> bool {
         loop {
             let Some(commits) = self.commits.as_mut() else { return true };
@@ -480,7 +495,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Decides what happens to a connection next. While its jobs are away nothing does.
+    /// Decides what to do next with a connection. While its jobs are with other threads, nothing.
     fn settle(&mut self, at: usize) {
         let Some(slot) = self.slots[at].as_mut() else { return };
         let connection = &mut slot.connection;
@@ -512,15 +527,16 @@ impl<'a> EventLoop<'a> {
             slot.is_dead = true;
             return;
         }
-        // The descriptor leaves the set before it is closed.
+        // Remove the descriptor from the set before it is closed.
         let _ = self.waiter.remove(&slot.connection.socket);
         self.slots[at] = None;
+        debug_assert!(!self.free.contains(&at), "two connections would share a slot");
         self.free.push(at);
         self.open -= 1;
         self.service.leave();
     }
 
-    /// Cuts connections that took too long, now and then.
+    /// Periodically closes connections that timed out.
     fn cut_overdue(&mut self) {
         if u128::from(self.now_ns - self.checked_ns) < CHECK_INTERVAL.as_nanos() {
             return;
@@ -528,7 +544,7 @@ impl<'a> EventLoop<'a> {
         self.checked_ns = self.now_ns;
         self.more_to_accept.append(&mut self.starved);
         for at in 0..self.slots.len() {
-            // Who waits for its jobs to be closed was cut before.
+            // A dead connection was counted when it was closed.
             let overdue = self.slots[at].as_ref().is_some_and(|slot| {
                 !slot.is_dead && slot.connection.is_overdue(self.service, self.now_ns)
             });
@@ -539,7 +555,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// No more connections, and no more requests than have arrived.
+    /// Stops accepting connections and reading new requests.
     fn begin_stop(&mut self) {
         if self.stop_ns.is_some() {
             return;

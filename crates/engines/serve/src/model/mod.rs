@@ -1,5 +1,5 @@
-//! The concurrency models. Each is given listeners and the service, and returns when it was asked to
-//! stop and has finished what it had begun.
+//! The concurrency models. Each takes listeners and the service, and returns when it was asked to
+//! stop and has finished its requests.
 
 mod blocking;
 mod commits;
@@ -23,7 +23,7 @@ pub(crate) use port::Port;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-/// How many loops a model runs on so many cores.
+/// Returns the number of loops that a model runs on this many cores.
 pub(crate) fn loops(model: Model, cores: usize) -> usize {
     match model {
         Model::ReusePort | Model::IoThreads | Model::UringPerCore | Model::Tokio => cores.max(1),
@@ -31,12 +31,13 @@ pub(crate) fn loops(model: Model, cores: usize) -> usize {
     }
 }
 
-/// Runs a model until it was asked to stop. `ports` has the listeners of each loop.
+/// Runs a model until asked to stop. `ports` contains the listeners of each loop.
 pub(crate) fn run(
     model: Model,
     service: &Arc<Service>,
     mut ports: Vec<Vec<Port>>,
 ) -> Result<(), ServeError> {
+    assert!(!ports.is_empty(), "a model needs at least one listener");
     let level = || EpollLevel::new().map_err(ServeError::system(SystemOperation::CreateEpoll));
     match model {
         Model::Iterative => blocking::iterative(service, &ports.remove(0)),
@@ -82,7 +83,7 @@ fn alone(
     EventLoop::new(service, 0, Box::new(waiter), Incoming::Own(ports), Executor::Inline)?.run()
 }
 
-/// A loop of epoll by level.
+/// Returns a function that runs a level-triggered epoll loop.
 fn epoll_loop(
     service: &Arc<Service>,
 ) -> impl Fn(usize, Incoming) -> Result<(), ServeError> + Sync + '_ {
@@ -92,7 +93,7 @@ fn epoll_loop(
     }
 }
 
-/// A loop on a thread of its own for each way in; the first runs here.
+/// Runs one loop per element of `incoming`, each on its own thread; the first on this thread.
 fn several<In: Send>(
     service: &Service,
     incoming: Vec<In>,
@@ -102,7 +103,7 @@ fn several<In: Send>(
         let mut incoming = incoming.into_iter().enumerate();
         let run = |(number, incoming): (usize, In)| {
             let ended = run(number, incoming);
-            // One loop that cannot go on ends them all.
+            // A loop that fails stops them all.
             if ended.is_err() {
                 service.stop();
             }

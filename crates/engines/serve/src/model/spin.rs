@@ -1,22 +1,22 @@
-//! When a loop that has nothing to do looks again before it sleeps.
+//! When an idle loop polls before it sleeps.
 //!
-//! Sleeping and being woken costs more than many a request, and the client pays for the waking. So
-//! where the next request comes soon after the latest one was answered, it is better to look a few
-//! times more. Looking takes a processor that others may need, so it is bounded twice: by a time, and
-//! by what it brought. Each time in vain doubles the number of waits that go by without it, and only
-//! a wait that turns out to be short brings it back. A loop that is asked now and then sleeps.
+//! Sleeping and waking up can cost more than a request, and the client pays for it. If the next
+//! request usually arrives soon after the latest answer, polling a little longer is cheaper.
+//! Polling occupies a processor that others may need, so it is bounded in two ways: by a time, and
+//! by success. Every poll that finds nothing doubles the number of waits without polling, and only
+//! a wait that turns out to be short resets it. A loop with rare requests therefore sleeps.
 
-/// Waits at most without a look after looks in vain.
+/// Maximum number of waits without polling after a failed poll.
 const SKIP_MAX: u32 = 1024;
 
-/// What is decided, and from what.
+/// State of the decision.
 #[derive(Debug)]
 pub(super) struct SpinPolicy {
-    /// How long it may look, ns; 0 for never.
+    /// Polling time in nanoseconds; 0 disables polling.
     spin_ns: u64,
-    /// Waits that go by without a look, from now on.
+    /// Remaining waits without polling.
     skip: u32,
-    /// How many that were after the latest look in vain.
+    /// Number of waits skipped after the latest failed poll.
     skipped: u32,
 }
 
@@ -25,7 +25,7 @@ impl SpinPolicy {
         Self { spin_ns, skip: 0, skipped: 0 }
     }
 
-    /// How long to look in this wait before it sleeps, ns.
+    /// Returns how long to poll in this wait before sleeping, in nanoseconds.
     pub(super) fn spin_ns(&mut self) -> u64 {
         if self.skip == 0 {
             return self.spin_ns;
@@ -34,18 +34,18 @@ impl SpinPolicy {
         0
     }
 
-    /// Something came while it looked.
+    /// Polling found an event.
     pub(super) fn found(&mut self) {
         self.skipped = 0;
     }
 
-    /// Nothing came while it looked.
+    /// Polling found nothing.
     pub(super) fn missed(&mut self) {
         self.skipped = (self.skipped * 2).clamp(1, SKIP_MAX);
         self.skip = self.skipped;
     }
 
-    /// It slept for so long without a look.
+    /// A wait without polling took this long.
     pub(super) fn slept(&mut self, slept_ns: u64) {
         if slept_ns < self.spin_ns {
             self.skip = 0;
@@ -57,7 +57,7 @@ impl SpinPolicy {
 mod tests {
     use super::*;
 
-    /// Looks that a loop makes in so many waits after each of which the next request comes so late.
+    /// Returns the number of polls in `waits` waits if each next request arrives after `late_ns`.
     fn spins(waits: u32, late_ns: u64) -> u32 {
         let mut policy = SpinPolicy::new(50_000);
         let mut spins = 0;
@@ -74,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_where_that_brings_something_and_hardly_ever_elsewhere() {
+    fn it_polls_if_that_helps_and_rarely_otherwise() {
         assert_eq!(spins(10_000, 20_000), 10_000);
         assert!(spins(10_000, 60_000) < 25);
         assert!(spins(10_000, 500_000_000) < 25);
     }
 
     #[test]
-    fn it_begins_again_when_requests_come_soon() {
+    fn it_polls_again_when_requests_arrive_quickly() {
         let mut policy = SpinPolicy::new(50_000);
         for _ in 0..8 {
             policy.missed();
@@ -89,6 +89,6 @@ mod tests {
         assert_eq!(policy.spin_ns(), 0);
         policy.slept(30_000);
         assert_eq!(policy.spin_ns(), 50_000);
-        assert_eq!(SpinPolicy::new(0).spin_ns(), 0, "never is never");
+        assert_eq!(SpinPolicy::new(0).spin_ns(), 0, "polling is disabled");
     }
 }

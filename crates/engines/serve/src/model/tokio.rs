@@ -1,8 +1,8 @@
-//! tokio: a task for each connection, threads that steal tasks from each other.
+//! tokio: one task per connection, on work-stealing threads.
 //!
-//! The code of a connection reads like that of a thread of its own, and an idle one is cheap: its
-//! buffer lives only while there is something to read. Where an answer may wait for a disk or for
-//! another thread, the worker says so first, and another one takes over its tasks.
+//! The code of a connection reads like that of a thread, and an idle connection is cheap: its
+//! buffer exists only while there is something to read. If an answer may wait for the disk or for
+//! another thread, the worker announces that first, and another worker takes over its tasks.
 
 use super::port::{Port, busy_bytes, connections_max};
 use super::stop::wait_for_stop;
@@ -19,16 +19,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Bytes that are read at once.
+/// Size of the read buffer.
 const BUFFER_BYTES: usize = 16 * 1024;
-/// How long the end of a client is waited for after ours.
+/// How long to wait for the client to close after shutting down writing.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long somebody to turn away is waited for when descriptors have run out.
+/// How long to wait for a connection to reject when file descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(10);
-/// A limit that is none.
+/// A timeout that never expires.
 const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Serves until it was asked to stop.
+/// Serves until asked to stop.
 pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(service.loops())
@@ -39,8 +39,8 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
         .map_err(ServeError::system(SystemOperation::StartRuntime))?;
     let (set_stop, stop) = watch::channel(false);
     let service_too = Arc::clone(service);
-    // On a thread of its own: to wait for a descriptor of ours inside of tokio it would have to be
-    // promised, unsafely, that it stays open.
+    // In a separate thread: waiting for a borrowed descriptor inside tokio would need an unsafe
+    // promise that it stays open.
     let waiting = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
         wait_for_stop(&service_too, 0);
         let _ = set_stop.send(true);
@@ -49,7 +49,7 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
     let ended = runtime.block_on(serve(service, ports, stop));
     service.stop();
     let _ = waiting.join();
-    // What is still open has had its time.
+    // Remaining connections have used up the stop timeout.
     runtime.shutdown_background();
     ended
 }
@@ -97,12 +97,12 @@ async fn accept(
                 });
             }
             Ok((stream, _)) => {
-                // A new connection has room for as much.
+                // The send buffer of a new connection has room for this.
                 let _ = stream.writable().await;
                 let _ = stream.try_write(&busy_bytes(&service, &settings));
             }
             Err(e) if is_out_of_sockets(&e) => {
-                // With the descriptor held back one connection is taken and closed.
+                // Use the reserved descriptor to accept one connection and close it.
                 drop(reserve.take());
                 drop(timeout(PAUSE, listener.accept()).await);
                 reserve = SpareDescriptor::new().ok();
@@ -114,11 +114,11 @@ async fn accept(
 
 /// Returns when the server was asked to stop.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error says that whoever could ask is gone, which is a stop too.
+    // An error means that the sender is gone, which is also a stop.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// What has come of waiting for bytes.
+/// Result of waiting for bytes.
 enum Waited {
     Bytes,
     Stop,
@@ -141,7 +141,7 @@ async fn wait(
     }
 }
 
-/// Serves a connection until its end; true if it was cut.
+/// Serves a connection until it ends; returns true if it timed out.
 async fn serve_connection(
     service: &Service,
     stream: TcpStream,
@@ -172,7 +172,7 @@ async fn serve_connection(
             _ if begun.is_some_and(|begun| begun.elapsed() > limits.request) => return Ok(true),
             _ => {}
         }
-        // At a stop everything that has arrived is answered, and nothing else.
+        // On a stop, answer everything that has arrived and nothing else.
         let is_over = transport.is_over() || (stopping && is_drained && !transport.has_more());
         let has_ended = step == Step::End || (transport.has_ended() && !transport.has_more());
         if is_over || has_ended {
@@ -184,7 +184,7 @@ async fn serve_connection(
         if has_ended {
             return Ok(false);
         }
-        // While answers were sent nothing was read.
+        // Nothing was read while the answers were sent.
         if !out.is_empty() && transport.stage() == Stage::Request {
             begun = Some(Instant::now());
         }
@@ -192,26 +192,26 @@ async fn serve_connection(
             return linger(stream).await.map(|()| false);
         }
         if transport.has_more() {
-            // Others have their turn before the rest of this one.
+            // Let other connections run before the rest of this one.
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// What has come of a step.
+/// Result of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// Requests were answered.
     Answered,
     /// No request was complete.
     Nothing,
-    /// The client sends no more.
+    /// The client has ended its stream.
     End,
     /// The store failed: nothing may be answered.
     Failed,
 }
 
-/// Reads once, if `reads`, and answers. Tells whether there was nothing to read.
+/// Reads once if `reads` is set, and answers. Also returns whether there was nothing to read.
 fn step(
     service: &Service,
     stream: &TcpStream,
@@ -255,7 +255,7 @@ fn step(
     Ok((step, is_drained))
 }
 
-/// Sends everything; false if the client takes too long.
+/// Sends all bytes; returns false if the client takes too long.
 async fn send_all(service: &Service, stream: &TcpStream, mut bytes: &[u8]) -> io::Result<bool> {
     let limit = Instant::now() + service.limits.drain;
     while !bytes.is_empty() {
@@ -276,7 +276,7 @@ async fn send_all(service: &Service, stream: &TcpStream, mut bytes: &[u8]) -> io
     Ok(true)
 }
 
-/// Says that nothing more comes and reads on for a moment: see `connection`.
+/// Shuts down writing and keeps reading for a moment; see `connection`.
 async fn linger(stream: TcpStream) -> io::Result<()> {
     let stream = stream.into_std()?;
     stream.shutdown(std::net::Shutdown::Write)?;
@@ -293,6 +293,6 @@ async fn linger(stream: TcpStream) -> io::Result<()> {
             }
         }
     };
-    // Whoever does not end in time is cut without a word.
+    // A client that does not close in time is disconnected.
     timeout(LINGER, read).await.unwrap_or(Ok(()))
 }

@@ -1,10 +1,10 @@
-//! io_uring: the kernel is told what is wanted, and tells what came of it.
+//! One thread with an io_uring.
 //!
-//! The turn is that of the event loop, with completions in place of readiness: bytes have arrived
-//! already when they are told. With requests of one completion each a connection waits with a buffer
-//! of its own, and is not read while too much is owed to it. With requests that go on, the
-//! connections of a ring share buffers; a client that does not take its answers has its request taken
-//! back, so what can pile up is bounded there too.
+//! The turn is that of the event loop, with completions in place of readiness: when an event
+//! arrives, the bytes have already been received. With single-shot requests each connection waits
+//! with its own buffer and is not read while its output limit is reached. With multishot requests
+//! the connections of a ring share buffers; if a client does not accept its answers, its receive
+//! request is cancelled, so what can pile up is bounded there too.
 
 use super::port::{Port, connections_max, turn_away};
 use crate::connection::{Connection, Next};
@@ -19,28 +19,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often it is looked for connections that took too long.
+/// Interval between checks for timed-out connections.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 struct Slot {
     connection: Connection,
-    /// The request for bytes, if one is in flight.
+    /// The receive request, if one is in flight.
     reading: Option<Request>,
-    /// It was taken back and has not ended yet.
+    /// It was cancelled and has not completed yet.
     is_cancelled: bool,
     is_sending: bool,
-    /// To be closed when nothing is in flight any more.
+    /// To be closed once nothing is in flight.
     is_dead: bool,
     is_in_turn: bool,
 }
 
-/// Everything but the ring, so that completions can be taken in while the ring shows them.
+/// Everything but the ring, so that completions can be handled while the ring is borrowed.
 struct RingLoop<'a> {
     service: &'a Arc<Service>,
     listeners: Vec<(Arc<Listener>, Settings)>,
-    /// Listeners whose request has ended.
+    /// Listeners without an accept request.
     to_accept: Vec<usize>,
-    /// The same, but there is no descriptor for a connection: to be asked again when one is free.
+    /// Likewise, but file descriptors have run out: to be retried when one is free.
     starved: Vec<usize>,
     reserve: Option<SpareDescriptor>,
     slots: Vec<Option<Slot>>,
@@ -52,7 +52,7 @@ struct RingLoop<'a> {
     now_ns: u64,
 }
 
-/// Serves with a ring, until it was asked to stop.
+/// Serves with a ring until asked to stop.
 pub(super) fn run(
     service: &Arc<Service>,
     number: usize,
@@ -114,7 +114,7 @@ pub(super) fn run(
 }
 
 impl RingLoop<'_> {
-    /// Takes in a completion.
+    /// Handles a completion.
     fn handle(&mut self, event: Event<'_>) {
         match event {
             Event::Woken => self.woken = true,
@@ -150,7 +150,7 @@ impl RingLoop<'_> {
                             now_ns,
                         );
                     }
-                    // Taken back, or no shared buffer was free: asked for again later.
+                    // Cancelled, or no shared buffer was free: requested again later.
                     Err(e) if is_transient(&e) => {}
                     Err(_) => slot.is_dead = true,
                 }
@@ -158,6 +158,7 @@ impl RingLoop<'_> {
             }
             Event::Sent { token, bytes, sent } => {
                 let Some(slot) = self.slots[token].as_mut() else { return };
+                debug_assert!(slot.is_sending, "the completion belongs to an earlier connection");
                 slot.is_sending = false;
                 match sent {
                     Ok(sent) => slot.connection.sent(bytes, sent, self.now_ns),
@@ -206,7 +207,7 @@ impl RingLoop<'_> {
         }
     }
 
-    /// Answers what has arrived and asks for what comes next; false if the store failed.
+    /// Answers what has arrived and submits the next requests; returns false if the store failed.
     fn work(&mut self, ring: &mut NetRing) -> bool {
         let turn = std::mem::take(&mut self.turn);
         let mut jobs = std::mem::take(&mut self.jobs);
@@ -222,7 +223,7 @@ impl RingLoop<'_> {
         }
         for job in jobs.drain(..) {
             if let Some(slot) = self.slots[job.token].as_mut() {
-                slot.connection.owe(std::slice::from_ref(&job), self.now_ns);
+                slot.connection.push_answers(std::slice::from_ref(&job), self.now_ns);
             }
         }
         self.jobs = jobs;
@@ -235,11 +236,11 @@ impl RingLoop<'_> {
     fn settle(&mut self, at: usize, ring: &mut NetRing) {
         let Some(slot) = self.slots[at].as_mut() else { return };
         let connection = &mut slot.connection;
-        // A handshake speaks without being asked.
-        connection.owe(&[], self.now_ns);
+        // A handshake sends without a request.
+        connection.push_answers(&[], self.now_ns);
         if !slot.is_sending
             && !slot.is_dead
-            && let Some(bytes) = connection.take_owed()
+            && let Some(bytes) = connection.take_output()
         {
             slot.is_sending = true;
             ring.send(&connection.socket, at, bytes);
@@ -265,16 +266,18 @@ impl RingLoop<'_> {
         }
     }
 
-    /// Closes a connection; while something of it is in flight it is only shut.
+    /// Closes a connection. While something is in flight it only shuts the socket down.
     fn close(&mut self, at: usize) {
         let Some(slot) = self.slots[at].as_mut() else { return };
         slot.is_dead = true;
+        // Reusing the slot now would hand a late completion to another connection.
         if slot.reading.is_some() || slot.is_sending {
             let _ = slot.connection.socket.shutdown_read();
             let _ = slot.connection.socket.shutdown_write();
             return;
         }
         self.slots[at] = None;
+        debug_assert!(!self.free.contains(&at), "two connections would share a slot");
         self.free.push(at);
         self.open -= 1;
         self.to_accept.append(&mut self.starved);

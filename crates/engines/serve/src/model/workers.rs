@@ -1,7 +1,7 @@
-//! The request pool: one thread reads and writes, others carry out requests.
+//! The request pool: one thread reads and writes, others execute requests.
 //!
-//! A connection has one batch of requests away at a time, so its answers keep their order. What waits
-//! for the workers is bounded; beyond that requests are answered with `BUSY`.
+//! A connection has at most one batch of requests with the workers, so its answers keep their
+//! order. The queue to the workers is bounded; requests beyond it are answered with `BUSY`.
 
 use super::event_loop::{EventLoop, Incoming};
 use super::executor::{Executor, JobBatch};
@@ -12,7 +12,7 @@ use ioloom_sys_net::wait::Waiter;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 
-/// Batches that may wait for each worker.
+/// Queue length per worker, in batches.
 const WAITING_EACH: usize = 256;
 
 pub(super) fn run(
@@ -50,7 +50,7 @@ fn work(service: &Service, for_workers: &Mutex<Receiver<JobBatch>>, to_loop: &Se
     loop {
         let next = for_workers.lock().expect("no panic under this lock").recv();
         let Ok(mut batch) = next else { return };
-        // The store failed: the service is stopping, and the answers stay here.
+        // The store failed: the service is stopping, and no answer may leave.
         if service.answer(&mut batch.jobs).is_err() {
             batch.jobs.clear();
         }

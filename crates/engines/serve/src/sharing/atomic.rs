@@ -1,10 +1,10 @@
-//! An atomic number for each stock: nobody waits for a lock.
+//! One atomic number per stock, without locks.
 //!
-//! An order replaces the number by the one after it, and tries again when another was faster. The
-//! change and its number in the log are two steps, so this cannot be durable, and numbers in answers
-//! count orders without telling their order. A list of one moment is read between two looks at a
-//! count of orders begun and ended: equal, and nothing happened meanwhile. After
-//! [`TRIES`] tries in vain new orders are held back until the list is read.
+//! An order replaces the number by compare-and-swap. The change and its log number are two steps,
+//! so this strategy cannot be durable, and the numbers in its answers count orders without
+//! reflecting their sequence. An atomic list is read between two reads of the counters of begun and
+//! finished orders: if both are equal, no order was in progress. After [`TRIES`] attempts, new
+//! orders are held back until the list is read.
 
 use super::job::Job;
 use super::request_memory::RequestMemory;
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::thread::yield_now;
 
-/// Tries to read a list between orders before new orders are held back.
+/// Number of attempts to read a list before new orders are held back.
 const TRIES: u32 = 64;
 
 struct Cell {
@@ -34,7 +34,7 @@ pub(super) struct Atomic {
     named: RequestMemory,
     begun: AtomicU64,
     ended: AtomicU64,
-    /// Lists that hold orders back.
+    /// Number of lists that hold orders back.
     holding: AtomicUsize,
     show: ShowMode,
     journal: Arc<Journal>,
@@ -83,7 +83,7 @@ impl Atomic {
                         None
                     }
                 };
-                // The order is settled in this one step.
+                // This one step executes the order.
                 let before = self.cells[at].left.fetch_update(SeqCst, SeqCst, next);
                 before.map_err(|_| why).and_then(|left| order.left_after(left))
             }
@@ -99,7 +99,7 @@ impl Atomic {
         Shown { seq: self.journal.latest(), lines: self.cells.iter().map(line).collect() }
     }
 
-    /// A list during which no order was under way.
+    /// Reads a list, unless an order was in progress.
     fn try_read(&self) -> Option<Shown> {
         let ended = self.ended.load(SeqCst);
         if self.begun.load(SeqCst) != ended {
@@ -118,8 +118,8 @@ impl Atomic {
         }
         self.holding.fetch_add(1, SeqCst);
         let shown = loop {
-            // Held back orders still count as begun for a moment, so the numbers may only differ
-            // while they step back.
+            // Orders that are held back still count as begun for a moment, so the counters may
+            // differ while they withdraw.
             if let Some(shown) = self.try_read() {
                 break shown;
             }

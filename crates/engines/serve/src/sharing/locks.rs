@@ -1,10 +1,9 @@
-//! A lock for each stock: a plain one, or one that lets readers in together.
+//! One lock per stock: a mutex or a reader-writer lock.
 //!
-//! The table of stocks never changes, so finding one needs no lock. An order locks its stock alone
-//! and takes its number in the log before it lets go. A list of one moment takes all locks in the
-//! order of the numbers; stock by stock it is what the assignment asks for, and may show a state that
-//! never was. Orders of named clients also lock the memory of their client's name, for as long as
-//! they last, so that the same order twice at the same time counts once.
+//! The table of stocks never changes, so lookups need no lock. An order locks only its stock and
+//! gets its log number before it unlocks it. An atomic list takes all locks in the order of the
+//! stock numbers. A per-stock list is what the assignment requires and may show a state that never
+//! existed. Orders of named clients also lock the memory of their client until they are logged.
 
 use super::access::Access;
 use super::cpu_time::spend;
@@ -76,7 +75,7 @@ impl<L: Lock> Locks<L> {
         }
     }
 
-    /// Carries out an order. A refusal gets a number only if the log must hold it.
+    /// Executes an order. A refusal gets a number only if the log must store it.
     fn trade(
         &self,
         order: &Order,
@@ -89,7 +88,7 @@ impl<L: Lock> Locks<L> {
                 log(stock.trade(order.side(), order.count()))
             }),
             Err(_) => {
-                // There is nothing to hold.
+                // There is no stock to lock.
                 spend(self.access.hold_time);
                 log(Err(Refused::UnknownStock))
             }
@@ -103,7 +102,7 @@ impl<L: Lock> Locks<L> {
                 Err(why) => Answer::Refused(why),
             },
             (Command::Trade(order), Some(request_id)) => self.named.once(request_id, || {
-                // With a name every outcome has a number.
+                // Every outcome of a named order has a number.
                 self.trade(&order, Some(request_id))
                     .unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
             }),
@@ -163,7 +162,7 @@ mod tests {
     type Hook = (u32, Box<dyn FnOnce()>);
 
     thread_local! {
-        /// What happens right before the stock of this price is locked to be read.
+        /// Called right before the stock with this price is locked for reading.
         static BEFORE: RefCell<Option<Hook>> = const { RefCell::new(None) };
     }
 
@@ -194,7 +193,7 @@ mod tests {
         Arc::new(Locks::new(State::new(exchange, 0), access, &journal))
     }
 
-    fn ask(locks: &Locks<Hooked>, command: Command) -> Answer {
+    fn answer(locks: &Locks<Hooked>, command: Command) -> Answer {
         let request = Request { command, request_id: None, deadline_ms: None, form: Form::Resp };
         let mut jobs = vec![Job { token: 0, request, due_ns: 0, answer: None }];
         locks.answer(&mut jobs, &locks.journal).unwrap();
@@ -205,18 +204,24 @@ mod tests {
         Order::new(side, stock, 1).unwrap()
     }
 
-    /// A list between whose two stocks another client moves a piece from the first to the second.
+    /// While a list is read, another client moves a share from the first stock to the second.
     #[test]
-    fn a_list_stock_by_stock_shows_what_never_was_and_is_found_out() {
+    fn per_stock_lists_show_impossible_states_and_the_checker_finds_them() {
         let locks = locks(ShowMode::PerStock);
         let (buy, sell) = (trade(Side::Buy, 1), trade(Side::Sell, 2));
-        let meanwhile = Arc::clone(&locks);
+        let other_client = Arc::clone(&locks);
         let hook = move || {
-            assert!(matches!(ask(&meanwhile, Command::Trade(buy)), Answer::Done { left: 9, .. }));
-            assert!(matches!(ask(&meanwhile, Command::Trade(sell)), Answer::Done { left: 11, .. }));
+            assert!(matches!(
+                answer(&other_client, Command::Trade(buy)),
+                Answer::Done { left: 9, .. }
+            ));
+            assert!(matches!(
+                answer(&other_client, Command::Trade(sell)),
+                Answer::Done { left: 11, .. }
+            ));
         };
         BEFORE.set(Some((200, Box::new(hook))));
-        let Answer::Shown(shown) = ask(&locks, Command::Show) else { panic!("no list") };
+        let Answer::Shown(shown) = answer(&locks, Command::Show) else { panic!("no list") };
         let left: Vec<u32> = shown.lines.iter().map(|line| line.left).collect();
         let event = |client, call_ns, ret_ns, op, outcome| Event {
             client,
@@ -235,17 +240,17 @@ mod tests {
         };
         let atomic = check(&history, Lists::Atomic, STATES_MAX);
         assert!(matches!(atomic, Verdict::Violated { .. }), "{atomic:?}");
-        // It is what the assignment asks for, and nothing worse.
+        // It satisfies the assignment, and nothing stronger.
         assert_eq!(check(&history, Lists::PerStock, STATES_MAX), Verdict::Explained);
     }
 
     #[test]
-    fn a_list_of_one_moment_holds_the_first_stock_when_it_comes_to_the_second() {
+    fn atomic_lists_hold_the_first_stock_while_reading_the_second() {
         let locks = locks(ShowMode::Atomic);
-        let meanwhile = Arc::clone(&locks);
-        let hook = move || assert!(meanwhile.stocks[0].0.try_lock().is_err());
+        let other_client = Arc::clone(&locks);
+        let hook = move || assert!(other_client.stocks[0].0.try_lock().is_err());
         BEFORE.set(Some((200, Box::new(hook))));
-        assert!(matches!(ask(&locks, Command::Show), Answer::Shown(_)));
+        assert!(matches!(answer(&locks, Command::Show), Answer::Shown(_)));
         assert!(BEFORE.with_borrow(Option::is_none), "the second stock was read");
     }
 }

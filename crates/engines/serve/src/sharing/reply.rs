@@ -1,17 +1,18 @@
-//! Where a thread waits for the jobs that it has handed to another one.
+//! Where a thread waits for jobs that it has submitted to another thread.
 //!
-//! A thread has one desk and at most one batch away, so what waits is bounded by the threads.
+//! Each thread has one slot and at most one batch in flight, so the number of threads bounds the
+//! queue.
 
 use super::job::Job;
 use crate::journal::StoreFailed;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// A batch that was carried out, and whether its answers may leave.
-type Back = (Vec<Job>, Result<(), StoreFailed>);
+/// An executed batch, and whether its answers may leave.
+type Reply = (Vec<Job>, Result<(), StoreFailed>);
 
 #[derive(Default)]
 pub(super) struct ReplySlot {
-    back: Mutex<Option<Back>>,
+    back: Mutex<Option<Reply>>,
     arrived: Condvar,
 }
 
@@ -19,7 +20,8 @@ thread_local! {
     static REPLY_SLOT: Arc<ReplySlot> = Arc::default();
 }
 
-/// Hands jobs over, and returns when they are back. `send` tells whether somebody took them.
+/// Submits jobs and returns when they are answered. `send` returns whether another thread took
+/// them.
 pub(super) fn submit(
     jobs: &mut Vec<Job>,
     send: impl FnOnce(Vec<Job>, Arc<ReplySlot>) -> bool,
@@ -42,9 +44,12 @@ pub(super) fn submit(
 }
 
 impl ReplySlot {
-    /// Gives jobs back to the thread that waits here.
+    /// Returns jobs to the waiting thread.
     pub(super) fn send(&self, jobs: Vec<Job>, result: Result<(), StoreFailed>) {
-        *self.back.lock().expect("no panic under this lock") = Some((jobs, result));
+        let mut back = self.back.lock().expect("no panic under this lock");
+        assert!(back.is_none(), "a thread has one batch in flight, or an answer would be lost");
+        *back = Some((jobs, result));
+        drop(back);
         self.arrived.notify_one();
     }
 }

@@ -1,11 +1,11 @@
-//! Stocks in shards, a thread for each: orders go to the owner as messages, nobody locks a stock.
+//! Stocks in shards, each owned by a thread that receives orders as messages. No stock is locked.
 //!
-//! Orders of one turn that come from different connections go to their owners at once; of a
-//! connection with several they go one after the other, so that its orders keep their order. A
-//! list of one moment stops all owners at a barrier: the moment is when the last one arrives, and
-//! none goes on before all have told theirs. Lists are sent one at a time, so that all owners meet
-//! them in the same order and no two barriers wait for each other. Each thread that asks has at most
-//! one turn away, so what waits is bounded.
+//! Orders of one turn from different connections are sent to their owners at once. Several orders
+//! of one connection are sent one after another, so that they keep their order. An atomic list
+//! stops all owners at a barrier: its moment is the arrival of the last owner, and none continues
+//! before all have added their stocks. Lists are sent one at a time, so all owners see them in the
+//! same order and no two barriers deadlock. Each requesting thread has at most one turn in flight,
+//! which bounds the queues.
 
 use super::access::Access;
 use super::cpu_time::spend;
@@ -27,14 +27,14 @@ use std::time::Duration;
 
 /// An order on its way to the owner of its stock and back.
 struct ShardOrder {
-    /// The place of its job in the turn.
+    /// Index of its job in the turn.
     at: usize,
     order: Order,
     request_id: Option<RequestId>,
     ended: Result<OrderOutcome, Refused>,
 }
 
-/// Where parcels come back.
+/// Where executed orders return to.
 #[derive(Default)]
 struct ReplyQueue {
     back: Mutex<Vec<ShardOrder>>,
@@ -52,22 +52,23 @@ impl ReplyQueue {
         while back.len() < count {
             back = self.arrived.wait(back).expect("no panic under this lock");
         }
+        debug_assert_eq!(back.len(), count, "orders of another turn came back");
         std::mem::take(&mut back)
     }
 }
 
-/// A list that every owner adds its stocks to.
+/// A list to which every owner adds its stocks.
 struct List {
-    /// Where the owners meet; none for a list stock by stock.
+    /// Barrier of the owners; `None` for a per-stock list.
     meet: Option<Barrier>,
-    /// Processor time that it takes while all are there.
+    /// CPU time to spend while all owners wait.
     hold_time: Duration,
     collected: Mutex<Collected>,
     changed: Condvar,
 }
 
 impl List {
-    /// Returns when all owners are here, if it is a list of one moment.
+    /// Returns when all owners have arrived, if the list is atomic.
     fn meet(&self) {
         if let Some(meet) = &self.meet {
             meet.wait();
@@ -87,20 +88,20 @@ enum Message {
 }
 
 pub(super) struct Shards {
-    /// Empty once the threads shall end.
+    /// Empty once the threads must exit.
     owners: Vec<Sender<Message>>,
     threads: Vec<JoinHandle<()>>,
-    /// The numbers of all stocks, ascending: the place decides the owner.
+    /// Numbers of all stocks, ascending; the index selects the owner.
     ids: Vec<u32>,
     named: RequestMemory,
-    /// Held while a list is sent.
+    /// Locked while a list is sent.
     listing: Mutex<()>,
     access: Access,
     journal: Arc<Journal>,
 }
 
 thread_local! {
-    /// The desk of a thread; it never has more than one turn away.
+    /// Reply queue of this thread, which never has more than one turn in flight.
     static REPLIES: Arc<ReplyQueue> = Arc::default();
 }
 
@@ -134,7 +135,7 @@ impl Shards {
         Ok(all)
     }
 
-    /// The owner of a stock; of one that does not exist, any.
+    /// Returns the owner of a stock, or any owner if it does not exist.
     fn owner(&self, stock: u32) -> usize {
         self.ids.binary_search(&stock).unwrap_or_default() % self.owners.len()
     }
@@ -144,7 +145,7 @@ impl Shards {
         assert!(sent.is_ok(), "owners live as long as their handle");
     }
 
-    /// Has orders carried out, at the same time where their owners differ.
+    /// Executes orders, concurrently if their owners differ.
     fn trade(&self, orders: Vec<ShardOrder>) -> Vec<ShardOrder> {
         let count = orders.len();
         let replies = REPLIES.with(Arc::clone);
@@ -187,12 +188,12 @@ impl Shards {
             let ended = Err(Refused::UnknownStock);
             let order = ShardOrder { at: 0, order, request_id: Some(request_id.clone()), ended };
             let ended = self.trade(vec![order]).pop().map_or(ended, |order| order.ended);
-            // With a name every outcome has a number.
+            // Every outcome of a named order has a number.
             ended.unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
         })
     }
 
-    /// Answers a run of jobs, of which no two are of one connection.
+    /// Answers consecutive jobs of different connections.
     fn answer_run(&self, jobs: &mut [Job]) {
         let mut orders = Vec::new();
         for (at, job) in jobs.iter_mut().enumerate() {
@@ -250,11 +251,11 @@ impl Drop for Shards {
     }
 }
 
-/// What one thread owns.
+/// The stocks of one thread.
 struct Owner {
     mine: Vec<Line>,
     is_first: bool,
-    /// Processor time that each order takes here.
+    /// CPU time that each order spends here.
     hold_time: Duration,
 }
 
@@ -271,14 +272,15 @@ impl Owner {
                     replies.put(orders);
                 }
                 Message::List(list) => {
-                    // All owners are here: the number of the latest order is that of what they hold.
+                    // All owners have arrived: the latest log number is that of the stocks they
+                    // hold.
                     list.meet();
-                    // The others wait while one takes the time of the list.
+                    // The others wait while one spends the time of the list.
                     if self.is_first {
                         spend(list.hold_time);
                     }
                     collect(&self.mine, &list, journal);
-                    // Nobody goes on before all have read that number.
+                    // No owner continues before all have read that number.
                     list.meet();
                 }
             }
@@ -290,6 +292,7 @@ fn collect(mine: &[Line], list: &List, journal: &Journal) {
     let mut collected = list.collected.lock().expect("no panic under this lock");
     collected.lines.extend_from_slice(mine);
     collected.seq = journal.latest();
+    debug_assert!(collected.missing > 0, "an owner added its stocks twice");
     collected.missing -= 1;
     if collected.missing == 0 {
         list.changed.notify_one();

@@ -1,8 +1,8 @@
-//! One thread alone touches the stocks; the others hand it their jobs and wait.
+//! One thread owns the stocks; the others send it their jobs and wait.
 //!
-//! It takes whatever waits, carries it out in one go, commits it once and gives everything back. So
-//! the order of the log, the order of the changes and the batches of commits are one and the same.
-//! Each thread has at most one batch with it, so what waits is bounded.
+//! It takes everything that is queued, executes it, commits it once and replies. So the order of
+//! the log, the order of changes and the batches of commits are the same. Each thread has at most
+//! one batch in flight, which bounds the queue.
 
 use super::exclusive::Exclusive;
 use super::job::Job;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Batches that are carried out before a commit.
+/// Maximum number of batches per commit.
 const BATCHES_MAX: usize = 1024;
 
 enum Message {

@@ -1,19 +1,19 @@
-//! Records as bytes, for stores that know keys and values only.
+//! Records as bytes, for key-value stores.
 //!
-//! A sum of everything, fixed numbers in little-endian order, then the name of the client: side, how
-//! it ended, stock, count, what was left, whether a client is named, its request, its name. The number
-//! in the log is the key, in big-endian order, so that keys are in the order of the log.
+//! The key is the log number in big-endian order, so that keys sort in log order. The value is a
+//! checksum, then numbers in little-endian order (side, outcome, stock, count, shares left, whether
+//! the client is named, its request number), then the name of the client.
 
 use ioloom_exchange::{Order, OrderOutcome, Record, Refused, RequestId, Side};
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of the sum.
+/// Size of the checksum in bytes.
 const SUM: usize = 4;
-/// Bytes between the sum and the name.
+/// Size of the fields between checksum and name in bytes.
 const FIXED: usize = 1 + 1 + 4 + 4 + 4 + 1 + 8;
 
-/// Returns the checksum of a record: of its key and everything else in it.
+/// Returns the checksum of a record: of its key and all of its fields.
 pub(super) fn checksum(key: &[u8], body: &[u8]) -> u32 {
     xxh3_64(&[key, body].concat()) as u32
 }
@@ -23,19 +23,19 @@ pub(super) fn key(seq: u64) -> [u8; 8] {
     seq.to_be_bytes()
 }
 
-/// The number of the record with this key.
+/// Returns the log number of a key.
 pub(super) fn seq(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// The value of a record.
+/// Encodes the value of a record.
 pub(super) fn value(record: &Record) -> Vec<u8> {
     let body = body(record);
     let sum = checksum(&key(record.outcome.seq()), &body);
     [&sum.to_le_bytes()[..], &body].concat()
 }
 
-/// The value of a record without its sum.
+/// Encodes the value of a record without its checksum.
 pub(super) fn body(record: &Record) -> Vec<u8> {
     let mut out = Vec::with_capacity(FIXED + 16);
     let (ended, left) = match record.outcome {
@@ -58,7 +58,7 @@ pub(super) fn body(record: &Record) -> Vec<u8> {
     out
 }
 
-/// The record of a key and a value; `None` if it is none.
+/// Decodes a record; returns `None` if it is invalid.
 pub(super) fn record(key: &[u8], value: &[u8]) -> Option<Record> {
     let seq = seq(key)?;
     let (sum, body) = value.split_at_checked(SUM)?;
@@ -90,7 +90,7 @@ pub(super) fn record(key: &[u8], value: &[u8]) -> Option<Record> {
     Some(Record { order: Order::new(side, stock, count)?, outcome, request_id })
 }
 
-/// What is left of a stock, and its price.
+/// Encodes the shares left of a stock and its price.
 pub(super) fn stock(left: u32, price: u32) -> [u8; 8] {
     let mut out = [0; 8];
     out[..4].copy_from_slice(&left.to_le_bytes());
@@ -98,18 +98,18 @@ pub(super) fn stock(left: u32, price: u32) -> [u8; 8] {
     out
 }
 
-/// The same from bytes.
+/// Decodes the shares left of a stock and its price.
 pub(super) fn left_and_price(bytes: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     if bytes.len() == 8 { number(0).zip(number(4)) } else { None }
 }
 
-/// Hashes one after the other.
+/// Encodes hashes.
 pub(super) fn hashes(hashes: &[u64]) -> Vec<u8> {
     hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect()
 }
 
-/// The same from bytes.
+/// Decodes hashes.
 pub(super) fn hashes_of(bytes: &[u8]) -> Option<Vec<u64>> {
     let (whole, rest) = bytes.as_chunks::<8>();
     rest.is_empty().then(|| whole.iter().map(|hash| u64::from_le_bytes(*hash)).collect())
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_read_back_and_odd_bytes_are_refused(
+        fn records_read_back_and_other_bytes_are_rejected(
             is_sale: bool, id: u32, count in 1u32..=2_147_483_647, left: u32, ended in 0u8..4,
             request_id in proptest::option::of(("[a-z]{1,9}", any::<u64>())), at: u64,
             odd in proptest::collection::vec(any::<u8>(), 0..40), bit: usize,
@@ -142,7 +142,7 @@ mod tests {
             let mut flipped = bytes.clone();
             flipped[bit / 8 % bytes.len()] ^= 1 << (bit % 8);
             prop_assert_eq!(record(&key(at), &flipped), None);
-            // Whatever stands there, it is read whole or refused; also where the sum is right.
+            // Any bytes decode completely or are rejected, even with a valid checksum.
             let sum = checksum(&key(at), &odd).to_le_bytes();
             if let Some(read) = record(&key(at), &[&sum[..], &odd].concat()) {
                 prop_assert_eq!(body(&read).len(), odd.len());

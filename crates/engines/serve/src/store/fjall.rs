@@ -1,8 +1,8 @@
-//! The store as a fjall database: a log, and trees that are merged in the background. A directory.
+//! A store in a fjall database: a directory with a log, and trees merged in the background.
 //!
-//! A commit is one batch in the log of the database, with checksums. With durability `os` it is
-//! handed to the system, above it the log is synced each time. The latest [`ORDERS_KEPT`] orders
-//! stay.
+//! A commit is one checksummed batch in the log of the database. With durability `os` it is passed
+//! to the kernel; above that the log is synced each time. The latest [`ORDERS_KEPT`] orders are
+//! kept.
 
 use super::bytes;
 use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// What marks a database as ours, with the version of its tables.
+/// Marks the database as a store, with the version of its tables.
 const MARK: &[u8] = b"ioloom-stock 2";
-/// The file by which a directory is known as a database of fjall.
+/// File that identifies a directory as a fjall database.
 const VERSION_FILE: &str = "version";
 
 pub(super) struct Fjall {
@@ -38,7 +38,7 @@ fn failed(error: impl Into<fjall::Error>) -> io::Error {
 }
 
 struct Tables {
-    // Before the database, which must be the last to go.
+    // Declared before the database, which must be dropped last.
     stocks: Keyspace,
     orders: Keyspace,
     about: Keyspace,
@@ -56,7 +56,7 @@ impl Tables {
     fn load(&self) -> io::Result<(State, Proof)> {
         let of = |name: &str| self.about.get(name).map_err(failed);
         if of("mark")?.as_deref() != Some(MARK) {
-            return Err(invalid("it is no store of this version"));
+            return Err(invalid("not a store of this version"));
         }
         let number = |name: &str| Ok::<_, io::Error>(of(name)?.as_deref().and_then(bytes::seq));
         let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {
@@ -82,7 +82,7 @@ impl Tables {
     }
 }
 
-/// Makes a database in a new directory.
+/// Creates a database in a new directory.
 pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     let tables = Tables::open(path).map_err(failed)?;
     let mut batch = tables.database.batch().durability(Some(PersistMode::SyncAll));
@@ -98,13 +98,13 @@ pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     batch.commit().map_err(failed)
 }
 
-/// Opens a database that is there.
+/// Opens an existing database.
 pub(super) fn open(
     path: &Path,
     durability: Durability,
 ) -> Result<(Box<dyn Store>, State), StoreError> {
     let unusable = |operation| StoreError::unusable(operation, path);
-    // What is there and is no database must not be touched.
+    // Anything that is not a database must not be touched.
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_dir()) {
         return Err(unusable(Operation::Open)(invalid("a file, and a fjall store is a directory")));
     }
@@ -121,14 +121,14 @@ pub(super) fn open(
         let (state, proof) = tables.load().map_err(unusable(Operation::Read))?;
         Ok((tables, state, proof))
     });
-    let damaged = || Err(unusable(Operation::Open)(invalid("fjall reports that it is damaged")));
+    let damaged = || Err(unusable(Operation::Open)(invalid("the database is damaged")));
     let (tables, state, proof) = opened.unwrap_or_else(damaged)?;
     Ok((Box::new(Fjall { tables, proof, mode, path: path.to_owned() }), state))
 }
 
-/// Holds the list of files of each tree against the sum that fjall keeps of it in the file `current`,
-/// and does not look at itself: a list that is damaged ends the whole program by a panic within a
-/// panic. What is missing is left to fjall.
+/// Verifies the file list of each tree against the checksum that fjall stores in the file `current`
+/// and does not check itself: a corrupted list would abort the program with a panic inside a panic.
+/// Missing files are left to fjall.
 fn verify_lists(path: &Path) -> io::Result<()> {
     let trees = std::fs::read_dir(path.join("keyspaces")).into_iter().flatten().flatten();
     for tree in trees.map(|entry| entry.path()) {
@@ -138,23 +138,23 @@ fn verify_lists(path: &Path) -> io::Result<()> {
             Some((u64::from_le_bytes(*number), u128::from_le_bytes(*sum)))
         });
         let (number, sum) =
-            entry.ok_or_else(|| invalid("the number of the list of its files is cut"))?;
+            entry.ok_or_else(|| invalid("the number of a file list is truncated"))?;
         let Ok(list) = std::fs::read(tree.join(format!("v{number}"))) else { continue };
         if xxh3_128(&list) != sum {
-            return Err(invalid("the list of its files is damaged"));
+            return Err(invalid("a file list is damaged"));
         }
     }
     Ok(())
 }
 
 thread_local! {
-    /// Whether a panic of this thread is told by a refusal.
+    /// Whether a panic of this thread is reported as a refusal.
     static IS_REFUSAL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Opening meets damage that fjall takes for impossible and panics at (a number of levels in its list
-/// of files, for one). That is a refusal like others, and says no more than they do; none if it was
-/// one.
+/// Opens a database. fjall panics on some kinds of damage that it considers impossible, such as a
+/// wrong number of levels in its file list. Such a panic is reported like other damage, without its
+/// message: returns `None`.
 fn catch_damage<T>(open: impl FnOnce() -> T) -> Option<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
@@ -183,7 +183,7 @@ impl Fjall {
                 batch.remove(&tables.orders, bytes::key(old));
             }
         }
-        for line in self.proof.carry(records).ok_or_else(|| invalid("a stock is missing"))? {
+        for line in self.proof.apply(records).ok_or_else(|| invalid("a stock is missing"))? {
             let value = bytes::stock(line.left, line.price);
             batch.insert(&tables.stocks, line.id.to_be_bytes(), value);
         }

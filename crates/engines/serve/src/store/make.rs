@@ -1,8 +1,8 @@
-//! A new store: made beside its place and put there when it is complete.
+//! Creation of a store: under a temporary name in the same directory, then renamed.
 //!
-//! So a store is there whole or not at all, whenever its making is interrupted, and what is there
-//! and holds nothing is no new store but a damaged one. That matters: a store that was cut to nothing
-//! would else begin anew and carry out orders again that its clients only repeat.
+//! So a store is either complete or absent, however its creation is interrupted, and an empty file
+//! is a damaged store rather than a new one. That matters: a truncated store that silently started
+//! over would execute orders again that clients merely repeat.
 
 use super::interface::{Beginning, StoreError};
 use super::path::with_suffix;
@@ -14,7 +14,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// Whether a store has to be made: nothing is there, or an empty directory where it is to be one.
+/// Reports whether a store must be created: the path does not exist, or is an empty directory for a
+/// store that is a directory.
 pub(super) fn is_missing(kind: StoreKind, path: &Path) -> io::Result<bool> {
     let meta = match fault::call("stat", || fs::metadata(path)) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(true),
@@ -23,7 +24,7 @@ pub(super) fn is_missing(kind: StoreKind, path: &Path) -> io::Result<bool> {
     Ok(kind == StoreKind::Fjall && meta.is_dir() && fs::read_dir(path)?.next().is_none())
 }
 
-/// The kind of what is there, if it is a store.
+/// Returns the kind of an existing store, or `None` if there is none.
 pub(super) fn found(path: &Path) -> io::Result<Option<StoreKind>> {
     let is_there = |kind| is_missing(kind, path).map(|missing| !missing);
     if path.is_dir() {
@@ -42,7 +43,7 @@ pub(super) fn found(path: &Path) -> io::Result<Option<StoreKind>> {
     Ok(marks.into_iter().find(|(mark, _)| first.starts_with(mark)).map(|(_, kind)| kind))
 }
 
-/// Makes a store.
+/// Creates a store.
 pub(super) fn make(
     kind: StoreKind,
     path: &Path,
@@ -50,7 +51,7 @@ pub(super) fn make(
 ) -> Result<(), StoreError> {
     let unusable = StoreError::unusable(Operation::Create, path);
     let temp = with_suffix(path, ".new");
-    // Of a making that was interrupted.
+    // Left by an interrupted creation.
     remove(&temp).map_err(&unusable)?;
     let made = match kind {
         StoreKind::Sqlite => sqlite::make(&temp, beginning),
@@ -67,12 +68,12 @@ pub(super) fn make(
     placed.map_err(unusable)
 }
 
-/// Puts a complete store into its place, durably, and never over another one.
+/// Moves a complete store to its path, durably and without replacing another store.
 fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
     fault::call("place-store", || {
         File::open(temp)?.sync_all()?;
         if kind == StoreKind::Fjall {
-            // Of directories only an empty one is replaced.
+            // A rename replaces only an empty directory.
             fs::rename(temp, path)?;
         } else {
             fs::hard_link(temp, path)?;
@@ -83,7 +84,7 @@ fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
     })
 }
 
-/// Removes a store that is not complete, with the files that SQLite puts beside one.
+/// Removes an incomplete store, with the additional files of SQLite.
 fn remove(temp: &Path) -> io::Result<()> {
     let unless_missing = |result: io::Result<()>| match result {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),

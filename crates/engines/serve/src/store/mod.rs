@@ -1,9 +1,10 @@
-//! Where orders are kept.
+//! Stores of orders.
 //!
-//! A store takes batches of records, each batch one commit: after a crash it holds all of it or
-//! nothing. What it holds is the stocks, their latest orders with the answers (so that a repeated
-//! order gets the same answer after a restart), and which stock files were written from it. A new
-//! one is made beside its place (`make`), and what it holds is proved when it is opened (`proof`).
+//! A store takes batches of records. Each batch is one commit: after a crash the store holds all of
+//! it or none. A store contains the stocks, their latest orders with the answers (so that a
+//! repeated order gets the same answer after a restart), and the hashes of the stock files written
+//! from it. Stores are created under a temporary name (`make`) and verified when they are opened
+//! (`proof`).
 
 mod bytes;
 mod fjall;
@@ -25,17 +26,17 @@ use ioloom_failure::Operation;
 use ioloom_sys::fault;
 use std::path::{Path, PathBuf};
 
-/// A store and what it held.
+/// A store and the state it contained.
 pub(crate) struct Opened {
     /// The store.
     pub(crate) store: Box<dyn Store>,
-    /// The state that it holds.
+    /// Its state.
     pub(crate) state: State,
-    /// Whether it was made now.
+    /// Whether this call created it.
     pub(crate) is_new: bool,
 }
 
-/// Opens a store, or makes a new one that holds these stocks, which come from a file of this hash.
+/// Opens a store, or creates one with these stocks, which come from a file with this hash.
 pub(crate) fn open(
     kind: StoreKind,
     path: &Path,
@@ -59,28 +60,34 @@ pub(crate) fn open(
     if state.seq() > ORDERS_KEPT {
         state.forget_older();
     }
-    let store = Box::new(Seam { store, path: path.to_owned() });
+    let store = Box::new(Seam { store, path: path.to_owned(), latest: state.seq() });
     Ok(Opened { store, state, is_new })
 }
 
-/// Which kind of store lies at a path, by its first bytes; `None` if nothing is there or it is none of
-/// ours. Raw logs differ only in how they are written, so each of them is found as [`StoreKind::Log`].
+/// Detects the kind of store at a path from its first bytes. Returns `None` if there is none. Raw
+/// logs differ only in how they are written, so all of them are detected as [`StoreKind::Log`].
 ///
 /// # Errors
-/// It cannot be looked at.
+/// The path cannot be read.
 pub fn detect_store(path: &Path) -> Result<Option<StoreKind>, StoreError> {
     make::found(path).map_err(StoreError::unusable(Operation::Open, path))
 }
 
-/// Why a store of this kind cannot be had below a directory, found by trying.
+/// Checks by trial whether a store of this kind works below a directory.
+///
+/// # Errors
+/// The reason why it does not.
 pub fn probe_store(kind: StoreKind, dir: &Path) -> Result<(), String> {
     log::probe(kind, dir)
 }
 
-/// A store whose calls pass the fault seam: those of an engine to the system are its own.
+/// Passes calls through the fault seam, because those of a storage engine to the system do not, and
+/// checks that commits follow each other.
 struct Seam {
     store: Box<dyn Store>,
     path: PathBuf,
+    /// Log number of the latest stored order.
+    latest: u64,
 }
 
 impl Seam {
@@ -91,8 +98,22 @@ impl Seam {
 
 impl Store for Seam {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        let Some((first, last)) = records.first().zip(records.last()) else { return Ok(()) };
+        let (first, last) = (first.outcome.seq(), last.outcome.seq());
+        assert_eq!(
+            first,
+            self.latest + 1,
+            "a store with a gap between orders cannot be opened again"
+        );
+        debug_assert_eq!(
+            last - first + 1,
+            records.len() as u64,
+            "a store with a gap between orders cannot be opened again"
+        );
         self.pass("commit")?;
-        self.store.commit(records)
+        self.store.commit(records)?;
+        self.latest = last;
+        Ok(())
     }
 
     fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {

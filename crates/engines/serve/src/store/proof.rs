@@ -1,13 +1,14 @@
-//! What tells a damaged store from a whole one.
+//! Verification of stores.
 //!
-//! Engines prove what they read only in part: SQLite has no sums over its tables, redb trusts a file
-//! that was closed, and fjall cuts its log where it is damaged though its trees may be ahead of it.
-//! So a store proves itself. Each order carries a sum of its own bytes, orders stand without a gap up
-//! to the latest, and one sum over all stocks is kept with the number of the latest order. What does
-//! not fit together is refused; what does is a state that the server was once in.
+//! Storage engines verify only part of what they read: SQLite has no checksums over its tables,
+//! redb trusts a file that was closed, and fjall truncates its log at damage although its trees may
+//! be ahead of it. So a store verifies itself. Each order carries a checksum, orders have no gaps
+//! up to the latest, and one checksum over all stocks is stored with the number of the latest
+//! order. Contents that do not match are rejected; contents that match are a state in which the
+//! server once was.
 //!
-//! The sum over the stocks is a sum of sums, so a commit costs two hashes for each stock that it
-//! changes, and the stocks are kept in memory once more, twelve bytes each and the tree around them.
+//! The checksum over the stocks is a sum of checksums, so a commit computes two hashes per changed
+//! stock. The stocks are kept in memory a second time, in a tree with twelve bytes per stock.
 
 use super::bytes;
 use super::interface::{ORDERS_KEPT, invalid};
@@ -16,19 +17,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The sum of an order, over its number and everything else of it.
+/// Returns the checksum of an order, over its number and all of its fields.
 pub(super) fn order_sum(record: &Record) -> u32 {
     bytes::checksum(&bytes::key(record.outcome.seq()), &bytes::body(record))
 }
 
-/// The stocks as the store has them, with their sum.
+/// The stocks in the store, with their checksum.
 pub(super) struct Proof {
     stocks: BTreeMap<u32, (u32, u32)>,
     sum: u64,
 }
 
 impl Proof {
-    /// Of the stocks of an exchange.
+    /// Computes the checksum of the stocks of an exchange.
     pub(super) fn new(exchange: &Exchange) -> Self {
         let stocks: BTreeMap<_, _> =
             exchange.lines().map(|line| (line.id, (line.left, line.price))).collect();
@@ -37,14 +38,13 @@ impl Proof {
         Self { stocks, sum }
     }
 
-    /// What is kept beside the number of the latest order.
+    /// Returns the checksum stored with the number of the latest order.
     pub(super) fn seal(&self, latest: u64) -> u64 {
         xxh3_64(&[self.sum.to_le_bytes(), latest.to_le_bytes()].concat())
     }
 
-    /// Carries orders over, and gives the stocks that they changed as they are now. None if one of
-    /// them does not exist.
-    pub(super) fn carry(&mut self, records: &[Record]) -> Option<Vec<Line>> {
+    /// Applies orders and returns the stocks they changed; `None` if a stock does not exist.
+    pub(super) fn apply(&mut self, records: &[Record]) -> Option<Vec<Line>> {
         let mut changed = BTreeSet::new();
         for record in records {
             let OrderOutcome::Done { left, .. } = record.outcome else { continue };
@@ -65,17 +65,17 @@ fn sum(id: u32, (left, price): (u32, u32)) -> u64 {
     xxh3_64(&[id.to_le_bytes(), left.to_le_bytes(), price.to_le_bytes()].concat())
 }
 
-/// A state that is put together from what a store holds.
+/// A state assembled from the contents of a store.
 pub(super) struct Reading {
     state: State,
     proof: Proof,
     latest: u64,
-    /// The number of the order before the next one.
+    /// Number of the previous order.
     before: Option<u64>,
 }
 
 impl Reading {
-    /// Begins with the stocks, the number of the latest order, and what was kept beside it.
+    /// Starts with the stocks, the number of the latest order, and the checksum stored with it.
     pub(super) fn new(lines: Vec<Line>, latest: u64, seal: u64) -> io::Result<Self> {
         let count = lines.len();
         let exchange: Exchange = lines.into_iter().collect();
@@ -86,7 +86,7 @@ impl Reading {
         Ok(Self { state: State::new(exchange, latest), proof, latest, before: None })
     }
 
-    /// Takes the next order.
+    /// Adds the next order.
     pub(super) fn order(&mut self, record: &Record) -> io::Result<()> {
         let seq = record.outcome.seq();
         let follows = match self.before {
@@ -101,7 +101,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Ends with the state and what proves it from now on.
+    /// Returns the state, and the checksums for later commits.
     pub(super) fn end(self) -> io::Result<(State, Proof)> {
         if self.before.unwrap_or(0) != self.latest {
             return Err(invalid("the latest orders are missing"));
@@ -136,10 +136,10 @@ mod tests {
     }
 
     #[test]
-    fn stocks_carried_over_have_the_sum_of_stocks_read() {
+    fn applied_orders_give_the_checksum_of_the_new_stocks() {
         let mut proof = Proof::new(&exchange());
         let records = records();
-        let changed = proof.carry(&records).unwrap();
+        let changed = proof.apply(&records).unwrap();
         let ids: Vec<_> = changed.iter().map(|line| (line.id, line.left)).collect();
         assert_eq!(ids, [(1, 5), (7, 31)]);
         let now = Exchange::from_text("1 5 5\n2 20 6\n7 31 7\n").unwrap();
@@ -147,14 +147,14 @@ mod tests {
         assert_eq!(proof.seal(latest), Proof::new(&now).seal(latest));
         assert_ne!(proof.seal(latest), proof.seal(latest - 1));
         let unknown = Record { order: Order::new(Side::Buy, 9, 1).unwrap(), ..records[0].clone() };
-        assert!(proof.carry(&[unknown]).is_none());
+        assert!(proof.apply(&[unknown]).is_none());
     }
 
     #[test]
-    fn what_does_not_fit_together_is_refused() {
+    fn inconsistent_contents_are_rejected() {
         let mut proof = Proof::new(&exchange());
         let records = records();
-        proof.carry(&records).unwrap();
+        proof.apply(&records).unwrap();
         let lines = |text: &str| Exchange::from_text(text).unwrap().lines().collect::<Vec<_>>();
         let (good, seal) = ("1 5 5\n2 20 6\n7 31 7\n", proof.seal(4));
         let read = |text: &str, latest, records: &[Record]| {

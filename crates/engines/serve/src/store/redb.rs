@@ -1,8 +1,8 @@
-//! The store as a redb database: copy-on-write trees in one file, checksums, no log.
+//! A store in a redb database: copy-on-write trees in one file, checksums, no log.
 //!
-//! A commit is synced, always: redb has nothing between memory and disk, so durability `os` is refused
-//! with it. The latest [`ORDERS_KEPT`] orders stay. Opening reads the whole file, because redb proves
-//! its sums only when it is asked to.
+//! Every commit is synced: redb keeps nothing between memory and disk, so durability `os` is
+//! rejected. The latest [`ORDERS_KEPT`] orders are kept. Opening reads the whole file, because redb
+//! verifies its checksums only on request.
 
 use super::bytes;
 use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const STOCKS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("stock");
 const ORDERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("orders");
 const ABOUT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("about");
-/// What marks a database as ours, with the version of its tables.
+/// Marks the database as a store, with the version of its tables.
 const MARK: &[u8] = b"ioloom-stock 2";
 
 pub(super) struct Redb {
@@ -29,7 +29,7 @@ fn failed(error: impl Into<redb::Error>) -> io::Error {
     io::Error::other(error.into())
 }
 
-/// Makes a database in a new file.
+/// Creates a database in a new file.
 pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     let database = Database::create(path).map_err(failed)?;
     let transaction = database.begin_write().map_err(failed)?;
@@ -52,7 +52,7 @@ pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     database.close().map_err(failed)
 }
 
-/// Opens a database that is there.
+/// Opens an existing database.
 pub(super) fn open(path: &Path) -> Result<(Box<dyn Store>, State), StoreError> {
     let opened = Database::builder().set_check_integrity_on_open(true).open(path);
     let database = opened
@@ -75,7 +75,7 @@ fn load(database: &Database) -> io::Result<(State, Proof)> {
         Ok(about.get(name).map_err(failed)?.map(|value| value.value().to_vec()))
     };
     if of("mark")?.as_deref() != Some(MARK) {
-        return Err(invalid("it is no store of this version"));
+        return Err(invalid("not a store of this version"));
     }
     let number = |name: &str| Ok::<_, io::Error>(of(name)?.as_deref().and_then(bytes::seq));
     let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {
@@ -113,7 +113,7 @@ impl Redb {
                 }
             }
             let mut stocks = transaction.open_table(STOCKS).map_err(failed)?;
-            for line in self.proof.carry(records).ok_or_else(|| invalid("a stock is missing"))? {
+            for line in self.proof.apply(records).ok_or_else(|| invalid("a stock is missing"))? {
                 let value = bytes::stock(line.left, line.price);
                 stocks.insert(line.id, value.as_slice()).map_err(failed)?;
             }

@@ -1,12 +1,12 @@
-//! The store as an SQLite database.
+//! A store in an SQLite database.
 //!
-//! One writer, write-ahead log. With durability `os` a commit is written and not synced
-//! (`synchronous = NORMAL`: the log is synced before a checkpoint, so a power cut loses the latest
-//! commits and damages nothing); above it every commit is synced (`FULL`), and the write-ahead log gets
-//! all its blocks on opening: the sync of a file that grows has its file system commit the new length too,
-//! which each commit would wait for until the log has been filled once. The latest
-//! [`ORDERS_KEPT`] orders stay in a table, for repeated orders and for whoever wants to look. Opening
-//! checks the structure of the file, whose damage would else show when it is written to.
+//! One writer, with a write-ahead log. With durability `os` a commit is written and not synced
+//! (`synchronous = NORMAL`: the log is synced before a checkpoint, so a power failure loses the
+//! latest commits and damages nothing). Above that every commit is synced (`FULL`), and the blocks
+//! of the write-ahead log are allocated on opening: syncing a growing file also commits its new
+//! length, which every commit would wait for until the log has been filled once. The latest
+//! [`ORDERS_KEPT`] orders stay in a table, for repeated orders and for inspection. Opening checks
+//! the structure of the file; damage would otherwise appear only when it is written to.
 
 use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
 use super::path::with_suffix;
@@ -23,19 +23,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Marks a database as ours ("stck").
+/// Marks the database as a store ("stck").
 const APPLICATION: i64 = 0x7374_636b;
-/// The version of the tables.
+/// Version of the tables.
 const VERSION: i64 = 2;
-/// Orders after which old ones are taken out.
+/// Old orders are deleted each time this many new ones were stored.
 const TRIM_EVERY: u64 = 50_000;
-/// Pages in the write-ahead log after which they enter the database and the log begins anew.
+/// Number of pages in the write-ahead log that triggers a checkpoint.
 const LOG_PAGES: u64 = 1000;
-/// Bytes of the log then: a page and its head each, and a tenth for the commit that comes too late.
+/// Size of the log at that point: a page and its header each, plus a tenth for the commit that
+/// exceeds it.
 const LOG_BYTES: u64 = LOG_PAGES * (4096 + 24) / 10 * 11;
-/// Bytes of zeros that are written at once.
+/// Size of a write of zeros in bytes.
 const ZEROS: usize = 256 << 10;
-/// How long a database may be locked by somebody who looks at it.
+/// How long to wait for a lock, such as of a user who inspects the database.
 const LOCKED_MAX: Duration = Duration::from_secs(2);
 
 const TABLES: &str = "
@@ -55,7 +56,7 @@ pub(super) struct Sqlite {
     trimmed: u64,
 }
 
-/// Makes a database in a new file.
+/// Creates a database in a new file.
 pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     create(path, beginning).map_err(io::Error::other)
 }
@@ -69,7 +70,7 @@ fn create(path: &Path, beginning: &Beginning<'_>) -> rusqlite::Result<()> {
         let values = params![line.id, line.left, line.price];
         transaction.execute("INSERT INTO stock VALUES (?, ?, ?)", values)?;
     }
-    // SQLite has signed numbers only; the bits are what counts.
+    // SQLite has no unsigned numbers; the bits are preserved.
     let seal = Proof::new(beginning.stocks).seal(0) as i64;
     transaction.execute("INSERT INTO latest VALUES (0, ?)", [seal])?;
     let hash = beginning.file_hash as i64;
@@ -77,11 +78,11 @@ fn create(path: &Path, beginning: &Beginning<'_>) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
-    // What is in the log enters the file, which is then all there is.
+    // Closing moves the log into the file, which is then complete.
     connection.close().map_err(|(_, error)| error)
 }
 
-/// Opens a database that is there.
+/// Opens an existing database.
 pub(super) fn open(
     path: &Path,
     durability: Durability,
@@ -104,10 +105,11 @@ fn reopen(path: &Path, durability: Durability) -> Result<(Sqlite, State), StoreE
     let loaded = load(&connection).map_err(io::Error::other).and_then(|loaded| loaded);
     let (state, proof) = loaded.map_err(StoreError::unusable(Operation::Read, path))?;
     if synchronous == FULL {
-        // Only time is lost without it; a commit that finds no space tells so.
+        // This saves only time; a commit that finds no space reports it.
         fill_log(path).ok();
     }
-    // By the number and not by what this run adds: many short runs trim as one long one does.
+    // Computed from the log number rather than counted, so that many short runs trim like one long
+    // run.
     let (path, trimmed) = (path.to_owned(), state.seq() - state.seq() % TRIM_EVERY);
     Ok((Sqlite { connection, path, proof, synchronous, trimmed }, state))
 }
@@ -123,7 +125,8 @@ fn set_up(connection: &Connection, synchronous: &str) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", synchronous)
 }
 
-/// Writes zeros after what the write-ahead log holds. They are no frames, for no page has the number zero.
+/// Writes zeros after the contents of the write-ahead log. They are not frames, because no page has
+/// the number zero.
 fn fill_log(path: &Path) -> io::Result<()> {
     let file = file::open_to_write(&with_suffix(path, "-wal"), WriteMode::Buffered)?;
     let zeros = vec![0; ZEROS];
@@ -136,12 +139,12 @@ fn fill_log(path: &Path) -> io::Result<()> {
     sync_all(&file)
 }
 
-/// What the database holds, or why that cannot be right.
+/// Loads the contents of the database, or returns why they are invalid.
 fn load(connection: &Connection) -> rusqlite::Result<io::Result<(State, Proof)>> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
     let (application, version): (i64, i64) = (pragma("application_id")?, pragma("user_version")?);
     if (application, version) != (APPLICATION, VERSION) {
-        return Ok(Err(invalid("it is no store of this version")));
+        return Ok(Err(invalid("not a store of this version")));
     }
     let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if check != "ok" {
@@ -187,7 +190,7 @@ impl Sqlite {
                     OrderOutcome::Refused { why, .. } => (None, Some(refusal_word(why))),
                 };
                 let client = record.request_id.as_ref().map(|request_id| &*request_id.client);
-                // SQLite has signed numbers only; the bits are what counts.
+                // SQLite has no unsigned numbers; the bits are preserved.
                 let request =
                     record.request_id.as_ref().map(|request_id| request_id.request as i64);
                 insert.execute(params![
@@ -204,7 +207,7 @@ impl Sqlite {
             }
             let mut update =
                 transaction.prepare_cached("UPDATE stock SET left = ? WHERE id = ?")?;
-            let changed = self.proof.carry(records).ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+            let changed = self.proof.apply(records).ok_or(rusqlite::Error::QueryReturnedNoRows)?;
             for line in changed {
                 update.execute(params![line.left, line.id])?;
             }
@@ -286,7 +289,7 @@ mod tests {
     use super::*;
     use ioloom_exchange::Exchange;
 
-    /// Bytes of the write-ahead log beside a store, and of its blocks.
+    /// Returns the size of the write-ahead log of a store, and of its blocks.
     fn log_bytes(path: &Path) -> (u64, u64) {
         use std::os::unix::fs::MetadataExt;
         let log = std::fs::metadata(with_suffix(path, "-wal"));
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_of_synced_commits_has_its_blocks_and_does_not_grow() {
+    fn the_log_of_synced_commits_is_preallocated_and_does_not_grow() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
         let stocks = Exchange::from_text("1 0 1\n").unwrap();
@@ -309,11 +312,11 @@ mod tests {
             (before, log_bytes(&path), state.seq())
         };
         let (before, _, _) = run(Durability::Os);
-        assert!(before.0 < LOG_BYTES, "written through the cache, it grows as it likes");
+        assert!(before.0 < LOG_BYTES, "without syncs, it is not preallocated");
         let (before, after, seq) = run(Durability::Group);
         assert_eq!((before.0, after.0, seq), (LOG_BYTES, LOG_BYTES, 800));
         assert!(before.1 >= LOG_BYTES, "{before:?}");
-        // What was killed leaves frames and zeros after them: both are read as they were meant.
+        // A killed server leaves frames followed by zeros: both are read correctly.
         let left = dir.path().join("left");
         let (mut store, mut state) = reopen(&path, Durability::Group).unwrap();
         store.commit(&[state.trade(&order, None).1.unwrap()]).unwrap();
@@ -325,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn many_short_runs_take_old_orders_out_as_one_long_one_does() {
+    fn many_short_runs_trim_like_one_long_run() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
         let stocks = Exchange::from_text("1 0 1\n").unwrap();

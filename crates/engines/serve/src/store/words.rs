@@ -1,8 +1,8 @@
-//! The words for a side and a refusal in tables that people look at.
+//! Names of sides and refusals in tables.
 
 use ioloom_exchange::{Refused, Side};
 
-/// The word for a side.
+/// Returns the name of a side.
 pub(crate) fn side_word(side: Side) -> &'static str {
     match side {
         Side::Buy => "buy",
@@ -10,7 +10,7 @@ pub(crate) fn side_word(side: Side) -> &'static str {
     }
 }
 
-/// The word for a refusal.
+/// Returns the name of a refusal.
 pub(crate) fn refusal_word(why: Refused) -> &'static str {
     match why {
         Refused::NotEnough => "not-enough",
@@ -19,7 +19,7 @@ pub(crate) fn refusal_word(why: Refused) -> &'static str {
     }
 }
 
-/// The refusal of a word, if it is one.
+/// Returns the refusal with this name, if there is one.
 pub(crate) fn refusal_of(word: &str) -> Option<Refused> {
     [Refused::NotEnough, Refused::UnknownStock, Refused::TooMany]
         .into_iter()

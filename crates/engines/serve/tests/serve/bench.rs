@@ -16,8 +16,8 @@ use tempfile::TempDir;
 
 /// Stocks of most tests.
 pub(crate) const STOCKS: &str = "1 1000 10\n2 1000 20\n3 5 30\n";
-/// A client that waits longer for an answer than this will not get one.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time after which a client gives up waiting for an answer.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Bench {
     pub(crate) dir: TempDir,
@@ -28,7 +28,7 @@ pub(crate) struct Bench {
     thread: Option<JoinHandle<Result<ServeSummary, ServeError>>>,
 }
 
-/// Limits under which tests of impatience take no long time.
+/// Limits that keep tests of timeouts short.
 pub(crate) fn short_limits() -> Limits {
     Limits {
         request: Duration::from_millis(600),
@@ -94,17 +94,17 @@ impl Bench {
         Self { dir, address, lines, trust, stop, thread }
     }
 
-    /// A client of one of the two addresses, which speaks TLS where the server does.
+    /// Connects a client to one of the two addresses, with TLS if the server uses it.
     pub(crate) fn dial(&self, address: SocketAddr) -> Client {
-        let shield = self.trust.as_ref().map(|trust| trust.session().unwrap());
-        Client { shield, ..Client::new(address) }
+        let tls = self.trust.as_ref().map(|trust| trust.session().unwrap());
+        Client { tls, ..Client::new(address) }
     }
 
     pub(crate) fn client(&self) -> Client {
         self.dial(self.lines)
     }
 
-    /// What a server of TLS is trusted by.
+    /// Returns the trust anchor of a TLS server.
     pub(crate) fn trust(&self) -> Trust {
         self.trust.clone().expect("a server of TLS")
     }
@@ -117,16 +117,16 @@ impl Bench {
         std::fs::read_to_string(self.stock_file()).unwrap()
     }
 
-    pub(crate) fn ask_to_stop(&self) {
+    pub(crate) fn request_stop(&self) {
         self.stop.stop();
     }
 
-    /// Whether the server has ended by itself.
+    /// Reports whether the server has stopped.
     pub(crate) fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Stops the server and gives its directory back.
+    /// Stops the server and returns its directory.
     pub(crate) fn end(mut self) -> (TempDir, ServeSummary) {
         self.stop.stop();
         let ended = self.thread.take().unwrap().join().unwrap().unwrap();
@@ -145,77 +145,77 @@ impl Drop for Bench {
     }
 }
 
-/// A client that blocks, over TCP or TLS.
+/// A blocking client over TCP or TLS.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
-    shield: Option<TlsSession>,
-    /// What was heard and not yet taken.
-    heard: Vec<u8>,
+    tls: Option<TlsSession>,
+    /// Received bytes that were not taken yet.
+    received: Vec<u8>,
 }
 
 impl Client {
-    /// One without TLS.
+    /// Connects without TLS.
     pub(crate) fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, shield: None, heard: Vec::new() }
+        Self { stream, tls: None, received: Vec::new() }
     }
 
-    pub(crate) fn say(&mut self, text: impl AsRef<[u8]>) {
-        let Some(shield) = &mut self.shield else {
+    pub(crate) fn send(&mut self, text: impl AsRef<[u8]>) {
+        let Some(tls) = &mut self.tls else {
             return self.stream.write_all(text.as_ref()).unwrap();
         };
         let mut sealed = Vec::new();
-        shield.seal(text.as_ref(), &mut sealed);
+        tls.seal(text.as_ref(), &mut sealed);
         self.stream.write_all(&sealed).unwrap();
     }
 
-    /// Reads once; false at the end. A reset counts as that.
-    fn hear(&mut self) -> bool {
+    /// Reads once; returns false at the end. A reset counts as the end.
+    fn receive(&mut self) -> bool {
         let mut buffer = [0; 4096];
         let read = match self.stream.read(&mut buffer) {
             Err(e) if e.kind() == ErrorKind::ConnectionReset => 0,
-            // By the end of a ring of this process: there may be more.
+            // Interrupted by the cleanup of a ring of this process: there may be more.
             Err(e) if e.kind() == ErrorKind::Interrupted => return true,
             read => read.unwrap(),
         };
-        let Some(shield) = &mut self.shield else {
-            self.heard.extend_from_slice(&buffer[..read]);
+        let Some(tls) = &mut self.tls else {
+            self.received.extend_from_slice(&buffer[..read]);
             return read > 0;
         };
-        shield.open(&buffer[..read], &mut self.heard).unwrap();
+        tls.open(&buffer[..read], &mut self.received).unwrap();
         let mut sealed = Vec::new();
-        shield.seal(&[], &mut sealed);
+        tls.seal(&[], &mut sealed);
         let _ = self.stream.write_all(&sealed);
         read > 0
     }
 
-    fn hear_more(&mut self) {
-        let more = self.hear();
-        assert!(more, "the server closed after {:?}", String::from_utf8_lossy(&self.heard));
+    fn receive_more(&mut self) {
+        let more = self.receive();
+        assert!(more, "the server closed after {:?}", String::from_utf8_lossy(&self.received));
     }
 
-    /// So many bytes.
+    /// Returns the next `count` bytes.
     pub(crate) fn take(&mut self, count: usize) -> String {
-        while self.heard.len() < count {
-            self.hear_more();
+        while self.received.len() < count {
+            self.receive_more();
         }
-        String::from_utf8(self.heard.drain(..count).collect()).unwrap()
+        String::from_utf8(self.received.drain(..count).collect()).unwrap()
     }
 
-    /// The next line, with its end.
+    /// Returns the next line with its terminator.
     pub(crate) fn line(&mut self) -> String {
         loop {
-            if let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
+            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
                 return self.take(end + 1);
             }
-            self.hear_more();
+            self.receive_more();
         }
     }
 
-    pub(crate) fn ask(&mut self, text: &str) -> String {
-        self.say(format!("{text}\n"));
+    pub(crate) fn request(&mut self, text: &str) -> String {
+        self.send(format!("{text}\n"));
         self.line()
     }
 
@@ -223,47 +223,47 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Everything until the server closes, which under TLS it has to say.
+    /// Returns everything until the server closes the connection, which under TLS it must announce.
     pub(crate) fn rest(&mut self) -> String {
-        while self.hear() {}
-        let told = self.shield.as_ref().is_none_or(TlsSession::has_ended);
-        assert!(told, "the end was not told");
-        String::from_utf8(std::mem::take(&mut self.heard)).unwrap()
+        while self.receive() {}
+        let is_announced = self.tls.as_ref().is_none_or(TlsSession::has_ended);
+        assert!(is_announced, "the end of the stream was not announced");
+        String::from_utf8(std::mem::take(&mut self.received)).unwrap()
     }
 }
 
-/// Whether this system lets a model run.
+/// Reports whether this system supports a model.
 pub(crate) fn is_possible(model: Model) -> bool {
-    // On a thread of its own, or the end of the ring would interrupt calls of the test.
+    // In a separate thread, or the cleanup of the ring would interrupt calls of the test.
     let make = || std::thread::spawn(|| ioloom_sys_net::ring::NetRing::new(true).is_err());
     let refused = model.needs_ring() && make().join().unwrap();
     if refused {
-        println!("skipped: the system refuses io_uring, which model {model} needs");
+        println!("skipped: io_uring, which model {model} needs, is not available");
     }
     !refused
 }
 
-/// `select` serves no descriptor above 1023, and all servers are in this process: who opens a crowd of
-/// connections does it alone.
+/// `select` does not support descriptors above 1023, and all servers are in this process: a test
+/// with a crowd of connections runs alone.
 static DESCRIPTORS: RwLock<()> = RwLock::new(());
 
-/// Keeps crowds away while it lives.
+/// Held by tests that must not run at the same time as a crowd.
 pub(crate) fn without_crowds() -> RwLockReadGuard<'static, ()> {
     DESCRIPTORS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps everybody else away who must not meet a crowd.
+/// Held by a test with a crowd.
 pub(crate) fn crowd_alone() -> RwLockWriteGuard<'static, ()> {
     DESCRIPTORS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a store can be had below a directory.
+/// Reports whether a store works below a directory.
 pub(crate) fn is_store_possible(kind: StoreKind, dir: &TempDir) -> bool {
     let probed = ioloom_serve::probe_store(kind, dir.path());
     probed.inspect_err(|reason| println!("skipped: {reason}")).is_ok()
 }
 
-/// Runs a test for every model at the same time.
+/// Runs a test for every model concurrently.
 pub(crate) fn every_model(test: impl Fn(Model) + Sync) {
     let _beside = without_crowds();
     std::thread::scope(|scope| {
@@ -280,7 +280,7 @@ pub(crate) fn every_model(test: impl Fn(Model) + Sync) {
     });
 }
 
-/// Sharings that a model can have with a durability.
+/// Returns the sharing strategies that a model supports at a durability.
 pub(crate) fn sharings(model: Model, durability: Durability) -> Vec<Sharing> {
     let fits = |sharing: &Sharing| ioloom_serve::refusal(model, *sharing, durability).is_none();
     Sharing::ALL.iter().copied().filter(fits).collect()

@@ -1,10 +1,10 @@
-//! Stores whose files were cut or had a bit turned. Opening one gives a state that the server was
-//! once in, or a refusal with one clear error; never another state.
+//! Stores with truncated files or flipped bits. Opening one gives a state in which the server once
+//! was, or one clear error; never another state.
 //!
 //! Each case is a copy of the same store with one damage. A server that starts on it must list the
-//! stocks as they were after the number of orders that it tells, and its client, who sends everything
-//! again, must hear what it heard at first: orders that are there are repeated, orders that are lost
-//! are carried out as before.
+//! stocks as they were after the number of orders it reports. Its client, which sends everything
+//! again, must get the original answers: surviving orders are repeated, lost ones are executed
+//! again.
 
 use crate::bench::{Bench, Client, config, is_store_possible};
 use ioloom_serve::{Durability, Model, ServeOptions, Server, StoreKind};
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Orders of the client: enough for several pages, and fewer than are remembered of it.
+/// Number of orders: enough for several pages, and fewer than are remembered per client.
 const ORDERS: usize = 60;
-/// Cuts of each file; `IOLOOM_DAMAGES` sets another number of these and of the next.
+/// Truncations per file; `IOLOOM_DAMAGES` overrides this number and the next.
 const CUTS: usize = 12;
-/// Bits that are turned in each file.
+/// Flipped bits per file.
 const BITS: usize = 30;
 
 const RAW_LOGS: [StoreKind; 4] =
@@ -28,7 +28,7 @@ fn damages(usual: usize) -> usize {
     std::env::var("IOLOOM_DAMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// Numbers that look random and come from a seed.
+/// Seeded pseudorandom numbers.
 struct Random(u64);
 
 impl Random {
@@ -43,36 +43,36 @@ fn order(number: usize) -> String {
     format!("{number} {side} {} {}\n", number % 3 + 1, number % 5 + 1)
 }
 
-/// What a client heard, and the stocks after each number of orders.
-struct Told {
+/// The answers of a client, and the stocks after each number of orders.
+struct Trades {
     answers: Vec<String>,
     lists: Vec<[String; 3]>,
 }
 
 fn list(client: &mut Client) -> (usize, [String; 3]) {
-    client.say("1000 SHOW\n");
+    client.send("1000 SHOW\n");
     let head = client.line();
     let seq = head.trim_end().rsplit(' ').next().unwrap().parse().unwrap();
     (seq, [client.line(), client.line(), client.line()])
 }
 
-/// Gives a server its orders, one after the other, each with the list after it.
-fn trade(bench: &Bench) -> (Told, Client) {
+/// Sends the orders one at a time, each followed by a list.
+fn trade(bench: &Bench) -> (Trades, Client) {
     let mut client = Client::new(bench.address);
-    client.say("HELLO stock/2 client=a\n");
+    client.send("HELLO stock/2 client=a\n");
     client.line();
-    let mut told = Told { answers: Vec::new(), lists: vec![list(&mut client).1] };
+    let mut trades = Trades { answers: Vec::new(), lists: vec![list(&mut client).1] };
     for number in 1..=ORDERS {
-        client.say(order(number));
-        told.answers.push(client.line());
+        client.send(order(number));
+        trades.answers.push(client.line());
         let (seq, stocks) = list(&mut client);
         assert_eq!(seq, number);
-        told.lists.push(stocks);
+        trades.lists.push(stocks);
     }
-    (told, client)
+    (trades, client)
 }
 
-/// Copies a store and its stock file, holes and all.
+/// Copies a store and its stock file, including holes.
 fn copy(from: &Path, to: &Path) {
     let mut command = Command::new("cp");
     command.args(["-rT", "--sparse=auto"]).arg(from).arg(to);
@@ -84,7 +84,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// The files of the store in a directory, with how much of each is more than zeros.
+/// Returns the files of the store in a directory, and how much of each is not zeros.
 fn store_files(dir: &Path) -> Vec<(PathBuf, u64)> {
     let own = |path: &PathBuf| path.file_name().is_some_and(|name| name != "stock.txt");
     let used = |path: &Path| {
@@ -97,14 +97,14 @@ fn store_files(dir: &Path) -> Vec<(PathBuf, u64)> {
 
 enum Damage {
     Cut(u64),
-    Turned(u64),
+    Flipped(u64),
 }
 
 fn damage(path: &Path, damage: &Damage) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     match damage {
         Damage::Cut(bytes) => file.set_len(*bytes).unwrap(),
-        Damage::Turned(bit) => {
+        Damage::Flipped(bit) => {
             let mut byte = [0];
             file.read_exact_at(&mut byte, bit / 8).unwrap();
             file.write_all_at(&[byte[0] ^ (1 << (bit % 8))], bit / 8).unwrap();
@@ -112,11 +112,11 @@ fn damage(path: &Path, damage: &Damage) {
     }
 }
 
-/// Starts a server on a damaged store; whether it did.
-fn look(dir: TempDir, change: &dyn Fn(&mut ServeOptions), told: &Told, case: &str) -> bool {
+/// Starts a server on a damaged store and checks it; returns whether it started.
+fn check(dir: TempDir, change: &dyn Fn(&mut ServeOptions), trades: &Trades, case: &str) -> bool {
     let mut config = config(&dir, Model::Epoll);
     change(&mut config);
-    // A panic of an engine would be no refusal.
+    // A panic of a storage engine is not a valid refusal.
     let started = std::thread::scope(|scope| {
         let start = scope.spawn(|| Server::start(&config).map(drop).map_err(|e| e.to_string()));
         start.join().unwrap_or_else(|_| panic!("{case}: a panic"))
@@ -128,13 +128,13 @@ fn look(dir: TempDir, change: &dyn Fn(&mut ServeOptions), told: &Told, case: &st
     }
     let bench = Bench::in_dir(dir, Model::Epoll, change);
     let mut client = Client::new(bench.address);
-    client.say("HELLO stock/2 client=a\n");
+    client.send("HELLO stock/2 client=a\n");
     client.line();
     let (seq, stocks) = list(&mut client);
     assert!(seq <= ORDERS, "{case}: order {seq} was never given");
-    assert_eq!(stocks, told.lists[seq], "{case}: the stocks after {seq} orders");
-    client.say((1..=ORDERS).map(order).collect::<String>());
-    for answer in &told.answers {
+    assert_eq!(stocks, trades.lists[seq], "{case}: the stocks after {seq} orders");
+    client.send((1..=ORDERS).map(order).collect::<String>());
+    for answer in &trades.answers {
         assert_eq!(client.line(), *answer, "{case}, {seq} orders");
     }
     true
@@ -144,7 +144,7 @@ fn damaged(
     kind: StoreKind,
     whole: &Path,
     change: &dyn Fn(&mut ServeOptions),
-    told: &Told,
+    trades: &Trades,
     how: &str,
 ) {
     let mut random = Random(kind as u64 + 1);
@@ -155,10 +155,10 @@ fn damaged(
         damage(&dir.path().join(name), &this);
         let what = match this {
             Damage::Cut(bytes) => format!("cut at {bytes}"),
-            Damage::Turned(bit) => format!("bit {bit} turned"),
+            Damage::Flipped(bit) => format!("bit {bit} flipped"),
         };
         let case = format!("{kind}, {how}, {}: {what}", name.display());
-        match look(dir, change, told, &case) {
+        match check(dir, change, trades, &case) {
             true => opened += 1,
             false => refused += 1,
         }
@@ -169,10 +169,10 @@ fn damaged(
             try_one(&name, Damage::Cut(random.below(used)));
         }
         for at in 0..damages(BITS) as u64 {
-            // Half of them in the head, where the structure of a file stands.
+            // Half of them at the beginning, which contains the structure of the file.
             let within = if at % 2 == 0 { used.min(512) } else { used };
             if used > 0 {
-                try_one(&name, Damage::Turned(random.below(within * 8)));
+                try_one(&name, Damage::Flipped(random.below(within * 8)));
             }
         }
     }
@@ -180,13 +180,13 @@ fn damaged(
     assert!(refused > 0, "{kind}, {how}: no damage was noticed");
 }
 
-fn cut_and_turned(kind: StoreKind) {
+fn truncated_and_flipped(kind: StoreKind) {
     let change = |config: &mut ServeOptions| {
         (config.durability, config.store.kind) = (Durability::Group, kind);
     };
     let bench = Bench::with(Model::Epoll, change);
-    let (told, client) = trade(&bench);
-    // As it lies there when the program is killed, and as it is left by a stop.
+    let (trades, client) = trade(&bench);
+    // As left by a killed program, and by a stop.
     let killed = TempDir::new().unwrap();
     copy(bench.dir.path(), killed.path());
     drop(client);
@@ -194,39 +194,39 @@ fn cut_and_turned(kind: StoreKind) {
     for (whole, how) in [(&killed, "killed"), (&stopped, "stopped")] {
         let dir = TempDir::new().unwrap();
         copy(whole.path(), dir.path());
-        assert!(look(dir, &change, &told, &format!("{kind}, {how}, undamaged")));
-        damaged(kind, whole.path(), &change, &told, how);
+        assert!(check(dir, &change, &trades, &format!("{kind}, {how}, undamaged")));
+        damaged(kind, whole.path(), &change, &trades, how);
     }
 }
 
 #[test]
 fn a_damaged_store_of_sqlite_gives_a_prefix_or_is_refused() {
-    cut_and_turned(StoreKind::Sqlite);
+    truncated_and_flipped(StoreKind::Sqlite);
 }
 
 #[test]
 fn a_damaged_store_of_redb_gives_a_prefix_or_is_refused() {
-    cut_and_turned(StoreKind::Redb);
+    truncated_and_flipped(StoreKind::Redb);
 }
 
 #[test]
 fn a_damaged_store_of_fjall_gives_a_prefix_or_is_refused() {
-    cut_and_turned(StoreKind::Fjall);
+    truncated_and_flipped(StoreKind::Fjall);
 }
 
-/// Some places of each; every byte and every bit of small ones are tests of the logs themselves.
+/// Some offsets of each; the unit tests of the logs cover every byte and bit of small ones.
 #[test]
 fn a_damaged_raw_log_gives_a_prefix_or_is_refused() {
     let dir = TempDir::new().unwrap();
     for kind in RAW_LOGS.into_iter().filter(|kind| is_store_possible(*kind, &dir)) {
-        cut_and_turned(kind);
+        truncated_and_flipped(kind);
     }
 }
 
-/// A store that is there and holds nothing was cut: to begin anew would carry out orders again that
-/// clients only repeat.
+/// An empty store was truncated: starting over would execute orders again that clients merely
+/// repeat.
 #[test]
-fn an_empty_file_is_no_new_store() {
+fn an_empty_file_is_not_a_new_store() {
     for kind in [StoreKind::Sqlite, StoreKind::Redb].into_iter().chain(RAW_LOGS) {
         let dir = TempDir::new().unwrap();
         File::create(dir.path().join("store")).unwrap();

@@ -1,7 +1,7 @@
-//! Servers before a PostgreSQL database: what every model answers, what two servers make of the same
-//! orders, what cannot be had, and a database that is killed or stopped while clients order.
+//! Servers with a PostgreSQL database: the answers of every model, two servers with the same
+//! orders, unsupported options, and a database that is killed or stopped during orders.
 //!
-//! Where PostgreSQL is not installed each test says so and passes.
+//! If PostgreSQL is not installed, each test prints that it is skipped.
 
 use crate::bench::{Bench, Client, STOCKS, config, every_model, is_possible, without_crowds};
 use crate::conversation::{every_protocol, pipelined};
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What a server needs to know of a database.
-fn before(words: &str, durability: Durability) -> impl Fn(&mut ServeOptions) {
+/// Sets the options for a database.
+fn with_database(words: &str, durability: Durability) -> impl Fn(&mut ServeOptions) {
     move |config: &mut ServeOptions| {
         (config.sharing, config.durability) = (Sharing::Database, durability);
         let one = config.model == Model::IoThreads || durability == Durability::Each;
@@ -28,7 +28,7 @@ fn before(words: &str, durability: Durability) -> impl Fn(&mut ServeOptions) {
 }
 
 fn bench(model: Model, words: &str) -> Bench {
-    Bench::with(model, before(words, Durability::Group))
+    Bench::with(model, with_database(words, Durability::Group))
 }
 
 fn name_of(model: Model) -> String {
@@ -36,7 +36,7 @@ fn name_of(model: Model) -> String {
 }
 
 #[test]
-fn every_protocol_is_spoken_before_a_database() {
+fn every_protocol_works_with_a_database() {
     let Some(postgres) = Postgres::start(&[]) else { return };
     let health = ["ok\n", "durability group", "store postgres, synchronous_commit on"];
     every_model(|model| {
@@ -54,8 +54,8 @@ fn pipelined_orders_keep_their_order() {
     });
 }
 
-/// Clients of two servers order at the same time; everything that they are told, with its times, must
-/// be what one exchange would say that carries out one order after the other.
+/// Clients of two servers order at the same time. All answers, with their times, must be
+/// explainable by one exchange that executes one order after another.
 #[test]
 fn two_servers_answer_as_one_exchange() {
     let Some(postgres) = Postgres::start(&[]) else { return };
@@ -64,7 +64,7 @@ fn two_servers_answer_as_one_exchange() {
         let stocks = "1 6 10\n2 8 20\n3 5 30\n";
         let change = |config: &mut ServeOptions| {
             std::fs::write(&config.stock, stocks).unwrap();
-            before(&words, durability)(config);
+            with_database(&words, durability)(config);
         };
         let servers = [Bench::with(Model::Epoll, change), Bench::with(Model::Thread, change)];
         let events = Mutex::new(Vec::new());
@@ -73,7 +73,7 @@ fn two_servers_answer_as_one_exchange() {
                 let (server, events) = (&servers[number % 2], &events);
                 scope.spawn(move || {
                     let mut client = Client::new(server.address);
-                    client.ask(&format!("HELLO stock/2 client=h{number}"));
+                    client.request(&format!("HELLO stock/2 client=h{number}"));
                     for at in 1..=50 {
                         let event = one_event(&mut client, number, at);
                         events.lock().unwrap().push(event);
@@ -114,10 +114,10 @@ fn one_event(client: &mut Client, number: usize, at: usize) -> Event {
     Event { client: number as u32, op, call_ns, ret_ns, outcome }
 }
 
-/// The same orders under the same name to two servers at once, other orders under the same number
-/// among them: each number counts once, and both tell the same of it.
+/// The same orders under the same name go to two servers at once, with conflicting orders under
+/// some of the numbers: each number executes once, and both servers give the same answer.
 #[test]
-fn an_order_that_reaches_two_servers_counts_once() {
+fn an_order_sent_to_two_servers_executes_once() {
     let Some(postgres) = Postgres::start(&[]) else { return };
     let words = postgres.database("twice");
     let servers = [bench(Model::Epoll, &words), bench(Model::Thread, &words)];
@@ -126,11 +126,11 @@ fn an_order_that_reaches_two_servers_counts_once() {
             let address = server.address;
             scope.spawn(move || {
                 let mut client = Client::new(address);
-                // Every fifth number means another stock on the other server.
+                // Every fifth number is an order for another stock on the other server.
                 let stock = |id: usize| if id.is_multiple_of(5) { at + 1 } else { 1 };
                 let orders: String =
                     (1..=60).map(|id| format!("{id} BUY {} 1\n", stock(id))).collect();
-                client.say(format!("HELLO stock/2 client=same\n{orders}"));
+                client.send(format!("HELLO stock/2 client=same\n{orders}"));
                 client.end_writing();
                 client.rest()
             })
@@ -144,62 +144,62 @@ fn an_order_that_reaches_two_servers_counts_once() {
     assert_eq!(postgres.sql("twice", "SELECT count(*) FROM ioloom_exchange.orders"), "60");
 }
 
-/// Orders older than what is kept are forgotten, and not carried out again.
+/// Orders older than those kept are forgotten, and not executed again.
 #[test]
-fn what_is_forgotten_is_not_carried_out_again() {
+fn forgotten_orders_are_not_executed_again() {
     let Some(postgres) = Postgres::start(&[]) else { return };
     let words = postgres.database("old");
     let bench = bench(Model::Epoll, &words);
     let mut client = Client::new(bench.address);
-    client.say("HELLO stock/2 client=a\n1 BUY 1 1\n18446744073709551615 BUY 1 1\n");
+    client.send("HELLO stock/2 client=a\n1 BUY 1 1\n18446744073709551615 BUY 1 1\n");
     for line in ["HELLO stock/2 window=128\n", "1 OK 999 1\n", "18446744073709551615 OK 998 2\n"] {
         assert_eq!(client.line(), line);
     }
-    // As if a million orders lay between.
+    // As if there had been a million orders in between.
     postgres.sql("old", "SELECT setval('ioloom_exchange.number', 1004999)");
-    assert_eq!(client.ask("2 BUY 1 1"), "2 OK 997 1005000\n");
-    // Old orders are taken out when everybody has an answer.
+    assert_eq!(client.request("2 BUY 1 1"), "2 OK 997 1005000\n");
+    // Old orders are deleted after the answers were sent.
     let old = "SELECT count(*) FROM ioloom_exchange.orders WHERE seq < 3";
     while postgres.sql("old", old) != "0" {
         std::thread::sleep(Duration::from_millis(10));
     }
-    for (ask, told) in [
+    for (request, expected) in [
         ("1 BUY 1 1", "1 ERR too-old\n"),
         ("3 BUY 1 1", "3 ERR too-old\n"),
         ("2 BUY 1 1", "2 OK 997 1005000\n"),
     ] {
-        assert_eq!(client.ask(ask), told);
+        assert_eq!(client.request(request), expected);
     }
     let mut other = Client::new(bench.address);
-    other.say("HELLO stock/2 client=b\n1 BUY 1 1\n");
+    other.send("HELLO stock/2 client=b\n1 BUY 1 1\n");
     assert_eq!(other.line() + &other.line(), "HELLO stock/2 window=128\n1 OK 996 1005001\n");
 }
 
 fn refused(dir: &TempDir, change: impl FnOnce(&mut ServeOptions), words: &[&str]) {
     let mut config = config(dir, Model::Epoll);
     change(&mut config);
-    let told = Server::start(&config).err().expect("it must be refused").to_string();
+    let error = Server::start(&config).err().expect("it must be refused").to_string();
     for word in words {
-        assert!(told.contains(word), "{word}: {told}");
+        assert!(error.contains(word), "{word}: {error}");
     }
-    assert!(!told.contains("hush") && !told.contains('\n'), "{told}");
+    assert!(!error.contains("hush") && !error.contains('\n'), "{error}");
 }
 
 #[test]
-fn what_a_database_cannot_be_is_refused() {
+fn unsupported_options_are_refused() {
     let dir = TempDir::new().unwrap();
     let words = "host=/nowhere dbname=x user=x password=hush";
-    let group = before(words, Durability::Group);
+    let group = with_database(words, Durability::Group);
     refused(&dir, &group, &["connect to", "x at /nowhere:5432", "--database"]);
-    refused(&dir, before(words, Durability::None), &["durability none", "group"]);
-    let with = |change: &dyn Fn(&mut ServeOptions), told: &[&str]| {
+    refused(&dir, with_database(words, Durability::None), &["durability none", "group"]);
+    let with = |change: &dyn Fn(&mut ServeOptions), expected: &[&str]| {
         refused(
             &dir,
             |config| {
                 group(config);
                 change(config);
             },
-            told,
+            expected,
         );
     };
     with(&|config| config.sharing = Sharing::Writer, &["database shares", "--sharing writer"]);
@@ -209,15 +209,15 @@ fn what_a_database_cannot_be_is_refused() {
     with(&|config| config.database.as_mut().unwrap().connections = 65, &["1 to 64"]);
     with(&|config| config.database = None, &["sharing database", "--store postgres"]);
     let tls = format!("{words} sslmode=require");
-    refused(&dir, before(&tls, Durability::Group), &["not encrypted"]);
-    refused(&dir, before("password=hush hush", Durability::Group), &["--database", "host="]);
+    refused(&dir, with_database(&tls, Durability::Group), &["not encrypted"]);
+    refused(&dir, with_database("password=hush hush", Durability::Group), &["--database", "host="]);
 }
 
 #[test]
 fn a_filled_database_is_not_overwritten() {
     let Some(postgres) = Postgres::start(&[]) else { return };
     let words = postgres.database("filled");
-    let change = before(&words, Durability::Group);
+    let change = with_database(&words, Durability::Group);
     let dir = TempDir::new().unwrap();
     let empty = |config: &mut ServeOptions| {
         change(config);
@@ -225,12 +225,12 @@ fn a_filled_database_is_not_overwritten() {
     };
     refused(&dir, empty, &["none.txt", "--stock"]);
     let bench = Bench::with(Model::Epoll, &change);
-    assert_eq!(bench.client().ask("buy 1 10"), "[buy] success\n");
+    assert_eq!(bench.client().request("buy 1 10"), "[buy] success\n");
     bench.end();
-    // The counts of a file do not matter any more, its stocks and prices do.
+    // The share counts of a file no longer matter; its stocks and prices do.
     let bench = Bench::with(Model::Epoll, &change);
     let mut client = bench.client();
-    client.say("show\n");
+    client.send("show\n");
     assert_eq!(client.line(), "1 990 10\n");
     bench.end();
     let other = |config: &mut ServeOptions| {
@@ -238,7 +238,7 @@ fn a_filled_database_is_not_overwritten() {
         change(config);
     };
     refused(&dir, other, &["stock.txt", "other stocks", "--database"]);
-    // Without a file the one that belongs to the database is made at the end.
+    // Without a file, the matching one is written at the end.
     let server = Server::start(&{
         let mut config = config(&dir, Model::Epoll);
         empty(&mut config);
@@ -254,22 +254,22 @@ fn a_filled_database_is_not_overwritten() {
 }
 
 #[test]
-fn a_server_that_does_not_sync_promises_nothing() {
+fn a_database_without_fsync_is_refused() {
     let Some(postgres) = Postgres::start(&["fsync=off"]) else { return };
     let words = postgres.database("unsynced");
     let dir = TempDir::new().unwrap();
     for durability in [Durability::Group, Durability::Each] {
-        refused(&dir, before(&words, durability), &["fsync = off", "durability os"]);
+        refused(&dir, with_database(&words, durability), &["fsync = off", "durability os"]);
     }
-    let bench = Bench::with(Model::Epoll, before(&words, Durability::Os));
-    assert_eq!(bench.client().ask("buy 1 10"), "[buy] success\n");
+    let bench = Bench::with(Model::Epoll, with_database(&words, Durability::Os));
+    assert_eq!(bench.client().request("buy 1 10"), "[buy] success\n");
 }
 
-/// Sends an order until it is answered for good; a server may say that it could not ask, or does not
-/// know.
+/// Repeats an order until its answer is final; a server may report that the database is away or the
+/// outcome unknown.
 fn until_known(client: &mut Client, order: &str, doubts: &AtomicUsize) -> String {
     for _ in 0..12_000 {
-        let said = client.ask(order);
+        let said = client.request(order);
         if !said.ends_with("ERR busy\n") && !said.ends_with("ERR unknown-outcome\n") {
             return said;
         }
@@ -279,8 +279,8 @@ fn until_known(client: &mut Client, order: &str, doubts: &AtomicUsize) -> String
     panic!("{order} is never answered");
 }
 
-/// The database is killed again and again while clients of two servers order. What was acknowledged is
-/// there, what was not known counts once, and the servers go on by themselves.
+/// The database is killed repeatedly while clients of two servers order. Acknowledged orders
+/// survive, unknown ones execute once, and the servers continue by themselves.
 #[test]
 fn a_killed_database_keeps_what_was_acknowledged() {
     let Some(mut postgres) = Postgres::start(&[]) else { return };
@@ -288,18 +288,18 @@ fn a_killed_database_keeps_what_was_acknowledged() {
         let words = postgres.database(&format!("killed_{durability}"));
         let change = |config: &mut ServeOptions| {
             std::fs::write(&config.stock, "1 1000000 10\n2 1000000 20\n").unwrap();
-            before(&words, durability)(config);
+            with_database(&words, durability)(config);
         };
         let servers = [Bench::with(Model::Epoll, change), Bench::with(Model::RequestPool, change)];
-        let (heard, doubts) = (Mutex::new(BTreeMap::new()), AtomicUsize::new(0));
+        let (received, doubts) = (Mutex::new(BTreeMap::new()), AtomicUsize::new(0));
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for number in 0..4 {
-                let (server, heard, doubts) = (&servers[number % 2], &heard, &doubts);
+                let (server, received, doubts) = (&servers[number % 2], &received, &doubts);
                 let is_over = &is_over;
                 scope.spawn(move || {
                     let mut client = Client::new(server.address);
-                    client.ask(&format!("HELLO stock/2 client=c{number}"));
+                    client.request(&format!("HELLO stock/2 client=c{number}"));
                     for id in 1.. {
                         if is_over.load(Ordering::Relaxed) {
                             break;
@@ -307,12 +307,12 @@ fn a_killed_database_keeps_what_was_acknowledged() {
                         let order = format!("{id} BUY {} {}", id % 2 + 1, number + 1);
                         let said = until_known(&mut client, &order, doubts);
                         assert!(said.contains(" OK "), "{said}");
-                        heard.lock().unwrap().insert((number, id), (order, said));
+                        received.lock().unwrap().insert((number, id), (order, said));
                     }
                 });
             }
             for _ in 0..3 {
-                let count = || heard.lock().unwrap().len();
+                let count = || received.lock().unwrap().len();
                 let before = count();
                 for _ in 0..30_000 {
                     if count() >= before + 40 {
@@ -325,18 +325,18 @@ fn a_killed_database_keeps_what_was_acknowledged() {
             }
             is_over.store(true, Ordering::Relaxed);
         });
-        let heard = heard.into_inner().unwrap();
-        println!("{durability}: {} orders, {} doubts", heard.len(), doubts.into_inner());
+        let received = received.into_inner().unwrap();
+        println!("{durability}: {} orders, {} doubts", received.len(), doubts.into_inner());
         let mut taken = [0, 0];
-        for ((number, id), (order, said)) in &heard {
+        for ((number, id), (order, said)) in &received {
             // The other server knows it too.
             let mut client = Client::new(servers[(number + 1) % 2].address);
-            client.ask(&format!("HELLO stock/2 client=c{number}"));
-            assert_eq!(client.ask(order), *said, "{durability}");
+            client.request(&format!("HELLO stock/2 client=c{number}"));
+            assert_eq!(client.request(order), *said, "{durability}");
             taken[id % 2] += number + 1;
         }
         let mut client = servers[0].client();
-        client.say("show\n");
+        client.send("show\n");
         for (at, taken) in taken.into_iter().enumerate() {
             let expected = format!("{} {} {}\n", at + 1, 1_000_000 - taken, (at + 1) * 10);
             assert_eq!(client.line(), expected, "{durability}");
@@ -344,44 +344,45 @@ fn a_killed_database_keeps_what_was_acknowledged() {
     }
 }
 
-/// Orders that are refused one after the other while the database does not answer.
+/// Number of orders refused in sequence while the database does not respond.
 const REFUSED: usize = 100;
 
 fn health(bench: &Bench) -> String {
     let mut http = Client::new(bench.address);
-    http.say("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    http.send("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     http.rest()
 }
 
 fn named(bench: &Bench) -> Client {
     let mut client = Client::new(bench.address);
-    client.ask("HELLO stock/2 client=a");
+    client.request("HELLO stock/2 client=a");
     client
 }
 
-/// What a server does whose database is there and does not answer: one order waits for it and holds
-/// nobody up for ever, all others are refused at once.
+/// Checks a server whose database does not respond: one order waits for a limited time, all others
+/// are refused at once.
 fn refuses(bench: &Bench, model: Model) {
     let mut client = named(bench);
-    client.say("2 BUY 1 1\n");
+    client.send("2 BUY 1 1\n");
     if model != Model::Iterative {
         assert!(health(bench).contains(" 200 OK"), "{model}");
     }
     let said = client.line();
     assert!(["2 ERR busy\n", "2 ERR unknown-outcome\n"].contains(&said.as_str()), "{said}");
     for id in 3..3 + REFUSED {
-        assert_eq!(client.ask(&format!("{id} BUY 1 1")), format!("{id} ERR busy\n"), "{model}");
+        assert_eq!(client.request(&format!("{id} BUY 1 1")), format!("{id} ERR busy\n"), "{model}");
     }
-    assert_eq!(client.ask("1 SHOW"), "1 ERR busy\n", "{model}");
+    assert_eq!(client.request("1 SHOW"), "1 ERR busy\n", "{model}");
     drop(client);
-    let told = health(bench);
-    assert!(told.contains("\r\n\r\ntrouble\n") && told.contains("\ntrouble no answer"), "{told}");
+    let text = health(bench);
+    assert!(text.contains("\r\n\r\ntrouble\n") && text.contains("\ntrouble no answer"), "{text}");
 }
 
-/// The database stops and goes on. Whoever waits for it holds up all connections of its loop, so every
-/// model must refuse in place of waiting; and when it answers again, so do the servers, by themselves.
+/// The database is stopped and continued. A waiting thread blocks all connections of its loop, so
+/// every model must refuse rather than wait; when the database responds again, the servers continue
+/// by themselves.
 #[test]
-fn a_database_that_does_not_answer_holds_nobody_up() {
+fn an_unresponsive_database_blocks_no_clients() {
     let Some(postgres) = Postgres::start(&[]) else { return };
     let _beside = without_crowds();
     let models = Model::ALL.iter().copied().filter(|model| is_possible(*model));
@@ -394,7 +395,7 @@ fn a_database_that_does_not_answer_holds_nobody_up() {
             }
         });
     };
-    each(&|bench, model| assert_eq!(named(bench).ask("1 BUY 1 1"), "1 OK 999 1\n", "{model}"));
+    each(&|bench, model| assert_eq!(named(bench).request("1 BUY 1 1"), "1 OK 999 1\n", "{model}"));
     postgres.pause();
     each(&refuses);
     postgres.resume();
@@ -413,9 +414,9 @@ fn a_database_that_does_not_answer_holds_nobody_up() {
     }
 }
 
-/// Of two servers that start at once the second waits for the first, longer than an order would.
+/// Of two servers that start at once, the second waits for the first, longer than an order would.
 #[test]
-fn a_start_waits_for_whoever_opens_the_same_database() {
+fn a_start_waits_for_another_server_opening_the_database() {
     let Some(postgres) = Postgres::start(&[]) else { return };
     let _beside = without_crowds();
     let words = postgres.database("held");
@@ -427,33 +428,34 @@ fn a_start_waits_for_whoever_opens_the_same_database() {
             std::thread::sleep(Duration::from_millis(10));
         }
         let bench = bench(Model::Epoll, &words);
-        assert_eq!(named(&bench).ask("1 BUY 1 1"), "1 OK 999 1\n");
+        assert_eq!(named(&bench).request("1 BUY 1 1"), "1 OK 999 1\n");
         holder.join().unwrap();
     });
 }
 
-/// Without the database a server says so, answers that it is busy, and ends with an error of its own.
+/// Without its database a server reports that, answers busy, and ends with its own error.
 #[test]
-fn a_server_without_its_database_says_so() {
+fn a_server_without_its_database_reports_it() {
     let Some(mut postgres) = Postgres::start(&[]) else { return };
     let words = postgres.database("gone");
     let dir = TempDir::new().unwrap();
     let mut config = config(&dir, Model::Epoll);
-    before(&words, Durability::Group)(&mut config);
+    with_database(&words, Durability::Group)(&mut config);
     let server = Server::start(&config).unwrap();
     let [address, lines] = *server.addresses() else { panic!("two addresses") };
     let stop = server.stop_handle();
     let thread = std::thread::spawn(move || server.run());
     let mut client = Client::new(lines);
-    assert_eq!(client.ask("buy 1 1"), "[buy] success\n");
+    assert_eq!(client.request("buy 1 1"), "[buy] success\n");
     postgres.kill();
-    // The first order finds the connection lost; whether it was, it may not be able to tell.
-    let said = client.ask("buy 1 1");
+    // The first order finds the connection lost, and may not be able to say whether it was
+    // executed.
+    let said = client.request("buy 1 1");
     assert!(["BUSY\n", "Unknown outcome\n"].contains(&said.as_str()), "{said}");
-    assert_eq!(client.ask("buy 1 1"), "BUSY\n");
-    assert_eq!(client.ask("show"), "BUSY\n");
+    assert_eq!(client.request("buy 1 1"), "BUSY\n");
+    assert_eq!(client.request("show"), "BUSY\n");
     let mut http = Client::new(address);
-    http.say("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    http.send("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let text = http.rest();
     assert!(text.contains("\r\n\r\ntrouble\n") && text.contains("\ntrouble "), "{text}");
     stop.stop();

@@ -1,8 +1,8 @@
-//! System calls that fail. Each call that passes the seam fails once, under every model: no
-//! acknowledged order is lost, nothing panics and nothing hangs; what cannot go on ends with an error.
+//! Failing system calls. Each call that passes the fault seam fails once, under every model: no
+//! acknowledged order is lost, nothing panics and nothing hangs; fatal failures end with an error.
 //!
-//! Alone in its process, because the rules hold for all of it. Calls that an engine makes by itself
-//! are those of `ioloom serve` under a tracer, in the tests of the program.
+//! These tests run in a separate process, because faults are injected process-wide. Calls of
+//! storage engines are tested with `ioloom serve` under a tracer, in the tests of the program.
 
 use crate::bench::{config, is_possible, is_store_possible};
 use ioloom_serve::{Durability, Model, ServeError, ServeSummary, Server, StoreKind};
@@ -16,8 +16,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Every operation that a server and its store pass through the seam. The calls of a waker are none of
-/// them: the kernel has no error for a counter that is not full, and who waits must be told.
+/// Every operation that a server and its store pass through the seam. Calls of a waker are not
+/// included: the kernel has no error for a counter that is not full, and waiting threads must be
+/// woken.
 const OPERATIONS: &[&str] = &[
     "accept",
     "bind",
@@ -69,17 +70,17 @@ const OPERATIONS_LOG: &[&str] = &[
     "uring_fsync",
     "uring_write",
 ];
-/// Input/output error, no memory, no descriptor.
+/// `EIO`, `ENOMEM`, `EMFILE`.
 const ERRORS: [i32; 3] = [5, 12, 24];
-/// What takes longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Anything slower than this counts as hanging.
+const TIMEOUT: Duration = Duration::from_secs(20);
 const ORDERS: usize = 5;
 
 fn order(number: usize) -> String {
     format!("{number} {} 1 {number}\n", if number == 3 { "SELL" } else { "BUY" })
 }
 
-/// What stock 1 has left after so many orders.
+/// Returns the shares left of stock 1 after this many orders.
 fn left_after(orders: usize) -> i64 {
     let change = |number| if number == 3 { 3 } else { -(number as i64) };
     1000 + (1..=orders).map(change).sum::<i64>()
@@ -87,10 +88,10 @@ fn left_after(orders: usize) -> i64 {
 
 type Heard = BTreeMap<usize, String>;
 
-/// Gives the orders that were not answered yet, one after the other, until the server closes.
-fn talk(address: SocketAddr, heard: &mut Heard, case: &str) -> Option<()> {
+/// Sends the unanswered orders one at a time until the server closes the connection.
+fn talk(address: SocketAddr, received: &mut Heard, case: &str) -> Option<()> {
     let stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
     let mut lines = BufReader::new(stream);
     let mut ask = |text: &str| {
         lines.get_mut().write_all(text.as_bytes()).ok()?;
@@ -103,45 +104,46 @@ fn talk(address: SocketAddr, heard: &mut Heard, case: &str) -> Option<()> {
     };
     ask("HELLO stock/2 client=a\n").filter(|line| line.starts_with("HELLO"))?;
     for number in 1..=ORDERS {
-        if let Entry::Vacant(answer) = heard.entry(number) {
+        if let Entry::Vacant(answer) = received.entry(number) {
             answer.insert(ask(&order(number)).filter(|line| line.contains(" OK "))?);
         }
     }
     Some(())
 }
 
-/// A model, a store and a level.
+/// A model, a store and a durability.
 type Shape = (Model, StoreKind, Durability);
 
-/// Runs a server until its client has all its answers, or it ends; what was heard, and how it ended.
+/// Runs a server until its client has all answers or the server ends; returns the answers and how
+/// it ended.
 fn serve(dir: &TempDir, shape: Shape, case: &str) -> (Heard, Result<ServeSummary, ServeError>) {
     let (model, store, durability) = shape;
     let mut config = config(dir, model);
     (config.durability, config.store.kind, config.listen_line) = (durability, store, None);
-    let mut heard = Heard::new();
+    let mut received = Heard::new();
     let server = match Server::start(&config) {
         Ok(server) => server,
-        Err(error) => return (heard, Err(error)),
+        Err(error) => return (received, Err(error)),
     };
     let (address, stop) = (server.addresses()[0], server.stop_handle());
-    let (tell, told) = channel();
-    let thread = std::thread::spawn(move || tell.send(server.run()));
+    let (sender, receiver) = channel();
+    let thread = std::thread::spawn(move || sender.send(server.run()));
     for _ in 0..4 {
-        if talk(address, &mut heard, case).is_some() {
+        if talk(address, &mut received, case).is_some() {
             break;
         }
     }
     stop.stop();
-    let ended = told.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("{case}: the end: {e}"));
+    let ended = receiver.recv_timeout(TIMEOUT).unwrap_or_else(|e| panic!("{case}: the end: {e}"));
     thread.join().unwrap_or_else(|_| panic!("{case}: a panic")).unwrap();
-    (heard, ended)
+    (received, ended)
 }
 
-/// What is there after a start without failures: every order that was heard of, and nothing else.
-fn look(dir: &TempDir, shape: Shape, heard: &Heard, case: &str) {
+/// Checks a restart without failures: every acknowledged order is present, and nothing else.
+fn check(dir: &TempDir, shape: Shape, received: &Heard, case: &str) {
     let (again, ended) = serve(dir, shape, case);
     assert_eq!(again.len(), ORDERS, "{case}: {ended:?}");
-    for (number, answer) in heard {
+    for (number, answer) in received {
         assert_eq!(again[number], *answer, "{case}: order {number} was acknowledged");
     }
     for (number, answer) in &again {
@@ -159,7 +161,7 @@ fn fail_once(shape: Shape, operation: &str, n: u64, errno: i32) {
     let case = format!("{model}, {store}, {durability}: {operation} {n} fails with {errno}");
     let dir = TempDir::new().unwrap();
     fault::set(&format!("{operation}:{n}:{errno}"));
-    let (heard, ended) = serve(&dir, shape, &case);
+    let (received, ended) = serve(&dir, shape, &case);
     fault::set("");
     if let Err(error) = &ended {
         let text = error.to_string();
@@ -167,20 +169,20 @@ fn fail_once(shape: Shape, operation: &str, n: u64, errno: i32) {
     }
     if operation == "commit" {
         assert!(matches!(ended, Err(ServeError::Store(_))), "{case}: a failed commit stops it");
-        assert!((heard.len() as u64) < n, "{case}: {heard:?} was acknowledged");
+        assert!((received.len() as u64) < n, "{case}: {received:?} was acknowledged");
     }
     if ["fdatasync", "fsync", "pwrite", "uring_fsync", "uring_write"].contains(&operation) {
-        assert!(matches!(ended, Err(ServeError::Store(_))), "{case}: it goes on: {ended:?}");
+        assert!(matches!(ended, Err(ServeError::Store(_))), "{case}: it continues: {ended:?}");
     }
-    look(&dir, shape, &heard, &case);
+    check(&dir, shape, &received, &case);
 }
 
-/// Fails calls of each operation; how many.
+/// Fails calls of each operation; returns how many.
 fn fail_each(shape: Shape, operations: &[&'static str], places: fn(u64) -> Vec<u64>) -> usize {
     let dir = TempDir::new().unwrap();
     fault::set("");
-    let (heard, ended) = serve(&dir, shape, "undisturbed");
-    assert!(heard.len() == ORDERS && ended.is_ok(), "{shape:?}: {ended:?}");
+    let (received, ended) = serve(&dir, shape, "undisturbed");
+    assert!(received.len() == ORDERS && ended.is_ok(), "{shape:?}: {ended:?}");
     let calls: Vec<_> = operations.iter().map(|op| (*op, fault::calls_of(op))).collect();
     let mut rounds = 0;
     for (operation, count) in calls {
@@ -208,7 +210,7 @@ fn each_call_fails_once_and_no_acknowledged_order_is_lost() {
     }
 }
 
-/// The calls of a raw log pass the seam themselves, so each of them fails.
+/// The calls of a raw log pass the seam themselves, so each of them can fail.
 #[test]
 fn each_call_of_a_raw_log_fails_once_and_no_acknowledged_order_is_lost() {
     if !alone("failing::each_call_of_a_raw_log_fails_once_and_no_acknowledged_order_is_lost") {

@@ -1,6 +1,6 @@
-//! The server over real sockets: every model is asked the same questions, politely and not.
+//! Tests of the server over real sockets: every model gets the same requests, valid and invalid.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::print_stdout, reason = "a skipped test reports it")]
 
 mod bench;
 mod conversation;
@@ -8,6 +8,7 @@ mod damaged;
 #[cfg(feature = "postgres")]
 mod database;
 mod failing;
+mod fixtures;
 mod polite;
 mod rude;
 mod sealed;

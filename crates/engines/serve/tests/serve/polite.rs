@@ -1,4 +1,4 @@
-//! What well-behaved clients of each protocol see, the same under every model.
+//! Behaviour that well-behaved clients of each protocol see under every model.
 
 use crate::bench::{Bench, Client, every_model, sharings, short_limits};
 use crate::conversation::{every_protocol, pipelined};
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 #[test]
-fn every_protocol_is_spoken() {
+fn every_protocol_works() {
     every_model(|model| every_protocol(Bench::new(model), model, &["ok\n"]));
 }
 
@@ -22,11 +22,11 @@ fn the_stock_file_is_written_when_the_last_client_leaves_and_at_the_end() {
     every_model(|model| {
         let bench = Bench::new(model);
         let mut client = bench.client();
-        assert_eq!(client.ask("buy 1 10"), "[buy] success\n");
-        client.say("exit\n");
+        assert_eq!(client.request("buy 1 10"), "[buy] success\n");
+        client.send("exit\n");
         client.rest();
         drop(client);
-        // The file follows the last connection shortly after.
+        // The file is written shortly after the last connection closes.
         for _ in 0..2000 {
             if bench.stocks().starts_with("1 990 10\n") {
                 break;
@@ -35,7 +35,7 @@ fn the_stock_file_is_written_when_the_last_client_leaves_and_at_the_end() {
         }
         assert_eq!(bench.stocks(), "1 990 10\n2 1000 20\n3 5 30\n", "{model}");
         let mut client = bench.client();
-        assert_eq!(client.ask("sell 3 1"), "[sell] success\n");
+        assert_eq!(client.request("sell 3 1"), "[sell] success\n");
         let (dir, ended) = bench.end();
         let stocks = std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
         assert_eq!(stocks, "1 990 10\n2 1000 20\n3 6 30\n", "{model}");
@@ -44,27 +44,27 @@ fn the_stock_file_is_written_when_the_last_client_leaves_and_at_the_end() {
 }
 
 #[test]
-fn who_does_not_show_the_token_is_not_served() {
+fn clients_without_the_token_are_rejected() {
     every_model(|model| {
         let token = "correct-horse-battery";
         let bench = Bench::with(model, |config| config.token = Token::new(token).ok());
         let mut guest = bench.client();
-        guest.say("buy 1 1\n");
+        guest.send("buy 1 1\n");
         assert_eq!(guest.rest(), "Token needed\n", "{model}");
         let mut guest = Client::new(bench.address);
-        guest.say("HELLO stock/2 token=wrong\n1 BUY 1 1\n");
+        guest.send("HELLO stock/2 token=wrong\n1 BUY 1 1\n");
         assert_eq!(guest.rest(), "ERR no-token\n", "{model}");
         let mut guest = Client::new(bench.address);
-        guest.say("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n9\r\n*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n");
+        guest.send("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n9\r\n*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n");
         assert_eq!(guest.rest(), "-NOAUTH no-token\r\n-NOAUTH no-token\r\n", "{model}");
         let mut known = Client::new(bench.address);
-        known.say(format!("HELLO stock/2 token={token}\n1 BUY 1 1\n2 EXIT\n"));
+        known.send(format!("HELLO stock/2 token={token}\n1 BUY 1 1\n2 EXIT\n"));
         assert_eq!(known.rest(), "HELLO stock/2 window=128\n1 OK 999 1\n2 BYE\n", "{model}");
     });
 }
 
 #[test]
-fn who_does_not_show_the_token_in_time_keeps_no_place() {
+fn clients_without_the_token_are_disconnected_in_time() {
     every_model(|model| {
         let token = "correct-horse-battery";
         let bench = Bench::with(model, |config| config.token = Token::new(token).ok());
@@ -80,52 +80,52 @@ fn who_does_not_show_the_token_in_time_keeps_no_place() {
         drop(talks);
         let mut known = Client::new(bench.address);
         assert_eq!(
-            known.ask(&format!("HELLO stock/2 token={token}")),
+            known.request(&format!("HELLO stock/2 token={token}")),
             "HELLO stock/2 window=128\n"
         );
-        // Who has shown it may be silent for longer.
+        // A client that has presented it may be idle for longer.
         std::thread::sleep(short_limits().request * 2);
-        assert_eq!(known.ask("1 BUY 1 1"), "1 OK 999 1\n", "{model}");
+        assert_eq!(known.request("1 BUY 1 1"), "1 OK 999 1\n", "{model}");
     });
 }
 
-/// `late` would say that it was not carried out, and it was.
+/// `late` would claim that the order was not executed.
 #[test]
-fn an_order_that_is_repeated_too_late_has_the_answer_that_it_had() {
+fn orders_repeated_after_the_deadline_get_their_answer() {
     for model in [Model::Epoll, Model::Thread, Model::RequestPool, Model::IoThreads] {
         for sharing in sharings(model, Durability::None) {
             let bench = Bench::with(model, |config| {
-                // Whatever is not waited for is late.
+                // A deadline of zero has always passed.
                 config.service_time = Duration::from_millis(1);
                 config.sharing = sharing;
             });
             let mut client = Client::new(bench.address);
-            client.say("HELLO stock/2 client=a\n1 BUY 1 10\n1 BUY 1 10 deadline=0\n");
-            client.say("2 BUY 1 1 deadline=0\n3 BUY 9 1\n3 BUY 9 1 deadline=0\n4 EXIT\n");
-            let told = "HELLO stock/2 window=128\n1 OK 990 1\n1 OK 990 1\n2 ERR late\n\
+            client.send("HELLO stock/2 client=a\n1 BUY 1 10\n1 BUY 1 10 deadline=0\n");
+            client.send("2 BUY 1 1 deadline=0\n3 BUY 9 1\n3 BUY 9 1 deadline=0\n4 EXIT\n");
+            let expected = "HELLO stock/2 window=128\n1 OK 990 1\n1 OK 990 1\n2 ERR late\n\
                         3 ERR unknown-stock\n3 ERR unknown-stock\n4 BYE\n";
-            assert_eq!(client.rest(), told, "{model} {sharing}");
+            assert_eq!(client.rest(), expected, "{model} {sharing}");
         }
     }
 }
 
 #[test]
-fn requests_take_the_service_time_that_was_asked_for() {
+fn requests_take_the_configured_service_time() {
     let each = Duration::from_millis(5);
     every_model(|model| {
         let bench = Bench::with(model, |config| config.service_time = each);
         let mut client = bench.client();
         let began = Instant::now();
         for _ in 0..4 {
-            assert_eq!(client.ask("buy 1 1"), "[buy] success\n", "{model}");
+            assert_eq!(client.request("buy 1 1"), "[buy] success\n", "{model}");
         }
-        // Never less; how much more is not judged.
+        // Never less; the upper bound is not tested.
         assert!(began.elapsed() >= each * 4, "{model}");
     });
 }
 
 #[test]
-fn service_times_with_stocks_held_are_spent_in_every_sharing_that_holds() {
+fn service_time_under_lock_works_in_every_sharing_with_locks() {
     let each = Duration::from_millis(2);
     for model in [Model::Epoll, Model::Thread, Model::RequestPool] {
         for sharing in sharings(model, Durability::None) {
@@ -139,12 +139,12 @@ fn service_times_with_stocks_held_are_spent_in_every_sharing_that_holds() {
             });
             let mut client = bench.client();
             let began = Instant::now();
-            assert_eq!(client.ask("buy 1 1"), "[buy] success\n", "{model} {sharing}");
-            assert_eq!(client.ask("buy 9 1"), "No such stock\n", "{model} {sharing}");
-            client.say("show\n");
+            assert_eq!(client.request("buy 1 1"), "[buy] success\n", "{model} {sharing}");
+            assert_eq!(client.request("buy 9 1"), "No such stock\n", "{model} {sharing}");
+            client.send("show\n");
             let lines = [client.line(), client.line(), client.line()];
             assert_eq!(lines.concat(), "1 999 10\n2 1000 20\n3 5 30\n", "{model} {sharing}");
-            // Never less than for two orders and a list; how much more is not judged.
+            // Never less than for two orders and a list; the upper bound is not tested.
             assert!(began.elapsed() >= each * 3, "{model} {sharing}");
         }
     }

@@ -1,4 +1,4 @@
-//! Clients that do not behave. After each of them an honest one must be served as if nothing were.
+//! Misbehaving clients. After each of them a well-behaved one must be served normally.
 
 use crate::bench::{Bench, Client, crowd_alone, every_model, short_limits, without_crowds};
 use ioloom_serve::Model;
@@ -7,8 +7,9 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-/// An honest client is served; models with few places may tell it to come again while they clear up.
-fn honest(bench: &Bench, model: Model, after: &str) {
+/// Asserts that a well-behaved client is served. Models with few threads may answer BUSY while they
+/// clean up.
+fn assert_serves(bench: &Bench, model: Model, after: &str) {
     for _ in 0..1000 {
         let mut client = bench.client();
         let said = client.stream.write_all(b"sell 2 1\n").map(|()| client.line());
@@ -17,7 +18,7 @@ fn honest(bench: &Bench, model: Model, after: &str) {
             Ok(said) => return assert_eq!(said, "[sell] success\n", "{model} after {after}"),
         }
     }
-    panic!("{model} serves nobody after {after}");
+    panic!("{model} serves no clients after {after}");
 }
 
 #[test]
@@ -37,40 +38,40 @@ fn nonsense_is_answered_and_changes_nothing() {
             ("", "Invalid command\n"),
             ("steal 1 1", "Invalid command\n"),
         ] {
-            assert_eq!(client.ask(ask), says, "{model}: {ask}");
+            assert_eq!(client.request(ask), says, "{model}: {ask}");
         }
-        client.say([0xff, 0xfe, 0x80, b'\n']);
+        client.send([0xff, 0xfe, 0x80, b'\n']);
         assert_eq!(client.line(), "Invalid command\n", "{model}");
-        client.say("show\n");
+        client.send("show\n");
         assert_eq!(client.line() + &client.line() + &client.line(), crate::bench::STOCKS);
         drop(client);
-        honest(&bench, model, "nonsense");
+        assert_serves(&bench, model, "nonsense");
     });
 }
 
 #[test]
-fn half_a_line_orders_nothing_and_holds_nobody() {
+fn an_incomplete_line_orders_nothing_and_blocks_no_clients() {
     every_model(|model| {
         let bench = Bench::new(model);
         let mut half = bench.client();
-        half.say("buy 1 1");
-        honest(&bench, model, "half a line");
+        half.send("buy 1 1");
+        assert_serves(&bench, model, "an incomplete line");
         let mut gone = bench.client();
-        gone.say("buy 1 1");
+        gone.send("buy 1 1");
         gone.end_writing();
         assert_eq!(gone.rest(), "", "{model}");
         drop(gone);
-        // The half line is given up when its time is over.
+        // The incomplete line ends with its timeout.
         let _ = half.rest();
         drop(half);
         let mut client = bench.client();
-        client.say("show\n");
+        client.send("show\n");
         assert_eq!(client.line(), "1 1000 10\n", "{model}");
     });
 }
 
 #[test]
-fn a_client_that_sends_a_byte_now_and_then_is_cut() {
+fn a_slow_sender_is_disconnected() {
     every_model(|model| {
         let bench = Bench::new(model);
         let mut slow = bench.client();
@@ -81,19 +82,19 @@ fn a_client_that_sends_a_byte_now_and_then_is_cut() {
             std::thread::sleep(Duration::from_millis(30));
         }
         assert_eq!(slow.rest(), "", "{model}");
-        honest(&bench, model, "a trickle");
+        assert_serves(&bench, model, "a trickle");
     });
 }
 
 #[test]
-fn a_line_without_end_is_refused_with_a_word() {
+fn an_endless_line_is_rejected_with_an_answer() {
     every_model(|model| {
         let bench = Bench::new(model);
         let mut flood = bench.client();
-        flood.say(vec![b'x'; 9000]);
+        flood.send(vec![b'x'; 9000]);
         assert_eq!(flood.rest(), "Line too long\n", "{model}");
-        honest(&bench, model, "a long line");
-        // A flood without pause may be reset, and ends in any case.
+        assert_serves(&bench, model, "a long line");
+        // A flood without a pause may be reset, but ends in any case.
         let mut flood = bench.client();
         for _ in 0..2000 {
             if flood.stream.write_all(&[b'x'; 9000]).is_err() {
@@ -101,12 +102,12 @@ fn a_line_without_end_is_refused_with_a_word() {
             }
         }
         drop(flood);
-        honest(&bench, model, "a flood");
+        assert_serves(&bench, model, "a flood");
     });
 }
 
 #[test]
-fn a_reset_and_a_client_that_leaves_unread_answers_end_themselves_alone() {
+fn resets_and_unread_answers_affect_only_their_connection() {
     every_model(|model| {
         let bench = Bench::new(model);
         for asked in ["", "show\n", "show\nshow\nbuy 1 1"] {
@@ -116,24 +117,24 @@ fn a_reset_and_a_client_that_leaves_unread_answers_end_themselves_alone() {
             drop(client);
         }
         let mut leaves = Client::new(bench.address);
-        leaves.say("show\n".repeat(1000));
+        leaves.send("show\n".repeat(1000));
         drop(leaves);
-        honest(&bench, model, "resets");
+        assert_serves(&bench, model, "resets");
     });
 }
 
 #[test]
-fn a_client_that_reads_nothing_is_bounded_and_cut() {
+fn a_client_that_never_reads_is_bounded_and_disconnected() {
     every_model(|model| {
         let bench = Bench::new(model);
         let mut deaf = Client::new(bench.address);
         deaf.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
-        // Answers are 1000 times as long as questions, so soon nothing is read from it any more.
+        // Answers are 1000 times as long as requests, so the server soon stops reading from it.
         let questions = "show\n".repeat(2000);
         let stuck = (0..2000).any(|_| deaf.stream.write_all(questions.as_bytes()).is_err());
         assert!(stuck, "{model} reads without bound");
-        honest(&bench, model, "a deaf client");
-        // It is cut: what can still be read is what was on the way, then comes the end or a reset.
+        assert_serves(&bench, model, "a deaf client");
+        // It is disconnected: data in flight can be read, then the end or a reset.
         std::thread::sleep(Duration::from_secs(3));
         let (mut buffer, mut read) = (vec![0; 1 << 16], 0);
         while let Ok(n @ 1..) = std::io::Read::read(&mut deaf.stream, &mut buffer) {
@@ -143,21 +144,21 @@ fn a_client_that_reads_nothing_is_bounded_and_cut() {
     });
 }
 
-/// Asks for lists without end, until the server does not take them any more.
-fn asks_without_end(stream: &mut TcpStream) {
+/// Requests lists until the server stops accepting requests.
+fn flood_with_requests(stream: &mut TcpStream) {
     let questions = "show\n".repeat(2000);
     while stream.write_all(questions.as_bytes()).is_ok() {}
 }
 
 #[test]
-fn a_client_that_always_has_answers_waiting_and_takes_them_is_not_cut() {
+fn a_client_with_constant_output_that_reads_is_not_disconnected() {
     every_model(|model| {
         let bench = Bench::new(model);
         let mut client = Client::new(bench.address);
         let mut asking = client.stream.try_clone().unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(move || asks_without_end(&mut asking));
-            // Longer than answers may wait, and at any moment some do.
+            scope.spawn(move || flood_with_requests(&mut asking));
+            // Longer than the drain timeout, with answers pending at all times.
             let (began, mut buffer) = (Instant::now(), vec![0; 1 << 16]);
             while began.elapsed() < short_limits().drain * 2 {
                 let read = client.stream.read(&mut buffer);
@@ -166,12 +167,12 @@ fn a_client_that_always_has_answers_waiting_and_takes_them_is_not_cut() {
             }
             client.stream.shutdown(Shutdown::Both).unwrap();
         });
-        honest(&bench, model, "a client that is never done");
+        assert_serves(&bench, model, "a client with constant output");
     });
 }
 
 #[test]
-fn a_stop_waits_no_longer_than_it_may_for_a_client_that_reads_nothing() {
+fn a_stop_waits_a_limited_time_for_a_client_that_never_reads() {
     every_model(|model| {
         let bench = Bench::with(model, |config| {
             config.limits.drain = Duration::from_secs(3600);
@@ -179,8 +180,8 @@ fn a_stop_waits_no_longer_than_it_may_for_a_client_that_reads_nothing() {
         });
         let mut deaf = Client::new(bench.address);
         deaf.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
-        asks_without_end(&mut deaf.stream);
-        bench.ask_to_stop();
+        flood_with_requests(&mut deaf.stream);
+        bench.request_stop();
         let ended = (0..2000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             bench.has_ended()
@@ -195,10 +196,10 @@ fn a_half_closed_client_gets_all_its_answers() {
     every_model(|model| {
         let bench = Bench::new(model);
         let mut client = bench.client();
-        client.say("buy 1 1\n".repeat(900) + "show\n");
+        client.send("buy 1 1\n".repeat(900) + "show\n");
         client.end_writing();
-        let told = "[buy] success\n".repeat(900) + "1 100 10\n2 1000 20\n3 5 30\n";
-        assert_eq!(client.rest(), told, "{model}");
+        let expected = "[buy] success\n".repeat(900) + "1 100 10\n2 1000 20\n3 5 30\n";
+        assert_eq!(client.rest(), expected, "{model}");
     });
 }
 
@@ -207,20 +208,20 @@ fn many_short_connections_leave_nothing_behind() {
     every_model(|model| {
         let bench = Bench::new(model);
         for _ in 0..60 {
-            honest(&bench, model, "a short connection");
+            assert_serves(&bench, model, "a short connection");
         }
         for _ in 0..60 {
             drop(Client::new(bench.address));
         }
-        honest(&bench, model, "short connections");
+        assert_serves(&bench, model, "short connections");
     });
 }
 
 #[test]
-fn idle_crowds_do_not_keep_others_out() {
+fn idle_crowds_do_not_block_others() {
     every_model(|model| {
         let bench = Bench::new(model);
-        // More than the threads and the buffer of the pool.
+        // More than the threads and the queue of the pool.
         let crowd: Vec<Client> = (0..18).map(|_| bench.client()).collect();
         let served = (0..200).any(|_| {
             let mut client = bench.client();
@@ -231,21 +232,21 @@ fn idle_crowds_do_not_keep_others_out() {
             if read.is_ok() && &answer == b"[sell]" {
                 return true;
             }
-            // Turned away with BUSY, or closed: not left waiting for ever.
+            // Rejected with BUSY or closed, rather than left waiting.
             std::thread::sleep(Duration::from_millis(20));
             false
         });
         assert!(served, "{model}");
         drop(crowd);
-        honest(&bench, model, "a crowd");
+        assert_serves(&bench, model, "a crowd");
     });
 }
 
-/// More than descriptors that select can tell apart.
+/// More descriptors than `select` supports.
 const CROWD: usize = 1045;
 
 #[test]
-fn a_crowd_beyond_the_set_of_select_harms_no_model() {
+fn a_crowd_beyond_the_limit_of_select_harms_no_model() {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let limit = ioloom_sys::proc::open_files_limit();
     // Both ends are in this process, and other tests have connections too.
@@ -255,15 +256,16 @@ fn a_crowd_beyond_the_set_of_select_harms_no_model() {
     }
     let _alone = crowd_alone();
     for model in Model::ALL.iter().copied().filter(|model| crate::bench::is_possible(*model)) {
-        // One connection after the other: each that waits is cut only when it has its turn.
+        // One connection at a time: each waiting one times out only in its turn.
         let crowd = if model == Model::Iterative { 5 } else { CROWD };
         let bench = Bench::new(model);
         let idle: Vec<Client> = (0..crowd).map(|_| bench.client()).collect();
         if !matches!(model, Model::Iterative | Model::Pool | Model::Select) {
-            assert_eq!(bench.client().ask("sell 1 1"), "[sell] success\n", "{model}");
+            assert_eq!(bench.client().request("sell 1 1"), "[sell] success\n", "{model}");
         }
         drop(idle);
-        // Whoever comes before the server has seen all of them go is told BUSY, or closed.
+        // A client that connects before the server has noticed all disconnections gets BUSY or is
+        // closed.
         let again = (0..3000).any(|_| {
             let mut client = bench.client();
             let _ = client.stream.write_all(b"sell 2 1\n");
@@ -275,12 +277,12 @@ fn a_crowd_beyond_the_set_of_select_harms_no_model() {
             }
             served
         });
-        assert!(again, "{model} serves nobody after a crowd");
+        assert!(again, "{model} serves no clients after a crowd");
     }
 }
 
 #[test]
-fn one_connection_more_than_the_most_is_told_so() {
+fn a_connection_beyond_the_limit_gets_busy() {
     let _beside = without_crowds();
     for model in Model::ALL {
         if !crate::bench::is_possible(*model) {
@@ -293,7 +295,7 @@ fn one_connection_more_than_the_most_is_told_so() {
         let bench = Bench::with(*model, |config| config.limits.connections = 3);
         let mut inside: Vec<Client> = (0..3).map(|_| bench.client()).collect();
         for client in &mut inside {
-            assert_eq!(client.ask("buy 1 1"), "[buy] success\n", "{model}");
+            assert_eq!(client.request("buy 1 1"), "[buy] success\n", "{model}");
         }
         assert_eq!(bench.client().rest(), "BUSY\n", "{model}");
         drop(inside);
@@ -309,14 +311,14 @@ fn one_connection_more_than_the_most_is_told_so() {
 
 /// More than any model reads at once.
 #[test]
-fn a_stop_answers_all_that_has_arrived_however_much_that_is() {
+fn a_stop_answers_everything_that_has_arrived() {
     let count = 4000;
     every_model(|model| {
         let bench = Bench::new(model);
         let mut client = bench.client();
-        client.say("sell 2 1\n".repeat(count));
+        client.send("sell 2 1\n".repeat(count));
         assert_eq!(client.line(), "[sell] success\n", "{model}");
-        bench.ask_to_stop();
+        bench.request_stop();
         let rest = client.rest();
         assert_eq!(rest.lines().count(), count - 1, "{model}");
         let (_, ended) = bench.end();
@@ -325,23 +327,23 @@ fn a_stop_answers_all_that_has_arrived_however_much_that_is() {
 }
 
 #[test]
-fn a_stop_answers_what_has_arrived_and_takes_no_more() {
+fn a_stop_answers_arrived_requests_and_accepts_no_more() {
     every_model(|model| {
         let bench = Bench::new(model);
         let mut idle = bench.client();
         let mut busy = (0..100).map(|_| String::from("buy 1 1\n")).collect::<String>();
-        assert_eq!(idle.ask("buy 2 1"), "[buy] success\n");
-        busy.push_str("buy 1 1"); // not complete: never an order
+        assert_eq!(idle.request("buy 2 1"), "[buy] success\n");
+        busy.push_str("buy 1 1"); // incomplete, so never an order
         let served_at_once = model != Model::Iterative;
         if served_at_once {
             let mut client = bench.client();
-            client.say(&busy);
+            client.send(&busy);
             client.line();
-            bench.ask_to_stop();
+            bench.request_stop();
             let rest = client.rest();
             assert_eq!(rest, "[buy] success\n".repeat(99), "{model}");
         } else {
-            bench.ask_to_stop();
+            bench.request_stop();
         }
         assert_eq!(idle.rest(), "", "{model}");
         let (dir, _) = bench.end();

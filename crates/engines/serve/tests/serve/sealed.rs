@@ -1,4 +1,4 @@
-//! TLS: every model, every protocol, and what is rude in it.
+//! TLS: every model, every protocol, and misbehaving clients.
 
 use crate::bench::{Bench, config, every_model, without_crowds};
 use crate::conversation::{every_protocol, pipelined};
@@ -13,21 +13,21 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What the servers of these tests told.
-static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Warnings of the servers in these tests.
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-fn note(word: &str) {
-    TOLD.lock().unwrap().push(word.to_owned());
+fn record(warning: &str) {
+    WARNINGS.lock().unwrap().push(warning.to_owned());
 }
 
 fn sealed(config: &mut ServeOptions) {
     let files = Certificate::in_dir(config.stock.parent().unwrap());
     config.tls = Some(TlsFiles { certificate: files.certificate, key: files.key });
-    config.warn = Some(note);
+    config.warn = Some(record);
 }
 
 #[test]
-fn every_protocol_is_spoken_under_tls() {
+fn every_protocol_works_under_tls() {
     every_model(|model| {
         every_protocol(Bench::with(model, sealed), model, &["ok\n", "tls on\n"]);
         pipelined(&Bench::with(model, sealed), model, 300);
@@ -61,14 +61,14 @@ fn loads_under_tls_lose_nothing() {
     });
 }
 
-/// What a client says first.
+/// Returns the first handshake message of a client.
 fn hello(bench: &Bench) -> Vec<u8> {
     let mut hello = Vec::new();
     bench.trust().session().unwrap().seal(&[], &mut hello);
     hello
 }
 
-/// Whether the other side has closed; waits for that or for bytes.
+/// Waits for bytes or the end of the stream; reports whether it was the end.
 fn is_closed(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0; 4096]) {
         Ok(read) => read == 0,
@@ -77,33 +77,33 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn half_a_handshake_is_cut_and_keeps_nobody_waiting() {
+fn incomplete_handshakes_time_out_and_block_no_clients() {
     every_model(|model| {
         let bench = Bench::with(model, sealed);
         let hello = hello(&bench);
         let mut slow = TcpStream::connect(bench.lines).unwrap();
         slow.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         slow.write_all(&hello[..hello.len() / 2]).unwrap();
-        // One that connects and says nothing at all.
+        // A client that connects and sends nothing.
         let mut silent = TcpStream::connect(bench.lines).unwrap();
         silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut honest = bench.client();
-        assert_eq!(honest.ask("buy 1 1"), "[buy] success\n", "{model}");
+        assert_eq!(honest.request("buy 1 1"), "[buy] success\n", "{model}");
         drop(honest);
-        assert!(is_closed(&mut slow), "{model}: half a handshake");
+        assert!(is_closed(&mut slow), "{model}: an incomplete handshake");
         assert!(is_closed(&mut silent), "{model}: silence");
-        // Bytes that come one by one do not make it longer.
+        // Sending byte by byte does not extend the timeout.
         let mut dripping = TcpStream::connect(bench.lines).unwrap();
         let is_cut = hello.iter().any(|byte| {
             std::thread::sleep(Duration::from_millis(20));
             dripping.write_all(&[*byte]).is_err()
         });
-        assert!(is_cut, "{model}: a handshake that drips");
+        assert!(is_cut, "{model}: a slow handshake");
     });
 }
 
 #[test]
-fn what_is_not_tls_is_closed_with_a_word() {
+fn plain_text_is_disconnected_with_a_warning() {
     every_model(|model| {
         let bench = Bench::with(model, sealed);
         for text in ["buy 1 1\n", "GET /show HTTP/1.1\r\n\r\n", "HELLO stock/2\n1 BUY 1 1\n"] {
@@ -112,36 +112,36 @@ fn what_is_not_tls_is_closed_with_a_word() {
             plain.write_all(text.as_bytes()).unwrap();
             let mut said = Vec::new();
             let _ = plain.read_to_end(&mut said);
-            // At most the alert of TLS, a record of its kind, and no answer.
+            // At most a TLS alert, and no answer.
             assert!(said.is_empty() || said[0] == 21, "{model}: {said:?}");
         }
         let mut known = bench.dial(bench.address);
-        known.say("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        known.send("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         let text = known.rest();
         assert!(text.contains("\nioloom_connections_not_tls_total 3\n"), "{model}: {text}");
         assert!(text.contains("\nioloom_orders_done_total 0\n"), "{model}: {text}");
     });
-    let told = TOLD.lock().unwrap();
-    assert!(told.iter().any(|word| word.contains("the peer did not send TLS")), "{told:?}");
+    let warnings = WARNINGS.lock().unwrap();
+    assert!(warnings.iter().any(|text| text.contains("the peer did not send TLS")), "{warnings:?}");
 }
 
 #[test]
-fn a_handshake_that_ends_in_noise_ends_the_connection_alone() {
+fn a_corrupted_record_affects_only_its_connection() {
     every_model(|model| {
         let bench = Bench::with(model, sealed);
         let mut rude = bench.client();
-        assert_eq!(rude.ask("buy 1 1"), "[buy] success\n", "{model}");
-        // A record that nobody sealed.
+        assert_eq!(rude.request("buy 1 1"), "[buy] success\n", "{model}");
+        // A forged record.
         let _ = rude.stream.write_all(&[23, 3, 3, 0, 32]);
         let _ = rude.stream.write_all(&[7; 32]);
         let mut said = Vec::new();
         let _ = rude.stream.read_to_end(&mut said);
         let mut half = bench.client();
-        half.say("buy 1 1\nbuy 1 1\n");
+        half.send("buy 1 1\nbuy 1 1\n");
         half.end_writing();
         drop(half);
         let mut honest = bench.client();
-        assert_eq!(honest.ask("sell 1 1"), "[sell] success\n", "{model}");
+        assert_eq!(honest.request("sell 1 1"), "[sell] success\n", "{model}");
     });
 }
 
@@ -150,11 +150,11 @@ fn a_stop_answers_what_has_arrived_under_tls() {
     every_model(|model| {
         let bench = Bench::with(model, sealed);
         let mut busy = bench.client();
-        // Half of the last line is never an order.
-        busy.say("buy 1 1\n".repeat(100) + "buy 1 1");
+        // The incomplete last line is never an order.
+        busy.send("buy 1 1\n".repeat(100) + "buy 1 1");
         let answer = "[buy] success\n";
         assert_eq!(busy.take(answer.len()), answer, "{model}");
-        bench.ask_to_stop();
+        bench.request_stop();
         assert_eq!(busy.rest(), answer.repeat(99), "{model}");
         let (dir, ended) = bench.end();
         let stocks = std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
@@ -164,7 +164,7 @@ fn a_stop_answers_what_has_arrived_under_tls() {
 }
 
 #[test]
-fn one_connection_more_than_the_most_is_closed_without_a_word() {
+fn a_connection_beyond_the_limit_is_closed_silently() {
     let _beside = without_crowds();
     for model in [Model::Epoll, Model::Thread, Model::Tokio] {
         let bench = Bench::with(model, |config| {
@@ -172,7 +172,7 @@ fn one_connection_more_than_the_most_is_closed_without_a_word() {
             config.limits.connections = 1;
         });
         let mut inside = bench.client();
-        assert_eq!(inside.ask("buy 1 1"), "[buy] success\n", "{model}");
+        assert_eq!(inside.request("buy 1 1"), "[buy] success\n", "{model}");
         let mut outside = TcpStream::connect(bench.lines).unwrap();
         outside.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut said = Vec::new();
@@ -182,7 +182,7 @@ fn one_connection_more_than_the_most_is_closed_without_a_word() {
 }
 
 #[test]
-fn files_that_prove_nothing_are_refused() {
+fn unusable_certificates_and_keys_are_refused() {
     let dir = TempDir::new().unwrap();
     let files = Certificate::in_dir(dir.path());
     let nowhere = dir.path().join("nowhere.pem");

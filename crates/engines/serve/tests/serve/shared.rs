@@ -1,5 +1,5 @@
-//! Many clients at once, under every model and sharing: no order is lost, none counts twice, and a
-//! list shows one moment.
+//! Many concurrent clients, under every model and sharing strategy: no order is lost, none executes
+//! twice, and lists are atomic.
 
 use crate::bench::{Bench, Client, every_model, sharings};
 use ioloom_serve::{Durability, Model, Sharing, ShowMode};
@@ -18,7 +18,7 @@ fn clients_and_stocks_agree_in_the_end() {
     every_model(|model| {
         for sharing in sharings(model, Durability::None) {
             let bench = Bench::with(model, |config| config.sharing = sharing);
-            // Of stock 3 there are 5: most purchases of it must be refused.
+            // Stock 3 has 5 shares, so most purchases are refused.
             let bought: i64 = std::thread::scope(|scope| {
                 let clients: Vec<_> = (0..CLIENTS)
                     .map(|_| {
@@ -29,7 +29,7 @@ fn clients_and_stocks_agree_in_the_end() {
                             for at in 0..ORDERS {
                                 let sells = at % 10 == 9;
                                 let ask = if sells { "sell 3 1" } else { "buy 3 1" };
-                                match client.ask(ask).as_str() {
+                                match client.request(ask).as_str() {
                                     "[buy] success\n" => bought += 1,
                                     "[sell] success\n" => bought -= 1,
                                     "Not enough left stocks\n" => {}
@@ -43,7 +43,7 @@ fn clients_and_stocks_agree_in_the_end() {
                 clients.into_iter().map(|client| client.join().unwrap()).sum()
             });
             let mut client = bench.client();
-            client.say("show\n");
+            client.send("show\n");
             let lines = [client.line(), client.line(), client.line()];
             let left = number(lines[2].split(' ').nth(1).unwrap());
             assert_eq!(left, 5 - bought, "{model} {sharing}");
@@ -53,7 +53,7 @@ fn clients_and_stocks_agree_in_the_end() {
 }
 
 #[test]
-fn the_same_order_on_two_connections_counts_once() {
+fn the_same_order_on_two_connections_executes_once() {
     every_model(|model| {
         if model == Model::Iterative {
             return; // one connection at a time
@@ -68,7 +68,7 @@ fn the_same_order_on_two_connections_counts_once() {
                             let mut client = Client::new(bench.address);
                             let orders: String =
                                 (1..=60).map(|id| format!("{id} BUY 1 1\n")).collect();
-                            client.say(format!("HELLO stock/2 client=same\n{orders}"));
+                            client.send(format!("HELLO stock/2 client=same\n{orders}"));
                             client.end_writing();
                             client.rest()
                         })
@@ -78,16 +78,16 @@ fn the_same_order_on_two_connections_counts_once() {
             });
             assert_eq!(answers[0], answers[1], "{model} {sharing}");
             let mut client = bench.client();
-            client.say("show\n");
+            client.send("show\n");
             assert_eq!(client.line(), "1 940 10\n", "{model} {sharing}");
         }
     });
 }
 
-/// Writers move one piece at a time from the first stock to the last and back, each with two orders:
-/// in every state that ever was, 0 to 2 pieces are on their way. Tells whether a list of stocks has
-/// shown anything else.
-fn shows_what_never_was(sharing: Sharing, show: ShowMode, stocks: usize, lists: usize) -> bool {
+/// Writers move one share at a time from the first stock to the last and back, with two orders
+/// each; in every actual state 0 to 2 shares are in transit. Returns whether a list showed anything
+/// else.
+fn shows_impossible_states(sharing: Sharing, show: ShowMode, stocks: usize, lists: usize) -> bool {
     let text: String = (1..=stocks).map(|id| format!("{id} 1000 1\n")).collect();
     let bench = Bench::with(Model::Thread, |config| {
         std::fs::write(&config.stock, &text).unwrap();
@@ -99,10 +99,10 @@ fn shows_what_never_was(sharing: Sharing, show: ShowMode, stocks: usize, lists: 
             scope.spawn(|| {
                 let mut client = bench.client();
                 while !done.load(Ordering::Relaxed) {
-                    client.ask("buy 1 1");
-                    client.ask(&format!("sell {stocks} 1"));
-                    client.ask(&format!("buy {stocks} 1"));
-                    client.ask("sell 1 1");
+                    client.request("buy 1 1");
+                    client.request(&format!("sell {stocks} 1"));
+                    client.request(&format!("buy {stocks} 1"));
+                    client.request("sell 1 1");
                 }
             });
         }
@@ -125,14 +125,14 @@ fn shows_what_never_was(sharing: Sharing, show: ShowMode, stocks: usize, lists: 
 }
 
 #[test]
-fn a_list_shows_one_moment_in_every_sharing() {
+fn lists_are_atomic_in_every_sharing() {
     for sharing in sharings(Model::Thread, Durability::None) {
-        assert!(!shows_what_never_was(sharing, ShowMode::Atomic, 1000, 100), "{sharing}");
+        assert!(!shows_impossible_states(sharing, ShowMode::Atomic, 1000, 100), "{sharing}");
     }
 }
 
 #[test]
-fn a_list_stock_by_stock_is_found_to_show_what_never_was() {
-    // The test above must be able to see it: the assignment's way of listing is caught.
-    assert!(shows_what_never_was(Sharing::Stock, ShowMode::PerStock, 10_000, 2000));
+fn per_stock_lists_are_found_to_show_impossible_states() {
+    // The test above must be able to detect this: it finds per-stock lists.
+    assert!(shows_impossible_states(Sharing::Stock, ShowMode::PerStock, 10_000, 2000));
 }

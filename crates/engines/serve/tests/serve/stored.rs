@@ -1,4 +1,4 @@
-//! What is left after a stop: every acknowledged order, under every model and sharing.
+//! Restarts: every acknowledged order survives, under every model and sharing strategy.
 
 use crate::bench::{Bench, Client, config, every_model, is_store_possible, sharings};
 use ioloom_serve::{
@@ -17,24 +17,24 @@ fn orders_and_answers_survive_a_stop() {
                 };
                 let bench = Bench::in_dir(dir, model, change);
                 let mut client = Client::new(bench.address);
-                client.say("HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n");
-                let heard = [client.line(), client.line(), client.line(), client.line()];
+                client.send("HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n");
+                let received = [client.line(), client.line(), client.line(), client.line()];
                 let (dir, _) = bench.end();
-                // The file alone would be enough, so take it away: the store must know. It is put
-                // back as it was at first, as after a crash.
+                // The stock file alone would suffice, so reset it, as after a crash: the store must
+                // know.
                 std::fs::write(dir.path().join("stock.txt"), crate::bench::STOCKS).unwrap();
                 let refused = Server::start(&{
                     let mut config = config(&dir, model);
                     change(&mut config);
                     config
                 });
-                assert!(matches!(refused, Err(ServeError::Refused(_))), "an old file is noticed");
+                assert!(matches!(refused, Err(ServeError::Refused(_))), "an old file is detected");
                 std::fs::write(dir.path().join("stock.txt"), "1 990 10\n2 1001 20\n3 5 30\n")
                     .unwrap();
                 let bench = Bench::in_dir(dir, model, change);
                 let mut client = Client::new(bench.address);
-                client.say("HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n4 SHOW\n");
-                for line in &heard {
+                client.send("HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n4 SHOW\n");
+                for line in &received {
                     assert_eq!(client.line(), *line, "{model} {sharing} {durability}");
                 }
                 assert_eq!(client.line(), "4 STOCKS 3 3\n", "{model} {sharing} {durability}");
@@ -44,8 +44,8 @@ fn orders_and_answers_survive_a_stop() {
     });
 }
 
-/// Every store holds what was acknowledged, answers an order that it has seen as before, and is refused
-/// to a second server.
+/// Every store keeps acknowledged orders, repeats earlier answers, and is refused to a second
+/// server.
 #[test]
 fn every_store_keeps_orders_and_answers() {
     std::thread::scope(|scope| {
@@ -69,23 +69,23 @@ fn keeps_orders_and_answers(kind: StoreKind, durability: Durability) {
         (config.durability, config.sharing) = (durability, Sharing::Stock);
     };
     let orders = "HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n4 BUY 9 1\n";
-    let mut heard: Vec<String> = Vec::new();
-    // Stopped and started again and again: it stays what it was.
+    let mut received: Vec<String> = Vec::new();
+    // Repeated stops and starts change nothing.
     for round in 0..3 {
         let bench = Bench::in_dir(dir, Model::Epoll, change);
         if round == 0 {
-            // Once is enough: before it says so, a second server waits for the first to go.
+            // Once is enough: a second server waits a while for the first before it reports this.
             let text = error(start(&bench.dir, change));
             assert!(text.contains("lock"), "{kind}: {text}");
         }
         let mut client = Client::new(bench.address);
-        client.say(orders);
+        client.send(orders);
         let now: Vec<String> = (0..5).map(|_| client.line()).collect();
         if round == 0 {
-            heard.clone_from(&now);
+            received.clone_from(&now);
         }
-        assert_eq!(now, heard, "{kind} {durability} round {round}");
-        client.say(format!("{} SELL 3 1\n", 10 + round));
+        assert_eq!(now, received, "{kind} {durability} round {round}");
+        client.send(format!("{} SELL 3 1\n", 10 + round));
         let expected = format!("{} OK {} {}\n", 10 + round, 6 + round, 5 + round);
         assert_eq!(client.line(), expected, "{kind} {durability}");
         dir = bench.end().0;
@@ -94,38 +94,38 @@ fn keeps_orders_and_answers(kind: StoreKind, durability: Durability) {
     let found = detect_store(&path).unwrap();
     let raw = !matches!(kind, StoreKind::Sqlite | StoreKind::Redb | StoreKind::Fjall);
     assert_eq!(found, Some(if raw { StoreKind::Log } else { kind }), "{}", path.display());
-    // The file that was written last belongs to it, another one does not.
+    // The file written last matches the store; another one does not.
     std::fs::write(dir.path().join("stock.txt"), "1 5 10\n").unwrap();
     let refused = start(&dir, change);
     assert!(matches!(refused, Err(ServeError::Refused(_))), "{kind} {durability}");
 }
 
 #[test]
-fn what_is_no_store_is_left_alone() {
+fn other_files_are_left_alone() {
     for kind in StoreKind::ALL {
         let dir = TempDir::new().unwrap();
-        let text = "this is no store at all, but it is long enough\n".repeat(400);
-        std::fs::write(dir.path().join("text"), &text).unwrap();
-        let told = error(start(&dir, |config| {
+        let contents = "this is not a store, but it is long enough\n".repeat(400);
+        std::fs::write(dir.path().join("text"), &contents).unwrap();
+        let text = error(start(&dir, |config| {
             (config.store.kind, config.store.path) = (*kind, dir.path().join("text"));
         }));
-        assert!(told.contains("--store-path"), "{kind}: {told}");
+        assert!(text.contains("--store-path"), "{kind}: {text}");
         assert_eq!(detect_store(&dir.path().join("text")).unwrap(), None);
         assert_eq!(detect_store(&dir.path().join("nothing")).unwrap(), None);
-        assert_eq!(std::fs::read_to_string(dir.path().join("text")).unwrap(), text, "{kind}");
+        assert_eq!(std::fs::read_to_string(dir.path().join("text")).unwrap(), contents, "{kind}");
     }
     let dir = TempDir::new().unwrap();
     std::fs::create_dir(dir.path().join("other")).unwrap();
     std::fs::write(dir.path().join("other/file"), "x").unwrap();
-    let told = error(start(&dir, |config| {
+    let text = error(start(&dir, |config| {
         (config.store.kind, config.store.path) = (StoreKind::Fjall, dir.path().join("other"));
     }));
-    assert!(told.contains("something else"), "{told}");
+    assert!(text.contains("something else"), "{text}");
     for kind in [StoreKind::Redb, StoreKind::LogDsync] {
-        let told = error(start(&dir, |config| {
+        let text = error(start(&dir, |config| {
             (config.store.kind, config.durability) = (kind, Durability::Os);
         }));
-        assert!(told.contains("group or each"), "{told}");
+        assert!(text.contains("group or each"), "{text}");
     }
 }
 
@@ -144,7 +144,7 @@ fn error(started: Result<Server, ServeError>) -> String {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_way_out() {
+fn unsupported_options_are_refused_with_advice() {
     let dir = TempDir::new().unwrap();
     let text = error(start(&dir, |config| config.sharing = Sharing::Atomic));
     assert!(text.contains("durability none"), "{text}");
@@ -155,7 +155,7 @@ fn what_cannot_be_is_refused_with_a_way_out() {
     assert!(text.contains("line 1"), "{text}");
     std::fs::write(
         dir.path().join("text"),
-        "this is no store at all, but it is long enough\n".repeat(40),
+        "this is not a store, but it is long enough\n".repeat(40),
     )
     .unwrap();
     let text = error(start(&dir, |config| config.store.path = dir.path().join("text")));
@@ -163,7 +163,7 @@ fn what_cannot_be_is_refused_with_a_way_out() {
     let first = start(&dir, |_| {}).unwrap();
     let text = error(start(&dir, |config| config.listen = first.addresses()[0]));
     assert!(text.contains("--listen"), "{text}");
-    // A second server must not take the store of the first.
+    // A second server must not open the store of the first.
     let text = error(start(&dir, |_| {}));
     assert!(text.contains("locked"), "{text}");
 }

@@ -1,10 +1,10 @@
 //! The database shares the stocks, between the threads of this process and with other processes.
 //!
-//! A few threads have a connection each. Whoever has jobs leaves them in one queue and waits; a thread
-//! whose connection is free takes all that has gathered, and carries out its orders in one transaction
-//! (with durability `each`, one by one). So while the disk of the database works, orders gather for the
-//! next commit, as with a store. Jobs of one connection keep their order: its orders up to its first
-//! list go together with those of others, then come the lists, then what is behind them.
+//! A few threads have one connection each. Threads with jobs queue them and wait. A thread with a
+//! free connection takes everything that has gathered and executes its orders in one transaction
+//! (one by one with durability `each`). While the disk of the database is busy, orders gather for
+//! the next commit, as with a store. Jobs of one connection keep their order: its orders up to its
+//! first list are executed with those of others, then the lists, then the rest.
 //!
 //! ```text
 //! jobs ─┐           ┌─ thread ─ connection ─┐
@@ -12,10 +12,10 @@
 //! jobs ─┘           └─ thread ─ connection ─┘
 //! ```
 //!
-//! Whoever waits holds up all connections of its loop, so no question is waited for longer than a second
-//! (`crate::database::Link`). One that is not answered by then is the last one: the database counts as
-//! away, everything else is answered as busy at once (`queue`), and the threads connect anew beside the
-//! loops, with pauses that grow. The server goes on: nothing in it is ahead of the database, so there is
+//! A waiting thread blocks all connections of its loop, so no query takes longer than a second
+//! (`crate::database::Link`). After a timeout the database counts as away: everything else is
+//! answered as busy at once (`queue`), and these threads reconnect in the background, with growing
+//! pauses. The server keeps running: it holds nothing that the database does not have, so there is
 //! nothing to lose.
 
 mod queue;
@@ -38,27 +38,27 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Orders of one transaction at most: its stocks are locked until all of them are carried out.
+/// Maximum number of orders in a transaction; their stocks are locked until all are executed.
 const ORDERS_MAX: usize = 512;
-/// Numbers after which old orders are taken out.
+/// Old orders are deleted each time this many new ones were executed.
 const TRIM_EVERY: u64 = 1_000;
-/// The first pause between two tries to connect; each is twice as long as the one before it.
+/// First pause between two attempts to connect; each is twice as long as the previous one.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause between two tries.
+/// Longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// What the threads share.
+/// State shared by the threads.
 struct Shared {
     queue: Queue,
     journal: Arc<Journal>,
     orders_at_once: usize,
     access: crate::database::Access,
-    /// The name of this server, for orders of clients that have none, and the number of the next one.
+    /// Name of this server for orders of unnamed clients, and the number of the next one.
     name: String,
     unnamed: AtomicU64,
-    /// How often orders up to some number were taken out, in steps.
+    /// Number of deletions, in steps of [`TRIM_EVERY`].
     trimmed: AtomicU64,
-    /// What was wrong with the latest question.
+    /// Error of the latest query.
     trouble: Mutex<Option<String>>,
 }
 
@@ -67,9 +67,9 @@ pub(crate) struct Database {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Jobs of one thread and where it waits for them.
+/// Jobs of one thread and the slot where it waits for them.
 type JobBatch = (Vec<Job>, Arc<ReplySlot>);
-/// A job by its parcel and its place there.
+/// Identifies a job by batch and index.
 type JobIndex = (usize, usize);
 
 impl Database {
@@ -94,7 +94,7 @@ impl Database {
         for number in 0..connections {
             let mut link = Link::new(opened.access.clone())?;
             if number == 0 {
-                // Who begins has one connection, so that the first request waits for none.
+                // Open one connection now, so that the first request does not wait for it.
                 let made = link.connect(&|| false);
                 made.map_err(|reason| opened.access.unreached(reason))?;
             }
@@ -109,7 +109,7 @@ impl Database {
     }
 }
 
-/// A name that no other server has, now or later, and no client can have.
+/// Returns a name that no other server uses at any time, and that no client can use.
 fn own_name() -> String {
     let some = || RandomState::new().hash_one(std::process::id());
     format!("#{:016x}{:016x}", some(), some())
@@ -138,12 +138,12 @@ impl Strategy for Database {
     }
 
     fn trouble(&self) -> Option<String> {
-        let told = || self.shared.trouble.lock().expect("no panic under this lock").clone();
-        self.shared.queue.away().or_else(told)
+        let trouble = || self.shared.trouble.lock().expect("no panic under this lock").clone();
+        self.shared.queue.away().or_else(trouble)
     }
 }
 
-/// Takes errands while there is a connection, else makes one.
+/// Processes tasks while there is a connection; otherwise connects.
 fn work(shared: &Shared, mut link: Link) {
     let (mut losses, mut pause) = (0, PAUSE_MIN);
     loop {
@@ -175,14 +175,14 @@ fn work(shared: &Shared, mut link: Link) {
     }
 }
 
-/// Sorts open jobs into those that can be carried out together: orders, then lists, then orders, and
+/// Groups open jobs into stages that can be executed together: orders, then lists, then orders, and
 /// so on, so that those of one connection keep their order.
 fn stages(batches: &mut [JobBatch]) -> Vec<Vec<JobIndex>> {
     let mut stages: Vec<Vec<JobIndex>> = Vec::new();
     for (at, (jobs, _)) in batches.iter_mut().enumerate() {
         let mut reached: HashMap<usize, usize> = HashMap::new();
         for (place, job) in jobs.iter_mut().enumerate() {
-            // Only the database knows what it has answered, and is not asked for what came too late.
+            // Only the database knows earlier outcomes, and it is not queried for late orders.
             if !job.is_open(|_| Seen::New) {
                 continue;
             }
@@ -201,14 +201,14 @@ fn stages(batches: &mut [JobBatch]) -> Vec<Vec<JobIndex>> {
 }
 
 impl Shared {
-    /// Notes what is wrong with the database, or that nothing is.
+    /// Records the error of the database, or that there is none.
     fn note_trouble<T>(&self, result: Result<T, String>) -> Result<T, String> {
         *self.trouble.lock().expect("no panic under this lock") = result.as_ref().err().cloned();
         result
     }
 
-    /// Does errands with a connection of this count of losses, as far as it lasts; all of them are
-    /// answered.
+    /// Processes tasks with a connection of this loss count, as far as it lasts; answers all of
+    /// them.
     fn run(&self, link: &mut Link, tasks: Vec<Task>, losses: u64) {
         let (mut batches, mut latest) = (Vec::<JobBatch>::new(), 0);
         for task in tasks {
@@ -229,7 +229,8 @@ impl Shared {
                 self.show(link, &mut batches, &places);
             }
         }
-        // Before the answers leave: who has one and asks again must not wait for the next connection.
+        // Before the answers leave: a client that then sends another request must not wait for a
+        // reconnect.
         if let Some(reason) = link.lost() {
             self.queue.lost(losses, reason);
         }
@@ -239,7 +240,7 @@ impl Shared {
         self.trim(link, latest);
     }
 
-    /// Carries orders out in one transaction; the largest number among their answers.
+    /// Executes orders in one transaction; returns the largest log number among their answers.
     fn carry_out(&self, link: &mut Link, batches: &mut [JobBatch], places: &[JobIndex]) -> u64 {
         let numbered = |(batch, place): &JobIndex| {
             let request = &batches[*batch].0[*place].request;
@@ -255,7 +256,7 @@ impl Shared {
             })
         };
         let orders: Vec<NamedOrder<'_>> = places.iter().filter_map(numbered).collect();
-        // Who found it lost has waited; nobody else does.
+        // Only the thread that found it lost has waited for that.
         let carried = match link.lost() {
             Some(reason) => Err(Unanswered::NotTried(reason.to_owned())),
             None => link.carry_out(&orders),
@@ -283,8 +284,7 @@ impl Shared {
         latest
     }
 
-    /// Takes orders out that are older than what is kept, whenever there are some more of them.
-    /// Nobody waits for it but who comes next.
+    /// Deletes orders beyond the number to keep, periodically. Only the next task waits for it.
     fn trim(&self, link: &mut Link, latest: u64) {
         let step = latest / TRIM_EVERY;
         let is_due = latest > ORDERS_KEPT && link.lost().is_none();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_a_connection_keep_their_order_and_those_of_others_go_along() {
+    fn stages_keep_the_order_of_each_connection() {
         let batch = |jobs: Vec<Job>| (jobs, Arc::<ReplySlot>::default());
         let mut batches = vec![
             batch(vec![job(1, false), job(2, true), job(1, true), job(1, false), job(2, true)]),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_have_names_of_their_own() {
+    fn server_names_are_unique() {
         assert_ne!(own_name(), own_name());
         assert!(own_name().starts_with('#'));
     }

@@ -1,24 +1,25 @@
-//! What waits for the database, and whether the database is there.
+//! The queue of tasks for the database, and whether the database is available.
 //!
-//! Nothing waits for a database that is away. The thread that loses it says so here: whatever waits is
-//! answered at once, and so is what comes, until one of the threads has a connection again. So a model
-//! with one loop is held by a database that goes away for as long as one question may take, once.
+//! No task waits for a database that is away. The thread that loses the connection reports it here:
+//! queued tasks are answered at once, and so are new ones, until one of the threads is connected
+//! again. A model with one loop is therefore blocked by a lost database only once, for at most the
+//! duration of one query.
 //!
 //! ```text
-//!            lost: losses + 1, what waits is refused
-//!   there ─────────────────────────────────────────► away ──┐ what comes is refused;
-//!     ▲                                                │ ▲   │ threads try to connect, with pauses
-//!     └──────────── back, by the count of losses ──────┘ └───┘
+//!            lost: losses + 1, queued tasks are refused
+//!   there ─────────────────────────────────────────► away ──┐ new tasks are refused;
+//!     ▲                                                │ ▲   │ threads reconnect, with pauses
+//!     └──────────── back, if losses is unchanged ──────┘ └───┘
 //! ```
 //!
-//! **Losses are counted.** A connection is good for the count at which it began to be made. A thread
-//! whose connection is older makes a new one before it takes anything: it may have been lost with the
-//! one that was found lost, which a network does not tell. And who finds an old connection lost tells
-//! nothing new.
+//! **Losses are counted.** A connection is valid for the count at which connecting began. A thread
+//! with an older connection reconnects before it takes a task: its connection may have been lost
+//! together with the one that was found lost, and the network does not report that. A thread that
+//! finds an old connection lost changes nothing.
 //!
-//! While the database is not away, some thread has a connection of the latest count, or is about to say
-//! that it lost it; so nothing is left lying. Two conditions are waited for apart, so that what arrives
-//! wakes nobody who only pauses.
+//! While the database is not away, some thread has a connection of the latest count or is about to
+//! report its loss, so no task stays in the queue. Two condition variables are used, so that new
+//! tasks do not wake threads in a pause.
 
 use crate::sharing::job::Job;
 use crate::sharing::reply::ReplySlot;
@@ -28,7 +29,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Something that the database is needed for.
+/// A task for the database.
 pub(super) enum Task {
     Jobs(Vec<Job>, Arc<ReplySlot>),
     Snapshot(Sender<Result<(Exchange, u64), String>>),
@@ -39,7 +40,7 @@ impl Task {
         if let Self::Jobs(jobs, _) = self { jobs.len() } else { 1 }
     }
 
-    /// Answers that it cannot be done now.
+    /// Answers that the database is not available.
     fn refuse(self, reason: &str) {
         match self {
             Self::Jobs(mut jobs, reply) => {
@@ -57,10 +58,10 @@ impl Task {
     }
 }
 
-/// What a thread is to do next.
+/// What a thread must do next.
 pub(super) enum Next {
     Tasks(Vec<Task>),
-    /// Make a new connection: the one of this count may have been lost.
+    /// Reconnect: the connection of this count may have been lost.
     Connect,
     Over,
 }
@@ -87,8 +88,7 @@ impl Queue {
         self.waiting.lock().expect("no panic under this lock")
     }
 
-    /// Leaves something to be done, or answers it if the database is away; false if nobody will do it
-    /// any more.
+    /// Queues a task, or answers it if the database is away; returns false if the queue was closed.
     pub(super) fn put(&self, task: Task) -> bool {
         let mut waiting = self.lock();
         if waiting.is_over {
@@ -104,13 +104,13 @@ impl Queue {
         true
     }
 
-    /// Waits for something to do, and takes about as much as `most` jobs; for a thread whose connection
-    /// began at this count of losses.
+    /// Waits for tasks, and takes tasks with about `most` jobs. `losses` is the loss count of the
+    /// thread's connection.
     pub(super) fn take(&self, losses: u64, most: usize) -> Next {
         let mut waiting = self.lock();
         loop {
             if waiting.losses != losses {
-                // Whoever may take what is there may not have been told of it.
+                // Pass the notification on to a thread that may take the task.
                 self.arrived.notify_one();
                 return if waiting.is_over { Next::Over } else { Next::Connect };
             }
@@ -132,7 +132,7 @@ impl Queue {
         Next::Tasks(taken)
     }
 
-    /// The database is away, as a connection of this count has found. What waits is answered.
+    /// Marks the database as away, as seen on a connection of this count, and refuses queued tasks.
     pub(super) fn lost(&self, losses: u64, reason: &str) {
         let mut waiting = self.lock();
         if waiting.losses != losses {
@@ -148,12 +148,13 @@ impl Queue {
         }
     }
 
-    /// How often the database was lost; asked before a connection is made.
+    /// Returns the loss count; to be read before connecting.
     pub(super) fn losses(&self) -> u64 {
         self.lock().losses
     }
 
-    /// A connection is there that began at this count; false if it may have been lost since.
+    /// Marks the database as available over a connection of this count; returns false if it was
+    /// lost since.
     pub(super) fn back(&self, losses: u64) -> bool {
         let mut waiting = self.lock();
         let is_good = waiting.losses == losses;
@@ -163,7 +164,8 @@ impl Queue {
         is_good
     }
 
-    /// Pauses before the next try to connect, after one that ended so; true at the end.
+    /// Pauses before the next attempt to connect, after one that failed with `reason`; returns true
+    /// if the queue was closed.
     pub(super) fn pause(&self, pause: Duration, reason: String) -> bool {
         let mut waiting = self.lock();
         if let Some(away) = &mut waiting.away {
@@ -174,7 +176,7 @@ impl Queue {
         paused.expect("no panic under this lock").0.is_over
     }
 
-    /// Why the database is away, if it is.
+    /// Returns why the database is away, if it is.
     pub(super) fn away(&self) -> Option<String> {
         self.lock().away.clone()
     }
@@ -183,7 +185,7 @@ impl Queue {
         self.lock().is_over
     }
 
-    /// Nothing is taken any more but what is there.
+    /// Closes the queue; only queued tasks are still processed.
     pub(super) fn end(&self) {
         self.lock().is_over = true;
         self.arrived.notify_all();
@@ -204,7 +206,7 @@ mod tests {
         jobs.iter().all(|job| matches!(job.answer, Some(Answer::Stopped(Stop::Busy))))
     }
 
-    /// Nobody takes anything here: whoever waited for a thread would wait for ever.
+    /// No thread takes tasks here, so a task that waited would block forever.
     #[test]
     fn nothing_waits_for_a_database_that_is_away() {
         let queue = Queue::default();
@@ -244,7 +246,7 @@ mod tests {
         assert!(!queue.back(0), "it began before the loss");
         assert!(queue.away().is_some());
         assert!(queue.back(1));
-        // Found late, and known.
+        // A late report of a known loss.
         queue.lost(0, "gone");
         assert!(queue.away().is_none());
         let (sender, _receiver) = channel();

@@ -1,22 +1,22 @@
-//! Frames, of which a log consists, and nothing but zeros after the last one.
+//! The frames of a log. After the last frame there are only zeros.
 //!
 //! ```text
-//! 0   mark with the version            8
-//! 8   number of this log               8   drawn when the file was made
-//! 16  where the frame begins           8
-//! 24  how far the log was synced       8   when the frame was written
-//! 32  number of the first order        8   of a beginning: of the latest order before it
-//! 40  bytes of the frame               4
-//! 44  bytes of its content             4   the rest of the frame is zeros
+//! 0   magic with the version           8
+//! 8   number of this log               8   random, drawn when the file was created
+//! 16  offset of the frame              8
+//! 24  synced length of the log         8   when the frame was written
+//! 32  number of the first order        8   in the first frame: of the latest order before it
+//! 40  size of the frame                4
+//! 44  size of its contents             4   the rest of the frame is zeros
 //! 48  kind, and seven zeros            8
-//! 56  sum of all other bytes           8   xxh3
-//! 64  content
+//! 56  checksum of all other bytes      8   xxh3
+//! 64  contents
 //! ```
 //!
-//! One frame is one write, so one sum says whether it arrived whole. It knows its place and its log,
-//! so bytes that were there before, or lie in the wrong place, are no frame. How far the log was
-//! synced tells a torn end from damage: a frame that is not whole and lies before that point was on
-//! the disk once. Costs 64 bytes and one hash for each commit.
+//! One frame is one write, so one checksum shows whether it is complete. A frame contains its
+//! offset and its log, so stale bytes and bytes at a wrong offset are not valid frames. The synced
+//! length distinguishes a torn tail from damage: an incomplete frame before that point was on disk
+//! once. The cost is 64 bytes and one hash per commit.
 
 use super::super::bytes;
 use ioloom_exchange::{Line, Record};
@@ -24,45 +24,45 @@ use std::io;
 use std::os::fd::OwnedFd;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// Bytes before the content.
+/// Size of the header in bytes.
 pub(super) const HEAD: usize = 64;
-/// Bytes of a content at most, unless one order is larger.
+/// Maximum size of the contents in bytes, unless one order is larger.
 pub(super) const CONTENT_MAX: usize = 1 << 20;
-/// Bytes of a frame that is read at most.
+/// Maximum size of a frame accepted when reading, in bytes.
 const FRAME_MAX: usize = 2 * CONTENT_MAX;
-/// Bytes that are read at once.
+/// Size of a read in bytes.
 const WINDOW: usize = 1 << 20;
 
-/// What a frame begins with, the version among it.
+/// First bytes of a frame, including the version.
 pub(super) const MARK: [u8; 8] = *b"iolog v1";
 const SUM_AT: usize = 56;
 
-/// What a frame holds.
+/// Kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What the log begins with: see [`Beginning`].
+    /// First frame of a log; see [`Beginning`].
     Beginning = 1,
-    /// Stocks of the beginning, twelve bytes each.
+    /// Initial stocks, twelve bytes each.
     Stocks = 2,
-    /// Orders, each with its length before it.
+    /// Orders, each preceded by its length.
     Orders = 3,
-    /// Hashes of stock files that may be found.
+    /// Hashes of stock files that may exist.
     Hashes = 4,
 }
 
-/// A log's first frame.
+/// Contents of the first frame of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Beginning {
-    /// Frames begin at multiples of so many bytes.
+    /// Alignment of frames in bytes.
     pub(super) align: u32,
-    /// Stocks in the frames that follow.
+    /// Number of stocks in the following frames.
     pub(super) stocks: u64,
-    /// Hashes of stock files that may be found.
+    /// Hashes of stock files that may exist.
     pub(super) hashes: Vec<u64>,
 }
 
 impl Beginning {
-    pub(super) fn content(&self) -> Vec<u8> {
+    pub(super) fn contents(&self) -> Vec<u8> {
         let fixed = [&self.align.to_le_bytes()[..], &self.stocks.to_le_bytes()].concat();
         [fixed, bytes::hashes(&self.hashes)].concat()
     }
@@ -78,31 +78,32 @@ impl Beginning {
     }
 }
 
-/// Everything about a frame but its content.
+/// Header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The log that it belongs to.
+    /// Number of its log.
     pub(super) log: u64,
-    /// Where it begins.
+    /// Its offset.
     pub(super) at: u64,
-    /// How far the log was synced when it was written.
+    /// Synced length of the log when the frame was written.
     pub(super) synced: u64,
-    /// The number of its first order; of a beginning, of the latest order before it.
+    /// Number of its first order; in the first frame, of the latest order before it.
     pub(super) first: u64,
-    /// What it holds.
+    /// Its kind.
     pub(super) kind: Kind,
 }
 
-/// Puts a frame together in `out`, filled up with zeros to a multiple of `align`.
+/// Assembles a frame in `out`, padded with zeros to a multiple of `align`.
 pub(super) fn put(out: &mut Vec<u8>, head: &Head, content: &[u8], align: u32) {
     let whole = (HEAD + content.len()).next_multiple_of(align as usize);
+    debug_assert!(head.at.is_multiple_of(u64::from(align)), "a frame must start at its alignment");
     out.clear();
     out.extend_from_slice(&MARK);
     for number in [head.log, head.at, head.synced, head.first] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     for number in [whole, content.len()] {
-        // Contents are bounded far below that.
+        // Contents are far smaller.
         out.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
     }
     out.extend_from_slice(&u64::from(head.kind as u8).to_le_bytes());
@@ -117,14 +118,15 @@ fn sum(frame: &[u8]) -> u64 {
     xxh3_64_with_seed(&frame[HEAD..], xxh3_64(&frame[..SUM_AT]))
 }
 
-/// Adds an order to a content.
+/// Appends an order to the contents of a frame.
 pub(super) fn push_order(content: &mut Vec<u8>, value: &[u8]) {
     let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
     content.extend_from_slice(&len.to_le_bytes());
     content.extend_from_slice(value);
 }
 
-/// The orders of a content, as they were pushed; an error of one ends them with `None`.
+/// Iterates over the orders in the contents of a frame; `None` marks an invalid one and ends the
+/// iteration.
 pub(super) fn orders(mut content: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     std::iter::from_fn(move || {
         if content.is_empty() {
@@ -138,18 +140,18 @@ pub(super) fn orders(mut content: &[u8]) -> impl Iterator<Item = Option<&[u8]>> 
     })
 }
 
-/// The record of the order with a number.
+/// Decodes the record of the order with this number.
 pub(super) fn record(seq: u64, value: &[u8]) -> Option<Record> {
     bytes::record(&bytes::key(seq), value)
 }
 
-/// Adds a stock to a content.
+/// Appends a stock to the contents of a frame.
 pub(super) fn push_stock(content: &mut Vec<u8>, line: &Line) {
     content.extend_from_slice(&line.id.to_le_bytes());
     content.extend_from_slice(&bytes::stock(line.left, line.price));
 }
 
-/// The stocks of a content.
+/// Decodes the stocks in the contents of a frame.
 pub(super) fn stocks(content: &[u8]) -> Option<Vec<Line>> {
     let (whole, rest) = content.as_chunks::<12>();
     let line = |bytes: &[u8; 12]| {
@@ -160,11 +162,12 @@ pub(super) fn stocks(content: &[u8]) -> Option<Vec<Line>> {
     if rest.is_empty() { whole.iter().map(line).collect() } else { None }
 }
 
-/// Where frames are read from.
+/// Source of frames.
 pub(super) trait Source {
-    /// Bytes that are there.
+    /// Returns the size in bytes.
     fn size(&self) -> io::Result<u64>;
-    /// Reads at `at` until `into` is full or the end has come; gives the bytes read.
+    /// Reads at offset `at` until `into` is full or the end is reached; returns the number of bytes
+    /// read.
     fn read(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
 }
 
@@ -191,7 +194,7 @@ impl<'a> Frames<'a> {
         Ok(Self { source, size: source.size()?, start: 0, bytes: Vec::new() })
     }
 
-    /// So many bytes, fewer at the end.
+    /// Returns up to `count` bytes, fewer at the end.
     pub(super) fn bytes(&mut self, at: u64, count: usize) -> io::Result<&[u8]> {
         let rest = self.size.saturating_sub(at);
         let count = usize::try_from(rest).unwrap_or(count).min(count);
@@ -208,7 +211,7 @@ impl<'a> Frames<'a> {
         Ok(&self.bytes[from..to])
     }
 
-    /// The frame at a place, with its content and where it ends, if a whole one begins there.
+    /// Returns the frame at an offset, with its contents and its end, if it is complete.
     pub(super) fn frame(&mut self, at: u64) -> io::Result<Option<(Head, &[u8], u64)>> {
         let Some((head, whole, used)) = head_of(self.bytes(at, HEAD)?) else { return Ok(None) };
         if head.at != at || !(HEAD..=FRAME_MAX).contains(&whole) || used > whole - HEAD {
@@ -221,8 +224,8 @@ impl<'a> Frames<'a> {
         Ok(Some((head, &frame[HEAD..HEAD + used], at + whole as u64)))
     }
 
-    /// Looks for what follows `from`: where a whole frame of this log lies that was written when the
-    /// log was synced beyond `from`, and whether anything but zeros is there.
+    /// Searches the bytes from `from` on: for a complete frame of this log that was written when
+    /// the log was synced beyond `from`, and for anything but zeros.
     pub(super) fn after(&mut self, from: u64, log: u64) -> io::Result<After> {
         let sign = [&MARK[..], &log.to_le_bytes()].concat();
         let mut found = After { synced_frame: None, is_zeros: true };
@@ -247,19 +250,19 @@ impl<'a> Frames<'a> {
             if read < WINDOW as u64 {
                 break;
             }
-            // A sign may begin in the last bytes of a piece.
+            // The pattern may begin in the last bytes of a piece.
             at += read - sign.len() as u64;
         }
         Ok(found)
     }
 }
 
-/// What lies behind the last frame of a log.
+/// Bytes after the last frame of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct After {
-    /// A frame that shows that what lies before it was on the disk.
+    /// Offset of a frame which proves that the bytes before it were on disk.
     pub(super) synced_frame: Option<u64>,
-    /// Whether there are zeros only.
+    /// Whether there are only zeros.
     pub(super) is_zeros: bool,
 }
 

@@ -1,25 +1,26 @@
-//! Raw logs: stores without an engine. Orders are appended to one file and nothing else is written.
+//! Raw logs: stores without a storage engine. Orders are appended to one file; nothing else is
+//! written.
 //!
-//! The file is what a store begins with (stocks, hashes of the stock file) and then its orders, in
-//! frames that prove themselves (`frame`). Opening carries the stocks on by each order in turn
-//! (`recover`), cuts a torn end off and refuses what the disk has damaged. Four stores differ in how
-//! a frame reaches the disk and in nothing else (`writing`).
+//! The file contains the initial stocks and hashes of the stock file, then the orders, in
+//! checksummed frames (`frame`). Opening replays the orders (`recover`), truncates a torn tail and
+//! rejects damage. The four kinds of log differ only in how a frame is written (`writing`).
 //!
-//! **What was not synced is written again on opening.** A sync that fails leaves pages that the
-//! system shows and does not mean to write: a log that is read after it looks whole. Its bytes behind
-//! the latest sync are written once more and synced, so what is told of an order after a restart is
-//! as true as before.
+//! **Unsynced bytes are written again on opening.** After a failed sync the page cache may contain
+//! pages that the kernel does not intend to write, so a log that is then read looks complete. The
+//! bytes after the latest sync are therefore rewritten and synced, so that the answers about an
+//! order stay true after a restart.
 //!
-//! **It does not grow for ever**: with twice the orders that are kept, or [`GROWTH_MAX`] bytes, it
-//! is made anew beside its place with the stocks as they were before the latest orders, synced, and
-//! renamed (`shorten`). Costs: the commit that meets this bound waits for the copy; the state is not
-//! kept in memory a second time; opening reads the whole file, which is bounded by that.
+//! **The log does not grow forever.** At twice the number of orders to keep, or after
+//! [`GROWTH_MAX`] bytes, it is rewritten to a new file with the stocks before the latest orders,
+//! synced and renamed (`shorten`). Costs: the commit that reaches this limit waits for the copy,
+//! and opening reads the whole file, whose size is bounded by this. The state is not kept in memory
+//! a second time.
 
 mod frame;
 mod recover;
 mod shorten;
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+#[allow(clippy::print_stdout, reason = "a skipped test reports it")]
 mod tests;
 mod writing;
 
@@ -42,23 +43,23 @@ use writing::{Writer, align_of};
 /// First bytes of a log.
 pub(super) const MARK: [u8; 8] = frame::MARK;
 
-/// Bytes by which a log grows before it is made anew.
+/// Number of bytes by which a log grows before it is rewritten.
 const GROWTH_MAX: u64 = 256 << 20;
 
-/// How long a log may be locked by somebody who is about to leave it.
+/// How long to wait for the lock of a server that is exiting.
 const LOCKED_MAX: Duration = Duration::from_secs(2);
-/// Between two looks at the lock.
-const LOCKED_LOOK: Duration = Duration::from_millis(10);
+/// Interval between attempts to lock.
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
-const DAMAGED: &str = "put a whole copy in its place, or remove it to begin anew from the stock file, \
-     which may lack orders";
+const DAMAGED: &str = "restore an intact copy, or remove it to start over from the stock file, which \
+     may lack orders";
 
-/// How large a log may become.
+/// Size limits of a log.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
-    /// Orders that stay.
+    /// Number of orders to keep.
     kept: u64,
-    /// Bytes by which it grows.
+    /// Number of bytes by which it may grow.
     growth: u64,
 }
 
@@ -68,7 +69,7 @@ impl Default for Bounds {
     }
 }
 
-/// How a log is written and kept.
+/// Options of a log.
 #[derive(Debug, Clone, Copy)]
 struct LogOptions {
     kind: StoreKind,
@@ -77,21 +78,21 @@ struct LogOptions {
 }
 
 impl LogOptions {
-    /// Whether a commit is synced.
+    /// Reports whether commits are synced.
     fn syncs(&self) -> bool {
         matches!(self.durability, Durability::Group | Durability::Each)
     }
 }
 
-/// Frames that are appended to a file one after the other.
+/// Appends frames to a file.
 struct Tail {
     writer: Writer,
-    /// The number of the log.
+    /// Number of the log.
     log: u64,
     align: u32,
-    /// Where the next frame begins.
+    /// Offset of the next frame.
     end: u64,
-    /// How far it is synced.
+    /// Synced length.
     synced: u64,
     frame: Vec<u8>,
 }
@@ -100,6 +101,7 @@ impl Tail {
     fn put(&mut self, kind: Kind, first: u64, content: &[u8], sync: bool) -> io::Result<()> {
         let Self { log, end: at, synced, .. } = *self;
         frame::put(&mut self.frame, &Head { log, at, synced, first, kind }, content, self.align);
+        debug_assert!(self.synced <= self.end, "a torn tail would be taken for damage");
         self.writer.write(&self.frame, at, sync)?;
         self.end += self.frame.len() as u64;
         if sync {
@@ -108,7 +110,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Writes what a log begins with.
+    /// Writes the initial frames of a log.
     fn begin(
         &mut self,
         base: u64,
@@ -117,7 +119,7 @@ impl Tail {
     ) -> io::Result<()> {
         let (align, stocks) = (self.align, lines.len() as u64);
         let begun = frame::Beginning { align, stocks, hashes: hashes.to_vec() };
-        self.put(Kind::Beginning, base, &begun.content(), false)?;
+        self.put(Kind::Beginning, base, &begun.contents(), false)?;
         let mut content = Vec::new();
         for line in lines {
             frame::push_stock(&mut content, &line);
@@ -135,20 +137,20 @@ pub(super) struct Log {
     tail: Tail,
     path: PathBuf,
     options: LogOptions,
-    /// The number of the latest order before the first that it holds.
+    /// Number of the latest order before the first one in the log.
     base: u64,
     latest: u64,
     hashes: Vec<u64>,
-    /// Bytes from which it is made anew.
+    /// Size at which it is rewritten.
     shorten_at: u64,
-    /// A write failed, so nobody knows what the file holds.
+    /// A write failed, so the contents of the file are unknown.
     has_failed: bool,
 }
 
-/// Makes a log in a new file.
+/// Creates a log in a new file.
 pub(super) fn make(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     std::fs::File::create_new(path)?;
-    // Through the cache: a log of any kind begins alike.
+    // Through the page cache: logs of all kinds begin alike.
     let file = writing::open(path, StoreKind::Log, Durability::Os)?;
     let writer = Writer::new(file, StoreKind::Log, Durability::Os, 0)?;
     let mut tail = Tail {
@@ -164,12 +166,12 @@ pub(super) fn make(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> i
     tail.writer.sync_all()
 }
 
-/// Why a log of this kind cannot be had below a directory, found by trying.
+/// Checks by trial whether a log of this kind works below a directory.
 pub(super) fn probe(kind: StoreKind, dir: &Path) -> Result<(), String> {
     writing::probe(kind, dir)
 }
 
-/// Opens a log that is there.
+/// Opens an existing log.
 pub(super) fn open(
     kind: StoreKind,
     path: &Path,
@@ -203,7 +205,7 @@ impl Log {
         }
         writing::check(options.kind, &file).map_err(io::Error::other).map_err(&unusable)?;
         let no_write = |error| StoreError::stopped(path, error);
-        mend(&file, &found).map_err(no_write)?;
+        repair(&file, &found).map_err(no_write)?;
         let Found { log, align, state, base, hashes, end, .. } = found;
         let writer = Writer::new(file, options.kind, options.durability, end).map_err(no_write)?;
         let tail = Tail { writer, log, align, end, synced: end, frame: Vec::new() };
@@ -243,10 +245,10 @@ impl Log {
         if is_full || self.tail.end >= self.shorten_at { self.shorten() } else { Ok(()) }
     }
 
-    /// Does what writes, unless a write has failed.
+    /// Calls `f`, which writes, unless an earlier write has failed.
     fn change(&mut self, f: impl FnOnce(&mut Self) -> io::Result<()>) -> Result<(), StoreError> {
         let changed = if self.has_failed {
-            Err(io::Error::other("a write before this one has failed"))
+            Err(io::Error::other("an earlier write failed"))
         } else {
             f(self)
         };
@@ -255,9 +257,9 @@ impl Log {
     }
 }
 
-/// Takes the lock of a log, and makes sure that it still has its name: the owner may have made it anew
-/// meanwhile. Waits a little for a lock: a server that was killed with something in a ring holds it
-/// for a moment longer than it lives.
+/// Locks a log and verifies that the path still refers to it: its owner may have rewritten it.
+/// Waits briefly: the lock of a killed server with requests in a ring outlives its process for a
+/// moment.
 fn lock(file: &OwnedFd, path: &Path) -> io::Result<()> {
     let opened = file::identity(file)?;
     if opened.kind != file::Kind::Regular {
@@ -267,8 +269,8 @@ fn lock(file: &OwnedFd, path: &Path) -> io::Result<()> {
     let mut is_ours = try_lock(file)?;
     let mut waited = Duration::ZERO;
     while !is_ours && waited < LOCKED_MAX {
-        std::thread::sleep(LOCKED_LOOK);
-        waited += LOCKED_LOOK;
+        std::thread::sleep(LOCK_INTERVAL);
+        waited += LOCK_INTERVAL;
         is_ours = try_lock(file)?;
     }
     let named = file::stat(path)?;
@@ -279,8 +281,8 @@ fn lock(file: &OwnedFd, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Cuts off what is torn, and writes again what nobody knows to be on the disk.
-fn mend(file: &OwnedFd, found: &Found) -> io::Result<()> {
+/// Truncates a torn tail, and rewrites bytes that may not be on disk.
+fn repair(file: &OwnedFd, found: &Found) -> io::Result<()> {
     if found.is_torn {
         set_len(file, found.end)?;
     }

@@ -1,44 +1,44 @@
-//! What a log holds: the stocks it begins with, carried on by each order in turn.
+//! Recovery of a log: replays its orders on the initial stocks.
 //!
-//! Reading ends at the first place where no whole frame begins. If what is there was never synced,
-//! it is the torn end of a write that nobody was told about, and is left out. If a later frame shows
-//! that it had been synced, the disk has lost it: that is damage, and the log is refused, because
-//! everything behind it was built on what is missing. Each order must follow from the state before
-//! it, so a log that reads whole and was put together wrongly is refused too.
+//! Reading stops at the first offset without a complete frame. If the bytes there were never
+//! synced, they are the torn tail of an unacknowledged write and are dropped. If a later frame
+//! proves that they had been synced, the disk has lost them: the log is damaged and rejected,
+//! because everything after it depends on the missing part. Each order must follow from the state
+//! before it, so a log that is readable but wrongly assembled is rejected too.
 
 use super::frame::{self, Beginning, Frames, Head, Kind, MARK, Source};
 use ioloom_exchange::{Exchange, Line, State};
 use std::io;
 
-/// A log that was read.
+/// A recovered log.
 #[derive(Debug)]
 pub(super) struct Found {
     /// Its number.
     pub(super) log: u64,
-    /// Frames begin at multiples of so many bytes.
+    /// Alignment of frames in bytes.
     pub(super) align: u32,
-    /// The state after its last order.
+    /// State after its last order.
     pub(super) state: State,
-    /// The number of the latest order before its first.
+    /// Number of the latest order before its first one.
     pub(super) base: u64,
-    /// Hashes of stock files that may be found.
+    /// Hashes of stock files that may exist.
     pub(super) hashes: Vec<u64>,
-    /// Where the last frame ends.
+    /// End of the last frame.
     pub(super) end: u64,
-    /// How far its frames say that it was synced.
+    /// Synced length according to its frames.
     pub(super) synced: u64,
-    /// Whether something that is no frame and not zero lies behind it.
+    /// Whether bytes other than zeros follow the last frame.
     pub(super) is_torn: bool,
 }
 
-/// Why a log is not used.
+/// Why a log is rejected.
 #[derive(Debug)]
 pub(super) enum Problem {
     /// It cannot be read.
     Read(io::Error),
-    /// It is no log.
+    /// It is not a log.
     NotOurs,
-    /// What it holds cannot be right: what, and where.
+    /// Its contents are wrong: what, and at which offset.
     Damaged(&'static str, u64),
 }
 
@@ -48,7 +48,7 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// What a log begins with.
+/// Initial contents of a log.
 pub(super) struct Begun {
     pub(super) log: u64,
     pub(super) align: u32,
@@ -58,7 +58,8 @@ pub(super) struct Begun {
     pub(super) end: u64,
 }
 
-/// Reads what a log begins with. It was synced before the log got its name, so it is whole or damaged.
+/// Reads the initial contents. They were synced before the log got its name, so they are either
+/// complete or damaged.
 pub(super) fn beginning(frames: &mut Frames<'_>) -> Result<Begun, Problem> {
     let Some((head, content, mut end)) = frames.frame(0)? else {
         let is_ours = frames.bytes(0, MARK.len())? == MARK;
@@ -80,7 +81,7 @@ pub(super) fn beginning(frames: &mut Frames<'_>) -> Result<Begun, Problem> {
 }
 
 fn damaged(at: u64) -> Problem {
-    Problem::Damaged("the stocks it begins with are not whole", at)
+    Problem::Damaged("the initial stocks are incomplete", at)
 }
 
 /// Reads a log.
@@ -90,7 +91,7 @@ pub(super) fn recover(source: &dyn Source) -> Result<Found, Problem> {
     let count = begun.lines.len();
     let exchange: Exchange = begun.lines.into_iter().collect();
     if exchange.len() != count {
-        return Err(Problem::Damaged("two of its stocks have the same number", 0));
+        return Err(Problem::Damaged("two stocks have the same number", 0));
     }
     let mut found = Found {
         log: begun.log,
@@ -105,7 +106,7 @@ pub(super) fn recover(source: &dyn Source) -> Result<Found, Problem> {
     while found.take(&mut frames)? {}
     let after = frames.after(found.end, found.log)?;
     if after.synced_frame.is_some() {
-        let what = "what is written there is not whole, and orders behind it are";
+        let what = "a frame is incomplete, and later ones are not";
         return Err(Problem::Damaged(what, found.end));
     }
     found.is_torn = !after.is_zeros;
@@ -113,12 +114,12 @@ pub(super) fn recover(source: &dyn Source) -> Result<Found, Problem> {
 }
 
 impl Found {
-    /// Takes the next frame; whether there was one.
+    /// Replays the next frame; returns false if there is none.
     fn take(&mut self, frames: &mut Frames<'_>) -> Result<bool, Problem> {
         let at = self.end;
         let next = frames.frame(at)?.filter(|(head, ..)| head.log == self.log);
         let Some((head, content, end)) = next else { return Ok(false) };
-        let wrong = || Problem::Damaged("what is written there does not follow from before", at);
+        let wrong = || Problem::Damaged("a frame does not follow from those before it", at);
         match head.kind {
             Kind::Hashes => {
                 self.hashes = super::super::bytes::hashes_of(content).ok_or_else(wrong)?;

@@ -1,9 +1,9 @@
-//! A log made anew: the stocks as they were before the latest orders, then those orders.
+//! Rewriting a log: the stocks before the latest orders, then those orders.
 //!
-//! The new one is complete and synced before it takes the name of the old one, so whenever this is
-//! interrupted one of both is there, whole. It is locked before it has the name: who opens the old
-//! one meanwhile finds that it has none. Both files are read and written in pieces; in memory are the
-//! stocks.
+//! The new log is complete and synced before it replaces the old one, so an interruption leaves one
+//! of them intact. It is locked before it is renamed: a server that opens the old file at that
+//! moment notices that it has lost its name. Both files are processed in pieces; only the stocks
+//! are in memory.
 
 use super::frame::{self, CONTENT_MAX, Frames, Kind};
 use super::recover::{self, Problem};
@@ -21,13 +21,13 @@ use std::path::Path;
 fn bad(problem: Problem) -> io::Error {
     match problem {
         Problem::Read(e) => e,
-        Problem::NotOurs => io::Error::other("its beginning is gone"),
+        Problem::NotOurs => io::Error::other("its first frame is missing"),
         Problem::Damaged(what, at) => io::Error::other(format!("damaged at byte {at}: {what}")),
     }
 }
 
 impl Log {
-    /// Makes the log anew with the latest orders only.
+    /// Rewrites the log with only the latest orders.
     pub(super) fn shorten(&mut self) -> io::Result<()> {
         let temp = super::super::path::with_suffix(&self.path, ".new");
         match fault::call("unlink", || std::fs::remove_file(&temp)) {
@@ -50,23 +50,23 @@ impl Log {
         Ok(())
     }
 
-    /// The new log, synced, in the file `beside`.
+    /// Writes the new log to the file `temp` and syncs it.
     fn shortened(&self, temp: &Path) -> io::Result<Tail> {
         let base = self.base.max(self.latest.saturating_sub(self.options.bounds.kept));
-        // Its own descriptor may go past the cache, with blocks that do not fit here.
+        // The descriptor of the log may use direct I/O, whose blocks do not fit these reads.
         let old = ioloom_sys::file::open(&self.path, OpenHow::default())?;
         let mut frames = Frames::new(&old)?;
         let begun = recover::beginning(&mut frames).map_err(bad)?;
         if begun.log != self.tail.log {
-            return Err(io::Error::other("somebody has put another log in its place"));
+            return Err(io::Error::other("the file was replaced by another log"));
         }
         let mut stocks: BTreeMap<u32, Line> =
             begun.lines.into_iter().map(|line| (line.id, line)).collect();
-        let start = self.carry(&mut frames, begun.end, base, &mut stocks)?;
+        let start = self.replay(&mut frames, begun.end, base, &mut stocks)?;
         fault::call("create", || File::create_new(temp))?;
         let file = writing::open(temp, self.options.kind, self.options.durability)?;
         if !try_lock(&file)? {
-            return Err(io::Error::other("somebody has locked the new log"));
+            return Err(io::Error::other("another process has locked the new log"));
         }
         let writer = Writer::new(file, self.options.kind, self.options.durability, 0)?;
         let (log, align) = (random_number(), self.tail.align);
@@ -76,14 +76,14 @@ impl Log {
         self.copy(&mut frames, start, base, &mut tail)?;
         tail.writer.sync_all()?;
         tail.synced = tail.end;
-        // Tells that everything before it was on the disk.
+        // Proves that everything before it is on disk.
         tail.put(Kind::Hashes, self.latest, &super::bytes::hashes(&self.hashes), true)?;
         Ok(tail)
     }
 
-    /// Carries stocks over orders up to the number `base`; where the frame begins that holds the
-    /// order after it.
-    fn carry(
+    /// Applies orders up to the number `base` to the stocks. Returns the offset of the frame with
+    /// the next order.
+    fn replay(
         &self,
         frames: &mut Frames<'_>,
         mut at: u64,
@@ -109,7 +109,7 @@ impl Log {
         Ok(at)
     }
 
-    /// Copies orders after the number `base`, from a place of the old log on.
+    /// Copies orders after the number `base`, from an offset of the old log on.
     fn copy(
         &self,
         frames: &mut Frames<'_>,
@@ -146,5 +146,5 @@ impl Log {
 }
 
 fn gone(at: u64) -> io::Error {
-    io::Error::other(format!("what was written at byte {at} is not there any more"))
+    io::Error::other(format!("data written at byte {at} is missing"))
 }

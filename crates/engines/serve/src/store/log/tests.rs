@@ -1,5 +1,5 @@
-//! Small logs, damaged in every way that has a name: cut at every byte, every bit turned. What comes
-//! out is a state that the log once led to, or a refusal.
+//! Small logs, truncated at every byte and with every bit flipped. The result is a state that the
+//! log once had, or an error.
 
 use super::*;
 use crate::choice::Durability;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 const STOCKS: &str = "1 1000 10\n2 1000 20\n3 5 30\n";
-/// States that are kept to compare with.
+/// Number of states to compare with.
 const STATES: usize = 100;
 const KINDS: [StoreKind; 4] =
     [StoreKind::Log, StoreKind::LogDsync, StoreKind::LogDirect, StoreKind::LogUring];
@@ -32,13 +32,13 @@ fn exchange() -> Exchange {
     Exchange::from_text(STOCKS).unwrap()
 }
 
-/// A log that grows, and what it should hold.
+/// A growing log, and its expected contents.
 struct Bench {
     dir: TempDir,
     options: LogOptions,
     log: Log,
     state: State,
-    /// The state after each number of orders, and where the log ended when its commit was over.
+    /// The state after each number of orders, and the end of the log after its commit.
     states: Vec<State>,
     ends: Vec<u64>,
 }
@@ -62,7 +62,7 @@ impl Bench {
         Self { dir, options, log, state, states, ends }
     }
 
-    /// Orders in one commit.
+    /// Stores orders in one commit.
     fn trade(&mut self, count: u64) {
         self.try_trade(count).unwrap();
     }
@@ -74,7 +74,7 @@ impl Bench {
             let side = if number.is_multiple_of(3) { Side::Sell } else { Side::Buy };
             let order = Order::new(side, (number % 4 + 1) as u32, (number % 5 + 1) as u32).unwrap();
             let request_id = RequestId { client: Arc::from("anna"), request: number };
-            // Sales of stocks that exist are carried out, so they have a number in any case.
+            // Sales of existing stocks are always executed and numbered.
             let is_nameless = number.is_multiple_of(21) && number % 4 != 3;
             records.extend(self.state.trade(&order, (!is_nameless).then_some(&request_id)).1);
             if self.states.len() < STATES {
@@ -98,7 +98,7 @@ impl Bench {
         Log::open(&path(&dir), self.options).unwrap()
     }
 
-    /// How many orders a log has, which must be those that were first.
+    /// Returns the number of orders in a log, which must be the first ones.
     fn prefix(&self, bytes: &Vec<u8>) -> Result<usize, Problem> {
         let found = recover(bytes)?;
         let seq = usize::try_from(found.state.seq()).unwrap();
@@ -106,14 +106,14 @@ impl Bench {
         Ok(seq)
     }
 
-    /// Orders whose commits lie whole before a place.
-    fn whole_before(&self, place: usize) -> usize {
+    /// Returns the number of orders whose commits are complete before an offset.
+    fn complete_before(&self, place: usize) -> usize {
         self.ends.iter().filter(|end| **end <= place as u64).count().saturating_sub(1)
     }
 }
 
-/// A log of a few dozen orders, most alone in their commit and some together.
-fn few_dozen(durability: Durability) -> Bench {
+/// A log of a few dozen orders, most of them in separate commits and some together.
+fn some_orders(durability: Durability) -> Bench {
     let mut bench = Bench::new(options(StoreKind::Log, durability));
     for count in [1, 1, 3, 1, 1, 1, 5, 1, 2, 1, 1, 1, 4, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1] {
         bench.trade(count);
@@ -122,42 +122,42 @@ fn few_dozen(durability: Durability) -> Bench {
 }
 
 #[test]
-fn cut_at_every_byte_a_log_is_a_prefix() {
-    let bench = few_dozen(Durability::Group);
+fn truncation_at_any_byte_leaves_a_prefix() {
+    let bench = some_orders(Durability::Group);
     let whole = bench.bytes();
     let begun = usize::try_from(bench.ends[0]).unwrap();
     for cut in 0..=whole.len() {
         let mut bytes = whole[..cut].to_vec();
         let found = bench.prefix(&bytes);
         if cut < begun {
-            assert!(found.is_err(), "cut at {cut}: the stocks are not whole");
+            assert!(found.is_err(), "cut at {cut}: the stocks are incomplete");
             continue;
         }
-        assert_eq!(found.unwrap(), bench.whole_before(cut), "cut at {cut}");
-        // Blocks that were there before hold zeros.
+        assert_eq!(found.unwrap(), bench.complete_before(cut), "cut at {cut}");
+        // Preallocated blocks contain zeros.
         bytes.resize(whole.len() + 5000, 0);
-        assert_eq!(bench.prefix(&bytes).unwrap(), bench.whole_before(cut), "zeros from {cut}");
+        assert_eq!(bench.prefix(&bytes).unwrap(), bench.complete_before(cut), "zeros from {cut}");
     }
 }
 
 #[test]
-fn with_any_bit_turned_a_log_is_a_prefix_or_refused() {
-    let bench = few_dozen(Durability::Group);
+fn any_flipped_bit_leaves_a_prefix_or_an_error() {
+    let bench = some_orders(Durability::Group);
     let whole = bench.bytes();
-    let last = bench.whole_before(whole.len() - 1);
+    let last = bench.complete_before(whole.len() - 1);
     let last_at = usize::try_from(bench.ends[last]).unwrap();
     let (mut prefixes, mut refused) = (0, 0);
     for bit in 0..whole.len() * 8 {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         match bench.prefix(&bytes) {
-            // The last commit may be one that was torn; the others were synced before it.
+            // The last commit may have been torn; the others were synced before it.
             Ok(seq) => {
                 assert_eq!((seq, bit / 8 >= last_at), (last, true), "bit {bit}");
                 prefixes += 1;
             }
             Err(Problem::Damaged(_, at)) => {
-                assert!(at <= bit as u64 / 8 && bit / 8 < last_at, "bit {bit}, told at {at}");
+                assert!(at <= bit as u64 / 8 && bit / 8 < last_at, "bit {bit}, reported at {at}");
                 refused += 1;
             }
             Err(Problem::NotOurs) => refused += 1,
@@ -169,16 +169,16 @@ fn with_any_bit_turned_a_log_is_a_prefix_or_refused() {
 }
 
 #[test]
-fn what_was_not_synced_may_be_missing_anywhere() {
-    let bench = few_dozen(Durability::Os);
+fn unsynced_frames_may_be_missing() {
+    let bench = some_orders(Durability::Os);
     let whole = bench.bytes();
     for hole in 1..bench.states.len() {
-        let before = bench.whole_before(bench.ends[hole] as usize - 1);
+        let before = bench.complete_before(bench.ends[hole] as usize - 1);
         let mut bytes = whole.clone();
         bytes[bench.ends[before] as usize + 20] ^= 1;
         assert_eq!(bench.prefix(&bytes).unwrap(), before);
     }
-    // Once it is synced, a hole is damage.
+    // After a sync, a hole is damage.
     let mut bench = bench;
     bench.log.set_stock_hashes(&[1, 2]).unwrap();
     bench.trade(1);
@@ -189,12 +189,12 @@ fn what_was_not_synced_may_be_missing_anywhere() {
 }
 
 #[test]
-fn bytes_of_another_log_and_other_places_are_no_orders() {
-    let bench = few_dozen(Durability::Group);
+fn frames_of_other_logs_and_offsets_are_ignored() {
+    let bench = some_orders(Durability::Group);
     let whole = bench.bytes();
     let (begun, end) = (bench.ends[0] as usize, whole.len());
-    // The same orders once more, from a log that was there before, or from another place.
-    let older = few_dozen(Durability::Group).bytes();
+    // The same orders again, from an earlier log or from another offset.
+    let older = some_orders(Durability::Group).bytes();
     for more in [&older[begun..], &whole[begun..]] {
         let bytes = [&whole[..end], more].concat();
         let found = recover(&bytes).unwrap();
@@ -204,8 +204,8 @@ fn bytes_of_another_log_and_other_places_are_no_orders() {
 }
 
 #[test]
-fn a_torn_end_is_cut_off_and_the_log_goes_on() {
-    let mut bench = few_dozen(Durability::Group);
+fn a_torn_tail_is_truncated_and_the_log_continues() {
+    let mut bench = some_orders(Durability::Group);
     let torn = [bench.bytes(), b"iolog v1 and so on".repeat(9)].concat();
     let (dir, seq) = (TempDir::new().unwrap(), bench.state.seq());
     std::fs::write(path(&dir), &torn).unwrap();
@@ -219,7 +219,7 @@ fn a_torn_end_is_cut_off_and_the_log_goes_on() {
 }
 
 #[test]
-fn every_way_of_writing_gives_the_same_orders() {
+fn all_methods_store_the_same_orders() {
     for kind in KINDS {
         for durability in [Durability::Os, Durability::Group, Durability::Each] {
             if crate::choice::store_refusal(kind, durability).is_some() {
@@ -245,7 +245,7 @@ fn every_way_of_writing_gives_the_same_orders() {
 }
 
 #[test]
-fn a_log_is_made_anew_before_it_grows_for_ever() {
+fn a_log_is_rewritten_at_its_limit() {
     for kind in KINDS {
         let dir = TempDir::new().unwrap();
         if let Err(reason) = probe(kind, dir.path()) {
@@ -268,7 +268,7 @@ fn a_log_is_made_anew_before_it_grows_for_ever() {
         assert_eq!(state.exchange(), bench.state.exchange(), "{kind}");
         assert_eq!((state.seq(), log.base), (bench.state.seq(), bench.log.base), "{kind}");
         assert_eq!(log.stock_hashes().unwrap(), [8, 9]);
-        // Every bit up to what was synced last: a log that was made anew proves itself as well.
+        // Every bit up to the synced length: a rewritten log verifies itself as well.
         let whole = bench.bytes();
         for byte in (0..whole.len() - 4 * usize::try_from(frame.max(align)).unwrap()).step_by(13) {
             let mut bytes = whole.clone();
@@ -276,12 +276,12 @@ fn a_log_is_made_anew_before_it_grows_for_ever() {
             assert!(recover(&bytes).is_err(), "{kind}: byte {byte}");
         }
         let names = std::fs::read_dir(bench.dir.path()).unwrap().count();
-        assert_eq!(names, 1, "{kind}: something lies beside it");
+        assert_eq!(names, 1, "{kind}: a temporary file is left");
     }
 }
 
 #[test]
-fn a_log_that_grows_by_bytes_is_made_anew_too() {
+fn the_size_limit_rewrites_a_log_too() {
     let bounds = Bounds { kept: ORDERS_KEPT, growth: 64 << 10 };
     let mut bench = Bench::new(LogOptions { bounds, ..options(StoreKind::Log, Durability::Os) });
     let before = bench.log.tail.log;
@@ -292,8 +292,8 @@ fn a_log_that_grows_by_bytes_is_made_anew_too() {
     assert_eq!(bench.again().1, bench.state);
 }
 
-/// Orders until the n-th call of an operation fails, which it does while the log grows or is made anew;
-/// whether there were so many calls.
+/// Stores orders until the n-th call of an operation fails, while the log grows or is rewritten;
+/// returns whether there were that many calls.
 fn fails(kind: StoreKind, operation: &str, n: u64) -> bool {
     let case = format!("{kind}: {operation} {n}");
     fault::set("");
@@ -307,7 +307,7 @@ fn fails(kind: StoreKind, operation: &str, n: u64) -> bool {
     let is_hit = fault::calls_of(operation) >= n;
     fault::set("");
     let Bench { dir, options, log, state, states, .. } = bench;
-    // Beside a log lies nothing, or one that was not finished when the removal failed.
+    // There is no other file, or an unfinished log if its removal failed.
     drop(log);
     let (log, found) = Log::open(&path(&dir), options).unwrap_or_else(|e| panic!("{case}: {e}"));
     assert!((acknowledged..=state.seq()).contains(&found.seq()), "{case}: {}", found.seq());
@@ -318,9 +318,9 @@ fn fails(kind: StoreKind, operation: &str, n: u64) -> bool {
 }
 
 #[test]
-fn a_call_that_fails_loses_no_order_also_while_a_log_is_made_anew() {
+fn failing_calls_lose_no_order_even_during_a_rewrite() {
     let name = "store::log::tests::\
-                a_call_that_fails_loses_no_order_also_while_a_log_is_made_anew";
+                failing_calls_lose_no_order_even_during_a_rewrite";
     if !alone(name) {
         return;
     }
@@ -351,8 +351,8 @@ fn a_call_that_fails_loses_no_order_also_while_a_log_is_made_anew() {
 }
 
 #[test]
-fn errors_name_the_place_and_what_to_do() {
-    let bench = few_dozen(Durability::Group);
+fn errors_name_the_offset_and_the_remedy() {
+    let bench = some_orders(Durability::Group);
     let dir = TempDir::new().unwrap();
     let mut bytes = bench.bytes();
     let at = usize::try_from(bench.ends[4]).unwrap();
@@ -360,16 +360,16 @@ fn errors_name_the_place_and_what_to_do() {
     std::fs::write(path(&dir), bytes).unwrap();
     let text =
         |options| Log::open(&path(&dir), options).err().expect("it must be refused").to_string();
-    let told = text(bench.options);
-    assert!(told.contains(&format!("at byte {at}:")) && told.contains("remove it"), "{told}");
+    let error = text(bench.options);
+    assert!(error.contains(&format!("at byte {at}:")) && error.contains("remove it"), "{error}");
     std::fs::write(path(&dir), bench.bytes()).unwrap();
-    let told = text(options(StoreKind::LogDirect, Durability::Group));
-    assert!(told.contains("whole blocks") && told.contains("--store-path"), "{told}");
+    let error = text(options(StoreKind::LogDirect, Durability::Group));
+    assert!(error.contains("whole blocks") && error.contains("--store-path"), "{error}");
     let opened = Log::open(&path(&dir), bench.options).unwrap();
-    let told = text(bench.options);
-    assert!(told.contains("locked by another server"), "{told}");
+    let error = text(bench.options);
+    assert!(error.contains("locked by another server"), "{error}");
     drop(opened);
-    // Nothing is written after a write that failed.
+    // Nothing is written after a failed write.
     let (mut log, _) = Log::open(&path(&dir), bench.options).unwrap();
     log.has_failed = true;
     assert!(log.set_stock_hashes(&[1]).is_err());

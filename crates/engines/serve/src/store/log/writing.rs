@@ -1,14 +1,15 @@
-//! The ways in which frames reach the disk, which is all that the raw logs differ in.
+//! The methods of writing frames, in which raw logs differ.
 //!
-//! | store | a frame | safe when |
+//! | store | a frame | durable when |
 //! |---|---|---|
 //! | `log` | `pwrite`, the file grows | `fdatasync` has returned |
 //! | `log-dsync` | the same, file opened with `O_DSYNC` | `pwrite` has returned |
-//! | `log-direct` | `pwrite` past the cache into blocks that were written with zeros before | `pwrite` has returned, by `O_DSYNC` |
-//! | `log-uring` | a write in a ring, with the sync linked behind it | both have come back |
+//! | `log-direct` | direct `pwrite` into preallocated zeroed blocks | `pwrite` has returned, by `O_DSYNC` |
+//! | `log-uring` | a write in a ring with a linked sync | both have completed |
 //!
-//! A file that grows has a new length with each commit, which the file system writes too; blocks that
-//! are there already spare that, and cost a second writing of each byte and a block for each commit.
+//! A growing file has a new length with each commit, which the file system must write too.
+//! Preallocated blocks avoid that, at the cost of writing each byte twice and at least one block
+//! per commit.
 
 use crate::choice::{Durability, StoreKind};
 use ioloom_sys::buffer::{ALIGN, Buffer};
@@ -19,12 +20,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Bytes by which a log grows whose blocks must be there: a thousand commits.
+/// Preallocation step in bytes: a thousand commits.
 const GROWTH: u64 = 4 << 20;
-/// Bytes of zeros that are written at once.
+/// Size of a write of zeros in bytes.
 const ZEROS: usize = 1 << 20;
 
-/// At multiples of what frames begin in a new log.
+/// Returns the alignment of frames in a new log.
 pub(super) fn align_of(kind: StoreKind) -> u32 {
     match kind {
         StoreKind::LogDirect => ALIGN as u32,
@@ -32,7 +33,7 @@ pub(super) fn align_of(kind: StoreKind) -> u32 {
     }
 }
 
-/// Opens a log, to be read and written through the cache at first.
+/// Opens a log, at first for reading and writing through the page cache.
 pub(super) fn open(path: &Path, kind: StoreKind, durability: Durability) -> io::Result<OwnedFd> {
     let is_synced = matches!(durability, Durability::Group | Durability::Each);
     let each_write = matches!(kind, StoreKind::LogDsync | StoreKind::LogDirect) && is_synced;
@@ -41,21 +42,21 @@ pub(super) fn open(path: &Path, kind: StoreKind, durability: Durability) -> io::
 }
 
 enum WriteMethod {
-    /// A call to write, a call to sync.
+    /// A write call, then a sync call.
     Plain(OwnedFd),
-    /// A call that returns when the disk has it.
+    /// A write call that returns once the data is on disk.
     EachWrite(OwnedFd),
-    /// Past the cache.
+    /// Direct I/O.
     Direct { file: OwnedFd, buffer: Buffer, each_write: bool, allocated: u64 },
     /// Both in a ring.
     Ring(Box<LinkedWriter>),
 }
 
-/// Writes frames of one log.
+/// Writes the frames of one log.
 pub(super) struct Writer(WriteMethod);
 
 impl Writer {
-    /// Takes a log that was opened and ends at a place.
+    /// Creates the writer of an open log that ends at `end`.
     pub(super) fn new(
         file: OwnedFd,
         kind: StoreKind,
@@ -76,7 +77,7 @@ impl Writer {
                 set_direct(&file, true)?;
                 let buffer = Buffer::new(ZEROS);
                 let mut writer = Self(WriteMethod::Direct { file, buffer, each_write, allocated });
-                // Not in the first commit.
+                // Now rather than in the first commit.
                 writer.reach(end + 1)?;
                 return Ok(writer);
             }
@@ -85,7 +86,7 @@ impl Writer {
         Ok(Self(method))
     }
 
-    /// Writes a frame; with `sync` it returns when the disk has it and everything before.
+    /// Writes a frame. With `sync`, returns once it and everything before it are on disk.
     pub(super) fn write(&mut self, frame: &[u8], at: u64, sync: bool) -> io::Result<()> {
         self.reach(at + frame.len() as u64)?;
         match &mut self.0 {
@@ -95,6 +96,11 @@ impl Writer {
             }
             WriteMethod::EachWrite(file) => write_full_at(&*file, frame, at),
             WriteMethod::Direct { file, buffer, each_write, .. } => {
+                let block = ALIGN as u64;
+                debug_assert!(
+                    at.is_multiple_of(block) && (frame.len() as u64).is_multiple_of(block),
+                    "direct I/O requires aligned offsets and lengths"
+                );
                 if buffer.capacity() < frame.len() {
                     *buffer = Buffer::new(frame.len());
                 }
@@ -106,7 +112,7 @@ impl Writer {
         }
     }
 
-    /// Brings everything of the file to the disk.
+    /// Syncs the file.
     pub(super) fn sync_all(&self) -> io::Result<()> {
         match &self.0 {
             WriteMethod::Plain(file)
@@ -116,7 +122,7 @@ impl Writer {
         }
     }
 
-    /// Writes zeros until the blocks before `end` are there, for the way that needs them.
+    /// Allocates blocks up to `end` by writing zeros, for the method that needs them.
     fn reach(&mut self, end: u64) -> io::Result<()> {
         let WriteMethod::Direct { file, buffer, allocated, .. } = &mut self.0 else {
             return Ok(());
@@ -135,7 +141,7 @@ impl Writer {
     }
 }
 
-/// Why a log cannot be written in this way below a directory, found by trying.
+/// Checks by trial whether a log can be written with this method below a directory.
 pub(super) fn probe(kind: StoreKind, dir: &Path) -> Result<(), String> {
     match kind {
         StoreKind::LogUring => LinkedWriter::probe().map_err(|e| no_ring(&e)),
@@ -147,7 +153,7 @@ pub(super) fn probe(kind: StoreKind, dir: &Path) -> Result<(), String> {
     }
 }
 
-/// Why this file cannot be written in this way.
+/// Checks whether a file can be written with this method.
 pub(super) fn check(kind: StoreKind, file: &OwnedFd) -> Result<(), String> {
     if kind != StoreKind::LogDirect {
         return Ok(());
@@ -157,14 +163,14 @@ pub(super) fn check(kind: StoreKind, file: &OwnedFd) -> Result<(), String> {
     if fits {
         Ok(())
     } else {
-        Err(no_direct("the file system does not offer it in blocks of 4096"))
+        Err(no_direct("the file system does not support blocks of 4096 bytes"))
     }
 }
 
 fn no_ring(reason: &io::Error) -> String {
-    format!("store log-uring needs io_uring, and the system refuses it: {reason}; use store log")
+    format!("store log-uring needs io_uring, which is not available: {reason}; use store log")
 }
 
 fn no_direct(reason: &str) -> String {
-    format!("store log-direct writes past the page cache: {reason}; use store log")
+    format!("store log-direct needs direct I/O: {reason}; use store log")
 }
