@@ -1,20 +1,21 @@
-//! When requests are due in an open loop, whatever becomes of them.
+//! Due times of requests in an open loop, independent of their answers.
 //!
-//! Arrivals are a sum `s` of gaps of mean one (all one, or exponential), turned into time through the
-//! inverse of the integrated rate. So a ramp of the rate changes no draw, and threads that share a
-//! constant rate are set off against each other.
+//! Arrival times are the sums of gaps with mean one (constant or exponential), mapped to time by
+//! the inverse of the integrated rate. So a ramp does not change any draw, and the threads of a
+//! constant rate are interleaved.
 
 use crate::draw::stream;
 use crate::plan::{Arrival, LoadPlan};
 use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Arrivals up to which those of a run are drawn once more to count them; of more the mean is as good.
+/// Maximum number of arrivals that are drawn again to count them; beyond that the mean is used.
 const DRAWN_MAX: f64 = 50e6;
 
-/// How many arrivals of a plan are due from the end of its warm-up until `until_ns`, nanoseconds from
-/// the start. Up to fifty million are counted one by one, from the draws that the run made; beyond,
-/// where one in seven thousand is the usual chance, it is what the rate says. `None` for a closed loop.
+/// Returns how many arrivals of a plan are due between the end of its warm-up and `until_ns`, in
+/// nanoseconds from the start. Up to fifty million are counted exactly, from the draws of the run.
+/// Beyond that, where chance changes the count by about one in seven thousand, the rate is used.
+/// Returns `None` for a closed loop.
 pub(crate) fn due(plan: &LoadPlan, until_ns: u64) -> Option<u64> {
     let (rate_per_s, arrival) = plan.pace.arrivals()?;
     let (from_ns, ramp_s) = (plan.warm_up.as_nanos() as u64, plan.ramp.as_secs_f64());
@@ -36,7 +37,7 @@ pub(crate) fn due(plan: &LoadPlan, until_ns: u64) -> Option<u64> {
     Some((0..plan.threads).map(of_thread).sum())
 }
 
-/// The due times of one thread, nanoseconds from the start.
+/// Due times of one thread, in nanoseconds from the start.
 pub(crate) struct Arrivals {
     rng: Xoshiro256PlusPlus,
     kind: Arrival,
@@ -46,7 +47,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// The part of thread `index` of `threads` in arrivals of `rate_per_s`.
+    /// Creates the share of thread `index` of `threads` in arrivals of `rate_per_s`.
     pub(crate) fn new(
         kind: Arrival,
         rate_per_s: f64,
@@ -55,15 +56,15 @@ impl Arrivals {
         random: u64,
     ) -> Self {
         let threads = threads as f64;
-        // The first of a constant rate comes after a whole gap of all threads together.
+        // The first arrival of a constant rate is due after a full gap of all threads together.
         let sum =
             if kind == Arrival::Constant { (index as f64 + 1.0) / threads - 1.0 } else { 0.0 };
-        // Arrivals have streams of their own, apart from those of requests.
+        // Arrivals use other random streams than requests.
         let rng = stream(random, 1 << 40 | index as u64);
         Self { rng, kind, rate_per_s: rate_per_s / threads, ramp_s, sum }
     }
 
-    /// The next one.
+    /// Returns the next due time.
     pub(crate) fn next_ns(&mut self) -> u64 {
         self.sum += match self.kind {
             Arrival::Constant => 1.0,
@@ -86,7 +87,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_constant_rate_of_two_threads_is_one_comb() {
+    fn a_constant_rate_is_interleaved_over_two_threads() {
         let mut all: Vec<u64> = Vec::new();
         for index in 0..2 {
             let mut arrivals = Arrivals::new(Arrival::Constant, 1000.0, 0.0, (index, 2), 1);
@@ -98,20 +99,20 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_without_memory_have_their_rate_and_spread() {
+    fn poisson_arrivals_have_their_rate_and_spread() {
         let mut arrivals = Arrivals::new(Arrival::Poisson, 1000.0, 0.0, (0, 1), 7);
         let times: Vec<u64> = (0..50_000).map(|_| arrivals.next_ns()).collect();
         assert!(times.is_sorted());
         let gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]) as f64 / 1e6).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let spread = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // Of exponential gaps mean and standard deviation are equal.
+        // Exponential gaps have equal mean and standard deviation.
         assert!((0.98..1.02).contains(&mean), "{mean}");
         assert!((0.95..1.05).contains(&(spread.sqrt() / mean)), "{spread}");
     }
 
     #[test]
-    fn what_is_due_is_counted_and_not_taken_from_the_rate() {
+    fn due_arrivals_are_counted_exactly() {
         let mut plan = LoadPlan::new(([127, 0, 0, 1], 1).into());
         let second = 1_000_000_000;
         assert_eq!(due(&plan, second), None);
@@ -120,15 +121,15 @@ mod tests {
         plan.ramp = Duration::from_secs(2);
         plan.threads = 2;
         let counted = |plan: &LoadPlan, until_ns| due(plan, until_ns).unwrap();
-        assert!((998..=1000).contains(&counted(&plan, 2 * second)), "half of the rate");
+        assert!((998..=1000).contains(&counted(&plan, 2 * second)), "half the rate");
         assert!((1998..=2000).contains(&counted(&plan, 3 * second)));
         plan.warm_up = Duration::from_secs(2);
         assert!((998..=1001).contains(&counted(&plan, 3 * second)), "the ramp does not count");
-        // Too many to be drawn again; an hour of the same without the ramp.
+        // Too many to draw again; an hour of the same rate without the ramp.
         plan.pace = Pace::Open { rate_per_s: 1e6, arrival };
         let hour = counted(&plan, 3602 * second);
         assert!(hour.abs_diff(3_600_000_000) < 2, "{hour}");
-        // Arrivals without memory are more or fewer than the rate says.
+        // Poisson arrivals deviate from the rate.
         plan.pace = Pace::PartlyOpen {
             sessions_per_s: 1000.0,
             arrival: Arrival::Poisson,
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_brings_half_of_the_rate_in_its_time() {
+    fn a_ramp_averages_half_of_the_rate() {
         let mut arrivals = Arrivals::new(Arrival::Constant, 1000.0, 2.0, (0, 1), 1);
         let times: Vec<u64> = (0..3000).map(|_| arrivals.next_ns()).collect();
         let until = |s: f64| times.iter().filter(|t| (**t as f64) < s * 1e9 + 1.0).count();

@@ -1,4 +1,4 @@
-//! A connection that blocks: bytes of the protocol out and in, under TLS if the plan says so.
+//! A blocking connection, with TLS if the plan requires it.
 
 use crate::plan::LoadPlan;
 use ioloom_sys_net::Socket;
@@ -6,45 +6,46 @@ use ioloom_tls::TlsSession;
 use std::io;
 use std::time::Duration;
 
-/// Bytes that are read at once.
+/// Size of the read buffer.
 const BUFFER_BYTES: usize = 16 * 1024;
 
 pub(crate) struct Channel {
     socket: Socket,
-    shield: Option<TlsSession>,
+    tls: Option<TlsSession>,
     buffer: Vec<u8>,
-    /// What was read last, opened.
+    /// Decrypted bytes of the latest read.
     plain: Vec<u8>,
 }
 
 impl Channel {
-    /// Connects to the server of a plan. A handshake is part of the first sending and reading.
+    /// Connects to the server of a plan. The handshake takes place during the first sends and
+    /// receives.
     pub(crate) fn connect(plan: &LoadPlan) -> io::Result<Self> {
         let socket = Socket::connect(plan.target)?;
-        let shield = plan.tls.as_ref().map(|trust| trust.session().map_err(io::Error::other));
+        let tls = plan.tls.as_ref().map(|trust| trust.session().map_err(io::Error::other));
         let (buffer, plain) = (vec![0; BUFFER_BYTES], Vec::new());
-        Ok(Self { socket, shield: shield.transpose()?, buffer, plain })
+        Ok(Self { socket, tls: tls.transpose()?, buffer, plain })
     }
 
-    /// Limits how long one reading and one writing wait.
+    /// Sets the timeouts of single reads and writes.
     pub(crate) fn set_timeouts(&self, read: Duration, write: Duration) -> io::Result<()> {
         self.socket.set_timeouts(Some(read), Some(write))
     }
 
-    /// Sends everything.
+    /// Sends all bytes.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(shield) = &mut self.shield else { return send(&self.socket, bytes) };
+        let Some(tls) = &mut self.tls else { return send(&self.socket, bytes) };
         let mut sealed = Vec::new();
-        shield.seal(bytes, &mut sealed);
+        tls.seal(bytes, &mut sealed);
         send(&self.socket, &sealed)
     }
 
-    /// Waits for bytes of the protocol. The end of the server is an error.
+    /// Waits for bytes. The end of the stream is an error.
     pub(crate) fn recv(&mut self) -> io::Result<&[u8]> {
         loop {
-            let is_handshaking = self.shield.as_ref().is_some_and(TlsSession::is_handshaking);
+            let is_handshaking = self.tls.as_ref().is_some_and(TlsSession::is_handshaking);
             let read = match self.socket.recv(&mut self.buffer) {
-                // A server without room has no way to say so before a handshake.
+                // Before a handshake, a busy server cannot say so.
                 Ok(0) if is_handshaking => return Err(io::ErrorKind::ResourceBusy.into()),
                 Err(e) if is_handshaking && e.kind() == io::ErrorKind::ConnectionReset => {
                     return Err(io::ErrorKind::ResourceBusy.into());
@@ -52,18 +53,18 @@ impl Channel {
                 Ok(0) => return Err(closed()),
                 read => read?,
             };
-            let Some(shield) = &mut self.shield else { return Ok(&self.buffer[..read]) };
+            let Some(tls) = &mut self.tls else { return Ok(&self.buffer[..read]) };
             self.plain.clear();
-            let opened = shield.open(&self.buffer[..read], &mut self.plain);
-            // What a handshake says, and why it has failed.
+            let opened = tls.open(&self.buffer[..read], &mut self.plain);
+            // Handshake messages, or the alert after a failed handshake.
             let mut sealed = Vec::new();
-            shield.seal(&[], &mut sealed);
+            tls.seal(&[], &mut sealed);
             send(&self.socket, &sealed)?;
             opened.map_err(io::Error::other)?;
             if !self.plain.is_empty() {
                 break;
             }
-            if shield.has_ended() {
+            if tls.has_ended() {
                 return Err(closed());
             }
         }

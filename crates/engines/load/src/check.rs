@@ -1,61 +1,61 @@
-//! Whether a history can be explained by orders that happened one after the other.
+//! Linearizability checking of histories.
 //!
-//! A server is linearizable if every request seems to happen at one moment between its call and its
-//! answer (Herlihy and Wing, 1990). The search here goes through the calls and answers by their time
-//! and holds every state that the stocks may be in, with the open requests that have happened in it
-//! already. A request must have happened when its answer is there; what else must have happened before
-//! it is tried then and not earlier (Lowe, 2017), so states stay few: orders that were carried out
-//! commute, and equal states are one.
+//! A server is linearizable if every request appears to take effect at one moment between its call
+//! and its answer (Herlihy and Wing, 1990). The search processes calls and answers by time and
+//! holds every state that the stocks may be in, with the open requests that have taken effect in
+//! it. A request must have taken effect when its answer arrives; other requests that must precede
+//! it are tried then and not earlier (Lowe, 2017). This keeps the states few: executed orders
+//! commute, and equal states are merged.
 //!
-//! - Without a list stocks do not touch each other, and each is checked by itself; that is sound
-//!   because the property is local.
-//! - A list of all stocks is one request on the whole state ([`Lists::Atomic`]). The assignment asks
-//!   for less: each stock of a list at some moment of its own ([`Lists::PerStock`]); then a list falls
-//!   apart into a reading of each stock, and stocks are again checked by themselves.
-//! - A request without an answer may happen at any time after its call, or never.
+//! - Without lists the stocks are independent and each is checked separately; that is sound because
+//!   linearizability is local.
+//! - A list of all stocks is one request on the whole state ([`Lists::Atomic`]). The assignment
+//!   requires less: each stock of a list at some moment ([`Lists::PerStock`]). Then a list is split
+//!   into a read of each stock, and stocks are again checked separately.
+//! - A request without an answer may take effect at any time after its call, or never.
 //!
-//! Cost: exponential in the requests that are open at the same time in the worst case, so the states
-//! are bounded, and beyond the bound the verdict is that there is none.
+//! Cost: exponential in the number of concurrent requests in the worst case, so the number of
+//! states is limited, and beyond the limit the check is undecided.
 
 use crate::draw::Op;
 use crate::history::{Event, History, Outcome};
 use ioloom_exchange::{Refused, Side};
 use std::collections::{BTreeMap, HashSet};
 
-/// States that are held at the same time, with what is open in them.
+/// Maximum number of states held at a time.
 pub const STATES_MAX: usize = 200_000;
-/// Requests that may be open at the same time: one bit each.
+/// Maximum number of concurrent requests: one bit each.
 const OPEN_MAX: usize = 64;
 
-/// What a list promises.
+/// Guarantee of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lists {
     /// All stocks at one moment.
     Atomic,
-    /// Each stock at a moment of its own.
+    /// Each stock at some moment.
     PerStock,
 }
 
-/// What the search found.
+/// Result of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is an order that explains every answer.
+    /// Some order explains every answer.
     Explained,
     /// No order explains this answer and those before it.
     Violated {
-        /// The request, in words.
+        /// Description of the request.
         request: String,
-        /// What is left of the stocks in some of the states that it could have met.
+        /// Shares left of the stocks in some of the possible states.
         states: Vec<Vec<u32>>,
     },
     /// There were too many possibilities.
     Undecided {
-        /// Which bound was met.
+        /// Which limit was reached.
         reason: String,
     },
 }
 
-/// Checks a history; at most `states_max` states are held at a time.
+/// Checks a history with at most `states_max` states at a time.
 pub fn check(history: &History, lists: Lists, states_max: usize) -> Verdict {
     let places: BTreeMap<u32, usize> =
         history.initial.iter().enumerate().map(|(at, line)| (line.id, at)).collect();
@@ -64,7 +64,7 @@ pub fn check(history: &History, lists: Lists, states_max: usize) -> Verdict {
     for event in &history.events {
         match step(event, &places) {
             Some(step) => all.push(step),
-            // A list without an answer changes nothing and says nothing.
+            // A list without an answer changes nothing and shows nothing.
             None if event.outcome == Outcome::Unknown => {}
             None => {
                 return Verdict::Violated { request: format!("{event:?}"), states: vec![left] };
@@ -85,20 +85,20 @@ pub fn check(history: &History, lists: Lists, states_max: usize) -> Verdict {
     Verdict::Explained
 }
 
-/// A request as the search sees it.
+/// A request as seen by the search.
 #[derive(Debug, Clone, PartialEq)]
 struct Step {
     call_ns: u64,
     ret_ns: Option<u64>,
     what: What,
-    words: String,
+    description: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum What {
-    /// An order on the stock at a place, with what came of it.
+    /// An order on the stock at an index, with its outcome.
     Trade { place: usize, order: ioloom_exchange::Order, outcome: Outcome },
-    /// Everything, or the one stock of a search by itself.
+    /// A read of all stocks, or of the one stock of a separate search.
     List(Vec<u32>),
 }
 
@@ -111,7 +111,7 @@ fn step(event: &Event, places: &BTreeMap<u32, usize>) -> Option<Step> {
             What::Trade { place: *places.get(&order.stock())?, order, outcome }
         }
     };
-    let words = match event.op {
+    let description = match event.op {
         Op::Show => format!("client {}: show → {:?}", event.client, event.outcome),
         Op::Trade(order) => {
             let word = if order.side() == Side::Buy { "buy" } else { "sell" };
@@ -119,11 +119,11 @@ fn step(event: &Event, places: &BTreeMap<u32, usize>) -> Option<Step> {
             format!("client {}: {word} {stock} {count} → {:?}", event.client, event.outcome)
         }
     };
-    Some(Step { call_ns: event.call_ns, ret_ns: event.ret_ns, what, words })
+    Some(Step { call_ns: event.call_ns, ret_ns: event.ret_ns, what, description })
 }
 
 impl Step {
-    /// Its part that touches the stock at this place, as a step of that stock alone.
+    /// Returns its part that concerns the stock at this index, as a step on that stock alone.
     fn of(&self, at: usize) -> Option<Self> {
         let what = match &self.what {
             What::Trade { place, order, outcome } if *place == at => {
@@ -135,17 +135,19 @@ impl Step {
         Some(Self { what, ..self.clone() })
     }
 
-    /// The state after it, if it can happen in this one with its answer.
+    /// Returns the state after it, if it can take effect in this state with its answer.
     fn after(&self, left: &[u32]) -> Option<Vec<u32>> {
         let (place, order, outcome) = match &self.what {
             What::List(shown) => return (shown == left).then(|| left.to_vec()),
             What::Trade { place, order, outcome } => (*place, order, outcome),
         };
         match (order.left_after(left[place]), outcome) {
-            (Ok(now), Outcome::Done(told)) if told.is_none_or(|told| told == now) => {
+            (Ok(now), Outcome::Done(reported))
+                if reported.is_none_or(|reported| reported == now) =>
+            {
                 Some(with(left, place, now))
             }
-            // Without an answer it may have been carried out; if it was refused, nothing happened.
+            // Without an answer it may have been executed; a refusal has no effect.
             (Ok(now), Outcome::Unknown) => Some(with(left, place, now)),
             (Err(Refused::NotEnough), Outcome::NotEnough)
             | (Err(Refused::TooMany), Outcome::TooMany) => Some(left.to_vec()),
@@ -160,7 +162,7 @@ fn with(left: &[u32], place: usize, now: u32) -> Vec<u32> {
     left
 }
 
-/// A state that the stocks may be in, and the open requests that have happened in it.
+/// A possible state of the stocks, and the open requests that have taken effect in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct State {
     left: Vec<u32>,
@@ -168,7 +170,8 @@ struct State {
 }
 
 fn search(left: &[u32], steps: &[Step], states_max: usize) -> Verdict {
-    // Calls come before answers of the same moment: whoever cannot tell must assume both orders.
+    // Calls are processed before answers of the same time: if the order is unclear, both must be
+    // considered.
     let mut moments: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * steps.len());
     for (at, step) in steps.iter().enumerate() {
         moments.push((step.call_ns, false, at));
@@ -180,7 +183,7 @@ fn search(left: &[u32], steps: &[Step], states_max: usize) -> Verdict {
     for (_, is_answer, at) in moments {
         if !is_answer {
             let Some(bit) = open.iter().position(Option::is_none) else {
-                let reason = format!("more than {OPEN_MAX} requests were open at the same time");
+                let reason = format!("more than {OPEN_MAX} requests were concurrent");
                 return Verdict::Undecided { reason };
             };
             open[bit] = Some(at);
@@ -193,7 +196,7 @@ fn search(left: &[u32], steps: &[Step], states_max: usize) -> Verdict {
         };
         if next.is_empty() {
             let states = states.iter().take(8).map(|state| state.left.clone()).collect();
-            return Verdict::Violated { request: steps[at].words.clone(), states };
+            return Verdict::Violated { request: steps[at].description.clone(), states };
         }
         open[bit] = None;
         states = next;
@@ -201,7 +204,7 @@ fn search(left: &[u32], steps: &[Step], states_max: usize) -> Verdict {
     Verdict::Explained
 }
 
-/// The states after the answer of the open request `bit`; `None` if there are too many.
+/// Returns the states after the answer of the open request `bit`, or `None` if there are too many.
 fn answered(
     states: &HashSet<State>,
     steps: &[Step],
@@ -214,7 +217,7 @@ fn answered(
     let mut rest: Vec<State> = states.iter().cloned().collect();
     while let Some(state) = rest.pop() {
         if state.happened >> bit & 1 == 1 {
-            // Its bit is free again.
+            // The bit is free again.
             next.insert(State { happened: state.happened & !(1 << bit), ..state });
             continue;
         }
@@ -261,24 +264,25 @@ mod tests {
     }
 
     #[test]
-    fn answers_must_fit_the_times_at_which_they_came() {
+    fn answers_must_match_their_times() {
         let buy = |times, outcome| event(0, times, trade(Side::Buy, 1, 1), outcome);
         let two = |first: (u64, u64), second: (u64, u64)| {
             let events = vec![buy(first, Outcome::NotEnough), buy(second, Outcome::Done(None))];
             explained(&history(&[1], events), Lists::Atomic)
         };
-        // One piece: refused first and carried out afterwards cannot be, at the same time it can.
+        // One share: refused first and executed afterwards is impossible; concurrently it is
+        // possible.
         assert!(!two((1, 2), (3, 4)));
         assert!(two((1, 5), (3, 4)));
         assert!(two((3, 4), (1, 2)));
-        // Two moments that cannot be told apart are at the same time.
+        // Equal times count as concurrent.
         assert!(two((1, 3), (3, 4)));
     }
 
     #[test]
-    fn what_was_left_must_be_told_rightly() {
-        let buys = |told: [u32; 2]| {
-            let done = |at: usize| Outcome::Done(Some(told[at]));
+    fn reported_shares_must_be_right() {
+        let buys = |reported: [u32; 2]| {
+            let done = |at: usize| Outcome::Done(Some(reported[at]));
             let op = trade(Side::Buy, 1, 1);
             let events = vec![event(0, (1, 9), op, done(0)), event(1, (2, 8), op, done(1))];
             explained(&history(&[5], events), Lists::Atomic)
@@ -288,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_without_an_answer_may_have_happened_late_or_never() {
+    fn orders_without_an_answer_may_take_effect_late_or_never() {
         let lost = Event {
             client: 0,
             op: trade(Side::Buy, 1, 5),
@@ -311,7 +315,7 @@ mod tests {
         assert!(!seen(&[2, 7]) && !seen(&[6]));
     }
 
-    /// While a list is made stock by stock, one client moves a piece from the first to the second.
+    /// While a per-stock list is read, a client moves a share from the first stock to the second.
     fn moved_during_a_list() -> History {
         history(
             &[10, 10],
@@ -324,17 +328,17 @@ mod tests {
     }
 
     #[test]
-    fn a_list_stock_by_stock_is_found_to_be_none_of_one_moment() {
+    fn per_stock_lists_are_found_not_to_be_atomic() {
         let history = moved_during_a_list();
         assert!(explained(&history, Lists::PerStock));
         let Verdict::Violated { request, .. } = check(&history, Lists::Atomic, STATES_MAX) else {
-            panic!("it was explained");
+            panic!("the history was explained");
         };
         assert!(request.contains("show"), "{request}");
     }
 
     #[test]
-    fn bounds_are_told() {
+    fn limits_are_reported() {
         let op = trade(Side::Sell, 1, 1);
         let open = |n: u32| {
             (0..n)
@@ -356,7 +360,7 @@ mod tests {
         assert!(undecided(open(65)));
     }
 
-    /// Tries every order of the requests, and every choice of those without an answer.
+    /// Tries every order of the requests, and every choice for those without an answer.
     fn by_hand(events: &[Event], done: u32, left: &[u32]) -> bool {
         let is_open = |at: usize| done >> at & 1 == 0;
         let must = |event: &Event| event.ret_ns.is_some();
@@ -381,7 +385,9 @@ mod tests {
                     let now = i64::from(left[place]) + count;
                     next[place] = u32::try_from(now).unwrap_or(left[place]);
                     match outcome {
-                        Outcome::Done(told) => now >= 0 && told.is_none_or(|t| i64::from(t) == now),
+                        Outcome::Done(reported) => {
+                            now >= 0 && reported.is_none_or(|t| i64::from(t) == now)
+                        }
                         Outcome::NotEnough => now < 0,
                         Outcome::Unknown => now >= 0,
                         _ => false,
@@ -418,7 +424,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn the_search_agrees_with_every_order_tried(
+        fn the_search_agrees_with_brute_force(
             left in prop::collection::vec(0u32..4, 2),
             events in prop::collection::vec(any_event(), 1..6),
         ) {

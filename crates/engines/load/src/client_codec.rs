@@ -1,80 +1,80 @@
-//! The client's side of the protocols: requests into bytes, bytes into what the server said.
+//! The client side of the protocols: encodes requests and decodes answers.
 //!
-//! Written apart from the server's codec, so that neither can hide a mistake of the other. The
-//! original protocol has no numbers and no lengths: an answer is 8192 bytes, or as many lines as the
-//! request asks for, and the same thing is said in several spellings; all that are known are
-//! understood.
+//! Written independently of the server's codec, so that neither can hide a bug of the other. The
+//! original protocol has no request numbers and no lengths: an answer is 8192 bytes, or as many
+//! lines as the request implies, and servers use different spellings; all known spellings are
+//! accepted.
 
 use crate::draw::Op;
 use crate::plan::Protocol;
 use ioloom_exchange::{Line, Side};
 use std::io::Write;
 
-/// Bytes of an answer in the padded protocol.
+/// Size of an answer in the padded protocol, in bytes.
 const PADDED: usize = 8192;
-/// The longest answer that is waited for, bytes.
+/// Maximum size of an answer in bytes.
 pub(crate) const ANSWER_MAX: usize = 256 << 20;
 
-/// What a server said.
+/// An answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Said {
-    /// The order was carried out.
+pub(crate) enum Response {
+    /// The order was executed.
     Done {
-        /// Buy or sell, where the protocol repeats it.
+        /// Side of the order, if the protocol repeats it.
         side: Option<Side>,
-        /// What is left, where the protocol tells it.
+        /// Shares left, if the protocol reports it.
         left: Option<u32>,
-        /// The number in the log, where the protocol tells it.
+        /// Log number, if the protocol reports it.
         seq: Option<u64>,
     },
-    /// Fewer are left than were asked for.
+    /// Fewer shares are left than ordered.
     NotEnough,
-    /// More would be left than fits.
+    /// Too many shares would be left.
     TooMany,
-    /// There is no such stock.
+    /// The stock does not exist.
     Unknown,
-    /// Too much is waiting, or too many are connected.
+    /// The server is busy.
     Busy,
-    /// Whether the order was carried out is not known to the server itself.
+    /// The server does not know whether the order was executed.
     Unsure,
-    /// All stocks.
+    /// List of all stocks.
     Shown {
-        /// In the order in which they were told.
+        /// The stocks, in the order of the answer.
         lines: Vec<Line>,
-        /// The number of the latest order, where the protocol tells it.
+        /// Log number of the latest order, if the protocol reports it.
         seq: Option<u64>,
     },
-    /// A greeting.
+    /// Greeting.
     Hello,
     /// Anything else.
     Other(String),
 }
 
-/// An answer that has arrived.
+/// A complete answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
-    pub(crate) said: Said,
-    /// The number of the request, where the protocol repeats it.
+    pub(crate) response: Response,
+    /// Number of the request, if the protocol repeats it.
     pub(crate) id: Option<u64>,
 }
 
 /// What the next answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Expected {
     /// The greeting.
     Hello,
     /// A request.
     Op(Op),
 }
 
-/// Spells a request.
-pub(crate) fn spell(protocol: Protocol, op: Op, id: u64, out: &mut Vec<u8>) {
+/// Encodes a request.
+pub(crate) fn encode_request(protocol: Protocol, op: Op, id: u64, out: &mut Vec<u8>) {
     let (word, order) = match op {
         Op::Show => ("show", None),
         Op::Trade(order) if order.side() == Side::Buy => ("buy", Some(order)),
         Op::Trade(order) => ("sell", Some(order)),
     };
-    // Writing into memory does not fail.
+    // Writing to memory does not fail.
     let _ = match (protocol, order) {
         (Protocol::Padded | Protocol::Line, None) => writeln!(out, "{word}"),
         (Protocol::Padded | Protocol::Line, Some(order)) => {
@@ -100,7 +100,7 @@ pub(crate) fn spell(protocol: Protocol, op: Op, id: u64, out: &mut Vec<u8>) {
     };
 }
 
-/// The greeting of a connection, where the protocol has one, or has a place for the token.
+/// Returns the greeting of a connection, if the protocol has one or needs one for the token.
 pub(crate) fn greeting(
     protocol: Protocol,
     name: Option<&str>,
@@ -122,10 +122,10 @@ pub(crate) fn greeting(
     }
 }
 
-/// Takes answers out of what arrives.
+/// Decodes answers from received bytes.
 pub(crate) struct Reader {
     protocol: Protocol,
-    /// Lines of a list where the protocol does not tell.
+    /// Number of lines of a list, if the protocol does not report it.
     stocks: usize,
     pending: Vec<u8>,
     at: usize,
@@ -136,7 +136,7 @@ impl Reader {
         Self { protocol, stocks, pending: Vec::new(), at: 0 }
     }
 
-    /// Takes bytes that arrived.
+    /// Appends received bytes.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         if self.at > 0 {
             self.pending.drain(..self.at);
@@ -145,8 +145,8 @@ impl Reader {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// The next answer, if its last byte is there.
-    pub(crate) fn next(&mut self, asked: Asked) -> Option<Reply> {
+    /// Returns the next answer if it is complete.
+    pub(crate) fn next(&mut self, asked: Expected) -> Option<Reply> {
         let bytes = &self.pending[self.at..];
         let mut cursor = Cursor { bytes, at: 0 };
         let reply = match self.protocol {
@@ -159,14 +159,14 @@ impl Reader {
             self.at += cursor.at;
         } else if bytes.len() > ANSWER_MAX {
             self.at = self.pending.len();
-            return Some(other("an answer without an end".to_owned()));
+            return Some(other("endless answer".to_owned()));
         }
         reply
     }
 }
 
 fn other(text: String) -> Reply {
-    Reply { said: Said::Other(text), id: None }
+    Reply { response: Response::Other(text), id: None }
 }
 
 struct Cursor<'a> {
@@ -180,7 +180,7 @@ impl<'a> Cursor<'a> {
         let end = rest.iter().position(|b| *b == b'\n')?;
         self.at += end + 1;
         let line = &rest[..end];
-        // What is no text is no answer that anybody knows.
+        // Invalid UTF-8 cannot be a known answer.
         Some(std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).unwrap_or("?"))
     }
 
@@ -188,19 +188,19 @@ impl<'a> Cursor<'a> {
         let answer = self.bytes.get(..PADDED)?;
         self.at = PADDED;
         let end = answer.iter().position(|b| *b == 0).unwrap_or(PADDED);
-        Some(Reply { said: classic(&String::from_utf8_lossy(&answer[..end])), id: None })
+        Some(Reply { response: classic(&String::from_utf8_lossy(&answer[..end])), id: None })
     }
 
-    fn lines(&mut self, asked: Asked, stocks: usize) -> Option<Reply> {
+    fn lines(&mut self, asked: Expected, stocks: usize) -> Option<Reply> {
         let from = self.at;
         let first = self.line()?;
-        if asked == Asked::Op(Op::Show) && triple(first).is_some() {
+        if asked == Expected::Op(Op::Show) && triple(first).is_some() {
             for _ in 1..stocks {
                 self.line()?;
             }
         }
         let text = String::from_utf8_lossy(&self.bytes[from..self.at]);
-        Some(Reply { said: classic(&text), id: None })
+        Some(Reply { response: classic(&text), id: None })
     }
 
     fn numbered(&mut self) -> Option<Reply> {
@@ -208,17 +208,19 @@ impl<'a> Cursor<'a> {
         let mut words = line.split(' ');
         let first = words.next().unwrap_or_default();
         match first {
-            "HELLO" => return Some(Reply { said: Said::Hello, id: None }),
-            // Who is turned away has not been asked for a protocol yet.
-            "BUSY" => return Some(Reply { said: Said::Busy, id: None }),
+            "HELLO" => return Some(Reply { response: Response::Hello, id: None }),
+            // A rejected client has not selected a protocol yet.
+            "BUSY" => return Some(Reply { response: Response::Busy, id: None }),
             _ => {}
         }
         let id = first.parse().ok();
         let rest: Vec<&str> = words.collect();
-        let said = match (id, rest.as_slice()) {
+        let response = match (id, rest.as_slice()) {
             (Some(_), ["OK", left, seq]) => match (left.parse(), seq.parse()) {
-                (Ok(left), Ok(seq)) => Said::Done { side: None, left: Some(left), seq: Some(seq) },
-                _ => Said::Other(line.to_owned()),
+                (Ok(left), Ok(seq)) => {
+                    Response::Done { side: None, left: Some(left), seq: Some(seq) }
+                }
+                _ => Response::Other(line.to_owned()),
             },
             (Some(_), ["ERR", code]) => refusal(code, line),
             (Some(_), ["STOCKS", count, seq]) => {
@@ -228,25 +230,25 @@ impl<'a> Cursor<'a> {
                     lines.extend(triple(self.line()?));
                 }
                 if lines.len() == count {
-                    Said::Shown { lines, seq: seq.parse().ok() }
+                    Response::Shown { lines, seq: seq.parse().ok() }
                 } else {
-                    Said::Other(line.to_owned())
+                    Response::Other(line.to_owned())
                 }
             }
-            _ => Said::Other(line.to_owned()),
+            _ => Response::Other(line.to_owned()),
         };
-        Some(Reply { said, id })
+        Some(Reply { response, id })
     }
 
     fn resp(&mut self) -> Option<Reply> {
         let line = self.line()?;
         let (mark, rest) = line.split_at_checked(1).unwrap_or(("", line));
-        let said = match mark {
+        let response = match mark {
             ":" => match rest.parse() {
-                Ok(left) => Said::Done { side: None, left: Some(left), seq: None },
-                Err(_) => Said::Other(line.to_owned()),
+                Ok(left) => Response::Done { side: None, left: Some(left), seq: None },
+                Err(_) => Response::Other(line.to_owned()),
             },
-            "+" if rest == "OK" => Said::Hello,
+            "+" if rest == "OK" => Response::Hello,
             "-" => refusal(rest.rsplit(' ').next().unwrap_or_default(), line),
             "*" => {
                 let count = rest.parse::<usize>().unwrap_or(0);
@@ -264,27 +266,27 @@ impl<'a> Cursor<'a> {
                     let [id, left, price] = numbers;
                     lines.push(Line { id, left, price });
                 }
-                Said::Shown { lines, seq: None }
+                Response::Shown { lines, seq: None }
             }
-            _ if line.starts_with("BUSY") => Said::Busy,
-            _ => Said::Other(line.to_owned()),
+            _ if line.starts_with("BUSY") => Response::Busy,
+            _ => Response::Other(line.to_owned()),
         };
-        Some(Reply { said, id: None })
+        Some(Reply { response, id: None })
     }
 }
 
-fn refusal(code: &str, line: &str) -> Said {
+fn refusal(code: &str, line: &str) -> Response {
     match code {
-        "not-enough" => Said::NotEnough,
-        "too-many" => Said::TooMany,
-        "unknown-stock" => Said::Unknown,
-        "busy" => Said::Busy,
-        "unknown-outcome" => Said::Unsure,
-        _ => Said::Other(line.to_owned()),
+        "not-enough" => Response::NotEnough,
+        "too-many" => Response::TooMany,
+        "unknown-stock" => Response::Unknown,
+        "busy" => Response::Busy,
+        "unknown-outcome" => Response::Unsure,
+        _ => Response::Other(line.to_owned()),
     }
 }
 
-/// `NUMBER LEFT PRICE`.
+/// Parses `NUMBER LEFT PRICE`.
 pub(crate) fn triple(line: &str) -> Option<Line> {
     let mut words = line.split_ascii_whitespace().map(str::parse::<u32>);
     let mut number = || words.next()?.ok();
@@ -292,36 +294,36 @@ pub(crate) fn triple(line: &str) -> Option<Line> {
     words.next().is_none().then_some(line)
 }
 
-/// An answer of the original protocol, in any of its known spellings.
-pub(crate) fn classic(text: &str) -> Said {
+/// Parses an answer of the original protocol, in any known spelling.
+pub(crate) fn classic(text: &str) -> Response {
     let plain = without_colours(text);
     let plain = plain.trim_end();
     let begins = |word: &str| plain.get(..word.len()).is_some_and(|p| p.eq_ignore_ascii_case(word));
-    let done = |side| Said::Done { side: Some(side), left: None, seq: None };
+    let done = |side| Response::Done { side: Some(side), left: None, seq: None };
     if begins("[buy] succ") {
         done(Side::Buy)
     } else if begins("[sell] suc") {
         done(Side::Sell)
     } else if begins("not enough left stock") {
-        Said::NotEnough
+        Response::NotEnough
     } else if begins("too many") {
-        Said::TooMany
+        Response::TooMany
     } else if begins("no such stock") {
-        Said::Unknown
+        Response::Unknown
     } else if plain == "BUSY" {
-        Said::Busy
+        Response::Busy
     } else if begins("unknown outcome") {
-        Said::Unsure
+        Response::Unsure
     } else {
         let lines: Option<Vec<Line>> = plain.lines().map(triple).collect();
         match lines {
-            Some(lines) if !lines.is_empty() => Said::Shown { lines, seq: None },
-            _ => Said::Other(plain.chars().take(80).collect()),
+            Some(lines) if !lines.is_empty() => Response::Shown { lines, seq: None },
+            _ => Response::Other(plain.chars().take(80).collect()),
         }
     }
 }
 
-/// Text without the sequences by which some servers colour it.
+/// Removes escape sequences, with which some servers colour their answers.
 fn without_colours(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -356,12 +358,12 @@ mod tests {
         vec![Op::Show, order(Side::Buy, 5, 10), order(Side::Sell, 4_000_000_000, 2_147_483_647)]
     }
 
-    /// What the server's codec answers to a request of ours with this answer.
+    /// Returns the decoded answer of the server's codec to a request, and the request it received.
     fn answered(protocol: Protocol, op: Op, answer: &Answer) -> (Reply, Option<Op>) {
         let mut bytes = greeting(protocol, Some("me"), None).unwrap_or_default();
         let greeted = !bytes.is_empty();
-        spell(protocol, op, 77, &mut bytes);
-        let (mut session, mut out, mut heard) = (Session::default(), Vec::new(), None);
+        encode_request(protocol, op, 77, &mut bytes);
+        let (mut session, mut out, mut received) = (Session::default(), Vec::new(), None);
         let classic =
             if protocol == Protocol::Line { ClassicForm::Line } else { ClassicForm::Padded };
         let settings = Settings { classic, ..Settings::default() };
@@ -369,31 +371,32 @@ mod tests {
             let local = match request.command {
                 ioloom_exchange::Command::Local(local) => Some(Answer::Local(local)),
                 ioloom_exchange::Command::Trade(order) => {
-                    heard = Some(Op::Trade(order));
+                    received = Some(Op::Trade(order));
                     None
                 }
                 _ => {
-                    heard = Some(Op::Show);
+                    received = Some(Op::Show);
                     None
                 }
             };
             encode(request.form, &settings, local.as_ref().unwrap_or(answer), &mut out);
         });
         let mut reader = Reader::new(protocol, LINES.len());
-        // Byte by byte: no answer is taken before its end.
+        // Byte by byte: no answer is decoded before its end.
         let mut replies = Vec::new();
         for byte in &out {
             reader.feed(std::slice::from_ref(byte));
-            let asked = if greeted && replies.is_empty() { Asked::Hello } else { Asked::Op(op) };
+            let asked =
+                if greeted && replies.is_empty() { Expected::Hello } else { Expected::Op(op) };
             replies.extend(reader.next(asked));
         }
         assert_eq!(reader.at, reader.pending.len());
         assert_eq!(replies.len(), 1 + usize::from(greeted), "{replies:?}");
-        (replies.pop().unwrap(), heard)
+        (replies.pop().unwrap(), received)
     }
 
     #[test]
-    fn what_the_server_means_is_understood_in_every_protocol() {
+    fn answers_are_understood_in_every_protocol() {
         let shown = Answer::Shown(Arc::new(Shown { seq: 9, lines: LINES.to_vec() }));
         for protocol in [Protocol::Padded, Protocol::Line, Protocol::V2, Protocol::Resp] {
             let numbered = protocol == Protocol::V2;
@@ -401,29 +404,29 @@ mod tests {
                 let answers = match op {
                     Op::Show => vec![(
                         shown.clone(),
-                        Said::Shown { lines: LINES.to_vec(), seq: numbered.then_some(9) },
+                        Response::Shown { lines: LINES.to_vec(), seq: numbered.then_some(9) },
                     )],
                     Op::Trade(order) => {
-                        let told = !matches!(protocol, Protocol::Padded | Protocol::Line);
-                        let done = Said::Done {
-                            side: (!told).then_some(order.side()),
-                            left: told.then_some(3),
+                        let is_detailed = !matches!(protocol, Protocol::Padded | Protocol::Line);
+                        let done = Response::Done {
+                            side: (!is_detailed).then_some(order.side()),
+                            left: is_detailed.then_some(3),
                             seq: numbered.then_some(4),
                         };
                         vec![
                             (Answer::Done { left: 3, seq: 4 }, done),
-                            (Answer::Refused(Refused::NotEnough), Said::NotEnough),
-                            (Answer::Refused(Refused::TooMany), Said::TooMany),
-                            (Answer::Refused(Refused::UnknownStock), Said::Unknown),
-                            (Answer::Stopped(Stop::Busy), Said::Busy),
-                            (Answer::Stopped(Stop::Unsure), Said::Unsure),
+                            (Answer::Refused(Refused::NotEnough), Response::NotEnough),
+                            (Answer::Refused(Refused::TooMany), Response::TooMany),
+                            (Answer::Refused(Refused::UnknownStock), Response::Unknown),
+                            (Answer::Stopped(Stop::Busy), Response::Busy),
+                            (Answer::Stopped(Stop::Unsure), Response::Unsure),
                         ]
                     }
                 };
-                for (answer, said) in answers {
-                    let (reply, heard) = answered(protocol, op, &answer);
-                    assert_eq!(reply.said, said, "{protocol:?}");
-                    assert_eq!(heard, Some(op), "{protocol:?}");
+                for (answer, response) in answers {
+                    let (reply, received) = answered(protocol, op, &answer);
+                    assert_eq!(reply.response, response, "{protocol:?}");
+                    assert_eq!(received, Some(op), "{protocol:?}");
                     assert_eq!(reply.id, numbered.then_some(77));
                 }
             }
@@ -431,15 +434,15 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_other_servers_are_known() {
-        let done = |side| Said::Done { side: Some(side), left: None, seq: None };
+    fn spellings_of_other_servers_are_accepted() {
+        let done = |side| Response::Done { side: Some(side), left: None, seq: None };
         assert_eq!(classic("\u{1b}[32m[buy] success\u{1b}[0m\n"), done(Side::Buy));
         assert_eq!(classic("[sell] sucess\n"), done(Side::Sell));
-        assert_eq!(classic("Not enough left stock\n"), Said::NotEnough);
-        assert_eq!(classic("Not enough left stocks\n"), Said::NotEnough);
+        assert_eq!(classic("Not enough left stock\n"), Response::NotEnough);
+        assert_eq!(classic("Not enough left stocks\n"), Response::NotEnough);
         assert_eq!(classic("1 2 3\n4 5 6\n"), classic("1 2 3 \n4 5 6"));
         for odd in ["", "show\n", "1 2\n", "1 2 3\nx\n"] {
-            assert!(matches!(classic(odd), Said::Other(_)), "{odd:?}");
+            assert!(matches!(classic(odd), Response::Other(_)), "{odd:?}");
         }
     }
 }

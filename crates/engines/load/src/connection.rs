@@ -1,41 +1,41 @@
-//! One connection of a load: what is on its way, and what is half read or half written.
+//! One connection of a load: its requests in flight, and its partial input and output.
 
+use crate::client_codec::{Expected, Reader, Reply, encode_request, greeting};
 use crate::draw::{Draw, Op};
 use crate::plan::LoadPlan;
-use crate::speech::{Asked, Reader, Reply, greeting, spell};
 use ioloom_sys_net::Socket;
 use ioloom_tls::TlsSession;
 use std::collections::VecDeque;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Flight {
-    pub(crate) asked: Asked,
+pub(crate) struct InFlight {
+    pub(crate) asked: Expected,
     pub(crate) id: u64,
     pub(crate) due_ns: u64,
     pub(crate) sent_ns: u64,
 }
 
 pub(crate) struct Connection {
-    /// Its number among all of the load.
+    /// Its number among all connections of the load.
     pub(crate) number: usize,
     pub(crate) socket: Option<Socket>,
     pub(crate) is_connecting: bool,
-    /// The waiter tells when it can be written.
+    /// The waiter reports when it is writable.
     pub(crate) waits_to_write: bool,
-    /// The latest answer said that there is no room.
+    /// The latest answer was that the server is busy.
     pub(crate) was_busy: bool,
-    pub(crate) flight: VecDeque<Flight>,
+    pub(crate) flight: VecDeque<InFlight>,
     pub(crate) draw: Draw,
-    /// Requests that are left of its session, in a partly open loop.
+    /// Remaining requests of its session, in a partly open loop.
     pub(crate) session_left: u64,
-    /// The largest number in the log that it was told.
+    /// Largest log number received.
     pub(crate) seq: u64,
     reader: Reader,
-    shield: Option<TlsSession>,
-    /// What arrived last, opened.
+    tls: Option<TlsSession>,
+    /// Decrypted bytes of the latest read.
     plain: Vec<u8>,
     out: Vec<u8>,
     sent: usize,
@@ -43,8 +43,8 @@ pub(crate) struct Connection {
     stocks: usize,
 }
 
-/// The number of the first order of a client with a name: the time, in nanoseconds. So a later run under
-/// the same name gives orders of its own, and not those of an earlier one again.
+/// Returns the number of the first order of a named client: the time in nanoseconds. So a later run
+/// under the same name does not repeat orders of an earlier one.
 fn first_id() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(1)
@@ -63,7 +63,7 @@ impl Connection {
             session_left: 0,
             seq: 0,
             reader: Reader::new(plan.protocol, stocks),
-            shield: None,
+            tls: None,
             plain: Vec::new(),
             out: Vec::new(),
             sent: 0,
@@ -72,11 +72,11 @@ impl Connection {
         }
     }
 
-    /// Begins to connect, with the greeting of the protocol first.
+    /// Begins to connect, with the greeting of the protocol as first output.
     pub(crate) fn open(&mut self, plan: &LoadPlan, now_ns: u64) -> io::Result<()> {
         let socket = Socket::begin_connect(plan.target)?;
-        let shield = plan.tls.as_ref().map(|trust| trust.session().map_err(io::Error::other));
-        self.shield = shield.transpose()?;
+        let tls = plan.tls.as_ref().map(|trust| trust.session().map_err(io::Error::other));
+        self.tls = tls.transpose()?;
         self.reader = Reader::new(plan.protocol, self.stocks);
         self.out.clear();
         (self.sent, self.seq, self.was_busy) = (0, 0, false);
@@ -85,37 +85,37 @@ impl Connection {
         if let Some(greeting) = greeting(plan.protocol, name.as_deref(), token) {
             self.out.extend_from_slice(&greeting);
             self.seal(0);
-            let asked = Asked::Hello;
-            self.flight.push_back(Flight { asked, id: 0, due_ns: now_ns, sent_ns: now_ns });
+            let asked = Expected::Hello;
+            self.flight.push_back(InFlight { asked, id: 0, due_ns: now_ns, sent_ns: now_ns });
         }
         (self.socket, self.is_connecting) = (Some(socket), true);
         Ok(())
     }
 
-    /// Notes a request to be sent by [`flush`](Self::flush).
+    /// Appends a request to the output, which [`flush`](Self::flush) sends.
     pub(crate) fn ask(&mut self, plan: &LoadPlan, op: Op, due_ns: u64, sent_ns: u64) {
         let id = self.next_id;
         self.next_id += 1;
         let from = self.out.len();
-        spell(plan.protocol, op, id, &mut self.out);
+        encode_request(plan.protocol, op, id, &mut self.out);
         self.seal(from);
-        self.flight.push_back(Flight { asked: Asked::Op(op), id, due_ns, sent_ns });
+        self.flight.push_back(InFlight { asked: Expected::Op(op), id, due_ns, sent_ns });
     }
 
-    /// Seals what stands in `out` from a place on, with what a handshake has to say before it.
+    /// Encrypts `out` from index `from` on, preceded by pending handshake messages.
     fn seal(&mut self, from: usize) {
-        if let Some(shield) = &mut self.shield {
+        if let Some(tls) = &mut self.tls {
             let plain = self.out.split_off(from);
-            shield.seal(&plain, &mut self.out);
+            tls.seal(&plain, &mut self.out);
         }
     }
 
-    /// Whether a handshake is not over yet.
+    /// Reports whether a handshake is in progress.
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.shield.as_ref().is_some_and(TlsSession::is_handshaking)
+        self.tls.as_ref().is_some_and(TlsSession::is_handshaking)
     }
 
-    /// Sends what waits, as far as the server takes it; tells how many bytes.
+    /// Sends pending output as far as the server accepts it; returns the number of bytes.
     pub(crate) fn flush(&mut self) -> io::Result<usize> {
         self.seal(self.out.len());
         let before = self.sent;
@@ -136,22 +136,23 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Whether it must be told when it can be written.
+    /// Reports whether it must be notified when it is writable.
     pub(crate) fn wants_to_write(&self) -> bool {
         self.is_connecting || !self.out.is_empty()
     }
 
-    /// Reads once; `None` if nothing was there, else how many bytes of the network, 0 at the end.
+    /// Reads once; returns the number of bytes from the network, 0 at the end of the stream, or
+    /// `None` if there were none.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(socket) = &self.socket else { return Ok(None) };
         match socket.recv(buffer) {
             Ok(read) => {
-                let Some(shield) = &mut self.shield else {
+                let Some(tls) = &mut self.tls else {
                     self.reader.feed(&buffer[..read]);
                     return Ok(Some(read));
                 };
                 self.plain.clear();
-                let opened = shield.open(&buffer[..read], &mut self.plain);
+                let opened = tls.open(&buffer[..read], &mut self.plain);
                 self.reader.feed(&self.plain);
                 opened.map(|()| Some(read)).map_err(io::Error::other)
             }
@@ -160,15 +161,14 @@ impl Connection {
         }
     }
 
-    /// The next answer with its request, if both are there; a request is missing for an answer
-    /// that nobody asked for.
-    pub(crate) fn next(&mut self) -> Option<(Option<Flight>, Reply)> {
-        let asked = self.flight.front().map_or(Asked::Hello, |flight| flight.asked);
+    /// Returns the next complete answer with its request, or without one if it was not requested.
+    pub(crate) fn next(&mut self) -> Option<(Option<InFlight>, Reply)> {
+        let asked = self.flight.front().map_or(Expected::Hello, |flight| flight.asked);
         let reply = self.reader.next(asked)?;
         Some((self.flight.pop_front(), reply))
     }
 
-    /// When the request that waits longest was sent.
+    /// Returns when the oldest request in flight was sent.
     pub(crate) fn waits_since_ns(&self) -> Option<u64> {
         self.flight.front().map(|flight| flight.sent_ns)
     }

@@ -1,4 +1,4 @@
-//! The requests of one client, drawn from a seed.
+//! Requests of one client, drawn from a seed.
 
 use crate::plan::{LoadPlan, Mix, Skew, Think};
 use ioloom_exchange::{Order, Side};
@@ -10,13 +10,13 @@ use std::sync::Arc;
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// All stocks.
+    /// List all stocks.
     Show,
-    /// An order.
+    /// Execute an order.
     Trade(Order),
 }
 
-/// The stream of numbers with this index: the same pair gives the same numbers.
+/// Returns the random stream with this index: equal arguments give equal numbers.
 pub(crate) fn stream(random: u64, index: u64) -> Xoshiro256PlusPlus {
     // Two odd constants spread neighbouring indices over the seeds.
     let mixed =
@@ -35,7 +35,7 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
-    /// Requests for the stocks of these numbers, of which there is one at least.
+    /// Draws requests for these stocks; there must be at least one.
     pub(crate) fn new(plan: &LoadPlan, ids: &Arc<[u32]>, index: u64) -> Self {
         let zipf = match plan.skew {
             Skew::Zipf(s) => Zipf::new(ids.len() as f64, s).ok(),
@@ -82,7 +82,7 @@ impl Draw {
         }
     }
 
-    /// How long a client thinks now, nanoseconds.
+    /// Draws a think time in nanoseconds.
     pub(crate) fn think_ns(&mut self, think: Think) -> u64 {
         match think {
             Think::None => 0,
@@ -94,7 +94,7 @@ impl Draw {
         }
     }
 
-    /// How many requests a session has, at least one.
+    /// Draws the number of requests of a session, at least one.
     pub(crate) fn session(&mut self, mean: f64) -> u64 {
         let more = Geometric::new((1.0 / mean).clamp(1e-9, 1.0));
         1 + more.map_or(0, |more| more.sample(&mut self.rng))
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_those_asked_for() {
+    fn shares_match_the_plan() {
         let mut draw = draw(|plan| {
             plan.mix = Mix { show: 1.0, buy: 3.0, sell: 0.0 };
             plan.skew = Skew::Hot(0.75);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_and_thoughts_have_their_means() {
+    fn sessions_and_think_times_have_their_means() {
         let mut draw = draw(|_| {});
         let mean = (0..20_000).map(|_| draw.session(10.0)).sum::<u64>() as f64 / 20_000.0;
         assert!((9.5..10.5).contains(&mean), "{mean}");

@@ -1,76 +1,124 @@
-//! Why a load could not be run.
+//! Errors of a load.
 
+use ioloom_failure::{PathError, quoted, reason};
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a load could not be run, or was broken off.
+/// Why a load could not be run, or was aborted.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// The plan cannot be.
+    /// The plan is invalid.
     #[error("{0}")]
     Plan(String),
     /// The machine does not allow it.
     #[error("{0}")]
     Refused(String),
-    /// Nobody answers there.
+    /// The null server cannot listen.
+    #[error("cannot listen on {address}: {}", reason(source))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// No server answers at the address.
     #[error(
-        "connect to {target}: {reason}; start a server there (ioloom serve), or name another address"
+        "cannot connect to {target}: {}; start a server there (ioloom serve), or name another address",
+        reason(source)
     )]
     Connect {
         /// The server.
         target: SocketAddr,
-        /// What the system said.
-        reason: io::Error,
+        /// The system's error.
+        source: io::Error,
     },
-    /// The list of stocks cannot be had.
-    #[error("ask {target} for its stocks: {reason}; choose the --protocol that the server speaks")]
+    /// The stocks cannot be listed.
+    #[error(
+        "cannot list the stocks of {target}: {reason}; choose the --protocol that the server speaks"
+    )]
     List {
         /// The server.
         target: SocketAddr,
-        /// What was wrong.
+        /// What went wrong.
         reason: String,
     },
-    /// The server has no room now.
-    #[error("ask {target} for its stocks: it has no room (BUSY); wait until others have left")]
+    /// The server is at its connection limit.
+    #[error("cannot list the stocks of {target}: the server is busy; retry when clients have left")]
     Full {
         /// The server.
         target: SocketAddr,
     },
-    /// The server has gone.
+    /// The server has stopped answering.
     #[error(
-        "{target} has gone: {failures} connections in a row failed, the last one with: {reason}"
+        "lost {target}: {failures} consecutive connections failed, the last one with: {reason}"
     )]
     Gone {
         /// The server.
         target: SocketAddr,
-        /// How many.
+        /// Number of failed connections.
         failures: u32,
-        /// What the last one said.
+        /// The last error.
         reason: String,
     },
-    /// A call of the system failed.
-    #[error("{operation}: {reason}")]
+    /// A system call failed.
+    #[error("cannot {operation}: {}", reason(source))]
     System {
-        /// What was tried.
-        operation: &'static str,
-        /// What the system said.
-        reason: io::Error,
+        /// What failed.
+        operation: SystemOperation,
+        /// The system's error.
+        source: io::Error,
     },
-    /// A file of ours could not be read or written.
-    #[error("{operation} {path}: {reason}")]
-    File {
-        /// What was tried.
-        operation: &'static str,
+    /// A history cannot be read or written.
+    #[error(transparent)]
+    File(#[from] PathError),
+    /// A history is malformed.
+    #[error("invalid history {}, line {line}: {reason}", quoted(path))]
+    History {
         /// The file.
-        path: String,
-        /// What was wrong.
+        path: PathBuf,
+        /// Line number, starting at 1.
+        line: usize,
+        /// What is wrong with the line.
         reason: String,
     },
 }
 
 impl LoadError {
-    pub(crate) fn system(operation: &'static str) -> impl Fn(io::Error) -> Self {
-        move |reason| Self::System { operation, reason }
+    /// Returns a closure for `map_err`.
+    pub(crate) fn system(operation: SystemOperation) -> impl Fn(io::Error) -> Self {
+        move |source| Self::System { operation, source }
+    }
+}
+
+/// A system call without a path. Displays as the verb of the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SystemOperation {
+    /// Reading the address of a listener.
+    GetAddress,
+    /// Reading which CPUs this process may use.
+    GetCpus,
+    /// Pinning a thread to its CPU.
+    PinThread,
+    /// Starting a thread.
+    StartThread,
+    /// Creating an epoll set.
+    CreateEpoll,
+    /// Waiting for requests or answers.
+    Wait,
+}
+
+impl fmt::Display for SystemOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GetAddress => "read the address of a listener",
+            Self::GetCpus => "read the CPUs that this process may use",
+            Self::PinThread => "pin a thread to its CPU",
+            Self::StartThread => "start a thread",
+            Self::CreateEpoll => "create an epoll set",
+            Self::Wait => "wait for events",
+        })
     }
 }

@@ -1,53 +1,54 @@
-//! A history: every request with when it was sent, when its answer came, and what both said.
+//! A history: every request with the times of call and answer, and both contents.
 //!
-//! One JSON document a line. The first line has the stocks at the beginning; then one line for each
-//! request, in any order. A request whose answer never came has no `ret_ns`: it may have been carried
-//! out at any time after it was sent, or never.
+//! The file has one JSON document per line. The first line contains the initial stocks; each other
+//! line is one request, in any order. A request without an answer has no `ret_ns`: it may have been
+//! executed at any time after its call, or never.
 
 use crate::draw::Op;
 use crate::error::LoadError;
-use crate::judge::Book;
+use crate::judge::StockList;
 use ioloom_exchange::{Line, Order, Side};
+use ioloom_failure::{Operation, PathError};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-/// The version of the file.
+/// Version of the file format.
 const SCHEMA: u32 = 1;
 
-/// How a request ended, as its client saw it.
+/// Outcome of a request as seen by its client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Carried out; what is left, where the protocol tells it.
+    /// Executed; the number of shares left, if the protocol reports it.
     Done(Option<u32>),
-    /// Fewer were left than asked for.
+    /// Refused: fewer shares were left than ordered.
     NotEnough,
-    /// More would have been left than fits.
+    /// Refused: too many shares would have been left.
     TooMany,
-    /// What was left of each stock, in the order of the first line.
+    /// The shares left of each stock, in the order of the first line.
     Shown(Vec<u32>),
-    /// No answer: it may have been carried out or not.
+    /// No answer: it may have been executed or not.
     Unknown,
 }
 
 /// One request of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Who asked; a client waits for each answer unless requests follow each other.
+    /// The client; it waits for each answer unless it pipelines.
     pub client: u32,
-    /// What was asked.
+    /// The request.
     pub op: Op,
-    /// When it was sent, nanoseconds on the clock of the load.
+    /// Time of sending in nanoseconds, on the clock of the load.
     pub call_ns: u64,
-    /// When the answer was there; `None` if it never was.
+    /// Time of the answer; `None` if there was none.
     pub ret_ns: Option<u64>,
     /// The answer.
     pub outcome: Outcome,
 }
 
-/// A history with the stocks at its beginning.
+/// A history with the initial stocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     /// The stocks before the first request.
@@ -60,7 +61,7 @@ pub struct History {
 struct Head {
     schema: u32,
     kind: String,
-    /// Number, left, price of each stock.
+    /// Number, shares left and price of each stock.
     stocks: Vec<[u32; 3]>,
 }
 
@@ -79,10 +80,10 @@ struct Row {
 }
 
 impl History {
-    /// A history of what a load recorded.
-    pub(crate) fn new(before: &Book, mut events: Vec<Event>) -> Self {
+    /// Creates the history that a load recorded.
+    pub(crate) fn new(before: &StockList, mut events: Vec<Event>) -> Self {
         events.sort_by_key(|event| event.call_ns);
-        // A list that did not fit is one of the stocks that are in every such list.
+        // A truncated list is reduced to the stocks that every list contains.
         for event in events.iter_mut().filter(|_| before.is_cut) {
             if let Outcome::Shown(left) = &mut event.outcome {
                 left.truncate(before.lines.len());
@@ -94,7 +95,7 @@ impl History {
     /// Writes the file.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error of the system.
     pub fn write(&self, path: &Path) -> Result<(), LoadError> {
         let write = || {
             let mut out = BufWriter::new(File::create(path)?);
@@ -110,45 +111,42 @@ impl History {
             }
             out.flush()
         };
-        write().map_err(|reason| bad("write", path, &reason))
+        Ok(write().map_err(PathError::on(Operation::Write, path))?)
     }
 
     /// Reads a file.
     ///
     /// # Errors
-    /// What the system reports, or the first line that is none of a history.
+    /// The error of the system, or the first invalid line.
     pub fn read(path: &Path) -> Result<Self, LoadError> {
-        let file = File::open(path).map_err(|reason| bad("read", path, &reason))?;
+        let failed = PathError::on(Operation::Read, path);
+        let invalid =
+            |line, reason: String| LoadError::History { path: path.to_owned(), line, reason };
+        let file = File::open(path).map_err(&failed)?;
         let mut lines = BufReader::new(file).lines();
-        let first = lines.next().transpose().map_err(|reason| bad("read", path, &reason))?;
+        let first = lines.next().transpose().map_err(&failed)?;
         let head: Head = serde_json::from_str(&first.unwrap_or_default())
-            .map_err(|reason| bad("read", path, &format!("line 1: {reason}")))?;
+            .map_err(|e| invalid(1, e.to_string()))?;
         if head.schema != SCHEMA || head.kind != "exchange-history" {
-            return Err(bad("read", path, &"it is no history of this version"));
+            return Err(invalid(1, "not a history of this version".to_owned()));
         }
         let line = |[id, left, price]: [u32; 3]| Line { id, left, price };
         let initial = head.stocks.into_iter().map(line).collect();
         let mut events = Vec::new();
         for (at, text) in lines.enumerate() {
-            let text = text.map_err(|reason| bad("read", path, &reason))?;
+            let text = text.map_err(&failed)?;
             if text.is_empty() {
                 continue;
             }
-            let wrong = |reason: &dyn std::fmt::Display| {
-                bad("read", path, &format!("line {}: {reason}", at + 2))
-            };
-            let row: Row = serde_json::from_str(&text).map_err(|reason| wrong(&reason))?;
+            let wrong = |reason: String| invalid(at + 2, reason);
+            let row: Row = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
             if row.ret_ns.is_some_and(|ret_ns| ret_ns < row.call_ns) {
-                return Err(wrong(&"its answer came before it was sent"));
+                return Err(wrong("its answer arrived before it was sent".to_owned()));
             }
-            events.push(event(row).ok_or_else(|| wrong(&"it is no request"))?);
+            events.push(event(row).ok_or_else(|| wrong("not a request".to_owned()))?);
         }
         Ok(Self { initial, events })
     }
-}
-
-fn bad(operation: &'static str, path: &Path, reason: &dyn std::fmt::Display) -> LoadError {
-    LoadError::File { operation, path: path.display().to_string(), reason: reason.to_string() }
 }
 
 fn row(event: &Event) -> Row {
@@ -190,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_reads_back_as_it_was_written() {
+    fn histories_read_back() {
         let order = |side| Op::Trade(Order::new(side, 4, 9).unwrap());
         let event = |op, ret_ns, outcome| Event { client: 2, op, call_ns: 5, ret_ns, outcome };
         let history = History {

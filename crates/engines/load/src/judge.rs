@@ -1,27 +1,27 @@
-//! Whether an answer can be right, and what it changes.
+//! Checking of answers, and the balance of stocks.
 
+use crate::client_codec::Response;
 use crate::draw::Op;
 use crate::plan::Protocol;
-use crate::speech::Said;
 use ioloom_exchange::{Line, Side};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The stocks of a server at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Book {
-    /// As the server lists them.
+pub(crate) struct StockList {
+    /// In the order of the server.
     pub(crate) lines: Vec<Line>,
-    /// The list did not fit into an answer: only stocks that are in every such list stand here.
+    /// The list was truncated: this contains only stocks that every such list has.
     pub(crate) is_cut: bool,
 }
 
-/// Bytes of a list in the padded protocol beyond which it may have been cut at the end of a line.
+/// Size in bytes from which a list in the padded protocol may have been truncated.
 const PADDED_FULL: usize = 8192 - 40;
 
-impl Book {
-    /// A list as it was told. Of one that was cut the last quarter is left out: with other numbers
-    /// other lines fit.
+impl StockList {
+    /// Creates a list from an answer. The last quarter of a truncated list is dropped: with other
+    /// numbers other lines fit.
     pub(crate) fn of(mut lines: Vec<Line>, protocol: Protocol) -> Self {
         let bytes: usize =
             lines.iter().map(|l| format!("{} {} {}\n", l.id, l.left, l.price).len()).sum();
@@ -33,32 +33,32 @@ impl Book {
     }
 }
 
-/// What is known of the stocks while a load runs: their numbers and prices never change.
-pub(crate) struct Known {
+/// Properties of the stocks that a load does not change: their numbers and prices.
+pub(crate) struct KnownStocks {
     pub(crate) ids: Arc<[u32]>,
     places: HashMap<u32, (usize, u32)>,
     is_cut: bool,
 }
 
-/// What an answer means.
+/// Meaning of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The order was carried out.
+    /// The order was executed.
     Traded,
-    /// It was refused for a good reason.
+    /// It was validly refused.
     Refused,
-    /// The server had no room for it.
+    /// The server was busy.
     TurnedAway,
-    /// The server cannot tell whether the order was carried out.
+    /// The server does not know whether the order was executed.
     Unsure,
     /// A list.
     Listed,
-    /// It cannot be right.
+    /// The answer is wrong.
     Wrong(String),
 }
 
-impl Known {
-    pub(crate) fn new(book: &Book) -> Self {
+impl KnownStocks {
+    pub(crate) fn new(book: &StockList) -> Self {
         let place = |(at, line): (usize, &Line)| (line.id, (at, line.price));
         Self {
             ids: book.lines.iter().map(|line| line.id).collect(),
@@ -67,17 +67,17 @@ impl Known {
         }
     }
 
-    /// The place of a stock in the list.
+    /// Returns the index of a stock in the list.
     pub(crate) fn place(&self, id: u32) -> Option<usize> {
         self.places.get(&id).map(|(at, _)| *at)
     }
 
-    pub(crate) fn judge(&self, op: Op, said: &Said) -> Verdict {
-        let wrong = || Verdict::Wrong(format!("{op:?} was answered with {said:?}"));
-        match (op, said) {
-            (_, Said::Busy) => Verdict::TurnedAway,
-            (Op::Trade(_), Said::Unsure) => Verdict::Unsure,
-            (Op::Show, Said::Shown { lines, .. }) => {
+    pub(crate) fn judge(&self, op: Op, response: &Response) -> Verdict {
+        let wrong = || Verdict::Wrong(format!("{op:?} was answered with {response:?}"));
+        match (op, response) {
+            (_, Response::Busy) => Verdict::TurnedAway,
+            (Op::Trade(_), Response::Unsure) => Verdict::Unsure,
+            (Op::Show, Response::Shown { lines, .. }) => {
                 let same = |line: &Line| {
                     self.places.get(&line.id).is_some_and(|(_, price)| *price == line.price)
                 };
@@ -89,34 +89,36 @@ impl Known {
                 if enough && lines.iter().take(self.ids.len()).all(same) {
                     Verdict::Listed
                 } else {
-                    Verdict::Wrong("a list of other stocks or prices than before".to_owned())
+                    Verdict::Wrong("a list with other stocks or prices than before".to_owned())
                 }
             }
-            (Op::Trade(order), Said::Done { side, .. }) => match side {
+            (Op::Trade(order), Response::Done { side, .. }) => match side {
                 Some(side) if *side != order.side() => wrong(),
                 _ => Verdict::Traded,
             },
-            (Op::Trade(order), Said::NotEnough) if order.side() == Side::Buy => Verdict::Refused,
-            (Op::Trade(order), Said::TooMany) if order.side() == Side::Sell => Verdict::Refused,
+            (Op::Trade(order), Response::NotEnough) if order.side() == Side::Buy => {
+                Verdict::Refused
+            }
+            (Op::Trade(order), Response::TooMany) if order.side() == Side::Sell => Verdict::Refused,
             _ => wrong(),
         }
     }
 }
 
-/// How many pieces of each stock orders took away (below zero) and brought.
+/// Number of shares of each stock that orders took (negative) or added.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Holdings {
-    /// By the place of the stock: what answers say.
+    /// By index of the stock: according to the answers.
     sure: Vec<i64>,
-    /// What orders without an answer may have taken.
+    /// Shares that orders without an answer may have taken.
     taken_max: Vec<i64>,
-    /// What they may have brought.
-    brought_max: Vec<i64>,
+    /// Shares that they may have added.
+    added_max: Vec<i64>,
 }
 
 impl Holdings {
     pub(crate) fn new(stocks: usize) -> Self {
-        Self { sure: vec![0; stocks], taken_max: vec![0; stocks], brought_max: vec![0; stocks] }
+        Self { sure: vec![0; stocks], taken_max: vec![0; stocks], added_max: vec![0; stocks] }
     }
 
     pub(crate) fn traded(&mut self, place: usize, side: Side, count: u32) {
@@ -124,9 +126,9 @@ impl Holdings {
         self.sure[place] += if side == Side::Buy { -count } else { count };
     }
 
-    /// Notes an order whose answer never came.
+    /// Records an order without an answer.
     pub(crate) fn unknown(&mut self, place: usize, side: Side, count: u32) {
-        let into = if side == Side::Buy { &mut self.taken_max } else { &mut self.brought_max };
+        let into = if side == Side::Buy { &mut self.taken_max } else { &mut self.added_max };
         into[place] += i64::from(count);
     }
 
@@ -136,30 +138,30 @@ impl Holdings {
         };
         add(&mut self.sure, &other.sure);
         add(&mut self.taken_max, &other.taken_max);
-        add(&mut self.brought_max, &other.brought_max);
+        add(&mut self.added_max, &other.added_max);
     }
 
-    /// Stocks whose change from one list to the other is not what the answers say.
-    pub(crate) fn differences(&self, before: &Book, after: &Book) -> Vec<String> {
+    /// Returns the stocks whose change between the lists does not match the answers.
+    pub(crate) fn differences(&self, before: &StockList, after: &StockList) -> Vec<String> {
         let left_after: HashMap<u32, u32> =
             after.lines.iter().map(|line| (line.id, line.left)).collect();
         let mut found = Vec::new();
         for (at, line) in before.lines.iter().enumerate() {
             let Some(now) = left_after.get(&line.id) else {
-                found.push(format!("stock {} has gone", line.id));
+                found.push(format!("stock {} is missing", line.id));
                 continue;
             };
             let change = i64::from(*now) - i64::from(line.left);
             let least = self.sure[at] - self.taken_max[at];
-            let most = self.sure[at] + self.brought_max[at];
+            let most = self.sure[at] + self.added_max[at];
             if !(least..=most).contains(&change) {
-                let told = if least == most {
+                let answers = if least == most {
                     format!("{most:+}")
                 } else {
                     format!("{least:+} to {most:+}")
                 };
                 found.push(format!(
-                    "stock {}: {} before and {now} after are {change:+}, the answers say {told}",
+                    "stock {}: {} before and {now} after is {change:+}, but the answers add up to {answers}",
                     line.id, line.left
                 ));
             }
@@ -173,8 +175,8 @@ mod tests {
     use super::*;
     use ioloom_exchange::Order;
 
-    fn book(left: [u32; 2]) -> Book {
-        Book {
+    fn book(left: [u32; 2]) -> StockList {
+        StockList {
             lines: vec![
                 Line { id: 3, left: left[0], price: 9 },
                 Line { id: 8, left: left[1], price: 5 },
@@ -184,18 +186,19 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_cannot_be_are_wrong() {
-        let known = Known::new(&book([1, 1]));
+    fn impossible_answers_are_wrong() {
+        let known = KnownStocks::new(&book([1, 1]));
         let trade = |side| Op::Trade(Order::new(side, 3, 1).unwrap());
-        let done = |side| Said::Done { side, left: None, seq: None };
-        let is_wrong = |op, said: &Said| matches!(known.judge(op, said), Verdict::Wrong(_));
+        let done = |side| Response::Done { side, left: None, seq: None };
+        let is_wrong =
+            |op, response: &Response| matches!(known.judge(op, response), Verdict::Wrong(_));
         assert_eq!(known.judge(trade(Side::Buy), &done(Some(Side::Buy))), Verdict::Traded);
         assert!(is_wrong(trade(Side::Buy), &done(Some(Side::Sell))));
-        assert!(is_wrong(trade(Side::Sell), &Said::NotEnough));
-        assert!(is_wrong(trade(Side::Buy), &Said::TooMany));
-        assert!(is_wrong(trade(Side::Buy), &Said::Unknown));
+        assert!(is_wrong(trade(Side::Sell), &Response::NotEnough));
+        assert!(is_wrong(trade(Side::Buy), &Response::TooMany));
+        assert!(is_wrong(trade(Side::Buy), &Response::Unknown));
         assert!(is_wrong(Op::Show, &done(None)));
-        let shown = |lines| Said::Shown { lines, seq: None };
+        let shown = |lines| Response::Shown { lines, seq: None };
         assert_eq!(known.judge(Op::Show, &shown(book([0, 9]).lines)), Verdict::Listed);
         assert!(is_wrong(Op::Show, &shown(book([0, 9]).lines[..1].to_vec())));
         let mut dearer = book([0, 9]);
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_invented_pieces_are_found() {
+    fn lost_and_invented_shares_are_found() {
         let mut holdings = Holdings::new(2);
         holdings.traded(0, Side::Buy, 4);
         let mut other = Holdings::new(2);

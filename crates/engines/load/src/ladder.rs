@@ -1,51 +1,51 @@
-//! Ladders: rates up to the knee, connections with the law of scalability through them.
+//! Ladders: increasing rates up to the knee, and the scalability law over connections.
 //!
-//! The knee of a ladder of rates is the highest rate that was carried: at least 99 % of the requests that
-//! were due answered in time, and 99 of a hundred latencies (from when they were due) within the target.
-//! Arrivals without memory are a few more or less than their rate says, so what was due is counted. The
-//! steps behind the knee are run and told too, until two in a row are not carried. A step that somebody
-//! ended early is not carried. The knee is only the least that it may be where no step failed, or where
-//! the load itself was the bottleneck in the first that did.
+//! The knee of a ladder of rates is the highest sustained rate: at least 99 % of the due requests
+//! are answered in time, and the 99th percentile of the corrected latency is within the target.
+//! Poisson arrivals deviate slightly from their rate, so due requests are counted. Steps beyond the
+//! knee are run and reported too, until two in a row are not sustained. An interrupted step does
+//! not count as sustained. The knee is only a lower bound if no step failed, or if the load
+//! generator was the bottleneck in the first step that did.
 //!
-//! The universal scalability law is fitted to the rates of a closed loop over its connections; its
-//! error is told at every point, in rates as they are measured. It says nothing beyond twice the largest
-//! measured number.
+//! The universal scalability law is fitted to the throughput of a closed loop over its connections.
+//! Its error is reported at every point, relative to the measured throughput. It makes no
+//! prediction beyond twice the largest measured number of connections.
 
 use crate::report::Run;
 use ioloom_predict::Usl;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Share of the requests that were due that must be answered in time.
+/// Share of due requests that must be answered in time.
 pub const CARRIED: f64 = 0.99;
-/// Steps beyond the knee that are run.
+/// Number of steps to run beyond the knee.
 const BEYOND: usize = 2;
 
 /// One rate of a ladder.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
-    /// Requests per second that were asked for.
+    /// Requested rate per second.
     pub asked_per_s: f64,
-    /// Requests per second that were due on average.
+    /// Average rate of due requests per second.
     pub offered_per_s: f64,
-    /// Requests per second that were answered in time.
+    /// Requests answered in time per second.
     pub answered_per_s: f64,
-    /// 99 of a hundred latencies from when requests were due are at most this.
+    /// 99th percentile of the corrected latency, in nanoseconds.
     pub p99_ns: u64,
-    /// Whether the rate was carried within the target.
+    /// Whether the rate was sustained within the target.
     pub carried: bool,
-    /// Whether the load kept up.
+    /// Whether the load generator kept up.
     pub kept_up: bool,
 }
 
 impl Step {
-    /// A step, judged.
+    /// Evaluates a step.
     pub fn new(run: &Run, target: Duration) -> Self {
         let p99_ns = run.latency.corrected.p99_ns;
         let of = &run.outcomes;
-        let told = of.answered + of.unanswered + of.turned_away + of.unsent;
-        // In a run that was ended early more may have been due than is told.
-        let due = told.max(run.due.unwrap_or(0));
+        let counted = of.answered + of.unanswered + of.turned_away + of.unsent;
+        // In an interrupted run, more may have been due than was counted.
+        let due = counted.max(run.due.unwrap_or(0));
         let enough = due > 0 && of.answered_in_time as f64 >= CARRIED * due as f64;
         Self {
             asked_per_s: run.asked_per_s.unwrap_or(0.0),
@@ -58,46 +58,46 @@ impl Step {
     }
 }
 
-/// Whether a ladder has gone far enough beyond its knee.
+/// Reports whether a ladder has gone far enough beyond its knee.
 pub fn is_enough(steps: &[Step]) -> bool {
     steps.len() >= BEYOND && steps[steps.len() - BEYOND..].iter().all(|step| !step.carried)
 }
 
-/// The highest rate that was asked for and carried, with all below it.
+/// Returns the highest requested rate that was sustained together with all lower ones.
 pub fn knee(steps: &[Step]) -> Option<f64> {
     steps.iter().take_while(|step| step.carried).map(|step| step.asked_per_s).last()
 }
 
-/// Whether the knee may be higher than [`knee`] tells: nothing beyond it was tried, or what was not
-/// carried there was too much for the load itself.
+/// Reports whether the knee may be higher than [`knee`] returns: no higher rate was tried, or the
+/// load generator was the bottleneck there.
 pub fn knee_is_least(steps: &[Step]) -> bool {
     steps.iter().find(|step| !step.carried).is_none_or(|step| !step.kept_up)
 }
 
-/// The law of scalability through the rates of a closed loop.
+/// The scalability law fitted to the throughput of a closed loop.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scaling {
-    /// Rate of one connection, per second.
+    /// Throughput of one connection, per second.
     pub lambda_per_s: f64,
-    /// Share that only one can do at a time.
+    /// Serial share of the work.
     pub sigma: f64,
-    /// Cost of agreement between each two.
+    /// Coordination cost per pair.
     pub kappa: f64,
     /// Root mean square of the relative errors.
     pub error_rms: f64,
-    /// The largest of them.
+    /// The largest relative error.
     pub error_worst: f64,
-    /// Predicted rate over measured rate, less one, at each number of connections.
+    /// Predicted over measured throughput, minus one, at each number of connections.
     pub errors: Vec<f64>,
-    /// Connections from which on more of them cost rate; null if there is no such number, or if it is
-    /// beyond twice the largest measured.
+    /// Number of connections beyond which throughput decreases; null if there is none, or if it
+    /// exceeds twice the largest measured number.
     pub connections_best: Option<f64>,
 }
 
-/// Fits the law; `points` are connections and answers per second.
+/// Fits the law to pairs of connections and answers per second.
 ///
 /// # Errors
-/// Fewer than four points, or one that is no positive number, in words.
+/// There are fewer than four points, or one is not a positive number.
 pub fn scaling(points: &[(usize, f64)]) -> Result<Scaling, String> {
     let times: Vec<(u32, f64)> = points
         .iter()
@@ -105,7 +105,8 @@ pub fn scaling(points: &[(usize, f64)]) -> Result<Scaling, String> {
         .collect();
     let usl = Usl::fit(&times).map_err(|error| error.to_string())?;
     let most = points.iter().map(|(n, _)| *n).max().unwrap_or(0) as f64;
-    // The law is fitted to times, and told beside rates: too long a time is too low a rate.
+    // The law is fitted to times and reported as throughput: too long a time is too low a
+    // throughput.
     let errors: Vec<f64> = usl.errors.each.iter().map(|error| 1.0 / (1.0 + error) - 1.0).collect();
     let square = errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64;
     Ok(Scaling {
@@ -131,7 +132,7 @@ mod tests {
         Step { asked_per_s, offered_per_s, answered_per_s, p99_ns: 1, carried, kept_up: true }
     }
 
-    /// A run of an open loop at 1000 per second for a second, in which so many were due.
+    /// A run of an open loop at 1000 per second for one second.
     fn run(answered: u64, in_time: u64, unsent: u64) -> Run {
         let outcomes =
             Outcomes { answered, answered_in_time: in_time, unsent, ..Outcomes::default() };
@@ -169,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_carried_if_what_was_due_is_answered_in_time() {
+    fn a_rate_is_sustained_if_due_requests_are_answered_in_time() {
         let carried = |answered, in_time, unsent| {
             Step::new(&run(answered, in_time, unsent), Duration::from_millis(1)).carried
         };
-        // Arrivals without memory: three in a hundred fewer than their rate says, and all answered.
+        // Poisson arrivals: three percent fewer than the rate, and all answered.
         assert!(carried(970, 970, 0));
-        // As many more do not make up for those that were not.
+        // Additional answers do not make up for unsent requests.
         assert!(!carried(1000, 1000, 30));
         assert!(!carried(1000, 980, 0));
         assert!(!carried(0, 0, 0));
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_knee_is_the_last_rate_that_all_before_it_carried() {
+    fn the_knee_is_the_last_rate_sustained_with_all_lower_ones() {
         let steps = [step(1.0, true), step(2.0, true), step(3.0, false), step(4.0, true)];
         assert_eq!(knee(&steps), Some(2.0));
         assert!(!is_enough(&steps));
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_knee_that_may_be_higher_is_told_as_such() {
+    fn a_knee_may_be_a_lower_bound() {
         assert!(!knee_is_least(&[step(1.0, true), step(2.0, false)]));
         assert!(knee_is_least(&[step(1.0, true), step(2.0, true)]));
         let of_the_load = Step { kept_up: false, ..step(2.0, false) };
@@ -206,12 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_the_law_is_one_of_rates() {
+    fn the_error_of_the_law_is_relative_to_throughput() {
         // The last point is twice as high as the line through the others.
         let rates = [100.0, 200.0, 400.0, 800.0, 3200.0];
         let points: Vec<(usize, f64)> = [1, 2, 4, 8, 16].into_iter().zip(rates).collect();
         let scaling = scaling(&points).unwrap();
-        // What the law says is too low there, so its error is below zero.
+        // The prediction is too low there, so its error is negative.
         assert!(scaling.errors[4] < 0.0, "{scaling:?}");
         let law = |n: f64| {
             let (s, k) = (scaling.sigma, scaling.kappa);
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_law_is_found_again_in_rates_made_from_it() {
+    fn the_law_is_recovered_from_its_own_rates() {
         let rate = |n: f64| 1000.0 * n / (1.0 + 0.05 * (n - 1.0) + 0.001 * n * (n - 1.0));
         let points: Vec<(usize, f64)> = [1, 2, 4, 8, 16, 32].map(|n| (n, rate(n as f64))).to_vec();
         let scaling = scaling(&points).unwrap();
@@ -234,12 +235,12 @@ mod tests {
         assert!(scaling.error_worst < 1e-9);
         let best = scaling.connections_best.unwrap();
         assert!((best - (0.95_f64 / 0.001).sqrt()).abs() < 1e-6);
-        // Rates that fall from the first connection on: the second one costs already.
+        // Throughput that falls from the first connection on: the second one already costs some.
         let falling: Vec<(usize, f64)> =
             [1, 2, 3, 4].map(|n| (n, 1000.0 * n as f64 / (1.2 * n as f64 - 0.2))).to_vec();
         let falling = super::scaling(&falling).unwrap();
         assert!(falling.kappa < 1e-9 && falling.connections_best == Some(1.0), "{falling:?}");
-        // From few connections the same law says nothing of so many.
+        // From few connections the same law makes no prediction for so many.
         let few: Vec<(usize, f64)> = points[..4].to_vec();
         assert_eq!(super::scaling(&few).unwrap().connections_best, None);
         assert!(super::scaling(&points[..3]).is_err());

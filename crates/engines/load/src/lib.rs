@@ -1,20 +1,23 @@
-//! Load for servers of the stock exchange, ours and any other of the original protocol.
+//! A load generator for servers of the stock exchange, ours and any other that speaks the original
+//! protocol.
 //!
-//! A [`LoadPlan`] says how requests arise (closed, open, partly open), how many and of what; [`run`] drives
-//! a server with it and gives a [`Run`]. Three things make the result worth something:
+//! A [`LoadPlan`] says how requests are generated (closed, open or partly open loop), how many and
+//! of which kind. [`run`] executes it against a server and returns a [`Run`]. Three properties make
+//! the result meaningful:
 //!
 //! - latencies count from when requests were due, not only from when they could be sent;
-//! - every answer is judged, and the stocks at the end must be those of the beginning and of the
-//!   answers between, so a fast server that loses orders is found out;
-//! - the load measures itself, and says when it was the bottleneck.
+//! - every answer is checked, and the final stocks must match the initial stocks and the answers,
+//!   so a fast server that loses orders is detected;
+//! - the load generator measures itself, and reports when it was the bottleneck.
 //!
-//! [`multiclient`] is the original client with its sleep; [`NullServer`] and [`null_client`] are the
-//! floors; [`check`] tells whether a recorded [`History`] can be explained by one order after the
-//! other.
+//! [`multiclient`] is the original client with its sleeps. [`NullServer`] and [`null_client`]
+//! measure baselines. [`check`] decides whether a recorded [`History`] can be explained by
+//! executing one order after another.
 
 mod arrivals;
 mod channel;
 pub mod check;
+mod client_codec;
 mod connection;
 mod draw;
 mod error;
@@ -28,12 +31,11 @@ mod plan;
 mod report;
 mod run;
 mod shared;
-mod speech;
 mod tally;
 mod worker;
 
 pub use draw::Op;
-pub use error::LoadError;
+pub use error::{LoadError, SystemOperation};
 pub use history::{Event, History, Outcome};
 pub use multi::{MultiRun, Multiclient, multiclient};
 pub use null::{NullClient, NullServer, null_client};
@@ -42,5 +44,5 @@ pub use report::{Conservation, Generator, Latencies, Latency, Run, Second};
 pub use run::{LoadProgress, run};
 pub use tally::Outcomes;
 
-/// Whom a load trusts where it speaks TLS.
+/// Trust anchor of a load over TLS.
 pub use ioloom_tls::Trust;

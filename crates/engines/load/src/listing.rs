@@ -1,50 +1,55 @@
-//! The list of stocks before and after a run, asked for on a connection of its own.
+//! Listing the stocks before and after a run, on a separate connection.
 //!
-//! In the protocol of lines a list has no end of its own. Its length is found by asking for something
-//! else behind it: a sale of one piece of the first stock, which is bought back. Later lists have
-//! as many lines as the first.
+//! A list of the line protocol has no end marker. Its length is found by sending another request
+//! behind it: the sale of one share of the first stock, which is bought back. Later lists have as
+//! many lines as the first.
 
 use crate::channel::Channel;
+use crate::client_codec::{
+    ANSWER_MAX, Expected, Reader, Response, classic, encode_request, greeting, triple,
+};
 use crate::draw::Op;
 use crate::error::LoadError;
-use crate::judge::Book;
+use crate::judge::StockList;
 use crate::plan::{LoadPlan, Protocol};
-use crate::speech::{ANSWER_MAX, Asked, Reader, Said, classic, greeting, spell, triple};
 use ioloom_exchange::{Line, Order, Side};
+use ioloom_failure::reason as reason_of;
 use std::io;
 use std::time::Duration;
 
-/// How often a server without room is asked again, and after which time.
+/// Number of attempts to list the stocks of a busy server, and the pause between them.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-struct Asking(Channel);
+struct ListConnection(Channel);
 
-/// Asks for all stocks; `stocks` is how many there are, if that is known from an earlier list.
-pub(crate) fn list(plan: &LoadPlan, stocks: Option<usize>) -> Result<Book, LoadError> {
-    let connect = |reason| LoadError::Connect { target: plan.target, reason };
-    let mut asking = Asking(Channel::connect(plan).map_err(connect)?);
-    let asked =
-        asking.0.set_timeouts(plan.timeout, plan.timeout).and_then(|()| asking.list(plan, stocks));
+/// Lists all stocks; `stocks` is their number if it is known from an earlier list.
+pub(crate) fn list(plan: &LoadPlan, stocks: Option<usize>) -> Result<StockList, LoadError> {
+    let connect = |source| LoadError::Connect { target: plan.target, source };
+    let mut connection = ListConnection(Channel::connect(plan).map_err(connect)?);
+    let asked = connection
+        .0
+        .set_timeouts(plan.timeout, plan.timeout)
+        .and_then(|()| connection.list(plan, stocks));
     let target = plan.target;
-    let lines = asked.map_err(|reason| match reason.kind() {
+    let lines = asked.map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => LoadError::Full { target },
         io::ErrorKind::WouldBlock => {
             let reason = format!("no answer within {} s", plan.timeout.as_secs_f64());
             LoadError::List { target, reason }
         }
-        _ => LoadError::List { target, reason: reason.to_string() },
+        _ => LoadError::List { target, reason: reason_of(&error) },
     })?;
     Ok(match stocks {
-        None => Book::of(lines, plan.protocol),
-        // Compared by number: what the first list left out is not looked at.
-        Some(_) => Book { lines, is_cut: false },
+        None => StockList::of(lines, plan.protocol),
+        // Stocks are compared by number: those that the first list left out are ignored.
+        Some(_) => StockList { lines, is_cut: false },
     })
 }
 
-/// The list at the end. Room that connections of the load had comes free when the server sees
-/// that they have gone.
-pub(crate) fn list_again(plan: &LoadPlan, stocks: usize) -> Result<Book, LoadError> {
+/// Lists the stocks at the end. Slots of the load's connections become free when the server notices
+/// that they were closed.
+pub(crate) fn list_again(plan: &LoadPlan, stocks: usize) -> Result<StockList, LoadError> {
     for _ in 0..TRIES {
         match list(plan, Some(stocks)) {
             Err(LoadError::Full { .. }) => std::thread::sleep(PAUSE),
@@ -54,11 +59,11 @@ pub(crate) fn list_again(plan: &LoadPlan, stocks: usize) -> Result<Book, LoadErr
     list(plan, Some(stocks))
 }
 
-fn odd(said: &str) -> io::Error {
-    io::Error::other(format!("it said {said:?}"))
+fn unexpected(response: &str) -> io::Error {
+    io::Error::other(format!("unexpected answer {response:?}"))
 }
 
-impl Asking {
+impl ListConnection {
     fn list(&mut self, plan: &LoadPlan, stocks: Option<usize>) -> io::Result<Vec<Line>> {
         if plan.protocol == Protocol::Line && stocks.is_none() {
             return self.list_without_end(ANSWER_MAX);
@@ -66,34 +71,34 @@ impl Asking {
         let mut reader = Reader::new(plan.protocol, stocks.unwrap_or(0));
         if let Some(greeting) = greeting(plan.protocol, None, plan.token.as_deref()) {
             self.0.send(&greeting)?;
-            match self.answer(&mut reader, Asked::Hello)? {
-                Said::Hello => {}
-                Said::Busy => return Err(io::ErrorKind::ResourceBusy.into()),
-                other => return Err(odd(&format!("{other:?}"))),
+            match self.answer(&mut reader, Expected::Hello)? {
+                Response::Hello => {}
+                Response::Busy => return Err(io::ErrorKind::ResourceBusy.into()),
+                other => return Err(unexpected(&format!("{other:?}"))),
             }
         }
         let mut bytes = Vec::new();
-        spell(plan.protocol, Op::Show, 1, &mut bytes);
+        encode_request(plan.protocol, Op::Show, 1, &mut bytes);
         self.0.send(&bytes)?;
-        match self.answer(&mut reader, Asked::Op(Op::Show))? {
-            Said::Shown { lines, .. } if !lines.is_empty() => Ok(lines),
-            Said::Busy => Err(io::ErrorKind::ResourceBusy.into()),
-            Said::Other(text) => Err(odd(&text)),
-            other => Err(odd(&format!("{other:?}"))),
+        match self.answer(&mut reader, Expected::Op(Op::Show))? {
+            Response::Shown { lines, .. } if !lines.is_empty() => Ok(lines),
+            Response::Busy => Err(io::ErrorKind::ResourceBusy.into()),
+            Response::Other(text) => Err(unexpected(&text)),
+            other => Err(unexpected(&format!("{other:?}"))),
         }
     }
 
-    fn answer(&mut self, reader: &mut Reader, asked: Asked) -> io::Result<Said> {
+    fn answer(&mut self, reader: &mut Reader, asked: Expected) -> io::Result<Response> {
         loop {
             if let Some(reply) = reader.next(asked) {
-                return Ok(reply.said);
+                return Ok(reply.response);
             }
             let bytes = self.0.recv()?;
             reader.feed(bytes);
         }
     }
 
-    /// A list of which the end is found by what was asked behind it, of so many bytes at most.
+    /// Reads a list without an end marker, of at most `bytes_max` bytes.
     fn list_without_end(&mut self, bytes_max: usize) -> io::Result<Vec<Line>> {
         self.0.send(b"show\n")?;
         let mut text = Vec::new();
@@ -102,7 +107,7 @@ impl Asking {
         let end = loop {
             let Some(length) = text[at..].iter().position(|b| *b == b'\n') else {
                 if text.len() > bytes_max {
-                    return Err(io::Error::other("it gave a list without an end"));
+                    return Err(io::Error::other("endless list"));
                 }
                 text.extend_from_slice(self.0.recv()?);
                 continue;
@@ -112,7 +117,7 @@ impl Asking {
             match triple(&line) {
                 Some(line) => lines.push(line),
                 None if line == "BUSY" => return Err(io::ErrorKind::ResourceBusy.into()),
-                None if lines.is_empty() => return Err(odd(&line)),
+                None if lines.is_empty() => return Err(unexpected(&line)),
                 None => break line,
             }
             if lines.len() == 1 {
@@ -120,14 +125,14 @@ impl Asking {
             }
         };
         match classic(&end) {
-            Said::Done { .. } => {
+            Response::Done { .. } => {
                 self.0.send(&order(Side::Buy, lines[0].id))?;
                 while !text[at..].contains(&b'\n') {
                     text.extend_from_slice(self.0.recv()?);
                 }
             }
-            Said::TooMany => {}
-            _ => return Err(odd(&end)),
+            Response::TooMany => {}
+            _ => return Err(unexpected(&end)),
         }
         Ok(lines)
     }
@@ -136,7 +141,7 @@ impl Asking {
 fn order(side: Side, stock: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(order) = Order::new(side, stock, 1) {
-        spell(Protocol::Line, Op::Trade(order), 1, &mut bytes);
+        encode_request(Protocol::Line, Op::Trade(order), 1, &mut bytes);
     }
     bytes
 }
@@ -148,17 +153,17 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn a_list_that_never_ends_is_given_up() {
+    fn endless_lists_are_rejected() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let plan =
             LoadPlan { protocol: Protocol::Line, ..LoadPlan::new(listener.local_addr().unwrap()) };
-        let mut asking = Asking(Channel::connect(&plan).unwrap());
+        let mut connection = ListConnection(Channel::connect(&plan).unwrap());
         let (mut stream, _) = listener.accept().unwrap();
         let server =
             std::thread::spawn(move || while stream.write_all(&b"1 2 3\n".repeat(100)).is_ok() {});
-        let refused = asking.list_without_end(10_000).unwrap_err();
-        assert!(refused.to_string().contains("without an end"), "{refused}");
-        drop(asking);
+        let refused = connection.list_without_end(10_000).unwrap_err();
+        assert!(refused.to_string().contains("endless list"), "{refused}");
+        drop(connection);
         server.join().unwrap();
     }
 }

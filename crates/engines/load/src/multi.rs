@@ -1,24 +1,24 @@
-//! The original client, faithfully: each client is a flow of control of its own that connects once and
-//! then ten times asks, reads the whole answer and sleeps for a second, also after the last order.
+//! The original client: each client connects once, then ten times sends a request, reads the whole
+//! answer and sleeps for a second, also after the last order.
 //!
-//! The original forks a process for each client; here each is a thread, started one after the other as
-//! the processes were. The time is taken from before the first start to after the last end. The sleep
-//! can be divided, so that the shape of a ten-second run is seen in one.
+//! The original forks a process per client; here each client is a thread, started one after another
+//! like the processes. The time is measured from before the first start to after the last end. The
+//! sleep can be divided, so that a ten-second run is reproduced in one second.
 //!
-//! The law beside it: clients that sleep need `orders × sleep`, whatever the server does in the
+//! The expected time: clients that sleep need `orders × sleep`, whatever the server does in the
 //! meantime; a pool that serves `T` connections at a time needs that `⌈clients / T⌉` times. It is
-//! compared with what was measured only if every order was answered. How much longer than asked for
-//! clients slept is told beside it: that part is the load's own.
+//! compared with the measurement only if every order was answered. How much longer than requested
+//! clients slept is reported as well: that part is caused by the load generator.
 
 use crate::channel::Channel;
+use crate::client_codec::{Expected, Reader, Response, encode_request, greeting};
 use crate::draw::{Draw, Op};
-use crate::error::LoadError;
-use crate::judge::{Known, Verdict};
+use crate::error::{LoadError, SystemOperation};
+use crate::judge::{KnownStocks, Verdict};
 use crate::listing::list;
 use crate::plan::LoadPlan;
 use crate::report::{Conservation, Latency};
 use crate::run::check_descriptors;
-use crate::speech::{Asked, Reader, Said, greeting, spell};
 use crate::tally::{Outcomes, Tally, Times};
 use ioloom_sys::clock;
 use serde::Serialize;
@@ -27,62 +27,63 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Stack of a client, and of one that checks a certificate.
+/// Stack size of a client, without and with TLS.
 const STACK_BYTES: usize = 64 * 1024;
 const STACK_TLS_BYTES: usize = 512 * 1024;
-/// The longest nap of a few clients before they look whether somebody wants to end the run. Of more
-/// than a hundred each naps longer, so that all together wake up a thousand times per second at most.
-const NAP: Duration = Duration::from_millis(100);
-/// The same of a client that waits for an answer, at least.
-const READ_NAP: Duration = Duration::from_secs(1);
+/// Maximum sleep of a client before it checks for a stop. With more than a hundred clients each
+/// sleeps longer, so that all together wake up at most a thousand times per second.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// Minimum read timeout of a client that waits for an answer.
+const READ_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// The load of the original client.
+/// Options of the original client.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Multiclient {
-    /// Clients at the same time.
+    /// Number of concurrent clients.
     pub clients: usize,
-    /// Orders of each.
+    /// Orders per client.
     pub orders: u32,
     /// Sleep after each order.
     pub sleep: Duration,
-    /// Threads of a connection-affine pool, if the server is one: for the law.
+    /// Number of threads of the server's pool, if it has one with a thread per connection: for the
+    /// expected time.
     pub pool: Option<u32>,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MultiRun {
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// Orders of each.
+    /// Orders per client.
     pub orders: u32,
-    /// Sleep after each order, ns.
+    /// Sleep after each order in nanoseconds.
     pub sleep_ns: u64,
-    /// From before the first start to after the last end, ns.
+    /// Time from before the first start to after the last end, in nanoseconds.
     pub elapsed_ns: u64,
-    /// What the law says, ns.
+    /// Expected time in nanoseconds.
     pub law_ns: u64,
-    /// Measured over law, less one; null if not every order was answered, or if the law says nothing
-    /// because clients do not sleep.
+    /// Measured over expected time, minus one; null if not every order was answered, or if clients
+    /// do not sleep.
     pub law_error: Option<f64>,
-    /// Orders over the time that passed.
+    /// Orders per second.
     pub orders_per_s: f64,
-    /// Sent and answered within: what a request took without the sleep.
+    /// Latency of requests, without the sleep.
     pub latency: Latency,
-    /// How much longer than asked for clients slept.
+    /// How much longer than requested clients slept.
     pub overslept: Latency,
-    /// What came of requests.
+    /// Outcomes of requests.
     pub outcomes: Outcomes,
-    /// Answers that cannot be right, at most 10.
+    /// Wrong answers, at most 10.
     pub wrong_samples: Vec<String>,
-    /// Whether nothing was lost or invented.
+    /// Whether any shares were lost or invented.
     pub conservation: Conservation,
-    /// Whether somebody ended it early.
+    /// Whether the run was interrupted.
     pub interrupted: bool,
 }
 
 impl MultiRun {
-    /// Whether every answer came and was right, and nothing was lost or invented.
+    /// Reports whether every answer arrived and was right, and no shares were lost or invented.
     pub fn is_right(&self) -> bool {
         let lost = self.outcomes.lost + self.outcomes.timed_out;
         let all = self.outcomes.answered > 0 && lost == 0;
@@ -93,18 +94,19 @@ impl MultiRun {
 struct Client<'a> {
     plan: &'a LoadPlan,
     multi: &'a Multiclient,
-    known: &'a Known,
+    known: &'a KnownStocks,
     stop: &'a AtomicBool,
     tally: &'a Mutex<Tally>,
     answered: &'a AtomicU64,
-    /// When the latest client ended.
+    /// End of the latest client.
     ended_ns: &'a AtomicU64,
 }
 
-/// Runs the original client. Of the plan the server, the protocol, mix, skew, counts and seed are used.
+/// Runs the original client. Of the plan, only the server, protocol, mix, skew, counts and seed are
+/// used.
 ///
 /// # Errors
-/// The plan cannot be, the machine does not allow it, or the server is not there.
+/// The plan is invalid, the machine does not allow it, or the server is not reachable.
 pub fn multiclient(
     plan: &LoadPlan,
     multi: &Multiclient,
@@ -115,7 +117,7 @@ pub fn multiclient(
     check(multi)?;
     check_descriptors(multi.clients)?;
     let before = list(plan, None)?;
-    let known = Known::new(&before);
+    let known = KnownStocks::new(&before);
     let tally = Mutex::new(Tally::new(before.lines.len()));
     let (answered, ended_ns) = (AtomicU64::new(0), AtomicU64::new(0));
     let client = Client {
@@ -138,14 +140,14 @@ pub fn multiclient(
 fn check(multi: &Multiclient) -> Result<(), LoadError> {
     let bad = |text: &str| Err(LoadError::Plan(text.to_owned()));
     if !(1..=20_000).contains(&multi.clients) {
-        return bad("clients are from 1 to 20000");
+        return bad("the number of clients must be 1 to 20000");
     }
     if !(1..=1_000_000).contains(&multi.orders) {
-        return bad("orders of a client are from 1 to a million");
+        return bad("the number of orders per client must be 1 to 1000000");
     }
     let longest = multi.sleep.saturating_mul(multi.orders);
     if longest > crate::plan::DURATION_MAX {
-        return bad("a client lasts at most 24 hours");
+        return bad("a client must not run longer than 24 hours");
     }
     Ok(())
 }
@@ -184,7 +186,7 @@ fn summary(
     }
 }
 
-/// What a client has sent that was not answered yet.
+/// Request without an answer yet.
 type Pending = Option<Op>;
 
 impl Client<'_> {
@@ -198,17 +200,18 @@ impl Client<'_> {
                 let builder = builder.stack_size(stack_bytes);
                 match builder.spawn_scoped(scope, move || self.run(number)) {
                     Ok(thread) => threads.push(thread),
-                    Err(reason) => {
+                    Err(source) => {
                         self.stop.store(true, Ordering::Relaxed);
-                        return Err(LoadError::System { operation: "start a client", reason });
+                        let operation = SystemOperation::StartThread;
+                        return Err(LoadError::System { operation, source });
                     }
                 }
             }
-            let mut told = 0;
+            let mut checks = 0;
             while threads.iter().any(|thread| !thread.is_finished()) {
                 std::thread::sleep(Duration::from_millis(2));
-                told += 1;
-                if told % 500 == 0 {
+                checks += 1;
+                if checks % 500 == 0 {
                     watch(self.answered.load(Ordering::Relaxed));
                 }
             }
@@ -222,7 +225,7 @@ impl Client<'_> {
         self.ended_ns.fetch_max(clock::monotonic_ns(), Ordering::Relaxed);
         let Err(reason) = ended else { return };
         let mut tally = self.tally.lock().expect("no panic under this lock");
-        // One that somebody else ended has lost nothing, but nobody knows what became of its order.
+        // An interrupted client has lost nothing, but the outcome of its order is unknown.
         if reason.kind() != io::ErrorKind::Interrupted {
             match reason.kind() {
                 io::ErrorKind::TimedOut => tally.outcomes.timed_out += 1,
@@ -245,19 +248,19 @@ impl Client<'_> {
 
     fn orders(&self, number: usize, pending: &mut Pending) -> io::Result<()> {
         let mut channel = Channel::connect(self.plan)?;
-        channel.set_timeouts(self.nap().max(READ_NAP), self.plan.timeout)?;
+        channel.set_timeouts(self.sleep_max().max(READ_TIMEOUT_MIN), self.plan.timeout)?;
         let mut draw = Draw::new(self.plan, &self.known.ids, number as u64);
         let mut reader = Reader::new(self.plan.protocol, self.known.ids.len());
         let token = self.plan.token.as_deref();
         let mut bytes = greeting(self.plan.protocol, None, token).unwrap_or_default();
         if !bytes.is_empty() {
             channel.send(&bytes)?;
-            match self.hear(&mut channel, &mut reader, Asked::Hello)?.0 {
-                Said::Hello => {}
-                Said::Busy => return Err(io::Error::other("the server has no room for it (BUSY)")),
+            match self.receive(&mut channel, &mut reader, Expected::Hello)?.0 {
+                Response::Hello => {}
+                Response::Busy => return Err(io::Error::other("the server is busy")),
                 other => {
                     return Err(io::Error::other(format!(
-                        "its greeting was answered with {other:?}"
+                        "unexpected answer to the greeting: {other:?}"
                     )));
                 }
             }
@@ -268,16 +271,16 @@ impl Client<'_> {
             }
             let op = draw.op();
             bytes.clear();
-            spell(self.plan.protocol, op, u64::from(at) + 1, &mut bytes);
+            encode_request(self.plan.protocol, op, u64::from(at) + 1, &mut bytes);
             let sent_ns = clock::monotonic_ns();
             *pending = Some(op);
             channel.send(&bytes)?;
-            let (said, received) = self.hear(&mut channel, &mut reader, Asked::Op(op))?;
+            let (response, received) = self.receive(&mut channel, &mut reader, Expected::Op(op))?;
             let now_ns = clock::monotonic_ns();
             *pending = None;
             self.count(
                 op,
-                &said,
+                &response,
                 Times { due_ns: sent_ns, sent_ns, now_ns },
                 bytes.len(),
                 received,
@@ -287,22 +290,23 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Waits for one answer; tells how many bytes came for it. Somebody may end the run meanwhile.
-    fn hear(
+    /// Waits for one answer; returns it with the number of bytes received for it. A stop interrupts
+    /// it.
+    fn receive(
         &self,
         channel: &mut Channel,
         reader: &mut Reader,
-        asked: Asked,
-    ) -> io::Result<(Said, usize)> {
+        asked: Expected,
+    ) -> io::Result<(Response, usize)> {
         // A client that waits for a thread of a pool waits as long as the others take.
         let round = self.plan.timeout + self.multi.sleep * self.multi.orders * 4;
         let turns = self.multi.clients as u32 / self.multi.pool.unwrap_or(1).max(1) + 1;
-        let patience = round.saturating_mul(turns);
+        let limit = round.saturating_mul(turns);
         let began_ns = clock::monotonic_ns();
         let mut received = 0;
         loop {
             if let Some(reply) = reader.next(asked) {
-                return Ok((reply.said, received));
+                return Ok((reply.response, received));
             }
             match channel.recv() {
                 Ok(bytes) => {
@@ -313,8 +317,8 @@ impl Client<'_> {
                     if self.stop.load(Ordering::Relaxed) {
                         return Err(io::ErrorKind::Interrupted.into());
                     }
-                    if u128::from(clock::monotonic_ns() - began_ns) > patience.as_nanos() {
-                        let words = format!("no answer within {} s", patience.as_secs_f64());
+                    if u128::from(clock::monotonic_ns() - began_ns) > limit.as_nanos() {
+                        let words = format!("no answer within {} s", limit.as_secs_f64());
                         return Err(io::Error::new(io::ErrorKind::TimedOut, words));
                     }
                 }
@@ -323,8 +327,15 @@ impl Client<'_> {
         }
     }
 
-    fn count(&self, op: Op, said: &Said, times: Times, sent_bytes: usize, received_bytes: usize) {
-        let verdict = self.known.judge(op, said);
+    fn count(
+        &self,
+        op: Op,
+        response: &Response,
+        times: Times,
+        sent_bytes: usize,
+        received_bytes: usize,
+    ) {
+        let verdict = self.known.judge(op, response);
         let mut tally = self.tally.lock().expect("no panic under this lock");
         tally.outcomes.sent += 1;
         tally.outcomes.sent_bytes += sent_bytes as u64;
@@ -361,12 +372,12 @@ impl Client<'_> {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How long a client naps before it looks whether somebody wants to end the run.
-    fn nap(&self) -> Duration {
-        NAP.max(Duration::from_millis(self.multi.clients as u64))
+    /// Returns how long a client sleeps before it checks for a stop.
+    fn sleep_max(&self) -> Duration {
+        SLEEP_MAX.max(Duration::from_millis(self.multi.clients as u64))
     }
 
-    /// The sleep of the original, in naps, so that an interrupt ends it.
+    /// Sleeps like the original, in parts, so that a stop interrupts it.
     fn sleep(&self) {
         let end_ns = clock::monotonic_ns() + self.multi.sleep.as_nanos() as u64;
         while !self.stop.load(Ordering::Relaxed) {
@@ -376,7 +387,7 @@ impl Client<'_> {
                 tally.late.saturating_record((now_ns - end_ns).max(1));
                 return;
             }
-            std::thread::sleep(Duration::from_nanos(end_ns - now_ns).min(self.nap()));
+            std::thread::sleep(Duration::from_nanos(end_ns - now_ns).min(self.sleep_max()));
         }
     }
 }

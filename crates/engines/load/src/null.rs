@@ -1,16 +1,16 @@
-//! Floors: a server that does nothing but answer, and a client without a server.
+//! Baselines: a server that only answers, and a client without a server.
 //!
-//! The null server reads requests and gives fixed answers with the codec of the real one, on one
-//! thread with epoll: no stocks, no locks, no log. What a load reaches against it is the most that
-//! the protocol, the kernel and the load itself allow. The null client does everything that a thread
-//! of the load does for a request, but for the calls of the network.
+//! The null server parses requests and sends fixed answers with the codec of the real server, on
+//! one thread with epoll: no stocks, no locks, no log. The throughput of a load against it is the
+//! maximum that the protocol, the kernel and the load generator allow. The null client does
+//! everything that a thread of a load does for a request, except for network system calls.
 
+use crate::client_codec::{Expected, Reader, encode_request, greeting};
 use crate::draw::{Draw, Op};
-use crate::error::LoadError;
-use crate::judge::{Book, Known, Verdict};
+use crate::error::{LoadError, SystemOperation};
+use crate::judge::{KnownStocks, StockList, Verdict};
 use crate::plan::{LoadPlan, Protocol};
 use crate::report::Latency;
-use crate::speech::{Asked, Reader, greeting, spell};
 use crate::tally::{Tally, Times, table};
 use ioloom_exchange::{
     Answer, ClassicForm, Command, Line, Order, Session, Settings, Shown, Side, encode,
@@ -25,11 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Stocks of the null server.
+/// Number of stocks of the null server.
 const STOCKS: u32 = 10;
-/// How often it looks whether it shall stop.
-const LOOK: Duration = Duration::from_millis(50);
-/// Requests that are taken of one connection at once.
+/// Interval between checks for a stop.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum number of requests parsed per turn of a connection.
 const AT_ONCE: usize = 128;
 
 fn lines() -> Vec<Line> {
@@ -41,13 +41,13 @@ fn settings(protocol: Protocol) -> Settings {
     Settings { classic, ..Settings::default() }
 }
 
-/// A server that gives fixed answers.
+/// A server that sends fixed answers.
 pub struct NullServer {
     listener: Listener,
     settings: Settings,
 }
 
-struct Guest {
+struct NullConnection {
     socket: Socket,
     session: Session,
     out: Vec<u8>,
@@ -57,53 +57,54 @@ struct Guest {
 }
 
 impl NullServer {
-    /// Listens; the protocol only decides whether lines are padded.
+    /// Listens on `address`. The protocol only selects whether answers are padded.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// The system refuses to listen there.
     pub fn bind(address: SocketAddr, protocol: Protocol) -> Result<Self, LoadError> {
-        let listener = Listener::bind(address, 1024, false).map_err(LoadError::system("listen"))?;
+        let listener = Listener::bind(address, 1024, false)
+            .map_err(|source| LoadError::Listen { address, source })?;
         Ok(Self { listener, settings: settings(protocol) })
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error of the system.
     pub fn address(&self) -> Result<SocketAddr, LoadError> {
-        self.listener.address().map_err(LoadError::system("ask for the address"))
+        self.listener.address().map_err(LoadError::system(SystemOperation::GetAddress))
     }
 
-    /// Answers until it is asked to stop.
+    /// Answers requests until `stop` is set.
     ///
     /// # Errors
     /// Waiting failed.
     pub fn run(self, stop: &AtomicBool) -> Result<(), LoadError> {
-        let fail = LoadError::system("wait for requests");
+        let fail = LoadError::system(SystemOperation::Wait);
         let mut waiter = EpollLevel::new().map_err(&fail)?;
         waiter.add(&self.listener, usize::MAX, Interest::READ).map_err(&fail)?;
         let shown = Answer::Shown(Arc::new(Shown { seq: u64::MAX, lines: lines() }));
-        let (mut guests, mut free) = (Vec::<Option<Guest>>::new(), Vec::new());
+        let (mut connections, mut free) = (Vec::<Option<NullConnection>>::new(), Vec::new());
         let (mut ready, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
         while !stop.load(Ordering::Relaxed) {
-            waiter.wait(&mut ready, Some(LOOK)).map_err(&fail)?;
+            waiter.wait(&mut ready, Some(CHECK_INTERVAL)).map_err(&fail)?;
             for event in &ready {
                 if event.token == usize::MAX {
-                    self.admit(&mut waiter, &mut guests, &mut free);
+                    self.admit(&mut waiter, &mut connections, &mut free);
                     continue;
                 }
                 let at = event.token;
-                let Some(guest) = guests[at].as_mut() else { continue };
-                let served = guest.serve(&self.settings, &shown, &mut buffer);
+                let Some(connection) = connections[at].as_mut() else { continue };
+                let served = connection.serve(&self.settings, &shown, &mut buffer);
                 let stays = matches!(served, Ok(true));
-                if stays && guest.waits_to_write == guest.out.is_empty() {
-                    guest.waits_to_write = !guest.out.is_empty();
+                if stays && connection.waits_to_write == connection.out.is_empty() {
+                    connection.waits_to_write = !connection.out.is_empty();
                     let interest =
-                        if guest.waits_to_write { Interest::WRITE } else { Interest::READ };
-                    let _ = waiter.change(&guest.socket, at, interest);
+                        if connection.waits_to_write { Interest::WRITE } else { Interest::READ };
+                    let _ = waiter.change(&connection.socket, at, interest);
                 }
-                if !stays && let Some(guest) = guests[at].take() {
-                    let _ = waiter.remove(&guest.socket);
+                if !stays && let Some(connection) = connections[at].take() {
+                    let _ = waiter.remove(&connection.socket);
                     free.push(at);
                 }
             }
@@ -114,33 +115,34 @@ impl NullServer {
     fn admit(
         &self,
         waiter: &mut EpollLevel,
-        guests: &mut Vec<Option<Guest>>,
+        connections: &mut Vec<Option<NullConnection>>,
         free: &mut Vec<usize>,
     ) {
-        // A connection that cannot be taken now is told again.
+        // A connection that cannot be accepted now is reported again.
         let Ok(socket) = self.listener.accept(false) else { return };
         let at = free.pop().unwrap_or_else(|| {
-            guests.push(None);
-            guests.len() - 1
+            connections.push(None);
+            connections.len() - 1
         });
         if waiter.add(&socket, at, Interest::READ).is_err() {
             free.push(at);
             return;
         }
         let (session, out) = (Session::default(), Vec::new());
-        guests[at] = Some(Guest { socket, session, out, sent: 0, seq: 0, waits_to_write: false });
+        connections[at] =
+            Some(NullConnection { socket, session, out, sent: 0, seq: 0, waits_to_write: false });
     }
 }
 
-impl Guest {
-    /// Reads once, answers, sends; false at the end.
+impl NullConnection {
+    /// Reads once, answers and sends; returns false at the end of the stream.
     fn serve(
         &mut self,
         settings: &Settings,
         shown: &Answer,
         buffer: &mut [u8],
     ) -> io::Result<bool> {
-        // Nothing is read while answers wait, so what waits is bounded.
+        // Nothing is read while answers are pending, which bounds the output.
         if self.out.is_empty() {
             let read = if self.session.has_more() { 0 } else { self.socket.recv(buffer)? };
             if read == 0 && !self.session.has_more() {
@@ -168,7 +170,7 @@ impl Guest {
         }
         self.out.clear();
         self.sent = 0;
-        // Requests beyond those taken at once: nothing else would tell of them.
+        // Requests beyond the limit: no event would announce them.
         if self.session.has_more() {
             return self.serve(settings, shown, buffer);
         }
@@ -176,26 +178,27 @@ impl Guest {
     }
 }
 
-/// The cost of the load without a server.
+/// Cost of the load generator without a server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NullClient {
-    /// How many requests.
+    /// Number of requests.
     pub requests: u64,
-    /// In which time, ns.
+    /// Elapsed time in nanoseconds.
     pub elapsed_ns: u64,
-    /// One thread cannot do more than this.
+    /// Maximum throughput of one thread.
     pub requests_per_s: f64,
-    /// Of each request.
+    /// Latency of each request.
     pub latency: Latency,
 }
 
-/// Draws, spells, hears, judges and counts so many requests, without any call but the clock's.
+/// Draws, encodes, decodes, checks and counts this many requests, with no system calls except for
+/// the clock.
 ///
 /// # Errors
-/// The plan cannot be.
+/// The plan is invalid.
 pub fn null_client(plan: &LoadPlan, requests: u64) -> Result<NullClient, LoadError> {
     plan.check()?;
-    let known = Known::new(&Book { lines: lines(), is_cut: false });
+    let known = KnownStocks::new(&StockList { lines: lines(), is_cut: false });
     let mut draw = Draw::new(plan, &known.ids, 0);
     let mut reader = Reader::new(plan.protocol, lines().len());
     let canned = [Op::Show, one(Side::Buy), one(Side::Sell)].map(|op| canned(plan.protocol, op));
@@ -205,16 +208,18 @@ pub fn null_client(plan: &LoadPlan, requests: u64) -> Result<NullClient, LoadErr
         let sent_ns = clock::monotonic_ns();
         let op = draw.op();
         out.clear();
-        spell(plan.protocol, op, 1, &mut out);
+        encode_request(plan.protocol, op, 1, &mut out);
         reader.feed(match op {
             Op::Show => &canned[0],
             Op::Trade(order) if order.side() == Side::Buy => &canned[1],
             Op::Trade(_) => &canned[2],
         });
-        let reply = reader.next(Asked::Op(op));
-        let verdict = reply.map(|reply| known.judge(op, &reply.said));
+        let reply = reader.next(Expected::Op(op));
+        let verdict = reply.map(|reply| known.judge(op, &reply.response));
         if !matches!(verdict, Some(Verdict::Traded | Verdict::Listed)) {
-            return Err(LoadError::Plan("the load does not understand its own answers".to_owned()));
+            return Err(LoadError::Plan(
+                "the load generator does not accept its own answers".to_owned(),
+            ));
         }
         let now_ns = clock::monotonic_ns();
         tally.latency(op, Times { due_ns: sent_ns, sent_ns, now_ns }, 0);
@@ -222,7 +227,7 @@ pub fn null_client(plan: &LoadPlan, requests: u64) -> Result<NullClient, LoadErr
     let elapsed_ns = clock::monotonic_ns() - began_ns;
     let mut all = table();
     for pair in &tally.commands {
-        // Equal bounds always add.
+        // Histograms with equal bounds can always be added.
         let _ = all.add(&pair.raw);
     }
     Ok(NullClient {
@@ -237,10 +242,10 @@ fn one(side: Side) -> Op {
     Order::new(side, 1, 1).map_or(Op::Show, Op::Trade)
 }
 
-/// The bytes of an answer.
+/// Returns the bytes of an answer.
 fn canned(protocol: Protocol, op: Op) -> Vec<u8> {
     let mut bytes = greeting(protocol, None, None).unwrap_or_default();
-    spell(protocol, op, 1, &mut bytes);
+    encode_request(protocol, op, 1, &mut bytes);
     let (mut session, mut out) = (Session::default(), Vec::new());
     session.feed(&bytes, 2, &mut |request| {
         let answer = match request.command {

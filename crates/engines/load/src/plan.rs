@@ -1,9 +1,9 @@
-//! What a load is: how requests arise, how many, how fast, and of what.
+//! The plan of a load: how requests are generated, how many, how fast, and of which kind.
 //!
-//! Connections, rate and think time are three numbers. A closed loop has a fixed crowd that waits for
-//! each answer; an open one has arrivals that wait for nobody; a partly open one has arrivals of
-//! sessions, each a small closed loop. The same server under the same rate answers them very
-//! differently (Schroeder, 2006), so a result names its loop.
+//! Connections, rate and think time are three parameters. A closed loop has a fixed number of
+//! clients that wait for each answer; an open loop has arrivals that do not wait; a partly open
+//! loop has arrivals of sessions, each a small closed loop. The same server at the same rate
+//! answers them very differently (Schroeder, 2006), so a result names its loop.
 
 use crate::error::LoadError;
 use ioloom_tls::Trust;
@@ -12,18 +12,18 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Connections that one run may have, whatever open files allow.
+/// Maximum number of connections of a run, whatever open files allow.
 pub const CONNECTIONS_MAX: usize = 65_536;
-/// Longest run.
+/// Maximum duration of a run.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// How the server is spoken to.
+/// Protocol of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
-    /// Lines; every answer is 8192 bytes, as the original clients read them.
+    /// Lines; every answer is padded to 8192 bytes, as the original clients expect.
     Padded,
-    /// Lines; every answer is its lines.
+    /// Lines; answers are not padded.
     Line,
     /// `stock/2`: numbered lines.
     V2,
@@ -40,30 +40,30 @@ impl FromStr for Protocol {
             "line" => Self::Line,
             "v2" => Self::V2,
             "resp" => Self::Resp,
-            _ => return Err("choose one of padded, line, v2, resp".to_owned()),
+            _ => return Err("must be padded, line, v2 or resp".to_owned()),
         })
     }
 }
 
-/// How long a client thinks between an answer and its next request.
+/// Think time of a client between an answer and its next request.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Think {
-    /// Not at all.
+    /// No think time.
     #[default]
     None,
-    /// Always as long.
+    /// Constant.
     Constant(Duration),
-    /// Without memory, with this mean.
+    /// Exponentially distributed with this mean.
     Exponential(Duration),
 }
 
-/// How arrivals follow each other.
+/// Distribution of arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrival {
-    /// At equal distances.
+    /// Equal intervals.
     Constant,
-    /// Without memory.
+    /// Poisson process.
     Poisson,
 }
 
@@ -74,41 +74,41 @@ impl FromStr for Arrival {
         match word {
             "constant" => Ok(Self::Constant),
             "poisson" => Ok(Self::Poisson),
-            _ => Err("choose constant or poisson".to_owned()),
+            _ => Err("must be constant or poisson".to_owned()),
         }
     }
 }
 
-/// How requests arise.
+/// How requests are generated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// Each connection waits for its answer, thinks, and asks again.
+    /// Each connection waits for its answer, thinks, and sends the next request.
     Closed {
-        /// How long it thinks.
+        /// Think time.
         think: Think,
     },
-    /// Requests arrive, whatever became of those before.
+    /// Requests arrive independently of earlier ones.
     Open {
         /// Arrivals per second of all connections together.
         rate_per_s: f64,
-        /// How they follow each other.
+        /// Distribution of arrivals.
         arrival: Arrival,
     },
-    /// Sessions arrive; each connects, is a closed loop for some requests, and leaves.
+    /// Sessions arrive; each connects, is a closed loop for some requests, and disconnects.
     PartlyOpen {
-        /// Arrivals of sessions per second.
+        /// Session arrivals per second.
         sessions_per_s: f64,
-        /// How they follow each other.
+        /// Distribution of arrivals.
         arrival: Arrival,
-        /// Mean number of requests of a session; the number is geometric, at least 1.
+        /// Mean number of requests of a session; geometrically distributed, at least 1.
         requests_mean: f64,
-        /// How long a client thinks between its requests.
+        /// Think time between the requests of a session.
         think: Think,
     },
 }
 
 impl Pace {
-    /// The word for the loop.
+    /// Returns the name of the loop.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Closed { .. } => "closed",
@@ -117,8 +117,8 @@ impl Pace {
         }
     }
 
-    /// Arrivals per second that are asked for, and how they follow each other; of sessions in a partly
-    /// open loop, and none in a closed one.
+    /// Returns the requested arrivals per second and their distribution; of sessions in a partly
+    /// open loop, `None` in a closed one.
     pub(crate) fn arrivals(&self) -> Option<(f64, Arrival)> {
         match *self {
             Self::Closed { .. } => None,
@@ -140,7 +140,7 @@ pub struct Mix {
 }
 
 impl Default for Mix {
-    /// A third each, as the original clients.
+    /// A third each, like the original clients.
     fn default() -> Self {
         Self { show: 1.0, buy: 1.0, sell: 1.0 }
     }
@@ -149,34 +149,38 @@ impl Default for Mix {
 impl FromStr for Mix {
     type Err = String;
 
-    /// `show=1,buy=4,sell=4`; what is not named is zero.
+    /// Parses `show=1,buy=4,sell=4`; omitted commands have share zero.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut mix = Self { show: 0.0, buy: 0.0, sell: 0.0 };
         for part in text.split(',') {
             let (word, share) = part.split_once('=').unwrap_or((part, "1"));
-            let share: f64 = share.parse().map_err(|_| format!("{share:?} is no number"))?;
+            let share: f64 = share.parse().map_err(|_| format!("{share:?} is not a number"))?;
             if !share.is_finite() || share < 0.0 {
-                return Err(format!("a share is zero or more, not {share}"));
+                return Err(format!("a share must not be negative or infinite: {share}"));
             }
             match word {
                 "show" => mix.show = share,
                 "buy" => mix.buy = share,
                 "sell" => mix.sell = share,
-                _ => return Err(format!("{word:?} is none of show, buy, sell")),
+                _ => return Err(format!("unknown command {word:?}; must be show, buy or sell")),
             }
         }
-        if mix.show + mix.buy + mix.sell > 0.0 { Ok(mix) } else { Err("all shares are 0".into()) }
+        if mix.show + mix.buy + mix.sell > 0.0 {
+            Ok(mix)
+        } else {
+            Err("at least one share must be above 0".into())
+        }
     }
 }
 
-/// Which stocks are asked for how often.
+/// Distribution of orders over stocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Skew {
-    /// All alike.
+    /// Uniform.
     Uniform,
-    /// The k-th as `1 / k^s`.
+    /// The k-th stock with weight `1 / k^s`.
     Zipf(f64),
-    /// One stock with this share, the others alike.
+    /// One stock with this share, the others uniformly.
     Hot(f64),
 }
 
@@ -190,62 +194,62 @@ impl FromStr for Skew {
         }
         let zipf = number("zipf:").filter(|s| *s > 0.0 && s.is_finite()).map(Self::Zipf);
         let hot = || number("hot:").filter(|share| (0.0..=1.0).contains(share)).map(Self::Hot);
-        zipf.or_else(hot)
-            .ok_or_else(|| "write uniform, zipf:S with S above 0, or hot:SHARE from 0 to 1".into())
+        zipf.or_else(hot).ok_or_else(|| {
+            "must be uniform, zipf:S with S above 0, or hot:SHARE with SHARE from 0 to 1".into()
+        })
     }
 }
 
 /// A complete load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadPlan {
-    /// The server.
+    /// Address of the server.
     pub target: SocketAddr,
-    /// How it is spoken to.
+    /// Protocol.
     pub protocol: Protocol,
-    /// How requests arise.
+    /// How requests are generated.
     pub pace: Pace,
-    /// Connections; with [`Pace::PartlyOpen`] the most at once.
+    /// Connections; with [`Pace::PartlyOpen`] the maximum.
     pub connections: usize,
-    /// Threads that drive them.
+    /// Number of threads.
     pub threads: usize,
-    /// Requests that a connection may have on their way.
+    /// Maximum number of requests in flight per connection.
     pub pipeline: usize,
     /// Shares of the commands.
     pub mix: Mix,
-    /// Shares of the stocks.
+    /// Distribution over stocks.
     pub skew: Skew,
-    /// Counts of orders are from 1 to this.
+    /// Maximum number of shares per order; the minimum is 1.
     pub count_max: u32,
     /// How long requests are sent.
     pub duration: Duration,
-    /// Requests at most.
+    /// Maximum number of requests.
     pub requests_max: u64,
-    /// What begins earlier is not counted.
+    /// Requests before this time are not counted.
     pub warm_up: Duration,
-    /// Time until all connections, or the whole rate, are there; at most the duration.
+    /// Time until all connections, or the full rate, are reached; at most the duration.
     pub ramp: Duration,
-    /// An answer that takes longer is given up, with its connection.
+    /// Timeout of an answer; closes its connection.
     pub timeout: Duration,
-    /// Where all random numbers come from.
+    /// Seed of all random numbers.
     pub random: u64,
-    /// Whether every request is kept for a check of the history.
+    /// Whether to record every request for a history check.
     pub keep_history: bool,
-    /// Name that clients of `v2` give themselves, followed by their number. Then the numbers of their
-    /// orders begin at the time, so that another run under the same name repeats none.
+    /// Name of `v2` clients, followed by their number. The numbers of their orders then start at
+    /// the current time, so that another run under the same name repeats none.
     pub name: Option<String>,
-    /// What the server wants to be shown, if anything; with `v2` and `resp`.
+    /// Token for the server, if any; with `v2` and `resp`.
     pub token: Option<String>,
-    /// Who is trusted to be the server, where it speaks TLS. Handshakes come before the run wherever
-    /// connecting does.
+    /// Trust anchor, if the server uses TLS. Handshakes take place when connections are opened.
     pub tls: Option<Trust>,
-    /// Processors that the threads are held to, in turn, each named once; empty for any.
+    /// Processors to which the threads are pinned, in rotation, each named once; empty for any.
     pub cpus: Vec<u32>,
-    /// Whether the stocks at the end must be those of the beginning and the answers between.
+    /// Whether the final stocks must match the initial stocks and the answers.
     pub conserve: bool,
 }
 
 impl LoadPlan {
-    /// A closed loop of ten connections for ten seconds.
+    /// Creates a closed loop of ten connections for ten seconds.
     pub fn new(target: SocketAddr) -> Self {
         Self {
             target,
@@ -272,52 +276,51 @@ impl LoadPlan {
         }
     }
 
-    /// Refuses what cannot be.
+    /// Rejects invalid plans.
     ///
     /// # Errors
-    /// The number that is out of range, and the range.
+    /// The value that is out of range, and the range.
     pub fn check(&self) -> Result<(), LoadError> {
         let refuse = |why: String| Err(LoadError::Plan(why));
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
-            return refuse(format!("connections are from 1 to {CONNECTIONS_MAX}"));
+            return refuse(format!("the number of connections must be 1 to {CONNECTIONS_MAX}"));
         }
         if self.threads == 0 || self.threads > self.connections.min(256) {
             return refuse(format!(
-                "{} threads for {} connections: from 1 to as many as connections, at most 256",
+                "cannot use {} threads for {} connections: must be 1 to the number of connections, \
+                 at most 256",
                 self.threads, self.connections
             ));
         }
         if !(1..=128).contains(&self.pipeline) {
-            return refuse("requests on their way are from 1 to 128 for a connection".to_owned());
+            return refuse("the pipeline of a connection must be 1 to 128 requests".to_owned());
         }
         if self.pipeline > 1 && matches!(self.pace, Pace::PartlyOpen { .. }) {
             return refuse(
-                "a client of a session waits for each answer; leave the pipeline out, or the sessions"
+                "clients of sessions wait for each answer; use either a pipeline or sessions"
                     .to_owned(),
             );
         }
         if self.duration.is_zero() || self.duration > DURATION_MAX {
-            return refuse("a run lasts longer than nothing and at most 24 hours".to_owned());
+            return refuse("the duration must be more than 0 and at most 24 hours".to_owned());
         }
         if self.warm_up >= self.duration {
-            return refuse("the time that is not counted must be shorter than the run".to_owned());
+            return refuse("the warm-up must be shorter than the run".to_owned());
         }
         if self.timeout.is_zero() || self.timeout > DURATION_MAX {
-            return refuse("an answer has more time than none, and at most 24 hours".to_owned());
+            return refuse("the timeout must be more than 0 and at most 24 hours".to_owned());
         }
         if self.ramp > self.duration {
-            return refuse(
-                "a ramp ends within the run, or its end would never be there".to_owned(),
-            );
+            return refuse("the ramp must not be longer than the run".to_owned());
         }
-        if let Some(cpu) = twice(&self.cpus) {
+        if let Some(cpu) = first_duplicate(&self.cpus) {
             return refuse(format!(
-                "processor {cpu} is named twice: name each once, they are taken in turn"
+                "processor {cpu} is named twice; name each once, threads use them in rotation"
             ));
         }
         if self.token.is_some() && !matches!(self.protocol, Protocol::V2 | Protocol::Resp) {
             return refuse(
-                "the original protocol has no place for a token; use v2 or resp".to_owned(),
+                "the original protocol does not support tokens; use v2 or resp".to_owned(),
             );
         }
         let rate = match self.pace {
@@ -325,23 +328,25 @@ impl LoadPlan {
             Pace::Open { rate_per_s, .. } => rate_per_s,
             Pace::PartlyOpen { sessions_per_s, requests_mean, .. } => {
                 if !(1.0..=1e6).contains(&requests_mean) {
-                    return refuse("a session has from 1 to a million requests".to_owned());
+                    return refuse(
+                        "the mean number of requests per session must be 1 to 1000000".to_owned(),
+                    );
                 }
                 sessions_per_s
             }
         };
         if !(1e-3..=1e7).contains(&rate) {
-            return refuse("a rate is from 0.001 to 10 million per second".to_owned());
+            return refuse("the rate must be 0.001 to 10000000 per second".to_owned());
         }
         if self.count_max == 0 || self.count_max > ioloom_exchange::COUNT_MAX {
-            return refuse("counts of orders are from 1 to 2147483647".to_owned());
+            return refuse("the maximum count of an order must be 1 to 2147483647".to_owned());
         }
         Ok(())
     }
 }
 
-/// The first number that stands in a list again.
-fn twice(all: &[u32]) -> Option<u32> {
+/// Returns the first duplicate in a list.
+fn first_duplicate(all: &[u32]) -> Option<u32> {
     all.iter().enumerate().find(|(at, one)| all[..*at].contains(one)).map(|(_, one)| *one)
 }
 
@@ -350,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_or_refused() {
+    fn words_are_parsed_or_rejected() {
         assert_eq!("hot:0.5".parse(), Ok(Skew::Hot(0.5)));
         assert_eq!("zipf:1.2".parse(), Ok(Skew::Zipf(1.2)));
         assert_eq!("uniform".parse(), Ok(Skew::Uniform));
@@ -364,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_cannot_be_are_refused() {
+    fn invalid_plans_are_rejected() {
         let plan = LoadPlan::new(([127, 0, 0, 1], 1).into());
         plan.check().unwrap();
         for change in [

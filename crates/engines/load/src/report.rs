@@ -1,29 +1,29 @@
-//! What is told of a run: the document behind `--json`, with every number and what it rests on.
+//! The report of a run: the document of `--json`.
 
 use crate::tally::{Outcomes, Pair, Table, Tally};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Latencies in nanoseconds. All zero without any.
+/// Latencies in nanoseconds; all zero if there were none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// How many.
+    /// Number of samples.
     pub count: u64,
-    /// The shortest.
+    /// Minimum.
     pub min_ns: u64,
-    /// Their mean.
+    /// Mean.
     pub mean_ns: f64,
-    /// Half are at most this.
+    /// Median.
     pub p50_ns: u64,
-    /// Nine of ten are at most this.
+    /// 90th percentile.
     pub p90_ns: u64,
-    /// 99 of a hundred.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 of a thousand.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// 9999 of ten thousand.
+    /// 99.99th percentile.
     pub p9999_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
 }
 
@@ -47,12 +47,12 @@ impl From<&Table> for Latency {
     }
 }
 
-/// Latencies from when requests were due, and from when they were sent.
+/// Latencies from the due time and from the send time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Latencies {
-    /// From when they were due.
+    /// From the due time.
     pub corrected: Latency,
-    /// From when they were sent.
+    /// From the send time.
     pub raw: Latency,
 }
 
@@ -65,51 +65,51 @@ impl From<&Pair> for Latencies {
 /// One second of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Second {
-    /// Counted from the start.
+    /// Seconds since the start.
     pub second: usize,
-    /// Requests that were due in it and answered.
+    /// Answered requests that were due in this second.
     pub answered: u64,
-    /// Median of their latencies from when they were due.
+    /// Median of the corrected latency.
     pub p50_ns: u64,
-    /// 99 of a hundred are at most this.
+    /// 99th percentile of the corrected latency.
     pub p99_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
 }
 
-/// Whether the stocks at the end are those of the beginning and the answers between.
+/// Whether the final stocks match the initial stocks and the answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Conservation {
-    /// Whether it was looked at.
+    /// Whether this was checked.
     pub checked: bool,
-    /// Why not.
+    /// The reason if not.
     pub reason: Option<String>,
-    /// Stocks that were compared.
+    /// Number of compared stocks.
     pub stocks: usize,
-    /// Stocks that differ, in words; at most 20.
+    /// Descriptions of stocks that differ; at most 20.
     pub differences: Vec<String>,
 }
 
-/// What the load says of itself.
+/// Self-measurement of the load generator.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Generator {
-    /// Threads that drove the connections.
+    /// Number of threads.
     pub threads: usize,
-    /// How much later than due requests were sent although a connection was free for them.
+    /// Delay of sending after the due time although a connection was free.
     pub late: Latency,
-    /// How long answers that had arrived waited for their thread, at least.
+    /// Time that received answers waited for their thread, at least.
     pub pickup: Latency,
-    /// Share of the time that the busiest thread was on a processor; null where the system does not tell
-    /// it of all threads.
+    /// Share of time that the busiest thread was on a CPU; null if the system does not report it
+    /// for all threads.
     pub cpu_share: Option<f64>,
-    /// Share of the time that it was on a processor or waited for one, without looking in vain for
-    /// answers; null with `cpu_share`.
+    /// Share of time that it was on a CPU or waited for one, without unsuccessful polling; null
+    /// with `cpu_share`.
     pub busy_share: Option<f64>,
-    /// Whether the load kept up by all that is known of it, so that the result is one of the server.
+    /// Whether the load generator kept up as far as known, so that the result describes the server.
     pub kept_up: bool,
-    /// If not, why.
+    /// The reason if not.
     pub reason: Option<String>,
-    /// What of it is not known, and what it was judged by instead.
+    /// What is unknown about this, and what was used instead.
     pub unknown: Option<String>,
 }
 
@@ -118,60 +118,62 @@ pub struct Generator {
 pub struct Run {
     /// `closed`, `open`, `partly-open` or `multiclient`.
     pub pace: String,
-    /// Connections; in a partly open loop the most at once.
+    /// Connections; in a partly open loop the maximum.
     pub connections: usize,
-    /// Arrivals per second that were asked for; of sessions in a partly open loop.
+    /// Requested arrivals per second; of sessions in a partly open loop.
     pub asked_per_s: Option<f64>,
-    /// Arrivals that were due in the time that counts, over that time: fewer than asked for while a
-    /// ramp lasts, and about as many without one.
+    /// Due arrivals per second of the counted time: fewer than requested during a ramp, and about
+    /// as many without one.
     pub offered_per_s: Option<f64>,
-    /// Those arrivals; null in a closed loop, and if the run ended before its time.
+    /// Number of due arrivals; null in a closed loop, and if the run was interrupted.
     pub due: Option<u64>,
     /// Answers per second until the end of the run.
     pub answered_per_s: f64,
-    /// The time that this rate is taken over, ns.
+    /// Time over which this rate is taken, in nanoseconds.
     pub elapsed_ns: u64,
-    /// What came of requests.
+    /// Outcomes of requests.
     pub outcomes: Outcomes,
-    /// All commands together. Requests that were never sent or never answered count from when they were
-    /// due, with the time that they waited in vain.
+    /// Latencies of all commands. Requests that were never sent or never answered count with their
+    /// waiting time.
     pub latency: Latencies,
-    /// By command: `show`, `buy`, `sell`.
+    /// Latencies by command: `show`, `buy`, `sell`.
     pub commands: BTreeMap<&'static str, Latencies>,
-    /// Second by second, the first hour at most.
+    /// Latencies by second, for the first hour.
     pub seconds: Vec<Second>,
-    /// Answers that cannot be right, at most 10.
+    /// Wrong answers, at most 10.
     pub wrong_samples: Vec<String>,
-    /// Whether nothing was lost or invented.
+    /// Whether any shares were lost or invented.
     pub conservation: Conservation,
-    /// How the load itself did.
+    /// Self-measurement of the load generator.
     pub generator: Generator,
-    /// Whether somebody ended it early.
+    /// Whether the run was interrupted.
     pub interrupted: bool,
 }
 
 impl Run {
-    /// Whether every answer was right, nothing was lost or invented, and there was an answer.
+    /// Reports whether every answer was right, no shares were lost or invented, and there was an
+    /// answer.
     pub fn is_right(&self) -> bool {
         let some = self.outcomes.answered > 0;
         some && self.outcomes.wrong == 0 && self.conservation.differences.is_empty()
     }
 }
 
-/// A generator that is busier than this is the bottleneck itself.
+/// Share of busy time above which the load generator is the bottleneck.
 const BUSY_MAX: f64 = 0.95;
-/// Lateness below this, ns, is noise of timers.
+/// Lateness below this is timer noise, in nanoseconds.
 const LATE_NS: u64 = 250_000;
-/// Fewer requests than this say nothing of one in a hundred.
+/// Minimum number of requests for a 99th percentile.
 const LATE_COUNT: u64 = 500;
-/// Share of the latencies that may be the generator's own.
+/// Share of the latency that may be caused by the load generator.
 const LATE_SHARE: f64 = 0.25;
 
-/// Judges whether the generator kept up.
+/// Decides whether the load generator kept up.
 pub(crate) fn generator(threads: usize, tally: &Tally, all: &Pair) -> Generator {
     let (late, pickup) = (Latency::from(&tally.late), Latency::from(&tally.pickup));
     let p99_ns = all.corrected.value_at_quantile(0.99);
-    // One thread of which it is not known may have been the busiest; one that is known was too busy.
+    // A thread without known times may have been the busiest; known times are enough to prove that
+    // one was too busy.
     let share = tally.busy.share();
     let is_known = tally.busy.is_known() && tally.unaccounted == 0;
     let too_late = |own: &Latency| {
@@ -181,22 +183,22 @@ pub(crate) fn generator(threads: usize, tally: &Tally, all: &Pair) -> Generator 
     };
     let reason = if share > BUSY_MAX {
         Some(format!(
-            "the busiest thread of the load was on a processor or waited for one {:.0} % of the \
-             time; use more --threads, fewer --connections or a lower rate, or give it a processor \
-             of its own",
+            "the busiest thread of the load generator was running or waiting for a processor \
+             {:.0} % of the time; use more --threads, fewer --connections or a lower rate, or \
+             reserve a processor for it",
             share * 100.0
         ))
     } else if too_late(&late) {
         Some(format!(
-            "one request in a hundred was sent {} µs late or more though a connection was free, \
-             and its latency was {} µs; use more --threads or a lower rate",
+            "1 % of the requests were sent at least {} µs late although a connection was free, \
+             with a 99th percentile of latency of {} µs; use more --threads or a lower rate",
             late.p99_ns / 1000,
             p99_ns / 1000
         ))
     } else if too_late(&pickup) {
         Some(format!(
-            "one answer in a hundred waited {} µs or more for the load, and its latency was {} µs; \
-             use more --threads or fewer --connections",
+            "1 % of the answers waited at least {} µs for the load generator, with a 99th \
+             percentile of latency of {} µs; use more --threads or fewer --connections",
             pickup.p99_ns / 1000,
             p99_ns / 1000
         ))
@@ -215,24 +217,20 @@ pub(crate) fn generator(threads: usize, tally: &Tally, all: &Pair) -> Generator 
     }
 }
 
-/// What is not known of the generator, and what it was judged by instead.
+/// Describes what is unknown about the load generator, and what was used instead.
 fn unknown(is_busy_known: bool, is_late_known: bool) -> Option<String> {
-    let busy = "how busy its threads were is unknown: the system does not tell it \
-                (/proc/thread-self/schedstat)";
-    let late = format!("fewer than {LATE_COUNT} requests do not tell whether it was late");
+    let busy = "the CPU use of its threads is unknown because the system does not \
+                report it (/proc/thread-self/schedstat)";
+    let late = format!("fewer than {LATE_COUNT} requests do not show whether it was late");
     match (is_busy_known, is_late_known) {
         (true, true) => None,
-        (false, true) => {
-            Some(format!("{busy}; whether it outcome up is judged by its lateness alone"))
-        }
-        (true, false) => {
-            Some(format!("{late}; whether it outcome up is judged by how busy it was"))
-        }
-        (false, false) => Some(format!("{busy}, and {late}; nothing tells whether it outcome up")),
+        (false, true) => Some(format!("{busy}; only its lateness shows whether it kept up")),
+        (true, false) => Some(format!("{late}; only its CPU use shows whether it kept up")),
+        (false, false) => Some(format!("{busy}, and {late}; whether it kept up is unknown")),
     }
 }
 
-/// The seconds of a run that have answers.
+/// Returns the seconds of a run with answers.
 pub(crate) fn seconds(tally: &Tally) -> Vec<Second> {
     let second = |(second, table): (usize, &ioloom_stats::Histogram)| Second {
         second,
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_that_was_the_bottleneck_says_so() {
+    fn a_generator_that_was_the_bottleneck_reports_it() {
         let well = judged(|_| {});
         assert!(well.kept_up && (well.busy_share.unwrap() - 0.5).abs() < 1e-9);
         assert_eq!(well.unknown, None);
@@ -275,7 +273,7 @@ mod tests {
         assert!(late.reason.unwrap().contains("late"));
         let slow = judged(|tally| (0..20).for_each(|_| tally.pickup.record(400_000).unwrap()));
         assert!(slow.reason.unwrap().contains("waited"));
-        // Beside a slow server the same lateness is no matter.
+        // With a slow server, the same lateness does not matter.
         let slow_server = judged(|tally| {
             (0..20).for_each(|_| tally.late.record(400_000).unwrap());
             (0..20).for_each(|_| tally.commands[0].corrected.record(9_000_000).unwrap());
@@ -284,27 +282,27 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_does_not_tell_is_unknown_and_not_zero() {
+    fn missing_times_are_unknown_rather_than_zero() {
         let silent = |change: fn(&mut Tally)| {
             judged(|tally| {
-                // Some systems have no account of a thread, and some one that stays at zero.
+                // Some systems have no such times for threads, and some report zero.
                 tally.busy = Busy { elapsed_ns: 100, ..Busy::default() };
                 change(tally);
             })
         };
         let unknown = silent(|_| {});
         assert_eq!((unknown.cpu_share, unknown.busy_share), (None, None));
-        assert!(unknown.kept_up && unknown.unknown.unwrap().contains("lateness alone"));
+        assert!(unknown.kept_up && unknown.unknown.unwrap().contains("only its lateness"));
         let late = silent(|tally| (0..20).for_each(|_| tally.late.record(400_000).unwrap()));
         assert!(!late.kept_up && late.reason.unwrap().contains("late"));
         let few = silent(|tally| (tally.late, tally.pickup) = (table(), table()));
-        assert!(few.unknown.unwrap().contains("nothing tells"));
+        assert!(few.unknown.unwrap().contains("whether it kept up is unknown"));
         let few = judged(|tally| (tally.late, tally.pickup) = (table(), table()));
         assert!(few.kept_up && few.unknown.unwrap().contains("fewer than 500"));
     }
 
     #[test]
-    fn one_thread_without_an_account_may_have_been_the_busiest() {
+    fn a_thread_without_times_may_have_been_the_busiest() {
         let both = |on_cpu_ns| {
             let mut all = Tally::new(1);
             for busy in [Busy { on_cpu_ns, elapsed_ns: 100, ..Busy::default() }, Busy::default()] {
@@ -316,7 +314,7 @@ mod tests {
             generator(2, &all, &pair)
         };
         assert_eq!(both(50).busy_share, None);
-        // What is known of the other one is enough here.
+        // The known times of the other one are enough here.
         assert!(both(98).reason.unwrap().contains("98 %"));
         let mut all = Tally::new(1);
         let mut one = Tally::new(1);

@@ -1,9 +1,9 @@
-//! A run from its first list of the stocks to its last.
+//! A run, from its first list of stocks to its last.
 
 use crate::arrivals;
-use crate::error::LoadError;
+use crate::error::{LoadError, SystemOperation};
 use crate::history::History;
-use crate::judge::{Book, Known};
+use crate::judge::{KnownStocks, StockList};
 use crate::listing::{list, list_again};
 use crate::plan::LoadPlan;
 use crate::report::{Conservation, Latencies, Run, generator, seconds};
@@ -16,19 +16,19 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-/// Descriptors that are no connections of the load.
+/// File descriptors that are not connections of the load.
 const DESCRIPTORS_OTHER: usize = 64;
-/// Between the moment at which all threads are ready and the start.
+/// Time between all threads being ready and the start, in nanoseconds.
 const HEAD_START_NS: u64 = 5_000_000;
-/// How often it is looked whether the threads have ended.
-const LOOK: Duration = Duration::from_millis(50);
-/// Stocks that differ and are told.
+/// Interval between checks whether the threads have ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum number of differing stocks to report.
 const DIFFERENCES_MAX: usize = 20;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadProgress {
-    /// Since the start.
+    /// Time since the start.
     pub elapsed: Duration,
     /// Answers so far.
     pub answered: u64,
@@ -36,10 +36,11 @@ pub struct LoadProgress {
     pub answered_per_s: f64,
 }
 
-/// Runs a load. `stop` ends it early; `watch` is told about once a second how far it is.
+/// Runs a load. `stop` interrupts it; `watch` is called about once a second.
 ///
 /// # Errors
-/// The plan cannot be, the machine does not allow it, or the server is not there or goes away.
+/// The plan is invalid, the machine does not allow it, or the server is not reachable or
+/// disappears.
 pub fn run(
     plan: &LoadPlan,
     stop: &AtomicBool,
@@ -49,7 +50,7 @@ pub fn run(
     check_descriptors(plan.connections)?;
     check_processors(&plan.cpus)?;
     let before = list(plan, None)?;
-    let known = Known::new(&before);
+    let known = KnownStocks::new(&before);
     let shared = Shared::new(plan, &known, stop);
     let tally = drive(&shared, watch)?;
     if let Some(error) = shared.take_error() {
@@ -59,9 +60,9 @@ pub fn run(
     Ok(summary(plan, &before, tally, conservation, stop.load(Relaxed), &shared))
 }
 
-/// Refuses more connections than files may be open.
+/// Rejects more connections than open files allow.
 pub(crate) fn check_descriptors(connections: usize) -> Result<(), LoadError> {
-    // Without the right to raise it the old limit stays, and is looked at.
+    // Without permission to raise it, the old limit applies.
     let _ = proc::raise_open_files_limit();
     let limit = proc::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
     let possible = limit.map_or(usize::MAX, |limit| limit.saturating_sub(DESCRIPTORS_OTHER));
@@ -69,22 +70,21 @@ pub(crate) fn check_descriptors(connections: usize) -> Result<(), LoadError> {
         return Ok(());
     }
     Err(LoadError::Refused(format!(
-        "{connections} connections need {} open files, and the limit is {}; use --connections \
-         {possible} or fewer, or raise the limit (ulimit -n)",
+        "{connections} connections need {} open files, and the limit is {}; use at most \
+         --connections {possible}, or raise the limit (ulimit -n)",
         connections + DESCRIPTORS_OTHER,
         possible + DESCRIPTORS_OTHER
     )))
 }
 
-/// Refuses processors that this program may not use.
+/// Rejects processors that this process may not use.
 fn check_processors(cpus: &[u32]) -> Result<(), LoadError> {
     let allowed = if cpus.is_empty() { Ok(Vec::new()) } else { affinity::allowed() };
-    let allowed = allowed.map_err(LoadError::system("ask for the processors of this program"))?;
+    let allowed = allowed.map_err(LoadError::system(SystemOperation::GetCpus))?;
     let Some(missing) = cpus.iter().find(|cpu| !allowed.contains(cpu)) else { return Ok(()) };
     let allowed: Vec<String> = allowed.iter().map(u32::to_string).collect();
     Err(LoadError::Refused(format!(
-        "no thread can be held to processor {missing}; choose --cpus among those that this program \
-         may use: {}",
+        "cannot use processor {missing}; choose --cpus among those that this process may use: {}",
         allowed.join(", ")
     )))
 }
@@ -96,13 +96,13 @@ fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(LoadProgress)) -> Result<Tal
         for index in 0..plan.threads {
             let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
             threads.push(scope.spawn(move || {
-                let hold = LoadError::system("hold a thread of the load to its processor");
+                let hold = LoadError::system(SystemOperation::PinThread);
                 let held = cpu.map(affinity::PinnedThread::pin).transpose().map_err(hold);
-                // Both live until the thread has run.
+                // Both live until the thread has finished.
                 let made = held.and_then(|held| Ok((held, Worker::new(shared, index)?)));
                 made.map_or_else(
                     |error| {
-                        // The others wait for all.
+                        // The other threads wait at both barriers.
                         shared.ready.wait();
                         shared.ready.wait();
                         Err(error)
@@ -115,16 +115,17 @@ fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(LoadProgress)) -> Result<Tal
         let start_ns = clock::monotonic_ns() + HEAD_START_NS;
         shared.start_ns.store(start_ns, SeqCst);
         shared.ready.wait();
-        let (mut told_ns, mut told) = (start_ns, 0);
+        let (mut reported_ns, mut reported) = (start_ns, 0);
         while threads.iter().any(|thread| !thread.is_finished()) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
             let now_ns = clock::monotonic_ns();
-            if now_ns >= told_ns + 1_000_000_000 {
+            if now_ns >= reported_ns + 1_000_000_000 {
                 let answered = shared.answered.load(Relaxed);
-                let answered_per_s = (answered - told) as f64 * 1e9 / (now_ns - told_ns) as f64;
+                let answered_per_s =
+                    (answered - reported) as f64 * 1e9 / (now_ns - reported_ns) as f64;
                 let elapsed = Duration::from_nanos(now_ns - start_ns);
                 watch(LoadProgress { elapsed, answered, answered_per_s });
-                (told_ns, told) = (now_ns, answered);
+                (reported_ns, reported) = (now_ns, answered);
             }
         }
         let mut all = Tally::new(shared.known.ids.len());
@@ -135,18 +136,18 @@ fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(LoadProgress)) -> Result<Tal
     })
 }
 
-pub(crate) fn conserved(plan: &LoadPlan, before: &Book, tally: &Tally) -> Conservation {
-    let not = |reason: String| Conservation {
+pub(crate) fn conserved(plan: &LoadPlan, before: &StockList, tally: &Tally) -> Conservation {
+    let unchecked = |reason: String| Conservation {
         checked: false,
         reason: Some(reason),
         stocks: 0,
         differences: Vec::new(),
     };
     if !plan.conserve {
-        return not("not asked for".to_owned());
+        return unchecked("not requested".to_owned());
     }
     match list_again(plan, before.lines.len()) {
-        Err(error) => not(error.to_string()),
+        Err(error) => unchecked(error.to_string()),
         Ok(after) => {
             let mut differences = tally.holdings.differences(before, &after);
             differences.truncate(DIFFERENCES_MAX);
@@ -157,7 +158,7 @@ pub(crate) fn conserved(plan: &LoadPlan, before: &Book, tally: &Tally) -> Conser
 
 fn summary(
     plan: &LoadPlan,
-    before: &Book,
+    before: &StockList,
     mut tally: Tally,
     conservation: Conservation,
     interrupted: bool,
@@ -166,7 +167,8 @@ fn summary(
     let mut all = tally.commands[0].clone();
     tally.commands[1..].iter().for_each(|pair| all.merge(pair));
     let start_ns = shared.start_ns.load(Relaxed);
-    // A run that ended early is as long as until its last answer. One whose server fell silent did not.
+    // An interrupted run lasts until its last answer; a run whose server stopped answering does
+    // not.
     let planned_ns = plan.duration.as_nanos() as u64;
     let early = interrupted || shared.is_exhausted();
     let ended_ns = tally.last_ns.saturating_sub(start_ns);

@@ -1,10 +1,11 @@
-//! What one thread counts while it runs: latencies, outcomes, its own lateness.
+//! Counters of one thread: latencies, outcomes, and its own lateness.
 //!
-//! Every latency is taken twice. *Corrected* counts from the moment at which the request was due, so
-//! that a server that stands still for a second is not asked only once in that second and then
-//! forgotten; *raw* counts from the moment at which it was sent. Both are kept to three digits.
+//! Every latency is recorded twice. The *corrected* latency counts from the time the request was
+//! due, so that a server that stalls for a second is not measured by a single request of that
+//! second; the *raw* latency counts from the time it was sent. Both have three significant digits.
 //!
-//! Cost: about 0.4 MB for each table, twelve tables for each thread, all made before the start.
+//! Cost: about 0.4 MB per histogram and twelve histograms per thread, all allocated before the
+//! start.
 
 use crate::draw::Op;
 use crate::history::Event;
@@ -13,21 +14,21 @@ use hdrhistogram::Histogram;
 use ioloom_exchange::Side;
 use serde::Serialize;
 
-/// The longest latency that is told apart, nanoseconds.
+/// Maximum latency of the histograms, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
-/// Samples of wrong answers that are kept.
+/// Number of wrong answers kept as samples.
 const SAMPLES_MAX: usize = 10;
-/// Seconds of which each has counts of its own.
+/// Number of seconds with separate histograms.
 const SECONDS_MAX: usize = 3600;
 
-/// A table of latencies.
+/// Histogram of latencies.
 pub(crate) type Table = Histogram<u64>;
 
 pub(crate) fn table() -> Table {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are in order")
 }
 
-/// Latencies of one command, from when it was due and from when it was sent.
+/// Latencies of one command, from the due time and from the send time.
 #[derive(Clone)]
 pub(crate) struct Pair {
     pub(crate) corrected: Table,
@@ -40,44 +41,44 @@ impl Pair {
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        // Equal bounds always add.
+        // Histograms with equal bounds can always be added.
         let _ = self.corrected.add(&other.corrected);
         let _ = self.raw.add(&other.raw);
     }
 }
 
-/// Counts of what came of requests.
+/// Outcomes of requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes {
-    /// Requests that were sent.
+    /// Requests sent.
     pub sent: u64,
-    /// Answers that arrived, to requests that count (after the warm-up).
+    /// Answers to requests after the warm-up.
     pub answered: u64,
-    /// Those of them that arrived before the end of the run: what the rate is made of.
+    /// Answers that arrived before the end of the run; the throughput counts these.
     pub answered_in_time: u64,
-    /// Orders that were carried out.
+    /// Executed orders.
     pub traded: u64,
-    /// Orders that were refused for a good reason.
+    /// Validly refused orders.
     pub refused: u64,
     /// Lists.
     pub listed: u64,
-    /// Requests or connections for which the server had no room.
+    /// Requests or connections rejected as busy.
     pub turned_away: u64,
-    /// Answers that cannot be right.
+    /// Wrong answers.
     pub wrong: u64,
-    /// Connections that ended or failed before all their answers had come.
+    /// Connections that ended or failed before all answers had arrived.
     pub lost: u64,
-    /// Connections that were given up because an answer took too long.
+    /// Connections closed because an answer timed out.
     pub timed_out: u64,
-    /// Requests whose answer never came, or that the server itself does not know the end of.
+    /// Requests without an answer, or whose outcome the server does not know.
     pub unanswered: u64,
-    /// Requests that were due and never sent, because no connection was free.
+    /// Requests that were due but never sent, because no connection was free.
     pub unsent: u64,
-    /// Sessions that began, in a partly open loop.
+    /// Sessions begun, in a partly open loop.
     pub sessions: u64,
-    /// Bytes that were sent.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// Bytes that arrived.
+    /// Bytes received.
     pub received_bytes: u64,
 }
 
@@ -101,57 +102,57 @@ impl Outcomes {
     }
 }
 
-/// Everything that a thread counts.
+/// All counters of a thread.
 pub(crate) struct Tally {
     /// Lists, purchases, sales.
     pub(crate) commands: [Pair; 3],
-    /// How much later than due requests were sent although a connection was free.
+    /// Delay of sending after the due time although a connection was free.
     pub(crate) late: Table,
-    /// How long answers that had arrived waited for this thread, at least.
+    /// Time that received answers waited for this thread, at least.
     pub(crate) pickup: Table,
-    /// Latencies of each second, from when requests were due.
+    /// Corrected latencies of each second.
     pub(crate) seconds: Vec<ioloom_stats::Histogram>,
     pub(crate) outcomes: Outcomes,
     pub(crate) samples: Vec<String>,
     pub(crate) holdings: Holdings,
     pub(crate) history: Vec<Event>,
-    /// When the latest answer that counts arrived.
+    /// Time of the latest counted answer.
     pub(crate) last_ns: u64,
-    /// Time on a processor and waiting for one, and the time that passed, nanoseconds.
+    /// CPU time, time waiting for a CPU, and elapsed time.
     pub(crate) busy: Busy,
-    /// Threads of which that could not be read.
+    /// Number of threads for which those times could not be read.
     pub(crate) unaccounted: usize,
 }
 
-/// How busy a thread was; nothing of it is known where all is zero.
+/// CPU use of a thread; all zero if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Busy {
     pub(crate) on_cpu_ns: u64,
     pub(crate) ready_ns: u64,
-    /// Of both, what passed with looking for answers in vain.
+    /// Part of both times that was spent polling without success.
     pub(crate) rest_ns: u64,
     pub(crate) elapsed_ns: u64,
 }
 
 impl Busy {
-    /// Whether the system told it: some tell nothing, and some tell zero.
+    /// Reports whether the system provides these times: some systems do not, and some report zero.
     pub(crate) fn is_known(&self) -> bool {
         self.on_cpu_ns > 0 && self.elapsed_ns > 0
     }
 
-    /// Share of the time on a processor.
+    /// Returns the share of time on a CPU.
     pub(crate) fn cpu_share(&self) -> f64 {
         self.on_cpu_ns as f64 / self.elapsed_ns.max(1) as f64
     }
 
-    /// Share of the time on a processor or ready for one, without what was rest.
+    /// Returns the share of time on a CPU or waiting for one, without unsuccessful polling.
     pub(crate) fn share(&self) -> f64 {
         let busy_ns = (self.on_cpu_ns + self.ready_ns).saturating_sub(self.rest_ns);
         busy_ns as f64 / self.elapsed_ns.max(1) as f64
     }
 }
 
-/// A latency in its parts.
+/// The times of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) due_ns: u64,
@@ -176,9 +177,9 @@ impl Tally {
         }
     }
 
-    /// Counts the latency of a request; `second` is that in which it was due.
+    /// Records the latency of a request that was due in `second`.
     pub(crate) fn latency(&mut self, op: Op, times: Times, second: usize) {
-        let pair = &mut self.commands[place(op)];
+        let pair = &mut self.commands[index_of(op)];
         let corrected = times.now_ns.saturating_sub(times.due_ns);
         pair.corrected.saturating_record(corrected.max(1));
         pair.raw.saturating_record(times.now_ns.saturating_sub(times.sent_ns).max(1));
@@ -191,15 +192,15 @@ impl Tally {
         self.last_ns = self.last_ns.max(times.now_ns);
     }
 
-    /// Counts a request that was due and never sent, with the time that it had waited.
+    /// Records a request that was due and never sent, with its waiting time.
     pub(crate) fn unsent(&mut self, op: Op, waited_ns: u64) {
         self.outcomes.unsent += 1;
         self.waited(op, waited_ns);
     }
 
-    /// Counts the time that a request has waited in vain: its latency would have been more.
+    /// Records the waiting time of a request without an answer: its latency would have been longer.
     pub(crate) fn waited(&mut self, op: Op, waited_ns: u64) {
-        self.commands[place(op)].corrected.saturating_record(waited_ns.max(1));
+        self.commands[index_of(op)].corrected.saturating_record(waited_ns.max(1));
     }
 
     pub(crate) fn wrong(&mut self, sample: String) {
@@ -235,7 +236,7 @@ impl Tally {
     }
 }
 
-fn place(op: Op) -> usize {
+fn index_of(op: Op) -> usize {
     match op {
         Op::Show => 0,
         Op::Trade(order) if order.side() == Side::Buy => 1,

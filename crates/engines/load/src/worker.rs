@@ -1,24 +1,24 @@
-//! A thread of a load: some connections, one epoll set, one list of what is due when.
+//! A thread of a load: its connections, one epoll set, one queue of due requests.
 //!
-//! Nothing is computed in advance and nothing is allocated for each request: the next arrival is drawn
-//! when the one before it was sent. If the thread is late, the arrivals that it missed are sent with
-//! the time at which they were due, and the lateness is counted as its own as long as a connection was
-//! free for them; if none was, the server was late.
+//! Nothing is computed in advance and nothing is allocated per request: the next arrival is drawn
+//! when the previous one was sent. If the thread is late, missed arrivals are sent with their
+//! original due times. The delay counts as the thread's own if a connection was free for them;
+//! otherwise the server was late.
 //!
-//! A thread with a processor to itself does not sleep for what is due at once: to fall asleep and to be
-//! woken takes longer than that, on virtual processors many times as long. It looks again and again
-//! instead, and the looks that found nothing count as rest.
+//! A thread with its own processor does not sleep until requests that are due very soon: falling
+//! asleep and waking up takes longer, many times as long on virtual processors. It polls instead,
+//! and polls that find nothing count as idle time.
 
 mod answers;
 
 use crate::arrivals::Arrivals;
+use crate::client_codec::{Expected, Response};
 use crate::connection::Connection;
 use crate::draw::Draw;
-use crate::error::LoadError;
+use crate::error::{LoadError, SystemOperation};
 use crate::judge::Verdict;
 use crate::plan::{LoadPlan, Pace, Think};
 use crate::shared::{FAILURES_MAX, Shared};
-use crate::speech::{Asked, Said};
 use crate::tally::{Busy, Tally};
 use ioloom_sys::clock;
 use ioloom_sys::proc::ThreadSched;
@@ -29,13 +29,14 @@ use std::io;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-/// How often it is looked for answers that take too long, nanoseconds.
-const LOOK_NS: u64 = 100_000_000;
-/// How long a connection is left alone after it failed or was turned away, nanoseconds.
+/// Interval between checks for timed-out answers, in nanoseconds.
+const CHECK_INTERVAL_NS: u64 = 100_000_000;
+/// Pause of a connection after it failed or was rejected, in nanoseconds.
 const PAUSE_NS: u64 = 10_000_000;
-/// What is due within this time is not slept for by a thread with a processor to itself, nanoseconds.
+/// A thread with its own processor does not sleep for requests due within this time, in
+/// nanoseconds.
 const SPIN_NS: u64 = 200_000;
-/// Bytes that are read at once.
+/// Size of the read buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 pub(crate) struct Worker<'a> {
@@ -43,9 +44,9 @@ pub(crate) struct Worker<'a> {
     plan: &'a LoadPlan,
     waiter: EpollLevel,
     connections: Vec<Connection>,
-    /// Places of connections with room for a request, and since when; in an open loop.
+    /// Connections with room for a request, and since when; in an open loop.
     free: VecDeque<(usize, u64)>,
-    /// What is due when, in a closed loop: the next request of a connection.
+    /// Due times of the next requests of connections, in a closed loop.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     arrivals: Option<Arrivals>,
     arrival_ns: u64,
@@ -55,17 +56,17 @@ pub(crate) struct Worker<'a> {
     start_ns: u64,
     count_from_ns: u64,
     end_ns: u64,
-    /// When the latest wait ended.
+    /// End of the latest wait.
     woke_ns: u64,
     is_exhausted: bool,
-    /// No other thread of the load is held to its processor.
+    /// No other thread of the load is pinned to its processor.
     is_alone: bool,
-    /// Time of looks that found nothing, nanoseconds.
+    /// Time of unsuccessful polls, in nanoseconds.
     rest_ns: u64,
 }
 
 impl<'a> Worker<'a> {
-    /// A thread with its share of the connections.
+    /// Creates a thread with its share of the connections.
     pub(crate) fn new(shared: &'a Shared<'a>, index: usize) -> Result<Self, LoadError> {
         let plan = shared.plan;
         let stocks = shared.known.ids.len();
@@ -89,7 +90,7 @@ impl<'a> Worker<'a> {
         Ok(Self {
             shared,
             plan,
-            waiter: EpollLevel::new().map_err(LoadError::system("make an epoll set"))?,
+            waiter: EpollLevel::new().map_err(LoadError::system(SystemOperation::CreateEpoll))?,
             connections,
             free: VecDeque::new(),
             due: BinaryHeap::new(),
@@ -108,7 +109,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Runs to the end, and gives what was counted.
+    /// Runs to the end and returns the counters.
     pub(crate) fn run(mut self) -> Result<Tally, LoadError> {
         clock::minimize_timer_slack();
         let prepared = self.prepare();
@@ -134,8 +135,8 @@ impl<'a> Worker<'a> {
         Ok(self.tally)
     }
 
-    /// Connects, so that connecting is no part of the run. With a ramp, and in a partly open loop,
-    /// connections are made when they are needed.
+    /// Connects before the run. With a ramp, and in a partly open loop, connections are opened when
+    /// they are needed.
     fn prepare(&mut self) -> Result<(), LoadError> {
         let later = matches!(self.plan.pace, Pace::PartlyOpen { .. })
             || (matches!(self.plan.pace, Pace::Closed { .. }) && !self.plan.ramp.is_zero());
@@ -145,7 +146,7 @@ impl<'a> Worker<'a> {
         let began_ns = clock::monotonic_ns();
         for at in 0..self.connections.len() {
             self.open(at, began_ns);
-            // A bounded number at a time, or the server's queue of new connections overflows.
+            // A bounded number at a time, or the backlog of the server overflows.
             if at % 64 == 63 {
                 self.turn(Duration::from_millis(1))?;
             }
@@ -199,7 +200,7 @@ impl<'a> Worker<'a> {
     }
 
     fn send_and_receive(&mut self) -> Result<(), LoadError> {
-        let mut look_ns = self.start_ns + LOOK_NS;
+        let mut check_ns = self.start_ns + CHECK_INTERVAL_NS;
         loop {
             let now_ns = clock::monotonic_ns();
             let over = now_ns >= self.end_ns || self.shared.stop.load(Relaxed);
@@ -208,26 +209,26 @@ impl<'a> Worker<'a> {
             }
             self.send_due(now_ns);
             self.send_arrivals(now_ns);
-            if now_ns >= look_ns {
-                look_ns = now_ns + LOOK_NS;
-                self.look(now_ns);
+            if now_ns >= check_ns {
+                check_ns = now_ns + CHECK_INTERVAL_NS;
+                self.cut_overdue(now_ns);
             }
             let arrival_ns = if self.free.is_empty() { u64::MAX } else { self.arrival_ns };
             let timer_ns = self.due.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns);
             let due_ns = arrival_ns.min(timer_ns);
-            let next_ns = due_ns.min(look_ns).min(self.end_ns);
+            let next_ns = due_ns.min(check_ns).min(self.end_ns);
             let wait = Duration::from_nanos(next_ns.saturating_sub(clock::monotonic_ns()));
-            // Only what is due must be met to the microsecond.
-            if next_ns == due_ns { self.turn_sharply(wait)? } else { self.turn(wait)? }
+            // Only due times need precision in microseconds.
+            if next_ns == due_ns { self.turn_precisely(wait)? } else { self.turn(wait)? }
         }
     }
 
-    /// Waits for the answers that are still on their way, and counts what never came.
+    /// Waits for answers in flight, and counts those that never arrive.
     fn drain(&mut self, over_ns: u64) -> Result<(), LoadError> {
         self.free.clear();
         self.due.clear();
         let limit_ns = over_ns.saturating_add(self.plan.timeout.as_nanos() as u64);
-        while self.connections.iter().any(|c| c.flight.iter().any(|f| f.asked != Asked::Hello)) {
+        while self.connections.iter().any(|c| c.flight.iter().any(|f| f.asked != Expected::Hello)) {
             if clock::monotonic_ns() >= limit_ns || self.shared.is_broken() {
                 break;
             }
@@ -246,38 +247,38 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Waits once and takes in what has come.
+    /// Waits once and handles the events.
     fn turn(&mut self, wait: Duration) -> Result<(), LoadError> {
         let mut ready = std::mem::take(&mut self.ready);
         let waited = self.waiter.wait(&mut ready, Some(wait));
         self.take_in(waited, ready)
     }
 
-    fn turn_sharply(&mut self, wait: Duration) -> Result<(), LoadError> {
+    fn turn_precisely(&mut self, wait: Duration) -> Result<(), LoadError> {
         let mut ready = std::mem::take(&mut self.ready);
         let spin = Duration::from_nanos(SPIN_NS);
         let waited = if !self.is_alone {
             self.waiter.wait_precise(&mut ready, wait)
         } else if wait <= spin {
-            self.look_until(&mut ready, wait.as_nanos() as u64)
+            self.poll_until(&mut ready, wait.as_nanos() as u64)
         } else {
-            // Waking up is over before it is due.
+            // Wake up before it is due.
             self.waiter.wait_precise(&mut ready, wait - spin)
         };
         self.take_in(waited, ready)
     }
 
-    /// Looks for answers again and again until there are some or the time is over.
-    fn look_until(&mut self, ready: &mut Vec<Ready>, wait_ns: u64) -> io::Result<()> {
+    /// Polls for answers until there are some or the time is over.
+    fn poll_until(&mut self, ready: &mut Vec<Ready>, wait_ns: u64) -> io::Result<()> {
         let mut now_ns = clock::monotonic_ns();
         let until_ns = now_ns + wait_ns;
         loop {
             self.waiter.wait(ready, Some(Duration::ZERO))?;
-            let looked_ns = std::mem::replace(&mut now_ns, clock::monotonic_ns());
+            let polled_ns = std::mem::replace(&mut now_ns, clock::monotonic_ns());
             if !ready.is_empty() {
                 return Ok(());
             }
-            self.rest_ns += now_ns - looked_ns;
+            self.rest_ns += now_ns - polled_ns;
             if now_ns >= until_ns {
                 return Ok(());
             }
@@ -285,7 +286,7 @@ impl<'a> Worker<'a> {
     }
 
     fn take_in(&mut self, waited: io::Result<()>, ready: Vec<Ready>) -> Result<(), LoadError> {
-        waited.map_err(LoadError::system("wait for answers"))?;
+        waited.map_err(LoadError::system(SystemOperation::Wait))?;
         self.woke_ns = clock::monotonic_ns();
         for event in &ready {
             self.handle(*event);
@@ -301,7 +302,7 @@ impl<'a> Worker<'a> {
             }
             self.due.pop();
             self.tally.late.saturating_record((now_ns - due_ns).max(1));
-            // All that is due for one connection leaves together.
+            // All due requests of one connection are sent together.
             self.ask(at, due_ns, now_ns);
             while self.due.peek().is_some_and(|Reverse((due, next))| *next == at && *due <= now_ns)
             {
@@ -328,7 +329,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Notes a request of a connection; opens it if need be.
+    /// Appends a request to a connection, opening it if necessary.
     fn ask(&mut self, at: usize, due_ns: u64, now_ns: u64) {
         if self.plan.requests_max != u64::MAX
             && self.shared.tickets.fetch_add(1, Relaxed) >= self.plan.requests_max
@@ -337,7 +338,7 @@ impl<'a> Worker<'a> {
             return;
         }
         if self.connections[at].socket.is_none() && !self.open(at, now_ns) {
-            // In a closed loop the same request is asked again; an arrival is over.
+            // In a closed loop the request is repeated; an arrival is over.
             if !matches!(self.plan.pace, Pace::Closed { .. }) && due_ns >= self.count_from_ns {
                 let op = self.connections[at].draw.op();
                 self.tally.unsent(op, now_ns.saturating_sub(due_ns));
@@ -381,7 +382,7 @@ impl<'a> Worker<'a> {
         {
             connection.waits_to_write = wants;
             let interest = if wants { Interest::BOTH } else { Interest::READ };
-            // It fails only for a descriptor that is not in the set, which the next read tells.
+            // This fails only for a descriptor that is not in the set, which the next read reports.
             let _ = self.waiter.change(socket, at, interest);
         }
     }
@@ -414,7 +415,7 @@ impl<'a> Worker<'a> {
         while let Some((flight, reply)) = self.connections[at].next() {
             match flight {
                 Some(flight) => self.answered(at, flight, reply, now_ns),
-                None => self.unasked(at, &reply),
+                None => self.unrequested(at, &reply),
             }
         }
         if self.connections[at].socket.is_some() {
@@ -422,8 +423,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// What a connection does after an answer.
-    fn go_on(&mut self, at: usize, now_ns: u64) {
+    /// Decides what a connection does after an answer.
+    fn next_request(&mut self, at: usize, now_ns: u64) {
         let think = match self.plan.pace {
             Pace::Open { .. } => return self.free.push_back((at, now_ns)),
             Pace::Closed { think } => think,
@@ -445,7 +446,7 @@ impl<'a> Worker<'a> {
         self.due.push(Reverse((now_ns.saturating_add(think_ns), at)));
     }
 
-    /// Gives back the room of requests that came to nothing, after a pause.
+    /// Makes the slots of failed requests available again, after a pause.
     fn free_again(&mut self, at: usize, requests: usize, now_ns: u64) {
         let later_ns = now_ns + PAUSE_NS;
         match self.plan.pace {
@@ -465,7 +466,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A connection ended before its time.
+    /// Handles a connection that ended unexpectedly.
     fn fail(&mut self, at: usize, reason: &str, now_ns: u64) {
         let had_room = !self.connections[at].was_busy;
         if had_room {
@@ -479,21 +480,21 @@ impl<'a> Worker<'a> {
         self.give_up(at, now_ns);
     }
 
-    /// Closes a connection; the answers that it waited for never come.
+    /// Closes a connection; its outstanding answers never arrive.
     fn give_up(&mut self, at: usize, now_ns: u64) {
         self.close(at);
         let mut requests = 0;
         while let Some(flight) = self.connections[at].flight.pop_front() {
-            let Asked::Op(op) = flight.asked else { continue };
+            let Expected::Op(op) = flight.asked else { continue };
             requests += 1;
             self.tally.outcomes.unanswered += 1;
-            self.keep(at, flight, None, &Verdict::Refused, &Said::Busy);
-            self.unsure(op);
+            self.keep(at, flight, None, &Verdict::Refused, &Response::Busy);
+            self.record_unsure(op);
         }
         self.free_again(at, requests, now_ns);
     }
 
-    fn look(&mut self, now_ns: u64) {
+    fn cut_overdue(&mut self, now_ns: u64) {
         let limit_ns = self.plan.timeout.as_nanos() as u64;
         for at in 0..self.connections.len() {
             let since = self.connections[at].waits_since_ns();

@@ -1,50 +1,50 @@
-//! What a thread of a load makes of the answers: whether they can be right, what they count as, and
-//! what the books and the history have to know of them.
+//! Handling of answers: whether they can be right, what they count as, and what the stock balance
+//! and the history need to know.
 
 use super::Worker;
-use crate::connection::Flight;
+use crate::client_codec::{Expected, Reply, Response};
+use crate::connection::InFlight;
 use crate::draw::Op;
 use crate::history::{Event, Outcome};
 use crate::judge::Verdict;
-use crate::speech::{Asked, Reply, Said};
 use crate::tally::Times;
 use ioloom_exchange::Order;
 use ioloom_sys::clock;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Worker<'_> {
-    pub(super) fn unasked(&mut self, at: usize, reply: &Reply) {
-        if reply.said == Said::Busy {
+    pub(super) fn unrequested(&mut self, at: usize, reply: &Reply) {
+        if reply.response == Response::Busy {
             self.tally.outcomes.turned_away += 1;
             self.connections[at].was_busy = true;
         } else {
-            self.tally.wrong(format!("{:?} was said without being asked", reply.said));
+            self.tally.wrong(format!("{:?} was sent without a request", reply.response));
         }
     }
 
-    pub(super) fn answered(&mut self, at: usize, flight: Flight, reply: Reply, now_ns: u64) {
-        let Asked::Op(op) = flight.asked else {
-            match reply.said {
-                Said::Hello => {}
-                Said::Busy => self.unasked(at, &reply),
+    pub(super) fn answered(&mut self, at: usize, flight: InFlight, reply: Reply, now_ns: u64) {
+        let Expected::Op(op) = flight.asked else {
+            match reply.response {
+                Response::Hello => {}
+                Response::Busy => self.unrequested(at, &reply),
                 other => self.tally.wrong(format!("a greeting was answered with {other:?}")),
             }
             return;
         };
-        let verdict = self.shared.known.judge(op, &reply.said);
+        let verdict = self.shared.known.judge(op, &reply.response);
         let verdict = match reply.id {
             Some(id) if id != flight.id => {
-                Verdict::Wrong(format!("request {} was answered as {id}", flight.id))
+                Verdict::Wrong(format!("the answer to request {} has the number {id}", flight.id))
             }
             _ => verdict,
         };
-        self.keep(at, flight, Some(now_ns), &verdict, &reply.said);
+        self.keep(at, flight, Some(now_ns), &verdict, &reply.response);
         let outcomes = &mut self.tally.outcomes;
         self.connections[at].was_busy = verdict == Verdict::TurnedAway;
         match verdict {
             Verdict::Traded => {
                 outcomes.traded += 1;
-                self.traded(at, op, &reply.said);
+                self.traded(at, op, &reply.response);
             }
             Verdict::Refused => outcomes.refused += 1,
             Verdict::Listed => outcomes.listed += 1,
@@ -54,7 +54,7 @@ impl Worker<'_> {
             }
             Verdict::Unsure => {
                 outcomes.unanswered += 1;
-                self.unsure(op);
+                self.record_unsure(op);
                 return self.free_again(at, 1, now_ns);
             }
             Verdict::Wrong(sample) => self.tally.wrong(sample),
@@ -68,15 +68,15 @@ impl Worker<'_> {
             let times = Times { due_ns: flight.due_ns, sent_ns: flight.sent_ns, now_ns };
             self.tally.latency(op, times, second as usize);
         }
-        self.go_on(at, now_ns);
+        self.next_request(at, now_ns);
     }
 
-    fn traded(&mut self, at: usize, op: Op, said: &Said) {
+    fn traded(&mut self, at: usize, op: Op, response: &Response) {
         let Op::Trade(order) = op else { return };
         if let Some(place) = self.place(&order) {
             self.tally.holdings.traded(place, order.side(), order.count());
         }
-        if let Said::Done { seq: Some(seq), .. } = said {
+        if let Response::Done { seq: Some(seq), .. } = response {
             let connection = &mut self.connections[at];
             if *seq <= connection.seq {
                 self.tally.wrong(format!("number {seq} of the log came after {}", connection.seq));
@@ -90,8 +90,8 @@ impl Worker<'_> {
         self.shared.known.place(order.stock())
     }
 
-    /// Notes that an order may have been carried out or not.
-    pub(super) fn unsure(&mut self, op: Op) {
+    /// Records that an order may or may not have been executed.
+    pub(super) fn record_unsure(&mut self, op: Op) {
         if let Op::Trade(order) = op
             && let Some(place) = self.place(&order)
         {
@@ -99,32 +99,32 @@ impl Worker<'_> {
         }
     }
 
-    /// Keeps a request for the check of the history; one without an answer counts with the time that
-    /// it has waited, so that a server is not the faster for those that it leaves without one.
+    /// Records a request for the history check. A request without an answer counts with its waiting
+    /// time, so that a server does not look faster by not answering.
     pub(super) fn keep(
         &mut self,
         at: usize,
-        flight: Flight,
+        flight: InFlight,
         ret_ns: Option<u64>,
         verdict: &Verdict,
-        said: &Said,
+        response: &Response,
     ) {
-        let Asked::Op(op) = flight.asked else { return };
+        let Expected::Op(op) = flight.asked else { return };
         if ret_ns.is_none() && flight.due_ns >= self.count_from_ns {
             self.tally.waited(op, clock::monotonic_ns().saturating_sub(flight.due_ns));
         }
         if !self.plan.keep_history || *verdict == Verdict::TurnedAway {
             return;
         }
-        let outcome = match (ret_ns, said) {
+        let outcome = match (ret_ns, response) {
             (None, _) => Outcome::Unknown,
-            (_, Said::Done { left, .. }) => Outcome::Done(*left),
-            (_, Said::NotEnough) => Outcome::NotEnough,
-            (_, Said::TooMany) => Outcome::TooMany,
-            (_, Said::Shown { lines, .. }) => {
+            (_, Response::Done { left, .. }) => Outcome::Done(*left),
+            (_, Response::NotEnough) => Outcome::NotEnough,
+            (_, Response::TooMany) => Outcome::TooMany,
+            (_, Response::Shown { lines, .. }) => {
                 Outcome::Shown(lines.iter().map(|line| line.left).collect())
             }
-            // A wrong answer is counted as such; what it did is not known.
+            // A wrong answer is counted as such; its effect is unknown.
             _ => Outcome::Unknown,
         };
         let ret_ns = ret_ns.filter(|_| outcome != Outcome::Unknown);

@@ -1,4 +1,4 @@
-//! Servers that give wrong answers, lose orders, stand still or go away, and how each is found.
+//! Servers that give wrong answers, lose orders, stall or disappear, and how each is detected.
 
 use crate::load;
 use ioloom_load::{
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A server of lines on a thread for each connection; `answer` gets the number of the connection, the
-/// number of the request on it, and the request. Without an answer the connection is closed.
+/// A line server with one thread per connection. `answer` receives the number of the connection,
+/// the number of the request on it, and the request. `None` closes the connection.
 fn server(
     answer: impl Fn(usize, usize, &str) -> Option<String> + Send + Sync + Clone + 'static,
 ) -> SocketAddr {
@@ -37,7 +37,7 @@ fn serve(stream: TcpStream, number: usize, answer: impl Fn(usize, usize, &str) -
             return;
         }
         let Some(answer) = answer(number, at, line.trim()) else { return };
-        // As the original protocol has it: 8192 bytes.
+        // As in the original protocol: 8192 bytes.
         let mut bytes = answer.into_bytes();
         bytes.resize(8192, 0);
         if lines.get_mut().write_all(&bytes).is_err() {
@@ -62,7 +62,7 @@ fn list(ask: &str) -> Option<String> {
 }
 
 #[test]
-fn answers_that_cannot_be_are_counted_with_samples() {
+fn wrong_answers_are_counted_with_samples() {
     let target = server(|_, _, ask| list(ask).or(Some("[sell] success\n".to_owned())));
     let (run, _) = load(&plan(target));
     assert_eq!(run.outcomes.wrong, 20);
@@ -71,7 +71,7 @@ fn answers_that_cannot_be_are_counted_with_samples() {
 }
 
 #[test]
-fn a_server_that_forgets_orders_is_found_out() {
+fn a_server_that_loses_orders_is_detected() {
     let target = server(|_, _, ask| list(ask).or(Some("[buy] success\n".to_owned())));
     let (run, _) = load(&plan(target));
     assert_eq!((run.outcomes.wrong, run.outcomes.traded), (0, 20));
@@ -80,8 +80,8 @@ fn a_server_that_forgets_orders_is_found_out() {
 }
 
 #[test]
-fn orders_without_an_answer_may_or_may_not_count() {
-    // The third order of each connection is its last, and nobody knows what became of it.
+fn orders_without_an_answer_may_or_may_not_be_executed() {
+    // The third order of each connection is its last, and its outcome is unknown.
     let target = server(|number, at, ask| match (number, at) {
         (1.., 2) => None,
         _ => list(ask).or(Some("Not enough left stock\n".to_owned())),
@@ -94,7 +94,7 @@ fn orders_without_an_answer_may_or_may_not_count() {
 }
 
 #[test]
-fn a_pause_of_the_server_counts_for_all_that_were_due_meanwhile() {
+fn a_pause_of_the_server_counts_for_all_requests_due_in_it() {
     const PAUSE: Duration = Duration::from_millis(200);
     let target = server(|number, at, ask| {
         if (number, at) == (1, 0) {
@@ -108,16 +108,16 @@ fn a_pause_of_the_server_counts_for_all_that_were_due_meanwhile() {
         requests_max: u64::MAX,
         ..plan(target)
     });
-    // A hundred of the three hundred were due in the first half of the pause: each of them waited at
-    // least the other half.
+    // A hundred of the three hundred were due in the first half of the pause: each waited at least
+    // the other half.
     let half_ns = PAUSE.as_nanos() as u64 / 2;
     assert!(run.latency.corrected.p90_ns >= half_ns * 99 / 100, "{:?}", run.latency);
     assert!(run.latency.raw.p50_ns <= run.latency.corrected.p50_ns, "{:?}", run.latency);
 }
 
 #[test]
-fn a_server_that_falls_silent_is_not_faster_for_that() {
-    // Ten answers, and then none to anybody.
+fn a_server_that_stops_answering_does_not_look_faster() {
+    // Ten answers in total, then none.
     let target = server(|number, at, ask| {
         if number > 1 || at >= 10 {
             std::thread::sleep(Duration::from_secs(600));
@@ -133,7 +133,7 @@ fn a_server_that_falls_silent_is_not_faster_for_that() {
     };
     let (run, _) = load(&plan);
     assert_eq!(run.outcomes.answered, 10, "{:?}", run.outcomes);
-    // Those that were never answered have waited as well, as long as anybody waited for them.
+    // Unanswered requests count with the time that they waited.
     let (latency, unanswered) = (&run.latency, run.outcomes.unanswered);
     assert!(unanswered > 0, "{:?}", run.outcomes);
     assert_eq!((latency.raw.count, latency.corrected.count), (10, 10 + unanswered));
@@ -142,7 +142,7 @@ fn a_server_that_falls_silent_is_not_faster_for_that() {
 }
 
 #[test]
-fn a_server_that_goes_away_ends_the_load() {
+fn a_server_that_disappears_ends_the_load() {
     let target = server(|number, _, ask| if number == 0 { list(ask) } else { None });
     let plan = LoadPlan { protocol: Protocol::Padded, requests_max: u64::MAX, ..plan(target) };
     let error = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
@@ -150,8 +150,8 @@ fn a_server_that_goes_away_ends_the_load() {
 }
 
 #[test]
-fn arrivals_that_find_no_server_are_told() {
-    // It answers who asks for the list before the load, and then listens no more.
+fn arrivals_without_a_server_are_reported() {
+    // It answers the list before the load, and then stops listening.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -174,7 +174,7 @@ fn arrivals_that_find_no_server_are_told() {
 }
 
 #[test]
-fn original_clients_that_wait_for_an_answer_can_be_ended() {
+fn waiting_original_clients_can_be_interrupted() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let target = server(move |_, _, ask| {
@@ -201,7 +201,7 @@ fn original_clients_that_wait_for_an_answer_can_be_ended() {
 }
 
 #[test]
-fn a_law_that_says_nothing_has_no_error() {
+fn an_expected_time_of_zero_has_no_error() {
     let target = server(|_, _, ask| list(ask).or(Some("Not enough left stocks\n".to_owned())));
     let run = |sleep, plan: &LoadPlan| {
         let multi = Multiclient { clients: 2, orders: 2, sleep, pool: None };

@@ -1,6 +1,6 @@
-//! Loads against our server, against the null server, and against servers that lie.
+//! Loads against this project's server, the null server, and servers that lie.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::print_stdout, reason = "a skipped test reports it")]
 
 mod liar;
 mod moments;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 const PROTOCOLS: [Protocol; 4] = [Protocol::Padded, Protocol::Line, Protocol::V2, Protocol::Resp];
 
-/// A server of ours in this process.
+/// A server in this process.
 struct Served {
     _dir: TempDir,
     padded: SocketAddr,
@@ -100,7 +100,7 @@ fn is_whole(run: &Run) {
 }
 
 #[test]
-fn every_protocol_is_driven_and_verified() {
+fn every_protocol_is_loaded_and_verified() {
     let server = Served::new(STOCKS, |_| {});
     for protocol in PROTOCOLS {
         for pipeline in [1, 8] {
@@ -114,7 +114,7 @@ fn every_protocol_is_driven_and_verified() {
 }
 
 #[test]
-fn a_server_that_asks_for_a_token_is_loaded_by_who_knows_it() {
+fn a_server_with_a_token_can_be_loaded() {
     let token = "correct-horse-battery";
     let asked = ioloom_exchange::Token::new(token).unwrap();
     let server = Served::new(STOCKS, |config| config.token = Some(asked));
@@ -132,7 +132,7 @@ fn a_server_that_asks_for_a_token_is_loaded_by_who_knows_it() {
 }
 
 #[test]
-fn a_second_run_under_the_same_name_repeats_no_order_of_the_first() {
+fn a_second_run_under_the_same_name_repeats_no_orders() {
     let server = Served::new(STOCKS, |_| {});
     for _ in 0..2 {
         let mix = Mix { show: 0.0, buy: 1.0, sell: 1.0 };
@@ -144,20 +144,20 @@ fn a_second_run_under_the_same_name_repeats_no_order_of_the_first() {
 }
 
 #[test]
-fn threads_mixes_and_skews_change_what_is_asked_and_nothing_else() {
+fn threads_mixes_and_skews_change_only_the_requests() {
     let server = Served::new(STOCKS, |_| {});
     let mix = Mix { show: 0.0, buy: 1.0, sell: 0.0 };
     let skew = Skew::Hot(1.0);
     let (run, _) =
         load(&LoadPlan { mix, skew, threads: 3, count_max: 1, ..server.plan(Protocol::V2) });
     is_whole(&run);
-    // Of the one stock that was asked for there were fifty.
+    // The one stock that was ordered had fifty shares.
     assert_eq!((run.outcomes.traded, run.outcomes.listed), (50, 0));
     assert_eq!(run.generator.threads, 3);
 }
 
 #[test]
-fn a_list_that_does_not_fit_is_compared_as_far_as_it_goes() {
+fn a_truncated_list_is_compared_as_far_as_possible() {
     let stocks: String = (1..=2000).map(|id| format!("{id} 100 5\n")).collect();
     let server = Served::new(&stocks, |_| {});
     let (run, _) = load(&server.plan(Protocol::Padded));
@@ -168,9 +168,9 @@ fn a_list_that_does_not_fit_is_compared_as_far_as_it_goes() {
     assert_eq!(run.conservation.stocks, 2000);
 }
 
-/// Each sale makes a line longer, so fewer of them fit into the list at the end.
+/// Each sale makes a line longer, so fewer lines fit into the list at the end.
 #[test]
-fn lists_that_do_not_fit_and_become_shorter_are_compared_and_explained() {
+fn truncated_lists_that_become_shorter_are_compared_and_explained() {
     let stocks: String = (1..=2000).map(|id| format!("{id} 9 1\n")).collect();
     let server = Served::new(&stocks, |_| {});
     let (run, history) = load(&LoadPlan {
@@ -208,7 +208,7 @@ fn an_open_loop_accounts_for_every_arrival() {
 }
 
 #[test]
-fn a_ramp_offers_less_than_its_rate_and_the_run_says_so() {
+fn a_ramp_offers_less_than_its_rate_and_the_run_reports_it() {
     let server = Served::new(STOCKS, |_| {});
     let ramp = Duration::from_micros(500_100);
     let plan = LoadPlan {
@@ -221,7 +221,7 @@ fn a_ramp_offers_less_than_its_rate_and_the_run_says_so() {
     };
     let (run, _) = load(&plan);
     is_whole(&run);
-    // A hundred and a few more or less, of the two hundred of the whole rate.
+    // About a hundred of the two hundred of the full rate.
     let due = run.offered_per_s.unwrap() * 0.500_1;
     assert_eq!(run.outcomes.sent + run.outcomes.unsent, due.round() as u64);
     assert!((50.0..150.0).contains(&due), "{due}");
@@ -249,7 +249,7 @@ fn sessions_come_and_go() {
 }
 
 #[test]
-fn a_full_server_turns_connections_away_and_the_rest_goes_on() {
+fn a_full_server_rejects_connections_and_serves_the_rest() {
     let server = Served::new(STOCKS, |config| config.limits.connections = 2);
     let plan = LoadPlan { connections: 5, requests_max: 2000, ..server.plan(Protocol::Line) };
     let (run, _) = load(&plan);
@@ -286,13 +286,13 @@ fn the_original_client_takes_as_long_as_its_sleeps_in_rounds() {
         assert_eq!(run.outcomes.answered, 15);
         let rounds = if pool.is_some() { 3 } else { 1 };
         assert_eq!(run.law_ns, rounds * 3 * 20_000_000);
-        // Nothing makes it shorter than its sleeps.
+        // It cannot be shorter than its sleeps.
         assert!(run.elapsed_ns >= run.law_ns, "{model}: {run:?}");
     }
 }
 
 #[test]
-fn floors_answer_in_every_protocol() {
+fn baselines_work_in_every_protocol() {
     for protocol in PROTOCOLS {
         let server = NullServer::bind(([127, 0, 0, 1], 0).into(), protocol).unwrap();
         let target = server.address().unwrap();
@@ -318,7 +318,7 @@ fn floors_answer_in_every_protocol() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_loads_are_refused() {
     let nobody = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()

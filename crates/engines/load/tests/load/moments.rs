@@ -1,4 +1,4 @@
-//! Recorded histories of every model and sharing, explained by orders one after the other.
+//! Recorded histories of every model and sharing strategy, checked for linearizability.
 
 use crate::{Served, load};
 use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
@@ -6,15 +6,15 @@ use ioloom_load::{LoadPlan, Mix, Protocol};
 use ioloom_serve::{Durability, Model, Sharing, ShowMode, refusal};
 use std::time::Duration;
 
-/// Few pieces, so that orders are refused and answers depend on their order.
+/// Few shares, so that orders are refused and answers depend on their order.
 const STOCKS: &str = "1 6 10\n2 8 20\n3 5 30\n";
 
-/// Whether this system lets a model run.
+/// Reports whether this system supports a model.
 fn is_possible(model: Model) -> bool {
     let make = || std::thread::spawn(|| ioloom_sys_net::ring::NetRing::new(true).is_err());
     let refused = model.needs_ring() && make().join().unwrap();
     if refused {
-        println!("skipped: the system refuses io_uring, which model {model} needs");
+        println!("skipped: io_uring, which model {model} needs, is not available");
     }
     !refused
 }
@@ -40,7 +40,7 @@ fn explained(plan: &LoadPlan, what: &str) {
 }
 
 #[test]
-fn every_model_and_sharing_is_explained_by_one_order_after_the_other() {
+fn every_model_and_sharing_is_linearizable() {
     for model in Model::ALL.iter().copied().filter(|model| is_possible(*model)) {
         for sharing in Sharing::ALL.iter().copied() {
             if refusal(model, sharing, Durability::None).is_some() {
@@ -60,8 +60,8 @@ fn every_model_and_sharing_is_explained_by_one_order_after_the_other() {
 }
 
 #[test]
-fn durable_servers_are_explained_too() {
-    // Every sharing under one model, every model with its own sharing.
+fn durable_servers_are_linearizable_too() {
+    // Every sharing strategy under one model, every model with its default strategy.
     let sharings = Sharing::ALL.iter().map(|sharing| (Model::Thread, *sharing));
     let models = Model::ALL.iter().map(|model| (*model, model.default_sharing()));
     for (model, sharing) in sharings.chain(models) {
@@ -79,8 +79,8 @@ fn durable_servers_are_explained_too() {
 }
 
 #[test]
-fn lists_stock_by_stock_are_found_out_in_a_recorded_history() {
-    // Many stocks, so that a list takes long; tried until it is seen, with a bound.
+fn per_stock_lists_are_detected_in_a_recorded_history() {
+    // Many stocks, so that a list takes long; repeated until it is seen, with a limit.
     let stocks: String = (1..=8000).map(|id| format!("{id} 1000 1\n")).collect();
     let server = Served::new(&stocks, |config| {
         (config.model, config.sharing) = (Model::Thread, Sharing::Stock);
@@ -99,9 +99,9 @@ fn lists_stock_by_stock_are_found_out_in_a_recorded_history() {
         let history = history.unwrap();
         matches!(check(&history, Lists::Atomic, STATES_MAX), Verdict::Violated { .. })
     });
-    // Whether a list and an order meet is chance. That such a list is found out when they do is held
-    // by the constructed history of `serve` and by the checker's own tests.
+    // Whether a list and an order overlap is chance. A constructed history in `serve` and the tests
+    // of the checker show that such a list is detected.
     if !found {
-        println!("skipped: no list met an order in 40 runs");
+        println!("skipped: no list overlapped an order in 40 runs");
     }
 }
