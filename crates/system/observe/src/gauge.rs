@@ -133,6 +133,10 @@ impl<T: Send + 'static> GaugeSampler<T> {
                         });
                         period *= 2;
                     }
+                    debug_assert!(
+                        points.len() < POINTS_MAX,
+                        "the sampler allocates nothing during the run"
+                    );
                     points.push((monotonic_ns().saturating_sub(start_ns), read()));
                     std::thread::sleep(period);
                 }

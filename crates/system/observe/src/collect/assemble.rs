@@ -1,4 +1,4 @@
-//! From what was collected to the raw events of one run, counted from its start.
+//! Assembles the raw events of one run from what was collected, with times from its start.
 
 use super::check::{ClockTest, Costs};
 use super::drain::{Collected, TOOL};
@@ -12,23 +12,23 @@ use ioloom_trace::raw::{PROCESSORS, Raw, RawThread};
 use ioloom_trace::{CoreRun, Series};
 use std::path::Path;
 
-/// From this many switches per second and processor on, level 1 costs about a per cent.
+/// Switches per second and processor from which level 1 costs about one percent.
 const SWITCHES_WARN: f64 = 5_000.0;
-/// Role of a worker that the kernel made for a ring.
+/// Role of a worker thread that the kernel created for a ring.
 const KERNEL_WORKER: &str = "kernel-worker";
 
-/// The facts of one observation.
+/// Facts about one observation.
 pub(super) struct Run {
     pub(super) level: Level,
     pub(super) own_events: bool,
-    /// Whether the trace file system's instance was given by root; `None` without one.
+    /// Whether the tracefs instance was granted by root; `None` without an instance.
     pub(super) delegated: Option<bool>,
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) clock: ClockTest,
     pub(super) costs: Costs,
     pub(super) notes: Vec<String>,
-    /// Threads that registered.
+    /// Number of registered threads.
     pub(super) registered: usize,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn assemble(run: Run, mut collected: Collected) -> Raw {
     let evidence = evidence(&run, &collected, &finished);
     for mut done in finished {
         let stream = collected.gather.threads.remove(&done.tid).unwrap_or_default();
-        // A thread may register before the run; what came before does not count.
+        // A thread may register before the run; its earlier events do not count.
         done.start_ns = done.start_ns.max(run.start_ns);
         threads.push(thread(&run, done, stream));
     }
@@ -62,7 +62,7 @@ pub(super) fn assemble(run: Run, mut collected: Collected) -> Raw {
     raw(&run, threads, cores, gather, evidence)
 }
 
-/// Everything together.
+/// Assembles everything.
 pub(super) fn raw(
     run: &Run,
     threads: Vec<RawThread>,
@@ -94,7 +94,7 @@ fn processors() -> Series {
     }
 }
 
-/// One thread, with its events shifted to the start of the run.
+/// Assembles one thread, with its events shifted to the start of the run.
 pub(super) fn thread(run: &Run, done: Finished, stream: Stream) -> RawThread {
     let since = |at_ns: u64| at_ns.saturating_sub(run.start_ns);
     let Stream { mut own, mut sched, mut wakes, mut faults, mut locks, .. } = stream;
@@ -143,7 +143,7 @@ pub(super) fn cores(run: &Run, gather: &mut Gather, threads: &[RawThread]) -> Ve
     cores
 }
 
-/// Names and requests of the devices.
+/// Returns names and requests of the devices.
 fn devices(run: &Run, gather: Gather) -> (Vec<String>, Vec<ioloom_trace::Request>) {
     let mut requests = gather.requests;
     requests.retain(|r| r.issue_ns >= run.start_ns && r.issue_ns <= run.end_ns);
@@ -162,7 +162,7 @@ fn device_name(number: u32) -> String {
     name.unwrap_or_else(|| format!("{major}:{minor}"))
 }
 
-/// Sources with what they delivered and lost, self-tests and the estimated cost.
+/// Assembles the evidence: sources with their records and losses, self-tests and estimated costs.
 pub(super) fn evidence(run: &Run, collected: &Collected, finished: &[Finished]) -> Evidence {
     let gather = &collected.gather;
     let mut notes = run.notes.clone();
@@ -184,7 +184,7 @@ pub(super) fn evidence(run: &Run, collected: &Collected, finished: &[Finished]) 
                 continue;
             }
             let records = gather.kept.get(&kind).copied().unwrap_or(0);
-            // Two events of a switch and one wake-up make a round.
+            // A round consists of the two events of a switch and one wakeup.
             let cost = run.costs.kernel_ns.map(|ns| ns / 3.0);
             let lost = if kind == Kind::Switch { collected.kernel_lost } else { 0 };
             sources.push(source(name, records, lost, cost, privilege));
@@ -197,11 +197,13 @@ pub(super) fn evidence(run: &Run, collected: &Collected, finished: &[Finished]) 
         sources.iter().filter_map(|s| Some(s.records as f64 * s.ns_per_event?)).sum();
     let missing = run.registered.saturating_sub(finished.len().saturating_sub(1));
     if run.registered > 0 && missing > 0 {
-        notes.push(format!("{missing} threads did not finish their part and are left out"));
+        notes.push(format!("{missing} threads did not finish and are left out"));
     }
     if run.clock.inside < run.clock.total {
         let (inside, total) = (run.clock.inside, run.clock.total);
-        notes.push(format!("the kernel's clock differs: {inside} of {total} events were in time"));
+        notes.push(format!(
+            "the kernel's clock differs: {inside} of {total} events had right times"
+        ));
     }
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
     let per_s = gather.own_switches as f64 / 2.0 / (elapsed_ns as f64 / 1e9) / cpus;
@@ -230,7 +232,7 @@ fn user_sources(run: &Run, finished: &[Finished], notes: &mut Vec<String>) -> Ve
     let accounts_lost = ours().map(|done| done.accounts_lost).sum();
     if spans_lost > 0 {
         notes.push(format!(
-            "{spans_lost} spans did not fit; their totals are exact, their time unnamed"
+            "{spans_lost} spans did not fit; their totals are exact, but they have no position"
         ));
     }
     let mut sources = vec![source("spans", spans, spans_lost, run.costs.span_ns, "none")];
@@ -243,13 +245,10 @@ fn user_sources(run: &Run, finished: &[Finished], notes: &mut Vec<String>) -> Ve
 fn losses(collected: &Collected, notes: &mut Vec<String>) {
     let gather = &collected.gather;
     for (lost, what) in [
-        (collected.own_lost, "switches or faults were lost: rings of the threads were full"),
-        (
-            collected.kernel_lost,
-            "events of the kernel were lost: rings of the processors were full",
-        ),
-        (gather.over, "events came after the bound of what is kept"),
-        (gather.broken, "records could not be understood"),
+        (collected.own_lost, "switches or faults were lost: the rings of the threads were full"),
+        (collected.kernel_lost, "kernel events were lost: the rings of the processors were full"),
+        (gather.over, "events exceeded the limit and were dropped"),
+        (gather.broken, "records were malformed"),
     ] {
         if lost > 0 {
             notes.push(format!("{lost} {what}"));

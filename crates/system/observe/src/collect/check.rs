@@ -1,9 +1,9 @@
-//! Do the clocks agree, and what does an event cost?
+//! Checks that the clocks agree, and measures the cost of events.
 //!
-//! Both are found out by use at the start. A kernel event between two readings of the clock must
-//! carry a time between them. The cost of a switch is the processor time of a short sleep with the
-//! events less that without, in turns, as a median: the kernel charges its own work at a switch to
-//! the thread that switches.
+//! Both are measured at the start. A kernel event between two readings of the clock must have a
+//! time between them. The cost of a switch is the processor time of a short sleep with events minus
+//! that without, alternately, as a median: the kernel charges its work at a switch to the switching
+//! thread.
 
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -15,20 +15,20 @@ use ioloom_sys_trace::tracefs::{Instance, Pipe};
 use std::hint::black_box;
 use std::time::Duration;
 
-/// Pages that the clock test touches, and marks that it writes.
+/// Number of pages that the clock test touches, and of marks that it writes.
 const CLOCK_EVENTS: usize = 64;
-/// Rounds and sleeps of the calibration.
+/// Number of rounds, and of sleeps per round, of the calibration.
 const ROUNDS: usize = 7;
 const SLEEPS: u32 = 24;
-/// Spans of the calibration.
+/// Number of spans of the calibration.
 const SPANS: usize = 2000;
 
-/// How many kernel events carried a time between the readings around them.
+/// How many kernel events had a time between the readings around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClockTest {
-    /// Within.
+    /// Events with a time in between.
     pub inside: u64,
-    /// Of all.
+    /// All events.
     pub total: u64,
 }
 
@@ -43,24 +43,24 @@ impl ClockTest {
     }
 }
 
-/// Nanoseconds that one event costs the watched thread; `None` when not measured.
+/// Cost in nanoseconds of one event to the observed thread; `None` if not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Costs {
     /// One span.
     pub span_ns: Option<f64>,
     /// Both clocks of a thread.
     pub account_ns: Option<f64>,
-    /// Of these, the processor clock.
+    /// Only the processor clock.
     pub clock_ns: Option<f64>,
-    /// Of these, the run-queue delay.
+    /// Only the run-queue delay.
     pub delay_ns: Option<f64>,
-    /// Leaving and coming back, at level 1.
+    /// Leaving a processor and returning, at level 1.
     pub switch_ns: Option<f64>,
-    /// Leaving, being woken and coming back, in the trace file system.
+    /// Leaving a processor, being woken and returning, in tracefs.
     pub kernel_ns: Option<f64>,
 }
 
-/// Page faults of the calling thread between readings of the clock.
+/// Checks page faults of the calling thread between readings of the clock.
 pub(super) fn clock_of_own_events() -> ClockTest {
     let mut test = ClockTest::default();
     let page = ioloom_sys::proc::page_bytes() as usize;
@@ -86,7 +86,7 @@ pub(super) fn clock_of_own_events() -> ClockTest {
     test
 }
 
-/// Marks in the trace file system between readings of the clock. The rings must be empty.
+/// Checks tracefs marks between readings of the clock. The rings must be empty.
 pub(super) fn clock_of_marks(
     instance: &Instance,
     pipes: &mut [Pipe],
@@ -124,7 +124,7 @@ pub(super) fn clock_of_marks(
     test
 }
 
-/// The cost of a span and of reading both clocks.
+/// Measures a span and reading both clocks.
 pub(super) fn calibrate_user(costs: &mut Costs) {
     let (to, _from) = std::sync::mpsc::channel();
     let plan = super::recorder::RecorderOptions {
@@ -162,14 +162,14 @@ pub(super) fn calibrate_user(costs: &mut Costs) {
     costs.delay_ns = both.map(|(both, clock)| (both - clock).max(0.0));
 }
 
-/// What reading one's own clocks costs here.
+/// Measures reading the clocks of a thread.
 pub(crate) fn calibrate_own() -> Costs {
     let mut costs = Costs::default();
     calibrate_user(&mut costs);
     costs
 }
 
-/// The cost of a switch with a ring of one's own.
+/// Measures a switch with a ring of its own.
 pub(super) fn calibrate_switch(costs: &mut Costs) {
     costs.switch_ns = differences(|| {
         let ring = Ring::open(Target::ThisThread, Faults::None, 64 << 10).ok();
@@ -179,7 +179,7 @@ pub(super) fn calibrate_switch(costs: &mut Costs) {
     });
 }
 
-/// The cost of a switch in the trace file system.
+/// Measures a switch in tracefs.
 pub(super) fn calibrate_kernel(costs: &mut Costs, instance: &Instance) {
     costs.kernel_ns = differences(|| {
         let on = instance.set_recording(true);
@@ -197,11 +197,11 @@ fn differences(mut with: impl FnMut() -> f64) -> Option<f64> {
         })
         .filter(|ns| ns.is_finite())
         .collect();
-    // Noise can make the difference negative; the cost is not.
+    // Noise can make the difference negative, but a cost cannot be negative.
     median(&mut found).map(|ns| ns.max(0.0))
 }
 
-/// Processor time of one short sleep.
+/// Returns the processor time of one short sleep.
 fn sleeps() -> f64 {
     let before = thread_cpu_ns();
     for _ in 0..SLEEPS {
@@ -225,12 +225,12 @@ mod tests {
         let test = clock_of_own_events();
         assert_eq!(test.inside, test.total);
         if test.total == 0 {
-            println!("skipped: no kernel events of own threads here");
+            println!("skipped: kernel events of own threads are not available");
         }
     }
 
     #[test]
-    fn costs_are_numbers_and_not_negative() {
+    fn costs_are_not_negative() {
         let mut costs = Costs::default();
         calibrate_user(&mut costs);
         calibrate_switch(&mut costs);

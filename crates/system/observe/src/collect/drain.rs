@@ -1,7 +1,8 @@
-//! The thread that empties the rings: the tool's own, with a lane of its own.
+//! The collecting thread, which empties the rings; it has a lane of its own.
 //!
-//! It sleeps on its channel, wakes every few milliseconds, moves records out of the rings and sorts
-//! them. When a ring was a quarter full it comes back sooner, when all were nearly empty later.
+//! It sleeps on its channel, wakes up every few milliseconds, reads records from the rings and
+//! sorts them. If a ring was a quarter full, the next pause is shorter; if all were nearly empty,
+//! longer.
 
 use super::gather::Gather;
 use super::message::{Finished, Message};
@@ -23,30 +24,30 @@ use std::time::Duration;
 pub(super) const TOOL: &str = "tool";
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(16);
-/// Spans that the tool's own lane keeps.
+/// Most spans kept for the thread's own lane.
 const TOOL_SPANS: usize = 1 << 14;
-/// How often rings' workers are looked for where the scheduler does not tell of them.
+/// Interval of searches for the workers of rings where the scheduler does not report them.
 const WORKERS_EVERY_NS: u64 = 20_000_000;
 
-/// The trace file system's side.
+/// The tracefs part.
 pub(super) struct Kernel {
     pub(super) instance: Arc<Instance>,
     pub(super) pipes: Vec<Pipe>,
     pub(super) decoder: Decoder,
 }
 
-/// What is listened to.
+/// The sources of events.
 #[derive(Default)]
 pub(super) struct Sources {
     pub(super) kernel: Option<Kernel>,
-    /// Rings of a tree of processes.
+    /// Rings of a process tree.
     pub(super) rings: Vec<Ring>,
     pub(super) sampler: Option<Sampler>,
-    /// The collecting thread has a ring of its own, and rings' workers get one.
+    /// Whether the collecting thread has a ring of its own and opens rings for workers of rings.
     pub(super) own_events: bool,
 }
 
-/// What came of it.
+/// What was collected.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) gather: Gather,
@@ -54,11 +55,11 @@ pub(super) struct Collected {
     pub(super) sampler: Option<Sampler>,
     /// Records of threads' rings that the kernel counts as lost.
     pub(super) own_lost: u64,
-    /// Events of the trace file system that were lost.
+    /// Lost tracefs events.
     pub(super) kernel_lost: u64,
 }
 
-/// The running thread.
+/// The running collecting thread.
 pub(super) struct Drain {
     pub(super) to: Sender<Message>,
     thread: JoinHandle<Collected>,
@@ -128,13 +129,13 @@ impl Worker {
         self.end()
     }
 
-    /// Takes messages until the pause is over; `true` when the run is.
+    /// Takes messages until the pause is over; returns whether the run is over.
     fn listen(&mut self, from: &Receiver<Message>, pause: Duration) -> bool {
         let until = monotonic_ns() + pause.as_nanos() as u64;
         let mut stop = false;
         loop {
             let left = until.saturating_sub(monotonic_ns());
-            // After the word to stop, only what is there already.
+            // After the stop message, take only what is queued already.
             let left = if stop { 0 } else { left };
             match from.recv_timeout(Duration::from_nanos(left)) {
                 Ok(Message::Thread(tid, ring)) => {
@@ -149,7 +150,7 @@ impl Worker {
         }
     }
 
-    /// Empties every ring; returns the largest share that was filled.
+    /// Empties every ring; returns the largest share of a ring that was filled.
     fn empty(&mut self) -> f64 {
         let mut filled: f64 = 0.0;
         for ring in &mut self.rings {
@@ -172,10 +173,10 @@ impl Worker {
                     let events = page.events().filter_map(|(at, e)| decoder.decode(at, cpu, e));
                     self.events.extend(events);
                 }
-                // A full pause of 64 pages is a quarter of a MiB: come back sooner.
+                // 64 pages, a quarter of a MiB, shorten the pause.
                 filled = filled.max(f64::from(pages) / 256.0);
             }
-            // A child may run on one processor before its making is read from another's ring.
+            // A child may run on one processor before its creation is read from another one's ring.
             self.events.sort_by_key(|event| event.at_ns);
             for event in self.events.drain(..) {
                 self.out.gather.kernel(&event);
@@ -184,7 +185,7 @@ impl Worker {
         filled
     }
 
-    /// Looks at what does not come by itself: samples, and workers of rings.
+    /// Collects what does not arrive as events: samples, and new workers of rings.
     fn look(&mut self) {
         let now = monotonic_ns();
         if let Some(sampler) = &mut self.sources.sampler {
@@ -215,8 +216,12 @@ impl Worker {
             let _ = kernel.instance.set_recording(false);
         }
         self.empty();
+        debug_assert!(
+            self.bytes.is_empty() && self.events.is_empty(),
+            "every record that was read from a ring was sorted or counted as lost"
+        );
         self.out.own_lost = self.rings.iter().filter_map(Ring::lost).sum();
-        self.out.own_lost = self.out.own_lost.max(self.out.gather.told_lost);
+        self.out.own_lost = self.out.own_lost.max(self.out.gather.reported_lost);
         if let Some(kernel) = &self.sources.kernel {
             let lost = kernel.pipes.iter().filter_map(|pipe| pipe.stats().ok());
             self.out.kernel_lost = lost.map(ioloom_sys_trace::tracefs::PipeStats::lost).sum();

@@ -1,7 +1,7 @@
-//! Sorts events by thread, processor and device while they arrive. No input or output of its own.
+//! Sorts events by thread, processor and device as they arrive. No I/O.
 //!
-//! Only events of known threads are kept; who held a processor and what devices did is kept for the
-//! whole machine. Everything is bounded: what comes after the bound is counted as lost.
+//! Thread events are kept for known threads only; which threads used a processor and what devices
+//! did is kept for the whole machine. Everything is bounded: further events are counted as lost.
 
 use ioloom_sys_trace::perf::record::Record;
 use ioloom_sys_trace::tracefs::event::{Event, EventData, Kind};
@@ -10,24 +10,24 @@ use ioloom_trace::raw::{Fault, LockWait, Switch};
 use ioloom_trace::{CoreRun, Request};
 use std::collections::{BTreeMap, HashMap};
 
-/// Bit of a lock's flags: it spins, so nobody leaves the processor.
+/// Bit of a lock's flags: it spins, so no thread leaves its processor.
 const LOCK_SPINS: u32 = 1;
-/// Bits of a state that say why a thread left; none of them: it wanted to run.
+/// Bits of a state that say why a thread left; if none is set, it could have continued.
 const STATE_BLOCKED: u32 = 0xFF;
 const STATE_UNINTERRUPTIBLE: u32 = 2;
 
-/// What is known of one thread from outside.
+/// Events of one thread from the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) pid: u32,
     pub(super) name: Option<String>,
-    /// A worker of a ring, made by the kernel for one of ours.
+    /// Whether it is a worker that the kernel created for a ring of ours.
     pub(super) kernel_worker: bool,
     pub(super) begin_ns: Option<u64>,
     pub(super) end_ns: Option<u64>,
-    /// From the thread's own ring.
+    /// Switches from the thread's own ring.
     pub(super) own: Vec<Switch>,
-    /// From the scheduler's events.
+    /// Switches from the scheduler's events.
     pub(super) sched: Vec<Switch>,
     pub(super) wakes: Vec<Wake>,
     pub(super) faults: Vec<Fault>,
@@ -35,7 +35,7 @@ pub(super) struct Stream {
     lock_since: Option<u64>,
 }
 
-/// Who holds a processor.
+/// The thread on a processor.
 #[derive(Debug, Default)]
 struct Core {
     runs: Vec<CoreRun>,
@@ -46,22 +46,22 @@ struct Core {
 #[derive(Debug, Default)]
 pub(super) struct Gather {
     pub(super) threads: BTreeMap<u32, Stream>,
-    /// Threads that known threads make are known, too.
+    /// Whether threads created by known threads become known.
     pub(super) follow: bool,
     pub(super) events_max: usize,
     pub(super) requests: Vec<Request>,
     /// Numbers of the devices, in the order of [`Request::device`].
     pub(super) devices: Vec<u32>,
     pub(super) chain_breaks: u64,
-    /// Events of each kind that were kept.
+    /// Number of kept events by kind.
     pub(super) kept: BTreeMap<Kind, u64>,
     pub(super) own_switches: u64,
     pub(super) own_faults: u64,
-    /// Records that a ring said it lost.
-    pub(super) told_lost: u64,
-    /// Events beyond the bound.
+    /// Records that rings reported as lost.
+    pub(super) reported_lost: u64,
+    /// Events beyond the limit.
     pub(super) over: u64,
-    /// Bytes that could not be understood.
+    /// Malformed records.
     pub(super) broken: u64,
     cores: Vec<Core>,
     open: HashMap<(u32, u64), usize>,
@@ -73,12 +73,12 @@ impl Gather {
         Self { events_max, follow, ..Self::default() }
     }
 
-    /// A thread is one of those that are watched.
+    /// Adds a thread to the known ones and returns its events.
     pub(super) fn know(&mut self, tid: u32) -> &mut Stream {
         self.threads.entry(tid).or_default()
     }
 
-    /// Returns whether one more event may be kept.
+    /// Returns whether another event may be kept.
     fn room(&mut self) -> bool {
         let room = self.stored < self.events_max;
         if room {
@@ -86,10 +86,11 @@ impl Gather {
         } else {
             self.over += 1;
         }
+        debug_assert!(self.stored <= self.events_max, "memory for events is bounded");
         room
     }
 
-    /// Takes a record of a thread's own ring.
+    /// Adds a record of a thread's own ring.
     pub(super) fn own(&mut self, record: Record) {
         match record {
             Record::Switch { at_ns, tid, cpu, out, preempted, .. } => {
@@ -107,7 +108,7 @@ impl Gather {
                     self.know(tid).faults.push(Fault { at_ns, address });
                 }
             }
-            Record::Lost { count } => self.told_lost += count,
+            Record::Lost { count } => self.reported_lost += count,
             Record::Begin { at_ns, pid, tid, parent_tid } => {
                 self.begins(at_ns, tid, parent_tid, None, Some(pid));
             }
@@ -138,7 +139,7 @@ impl Gather {
         stream.name = stream.name.take().or(name).or(parent_name);
     }
 
-    /// Takes an event of the scheduler, of a device or of a lock.
+    /// Adds an event of the scheduler, a device or a lock.
     pub(super) fn kernel(&mut self, event: &Event) {
         let Event { at_ns, cpu, by_tid, what } = *event;
         match what {
@@ -211,7 +212,7 @@ impl Gather {
         }
     }
 
-    /// A worker of a ring is named after the thread that it serves.
+    /// Detects workers of rings, which are named after the thread that they serve.
     fn find_worker(&mut self, tid: u32, name: &[u8; 16], at_ns: u64) {
         let Some(owner) = name.strip_prefix(b"iou-wrk-") else { return };
         let name = text(name);
@@ -232,7 +233,7 @@ impl Gather {
         let core = &mut self.cores[index];
         let (holder, since) = core.holder.replace((next_tid, at_ns)).unwrap_or((prev_tid, at_ns));
         let fits = holder == prev_tid;
-        // An unseen change: the stretch belongs to who leaves now only from an unknown moment on.
+        // A switch was missed: when the thread that leaves now got the processor is unknown.
         let run = CoreRun { start_ns: since, end_ns: at_ns, tid: prev_tid, ours: false };
         let kept = fits && prev_tid != 0 && at_ns > since;
         if kept && self.room() {
@@ -241,7 +242,7 @@ impl Gather {
         self.chain_breaks += u64::from(!fits);
     }
 
-    /// A request goes to the device with this number.
+    /// Adds a request issued to the device with this number.
     fn issued(&mut self, number: u32, mut request: Request) {
         if request.bytes == 0 || !self.room() {
             return;
@@ -251,7 +252,7 @@ impl Gather {
             self.devices.len() - 1
         });
         request.device = index as u16;
-        // A second issue of the same place: the end of the first was never seen.
+        // A second request for the same sector: the completion of the first was missed.
         self.open.insert((number, request.sector), self.requests.len());
         self.requests.push(request);
         self.count(Kind::Issue);
@@ -267,7 +268,7 @@ impl Gather {
         }
     }
 
-    /// Who held each processor until `end_ns`; ours are told apart.
+    /// Returns the threads on each processor until `end_ns`, with ours marked.
     pub(super) fn cores(&mut self, end_ns: u64) -> Vec<Vec<CoreRun>> {
         let threads = &self.threads;
         let finish = |mut core: Core| {
@@ -286,14 +287,14 @@ impl Gather {
     }
 }
 
-/// Returns a name of the kernel as text.
+/// Returns a name from the kernel as text.
 fn text(name: &[u8]) -> String {
     let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
     String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
-/// Gives a thread's own switches what only the scheduler's events know: who took over, and whether
-/// the wait can be interrupted. The two records of one switch lie within microseconds.
+/// Adds to a thread's own switches what only scheduler events contain: the thread that took over,
+/// and whether the wait is interruptible. The two records of one switch are within microseconds.
 pub(super) fn enrich(own: &mut [Switch], sched: &[Switch]) {
     const APART_NS_MAX: u64 = 50_000;
     let mut outs = sched.iter().filter(|s| s.out).peekable();

@@ -27,12 +27,12 @@ fn gather(follow: bool) -> Gather {
 }
 
 #[test]
-fn a_switch_is_a_leave_and_an_arrival_and_holds_a_core() {
+fn a_switch_ends_one_run_and_begins_another() {
     let mut g = gather(false);
     g.kernel(&switch(10, 1, (0, 0), (7, "seven")));
     g.kernel(&switch(30, 1, (7, 2), (8, "other")));
     g.kernel(&switch(50, 1, (8, 0x100), (7, "seven")));
-    g.kernel(&switch(60, 1, (9, 1), (0, "idle"))); // nobody saw 9 arrive
+    g.kernel(&switch(60, 1, (9, 1), (0, "idle"))); // the arrival of 9 was missed
     let sched = &g.threads[&7].sched;
     let seen: Vec<_> =
         sched.iter().map(|s| (s.at_ns, s.out, s.uninterruptible, s.next_tid)).collect();
@@ -44,14 +44,14 @@ fn a_switch_is_a_leave_and_an_arrival_and_holds_a_core() {
 }
 
 #[test]
-fn requests_meet_their_ends_and_some_never_do() {
+fn requests_meet_their_completions_and_some_never_do() {
     let mut g = gather(false);
     let issue = |sector| EventData::Issue { device: 0xFE0_0000, sector, bytes: 4096, write: false };
     let complete = |sector| EventData::Complete { device: 0xFE0_0000, sector };
     g.kernel(&event(1, 0, 7, issue(100)));
     g.kernel(&event(2, 0, 7, issue(200)));
     g.kernel(&event(5, 1, 0, complete(100)));
-    g.kernel(&event(6, 0, 7, issue(200))); // the end of the first 200 was lost
+    g.kernel(&event(6, 0, 7, issue(200))); // the completion of the first 200 was lost
     g.kernel(&event(9, 1, 0, complete(200)));
     g.kernel(&event(9, 1, 0, complete(300)));
     let ends: Vec<_> = g.requests.iter().map(|r| r.complete_ns).collect();
@@ -60,7 +60,7 @@ fn requests_meet_their_ends_and_some_never_do() {
 }
 
 #[test]
-fn locks_that_spin_are_no_waits() {
+fn spinning_locks_are_not_waits() {
     let mut g = gather(false);
     for (at, flags) in [(10, 1), (20, 4)] {
         g.kernel(&event(at, 0, 7, EventData::LockBegin { flags }));
@@ -79,7 +79,7 @@ fn workers_of_a_ring_are_ours_and_others_are_not() {
 }
 
 #[test]
-fn children_are_followed_when_asked() {
+fn children_are_followed_on_request() {
     let fork = |at, by, tid, thread| {
         event(at, 0, by, EventData::NewTask { tid, thread, name: name("child") })
     };
@@ -101,7 +101,7 @@ fn children_are_followed_when_asked() {
 }
 
 #[test]
-fn what_is_beyond_the_bound_is_counted() {
+fn events_beyond_the_limit_are_counted() {
     let mut g = Gather::new(3, false);
     g.know(7);
     for at_ns in 0..10 {
@@ -115,11 +115,11 @@ fn what_is_beyond_the_bound_is_counted() {
         });
     }
     g.own(Record::Lost { count: 4 });
-    assert_eq!((g.threads[&7].own.len(), g.over, g.told_lost), (3, 7, 4));
+    assert_eq!((g.threads[&7].own.len(), g.over, g.reported_lost), (3, 7, 4));
 }
 
 #[test]
-fn own_switches_learn_from_the_scheduler() {
+fn own_switches_are_completed_by_scheduler_events() {
     let at = |at_ns, next_tid, cpu| Switch {
         at_ns,
         out: true,

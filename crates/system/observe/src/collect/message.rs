@@ -1,4 +1,4 @@
-//! What recording threads send to the collecting thread.
+//! Messages from recording threads to the collecting thread.
 
 use ioloom_sys_trace::perf::Ring;
 use ioloom_trace::raw::Account;
@@ -6,24 +6,24 @@ use ioloom_trace::{Span, SpanKind};
 
 /// A message to the collecting thread.
 pub(super) enum Message {
-    /// A thread has registered, with its ring where it has one.
+    /// A thread has registered, with its ring if it has one.
     Thread(u32, Option<Ring>),
-    /// A thread has ended its part.
+    /// A thread has finished recording.
     Finished(Box<Finished>),
     /// The run is over.
     Stop,
 }
 
-/// Exact sums of one kind of span, kept or not.
+/// Exact sums of one kind of span, including spans that were not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// Spans.
+    /// Number of spans.
     pub count: u64,
-    /// Their time, nanoseconds.
+    /// Their total time in nanoseconds.
     pub ns: u64,
 }
 
-/// What a thread hands over at its end; times are on the monotonic clock.
+/// The recording of a finished thread; times are on the monotonic clock.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Finished {
     pub(super) tid: u32,
@@ -32,7 +32,7 @@ pub(super) struct Finished {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) spans: Vec<Span>,
-    /// Whether the spans count from the start of the run already.
+    /// Whether the times of the spans count from the start of the run already.
     pub(super) spans_since_run: bool,
     pub(super) spans_lost: u64,
     pub(super) accounts: Vec<Account>,

@@ -1,24 +1,24 @@
-//! Collects what the kernel and the program itself say of each thread.
+//! Collects events of each thread, from the kernel and from the program.
 //!
-//! A [`Session`] observes threads of this process; each registers itself and gets a [`Recorder`].
-//! A [`Watch`] observes a process tree from outside. Both end in the raw events of one run, which
-//! `ioloom_trace` explains.
+//! A [`Session`] observes threads of this process; each thread registers and gets a [`Recorder`]. A
+//! [`Watch`] observes a process tree from outside. Both produce the raw events of one run, which
+//! `ioloom_trace` interprets.
 //!
 //! ```text
-//! session = Session::start(level, options)        probes by use, refuses a pinned level
+//! session = Session::start(level, options)        tries the level, refuses a requested one that fails
 //!   each thread: recorder = session.register(…)   opens its own kernel events
 //!   barrier
 //!   session.begin()      each thread: recorder.begin(), lap(…), lap(…), …, finish()
-//! raw = session.stop()                            losses, self-tests and costs are in it
+//! raw = session.stop()                            includes losses, self-tests and costs
 //! ```
 //!
-//! Levels: 0 has spans and the thread's clocks; 1 adds each switch and each major fault through a
-//! ring per thread; 2 adds wake-ups, who ran where, device requests and kernel locks. One more
-//! thread, with the role `tool` and a lane of its own, empties the rings.
+//! Levels: 0 has spans and the thread's clocks; 1 adds every switch and every major fault through a
+//! ring per thread; 2 adds wakeups, the threads on every processor, device requests and kernel
+//! locks. One more thread, with the role `tool` and a lane of its own, empties the rings.
 //!
-//! Costs to the program: 24 to 45 ns for a span, 1.5 µs for the clocks after a long one, about 2 µs
-//! for a switch at level 1 and 1 µs more at level 2. All memory is bounded and made before the run;
-//! what does not fit is counted.
+//! Costs to the program: 24 to 45 ns per span, 1.5 µs for the clocks after a long one, about 2 µs
+//! per switch at level 1 and 1 µs more at level 2. All memory is bounded and allocated before the
+//! run; events that do not fit are counted.
 
 mod assemble;
 mod check;
@@ -41,20 +41,21 @@ pub(crate) use sample::tree;
 pub use session::Session;
 pub use watch::Watch;
 
+use ioloom_failure::reason;
 use ioloom_model::Level;
 
-/// Bounds and sizes of one observation.
+/// Limits and sizes of an observation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TraceOptions {
-    /// Spans that each thread may keep; totals go on beyond them.
+    /// Most spans kept per thread; totals continue beyond that.
     pub spans_max: usize,
-    /// Kernel events of the threads that are kept in all.
+    /// Most kernel events kept for all threads together.
     pub events_max: usize,
-    /// Ring of one thread at level 1, bytes: a power of two.
+    /// Ring size per thread at level 1 in bytes: a power of two.
     pub ring_bytes: usize,
-    /// Ring of one processor at level 2, KiB.
+    /// Ring size per processor at level 2 in KiB.
     pub trace_ring_kib: u32,
-    /// Whether the cost of each kind of event is measured at the start (30 ms).
+    /// Whether to measure the cost of each kind of event at the start (30 ms).
     pub calibrate: bool,
 }
 
@@ -70,28 +71,28 @@ impl Default for TraceOptions {
     }
 }
 
-/// Why an observation does not start.
+/// Why an observation cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// The level was asked for and does not work here.
+    /// The requested level does not work here.
     #[error("evidence level {} ({}) does not work here: {why}; {remedy}", level.number(), level.name())]
     Level {
         /// The level.
         level: Level,
-        /// What the system said.
+        /// The system's error.
         why: String,
-        /// What would make it work.
+        /// How to make it work.
         remedy: String,
     },
-    /// The thread that empties the rings cannot be started.
-    #[error("start the thread that collects events: {0}; lower the number of threads")]
+    /// The collecting thread cannot be started.
+    #[error("cannot start the thread that collects events: {}; use fewer threads", reason(.0))]
     Thread(std::io::Error),
-    /// A process cannot be watched.
-    #[error("watch process {pid}: {why}")]
+    /// A process cannot be observed.
+    #[error("cannot observe process {pid}: {why}")]
     Process {
         /// Its number.
         pid: u32,
-        /// What the system said.
+        /// The system's error.
         why: String,
     },
 }

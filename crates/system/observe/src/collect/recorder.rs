@@ -1,11 +1,11 @@
-//! One thread's own record: spans and clocks, in memory that only this thread touches.
+//! Records spans and clocks of one thread, in memory that only this thread accesses.
 //!
-//! Times are chained: the end of one span is the start of the next, one reading of the clock each.
-//! After a long span the thread's processor clock and run-queue delay are read, because only they
-//! tell at level 0 whether it waited. With a ring of its own (level 1) a thread sees without a
-//! system call whether it was switched at all, and asks only then. A function of the user is
-//! expected to compute: its spans are asked about only when they are longer still, so that short
-//! ones cost nothing; what such a span waited is then given to the call after it.
+//! Times are chained: the end of one span is the start of the next, with one clock reading each.
+//! After a long span the thread's processor clock and run-queue delay are read, because at level 0
+//! only they show whether it waited. With a ring of its own (level 1) a thread sees without a
+//! system call whether it was switched at all, and reads the clocks only then. A function of the
+//! user is expected to compute, so its spans must be even longer before the clocks are read, and
+//! short ones cost nothing; a wait in such a span is attributed to the call after it.
 
 use super::message::{Finished, Message, Totals};
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -15,22 +15,22 @@ use ioloom_trace::raw::Account;
 use ioloom_trace::{NO_FILE, Span, SpanKind};
 use std::sync::mpsc::Sender;
 
-/// Calls longer than this may have waited.
+/// Length of calls from which they may have waited.
 const LONG_NS: u64 = 20_000;
-/// So may functions longer than this.
+/// The same for functions of the user.
 const LONG_FUNCTION_NS: u64 = 200_000;
 
-/// How a thread of some level records.
+/// Options of a recorder.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RecorderOptions {
     pub(super) spans_max: usize,
-    /// Clocks are read after long spans.
+    /// Whether to read the clocks after long spans.
     pub(super) accounts: bool,
-    /// The thread's own ring, where it has one.
+    /// The thread's own ring, if it has one.
     pub(super) head: Option<Head>,
 }
 
-/// Records what the calling thread does. Made, used and finished on that thread.
+/// Records what the calling thread does. Created, used and finished on that thread.
 pub struct Recorder {
     to: Sender<Message>,
     done: Finished,
@@ -53,7 +53,7 @@ impl Recorder {
     ) -> Self {
         let nothing = Span { start_ns: 0, ns: 0, kind: SpanKind::Other, file: NO_FILE };
         let mut spans = vec![nothing; plan.spans_max];
-        spans.clear(); // written once, so that its pages are there before the run
+        spans.clear(); // filled once, to allocate its pages before the run
         let accounts_max = if plan.accounts { plan.spans_max } else { 0 };
         let nothing = Account { at_ns: 0, cpu_ns: 0, run_delay_ns: None };
         let mut accounts = vec![nothing; accounts_max];
@@ -81,7 +81,7 @@ impl Recorder {
         recorder
     }
 
-    /// The thread enters the run now; what came before does not count.
+    /// Begins the run for this thread; earlier events do not count.
     pub fn begin(&mut self) {
         self.delay_start_ns = self.delay_ns().unwrap_or(0);
         self.cpu_start_ns = thread_cpu_ns();
@@ -95,13 +95,15 @@ impl Recorder {
     #[inline]
     pub fn lap(&mut self, kind: SpanKind, file: u32) {
         let now = monotonic_ns();
+        debug_assert!(now >= self.last_ns, "chained spans cover the run without gaps or overlaps");
         let read = self.span(kind, file, self.last_ns, now);
-        // The reading is the tool's time, not that of the next span.
+        // Reading the clocks is the tool's time and does not belong to the next span.
         self.last_ns = if read { monotonic_ns() } else { now };
     }
 
-    /// Returns a span whose edges the caller has read from the clock itself, after the span before.
-    /// True: the thread's clocks were read after it, so the caller reads its own again.
+    /// Records a span whose limits the caller has read from the clock, after the span before.
+    /// Returns whether the thread's clocks were read after it, so that the caller reads its own
+    /// again.
     #[inline]
     pub fn span(&mut self, kind: SpanKind, file: u32, start_ns: u64, end_ns: u64) -> bool {
         let ns = end_ns.saturating_sub(start_ns);
@@ -116,7 +118,7 @@ impl Recorder {
         ns >= LONG_NS && self.accounts_wanted && self.after_long(kind, ns, end_ns)
     }
 
-    /// The time since the last span belongs to none.
+    /// Assigns the time since the last span to none.
     #[inline]
     pub fn skip(&mut self) {
         self.last_ns = monotonic_ns();
@@ -137,7 +139,7 @@ impl Recorder {
         true
     }
 
-    /// Reads the thread's clocks, as of `at_ns` on the monotonic clock: for callers that keep their
+    /// Reads the thread's clocks as of `at_ns` on the monotonic clock, for callers that keep their
     /// spans themselves. Costs 1.5 µs.
     pub fn account(&mut self, at_ns: u64) {
         if self.done.accounts.len() == self.done.accounts.capacity() {
@@ -153,16 +155,16 @@ impl Recorder {
         self.sched.as_mut().and_then(|sched| sched.read().ok()).map(|stat| stat.run_delay_ns)
     }
 
-    /// Exact sums of a kind of span so far, whether its spans were kept or not.
+    /// Returns the exact sums of a kind of span so far, including spans that were not kept.
     pub fn totals(&self, kind: SpanKind) -> Totals {
         self.done.totals[kind as usize]
     }
 
-    /// The thread leaves the run. Dropping the recorder does the same.
+    /// Ends the recording of this thread. Dropping the recorder does the same.
     pub fn finish(self) {}
 
-    /// As [`finish`](Self::finish), with spans that the caller kept itself, counted from the start
-    /// of the run; `lost` did not fit.
+    /// Like [`finish`](Self::finish), with spans that the caller kept itself, relative to the start
+    /// of the run; `lost` spans did not fit.
     pub fn finish_with(mut self, spans: Vec<Span>, lost: u64) {
         self.done.spans = spans;
         self.done.spans_lost = lost;
@@ -176,7 +178,7 @@ impl Drop for Recorder {
         done.end_ns = monotonic_ns();
         done.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start_ns);
         done.run_delay_ns = self.delay_ns().map(|ns| ns.saturating_sub(self.delay_start_ns));
-        // Nobody listens any more when the session was dropped.
+        // The receiver is gone if the session was dropped.
         let _ = self.to.send(Message::Finished(Box::new(done)));
     }
 }

@@ -1,8 +1,9 @@
-//! Looks at threads of other programs through /proc, a hundred times a second.
+//! Samples threads of other programs through /proc, a hundred times per second.
 //!
-//! For each thread: its state, the call it waits in, its processor time and its run-queue delay.
-//! Where switches are recorded, too, a sample names the wait that it fell into; alone it stands for
-//! the time until the next one. Four small reads, about 6 µs a thread.
+//! A sample of a thread has its state, the system call in which it waits, its processor time and
+//! its run-queue delay. If switches are recorded as well, a sample names the wait during which it
+//! was taken; otherwise it represents the time until the next one. Costs four small reads, about 6
+//! µs per thread.
 
 use super::gather::Gather;
 use ioloom_sys::proc::parse::{parse_process_stat, parse_schedstat};
@@ -16,18 +17,18 @@ use std::time::Duration;
 
 /// Time between samples.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Rounds between looks for new threads.
+/// Rounds between searches for new threads.
 const LIST_EVERY: u32 = 5;
-/// Threads that are sampled at most.
+/// Most threads sampled.
 const THREADS_MAX: usize = 1024;
-/// Samples that are kept at most in all.
+/// Most samples kept in total.
 const SAMPLES_MAX: usize = 1 << 20;
 
-/// One look at one thread.
+/// A sample of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) at_ns: u64,
-    /// Waiting, and in what; `None`: running or ready.
+    /// The kind of wait; `None` if the thread was running or ready.
     pub(super) waits: Option<SpanKind>,
     pub(super) cpu_ns: u64,
     pub(super) run_delay_ns: u64,
@@ -49,7 +50,7 @@ pub(super) struct Sampler {
     pub(super) samples: BTreeMap<u32, Vec<Sample>>,
     rounds: u32,
     kept: usize,
-    /// Samples beyond the bound.
+    /// Samples beyond the limit.
     pub(super) over: u64,
 }
 
@@ -62,7 +63,7 @@ impl Sampler {
         PERIOD
     }
 
-    /// Looks at every thread once.
+    /// Samples every thread once.
     pub(super) fn sample(&mut self, now_ns: u64, gather: &mut Gather) {
         if self.rounds.is_multiple_of(LIST_EVERY) {
             self.list(now_ns, gather);
@@ -127,13 +128,13 @@ impl Task {
             return None;
         }
         let sched = parse_schedstat(self.sched.read().ok()?)?;
-        // The clock is read behind the accounts, so that they are never of a later moment.
+        // The clock is read after the statistics, so that they are never from a later moment.
         let at_ns = ioloom_sys::clock::monotonic_ns();
         let waits = (stat.state != 'R').then(|| self.wait(stat.state));
         Some(Sample { at_ns, waits, cpu_ns: sched.on_cpu_ns, run_delay_ns: sched.run_delay_ns })
     }
 
-    /// What a blocked thread waits in.
+    /// Returns the kind of wait of a blocked thread.
     fn wait(&mut self, state: char) -> SpanKind {
         let text = self.call.as_mut().and_then(|call| call.read().ok()).unwrap_or("");
         let mut words = text.split_ascii_whitespace();
@@ -143,7 +144,7 @@ impl Task {
         let argument = words.next().and_then(|word| word.strip_prefix("0x"));
         let file = argument.and_then(|hex| u64::from_str_radix(hex, 16).ok());
         if number < 0 {
-            // Not inside a call: a page is being fetched.
+            // Not in a system call: it waits for a page.
             return if state == 'D' { SpanKind::Fault } else { SpanKind::Other };
         }
         let kind = kind_of(call_of(number));
@@ -151,7 +152,8 @@ impl Task {
         if on_file && file.is_some_and(|fd| self.is_pipe(fd)) { SpanKind::Event } else { kind }
     }
 
-    /// Returns a pipe, a socket, a terminal: what waits for somebody, not for a device.
+    /// Returns whether a descriptor is a pipe, socket or terminal, which waits for another process
+    /// rather than for a device.
     fn is_pipe(&self, fd: u64) -> bool {
         let Some(process) = self.dir.parent().and_then(Path::parent) else { return false };
         let link = std::fs::read_link(process.join(format!("fd/{fd}")));
@@ -206,7 +208,7 @@ fn numbers(dir: &Path) -> Vec<u32> {
     names.filter_map(|name| name.parse().ok()).collect()
 }
 
-/// Workers that the kernel made for rings of this process, with their names.
+/// Returns the workers that the kernel created for rings of this process, with their names.
 pub(super) fn ring_workers() -> Vec<(u32, String)> {
     let tasks = numbers(Path::new("/proc/self/task")).into_iter();
     let named = tasks.filter_map(|tid| {
@@ -216,7 +218,7 @@ pub(super) fn ring_workers() -> Vec<(u32, String)> {
     named.filter(|(_, name)| name.starts_with("iou-wrk-")).collect()
 }
 
-/// Samples alone: each stands for the time until the next one.
+/// Turns samples without switches into spans: each lasts until the next one.
 pub(super) fn spans_of_samples(samples: &[Sample]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     for pair in samples.windows(2) {
@@ -227,7 +229,7 @@ pub(super) fn spans_of_samples(samples: &[Sample]) -> Vec<Span> {
     spans
 }
 
-/// Clocks at each sample, counted from the first.
+/// Returns the clocks at each sample, relative to the first.
 pub(super) fn accounts_of_samples(samples: &[Sample]) -> Vec<Account> {
     let Some(first) = samples.first() else { return Vec::new() };
     let account = |sample: &Sample| Account {
@@ -238,7 +240,8 @@ pub(super) fn accounts_of_samples(samples: &[Sample]) -> Vec<Account> {
     samples.iter().map(account).collect()
 }
 
-/// Names each recorded wait into which a sample fell. Both lists are sorted.
+/// Returns a named span for each recorded wait during which a sample was taken. Both lists are
+/// sorted.
 pub(super) fn spans_of_waits(switches: &[Switch], samples: &[Sample]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut samples = samples.iter().peekable();
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_alone_tile_and_count_from_the_first() {
+    fn samples_alone_are_contiguous_and_start_at_the_first() {
         let samples =
             [sample(10, None), sample(20, Some(SpanKind::Read)), sample(35, Some(SpanKind::Sync))];
         let spans = spans_of_samples(&samples);
@@ -299,11 +302,11 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeping_child_is_seen_asleep() {
+    fn a_sleeping_child_is_sampled_asleep() {
         let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
         let mut gather = Gather::new(100, true);
         let mut sampler = Sampler::new(child.id());
-        // It may still be starting: look until it sleeps, at most for some seconds.
+        // It may still be starting: sample until it sleeps, at most for some seconds.
         let slept = (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             sampler.sample(ioloom_sys::clock::monotonic_ns(), &mut gather);

@@ -1,19 +1,21 @@
-//! Does what a level reports agree with what threads are known to have done?
+//! Compares the states that a level reports with what threads are known to have done.
 //!
-//! Four workers compute, read cold blocks, touch cold pages of a mapping, wait for a partner, sleep
-//! and read from a pipe, again and again, while rivals keep the processors busy. Beside the
-//! observation each worker keeps an account of its own: it reads the clock, its processor time and
-//! its run-queue delay before and after each kind of work. What is left of a phase after both was
-//! spent blocked, and the worker knows in what. That account is the truth here; it needs no events,
-//! no spans and no rule of classification. Shares of both are compared in points of the elapsed time.
+//! Four workers repeatedly compute, read cold blocks, touch cold pages of a mapping, wait for a
+//! partner, sleep and read from a pipe, while other threads keep the processors busy. Independently
+//! of the observation each worker measures itself: it reads the clock, its processor time and its
+//! run-queue delay before and after each kind of work. The remaining time of a phase was spent
+//! blocked, and the worker knows in what. This is the truth for the comparison; it needs no events,
+//! spans or rules of classification. The shares of both are compared in percentage points of the
+//! elapsed time.
 //!
-//! The second part measures the cost: tasks that only compute, with and without a recorder, in
-//! turns, by processor time.
+//! The second part measures the cost: tasks that only compute, with and without a recorder,
+//! alternately, by processor time.
 
 mod cost;
 
 use super::{Refused, Session, TraceOptions};
 use cost::{cost, spin};
+use ioloom_failure::{Operation, PathError, reason};
 use ioloom_model::{Level, State};
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use ioloom_sys::map::{Map, MapAdvice};
@@ -32,7 +34,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 const WORKERS: usize = 4;
-/// Half of each worker's file is mapped, half is read.
+/// Half of each worker's file is mapped, half of it is read.
 const FILE_BYTES: u64 = 16 << 20;
 const READS: u64 = 8;
 const READ_BYTES: usize = 64 << 10;
@@ -41,55 +43,48 @@ const COMPUTE_NS: u64 = 2_000_000;
 const WAIT: Duration = Duration::from_millis(1);
 const SLEEP: Duration = Duration::from_micros(1500);
 
-/// What is run.
+/// Options of the self-test.
 #[derive(Debug, Clone)]
 pub struct SelftestOptions {
-    /// Levels to compare; those that do not work are told and left out.
+    /// Levels to compare; levels that do not work are reported and left out.
     pub levels: Vec<Level>,
     /// Runs of each level.
     pub runs: u32,
-    /// Length of one run.
+    /// Length of one run, ms.
     pub run_ms: u64,
     /// Tasks of one pass of the cost part; 0 leaves it out.
     pub tasks: u64,
-    /// Where the files lie: cold reads need a device.
+    /// Directory for the files; cold reads need a device.
     pub dir: PathBuf,
 }
 
-/// Why it cannot be run.
+/// Why the self-test failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SelftestError {
-    /// A file cannot be made or read.
-    #[error("{what} {}: {source}; choose another directory with --dir", path.display())]
-    File {
-        /// The operation.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A thread's part ended with an error.
-    #[error("a worker of the test: {0}; repeat the test")]
+    /// A file cannot be created or written.
+    #[error("{0}; choose another directory with --dir")]
+    File(#[from] PathError),
+    /// A worker failed.
+    #[error("a worker of the self-test failed: {}; repeat the test", reason(.0))]
     Worker(io::Error),
 }
 
-/// One state of one level, shares in per cent of the workers' time, median over the runs.
+/// One state at one level; shares in percent of the workers' time, medians over the runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Compared {
-    /// `ready+preempted` stands for both.
+    /// Name of the state; `ready+preempted` is the sum of both.
     pub state: String,
-    /// By the workers' own account.
+    /// Share according to the workers.
     pub truth_pct: f64,
-    /// By the level; null when it does not measure the state.
+    /// Share according to the level; null if it does not measure the state.
     pub level_pct: Option<f64>,
-    /// Absolute difference, points.
+    /// Absolute difference, percentage points.
     pub difference_pp: Option<f64>,
-    /// Its largest value in one run.
+    /// Largest difference in one run.
     pub difference_pp_max: Option<f64>,
 }
 
-/// What came of one level.
+/// Result of one level.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LevelReport {
     /// Its number.
@@ -97,37 +92,42 @@ pub struct LevelReport {
     /// Why it was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// Runs.
+    /// Number of runs.
     pub runs: u32,
-    /// The comparison.
+    /// The comparison by state.
     pub states: Vec<Compared>,
-    /// Smallest and largest sum of all shares, per cent: 100 but for a defect.
+    /// Smallest and largest sum of all shares in percent: 100 unless there is a bug.
     pub tiling_pct: (f64, f64),
-    /// Records that were lost in all runs.
+    /// Lost records of all runs.
     pub lost: u64,
-    /// Cost of a leave and a return to the thread, median, nanoseconds.
+    /// Cost to the thread of leaving a processor and returning, median, nanoseconds.
     pub switch_ns: Option<f64>,
-    /// Processor time that a task of 30 µs costs more when it is recorded, median over pairs, per cent.
+    /// Additional processor time of a recorded task of 30 µs in percent, median over pairs.
     pub task_overhead_pct: Option<f64>,
-    /// Pairs of passes behind it.
+    /// Number of pairs of passes.
     pub task_pairs: u32,
 }
 
-/// Runs the test; `tell` hears of each step.
+/// Runs the self-test and calls `report_progress` for each step.
 ///
 /// # Errors
 ///
-/// Files that cannot be made; a level that does not work is no error.
+/// If files cannot be created. A level that does not work is not an error.
 pub fn selftest(
     plan: &SelftestOptions,
-    tell: &dyn Fn(&str),
+    report_progress: &dyn Fn(&str),
 ) -> Result<Vec<LevelReport>, SelftestError> {
     let files = Files::make(&plan.dir)?;
     let mut found: Vec<Found> = plan.levels.iter().map(|level| Found::new(*level)).collect();
-    // Levels take turns, so that what changes on the machine meets all alike.
+    // Levels alternate, so that changes on the machine affect all of them.
     for run in 0..plan.runs {
         for at in found.iter_mut().filter(|at| at.refused.is_none()) {
-            tell(&format!("run {} of {} at level {}", run + 1, plan.runs, at.level.number()));
+            report_progress(&format!(
+                "run {} of {} at level {}",
+                run + 1,
+                plan.runs,
+                at.level.number()
+            ));
             match mixed(at.level, plan.run_ms, &files) {
                 Ok(one) => at.runs.push(one),
                 Err(Failed::Refused(e)) => at.refused = Some(e.to_string()),
@@ -137,14 +137,19 @@ pub fn selftest(
     }
     for at in found.iter_mut().filter(|at| at.refused.is_none() && plan.tasks > 0) {
         for pair in 0..plan.runs {
-            tell(&format!("cost {} of {} at level {}", pair + 1, plan.runs, at.level.number()));
+            report_progress(&format!(
+                "cost {} of {} at level {}",
+                pair + 1,
+                plan.runs,
+                at.level.number()
+            ));
             at.costs.extend(cost(at.level, plan.tasks, pair % 2 == 0));
         }
     }
     Ok(found.into_iter().map(Found::report).collect())
 }
 
-/// The workers' files; removed at the end.
+/// The workers' files, removed on drop.
 struct Files {
     dir: PathBuf,
     paths: Vec<PathBuf>,
@@ -152,22 +157,18 @@ struct Files {
 
 impl Files {
     fn make(dir: &Path) -> Result<Self, SelftestError> {
-        let error = |what, path: &Path| {
-            let path = path.to_owned();
-            move |source| SelftestError::File { what, path, source }
-        };
         let dir = dir.join(format!(".ioloom-selftest-{}", std::process::id()));
-        std::fs::create_dir(&dir).map_err(error("make directory", &dir))?;
+        std::fs::create_dir(&dir).map_err(PathError::on(Operation::CreateDir, &dir))?;
         let mut files = Self { dir, paths: Vec::new() };
         let block = vec![0x5A; 1 << 20];
         for i in 0..WORKERS {
             let path = files.dir.join(i.to_string());
             files.paths.push(path.clone());
-            let mut file = File::create(&path).map_err(error("make", &path))?;
+            let mut file = File::create(&path).map_err(PathError::on(Operation::Create, &path))?;
             for _ in 0..FILE_BYTES >> 20 {
-                file.write_all(&block).map_err(error("write", &path))?;
+                file.write_all(&block).map_err(PathError::on(Operation::Write, &path))?;
             }
-            file.sync_all().map_err(error("flush", &path))?;
+            file.sync_all().map_err(PathError::on(Operation::Sync, &path))?;
         }
         Ok(files)
     }
@@ -193,7 +194,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Nanoseconds by state: what one worker knows of itself.
+/// Nanoseconds by state, as measured by a worker.
 #[derive(Debug, Clone, Default)]
 struct Truth {
     elapsed_ns: u64,
@@ -230,7 +231,7 @@ struct Reading {
     delay_ns: u64,
 }
 
-/// Keeps the truth of the calling thread.
+/// Measures the calling thread independently of the observation.
 struct Witness {
     sched: ThreadSched,
     last: Reading,
@@ -251,7 +252,7 @@ impl Witness {
         Ok(Reading { wall_ns: monotonic_ns(), cpu_ns: thread_cpu_ns(), delay_ns })
     }
 
-    /// Ends a phase: what was neither on a processor nor waiting for one was blocked in `state`.
+    /// Ends a phase: time neither on a processor nor waiting for one was blocked in `state`.
     fn phase(&mut self, state: State) -> io::Result<()> {
         let now = self.read()?;
         let wall = now.wall_ns - self.last.wall_ns;
@@ -266,7 +267,7 @@ impl Witness {
     }
 }
 
-/// What a worker asks of its partner, which answers after a while.
+/// A request of a worker to its partner, which answers after a while.
 enum Ask {
     Answer,
     Write,
@@ -279,7 +280,7 @@ struct Partner {
 }
 
 impl Partner {
-    /// Starts one; it ends when it is asked no more.
+    /// Starts a partner, which ends when its channel is closed.
     fn start<'scope>(scope: &'scope std::thread::Scope<'scope, '_>) -> io::Result<Self> {
         let (ask, asked) = sync_channel(1);
         let (give, answer) = sync_channel(1);
@@ -300,7 +301,7 @@ impl Partner {
     }
 }
 
-/// One run: what the level says of the workers, and what they say themselves.
+/// One run: the workers according to the level, and according to themselves.
 struct One {
     truth: Truth,
     level_pct: BTreeMap<State, Option<f64>>,
@@ -361,7 +362,7 @@ fn mixed(level: Level, run_ms: u64, files: &Files) -> Result<One, Failed> {
     Ok(One { truth, level_pct, tiling_pct, lost, switch_ns })
 }
 
-/// Shares of the workers' time by state, and their sum.
+/// Returns the shares of the workers' time by state, and their sum.
 fn shares(trace: &Trace) -> (BTreeMap<State, Option<f64>>, f64) {
     let workers = || trace.threads.iter().filter(|thread| thread.role == "worker");
     let elapsed: u64 = workers().map(|thread| thread.end_ns - thread.start_ns).sum();
@@ -390,7 +391,7 @@ fn worker(
     let file = open?;
     let page = ioloom_sys::proc::page_bytes() as usize;
     let half = FILE_BYTES / 2;
-    let gone = |_| io::Error::other("its partner has gone");
+    let gone = |_| io::Error::other("the partner has ended");
     recorder.begin();
     let mut witness = Witness::new()?;
     while !over.load(Ordering::Relaxed) {
@@ -434,7 +435,7 @@ fn worker(
     Ok(witness.truth)
 }
 
-/// Uses a processor for about `ns`.
+/// Computes for about `ns`.
 fn compute(ns: u64) {
     let until = thread_cpu_ns() + ns;
     while thread_cpu_ns() < until {
@@ -442,7 +443,7 @@ fn compute(ns: u64) {
     }
 }
 
-/// What was found at one level so far.
+/// The results at one level so far.
 struct Found {
     level: Level,
     refused: Option<String>,
@@ -517,7 +518,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_run_tiles_at_every_level_and_refusals_have_words() {
+    fn a_small_run_is_complete_at_every_level_and_refusals_have_reasons() {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let levels = vec![Level::Account, Level::Switch, Level::Kernel];
         let plan =
@@ -536,7 +537,7 @@ mod tests {
             assert!((truth - 100.0).abs() < 0.001, "{report:?}");
             assert_eq!(report.task_pairs, 1);
         }
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "all files are removed");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::message::Message;
 use super::probe::{KERNEL, remedy_of_kernel, remedy_of_own_events};
 use super::recorder::RecorderOptions;
 use super::{Recorder, Refused, TraceOptions};
+use ioloom_failure::reason;
 use ioloom_model::Level;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_trace::perf::{Faults, Ring, Target, thread_id};
@@ -18,10 +19,10 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Threads up to which the kernel is asked for wake-ups of ours alone.
+/// Most threads for which wakeups are filtered in the kernel.
 const FILTER_THREADS_MAX: usize = 64;
 
-/// What a level needs, opened.
+/// The opened sources of a level.
 pub(super) struct Opened {
     pub(super) level: Level,
     pub(super) own_events: bool,
@@ -32,7 +33,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens the level that was asked for, or the highest that works.
+    /// Opens the requested level, or the highest that works.
     pub(super) fn level(wanted: Option<Level>, options: &TraceOptions) -> Result<Self, Refused> {
         let mut opened = Self {
             level: Level::Account,
@@ -43,7 +44,7 @@ impl Opened {
             notes: Vec::new(),
         };
         let refuse =
-            |level, e: &io::Error, remedy| Refused::Level { level, why: e.to_string(), remedy };
+            |level, e: &io::Error, remedy| Refused::Level { level, why: reason(e), remedy };
         if wanted.is_none_or(|level| level > Level::Account) {
             match Ring::open(Target::ThisThread, Faults::Major, options.ring_bytes) {
                 Ok(_) => opened.own_events = true,
@@ -52,7 +53,9 @@ impl Opened {
                 }
                 Err(e) => {
                     let remedy = remedy_of_own_events(&e);
-                    opened.notes.push(format!("no switches of own threads: {e}; {remedy}"));
+                    opened
+                        .notes
+                        .push(format!("no switches of own threads: {}; {remedy}", reason(&e)));
                 }
             }
         }
@@ -68,7 +71,7 @@ impl Opened {
                 }
                 Err(e) => {
                     let remedy = remedy_of_kernel(&e);
-                    opened.notes.push(format!("no events of the kernel: {e}; {remedy}"));
+                    opened.notes.push(format!("no kernel events: {}; {remedy}", reason(&e)));
                 }
             }
         }
@@ -81,11 +84,11 @@ impl Opened {
         instance.set_ring_kib(options.trace_ring_kib)?;
         let mut decoder = Decoder::default();
         for (kind, source, _) in KERNEL {
-            // Spinning locks do not make a thread leave.
+            // A thread does not leave its processor for a spinning lock.
             let filter = if kind == Kind::LockBegin { "!(flags & 1)" } else { "" };
             match instance.enable(kind, filter, &mut decoder) {
                 Err(e) if matches!(kind, Kind::Switch | Kind::Waking) => return Err(e),
-                Err(e) => self.notes.push(format!("no {source}: {e}")),
+                Err(e) => self.notes.push(format!("no {source}: {}", reason(&e))),
                 Ok(()) => {}
             }
         }
@@ -131,11 +134,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens what `level` needs, or the highest level that works when none is given.
+    /// Opens what `level` needs, or the highest level that works if none is given.
     ///
     /// # Errors
     ///
-    /// A level that was asked for and does not work, with the remedy.
+    /// If a requested level does not work; with the remedy.
     pub fn start(level: Option<Level>, options: TraceOptions) -> Result<Self, Refused> {
         let opened = Opened::level(level, &options)?;
         let instance = opened.kernel.as_ref().map(|kernel| kernel.instance.clone());
@@ -157,18 +160,18 @@ impl Session {
         })
     }
 
-    /// Returns the level that runs.
+    /// Returns the level in use.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// What each kind of event costs.
+    /// Returns the cost of each kind of event.
     pub fn costs(&self) -> Costs {
         self.costs
     }
 
-    /// The calling thread takes part. A thread whose own events cannot be opened takes part
-    /// without them, and the evidence says so.
+    /// Registers the calling thread. A thread whose own events cannot be opened takes part without
+    /// them, which the evidence reports.
     pub fn register(&self, name: &str, role: &str) -> Recorder {
         let tid = thread_id();
         let ring = self
@@ -178,7 +181,7 @@ impl Session {
             Some(Ok(ring)) => Some(ring),
             Some(Err(e)) => {
                 let remedy = remedy_of_own_events(&e);
-                self.note(format!("no switches of thread {name}: {e}; {remedy}"));
+                self.note(format!("no switches of thread {name}: {}; {remedy}", reason(&e)));
                 None
             }
             None => None,
@@ -202,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Wake-ups of our threads and of the workers of their rings are enough.
+    /// Limits wakeups to those of our threads and of the workers of their rings.
     fn filter(&self, threads: &[u32]) {
         let Some(instance) = &self.instance else { return };
         let mut filter = String::new();
@@ -213,16 +216,16 @@ impl Session {
             filter += "comm~\"iou-wrk-*\"";
         }
         if let Err(e) = instance.filter(Kind::Waking, &filter) {
-            self.note(format!("wake-ups of all threads are recorded: {e}"));
+            self.note(format!("wakeups of all threads are recorded: {}", reason(&e)));
         }
     }
 
-    /// The run starts now; returns the moment on the monotonic clock. Threads register before.
+    /// Starts the run; returns its time on the monotonic clock. Threads register before.
     pub fn begin(&self) -> u64 {
         self.begin_at(monotonic_ns())
     }
 
-    /// As [`begin`](Self::begin), for a run that counts from `start_ns`.
+    /// Like [`begin`](Self::begin), for a run whose times count from `start_ns`.
     pub fn begin_at(&self, start_ns: u64) -> u64 {
         if let Ok(registered) = self.registered.lock() {
             self.filter(&registered);
@@ -230,13 +233,13 @@ impl Session {
         if let Some(instance) = &self.instance
             && let Err(e) = instance.set_recording(true)
         {
-            self.note(format!("no events of the kernel: {e}"));
+            self.note(format!("no kernel events: {}", reason(&e)));
         }
         self.start_ns.store(start_ns, Ordering::Relaxed);
         start_ns
     }
 
-    /// The run is over, now. Recorders are finished before.
+    /// Ends the run. Recorders are finished before.
     pub fn stop(self) -> Raw {
         let end_ns = monotonic_ns();
         let collected = self.drain.stop();

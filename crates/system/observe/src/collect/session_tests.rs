@@ -21,7 +21,7 @@ fn work(recorder: &mut Recorder) {
     }
 }
 
-/// Two threads that compute and sleep in turns.
+/// Observes two threads that alternately compute and sleep.
 fn observe(level: Level, options: TraceOptions) -> Result<Raw, Refused> {
     let session = Session::start(Some(level), options)?;
     assert_eq!(session.level(), level);
@@ -77,7 +77,7 @@ fn level_0_reads_the_clocks_after_long_spans() {
     assert!(raw.evidence.sources.iter().all(|s| s.privilege == "none"));
 }
 
-/// Each sleep must lie between a leave and a return.
+/// Checks that each sleep is between a leave and a return.
 fn sleeps_are_seen(thread: &RawThread) {
     let offs: Vec<_> = thread
         .switches
@@ -112,7 +112,7 @@ fn level_2_knows_who_woke_whom_and_who_ran_where() {
         assert!(thread.wakes.len() >= SLEEPS, "{}", thread.wakes.len());
     }
     let notes = &raw.evidence.notes;
-    assert!(!notes.iter().any(|n| n.contains("wake-ups of all")), "the filter is taken: {notes:?}");
+    assert!(!notes.iter().any(|n| n.contains("wakeups of all")), "the filter is used: {notes:?}");
     let ours = raw.cores.iter().flatten().filter(|run| run.ours).count();
     assert!(ours > 0 && raw.cores.iter().flatten().any(|run| !run.ours));
     for core in &raw.cores {
@@ -141,7 +141,7 @@ fn spans_beyond_the_budget_are_counted_and_their_sums_kept() {
 }
 
 #[test]
-fn a_tiny_ring_says_what_it_lost() {
+fn a_tiny_ring_reports_its_losses() {
     let ring_bytes = ioloom_sys::proc::page_bytes() as usize;
     let options = TraceOptions { ring_bytes, ..quick() };
     let Ok(session) = Session::start(Some(Level::Switch), options) else { return };
@@ -169,7 +169,7 @@ fn a_tiny_ring_says_what_it_lost() {
 }
 
 #[test]
-fn spans_of_others_are_taken_as_they_are() {
+fn spans_kept_by_the_caller_are_unchanged() {
     let session = Session::start(Some(Level::Account), quick()).unwrap();
     let recorder = session.register("one", "worker");
     session.begin();
@@ -181,9 +181,9 @@ fn spans_of_others_are_taken_as_they_are() {
     assert_eq!(raw.evidence.sources[0].lost, 2);
 }
 
-/// A question for the size of a file is one that the kernel hands to workers of its own.
+/// The kernel gives a size query of a ring to a worker of its own.
 #[test]
-fn workers_that_the_kernel_makes_for_a_ring_have_lanes() {
+fn kernel_workers_of_a_ring_have_lanes() {
     let session = match Session::start(Some(Level::Kernel), quick()) {
         Ok(session) => session,
         Err(e) => {
@@ -194,7 +194,7 @@ fn workers_that_the_kernel_makes_for_a_ring_have_lanes() {
     let mut ring = match ioloom_sys::ring::Ring::new(8) {
         Ok(ring) => ring,
         Err(e) => {
-            println!("skipped: no io_uring: {e}");
+            println!("skipped: io_uring is not available: {e}");
             return;
         }
     };
@@ -214,7 +214,7 @@ fn workers_that_the_kernel_makes_for_a_ring_have_lanes() {
     let of = |role: &str| trace.threads.iter().filter(|t| t.role == role).collect::<Vec<_>>();
     let workers = of("kernel-worker");
     if workers.is_empty() {
-        println!("skipped: this kernel answers sizes without a worker");
+        println!("skipped: this kernel answers size queries without a worker");
         return;
     }
     let asks = of("worker")[0];

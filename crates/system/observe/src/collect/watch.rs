@@ -1,9 +1,9 @@
-//! An observation of another program from outside: a process with all that it starts.
+//! Observes another program from outside: a process and everything that it starts.
 //!
-//! The same levels: 2 adds wake-ups, cores and devices, 1 has every switch of the tree, 0 samples
-//! /proc. At every level samples name the calls in which threads wait, because another program
-//! records no spans; waits that no sample fell into stay unnamed, and the evidence says how many
-//! of all were named.
+//! The levels are the same: 2 adds wakeups, processors and devices, 1 has every switch of the tree,
+//! 0 samples /proc. At every level samples name the calls in which threads wait, because another
+//! program records no spans. Waits during which no sample was taken stay unnamed, and the evidence
+//! says how many were named.
 
 use super::assemble::{Run, cores, evidence, raw, source, thread};
 use super::drain::{Collected, Drain, Sources, TOOL};
@@ -13,6 +13,7 @@ use super::probe::remedy_of_own_events;
 use super::sample::{Sample, Sampler, accounts_of_samples, spans_of_samples, spans_of_waits};
 use super::session::Opened;
 use super::{Refused, TraceOptions};
+use ioloom_failure::reason;
 use ioloom_model::Level;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_trace::perf::{Faults, Ring, Target};
@@ -21,7 +22,7 @@ use ioloom_trace::raw::{Raw, RawThread};
 use std::io;
 use std::sync::Arc;
 
-/// Ring of one processor at level 1, bytes: holds the switches of every watched thread there.
+/// Ring size per processor at level 1 in bytes, for the switches of all observed threads there.
 const RING_BYTES: usize = 256 << 10;
 
 /// An observation of a process tree.
@@ -32,12 +33,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches process `pid` and what it starts from now on. To miss nothing, start it with
-    /// [`ioloom_sys_trace::perf::paused::PausedChild`] and release it afterwards.
+    /// Observes process `pid` and everything that it starts from now on. To miss nothing, start it
+    /// as a [`ioloom_sys_trace::perf::paused::PausedChild`] and release it afterwards.
     ///
     /// # Errors
     ///
-    /// A level that was asked for and does not work, with the remedy; a process that is not there.
+    /// If a requested level does not work, with the remedy; if there is no such process.
     pub fn start(level: Option<Level>, pid: u32, options: TraceOptions) -> Result<Self, Refused> {
         let opened = Opened::level(level, &options)?;
         let mut notes = opened.notes;
@@ -48,21 +49,17 @@ impl Watch {
                 Ok(opened) => rings = opened,
                 Err(e) if level == Some(Level::Switch) => {
                     let remedy = remedy_of_own_events(&e);
-                    return Err(Refused::Level {
-                        level: Level::Switch,
-                        why: e.to_string(),
-                        remedy,
-                    });
+                    return Err(Refused::Level { level: Level::Switch, why: reason(&e), remedy });
                 }
                 Err(e) => {
-                    notes.push(format!("no switches of process {pid}: {e}"));
+                    notes.push(format!("no switches of process {pid}: {}", reason(&e)));
                     found_level =
                         if opened.kernel.is_some() { Level::Kernel } else { Level::Account };
                 }
             }
         }
         if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
-            return Err(Refused::Process { pid, why: "it is not there".to_owned() });
+            return Err(Refused::Process { pid, why: "no such process".to_owned() });
         }
         let own_events = !rings.is_empty();
         let instance = opened.kernel.as_ref().map(|kernel| kernel.instance.clone());
@@ -74,7 +71,7 @@ impl Watch {
         if let Some(instance) = &instance
             && let Err(e) = instance.set_recording(true)
         {
-            notes.push(format!("no events of the kernel: {e}"));
+            notes.push(format!("no kernel events: {}", reason(&e)));
         }
         let run = Run {
             level: found_level,
@@ -90,17 +87,18 @@ impl Watch {
         Ok(Self { run, instance, drain })
     }
 
-    /// Returns the level that runs.
+    /// Returns the level in use.
     pub fn level(&self) -> Level {
         self.run.level
     }
 
-    /// When it began, nanoseconds on the monotonic clock: where the times of its events count from.
+    /// Returns when the observation began, in nanoseconds on the monotonic clock; its event times
+    /// are relative to that.
     pub fn started_ns(&self) -> u64 {
         self.run.start_ns
     }
 
-    /// The observation ends now.
+    /// Ends the observation.
     pub fn stop(mut self) -> Raw {
         self.run.end_ns = monotonic_ns();
         let collected = self.drain.stop();
@@ -119,7 +117,7 @@ fn ring(pid: u32, cpu: u32) -> io::Result<Ring> {
     let mut bytes = RING_BYTES;
     loop {
         match Ring::open(target, Faults::Major, bytes) {
-            // A plain user may lock little memory: a smaller ring is better than none.
+            // An unprivileged user may lock little memory: a smaller ring is better than none.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied && bytes > 16 << 10 => bytes /= 4,
             opened => return opened,
         }
@@ -160,7 +158,7 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     }
     if waits > 0 && run.level > Level::Account {
         evidence.notes.push(format!(
-            "the program records no spans: {named} of {waits} waits are named by samples of /proc"
+            "the program records no spans: samples of /proc name {named} of {waits} waits"
         ));
     }
     for done in finished {
@@ -171,8 +169,8 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     raw(&run, threads, cores, gather, evidence)
 }
 
-/// Returns a thread of the other program; also the waits that it had, and how many of them have a
-/// name.
+/// Assembles a thread of the other program; also returns the number of its waits, and of those with
+/// a name.
 fn outside(
     run: &Run,
     mut done: Finished,
@@ -180,11 +178,11 @@ fn outside(
     samples: &[Sample],
 ) -> (RawThread, (usize, usize)) {
     let mut counted = (0, 0);
-    // A thread that moves between processors comes out of several rings.
+    // A thread that moves between processors has records in several rings.
     stream.own.sort_by_key(|switch| switch.at_ns);
     stream.sched.sort_by_key(|switch| switch.at_ns);
     if run.level == Level::Account {
-        // Nothing is known outside the samples.
+        // Nothing is known before the first sample.
         done.start_ns = samples.first().map_or(done.start_ns, |s| s.at_ns).max(run.start_ns);
         done.end_ns = samples.last().map_or(done.end_ns, |s| s.at_ns).max(done.start_ns);
         done.spans = spans_of_samples(samples);
@@ -197,7 +195,8 @@ fn outside(
     }
     let clocks = samples.first().zip(samples.last());
     let mut raw = thread(run, done, stream);
-    // Samples do not reach the thread's edges, so at levels with switches they are no check.
+    // Samples do not cover the thread's start and end, so at levels with switches they prove
+    // nothing.
     let level_0 = run.level == Level::Account;
     raw.cpu_ns = clocks.filter(|_| level_0).map(|(a, b)| b.cpu_ns.saturating_sub(a.cpu_ns));
     raw.run_delay_ns =

@@ -7,7 +7,7 @@ fn quick() -> TraceOptions {
     TraceOptions { calibrate: false, ..TraceOptions::default() }
 }
 
-/// Returns a shell that starts two sleeps after each other.
+/// Observes a shell that runs two sleeps one after the other.
 fn watched(level: Level) -> Option<Raw> {
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 0.15; sleep 0.15"]);
@@ -32,7 +32,7 @@ fn sleeper(raw: &Raw) -> &RawThread {
 }
 
 #[test]
-fn children_are_sampled_without_any_rights() {
+fn children_are_sampled_without_privilege() {
     let raw = watched(Level::Account).unwrap();
     let thread = sleeper(&raw);
     assert!(thread.spans.iter().any(|s| s.kind == SpanKind::Sleep), "{thread:?}");
@@ -40,36 +40,36 @@ fn children_are_sampled_without_any_rights() {
     assert!(thread.start_ns <= thread.end_ns && thread.end_ns <= raw.elapsed_ns);
 }
 
-/// What is wrong with an observation by events, if anything. Some kernels leave out a switch now
-/// and then without counting it as lost, so one short life may be seen without its sleep.
+/// Checks an observation by events. Some kernels occasionally omit a switch without counting it as
+/// lost, so one short process may appear without its sleep.
 fn seen_by_switches(raw: &Raw, level: Level) -> Result<(), String> {
     let thread = sleeper(raw);
-    let told = |right: bool| if right { Ok(()) } else { Err(format!("{level:?}: {thread:?}")) };
-    told(raw.level == Some(level))?;
-    told(raw.threads.iter().filter(|t| t.name == "sleep").count() == 2)?;
-    told(thread.switches.iter().any(|s| s.out && !s.preempted))?;
-    told(thread.spans.iter().any(|s| s.kind == SpanKind::Sleep))?;
-    told((level == Level::Kernel) != thread.wakes.is_empty())?;
-    told(raw.evidence.notes.iter().any(|n| n.contains("named by samples")))
+    let check = |ok: bool| if ok { Ok(()) } else { Err(format!("{level:?}: {thread:?}")) };
+    check(raw.level == Some(level))?;
+    check(raw.threads.iter().filter(|t| t.name == "sleep").count() == 2)?;
+    check(thread.switches.iter().any(|s| s.out && !s.preempted))?;
+    check(thread.spans.iter().any(|s| s.kind == SpanKind::Sleep))?;
+    check((level == Level::Kernel) != thread.wakes.is_empty())?;
+    check(raw.evidence.notes.iter().any(|n| n.contains("samples of /proc name")))
 }
 
 #[test]
 fn children_are_followed_by_their_switches() {
     for level in [Level::Switch, Level::Kernel] {
-        let mut told = Ok(());
+        let mut found = Ok(());
         for _ in 0..5 {
             let Some(raw) = watched(level) else { break };
-            told = seen_by_switches(&raw, level);
-            if told.is_ok() {
+            found = seen_by_switches(&raw, level);
+            if found.is_ok() {
                 break;
             }
         }
-        told.unwrap();
+        found.unwrap();
     }
 }
 
 #[test]
-fn a_process_that_is_not_there_is_refused() {
+fn a_missing_process_is_refused() {
     let refused = Watch::start(Some(Level::Account), u32::MAX / 2, quick()).err().unwrap();
-    assert!(refused.to_string().contains("is not there"), "{refused}");
+    assert!(refused.to_string().contains("no such process"), "{refused}");
 }

@@ -158,6 +158,10 @@ impl Inner {
         }
         let mut sample = self.reader.read(scope);
         sample.mark = mark;
+        debug_assert!(
+            self.samples.last().is_none_or(|last| last.at_ns <= sample.at_ns),
+            "samples are in time order, because they are taken with the lock held"
+        );
         self.samples.push(sample);
     }
 
@@ -181,6 +185,7 @@ fn run(inner: &Mutex<Inner>, stop: &AtomicBool, process: Option<u32>) -> (u64, u
     let used_ns = || thread_cpu_ns() - cpu;
     let mut schedule = Schedule::default();
     let mut next = start;
+    assert!(lock(inner).period_ns > 0, "the number of missed periods is a quotient by the period");
     while !stop.load(Ordering::Relaxed) {
         let now = monotonic_ns();
         if now < next {

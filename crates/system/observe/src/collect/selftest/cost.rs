@@ -1,5 +1,5 @@
-//! What a level costs tasks that only compute: the same tasks with and without a recorder, in turns,
-//! by processor time.
+//! Measures the cost of a level to tasks that only compute: the same tasks with and without a
+//! recorder, alternately, by processor time.
 
 use crate::collect::{Session, TraceOptions};
 use ioloom_model::Level;
@@ -7,10 +7,10 @@ use ioloom_sys::clock::thread_cpu_ns;
 use ioloom_trace::SpanKind;
 use std::hint::black_box;
 
-/// Length of a task of the cost part.
+/// Length of a task.
 const TASK_NS: u64 = 30_000;
 
-/// More processor time for a pass of tasks with the level than without, per cent.
+/// Returns the additional processor time of a pass of tasks with the level, percent.
 pub(super) fn cost(level: Level, tasks: u64, level_first: bool) -> Option<f64> {
     let options = TraceOptions { spans_max: 1 << 20, calibrate: false, ..TraceOptions::default() };
     let rounds = rounds_of(TASK_NS);
@@ -21,7 +21,7 @@ pub(super) fn cost(level: Level, tasks: u64, level_first: bool) -> Option<f64> {
         recorder.begin();
         let before = thread_cpu_ns();
         for task in 0..tasks {
-            // Three short calls around the function, as a file has them.
+            // Three short calls around the function, as for a file.
             for kind in [SpanKind::Open, SpanKind::Read] {
                 recorder.lap(kind, task as u32);
             }
@@ -51,7 +51,8 @@ pub(super) fn cost(level: Level, tasks: u64, level_first: bool) -> Option<f64> {
     Some(100.0 * (with / without - 1.0))
 }
 
-/// Rounds of [`spin`] that take `ns`; the fastest of some tries, so that a task is never shorter.
+/// Returns the rounds of [`spin`] that take `ns`. Uses the fastest of some tries, so that a task is
+/// never shorter.
 fn rounds_of(ns: u64) -> u64 {
     const TRIED: u64 = 20_000;
     let took = (0..20).map(|_| {
@@ -62,7 +63,7 @@ fn rounds_of(ns: u64) -> u64 {
     (TRIED * ns).div_ceil(took.min().unwrap_or(ns))
 }
 
-/// Work that the compiler cannot leave out.
+/// Does work that the compiler cannot remove.
 pub(super) fn spin(rounds: u64) -> u64 {
     let mut x = 0x9E37_79B9_7F4A_7C15_u64;
     for _ in 0..rounds {
