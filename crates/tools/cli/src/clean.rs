@@ -18,7 +18,7 @@ use std::path::PathBuf;
 #[command(after_long_help = "\
 Examples:
   ioloom clean
-  ioloom clean --dir /mnt/a      after `ioloom study --on /mnt/a` or `--dir /mnt/a`")]
+  ioloom clean --dir /mnt/a      after `ioloom study --on /mnt/a`")]
 pub(crate) struct CleanArgs {
     /// Work directory of the studies
     ///

@@ -23,10 +23,10 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Terms such as plan, schedule, subject and verdict are explained in docs/glossary.md.
+Terms such as plan, schedule and verdict are explained in docs/glossary.md.
 
 Examples:
-  ioloom study                  find the fastest plan on this machine, in 90 seconds
+  ioloom study                  find the fastest plan here, in 90 seconds
   ioloom each ~/src --per-file  print a checksum for each file
   ioloom du ~                   show what takes the space
   ioloom cp -a ~/src /mnt/disk  copy a tree, whole or not at all

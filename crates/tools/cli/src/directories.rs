@@ -4,6 +4,7 @@
 //! variables of the XDG base directories are used when they are absolute.
 
 use crate::exit::Failure;
+use crate::out::readable;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -53,7 +54,7 @@ fn home() -> Option<PathBuf> {
 pub(crate) fn short(path: &Path) -> String {
     match home().and_then(|home| path.strip_prefix(home).ok().map(Path::to_owned)) {
         Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
-        Some(rest) => format!("~/{}", rest.display()),
-        None => path.display().to_string(),
+        Some(rest) => format!("~/{}", readable(rest.as_os_str().as_encoded_bytes())),
+        None => readable(path.as_os_str().as_encoded_bytes()),
     }
 }

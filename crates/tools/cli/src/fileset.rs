@@ -28,7 +28,7 @@ const FAULTS_PRINTED: usize = 10;
 #[command(after_long_help = "\
 Examples:
   ioloom fileset create tree /tmp/set
-  ioloom fileset create 'count=20k,size=exp(mean=4KiB,min=1KiB,max=1MiB)' /tmp/set
+  ioloom fileset create 'count=20k,size=exp(mean=4KiB,max=1MiB)' /tmp/set
   ioloom fileset verify /tmp/set
   ioloom fileset remove /tmp/set")]
 pub(crate) struct FilesetArgs {
@@ -49,7 +49,7 @@ enum What {
     #[command(after_long_help = "\
 Examples:
   ioloom fileset create source000:E,count=4000 /tmp/small
-  ioloom fileset create 'count=100,size=lognormal(mu=8.2,sigma=1.6,max=64MiB)' /tmp/set
+  ioloom fileset create 'count=100,size=lognormal(mu=8.2,sigma=1.6)' /tmp/set
   ioloom fileset create like:/usr/share/doc /tmp/like-doc --random 7")]
     Create(CreateArgs),
     /// Compare every byte of a set with its description
@@ -217,7 +217,7 @@ fn verify(args: &DirArgs) -> Ended {
     } else {
         out::print(&format!(
             "{}: {} of {} files match the description, {} compared\n",
-            args.dir.display(),
+            quoted(&args.dir),
             format_count(found.good),
             format_count(found.files),
             format_size(found.bytes),
@@ -245,7 +245,7 @@ fn remove(args: &DirArgs) -> Ended {
         }))?;
     } else {
         let files = format_count(removed.files);
-        out::print(&format!("{}: {files} files removed\n", args.dir.display()))?;
+        out::print(&format!("{}: {files} files removed\n", quoted(&args.dir)))?;
     }
     for dir in &removed.left {
         stderr::message(&format!("{} was kept: it holds other files", quoted(dir)));

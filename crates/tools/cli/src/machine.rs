@@ -27,8 +27,8 @@ Examples:
   ioloom machine
   ioloom machine --json
   ioloom machine --svg machine.svg    write the drawing as SVG
-  ioloom machine --doctor             which sources of evidence work, and how to enable the others
-  ioloom machine --root /captured     use a copy of /proc and /sys of another machine")]
+  ioloom machine --doctor             which sources of evidence work here
+  ioloom machine --root /captured     use copies of /proc and /sys")]
 pub(crate) struct MachineArgs {
     /// Read /proc and /sys below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]

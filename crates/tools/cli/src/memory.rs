@@ -28,7 +28,7 @@ const BYTES_ALLOWED: (usize, usize) = (1 << 20, 4 << 30);
 ///
 /// Measures cache levels, latency, bandwidth, address translation, read buffers and threads that
 /// share a core. Each number is the minimum of many short blocks on a thread pinned to one processor.
-/// The sizes that the kernel and the processor report are compared afterwards and never used.
+/// The sizes that the kernel and the processor report are only compared with the results.
 ///
 /// The last result is saved in the store; `ioloom machine` draws it.
 #[derive(Debug, Args)]

@@ -22,16 +22,14 @@ use std::sync::atomic::AtomicBool;
 /// never written through.
 ///
 /// Errors are reported one per line, everything else is copied, and the exit code is 1.
+///
+/// Without --durable the command ends when the kernel has the data: a power failure may still lose it.
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 #[command(after_long_help = "\
-Without --durable the copy is done when the kernel has it: a power failure may still lose it. With
---durable=file the content of every file is on the device before the file gets its name; with
---durable=full so are directories, links, owners and times when the command ends.
-
 Examples:
   ioloom cp -a ~/photos /mnt/disk/          keep owners, times, links and holes
-  ioloom cp --durable full -a db /backup    return when everything is on the device
+  ioloom cp --durable full -a db /backup    return when it is on the device
   ioloom cp --verify device big.img /mnt/x  compare with what the device returns
   ioloom cp -aT --resume src /mnt/x/src     continue an interrupted copy
   ioloom cp --explain -r src /mnt/x         print how it would copy, and why

@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 ///
 /// How files are read and how threads share the work is a plan. The default plan keeps up to 512
 /// reads in flight without blocking a thread for each; use `ioloom study` to find out whether
-/// another plan is faster on this machine.
+/// another plan is faster on this machine. Every plan gives the same digest: XXH3-64 over the sorted
+/// lines HASH  PATH of all files.
+///
+/// Files that cannot be read are reported and counted, and the exit code is then 1.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Every plan gives the same digest: XXH3-64 over the lines HASH  PATH of all files, sorted. Files that
-cannot be read are reported and counted, and the exit code is then 1.
-
 Examples:
   ioloom each ~/src                             one digest over a tree
   ioloom each ~/src --compute blake3 --per-file lines as b3sum prints them
@@ -51,17 +51,14 @@ pub(crate) struct EachArgs {
     /// With {} in the command, the path takes its place and the command reads the file itself;
     /// without {} the contents arrive on its standard input. The command is split like a shell
     /// command, but no shell runs and nothing is expanded. Output of one command is printed at once
-    /// when it ends, so lines of two commands never mix. A command that ends with another code than
-    /// 0 counts as an error.
+    /// when it ends, so lines of two commands never mix. A nonzero exit code counts as an error.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file"])]
     pub(crate) exec: Option<String>,
 
     /// How files are read [default: nowait, else read]
     ///
-    /// The default is nowait, or read on file systems without non-blocking reads.
-    ///
-    /// read blocks a thread in each read. nowait starts a read with RWF_NOWAIT and blocks only for
-    /// the oldest. uring, uring:open and uring:registered use io_uring: for reads, also for opening
+    /// nowait starts a read with RWF_NOWAIT and blocks only for the oldest. read blocks a thread in
+    /// each read; it is the default on file systems without non-blocking reads. uring, uring:open and uring:registered use io_uring: for reads, also for opening
     /// files, or with registered buffers. direct:read and direct:uring bypass the page cache, which
     /// suits large cold files that are read once. mmap:plain, mmap:sequential, mmap:willneed and
     /// mmap:populate map files, in a child process because a truncated file ends it. null reads

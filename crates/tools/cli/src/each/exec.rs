@@ -39,9 +39,10 @@ pub(crate) struct Running {
 
 impl Exec {
     pub(super) fn read(text: &str, to_stderr: bool) -> Result<Self, Failure> {
-        let words = split(text).ok_or_else(|| {
+        let words = shell_words::split(text).map_err(|_| {
             Failure::usage(format!("invalid value '{text}' for --exec: unclosed quote"))
         })?;
+        let words: Vec<Vec<u8>> = words.into_iter().map(String::into_bytes).collect();
         if words.is_empty() {
             return Err(Failure::usage("--exec needs a command, for example --exec 'wc -c {}'"));
         }
@@ -123,26 +124,6 @@ impl Drop for Running {
     }
 }
 
-/// Splits at spaces. `'…'` and `"…"` keep spaces; a backslash outside `'…'` quotes the next byte.
-fn split(text: &str) -> Option<Vec<Vec<u8>>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        match (quote, byte) {
-            (Some(q), b) if q == b => quote = None,
-            (None | Some(b'"'), b'\\') => word.get_or_insert_default().push(bytes.next()?),
-            (None, b'\'' | b'"') => {
-                quote = Some(byte);
-                word.get_or_insert_default();
-            }
-            (None, b' ' | b'\t' | b'\n') => words.extend(word.take()),
-            (_, b) => word.get_or_insert_default().push(b),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
-}
-
 fn find(word: &[u8]) -> Option<usize> {
     word.windows(2).position(|w| w == b"{}")
 }
@@ -163,18 +144,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_split_as_people_quote() {
-        let words = |text| {
-            split(text).map(|w| {
-                w.iter().map(|w| String::from_utf8_lossy(w).into_owned()).collect::<Vec<_>>()
-            })
+    fn commands_split_as_in_a_shell() {
+        let words = |text| Exec::read(text, false).map(|exec| exec.words);
+        let expected = |list: &[&str]| -> Vec<Vec<u8>> {
+            list.iter().map(|word| word.as_bytes().to_vec()).collect()
         };
-        assert_eq!(words("wc -l {}").unwrap(), ["wc", "-l", "{}"]);
+        assert_eq!(words("wc -l {}").unwrap(), expected(&["wc", "-l", "{}"]));
         assert_eq!(
             words("a 'b c' \"d \\\" e\" f\\ g ''").unwrap(),
-            ["a", "b c", "d \" e", "f g", ""]
+            expected(&["a", "b c", "d \" e", "f g", ""])
         );
-        assert_eq!(words("a 'b"), None);
+        assert_eq!(words("sed \"s/a\\.b/c/\"").unwrap(), expected(&["sed", "s/a\\.b/c/"]));
+        assert!(words("a 'b").is_err());
         assert_eq!(fill(b"x{}y{}", Path::new("p")), "xpyp");
     }
 }

@@ -105,6 +105,20 @@ fn short_help_has_one_line_per_flag() {
 }
 
 #[test]
+fn examples_are_not_wrapped_at_eighty_columns() {
+    let home = Home::new();
+    for command in SHORT.into_iter().chain(["du"]) {
+        let args: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+        let output = home.command(&args).env("COLUMNS", "100").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let examples = text.split("Examples:\n").nth(1).unwrap();
+        for line in examples.lines() {
+            assert!(line.chars().count() <= 80, "{command}: {line}");
+        }
+    }
+}
+
+#[test]
 fn the_list_of_commands_is_complete() {
     let home = Home::new();
     let text = home.run(&["-h"]).well().out;

@@ -39,7 +39,7 @@ fn without_permission(usual: u64) {
     assert_eq!(now(), usual);
     let wrong = home.studies(&TINY.replace("headline = true", "settings = { drop_caches = 3 }"));
     let ran = home.run(&["study", "tiny", "--studies", &wrong]);
-    ran.one_error(2, &["settings has 'drop_caches'", "dirty_bytes"]);
+    ran.one_error(2, &["invalid setting 'drop_caches'", "dirty_bytes"]);
 }
 
 fn killed(usual: u64) {

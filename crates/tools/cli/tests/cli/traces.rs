@@ -43,7 +43,7 @@ fn an_impossible_trace_is_one_error() {
         command.output().unwrap().into()
     };
     with("missing/a.ioloom", "0").one_error(1, &["missing/a.ioloom", "No such file", "directory"]);
-    with("a.ioloom", "7").one_error(3, &["IOLOOM_EVIDENCE=7", "0, 1 or 2"]);
+    with("a.ioloom", "7").one_error(3, &["'7' for IOLOOM_EVIDENCE", "0, 1 or 2"]);
     std::fs::write(home.path("no"), "not a trace").unwrap();
     home.run(&["trace", "show", "no"]).one_error(2, &["no", "not a trace file"]);
     home.run(&["trace", "show", "gone"]).one_error(1, &["gone", "No such file"]);
