@@ -8,7 +8,7 @@ pub enum OnError {
     Stop,
     /// Count failures and go on.
     Skip,
-    /// Go on, keep the first 1000 failures in [`Run::errors`] and count all.
+    /// Go on, keep the first 1000 failures in [`Run::errors`](crate::Run::errors) and count all.
     Collect,
 }
 

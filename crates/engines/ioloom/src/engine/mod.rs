@@ -1,6 +1,6 @@
 //! The engine: runs every method under every schedule, below the public interface.
 //!
-//! A method is a [`Fetch`](crate::fetch::Fetch), which starts reads and returns loaded files. A
+//! A method is a `Fetch`, which starts reads and returns loaded files. A
 //! schedule is a loop that drives one: `blocking` (one file after another), `looped` (workers with
 //! a part of the window) or `roles` (readers and computers). [`ioloom_model::layout`] decides which
 //! loop and how many threads run for a plan, so that no pair needs a special case.
