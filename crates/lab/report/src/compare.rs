@@ -1,12 +1,10 @@
-//! Two sessions of a study beside each other: the same arms, their ratio, and which differ beyond
-//! noise.
+//! Two sessions of a study compared: the arms of both, their ratios, and the differences beyond noise.
 //!
-//! The runs of two sessions were not taken together, so nothing is paired: the ratio is that of the
-//! medians, each sample resampled on its own. A difference counts when its interval leaves out 1
-//! and the ratio is beyond the margin of 5 % that verdicts use too; of too few values for an interval
-//! nothing is told. Where the machine, the medium,
-//! the files, the plan or the condition are not the same, the ratio says nothing about what changed
-//! in between: it is shown, no change is told, and what differs is.
+//! The runs of two sessions are not paired: the ratio is that of the medians, and each sample is
+//! resampled separately. A difference counts if its interval excludes 1 and the ratio exceeds the margin
+//! of 5 % that verdicts use as well. With too few values for an interval, nothing is concluded. If
+//! machine, medium, files, plan or condition differ, the ratio does not measure a change: it is shown
+//! with the differences and without a conclusion.
 
 use crate::estimate::{Ends, Ratio};
 use crate::group::{ArmRuns, Group, groups};
@@ -17,25 +15,25 @@ use ioloom_model::condition::Metadata;
 use ioloom_stats::Rule;
 use std::collections::BTreeMap;
 
-/// How an arm of the second session stands to that of the first.
+/// How an arm changed from the first session to the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// Better beyond noise.
     Better,
     /// Worse beyond noise.
     Worse,
-    /// Different beyond noise, in a metric without a good end.
+    /// Different beyond noise, in a metric without a better direction.
     Different,
-    /// The interval lies within the margin: the same.
+    /// The same: the interval is within the margin.
     Same,
-    /// Neither the same nor different on this evidence.
+    /// The evidence shows neither.
     Unclear,
-    /// Not the same thing was measured, so nothing can be said of a change.
+    /// Different things were measured, so a change cannot be determined.
     NotComparable,
 }
 
 impl Change {
-    /// The word.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -47,7 +45,7 @@ impl Change {
         }
     }
 
-    /// A shape that tells them apart without colour.
+    /// Returns an icon that distinguishes them without colour.
     pub const fn icon(self) -> &'static str {
         match self {
             Self::Better => "▲",
@@ -60,7 +58,7 @@ impl Change {
     }
 }
 
-/// An arm that both sessions have.
+/// An arm of both sessions.
 #[derive(Debug, Clone)]
 pub struct Row<'a> {
     /// The comparison in the first session.
@@ -69,38 +67,38 @@ pub struct Row<'a> {
     pub first: ArmRuns<'a>,
     /// The arm in the second session.
     pub second: ArmRuns<'a>,
-    /// Second over first, as measured (not turned by which end is good).
+    /// Second over first, whichever direction is better.
     pub ratio: Option<Ratio>,
-    /// What it means.
+    /// The conclusion.
     pub change: Change,
-    /// What is not the same in both, so that no change can be told; empty if all is.
+    /// Differences that prevent a conclusion; empty if there are none.
     pub differs: Vec<String>,
 }
 
 /// Both sessions matched arm by arm.
 #[derive(Debug, Clone)]
 pub struct Matched<'a> {
-    /// Arms of both, in the order of the first.
+    /// Arms of both sessions, in the order of the first.
     pub rows: Vec<Row<'a>>,
-    /// Arms that only one session has: session, place and name.
+    /// Arms that only one session has: session, comparison and name.
     pub alone: Vec<(String, String)>,
-    /// What else differs, in sentences.
+    /// Other differences, in sentences.
     pub remarks: Vec<String>,
 }
 
 impl Matched<'_> {
-    /// Whether a change is told by some interval, which may leave out 1 by chance.
+    /// Returns whether some conclusion is based on an interval, which can exclude 1 by chance.
     pub fn has_intervals(&self) -> bool {
         let compared = self.rows.iter().filter(|row| row.change != Change::NotComparable);
         compared.filter_map(|row| row.ratio).any(|r| r.ends.is_interval())
     }
 
-    /// Whether the ends of some ratio are least to most.
+    /// Returns whether the ends of some ratio are minimum and maximum.
     pub fn has_too_few(&self) -> bool {
         self.rows.iter().filter_map(|row| row.ratio).any(|r| !r.ends.is_interval())
     }
 
-    /// What keeps arms from being compared, each with the number of arms.
+    /// Returns the differences that prevent comparisons, each with its number of arms.
     pub fn refusals(&self) -> Vec<(&str, usize)> {
         let mut out: Vec<(&str, usize)> = Vec::new();
         for difference in self.rows.iter().flat_map(|row| &row.differs) {
@@ -113,7 +111,7 @@ impl Matched<'_> {
     }
 }
 
-/// Matches two sessions by experiment, set, medium, condition, compute and arm.
+/// Matches two sessions by experiment, file set, medium, condition, compute and arm.
 pub fn matched<'a>(a: &'a Input, b: &'a Input) -> Matched<'a> {
     let (left, right) = (groups(a), groups(b));
     let mut rows = Vec::new();
@@ -171,12 +169,12 @@ fn row<'a>(group: &Group<'a>, first: &ArmRuns<'a>, second: &ArmRuns<'a>, seed: u
     Row { group, first, second, ratio, change, differs: Vec::new() }
 }
 
-/// What must be the same in both arms for a change to mean anything, and is not.
+/// Returns the differences between two arms that prevent a conclusion.
 fn differences(inputs: [&Input; 2], arms: [&ArmRuns<'_>; 2]) -> Vec<String> {
     let mut out = Vec::new();
     let mut differ = |what: &str, [x, y]: [String; 2]| {
         if x != y {
-            out.push(format!("{what}: {x} against {y}"));
+            out.push(format!("{what}: {x} vs. {y}"));
         }
     };
     differ("machine", inputs.map(|i| i.machine.fingerprint.clone()));
@@ -195,7 +193,7 @@ fn first(arm: &ArmRuns<'_>, of: impl Fn(&RunRecord) -> String) -> String {
     arm.runs.first().map_or(String::new(), |r| of(r))
 }
 
-/// What an arm lies on. The number of a loop device says nothing: it is the next free one.
+/// Returns the medium of an arm. The number of a loop device is ignored: it is the next free one.
 fn medium(arm: &ArmRuns<'_>) -> String {
     first(arm, |record| {
         let Some(m) = &record.set.medium else { return "unknown".to_owned() };
@@ -205,21 +203,20 @@ fn medium(arm: &ArmRuns<'_>) -> String {
     })
 }
 
-/// The condition as it was shown: what was asked, what became of names, and whether most runs
-/// prove it.
+/// Returns the requested condition, the state of names, and whether most runs prove it.
 fn proved(arm: &ArmRuns<'_>) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for proof in arm.runs.iter().filter_map(|r| r.proof.as_ref()) {
         let names = match proof.metadata {
             Metadata::Cold => "names cold",
             Metadata::Warm => "names warm",
-            Metadata::Unknown => "names not known",
+            Metadata::Unknown => "names unknown",
         };
-        let shown = if proof.proved == Some(true) { "shown" } else { "not shown" };
+        let shown = if proof.proved == Some(true) { "proved" } else { "not proved" };
         *counts.entry(format!("{} ({names}) {shown}", proof.asked)).or_default() += 1;
     }
     let most = counts.into_iter().max_by_key(|(_, count)| *count);
-    most.map_or_else(|| "without a proof".to_owned(), |(words, _)| words)
+    most.map_or_else(|| "no proof".to_owned(), |(words, _)| words)
 }
 
 fn judge(r: &Ratio, better: Better) -> Change {
@@ -242,7 +239,7 @@ fn remarks(a: &Input, b: &Input) -> Vec<String> {
     let mut out = Vec::new();
     let mut differ = |what: &str, x: &str, y: &str| {
         if x != y {
-            out.push(format!("{what}: {x} against {y}"));
+            out.push(format!("{what}: {x} vs. {y}"));
         }
     };
     differ("study", &a.study.name, &b.study.name);
@@ -256,10 +253,8 @@ fn remarks(a: &Input, b: &Input) -> Vec<String> {
             .iter()
             .find(|r| r.key.set == record.key.set && r.key.medium == record.key.medium);
         if let Some(twin) = twin.filter(|t| t.set.hash != record.set.hash) {
-            let line = format!(
-                "file set {}: {} against {}",
-                record.key.set, record.set.hash, twin.set.hash
-            );
+            let line =
+                format!("file set {}: {} vs. {}", record.key.set, record.set.hash, twin.set.hash);
             if !out.contains(&line) {
                 out.push(line);
             }

@@ -1,14 +1,14 @@
-//! The raw data of a report as compact JSON, embedded in the page so that a reader can take it out.
+//! The raw data of a report as compact JSON, embedded in the page so that readers can extract it.
 //!
-//! Every number of the page names an identifier (`g0.a3`, `g0.r0`, `c7`, on a page of several studies
-//! with the name of its own before it) and a field here. Per run
-//! it holds the scalars, the costs of calls and the times by role; spans and single threads stay in
-//! the store, they would make the page too large to open.
+//! Every number on the page names an identifier (`g0.a3`, `g0.r0`, `c7`, prefixed with the study on a
+//! page with several studies) and a field of this document. It contains the scalars, the costs of calls
+//! and the times by role of each run; spans and single threads stay in the store, because they would
+//! make the page too large to open.
 //!
-//! The runs of a full study are most of all bytes, and the page itself needs none of them. So they
-//! stand beside the document as a second one ([`runs`]): turned into columns, because neighbours in
-//! a column are alike, compressed, and written in base64. Elapsed times are exact there; other
-//! measured numbers have four significant digits, percentiles of calls three: finer than they repeat.
+//! The runs of a full study are most of the data, and the page does not need them. They are a second
+//! document ([`runs`]): stored by column, because neighbours in a column are similar, compressed, and
+//! encoded in base64. Elapsed times are exact; other measured numbers have four significant digits,
+//! percentiles of calls three, which is finer than they repeat.
 
 use crate::figures::role_times;
 use crate::group::Group;
@@ -22,12 +22,12 @@ use std::io::Write;
 /// Version of the embedded document.
 pub const DATA_SCHEMA: u32 = 3;
 
-/// The embedded document: one part for each study of the page.
+/// Returns the embedded document: one part for each study of the page.
 pub fn document(studies: Vec<Value>) -> Value {
     json!({ "schema": DATA_SCHEMA, "studies": studies })
 }
 
-/// The part of a study.
+/// Returns the part of a study.
 pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]) -> Value {
     json!({
         "study": input.study.name,
@@ -57,13 +57,13 @@ pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]
     })
 }
 
-/// The element of the page that holds the runs of a study.
+/// Returns the identifier of the element with the runs of a study.
 pub fn runs_element(input: &Input) -> String {
     format!("{}report-runs", input.prefix)
 }
 
-/// The runs as columns, gzip in base64: an object of lists, one item for each run in each list.
-/// `measured` is an object of such lists, null where a run has no such number.
+/// Returns the runs by column, as gzip in base64: an object of lists with one item per run. `measured`
+/// is an object of such lists, with null if a run has no such number.
 pub fn runs(input: &Input) -> String {
     let mut records: Vec<&RunRecord> = input.records.iter().collect();
     records.sort_by_key(|r| r.key.position);
@@ -87,7 +87,7 @@ pub fn runs(input: &Input) -> String {
     base64(&gzip(Value::Object(columns).to_string().as_bytes()))
 }
 
-/// Numbers by one name each: `calls.read.p50_ns`, `roles.worker.ns` and the like.
+/// Returns numbers by flat names, such as `calls.read.p50_ns` and `roles.worker.ns`.
 fn flattened(value: &Value) -> Map<String, Value> {
     let mut out = Map::new();
     let Value::Object(map) = value else { return out };
@@ -107,7 +107,7 @@ fn flattened(value: &Value) -> Map<String, Value> {
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    // Writing to memory does not fail; without the runs the page is still whole.
+    // Writing to memory does not fail; without the runs the page is still complete.
     if encoder.write_all(bytes).is_err() {
         return Vec::new();
     }
@@ -128,7 +128,7 @@ fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// Four significant digits.
+/// Rounds to four significant digits.
 fn rounded(value: f64) -> Value {
     if value == 0.0 || !value.is_finite() {
         return number(value);
@@ -137,7 +137,7 @@ fn rounded(value: f64) -> Value {
     number((value * scale).round() / scale)
 }
 
-/// Three significant digits, for what was counted in steps of three per cent.
+/// Rounds to three significant digits, for numbers counted in steps of 3 %.
 fn coarse(value: u64) -> Value {
     let scale = 10u64.pow(value.max(1).ilog10().saturating_sub(2));
     json!(value.saturating_add(scale / 2) / scale * scale)
@@ -231,7 +231,7 @@ pub const RUN_COLUMNS: [&str; 13] = [
     "measured",
 ];
 
-/// A number without the `.0` that every count would carry.
+/// Returns a number without the `.0` of whole numbers.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
 }

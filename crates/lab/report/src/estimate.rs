@@ -1,42 +1,41 @@
-//! A sample with its median and interval, and ratios of two samples: thin names over `ioloom-stats`
-//! that also keep the raw values, because every mark of a chart shows them.
+//! Samples with median and interval, and ratios of two samples. These types wrap `ioloom-stats` and keep
+//! the raw values, because every mark of a chart shows them.
 //!
-//! Beside each stand two ends. Only of six values and more are they a 95 % interval, and then stand in
-//! square brackets; of fewer they are the least and the most that was seen, in round ones. Whatever
-//! names them takes the words from here ([`ends_words`], [`LEAST_TO_MOST`]), so that a page, a table
-//! and a terminal say the same of the same numbers.
+//! Each has two ends. For six or more values they are a 95 % interval, shown in square brackets; for
+//! fewer they are minimum and maximum, shown in parentheses. All texts about them come from here
+//! ([`ends_words`], [`RANGE_NOTE`]), so that the page, tables and the terminal agree.
 
 use ioloom_stats::{Bootstrap, CONFIDENCE, Interval, Ratio as Paired, median};
 
-/// What round brackets mean, for where there are some.
-pub const LEAST_TO_MOST: &str =
-    "Round brackets are least to most of what was seen: too few values for a 95\u{A0}% interval.";
+/// The meaning of parentheses, for texts that contain some.
+pub const RANGE_NOTE: &str =
+    "Parentheses: minimum to maximum, because there are too few values for a 95\u{A0}% interval.";
 
-/// The two ends beside a median or a ratio.
+/// The two ends of a median or a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ends {
     /// Lower end.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Share of repetitions in which such ends hold the truth, 0 to 1.
+    /// Probability that such ends contain the true value, 0 to 1.
     pub confidence: f64,
 }
 
 impl Ends {
-    /// The ends of a 95 % interval.
+    /// Returns the ends of a 95 % interval.
     pub const fn interval(low: f64, high: f64) -> Self {
         Self { low, high, confidence: CONFIDENCE }
     }
 
-    /// Whether they are a 95 % interval; else they are the least and the most of too few values.
+    /// Returns whether they are a 95 % interval; else they are minimum and maximum of too few values.
     pub fn is_interval(&self) -> bool {
         self.confidence >= CONFIDENCE
     }
 }
 
-/// What the ends of a picture or a table are: `95 % interval`, `least to most`, which is which, or that
-/// there are none.
+/// Returns the meaning of the ends in a chart or a table: `95 % interval`, minimum to maximum, both, or
+/// none.
 pub fn ends_words(all: impl IntoIterator<Item = Ends>) -> &'static str {
     let (mut intervals, mut ranges) = (false, false);
     for ends in all {
@@ -46,25 +45,25 @@ pub fn ends_words(all: impl IntoIterator<Item = Ends>) -> &'static str {
     match (intervals, ranges) {
         (false, false) => "no interval (one value each)",
         (true, false) => "95\u{A0}% interval",
-        (false, true) => "least to most (too few values for a 95\u{A0}% interval)",
-        (true, true) => "95\u{A0}% interval, or least to most of too few values for one",
+        (false, true) => "minimum to maximum (too few values for a 95\u{A0}% interval)",
+        (true, true) => "95\u{A0}% interval, or minimum to maximum of too few values",
     }
 }
 
-/// Values of one arm with their median.
+/// The values of one arm with their median.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
     /// The raw values, in the order of blocks.
     pub values: Vec<f64>,
     /// Their median.
     pub median: f64,
-    /// Ends of the bootstrap interval of the median, or least to most; `None` for fewer than two
+    /// Ends of the bootstrap interval of the median, or minimum and maximum; `None` for fewer than two
     /// values.
     pub ends: Option<Ends>,
 }
 
 impl Estimate {
-    /// The estimate of a sample; `None` without values or with one that is not finite.
+    /// Returns the estimate of a sample; `None` without values or with one that is not finite.
     pub fn of(values: Vec<f64>, seed: u64) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return None;
@@ -77,27 +76,27 @@ impl Estimate {
         Some(Self { median: median(&values), ends, values })
     }
 
-    /// From where to where it reaches: its ends, or the median twice where there are none.
+    /// Returns its range: its ends, or the median twice if there are none.
     pub fn reach(&self) -> (f64, f64) {
         self.ends.map_or((self.median, self.median), |e| (e.low, e.high))
     }
 }
 
-/// How often as much one sample is as another.
+/// The ratio of two samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
     /// The ratio.
     pub value: f64,
-    /// The ends of its interval, or least to most of too few blocks.
+    /// The ends of its interval, or minimum and maximum of too few blocks.
     pub ends: Ends,
-    /// Pairs of blocks, or the smaller sample where nothing was paired.
+    /// Number of paired blocks, or the size of the smaller sample if it is not paired.
     pub n: usize,
-    /// Whether the values came in pairs from the same blocks.
+    /// Whether the values are paired by block.
     pub paired: bool,
 }
 
 impl Ratio {
-    /// Ratio of `a` to `b` over the blocks that both have; values are `(block, value)`.
+    /// Returns the ratio of `a` to `b` over the blocks that both have; values are `(block, value)`.
     pub fn paired(a: &[(u32, f64)], b: &[(u32, f64)], seed: u64) -> Option<Self> {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         for (block, value) in a {
@@ -111,7 +110,7 @@ impl Ratio {
         Some(Self { value: ratio.ratio, ends, n: ratio.n, paired: true })
     }
 
-    /// Ratio of the medians of two samples that were not taken together.
+    /// Returns the ratio of the medians of two samples that are not paired.
     pub fn unpaired(a: &[f64], b: &[f64], seed: u64) -> Option<Self> {
         let Interval { estimate, lo, hi, confidence, .. } =
             Bootstrap::new(seed).ratio_of_medians(a, b).ok()?;
@@ -119,12 +118,12 @@ impl Ratio {
         Some(Self { value: estimate, ends, n: a.len().min(b.len()), paired: false })
     }
 
-    /// Whether there is an interval and it leaves out 1.
+    /// Returns whether there is an interval that excludes 1.
     pub fn is_clear(&self) -> bool {
         self.ends.is_interval() && (self.ends.low > 1.0 || self.ends.high < 1.0)
     }
 
-    /// Whether it is clear and above 1.
+    /// Returns whether it is clear and above 1.
     pub fn is_gain(&self) -> bool {
         self.is_clear() && self.ends.low > 1.0
     }
@@ -151,7 +150,7 @@ mod tests {
         for value in [ratio.value, ratio.ends.low, ratio.ends.high] {
             assert!((value - 2.0).abs() < 1e-9, "{ratio:?}");
         }
-        assert!(!ratio.is_clear(), "three blocks have no interval that could leave out 1");
+        assert!(!ratio.is_clear(), "three blocks have no interval that could exclude 1");
         let more: Vec<_> = (0..6).map(|block| (block, 2.0)).collect();
         let one: Vec<_> = (0..6).map(|block| (block, 1.0)).collect();
         let ratio = Ratio::paired(&more, &one, 7).unwrap();
@@ -174,8 +173,8 @@ mod tests {
         let (sure, few) =
             (Ends::interval(1.0, 2.0), Ends { low: 1.0, high: 2.0, confidence: 0.75 });
         assert_eq!(ends_words([sure, sure]), "95\u{A0}% interval");
-        assert!(ends_words([few]).starts_with("least to most"));
-        assert!(ends_words([few, sure]).contains("or least to most"));
+        assert!(ends_words([few]).starts_with("minimum to maximum"));
+        assert!(ends_words([few, sure]).contains("or minimum to maximum"));
         assert!(ends_words([]).starts_with("no interval"), "one value each");
     }
 }

@@ -1,4 +1,4 @@
-//! From comparisons to drawings: which chart shows which records.
+//! From comparisons to charts.
 
 use crate::estimate::{Ends, Estimate, ends_words};
 use crate::group::{ArmRuns, Group, factor_unit};
@@ -11,18 +11,18 @@ use ioloom_model::units::format_count;
 use ioloom_model::{CallKind, Measured, Schedule};
 use std::collections::BTreeMap;
 
-/// Any drawing, before its width is known.
+/// A chart without its width.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Figure {
     /// Lines over a factor.
     Lines(lines::Lines),
     /// Dots with their ends.
     Dots(dots::Dots),
-    /// Readers × computers.
+    /// Readers × compute threads.
     Heat(heat::Heat),
     /// Shares of time.
     Stacks(stacks::Stacks),
-    /// When each stage of an act ended.
+    /// End of each stage of an operation.
     Stages(stages::Stages),
     /// In flight over time.
     Spark(spark::Spark),
@@ -31,7 +31,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// Draws it for a column of `width` pixels.
+    /// Draws the chart for a column of `width` pixels.
     pub fn draw(&self, width: f64) -> Svg {
         match self {
             Self::Lines(c) => lines::draw(c, width),
@@ -44,7 +44,7 @@ impl Figure {
         }
     }
 
-    /// What the ends of its marks are.
+    /// Returns the meaning of the ends of its marks.
     pub fn ends_words(&self) -> &'static str {
         let ends: Vec<Ends> = match self {
             Self::Lines(c) => {
@@ -71,7 +71,7 @@ impl Figure {
     }
 }
 
-/// The name of a factor for people.
+/// Returns the display name of a factor.
 fn factor_words(factor: &str) -> String {
     match factor {
         "n" => "threads".to_owned(),
@@ -87,11 +87,11 @@ fn factor_words(factor: &str) -> String {
     }
 }
 
-/// Levels that a ladder can show without their bands covering each other.
+/// Most horizontal levels in a ladder; the bands of more would overlap.
 const LEVELS_MAX: usize = 3;
 
-/// The chart that the study asks for, or dots where the records do not give it. A ladder beside
-/// many arms without its factor is followed by the dots of all arms.
+/// Returns the chart of the study, or dots if the records do not contain it. A ladder with many arms
+/// that lack its factor is followed by the dots of all arms.
 pub fn of_group(group: &Group<'_>, input: &Input) -> Vec<Figure> {
     if group.arms.iter().all(|a| a.estimate.is_none()) {
         return Vec::new();
@@ -161,7 +161,7 @@ fn ladder(group: &Group<'_>) -> Option<lines::Lines> {
     })
 }
 
-/// Rows from best to worst, with the gain over the simplest arm.
+/// Returns rows from best to worst, with the gain over the simplest arm.
 pub fn dot_rows(group: &Group<'_>, input: &Input) -> dots::Dots {
     let mut arms: Vec<_> = group.arms.iter().filter(|a| a.estimate.is_some()).collect();
     let better = group.better();
@@ -253,8 +253,8 @@ fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
             }
             (None, None) => continue,
         };
-        // Of several arms in one place (open limits, orders) the map keeps the first; the table of
-        // numbers below it has them all.
+        // If several arms share a cell (open limits, orders), the map has the first; the table below has
+        // all of them.
         if !cells.iter().any(|(other, _)| *other == at) {
             cells.push((at, cell));
         }
@@ -288,8 +288,8 @@ fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
     })
 }
 
-/// Cost of each kind of call against the mean size of a file, one drawing per arm family of a
-/// cost experiment: p50 with its interval, p99 as the thin line.
+/// Returns the cost of each kind of call by mean file size, one chart per arm family of a cost
+/// experiment: p50 with its interval, p99 as the thin line.
 pub fn call_costs(group: &Group<'_>, input: &Input) -> Vec<(String, Figure)> {
     if group.experiment.chart != Chart::Curve {
         return Vec::new();
@@ -309,7 +309,7 @@ pub fn call_costs(group: &Group<'_>, input: &Input) -> Vec<(String, Figure)> {
         let before = sizes.len();
         sizes.sort_by(f64::total_cmp);
         sizes.dedup();
-        // Where another factor varies on one set, the size is no axis.
+        // If another factor varies on one file set, the size cannot be the axis.
         if sizes.len() < 2 || sizes.len() < before {
             continue;
         }
@@ -324,7 +324,7 @@ pub fn call_costs(group: &Group<'_>, input: &Input) -> Vec<(String, Figure)> {
         let figure = lines::Lines {
             title: format!("Cost of calls: {family}, {}", group.condition),
             description: "Median (thick, with its ends) and 99th percentile (thin) of the time of \
-                          each kind of call against the mean file size."
+                          each kind of call by mean file size."
                 .to_owned(),
             x_title: "mean file size".to_owned(),
             x_unit: Unit::Bytes,
@@ -364,7 +364,7 @@ fn cost_line(kind: CallKind, arms: &[&ArmRuns<'_>], seed: u64) -> Option<lines::
     (!points.is_empty()).then(|| lines::Line { name: kind.name().to_owned(), points })
 }
 
-/// Time by role of a set of runs, in the order of the states, with threads per run and whether the
+/// Returns the time by role, in the order of the states, with the number of threads and whether the
 /// time ready to run was measured.
 pub fn role_times<'m>(
     runs: impl Iterator<Item = &'m Measured>,
@@ -375,7 +375,7 @@ pub fn role_times<'m>(
             let entry = out.entry(t.role.clone()).or_insert(([0.0; 6], 0, true));
             let ready = t.ready_ns.unwrap_or(0);
             let known = t.on_cpu_ns + ready + t.io_ns + t.sync_ns + t.compute_blocked_ns;
-            // What the parts leave of the elapsed time is unknown, whatever was recorded as such.
+            // The rest of the elapsed time is unknown, whatever was recorded as unknown.
             let unknown = t.unknown_ns.max(t.elapsed_ns.saturating_sub(known));
             let parts = [t.on_cpu_ns, ready, t.io_ns, t.sync_ns, t.compute_blocked_ns, unknown];
             for (sum, part) in entry.0.iter_mut().zip(parts) {
@@ -388,7 +388,7 @@ pub fn role_times<'m>(
     out
 }
 
-/// Shares of time by role for the best arm of a comparison and the simpler ones beside it.
+/// Returns the shares of time by role for the best arm of a comparison and for the simpler ones.
 pub fn shares(headline: &Headline<'_, '_>) -> Option<Figure> {
     let group = headline.group;
     let mut arms = vec![headline.best];
@@ -401,7 +401,7 @@ pub fn shares(headline: &Headline<'_, '_>) -> Option<Figure> {
             let per_run = threads as f64 / runs as f64;
             let mut note = format!("all threads of this role in {runs} runs");
             if !ready {
-                note.push_str("; ready was not measured and stands inside the other states");
+                note.push_str("; ready was not measured and is part of the other states");
             }
             bars.push(stacks::Bar {
                 name: format!("{} × {role}", plain(per_run)),
@@ -413,8 +413,8 @@ pub fn shares(headline: &Headline<'_, '_>) -> Option<Figure> {
     }
     (!bars.is_empty()).then(|| {
         Figure::Stacks(stacks::Stacks {
-            title: format!("Where threads spent their time: {}", group.place()),
-            description: "Share of the elapsed time of all threads of a role in each state; each \
+            title: format!("Time of threads: {}", group.place()),
+            description: "Share of each state in the elapsed time of all threads of a role; each \
                           bar adds up to 100 %."
                 .to_owned(),
             bars,
@@ -422,7 +422,7 @@ pub fn shares(headline: &Headline<'_, '_>) -> Option<Figure> {
     })
 }
 
-/// Shares of time of each thread of one typical run.
+/// Returns the shares of time of each thread of a typical run.
 pub fn thread_shares(arm: &ArmRuns<'_>) -> Option<Figure> {
     let typical = arm.typical()?;
     if typical.threads.len() < 2 {
@@ -448,13 +448,13 @@ pub fn thread_shares(arm: &ArmRuns<'_>) -> Option<Figure> {
         })
         .collect();
     Some(Figure::Stacks(stacks::Stacks {
-        title: format!("Each thread of the typical run of {}", arm.name),
+        title: format!("Threads of the typical run of {}", arm.name),
         description: "The finished run whose elapsed time is nearest to the median.".to_owned(),
         bars,
     }))
 }
 
-/// Reads in flight over the typical run of an arm.
+/// Returns the reads in flight during the typical run of an arm.
 pub fn in_flight(arm: &ArmRuns<'_>) -> Option<Figure> {
     let typical = arm.typical()?;
     if typical.in_flight.len() < 2 {
@@ -463,7 +463,7 @@ pub fn in_flight(arm: &ArmRuns<'_>) -> Option<Figure> {
     Some(Figure::Spark(spark::Spark {
         title: format!("Reads in flight: {}", arm.name),
         description: format!(
-            "Number of reads in flight over the run nearest to the median; mean {}, highest {}.",
+            "Number of reads in flight during the run nearest to the median; mean {}, maximum {}.",
             plain(typical.in_flight_mean),
             typical.in_flight_max
         ),
@@ -474,7 +474,7 @@ pub fn in_flight(arm: &ArmRuns<'_>) -> Option<Figure> {
     }))
 }
 
-/// The gain of the best arm over each simpler one as one drawing: the picture of the answer.
+/// Returns the chart of the answer: the gain of the best arm over each simpler one.
 pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
     let rows: Vec<_> = headlines
         .iter()
@@ -505,7 +505,7 @@ pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
         Figure::Dots(dots::Dots {
             title: "Gain of the fastest plan over simpler ones".to_owned(),
             description: format!("Paired ratio of speeds over blocks; bars: {ends}."),
-            x_title: "times as fast".to_owned(),
+            x_title: "speedup".to_owned(),
             unit: Unit::Number,
             remark_title: String::new(),
             reference: Some(1.0),
@@ -514,8 +514,8 @@ pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
     })
 }
 
-/// The curves behind a verdict, and beside them the numbers that were published for the claim, by
-/// unit: two drawings, because what was published was measured elsewhere and shares no axis.
+/// Returns the measured curves of a claim and its published numbers by unit. These are separate charts,
+/// because the published numbers are from other machines and share no axis.
 pub fn claim(row: &crate::input::ClaimRow, input: &Input) -> Vec<Figure> {
     let mut out: Vec<Figure> =
         row.curves.iter().map(|curve| measured_curve(curve, input)).collect();

@@ -1,8 +1,8 @@
-//! Records sorted into comparisons: which arms stand beside each other, and what each measured.
+//! Records sorted into comparisons: the arms that are compared, and the measurements of each.
 //!
-//! A comparison is one experiment on one set, medium, condition and compute. Where the arms of an
-//! experiment name their own sets (cost against size), the sets are points of one comparison. Arms
-//! keep the order of the study; what was refused, failed or never ran is kept with its reason.
+//! A comparison is one experiment on one file set, medium, condition and compute. If the arms of an
+//! experiment name their own file sets (cost by size), the file sets are points of one comparison. Arms
+//! keep the order of the study; runs that were refused, failed or missing are kept with their reasons.
 
 use crate::estimate::{Estimate, Ratio};
 use crate::input::Input;
@@ -43,22 +43,22 @@ impl Unusable {
 /// One comparison.
 #[derive(Debug, Clone)]
 pub struct Group<'a> {
-    /// Short identifier on the page and in its data: `g0`, behind the name of the study where the
-    /// page has several.
+    /// Short identifier on the page and in its data: `g0`, prefixed with the study on a page of several
+    /// studies.
     pub id: String,
     /// The experiment.
     pub experiment: &'a Experiment,
-    /// Name of the metric for people.
+    /// Display name of the metric.
     pub metric_name: String,
-    /// Name of the set, or of the family of sets.
+    /// Name of the file set, or of the family of file sets.
     pub set: String,
-    /// Whether its arms lie on sets of their own.
+    /// Whether its arms use different file sets.
     pub merges_sets: bool,
-    /// Word of the medium.
+    /// Name of the medium.
     pub medium: &'a str,
-    /// Condition asked for.
+    /// Requested condition.
     pub condition: Condition,
-    /// The compute in words: its spelling, with times in the unit that people write.
+    /// The spelling of the compute, with times in readable units.
     pub compute: String,
     /// Arms that have at least one record.
     pub arms: Vec<ArmRuns<'a>>,
@@ -71,15 +71,15 @@ pub struct ArmRuns<'a> {
     pub id: String,
     /// Name with factors filled in.
     pub name: &'a str,
-    /// The line of a chart that it belongs to.
+    /// Name of its line in a chart.
     pub family: String,
     /// Factors by name.
     pub factors: &'a BTreeMap<String, f64>,
     /// The plan that ran.
     pub plan: &'a AnyPlan,
-    /// Name of its set.
+    /// Name of its file set.
     pub set: &'a str,
-    /// Finished runs in the order of blocks, without those that saw wrong bytes.
+    /// Finished runs in the order of blocks, without those that read wrong bytes.
     pub runs: Vec<&'a RunRecord>,
     /// The metric of the experiment over the finished runs.
     pub estimate: Option<Estimate>,
@@ -118,19 +118,19 @@ pub struct NotRun {
     pub experiment: String,
     /// Name of the arm with its braces.
     pub arm: String,
-    /// The factor values that are missing, in words.
+    /// The missing factor values in words.
     pub values: String,
-    /// Why.
+    /// The reason.
     pub reason: NotRunReason,
 }
 
 impl<'a> ArmRuns<'a> {
-    /// Whether it repeats another arm to show the noise; such an arm is no candidate.
+    /// Returns whether it repeats another arm to show the noise; such an arm is not a candidate.
     pub fn is_again(&self) -> bool {
         self.name.ends_with(AGAIN)
     }
 
-    /// Any metric of the finished runs with its blocks.
+    /// Returns a metric of the finished runs by block.
     pub fn blocks(&self, metric: &str) -> Vec<(u32, f64)> {
         self.runs
             .iter()
@@ -138,15 +138,15 @@ impl<'a> ArmRuns<'a> {
             .collect()
     }
 
-    /// Whether half of its runs or more were stopped at their deadline: then the middle of what they
-    /// would have taken lies beyond it, and the middle of those that ended is no estimate of it.
+    /// Returns whether at least half of its runs were stopped at their deadline. The true median is then
+    /// beyond the deadline, and the median of the finished runs does not estimate it.
     pub fn is_stopped(&self) -> bool {
         let stopped = self.unusable.iter().filter(|(why, ..)| *why == Unusable::TimedOut);
         let stopped: usize = stopped.map(|(.., times)| times).sum();
         stopped > 0 && stopped >= self.runs.len()
     }
 
-    /// Any metric of the finished runs as an estimate; `None` where most were stopped.
+    /// Returns the estimate of a metric over the finished runs; `None` if most runs were stopped.
     pub fn metric(&self, metric: &str, seed: u64) -> Option<Estimate> {
         if self.is_stopped() {
             return None;
@@ -154,12 +154,12 @@ impl<'a> ArmRuns<'a> {
         Estimate::of(self.blocks(metric).into_iter().map(|(_, v)| v).collect(), seed)
     }
 
-    /// The numbers of the finished runs.
+    /// Returns the measurements of the finished runs.
     pub fn measured(&self) -> impl Iterator<Item = &'a Measured> + '_ {
         self.runs.iter().filter_map(|r| r.measured())
     }
 
-    /// The finished run whose elapsed time is nearest to the median of them.
+    /// Returns the finished run whose elapsed time is nearest to the median.
     pub fn typical(&self) -> Option<&'a Measured> {
         let middle =
             ioloom_stats::median(&self.measured().map(|m| m.elapsed_ns as f64).collect::<Vec<_>>());
@@ -169,37 +169,37 @@ impl<'a> ArmRuns<'a> {
         })
     }
 
-    /// Files and bytes of its runs: only arms that did the same work may be compared.
+    /// Returns the files and bytes of its runs: only arms with the same work are comparable.
     pub fn work(&self) -> Option<(u64, u64)> {
         let first = self.measured().next()?;
         Some((first.files, first.bytes))
     }
 
-    /// How simple the plan is, smallest first: plain reads by one thread come before all else.
+    /// Returns the rank of the plan by simplicity: plain reads by one thread come first.
     pub fn simplicity(&self) -> (usize, u32, usize) {
         self.plan.simplicity()
     }
 }
 
 impl<'a> Group<'a> {
-    /// Unit of the experiment's metric.
+    /// Returns the unit of the metric.
     pub fn unit(&self) -> Unit {
         Unit::of(&self.experiment.metric)
     }
 
-    /// Which end of the metric is good.
+    /// Returns which direction of the metric is better.
     pub fn better(&self) -> Better {
         Better::of(&self.experiment.metric)
     }
 
-    /// Whether the metric says how fast a whole run was.
+    /// Returns whether the metric is the speed of a whole run.
     pub fn is_speed(&self) -> bool {
         matches!(self.experiment.metric.as_str(), "elapsed_ns" | "files_per_s" | "bytes_per_s")
     }
 
-    /// Set, condition and compute in a few words.
+    /// Returns file set, condition and compute in a few words.
     pub fn work_place(&self) -> String {
-        let set = if self.set.is_empty() { "without files" } else { &self.set };
+        let set = if self.set.is_empty() { "no files" } else { &self.set };
         let mut out = format!("{set}, {}", self.condition);
         if self.compute != "none" {
             out.push_str(", ");
@@ -208,7 +208,7 @@ impl<'a> Group<'a> {
         out
     }
 
-    /// Set, condition, compute and medium in a few words.
+    /// Returns file set, condition, compute and medium in a few words.
     pub fn place(&self) -> String {
         match self.elsewhere() {
             Some(medium) => format!("{}, on {medium}", self.work_place()),
@@ -216,13 +216,13 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The medium, unless it is that of the work directory.
+    /// Returns the medium, unless it is that of the work directory.
     pub fn elsewhere(&self) -> Option<&'a str> {
         (self.medium != "work").then_some(self.medium)
     }
 
-    /// Arms with numbers that did the same work as the simplest of them, simplest first. The null
-    /// method reads nothing and is left out.
+    /// Returns the measured arms with the same work as the simplest one, simplest first. The null method
+    /// reads nothing and is left out.
     pub fn comparable(&self) -> Vec<&ArmRuns<'a>> {
         let mut arms: Vec<_> = self
             .arms
@@ -236,7 +236,7 @@ impl<'a> Group<'a> {
         arms
     }
 
-    /// The arm with the best median among those that did the same work.
+    /// Returns the arm with the best median among those with the same work.
     pub fn best(&self) -> Option<&ArmRuns<'a>> {
         let better = self.better();
         self.comparable().into_iter().reduce(|best, arm| match (&best.estimate, &arm.estimate) {
@@ -245,7 +245,7 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// How many times as good `a` is as `b`: above 1 is better for times as for rates.
+    /// Returns how many times as good `a` is as `b`: above 1 is better, for times and for rates.
     pub fn gain(&self, a: &ArmRuns<'a>, b: &ArmRuns<'a>, seed: u64) -> Option<Ratio> {
         let metric = &self.experiment.metric;
         let (a, b) = (a.blocks(metric), b.blocks(metric));
@@ -256,7 +256,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The same plan against itself: the arm, and how far its two series differ.
+    /// Returns an arm that ran twice, and the ratio of its two series.
     pub fn noise(&self, seed: u64) -> Option<(&ArmRuns<'a>, Ratio)> {
         let again = self.arms.iter().find(|a| a.is_again())?;
         let name = again.name.strip_suffix(AGAIN)?;
@@ -264,7 +264,7 @@ impl<'a> Group<'a> {
         Some((first, self.gain(again, first, seed)?))
     }
 
-    /// Doubts of its runs and of its experiment.
+    /// Returns the doubts of its runs and of its experiment.
     pub fn doubts(&self, input: &Input) -> BTreeSet<Doubt> {
         let own = input
             .doubts
@@ -331,7 +331,7 @@ pub fn groups(input: &Input) -> Vec<Group<'_>> {
     out
 }
 
-/// The sets of an experiment whose arms name their own: how many, and which are the ends.
+/// Returns the number of file sets of an experiment with its smallest and largest one.
 fn sets_words(records: &[&RunRecord]) -> String {
     let mut sets: Vec<(&str, f64)> = Vec::new();
     for r in records {
@@ -341,13 +341,13 @@ fn sets_words(records: &[&RunRecord]) -> String {
     }
     sets.sort_by(|a, b| a.1.total_cmp(&b.1));
     match sets.as_slice() {
-        [] => "no set".to_owned(),
+        [] => "no file set".to_owned(),
         [(one, _)] => (*one).to_owned(),
-        [(first, _), .., (last, _)] => format!("{} sets, {first} to {last}", sets.len()),
+        [(first, _), .., (last, _)] => format!("{} file sets, {first} to {last}", sets.len()),
     }
 }
 
-/// A compute as people write it: `sleep:400us` instead of nanoseconds.
+/// Formats a compute with readable times: `sleep:400us` instead of nanoseconds.
 pub fn compute_words(compute: &Compute) -> String {
     match compute {
         Compute::Spin(Some(Distribution::Identical(ns))) => format!("spin:{}", spell_ns(*ns)),
@@ -383,10 +383,9 @@ fn arms_of<'a>(
         let arm = &mut arms[at];
         arm.doubts.extend(record.doubts.iter().copied());
         let (why, reason) = match &record.outcome {
-            // A time in which other bytes were read says nothing, as for verdicts.
+            // The time of a run that read other bytes is meaningless, as for verdicts.
             Outcome::Done { .. } if record.doubts.contains(&Doubt::WrongBytes) => {
-                let reason =
-                    "other bytes or another digest than the set has: left out of every number";
+                let reason = "bytes or digest differ from the file set; left out of every number";
                 (Unusable::WrongBytes, reason.to_owned())
             }
             Outcome::Done { .. } => {
@@ -418,12 +417,12 @@ fn arms_of<'a>(
     arms
 }
 
-/// Why a run without a result was stopped.
+/// Returns why a run without a result was stopped.
 pub(crate) fn at_deadline(seconds: f64) -> String {
     format!("stopped at its deadline of {}", format_ns(seconds * 1e9))
 }
 
-/// What one of a factor stands for, and in which unit: `kib` and `mib` are bytes.
+/// Returns the size of one step of a factor and its unit: `kib` and `mib` are bytes.
 pub fn factor_unit(factor: &str) -> (f64, Unit) {
     match factor {
         "kib" => (1024.0, Unit::Bytes),
@@ -437,7 +436,7 @@ fn factor_text(factor: &str, value: f64) -> String {
     format!("{factor} = {}", unit.format_tick(value * one))
 }
 
-/// The family of an arm, with the values of those factors that are not on the axis.
+/// Returns the family of an arm with the values of the factors that are not on the axis.
 fn family(experiment: &Experiment, record: &RunRecord) -> String {
     let spec = experiment.arms.get(spec_index(experiment, &record.key.arm, &record.key.factors));
     let mut name = spec.map_or_else(|| record.key.arm.clone(), Arm::family);
@@ -460,7 +459,7 @@ fn spec_index(experiment: &Experiment, name: &str, factors: &BTreeMap<String, f6
     exact.or_else(loose).unwrap_or(usize::MAX)
 }
 
-/// Whether the fixed parts of a template stand in a name in order.
+/// Returns whether a name contains the fixed parts of a template in order.
 fn fits(template: &str, name: &str) -> bool {
     let mut at = 0;
     let mut fixed = template.split('{').map(|p| p.split_once('}').map_or(p, |(_, tail)| tail));
@@ -478,7 +477,7 @@ fn fits(template: &str, name: &str) -> bool {
     template.ends_with('}') || at == name.len()
 }
 
-/// Arms of the study that have no record, with the factor values that are missing.
+/// Returns the arms of the study that have no record, with the missing factor values.
 pub fn not_run(input: &Input) -> Vec<NotRun> {
     let mut out = Vec::new();
     for experiment in &input.study.experiments {

@@ -1,9 +1,9 @@
-//! The answer: which plan is fastest for which set, by how much, and what limited it.
+//! The answer: the fastest plan for each file set, its gain, and its limit.
 //!
-//! All of it is computed from the records. A gain is the paired ratio over blocks against the
-//! simplest plan and against the best of plain threads; where its interval holds 1, the sentence
-//! says that nothing was gained, and where there are too few blocks for an interval, that. The best
-//! plan is chosen by its median among the plans of its comparison, so the table says out of how many.
+//! Everything is computed from the records. A gain is the paired ratio over blocks to the simplest plan
+//! and to the best of plain threads. If its interval contains 1, the sentence says that nothing was
+//! gained; if there are too few blocks for an interval, it says so. The best plan is chosen by its median
+//! among the plans of its comparison, so the table shows their number.
 
 use crate::estimate::{Ends, Ratio};
 use crate::group::{ArmRuns, Group};
@@ -13,18 +13,18 @@ use ioloom_model::units::format_size;
 use ioloom_model::{Condition, Method, Plan, Schedule};
 use std::collections::BTreeMap;
 
-/// A piece of a sentence.
+/// Part of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// Words.
+    /// Text.
     Words(String),
-    /// The name of a set.
+    /// The name of a file set.
     Name(String),
     /// The spelling of a plan.
     Plan(String),
-    /// A number: its text, and the identifier and field of its data.
+    /// A number with a reference to its data.
     Number {
-        /// As printed.
+        /// Formatted number.
         text: String,
         /// Identifier in the embedded data.
         of: String,
@@ -42,27 +42,27 @@ pub struct Headline<'g, 'a> {
     pub best: &'g ArmRuns<'a>,
     /// Whether it is the simplest arm; the gain is then over the next best.
     pub is_simplest: bool,
-    /// How many arms it was chosen from.
+    /// Number of arms it was chosen from.
     pub out_of: usize,
-    /// Gains over simpler arms, or over the next best: identifier, arm, ratio if there are blocks
-    /// in common.
+    /// Gains over simpler arms, or over the next best: identifier, arm, and ratio if there are common
+    /// blocks.
     pub gains: Vec<(String, &'g ArmRuns<'a>, Option<Ratio>)>,
-    /// What limited the best arm most often, and its evidence from a typical run.
+    /// The most frequent limit of the best arm, and its evidence from a typical run.
     pub limit: Option<(String, String)>,
 }
 
 impl Headline<'_, '_> {
-    /// The ends of its median and of its gains.
+    /// Returns the ends of its median and of its gains.
     pub fn ends(&self) -> impl Iterator<Item = Ends> {
         let gains = self.gains.iter().filter_map(|(_, _, ratio)| ratio.map(|r| r.ends));
         self.best.estimate.as_ref().and_then(|e| e.ends).into_iter().chain(gains)
     }
 }
 
-/// The headline of a comparison with at least two arms that did the same work.
+/// Returns the headline of a comparison with at least two arms that did the same work.
 pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 'a>> {
     let arms = group.comparable();
-    // Arms on sets of their own are points of a curve and have no common winner.
+    // Arms on different file sets are points of a curve without a common winner.
     if group.merges_sets || arms.len() < 2 || group.better() == Better::Neither {
         return None;
     }
@@ -87,7 +87,7 @@ pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 
     others.dedup_by(|a, b| a.id == b.id);
     others.retain(|o| o.id != best.id);
     if best.id == simplest.id {
-        // Nothing is simpler: the next best shows what more machinery costs.
+        // No plan is simpler; the next best shows the cost of a more complex one.
         others = vec![next_best(&arms, best, better)?];
     }
     let gains = others
@@ -131,10 +131,9 @@ fn limit(arm: &ArmRuns<'_>) -> Option<(String, String)> {
     Some((word.to_owned(), sentence.map_or(String::new(), |b| b.sentence.clone())))
 }
 
-/// The headlines that the answer speaks of: for each set the first comparison of the study that
-/// timed whole runs, in the work directory before other media and cold before warm, and of these the
-/// first three sets. A study lists its main question first, and a choice by the result would flatter
-/// it.
+/// Returns the headlines of the answer: for each of the first three file sets, the first comparison of
+/// whole runs, with the work directory before other media and cold before warm. A study lists its main
+/// question first; selection by result would be biased.
 pub fn chosen<'h, 'g, 'a>(headlines: &'h [Headline<'g, 'a>]) -> Vec<&'h Headline<'g, 'a>> {
     let mut out: Vec<&Headline<'_, '_>> = Vec::new();
     let rank = |h: &Headline<'_, '_>| {
@@ -151,17 +150,17 @@ pub fn chosen<'h, 'g, 'a>(headlines: &'h [Headline<'g, 'a>]) -> Vec<&'h Headline
     out
 }
 
-/// The answer in two sentences; one sentence says so when there is nothing to compare, or when the
-/// study compares costs and not whole runs.
+/// Returns the answer in two sentences. It is a single sentence if there is nothing to compare, or if
+/// the study compares costs instead of whole runs.
 pub fn answer(headlines: &[Headline<'_, '_>]) -> [Vec<Piece>; 2] {
     let chosen = chosen(headlines);
     if chosen.is_empty() {
         let words = if headlines.is_empty() {
-            "No comparison of at least two plans on the same work was finished, so this report has \
-             no answer yet."
+            "No comparison of at least two plans with the same work has finished, so this report has no \
+             answer yet."
         } else {
-            "This study asks what things cost, not which plan is fastest: its chapter of the \
-             report holds the numbers, and the claims below are judged by them."
+            "This study measures costs and does not compare the speed of plans. Its chapter of the report \
+             has the numbers, and the claims below are judged by them."
         };
         return [vec![Piece::Words(words.to_owned())], Vec::new()];
     }
@@ -200,7 +199,7 @@ fn words(out: &mut Vec<Piece>, text: &str) {
     }
 }
 
-/// A few words on the size of a set, from a run on it.
+/// Returns the size of a file set in words, from a run on it.
 fn size_words(arm: &ArmRuns<'_>) -> String {
     arm.work().map_or(String::new(), |(files, bytes)| {
         let word = if files == 1 { "file" } else { "files" };
@@ -221,12 +220,12 @@ fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
     if gains.is_empty() {
         words(out, whose);
         out.push(Piece::Plan(h.best.plan.to_string()));
-        words(out, " has the best median, with too few common blocks for a ratio");
+        words(out, " has the best median; there are too few common blocks for a ratio");
         return;
     }
     match clear {
         0 if !h.is_simplest && few.is_some() => {
-            words(out, "too few blocks ran to say which plan is fastest: ");
+            words(out, "too few blocks ran to determine the fastest plan: ");
             out.push(Piece::Plan(h.best.plan.to_string()));
             words(out, " has the best median, ");
         }
@@ -258,7 +257,7 @@ fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
         out.push(Piece::Plan(other.plan.to_string()));
     }
     if let Some(blocks) = few {
-        words(out, &format!(" (least to most of {blocks} blocks)"));
+        words(out, &format!(" (minimum to maximum of {blocks} blocks)"));
     }
 }
 
@@ -269,10 +268,10 @@ fn limits(chosen: &[&Headline<'_, '_>]) -> Vec<Piece> {
         .collect();
     let mut out = Vec::new();
     if known.is_empty() {
-        words(&mut out, "What limited these plans could not be told from the evidence.");
+        words(&mut out, "The evidence does not show what limited these plans.");
         return out;
     }
-    words(&mut out, "What limited the fastest plan was ");
+    words(&mut out, "The fastest plan was limited by ");
     for (i, (h, (word, _))) in known.iter().enumerate() {
         words(&mut out, Separator::Comma.before(i, known.len()));
         let again = i > 0 && known[i - 1].1.0 == *word;
@@ -296,7 +295,7 @@ fn limits(chosen: &[&Headline<'_, '_>]) -> Vec<Piece> {
     out
 }
 
-/// The word of a bottleneck inside a sentence.
+/// Returns the name of a bottleneck within a sentence.
 pub fn limit_words(word: &str) -> &str {
     match word {
         "device" => "the device",
@@ -307,7 +306,7 @@ pub fn limit_words(word: &str) -> &str {
     }
 }
 
-/// A sentence as plain text; the spaces inside numbers do not break.
+/// Returns a sentence as plain text, with no-break spaces inside numbers.
 pub fn plain_text(pieces: &[Piece]) -> String {
     pieces
         .iter()
@@ -318,7 +317,7 @@ pub fn plain_text(pieces: &[Piece]) -> String {
         .collect()
 }
 
-/// Headlines of all comparisons that have one.
+/// Returns the headlines of all comparisons that have one.
 pub fn headlines<'g, 'a>(groups: &'g [Group<'a>], input: &Input) -> Vec<Headline<'g, 'a>> {
     groups.iter().filter_map(|g| headline(g, input.seed)).collect()
 }

@@ -1,4 +1,4 @@
-//! What the report is made from: values only, filled in by the caller.
+//! The input of a report: values only, set by the caller.
 
 use crate::svg::treemap::Tile;
 use crate::table::Table;
@@ -10,14 +10,14 @@ use ioloom_trace::Trace;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A claim and what the runs say of it.
+/// A claim with its verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimRow {
     /// Identifier, such as `000-P27`.
     pub id: String,
     /// The statement in plain English.
     pub statement: String,
-    /// The published numbers in words; empty when none were published.
+    /// The published numbers in words; empty if none were published.
     pub published: String,
     /// The verdict.
     pub verdict: Verdict,
@@ -25,9 +25,9 @@ pub struct ClaimRow {
     pub sentence: String,
     /// Effect as a ratio with its 95 % interval: value, low, high.
     pub effect: Option<(f64, f64, f64)>,
-    /// The measured curves that the verdict was read off.
+    /// The measured curves that the verdict is based on.
     pub curves: Vec<ClaimCurve>,
-    /// The published numbers: what, value, unit.
+    /// The published numbers: name, value, unit.
     pub published_values: Vec<(String, f64, String)>,
 }
 
@@ -49,54 +49,54 @@ pub struct ClaimCurve {
 pub struct DoubtRow {
     /// Which doubt.
     pub doubt: Doubt,
-    /// The experiment it touches; `None` is the whole study.
+    /// The experiment it concerns; `None` for the whole study.
     pub experiment: Option<String>,
-    /// The arm it touches; `None` is the whole experiment.
+    /// The arm it concerns; `None` for the whole experiment.
     pub arm: Option<String>,
-    /// What was seen, in one sentence; may be empty.
+    /// What was observed, in one sentence; can be empty.
     pub detail: String,
 }
 
-/// A run that was traced, for a timeline.
+/// A traced run, for a timeline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PictureRow {
     /// Name of its experiment.
     pub experiment: String,
     /// Name of the arm.
     pub arm: String,
-    /// Work on the bytes.
+    /// Compute per file.
     pub compute: Compute,
-    /// What every thread did when; its title is shown.
+    /// The trace; its title is shown.
     pub trace: Trace,
 }
 
-/// The tree that was walked, as areas.
+/// The tree that was walked, for a treemap.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TreeRow {
-    /// Name of the set.
+    /// Name of the file set.
     pub set: String,
-    /// Files in it.
+    /// Number of files.
     pub files: u64,
-    /// Bytes in them.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Its directories, two levels of them.
+    /// Two levels of its directories.
     pub tiles: Vec<Tile>,
 }
 
 /// Everything that a report shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
-    /// The study as it was asked for.
+    /// The study as it was requested.
     pub study: StudySpec,
     /// Quick or full.
     pub mode: Mode,
-    /// The command line, ready to be typed again.
+    /// The command line, quoted for a shell.
     pub command: String,
     /// Facts of the machine.
     pub machine: MachineFacts,
     /// Every run of this session, in any order.
     pub records: Vec<RunRecord>,
-    /// Runs that were traced; the first two stand on one axis.
+    /// Traced runs; the first two are drawn on one axis.
     pub pictures: Vec<PictureRow>,
     /// Claims and verdicts.
     pub verdicts: Vec<ClaimRow>,
@@ -110,41 +110,41 @@ pub struct Input {
     pub version: String,
     /// Seed of the study.
     pub seed: u64,
-    /// Doubts found over all runs; those of single runs stand in the records.
+    /// Doubts about all runs; those of single runs are in the records.
     pub doubts: Vec<DoubtRow>,
-    /// Where the report lies, printed at the end of the terminal summary.
+    /// Path of the report, printed at the end of the terminal summary.
     pub report_path: Option<String>,
-    /// Where the full records lie.
+    /// Path of the full records.
     pub store_path: Option<String>,
-    /// What each plan of another subject than files does, by its spelling.
+    /// What each plan of a subject other than files does, by its spelling.
     pub explained: BTreeMap<String, String>,
-    /// Names of metrics that the subject of the study defines: without prefix and unit, and in words.
+    /// Display names of metrics that the subject of the study defines, by name without prefix and unit.
     pub metric_names: BTreeMap<String, String>,
-    /// The published tables of the seeds whose claims the study tests, by name.
+    /// The published tables of the sources whose claims the study tests, by name.
     pub published: BTreeMap<String, Table>,
-    /// The tree that a study of walks walked, where it follows from the study.
+    /// The tree of a walk study, if the study determines it.
     pub tree: Option<TreeRow>,
-    /// Stands before every identifier on a page of several studies; empty on a page of one.
+    /// Prefix of every identifier on a page of several studies; empty on a page of one.
     pub prefix: String,
 }
 
 impl Input {
-    /// What to do about a doubt in a study of this mode: of too few blocks, how many decide.
+    /// Returns the advice about a doubt. With too few blocks, it depends on the mode of the study.
     pub fn advice(&self, doubt: Doubt) -> Cow<'static, str> {
         let few = doubt == Doubt::FewSamples;
         match self.mode {
             Mode::Quick if few => Cow::Owned(format!(
-                "repeat it with --full, or with --blocks {} and a longer --budget",
+                "repeat with --full, or with --blocks {} and a longer --budget",
                 Rule::QUICK.blocks_min
             )),
             Mode::Full if few => {
-                Cow::Owned(format!("repeat it with --blocks {}", Rule::FULL.blocks_min))
+                Cow::Owned(format!("repeat with --blocks {}", Rule::FULL.blocks_min))
             }
             _ => Cow::Borrowed(doubt.advice()),
         }
     }
 
-    /// When the study started, in UTC to the second.
+    /// Returns the start of the study, in UTC to the second.
     pub fn started(&self) -> String {
         i64::try_from(self.started_unix_ms)
             .ok()
@@ -156,7 +156,7 @@ impl Input {
             )
     }
 
-    /// How long the study took, in words.
+    /// Returns the duration of the study in words.
     pub fn duration(&self) -> String {
         ioloom_model::units::format_ns(self.duration_s * 1e9)
     }

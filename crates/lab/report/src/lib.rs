@@ -1,15 +1,15 @@
-//! Results in; terminal text, SVG and one-file HTML out; no I/O of its own.
+//! Turns results into terminal text, SVG and one-file HTML, without any I/O.
 //!
-//! [`Input`] holds everything a report shows: study, machine, records, verdicts, doubts. From it
-//! come [`html()`] (one self-contained page; [`html_all()`] with a chapter for each of several
-//! studies), [`terminal()`] (a summary for 80 columns), [`compare()`] and [`compare_html()`] (two
-//! sessions beside each other), [`picture()`] (one chart as an SVG file) and [`tables()`] (CSV and
-//! Markdown in the layout of the seeds). The same input gives the same bytes. Numbers come from
-//! `ioloom-stats`; this crate only chooses, writes and draws them.
+//! [`Input`] contains everything a report shows: study, machine, records, verdicts, doubts. The output is
+//! [`html()`] (one self-contained page; [`html_all()`] with a chapter per study), [`terminal()`] (a
+//! summary for 80 columns), [`compare()`] and [`compare_html()`] (two sessions compared), [`picture()`]
+//! (one chart as an SVG file) and [`tables()`] (CSV and Markdown in the layout of the source studies).
+//! The same input gives the same bytes. Numbers are computed by `ioloom-stats`; this crate only selects,
+//! formats and draws them.
 //!
-//! The order of work: [`group`] sorts records into comparisons, [`headline`] finds the answer,
-//! [`figures`] turns comparisons into drawings, [`svg`] draws them, [`page`] sets the text around
-//! them. All markup goes through [`markup::Markup`], which escapes by construction.
+//! [`group`] sorts records into comparisons, [`headline`] finds the answer, [`figures`] turns
+//! comparisons into charts, [`svg`] draws them, and [`page`] adds the text. All markup is written by
+//! [`markup::Markup`], which escapes by construction.
 
 mod chapter;
 pub mod compare;
@@ -37,12 +37,12 @@ pub use page::{compare_html, html, html_all};
 pub use table::Table;
 pub use terminal::{compare_terminal, terminal, terminal_all};
 
-/// The comparison of two sessions as plain text for 100 columns.
+/// Returns the comparison of two sessions as plain text for 100 columns.
 pub fn compare(a: &Input, b: &Input) -> String {
     compare_terminal(a, b, 100, false)
 }
 
-/// The two tables of the seeds, as far as the records have them: medium × threads and roles.
+/// Returns the two tables of the source studies, if the records have them: medium × threads, and roles.
 pub fn tables(input: &Input) -> Vec<Table> {
     let groups = group::groups(input);
     let mut out = source_tables::medium_by_threads(&groups);
@@ -50,8 +50,8 @@ pub fn tables(input: &Input) -> Vec<Table> {
     out
 }
 
-/// The chart of an experiment as an SVG file of its own; without a name, the gains of the answer.
-/// `None` when the records do not give it.
+/// Returns the chart of an experiment as an SVG file; without a name, that of the gains. Returns `None`
+/// if the records do not contain it.
 pub fn picture(input: &Input, experiment: Option<&str>) -> Option<String> {
     let groups = group::groups(input);
     let figure = match experiment {

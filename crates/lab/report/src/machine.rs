@@ -1,84 +1,84 @@
-//! What a drawing of the machine says, for the terminal and for SVG alike.
+//! The content of the machine drawing, for the terminal and for SVG.
 //!
-//! The boxes carry what the kernel tells; where a measurement of memory is at hand, also the time
-//! of a load at that level, and a word when the two contradict. Without one every box that could
-//! have a time says `not measured`, and the note names the command.
+//! The boxes contain the numbers that the kernel reports. With a memory measurement, they also have the
+//! time of a load at that level and a remark if the two contradict each other. Without one, every box
+//! that could have a time says `not measured`, and a note names the command.
 
 use ioloom_model::memory::{MemoryLevel, MemoryResult};
 use ioloom_model::topology::{CacheFacts, Topology};
 use ioloom_model::units::{format_ns, format_size};
 
-/// Cores that are drawn of a group; the rest is counted.
+/// Most cores drawn per group; the rest is only counted.
 const CORES_DRAWN: usize = 16;
-/// Groups that are drawn.
+/// Most groups drawn.
 const GROUPS_DRAWN: usize = 8;
 
-/// A core: its own caches and its threads.
+/// A core with its private caches and its threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Core {
-    /// `core 0`.
+    /// Name, such as `core 0`.
     pub name: String,
-    /// Its caches, the largest first.
+    /// Private caches, the largest first.
     pub caches: Vec<String>,
-    /// Its threads, by the number of the processor.
+    /// Threads by processor number.
     pub threads: Vec<String>,
 }
 
-/// Cores that share something.
+/// Cores that share a cache or a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Socket and memory node.
+    /// Socket and NUMA node.
     pub name: String,
-    /// Caches that all of them share.
+    /// Caches shared by all of them.
     pub shared: Vec<String>,
     /// The cores drawn.
     pub cores: Vec<Core>,
 }
 
-/// The machine in words and boxes.
+/// The machine as boxes and notes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drawing {
-    /// The box of the memory.
+    /// Text of the memory box.
     pub memory: String,
     /// Groups of cores.
     pub groups: Vec<Group>,
-    /// Lines below.
+    /// Lines below the boxes.
     pub notes: Vec<String>,
 }
 
 impl Drawing {
-    /// The drawing of a machine; `measured` is a result of the same machine.
+    /// Returns the drawing of a machine; `measured` is a result from the same machine.
     pub fn of(
         topology: &Topology,
         memory_bytes: Option<u64>,
         measured: Option<&MemoryResult>,
     ) -> Self {
         let level = |name: &str| measured.and_then(|r| r.levels.iter().find(|l| l.name == name));
-        let size = memory_bytes.map_or_else(|| "size not known".to_owned(), format_size);
+        let size = memory_bytes.map_or_else(|| "of unknown size".to_owned(), format_size);
         let memory = format!("memory {size} · {}", time(level("memory")));
         let mut notes = vec![topology.smt.sentence.clone()];
         if measured.is_none() {
             notes.push("times: not measured; run `ioloom memory`".to_owned());
         }
-        notes.extend(topology.unknown.iter().map(|what| format!("not known: {what}")));
+        notes.extend(topology.unknown.iter().map(|what| format!("unknown: {what}")));
         let mut groups = Vec::new();
         let all = groups_of(topology);
         for cpus in all.iter().take(GROUPS_DRAWN) {
             groups.push(group(topology, cpus, measured, &mut notes));
         }
         if all.len() > GROUPS_DRAWN {
-            notes.push(format!("and {} groups more", all.len() - GROUPS_DRAWN));
+            notes.push(format!("and {} more groups", all.len() - GROUPS_DRAWN));
         }
         Self { memory, groups, notes }
     }
 
-    /// All of it in one line.
+    /// Returns the machine in one line.
     pub fn sentence(&self) -> String {
         let cores: usize = self.groups.iter().map(|g| g.cores.len()).sum();
         format!("{cores} cores in {} groups; {}", self.groups.len(), self.memory)
     }
 
-    /// The boxes as text of at most `width` columns.
+    /// Returns the boxes as text of at most `width` columns.
     pub fn text(&self, width: usize) -> String {
         let width = width.clamp(40, 120);
         let mut out = String::new();
@@ -98,7 +98,7 @@ impl Drawing {
     }
 }
 
-/// Cores beside each other, as many as fit.
+/// Writes cores next to each other, as many as fit.
 fn cores_text(out: &mut String, cores: &[Core], width: usize) {
     const WIDE: usize = 24;
     let per_row = ((width - 4) / (WIDE + 1)).clamp(1, cores.len().max(1));
@@ -137,7 +137,7 @@ fn boxed(out: &mut String, indent: usize, width: usize, text: &str) {
     out.push_str(&format!("{lead}└{}┘\n", "─".repeat(inner)));
 }
 
-/// A text of exactly `width` columns, filled or cut.
+/// Returns a text of exactly `width` columns, padded or truncated.
 fn cut(text: &str, width: usize, fill: char) -> String {
     let count = text.chars().count();
     if count > width {
@@ -146,12 +146,12 @@ fn cut(text: &str, width: usize, fill: char) -> String {
     text.chars().chain(std::iter::repeat_n(fill, width - count)).collect()
 }
 
-/// The time of a level, in words.
+/// Returns the time of a level in words.
 fn time(level: Option<&MemoryLevel>) -> String {
     level.map_or_else(|| "not measured".to_owned(), |l| format_ns(l.latency_ns))
 }
 
-/// Processors on line that share the highest level of cache that any of them shares, or the socket.
+/// Groups online processors by the highest cache level that any of them shares, or by socket.
 fn groups_of(topology: &Topology) -> Vec<Vec<u32>> {
     let online: Vec<u32> = topology.cpus.iter().filter(|c| c.online).map(|c| c.cpu).collect();
     let last = topology.caches.iter().map(|c| c.level).max();
@@ -166,7 +166,7 @@ fn groups_of(topology: &Topology) -> Vec<Vec<u32>> {
             let of = topology.cpus.iter().filter(|c| c.online && c.package == package);
             of.map(|c| c.cpu).collect::<Vec<_>>()
         };
-        // A last level of its own for each core is no group; the socket is.
+        // If each core has its own last-level cache, the socket is the group.
         let siblings = topology.cpus.iter().find(|c| c.cpu == *cpu).map(|c| c.siblings.len());
         let wide = shared.filter(|cpus| cpus.len() > siblings.unwrap_or(1).max(1));
         let cpus = wide.unwrap_or_else(same_package);
@@ -186,7 +186,7 @@ fn group(
     let facts = |cpu: u32| topology.cpus.iter().find(|c| c.cpu == cpu);
     let first = cpus.first().and_then(|cpu| facts(*cpu));
     let package = first.and_then(|c| c.package).map_or(String::new(), |p| format!("socket {p}"));
-    let node = first.and_then(|c| c.node).map_or(String::new(), |n| format!("memory node {n}"));
+    let node = first.and_then(|c| c.node).map_or(String::new(), |n| format!("NUMA node {n}"));
     let name = [package, node].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(", ");
     let mut cores: Vec<Vec<u32>> = cpus
         .iter()
@@ -204,7 +204,7 @@ fn group(
         .collect();
     let shared: Vec<String> = caches.iter().filter(of_all).map(|c| cache(c, measured)).collect();
     if cores.len() > CORES_DRAWN {
-        notes.push(format!("{name}: {} cores more, not drawn", cores.len() - CORES_DRAWN));
+        notes.push(format!("{name}: {} more cores not drawn", cores.len() - CORES_DRAWN));
     }
     let core = |core: &Vec<u32>| {
         let number = facts(core[0]).and_then(|c| c.core);
@@ -217,8 +217,8 @@ fn group(
             .collect();
         own.sort_by_key(|c| std::cmp::Reverse(c.level));
         let outside = |cpu: &u32| match facts(*cpu) {
-            Some(c) if !c.online => format!("cpu {cpu} off line"),
-            Some(c) if c.allowed == Some(false) => format!("cpu {cpu} not ours"),
+            Some(c) if !c.online => format!("cpu {cpu} offline"),
+            Some(c) if c.allowed == Some(false) => format!("cpu {cpu} not allowed"),
             _ => format!("cpu {cpu}"),
         };
         Core {
@@ -231,7 +231,7 @@ fn group(
     Group { name, shared, cores: cores.iter().take(CORES_DRAWN).map(core).collect() }
 }
 
-/// A cache in words: level, size, time, and where it is contradicted.
+/// Returns a cache in words: level, size, time, and the measured size if it contradicts.
 fn cache(cache: &CacheFacts, measured: Option<&MemoryResult>) -> String {
     let letter = match cache.kind.as_str() {
         "data" => "d",
@@ -254,6 +254,6 @@ fn cache(cache: &CacheFacts, measured: Option<&MemoryResult>) -> String {
             let found = format!("{}–{}", format_size(low), format_size(high));
             format!("{name} · {}, measured {found}", format_ns(l.latency_ns))
         }
-        (Some(_), None) => format!("{name} · not visible"),
+        (Some(_), None) => format!("{name} · not visible in the curve"),
     }
 }

@@ -1,14 +1,14 @@
-//! A writer of HTML and SVG that cannot forget to escape.
+//! A writer of HTML and SVG that always escapes.
 //!
-//! Every text and every attribute value passes through one escaping function; tag and attribute
-//! names are `&'static str`, so they come from this source and never from a record. The only ways
-//! around are [`Markup::asset`], which takes compiled-in text, and [`Markup::json`], which escapes
-//! for a script element. A template engine would give the same for the page but not for SVG, where
-//! most of the markup is; one writer serves both. It costs one `String` and no tree.
+//! Every text and every attribute value passes through one escaping function. Tag and attribute names
+//! are `&'static str`, so they are part of this source and never of a record. The only exceptions are
+//! [`Markup::asset`], which takes compiled-in text, and [`Markup::json`], which escapes for a script
+//! element. A template engine would suit the page, but not SVG, which is most of the markup; this writer
+//! serves both. It needs one `String` and no tree.
 
 use std::fmt::Write as _;
 
-/// Markup under construction.
+/// Markup that is being written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Markup {
     out: String,
@@ -50,8 +50,8 @@ impl AttrValue for usize {
     }
 }
 
-/// A number with at most two decimals and no trailing zeros; what is not finite becomes 0, because
-/// a browser drops the whole attribute otherwise.
+/// Formats a number with at most two decimals and no trailing zeros. Numbers that are not finite become
+/// 0, because a browser would drop the whole attribute.
 pub fn coordinate(value: f64) -> String {
     if !value.is_finite() {
         return "0".to_owned();
@@ -70,7 +70,7 @@ fn escape_into(out: &mut String, text: &str) {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\t' | '\n' => out.push(c),
-            // Controls are not allowed in SVG; bidirectional overrides could reorder the page.
+            // SVG does not allow control characters; bidirectional overrides could reorder the page.
             c if c.is_control()
                 || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}') =>
             {
@@ -82,35 +82,35 @@ fn escape_into(out: &mut String, text: &str) {
 }
 
 impl Markup {
-    /// Nothing yet.
+    /// Returns empty markup.
     pub const fn new() -> Self {
         Self { out: String::new() }
     }
 
-    /// Opens an element; finish it with [`Tag::void`], [`Tag::text`] or [`Tag::body`].
+    /// Opens an element; end it with [`Tag::void`], [`Tag::text`] or [`Tag::body`].
     pub fn tag(&mut self, name: &'static str) -> Tag<'_> {
         self.out.push('<');
         self.out.push_str(name);
         Tag { markup: self, name }
     }
 
-    /// Text, escaped.
+    /// Writes text, escaped.
     pub fn text(&mut self, text: &str) -> &mut Self {
         escape_into(&mut self.out, text);
         self
     }
 
-    /// Markup written elsewhere by the same writer.
+    /// Appends other markup.
     pub fn append(&mut self, other: &Self) -> &mut Self {
         self.out.push_str(&other.out);
         self
     }
 
-    /// The same without what its marks say when they are pointed at.
+    /// Appends other markup without the titles of its marks.
     pub fn append_without_titles(&mut self, other: &Self) -> &mut Self {
         const END: &str = "</title>";
         let mut rest = other.out.as_str();
-        // Text is escaped, so a tag in it is one that this type wrote.
+        // Text is escaped, so every tag was written by this type.
         while let Some((before, after)) = rest.split_once("<title>") {
             self.out.push_str(before);
             rest = after.split_once(END).map_or("", |(_, tail)| tail);
@@ -119,13 +119,14 @@ impl Markup {
         self
     }
 
-    /// Text compiled into the program: a style sheet or a script of ours.
+    /// Writes text that is compiled into the program: a style sheet or a script.
     pub fn asset(&mut self, text: &'static str) -> &mut Self {
         self.out.push_str(text);
         self
     }
 
-    /// JSON inside a script element: what could end the element is escaped as JSON allows.
+    /// Writes JSON inside a script element. Characters that could end the element are escaped as JSON
+    /// allows.
     pub fn json(&mut self, json: &str) -> &mut Self {
         for c in json.chars() {
             match c {
@@ -140,26 +141,26 @@ impl Markup {
         self
     }
 
-    /// The text so far.
+    /// Returns the text so far.
     pub fn as_str(&self) -> &str {
         &self.out
     }
 
-    /// The finished text.
+    /// Returns the finished text.
     pub fn into_string(self) -> String {
         self.out
     }
 }
 
 /// An element whose attributes are being written.
-#[must_use = "finish with void, text or body"]
+#[must_use = "end it with void, text or body"]
 pub struct Tag<'a> {
     markup: &'a mut Markup,
     name: &'static str,
 }
 
 impl Tag<'_> {
-    /// An attribute.
+    /// Writes an attribute.
     pub fn a(self, name: &'static str, value: impl AttrValue) -> Self {
         self.markup.out.push(' ');
         self.markup.out.push_str(name);
@@ -169,7 +170,7 @@ impl Tag<'_> {
         self
     }
 
-    /// An attribute, if there is a value.
+    /// Writes an attribute if there is a value.
     pub fn maybe(self, name: &'static str, value: Option<impl AttrValue>) -> Self {
         match value {
             Some(value) => self.a(name, value),
@@ -182,14 +183,14 @@ impl Tag<'_> {
         self.markup.out.push_str("/>");
     }
 
-    /// Ends an element that holds one text.
+    /// Ends an element that contains one text.
     pub fn text(self, text: &str) {
         self.body(|m| {
             m.text(text);
         });
     }
 
-    /// Ends an element whose content `fill` writes.
+    /// Ends an element after `fill` has written its content.
     pub fn body(self, fill: impl FnOnce(&mut Markup)) {
         self.markup.out.push('>');
         fill(self.markup);

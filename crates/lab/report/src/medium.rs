@@ -1,16 +1,15 @@
-//! Short names of media for charts and tables of several.
+//! Short names of media for charts and tables with several media.
 //!
-//! The word of a medium may be the whole path of a directory, of which a label has room for a part
-//! only. Directories that stand beside each other often begin alike, so the end of a path is kept:
-//! as many of its last parts as tell it from the others. The table of sets and media has the words in
-//! full.
+//! The name of a medium can be the path of a directory, which is too long for a label. Paths of
+//! neighbouring directories often start with the same components, so the end of a path is kept: as many
+//! components as distinguish it from the others. The table of file sets and media has the full names.
 
 use std::collections::BTreeMap;
 
-/// A word of up to so many characters is short enough.
+/// Most characters of a name that is not shortened.
 const SHORT: usize = 24;
 
-/// The media of a study, each with a name that is short and no other's.
+/// Returns the media of a study, each with a short, unique name.
 pub(crate) fn short_names<'a>(
     media: impl IntoIterator<Item = &'a str>,
 ) -> BTreeMap<&'a str, String> {
@@ -20,25 +19,25 @@ pub(crate) fn short_names<'a>(
     for word in words.iter().copied().filter(|word| word.chars().count() > SHORT) {
         let cuts = word.trim_end_matches('/').rmatch_indices('/').map(|(at, _)| &word[at..]);
         let of_one = |end: &&str| words.iter().filter(|other| other.ends_with(*end)).count() == 1;
-        // The last of them is the whole word, and that is of one.
+        // The last candidate is the whole name, which is unique.
         let end = cuts.chain([word]).find(of_one).unwrap_or(word);
         let name = if end == word { word.to_owned() } else { format!("…{end}") };
         names.insert(word, middle_cut(name));
     }
-    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
     for name in names.values() {
-        *told.entry(name.clone()).or_default() += 1;
+        *uses.entry(name.clone()).or_default() += 1;
     }
     for (word, name) in &mut names {
-        // Long names that differ in their middle alone.
-        if told[name.as_str()] > 1 {
+        // Long names can differ only in their middle.
+        if uses[name.as_str()] > 1 {
             (*word).clone_into(name);
         }
     }
     names
 }
 
-/// A name without its middle, where it is too long.
+/// Removes the middle of a name that is too long.
 fn middle_cut(name: String) -> String {
     let count = name.chars().count();
     if count <= 2 * SHORT {

@@ -1,5 +1,5 @@
-//! The memory hierarchy in a report: pictures, the levels beside what was told, the published table
-//! beside this machine's, and why the two rulers differ.
+//! The memory hierarchy in a report: charts, the measured levels compared with those that the kernel and
+//! CPUID report, the published table compared with this machine, and why the measures differ.
 
 use crate::estimate::Estimate;
 use crate::markup::Markup;
@@ -10,7 +10,7 @@ use crate::svg::{NARROW, Svg, WIDE, ladder, lines};
 use ioloom_model::memory::{CheckState, MemoryResult};
 use ioloom_model::units::{format_ns, format_size};
 
-/// The published table of the loop that stores one byte in each line: KiB, ns per store.
+/// The published table of the loop that stores one byte per line: KiB, ns per store.
 const PUBLISHED: [(u64, f64); 14] = [
     (4, 0.420_382),
     (8, 0.367_063),
@@ -28,21 +28,13 @@ const PUBLISHED: [(u64, f64); 14] = [
     (32768, 4.266_433),
 ];
 
-/// A page of its own.
+/// Returns a separate page.
 pub fn html(result: &MemoryResult, machine: &str) -> String {
     let mut m = Markup::new();
-    let title = "The memory hierarchy as it behaves";
+    let title = "Measured memory hierarchy";
     document_frame(&mut m, title, Lanes::None, |m| {
         m.tag("header").body(|m| {
-            m.tag("div").a("class", "bar").body(|m| {
-                m.tag("span").a("class", "brand").text("ioloom");
-                m.tag("span").a("class", "study").text("memory");
-                m.tag("button")
-                    .a("type", "button")
-                    .a("id", "theme")
-                    .a("aria-label", "Colours: as the system has them")
-                    .text("Auto");
-            });
+            crate::page::parts::bar(m, "memory");
             m.tag("h1").text(title);
             m.tag("p").a("class", "question").text(&format!("{machine}. {}", so_what(result)));
         });
@@ -53,20 +45,20 @@ pub fn html(result: &MemoryResult, machine: &str) -> String {
     m.into_string()
 }
 
-/// One sentence that a programmer can use.
+/// Returns one sentence of advice for programmers.
 pub fn so_what(result: &MemoryResult) -> String {
     if let Some(why) = &result.unclear {
-        return format!("The curve gives no levels that should be believed: {why}.");
+        return format!("The curve shows no reliable levels: {why}.");
     }
     let caches: Vec<_> = result.levels.iter().filter_map(|l| Some((l, l.bracket_bytes?))).collect();
     let (Some((first, _)), Some((last, (low, _)))) = (caches.first(), caches.last()) else {
-        return "No cache shows in the curve.".to_owned();
+        return "The curve shows no cache.".to_owned();
     };
     let second = caches.get(1).map_or(*low, |(_, (low, _))| *low);
     let memory = result.levels.iter().find(|l| l.bracket_bytes.is_none());
     let far = memory.map_or(String::new(), |l| {
         format!(
-            " beyond {} a load that must wait costs {}, {:.0} times one in {};",
+            " beyond {}, a dependent load takes {}, {:.0} times as long as in {};",
             format_size(*low),
             format_ns(l.latency_ns),
             l.latency_ns / first.latency_ns,
@@ -74,24 +66,27 @@ pub fn so_what(result: &MemoryResult) -> String {
         )
     });
     let _ = last;
-    format!("Keep what a thread works on below {};{far} walk arrays in order.", format_size(second))
+    format!(
+        "Keep the working set of a thread below {};{far} access arrays in sequence.",
+        format_size(second)
+    )
 }
 
-/// The chapter.
+/// Writes the chapter.
 pub fn chapter(m: &mut Markup, result: &MemoryResult) {
     m.tag("h2").text("Levels");
     levels_table(m, result);
     if let Some(draw) = ladder::draw(result, WIDE) {
-        let caption = "The ladder. Each load needs the result of the one before and goes to a \
-                       random line, so that nothing can be guessed or overlapped: this is latency. \
-                       Shaded: where a level ends by the curve. Vertical lines: what was told.";
+        let caption = "Load latency by working set. Each load depends on the previous one and goes to a \
+                       random line, so that it cannot be predicted or overlapped. Shaded: where the \
+                       curve shows the end of a level. Vertical lines: the sizes that the kernel reports.";
         figure(m, caption, draw, ladder::draw(result, NARROW));
     }
     for chart in charts(result) {
         figure(m, &chart.1, lines::draw(&chart.0, WIDE), Some(lines::draw(&chart.0, NARROW)));
     }
     published(m, result);
-    mechanism(m);
+    explanation(m);
     smt(m, result);
     checks(m, result);
 }
@@ -147,10 +142,10 @@ fn levels_table(m: &mut Markup, result: &MemoryResult) {
             ]
         })
         .collect();
-    let head = ["level", "time of a load", "cycles", "ends between", "kernel", "CPUID", "verdict"];
+    let head = ["level", "load latency", "cycles", "ends between", "kernel", "CPUID", "verdict"];
     table(m, &head, &rows);
     if let Some(why) = &result.unclear {
-        m.tag("p").a("class", "lead").text(&format!("Not to be believed: {why}."));
+        m.tag("p").a("class", "lead").text(&format!("Not reliable: {why}."));
     }
 }
 
@@ -185,14 +180,14 @@ fn chart(
     })
 }
 
-/// A picture that may be missing, with its caption.
+/// A chart that can be missing, with its caption.
 type Captioned = (Option<Lines>, String);
 
 /// Axes that several charts share.
 const BYTES: (&str, Unit) = ("working set", Unit::Bytes);
 const TIME: (&str, Unit) = ("ns per access", Unit::Time);
 
-/// Every curve that there is, with its caption.
+/// Returns every available chart with its caption.
 fn charts(result: &MemoryResult) -> Vec<(Lines, String)> {
     let all = [of_rulers(result), of_pages(result), of_streams(result)].concat();
     all.into_iter().filter_map(|(chart, caption)| Some((chart?, caption))).collect()
@@ -201,27 +196,26 @@ fn charts(result: &MemoryResult) -> Vec<(Lines, String)> {
 fn of_rulers(result: &MemoryResult) -> Vec<Captioned> {
     let of = |curve: &str, name: &str| line_of(result, curve, name);
     let ladder = Line {
-        name: "dependent chase".to_owned(),
+        name: "dependent loads".to_owned(),
         points: line_of(&with_ladder(result), "ladder", "").map_or(Vec::new(), |l| l.points),
     };
     let rulers = vec![
         result.curves.contains_key("ruler.store").then_some(ladder),
-        of("ruler.random", "random, independent"),
-        of("ruler.load", "loads in order"),
-        of("ruler.store", "stores in order"),
+        of("ruler.random", "random, independent loads"),
+        of("ruler.load", "sequential loads"),
+        of("ruler.store", "sequential stores"),
     ];
-    let compilers = vec![of("seed.plain", "not optimised"), of("seed.optimised", "optimised")];
+    let compilers = vec![of("seed.plain", "not optimized"), of("seed.optimised", "optimized")];
     vec![
         (
-            chart("Two rulers on the same memory", BYTES, TIME, rulers),
-            "The same memory by four rulers. Loads that wait for each other show latency; stores \
-             in order, as in the published test, show a rate: they do not wait, and a prefetcher \
-             sees them coming."
+            chart("Measures of the same memory", BYTES, TIME, rulers),
+            "The same memory by four measures. Dependent loads show latency. Sequential stores, as in \
+             the published test, show a rate: they do not wait, and a prefetcher predicts them."
                 .to_owned(),
         ),
         (
             chart("The published loop by compiler", BYTES, ("ns per store", Unit::Time), compilers),
-            "One source compiled twice: what the compiler alone changes.".to_owned(),
+            "One source compiled twice: the effect of the compiler.".to_owned(),
         ),
     ]
 }
@@ -231,34 +225,32 @@ fn of_pages(result: &MemoryResult) -> Vec<Captioned> {
     vec![
         (
             chart(
-                "Cost of translating addresses",
+                "Cost of address translation",
                 ("pages touched", Unit::Number),
-                ("ns added per load", Unit::Time),
+                ("additional ns per load", Unit::Time),
                 vec![of("tlb.small.cost", "small pages"), of("tlb.huge.cost", "huge pages")],
             ),
-            "One line in each page against as many lines side by side: the difference is \
+            "One line per page compared with as many adjacent lines: the difference is address \
              translation."
                 .to_owned(),
         ),
         (
             chart(
-                "Loads side by side",
-                ("chains", Unit::Number),
+                "Parallel loads",
+                ("parallel chains", Unit::Number),
                 ("ns per load", Unit::Time),
                 vec![of("mlp", "beyond the caches")],
             ),
-            "More loads in flight, less time for each: what a deeper queue is to a device."
-                .to_owned(),
+            "More loads in flight take less time each, like a deeper queue of a device.".to_owned(),
         ),
         (
             chart(
-                "Chase that stores",
+                "Dependent loads with stores",
                 BYTES,
                 TIME,
                 vec![of("chase.load", "loads only"), of("chase.store", "loads and stores")],
             ),
-            "Where every line that is pushed out is dirty it must be written back first."
-                .to_owned(),
+            "A dirty line must be written back before it is evicted.".to_owned(),
         ),
     ]
 }
@@ -273,7 +265,7 @@ fn of_streams(result: &MemoryResult) -> Vec<Captioned> {
         names.map(|n| of(&format!("{prefix}{n}"), &format!("{word}, {n} {}", threads(n)))).collect()
     };
     let buffer = result.extra.get("read_buffer_bytes").map_or(String::new(), |b| {
-        format!(" The smallest buffer within 5 % of the best: {}.", format_size(*b as u64))
+        format!(" The smallest buffer within 5 % of the best is {}.", format_size(*b as u64))
     });
     vec![
         (
@@ -283,21 +275,21 @@ fn of_streams(result: &MemoryResult) -> Vec<Captioned> {
                 rate,
                 [rates("read"), rates("write"), rates("copy")].concat(),
             ),
-            "Streams; of a copy each byte counts once.".to_owned(),
+            "Sequential streams; a copied byte counts once.".to_owned(),
         ),
         (
             chart(
-                "Reading a warm file",
+                "Reading a cached file",
                 ("buffer", Unit::Bytes),
                 rate,
                 vec![of("bufsize", "read(2)")],
             ),
-            format!("The ladder through a system call.{buffer}"),
+            format!("Throughput of read(2) by buffer size.{buffer}"),
         ),
     ]
 }
 
-/// The result with its ladder as one of the curves.
+/// Returns the result with its ladder as one of the curves.
 fn with_ladder(result: &MemoryResult) -> MemoryResult {
     let mut out = MemoryResult::default();
     let points = result.ladder.iter().map(|p| (p.bytes as f64, p.ns_min)).collect();
@@ -325,24 +317,23 @@ fn published(m: &mut Markup, result: &MemoryResult) {
             ]
         })
         .collect();
-    m.tag("h3").text("The published table beside this machine");
+    m.tag("h3").text("The published table and this machine");
     table(
         m,
-        &["working set", "published", "same loop here", "not optimised", "dependent load here"],
+        &["working set", "published", "same loop here", "not optimized", "dependent load here"],
         &rows,
     );
 }
 
-/// Why the rulers differ, in words.
-pub(crate) fn mechanism(m: &mut Markup) {
-    m.tag("h3").text("Why the rulers differ");
+/// Explains why the measures differ.
+pub(crate) fn explanation(m: &mut Markup) {
+    m.tag("h3").text("Why the measures differ");
     m.tag("p").a("class", "lead").text(
-        "A cache level shows as a plateau: every access is served at its price until the working \
-         set no longer fits. Caches from the second level on find their place by physical address, \
-         so the end of a plateau is a ramp and its place a bracket, not one number. A store in \
-         order needs no answer: the processor notes it and goes on, lines are fetched ahead, and \
-         the price that remains is that of moving bytes. Only an access whose address is the result \
-         of the one before pays the whole way.",
+        "A cache level is a plateau of the curve: every access has its latency until the working set \
+         no longer fits. Caches from the second level on are indexed by physical address, so a plateau \
+         ends in a ramp, and its end is a range instead of one number. A sequential store needs no \
+         result: the processor buffers it and continues, lines are prefetched, and the remaining cost \
+         is that of moving bytes. Only an access that depends on the previous one has the full latency.",
     );
 }
 
@@ -358,7 +349,7 @@ fn smt(m: &mut Markup, result: &MemoryResult) {
         .map(|w| {
             let both = |ns: Option<f64>| match ns {
                 Some(ns) => format!(
-                    "{:+.0} % work per time, {:.0} % time saved",
+                    "{:+.0} % work per time, {:.0} % less time",
                     (w.throughput_ratio(ns) - 1.0) * 100.0,
                     w.time_saved(ns) * 100.0
                 ),
@@ -376,7 +367,7 @@ fn smt(m: &mut Markup, result: &MemoryResult) {
 }
 
 fn checks(m: &mut Markup, result: &MemoryResult) {
-    m.tag("h3").text("Honesty checks");
+    m.tag("h3").text("Plausibility checks");
     m.tag("div").a("class", "scroll").body(|m| {
         m.tag("table").a("class", "plain").body(|m| {
             m.tag("tbody").body(|m| {

@@ -1,9 +1,9 @@
-//! Names of metrics for people.
+//! Names of metrics for display.
 
 use std::collections::BTreeMap;
 
-/// Returns the name of a metric for people: the words of `names` where it has them, else those of
-/// its spelling, without the unit.
+/// Returns the name of a metric for display: that in `names` if there is one, else its spelling
+/// without the unit.
 pub fn metric_name(metric: &str, names: &BTreeMap<String, String>) -> String {
     match metric {
         "elapsed_ns" => return "elapsed time".to_owned(),

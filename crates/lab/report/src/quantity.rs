@@ -1,8 +1,8 @@
-//! What a metric is measured in, and how its values, intervals and ratios are written.
+//! Units of metrics, and the format of their values, intervals and ratios.
 //!
-//! The unit follows from the last part of the metric's name, as everywhere in ioloom
-//! (`elapsed_ns`, `bytes_per_s`, `share.io`). One place decides the digits, so that the page, the
-//! terminal and the tables never disagree.
+//! The unit is the last part of the name of a metric, as everywhere in ioloom (`elapsed_ns`,
+//! `bytes_per_s`, `share.io`). The number of digits is decided here only, so that the page, the terminal
+//! and the tables agree.
 
 use crate::estimate::Ends;
 use ioloom_model::units::{format_ns, format_size};
@@ -16,27 +16,27 @@ pub enum Unit {
     Bytes,
     /// Bytes per second.
     BytesPerSecond,
-    /// Things per second.
+    /// Items per second.
     PerSecond,
     /// A share, 0 to 1.
     Share,
-    /// A bare number.
+    /// A number without a unit.
     Number,
 }
 
-/// Which end of a metric is good.
+/// Which direction of a metric is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
-    /// Smaller is better: times, faults, switches.
+    /// Lower is better: times, faults, switches.
     Lower,
-    /// Larger is better: rates.
+    /// Higher is better: rates.
     Higher,
     /// Neither.
     Neither,
 }
 
 impl Unit {
-    /// The unit of a metric or a factor by its name.
+    /// Returns the unit of a metric or a factor by its name.
     pub fn of(metric: &str) -> Self {
         let last = metric.rsplit('.').next().unwrap_or(metric);
         if metric.starts_with("share.") || last.ends_with("_share") || last.ends_with("_busy") {
@@ -55,7 +55,7 @@ impl Unit {
         }
     }
 
-    /// A value for people, three significant digits with its unit.
+    /// Formats a value with three significant digits and its unit.
     pub fn format(self, value: f64) -> String {
         if !value.is_finite() {
             return "–".to_owned();
@@ -70,13 +70,13 @@ impl Unit {
         }
     }
 
-    /// The two ends in brackets.
+    /// Formats two ends in brackets.
     pub fn format_ends(self, ends: Ends) -> String {
         bracketed(ends, |value| self.format(value))
     }
 
-    /// Factor and name of the one unit that suits ticks up to `max`; `None` where ticks carry their
-    /// own unit.
+    /// Returns the factor and the name of the unit for ticks up to `max`; `None` if each tick has its own
+    /// unit.
     pub fn tick_unit(self, max: f64) -> (f64, &'static str) {
         let pick = |steps: &[(f64, &'static str)]| {
             steps.iter().rev().find(|(f, _)| max.abs() >= *f).or(steps.first()).copied()
@@ -101,7 +101,7 @@ impl Unit {
         .unwrap_or((1.0, ""))
     }
 
-    /// A short tick with its own unit, for logarithmic axes.
+    /// Formats a short tick with its own unit, for logarithmic axes.
     pub fn format_tick(self, value: f64) -> String {
         let (factor, name) = self.tick_unit(value * 1.000_001);
         let number = trimmed(value / factor);
@@ -116,7 +116,7 @@ impl Unit {
 }
 
 impl Better {
-    /// Which end of a metric is good, by its name.
+    /// Returns which direction of a metric is better, by its name.
     pub fn of(metric: &str) -> Self {
         match Unit::of(metric) {
             Unit::BytesPerSecond | Unit::PerSecond => Self::Higher,
@@ -127,7 +127,7 @@ impl Better {
         }
     }
 
-    /// Whether `a` is better than `b`; smaller counts where neither end is.
+    /// Returns whether `a` is better than `b`; lower is preferred if neither direction is better.
     pub fn prefers(self, a: f64, b: f64) -> bool {
         match self {
             Self::Higher => a > b,
@@ -136,13 +136,13 @@ impl Better {
     }
 }
 
-/// A share for people: one decimal below 10 %, none above.
+/// Formats a share: one decimal below 10 %, none above.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value.abs() < 9.95 { format!("{value:.1} %") } else { format!("{value:.0} %") }
 }
 
-/// A ratio for people: `1.42×`.
+/// Formats a ratio: `1.42×`.
 pub fn ratio(value: f64) -> String {
     match value {
         v if !v.is_finite() => "–".to_owned(),
@@ -153,19 +153,20 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// A ratio with its ends: `1.42× [1.31, 1.55]`, or `1.42× (1.31 to 1.55)`.
+/// Formats a ratio with its ends: `1.42× [1.31, 1.55]`, or `1.42× (1.31 to 1.55)`.
 pub fn ratio_ends(value: f64, ends: Ends) -> String {
     let bare = |v: f64| ratio(v).trim_end_matches('×').to_owned();
     format!("{} {}", ratio(value), bracketed(ends, bare))
 }
 
-/// Two ends in square brackets if they are an interval, in round ones if they are least to most.
+/// Formats two ends: in square brackets if they are an interval, in parentheses if they are minimum and
+/// maximum.
 pub fn bracketed(ends: Ends, format: impl Fn(f64) -> String) -> String {
     let (low, high) = (format(ends.low), format(ends.high));
     if ends.is_interval() { format!("[{low}, {high}]") } else { format!("({low} to {high})") }
 }
 
-/// A number without unit: grouped when large and whole, three digits else.
+/// Formats a number without a unit: grouped if it is large and whole, else with three digits.
 pub fn plain(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => "–".to_owned(),
@@ -181,12 +182,12 @@ pub fn plain(value: f64) -> String {
     }
 }
 
-/// A count with thin spaces that do not break, for running text.
+/// Formats a count with narrow no-break spaces, for running text.
 pub fn count(n: u64) -> String {
     ioloom_model::units::format_count(n).replace(' ', "\u{202F}")
 }
 
-/// A number with as few decimals as it needs, at most three.
+/// Formats a number with as few decimals as needed, at most three.
 pub fn trimmed(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

@@ -1,11 +1,11 @@
-//! The summary for a terminal: the answer, the comparisons, the verdicts, the doubts, and where
-//! the report lies.
+//! The summary for a terminal: the answer, the comparisons, the verdicts, the doubts, and the path of the
+//! report.
 //!
-//! Lines are wrapped here, not by the terminal, so that a log file reads as well. Colour only
-//! repeats what words say and stays out of tables, whose columns are counted in characters.
+//! Lines are wrapped here, not by the terminal, so that log files are readable as well. Colour only
+//! repeats what the text says, and tables have none, because their columns are counted in characters.
 
 use crate::compare::{Change, Matched, matched};
-use crate::estimate::{Ends, LEAST_TO_MOST, Ratio};
+use crate::estimate::{Ends, RANGE_NOTE, Ratio};
 use crate::group::{NotRunReason, groups, not_run};
 use crate::headline::{Headline, answer, headlines, plain_text};
 use crate::input::{Input, Verdict};
@@ -28,7 +28,7 @@ impl Paint {
     }
 }
 
-/// The summaries of several studies, one after another; the path of their report ends them.
+/// Returns the summaries of several studies, followed by the path of their report.
 pub fn terminal_all(inputs: &[Input], width: usize, color: bool) -> String {
     let mut out = String::new();
     for (i, input) in inputs.iter().enumerate() {
@@ -41,7 +41,7 @@ pub fn terminal_all(inputs: &[Input], width: usize, color: bool) -> String {
     out
 }
 
-/// The summary of a session in at most `width` columns, ended by a newline.
+/// Returns the summary of a session in at most `width` columns, ending with a newline.
 pub fn terminal(input: &Input, width: usize, color: bool) -> String {
     summary(input, width, color, true)
 }
@@ -101,7 +101,7 @@ fn finished(table: &Table) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Comparisons that a terminal shows; the page has them all.
+/// Most comparisons in the terminal; the page has all of them.
 const ROWS_MAX: usize = 12;
 
 fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
@@ -111,7 +111,7 @@ fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
     let ends: Vec<Ends> = shown.filter_map(|(_, _, r)| Some(r.as_ref()?.ends)).collect();
     let some_few = ends.iter().any(|e| !e.is_interval());
     let gain = match some_few && !ends.iter().any(Ends::is_interval) {
-        true => "gain (least to most)",
+        true => "gain (min to max)",
         false => "gain [95 %]",
     };
     t.set_header(["experiment", "best", gain, "over", "n"]);
@@ -140,7 +140,7 @@ fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
         out.push_str(&format!(" and {} more in the report\n", all.len() - ROWS_MAX));
     }
     if some_few {
-        push_wrapped(&mut out, LEAST_TO_MOST, width, 0);
+        push_wrapped(&mut out, RANGE_NOTE, width, 0);
     }
     out
 }
@@ -191,24 +191,24 @@ fn doubt_lines(out: &mut String, input: &Input, width: usize, paint: &Paint) {
     }
 }
 
-/// What many comparisons mean for single ones.
-pub(crate) const CHANCE: &str = "Of arms that did not change, about one in twenty leaves its own \
-                                 95 % interval by chance; a change that matters shows in several.";
+/// A remark on chance in many comparisons.
+pub(crate) const CHANCE: &str = "About one in twenty unchanged arms is outside its 95 % interval by \
+                                 chance; a real change shows in several arms.";
 
-/// Two sessions beside each other for a terminal of `width` columns.
+/// Returns the comparison of two sessions for a terminal of `width` columns.
 pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> String {
     let width = width.clamp(40, 160);
     let paint = Paint { color };
     let matched = matched(a, b);
     let mut out = String::new();
-    let title = format!("{} (second) over {} (first)", b.session, a.session);
+    let title = format!("{} (second) / {} (first)", b.session, a.session);
     out.push_str(&paint.bold(&clean(&title)));
     out.push_str("\n\n");
     for remark in &matched.remarks {
         push_wrapped(&mut out, &format!("◇ differs in {}", clean(remark)), width, 2);
     }
     let mut t = table(width);
-    t.set_header(["", "set, condition", "arm", "second / first", "n", "change"]);
+    t.set_header(["", "file set, condition", "arm", "second / first", "n", "change"]);
     for row in &matched.rows {
         t.add_row(vec![
             Cell::new(row.change.icon()),
@@ -225,14 +225,14 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
     }
     out.push_str(&finished(&t));
     if matched.has_too_few() {
-        push_wrapped(&mut out, LEAST_TO_MOST, width, 0);
+        push_wrapped(&mut out, RANGE_NOTE, width, 0);
     }
     out.push('\n');
     compare_words(&mut out, &matched, width);
     out
 }
 
-/// What the table of a comparison says, in words.
+/// Writes the result of a comparison in words.
 fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     let count = |c: Change| matched.rows.iter().filter(|r| r.change == c).count();
     let mut text = format!(
@@ -251,7 +251,7 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     text.push('.');
     push_wrapped(out, &text, width, 0);
     for (difference, arms) in matched.refusals() {
-        let text = format!("  ≠ no change is told of {arms} arms, {}", clean(difference));
+        let text = format!("  ≠ {arms} arms are not comparable, {}", clean(difference));
         push_wrapped(out, &text, width, 4);
     }
     if matched.has_intervals() {
@@ -266,7 +266,7 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     {
         let (row, r) = worst;
         let text = format!(
-            "The largest loss: {} on {}, {} {}.",
+            "Largest regression: {} on {}, {} {}.",
             clean(row.first.name),
             clean(&row.group.place()),
             ratio(r.value),
@@ -279,7 +279,7 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     }
 }
 
-/// A text without control characters: a name in a record must not move the cursor.
+/// Replaces control characters: a name in a record must not move the cursor.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
 }
@@ -291,8 +291,8 @@ fn push_wrapped(out: &mut String, text: &str, width: usize, indent: usize) {
     }
 }
 
-/// Lines of at most `width` columns where words allow; later lines are indented. Spaces that do not
-/// break keep numbers together.
+/// Wraps a text into lines of at most `width` columns, as far as words allow; later lines are indented.
+/// No-break spaces keep numbers together.
 fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     let text = clean(text);
     let lead: String = text.chars().take_while(|c| *c == ' ').collect();
@@ -312,11 +312,11 @@ fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
         }
         empty = false;
     }
-    // Spaces that kept a number together have done their work.
+    // No-break spaces are only needed for wrapping.
     lines.into_iter().map(|l| l.replace(['\u{A0}', '\u{202F}'], " ")).collect()
 }
 
-/// Columns of a text: wide East Asian characters take two.
+/// Returns the columns of a text: wide East Asian characters take two.
 fn columns(text: &str) -> usize {
     text.chars()
         .map(|c| match c as u32 {

@@ -1,4 +1,4 @@
-//! What stands beside the invented records: a machine, claims and doubts, as invented as they.
+//! The machine, claims and doubts of the synthetic session.
 
 use super::HOSTILE;
 use ioloom_model::machine::{DeviceFacts, FeatureFacts};
@@ -8,8 +8,8 @@ use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Verdict};
 pub(crate) fn machine() -> MachineFacts {
     MachineFacts {
         fingerprint: "0123456789abcdef".to_owned(),
-        kernel: Some("Linux 0.0 (invented)".to_owned()),
-        cpu_model: Some("Invented Processor \"9\" <fast>".to_owned()),
+        kernel: Some("Linux 0.0 (synthetic)".to_owned()),
+        cpu_model: Some("Synthetic Processor \"9\" <fast>".to_owned()),
         cpus_online: 2,
         cpus_usable: 2,
         threads_per_core: Some(1),
@@ -31,7 +31,7 @@ pub(crate) fn machine() -> MachineFacts {
             FeatureFacts { name: "io_uring".to_owned(), missing: None },
             FeatureFacts {
                 name: "cachestat".to_owned(),
-                missing: Some("the kernel says ENOSYS".to_owned()),
+                missing: Some("the kernel returned ENOSYS".to_owned()),
             },
         ],
         limits: vec![("open files".to_owned(), "1024, at most 20000".to_owned())],
@@ -53,10 +53,10 @@ pub(super) fn claims() -> Vec<ClaimRow> {
         };
     let mut ladder = claim(
         "000-P27",
-        "Small files: more threads help a lot, then stop.",
+        "With small files, more threads help a lot, and then stop helping.",
         "4 threads 1844.82 ms, 16: 607.75 ms, 32: 542.49 ms",
         Verdict::Confirmed,
-        "eight threads over one, 8 blocks",
+        "eight threads / one thread, 8 blocks",
         Some((3.96, 3.81, 4.12)),
     );
     ladder.curves = vec![ClaimCurve {
@@ -73,26 +73,26 @@ pub(super) fn claims() -> Vec<ClaimRow> {
         ladder,
         claim(
             "000-P22",
-            "Large files: the number of threads is irrelevant.",
+            "With large files, the number of threads does not matter.",
             "9377 to 9382 ms from 1 to 16 threads",
             Verdict::Refuted,
-            "32 threads over 2, 8 blocks",
+            "32 threads / 2 threads, 8 blocks",
             Some((0.31, 0.29, 0.33)),
         ),
         claim(
             "000-P33",
-            "12 readers that compute beside 12 computers beat 24 that do both.",
-            "439 ms against 524 ms",
+            "12 hybrids with 12 compute threads beat 24 hybrids.",
+            "439 ms and 524 ms",
             Verdict::Scope,
-            "holds with sleep, not with work that needs a core",
+            "holds with simulated compute, not with work that needs a core",
             Some((1.08, 1.02, 1.15)),
         ),
         claim(
             "000-P47",
-            "16 hybrids collapse on a million files, a split does not.",
-            "1 602 226 ms against 77 443 ms",
+            "16 hybrids collapse on a million files; a division of roles does not.",
+            "1 602 226 ms and 77 443 ms",
             Verdict::Undecided,
-            "not run in quick",
+            "no stored runs (quick mode does not run them)",
             None,
         ),
         claim(

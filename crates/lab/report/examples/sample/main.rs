@@ -1,10 +1,10 @@
-//! Writes a sample report from invented records: `cargo run -p ioloom-report --example sample --
+//! Writes a sample report from synthetic records: `cargo run -p ioloom-report --example sample --
 //! OUT.html [OUT-COMPARE.html [OUT-CHAPTERS.html]]`; the last is a page of two studies that both
 //! have timelines.
 
 mod records;
 #[path = "../timeline/synthetic.rs"]
-#[allow(dead_code, reason = "other pages use the rest of it")]
+#[allow(dead_code, reason = "other pages use the rest")]
 mod synthetic;
 
 use ioloom_report::{Input, PictureRow};
@@ -41,7 +41,7 @@ fn chapters() -> [Input; 2] {
             .map(|trace| PictureRow {
                 experiment: "sync-or-reader".to_owned(),
                 arm: trace.title.clone(),
-                compute: "none".parse().expect("no work is a kind of work"),
+                compute: "none".parse().expect("none is a compute"),
                 trace,
             })
             .into();

@@ -1,9 +1,9 @@
-//! Synthetic records for the sample page and the tests: seeded, invented, and said to be so.
+//! Synthetic records for the sample page and the tests, seeded and labelled as synthetic.
 //!
-//! Every chart, table and kind of outcome appears, with names that would break a page which does
-//! not escape. No number here was measured anywhere.
+//! Every chart, table and kind of outcome appears, with names that would break a page without escaping.
+//! None of the numbers was measured.
 
-// By its file, because a test takes this module from here too.
+// Included by path, because a test uses this module as well.
 #[path = "about.rs"]
 mod about;
 
@@ -18,15 +18,15 @@ use ioloom_model::{
 use ioloom_report::{Input, Mode};
 use std::collections::BTreeMap;
 
-/// A name that must never become markup.
+/// A name that must not become markup.
 pub(crate) const HOSTILE: &str = "<script>alert(\"x\")</script> & 'quoted'";
 
 const STUDY: &str = r#"{
  "name": "sample",
- "title": "SYNTHETIC SAMPLE: invented numbers, not a measurement",
+ "title": "SYNTHETIC SAMPLE: generated numbers, not a measurement",
  "question": "What does a report look like when every chart and every kind of outcome appears? All values on this page come from a seeded random generator.",
  "sets": {
-  "E": {"about": "4 000 small files, invented", "full": {"count": 4000, "size": "exp(mean=4KiB,min=1KiB,max=1MiB)"}},
+  "E": {"about": "4 000 small files, synthetic", "full": {"count": 4000, "size": "exp(mean=4KiB,min=1KiB,max=1MiB)"}},
   "größe-β": {"about": "a name that is not ASCII", "full": {"count": 192, "size": "1MiB"}},
   "G-4096": {"about": "cost of calls", "full": {"count": 2000, "size": "4KiB"}}
  },
@@ -41,27 +41,27 @@ const STUDY: &str = r#"{
     {"name": "<script>alert(\"x\")</script> & 'quoted'", "plan": "nowait/window:l=32,p=2", "headline": true},
     {"name": "direct-window", "plan": "direct:uring/window:l=64,p=2", "headline": true},
     {"name": "populate-{n}", "plan": "mmap:populate/threads:n={n}", "with": {"n": [8, 24]}}]},
-  {"name": "sync-or-reader", "question": "Are n blocking threads or one reader with n−1 computers sooner done?",
+  {"name": "sync-or-reader", "question": "Which is faster: n blocking threads, or one reader with n−1 compute threads?",
    "sets": ["größe-β"], "computes": ["sleep:1ms"], "chart": "ladder", "axis": "n", "arm": [
     {"name": "sync-{n}", "plan": "direct:read/threads:n={n}", "with": {"n": [2, 3, 4, 8, 16, 32]}, "headline": true},
     {"name": "reader-{n}", "plan": "direct:uring/roles:r=1,h=0,c={n-1},w=64", "with": {"n": [2, 3, 4, 8, 16, 32]}, "headline": true},
     {"name": "buffered-{n}", "plan": "read/threads:n={n}", "with": {"n": [2, 3, 4, 8, 16, 32]}, "headline": true},
     {"name": "window", "plan": "read/window:l=32,p=2", "headline": true}]},
-  {"name": "roles-grid", "question": "Where does the best division into readers and computers lie?",
+  {"name": "roles-grid", "question": "What is the best division into readers and compute threads?",
    "sets": ["E"], "computes": ["sleep:400us"], "chart": "heat", "axis": "r", "arm": [
     {"name": "r{r}-c{c}", "plan": "direct:uring/roles:r={r},h=0,c={c},w=256", "with": {"r": [1, 2, 4, 8], "c": [1, 2, 4, 8, 16, 24]}, "headline_with": {"r": [1, 2, 4]}}]},
-  {"name": "call-cost-size", "question": "How long does the read call hold the caller, by size and by where the buffer comes from?",
+  {"name": "call-cost-size", "question": "How long does the read call take, by size and by kind of buffer?",
    "sets": ["G-4096"], "chart": "curve", "axis": "size", "metric": "calls.read.p50_ns", "arm": [
     {"name": "pool-{size}", "plan": "direct:uring/threads:n=1", "with": {"size": [4096, 65536, 1048576, 33554432]}, "set": "G-{size}", "headline": true},
     {"name": "fresh-{size}", "plan": "direct:uring/threads:n=1/buffers=fresh", "with": {"size": [4096, 65536, 1048576, 33554432]}, "set": "G-{size}", "headline": true}]},
-  {"name": "threads-media", "question": "How do threads help on each medium?",
+  {"name": "threads-media", "question": "How much do threads gain on each medium?",
    "sets": ["E"], "conditions": ["warm"], "chart": "ladder", "axis": "n", "arm": [
     {"name": "threads-{n}", "plan": "read/threads:n={n}", "with": {"n": [1, 2, 4, 8]}, "headline": true}]},
   {"name": "million-files", "question": "What happens to a million files of one page when nothing limits the reads in flight?",
    "sets": ["E"], "arm": [{"name": "hybrid-{n}", "plan": "read/roles:h={n}", "with": {"n": [16, 32]}}]}
  ]}"#;
 
-/// The whole invented session; another seed gives another session of the same study.
+/// Returns the synthetic session; another seed gives another session of the same study.
 pub(crate) fn sample(seed: u64) -> Input {
     let mut maker = Maker { seed, drawn: 0, records: Vec::new() };
     small_files(&mut maker);
@@ -99,7 +99,7 @@ struct Maker {
     records: Vec<RunRecord>,
 }
 
-/// What a record is of.
+/// The key of a record.
 struct Of<'a> {
     experiment: &'a str,
     arm: &'a str,
@@ -112,7 +112,7 @@ struct Of<'a> {
 }
 
 impl Maker {
-    /// A factor around 1, a few percent wide.
+    /// Returns a random factor within a few percent of 1.
     fn noise(&mut self, percent: u64) -> f64 {
         self.drawn += 1;
         let d: Distribution = "normal(mean=1000000,sd=300000,min=100000,max=2000000)"
@@ -157,7 +157,7 @@ impl Maker {
         });
     }
 
-    /// Eight blocks of an arm around an elapsed time.
+    /// Adds eight blocks of an arm around an elapsed time.
     fn arm(&mut self, of: &Of<'_>, set: &FileSetRealised, elapsed_ms: f64, busy: f64, word: &str) {
         for block in 0..8 {
             let elapsed = elapsed_ms * 1e6 * self.noise(6);
@@ -190,8 +190,8 @@ pub(crate) fn proof(asked: Condition, block: u32) -> Proof {
         diskstats_bytes: None,
         reason: match (cold, block) {
             (true, 7) => "cachestat is missing here, device bytes alone do not show it",
-            (true, _) => "no page in memory before, all bytes came from the device",
-            _ => "every sampled page was in memory",
+            (true, _) => "no page was cached before, all bytes were read from the device",
+            _ => "every sampled page was cached",
         }
         .to_owned(),
     }

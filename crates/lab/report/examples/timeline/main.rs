@@ -1,10 +1,10 @@
-//! Writes pages of invented traces, and the shares that they must show, into a directory:
+//! Writes pages of synthetic traces, and the shares that they must show, into a directory:
 //! `cargo run -p ioloom-report --example timeline -- DIR [million]`.
 
 mod synthetic;
 
 use ioloom_model::State;
-use ioloom_report::timeline::{Options, Theme, timeline_page, timeline_svg, timeline_text};
+use ioloom_report::timeline::{SvgOptions, Theme, timeline_page, timeline_svg, timeline_text};
 use ioloom_trace::Trace;
 use ioloom_trace::shares::{Lanes, Shares};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn write_all(dir: &Path, million: bool) -> std::io::Result<()> {
     std::fs::write(dir.join("one.html"), timeline_page(std::slice::from_ref(&sync)))?;
     std::fs::write(dir.join("account.html"), timeline_page(std::slice::from_ref(&account)))?;
     for (name, theme) in [("auto", Theme::Auto), ("light", Theme::Light), ("dark", Theme::Dark)] {
-        let options = Options { theme, ..Options::default() };
+        let options = SvgOptions { theme, ..SvgOptions::default() };
         std::fs::write(dir.join(format!("sync-{name}.svg")), timeline_svg(&sync, &options))?;
     }
     std::fs::write(dir.join("sync.txt"), timeline_text(&sync, 100))?;
@@ -44,7 +44,7 @@ fn write_all(dir: &Path, million: bool) -> std::io::Result<()> {
     )
 }
 
-/// Shares by the Rust arithmetic for ranges from the whole run to a few microseconds.
+/// Returns the shares by the Rust arithmetic for ranges from the whole run to a few microseconds.
 fn expected(trace: &Trace) -> Value {
     let lanes = Lanes::new(trace);
     let end = trace.elapsed_ns;

@@ -1,6 +1,5 @@
-//! Invented traces of known shape, the same on every machine: four threads that read and compute by
-//! themselves, one reader with three computers, the same watched from outside the kernel only, and
-//! a million segments.
+//! Synthetic traces of known shape, the same on every machine: four threads that read and compute, one
+//! reader with three compute threads, the first one traced without privileges, and a million segments.
 
 use ioloom_model::evidence::{Checks, SourceReport};
 use ioloom_model::{Evidence, Level, Quality, State, StateTable, StateTime};
@@ -10,10 +9,10 @@ use ioloom_trace::{
 };
 
 const FILES: u32 = 50;
-/// A thread of somebody else that takes a processor now and then.
+/// A thread of another process that occasionally takes a processor.
 const STRANGER: u32 = 9001;
 
-/// Numbers that look random and are the same everywhere.
+/// A reproducible pseudorandom generator.
 struct Dice(u64);
 
 impl Dice {
@@ -24,7 +23,7 @@ impl Dice {
     }
 }
 
-/// A thread under construction: time goes on as states are added.
+/// A thread that is being built: adding a state advances its time.
 struct Pen {
     thread: Thread,
     now: u64,
@@ -54,7 +53,7 @@ impl Pen {
         self.now += ns;
     }
 
-    /// Blocks, is woken by somebody, waits for the processor.
+    /// Blocks, is woken, and waits for the processor.
     fn block(&mut self, state: State, ns: u64, by_tid: u32, ready_ns: u64) {
         self.state(state, ns);
         self.thread.wakes.push(Wake { at_ns: self.now, by_tid });
@@ -67,7 +66,7 @@ impl Pen {
         self.thread.spans.push(Span { start_ns, ns: self.now - start_ns, kind, file });
     }
 
-    /// Computes; the processor is taken away in some of the files.
+    /// Computes; in some files the thread is preempted.
     fn compute(&mut self, file: u32, ns: u64, dice: &mut Dice) {
         self.span(SpanKind::Compute, file, |p| {
             if dice.roll(0, 6) == 0 {
@@ -91,7 +90,7 @@ impl Pen {
     }
 }
 
-/// Sums of a thread's segments as its table.
+/// Returns the sums of the segments of a thread as its table.
 fn table(thread: &Thread, source: &str) -> StateTable {
     State::ALL
         .into_iter()
@@ -138,7 +137,7 @@ fn request(file: u32, tid: u32, issue_ns: u64, complete_ns: u64) -> Request {
     }
 }
 
-/// Four threads, each opens, reads, computes and closes its own files.
+/// Returns four threads that open, read, compute and close separate files.
 pub(crate) fn sync_threads() -> Trace {
     let mut dice = Dice(7);
     let mut pens: Vec<Pen> = (0..4_u16)
@@ -191,7 +190,7 @@ pub(crate) fn sync_threads() -> Trace {
     trace
 }
 
-/// One thread opens and reads, three compute what has arrived.
+/// Returns one thread that opens and reads, and three that compute what has arrived.
 pub(crate) fn reader_and_computers() -> Trace {
     let mut dice = Dice(23);
     let mut reader = Pen::new(4201, "reader", "reader", 0, 50_000);
@@ -230,14 +229,14 @@ pub(crate) fn reader_and_computers() -> Trace {
     let end = computers.iter().map(|c| c.now).max().unwrap_or(0);
     let mut threads = vec![reader.finish(end)];
     threads.extend(computers.into_iter().map(|c| c.finish(end)));
-    let title = "Overlapped, 1 reader and 3 computers: uring/roles:r=1,c=3";
+    let title = "Overlapped, 1 reader and 3 compute threads: uring/roles:r=1,c=3";
     let mut trace = assemble(title, threads, requests, &mut dice);
     trace.series.push(counter("ready queue", "files", ready));
     trace.series.push(counter("memory budget", "bytes", budget));
     trace
 }
 
-/// Changes as a counter.
+/// Returns changes as a counter.
 fn counter(name: &str, unit: &str, mut changes: Vec<(u64, i64)>) -> Series {
     changes.sort_unstable();
     let mut value = 0;
@@ -248,7 +247,7 @@ fn counter(name: &str, unit: &str, mut changes: Vec<(u64, i64)>) -> Series {
     Series { name: name.to_owned(), unit: unit.to_owned(), points: points.collect() }
 }
 
-/// Adds to threads and requests what the kernel would have shown beside them.
+/// Adds the kernel events that accompany threads and requests.
 fn assemble(
     title: &str,
     threads: Vec<Thread>,
@@ -349,11 +348,11 @@ fn kernel_evidence(threads: &[Thread], requests: usize) -> Evidence {
     }
 }
 
-/// The first trace as an unprivileged user in a container would see it: sums per call, no places,
-/// nothing of the kernel, and a span buffer that was full before the end.
+/// Returns the first trace as an unprivileged user in a container would record it: sums per call without
+/// positions, no kernel events, and a span buffer that was full before the end.
 pub(crate) fn account_only() -> Trace {
     let mut trace = sync_threads();
-    "The same threads without any privilege".clone_into(&mut trace.title);
+    "The same threads without privileges".clone_into(&mut trace.title);
     for thread in &mut trace.threads {
         thread.segments = summed(thread);
         thread.wakes.clear();
@@ -387,7 +386,7 @@ pub(crate) fn account_only() -> Trace {
     trace
 }
 
-/// Per call one stretch of every state, in the order of the states, positions not known.
+/// Returns one range per call and state, in the order of the states, with unknown positions.
 fn summed(thread: &Thread) -> Vec<Segment> {
     let ends: Vec<u64> =
         thread.segments.iter().skip(1).map(|s| s.start_ns).chain([thread.end_ns]).collect();
@@ -396,12 +395,13 @@ fn summed(thread: &Thread) -> Vec<Segment> {
         let (from, to) = (span.start_ns, span.start_ns + span.ns);
         let mut at = from;
         for state in State::ALL {
-            let told = |s: State| match s {
+            let recorded = |s: State| match s {
                 State::Preempted => State::Ready,
                 State::Lock => State::Io,
                 s => s,
             };
-            let inside = thread.segments.iter().zip(&ends).filter(|(s, _)| told(s.state) == state);
+            let inside =
+                thread.segments.iter().zip(&ends).filter(|(s, _)| recorded(s.state) == state);
             let ns: u64 =
                 inside.map(|(s, end)| (*end).min(to).saturating_sub(s.start_ns.max(from))).sum();
             if ns > 0 {
@@ -414,7 +414,7 @@ fn summed(thread: &Thread) -> Vec<Segment> {
     out
 }
 
-/// The same threads as if the files were mapped: they wait in page faults instead of reads.
+/// Returns the same threads with mapped files: they wait in page faults instead of reads.
 pub(crate) fn mapped() -> Trace {
     let mut trace = sync_threads();
     "The same files mapped: mmap/threads:n=4".clone_into(&mut trace.title);
@@ -430,7 +430,7 @@ pub(crate) fn mapped() -> Trace {
     trace
 }
 
-/// A million segments in sixteen threads, with calls and a busy device.
+/// Returns a million segments in sixteen threads, with calls and a busy device.
 pub(crate) fn million() -> Trace {
     const THREADS: u32 = 16;
     const EACH: u32 = 62_500;

@@ -1,5 +1,5 @@
-//! The chapter of copying: when each way had returned and when it was durable, the published numbers
-//! beside this machine's by both statistics, what a series of runs hides, and why it is so.
+//! The copy chapter: when each method returned and when its copy was durable, the published numbers
+//! compared with those of this machine, consecutive copies, and the explanation.
 
 mod series;
 mod source;
@@ -17,57 +17,56 @@ use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_stats::{median, trimmed_mean};
 use source::{BUFFERED, PUBLISHED_CUT, UNBUFFERED, column};
 
-/// Ways in the order of the picture.
-const WAYS: [&str; 7] = ["buffered", "range", "mmap", "uncached", "direct", "reflink", "auto"];
+/// Copy methods in the order of the chart.
+const METHODS: [&str; 7] = ["buffered", "range", "mmap", "uncached", "direct", "reflink", "auto"];
 /// Bytes of the published file.
 const PUBLISHED_BYTES: u64 = 132_506_485;
 
-/// The chapter; empty without runs of ours.
+/// Draws the chapter; empty without measured runs.
 pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     if let Some(figure) = stages_of(input, groups) {
         parts::figure(&mut m, &figure, |m| {
             m.tag("b").text("Returned is not durable.");
             m.text(
-                " When the copier had returned, when file and directory were synced, and when no \
-                 page of the copy was left to write. Medians; each bar begins with the copy.",
+                " When the copy returned, when file and directory were synced, and when no page of the \
+                 copy was left to write. Medians; each bar starts with the copy.",
             );
         });
     }
     published(&mut m, input, groups);
-    ways(&mut m, input, groups);
-    alone(&mut m, input, groups);
+    methods(&mut m, input, groups);
+    unsynced(&mut m, input, groups);
     series::section(&mut m, input, groups);
     if let Some(figure) = surface(groups) {
         parts::figure(&mut m, &figure, |m| {
-            m.tag("b").text("How large, and how many under way.");
+            m.tag("b").text("Request size and queue depth.");
             m.text(
-                " Time until the copy of a cold file was durable, past the cache, into a file that \
-                 has its size before.",
+                " Time until a direct copy of a cold file into a preallocated file was durable.",
             );
         });
     }
     requests(&mut m, input, groups);
     numbers(&mut m, input, groups);
     if !m.as_str().is_empty() {
-        mechanism(&mut m);
+        explanation(&mut m);
     }
     m
 }
 
-/// A time of an arm that ran; one that nobody could tell is unknown.
+/// Formats a time in nanoseconds, which can be unknown.
 fn time(ns: Option<f64>) -> String {
     ns.map_or_else(|| "unknown".to_owned(), format_ns)
 }
 
-/// The arms of all ways from one source, as far as they ran.
+/// Returns the arms of all methods from one source that ran.
 fn ran<'g, 'a>(
     groups: &'g [Group<'a>],
     experiment: &'static str,
 ) -> impl Iterator<Item = (&'static str, &'g ArmRuns<'a>)> {
-    WAYS.into_iter().filter_map(move |way| {
-        let arm = arm(groups, experiment, way)?;
-        (!arm.runs.is_empty()).then_some((way, arm))
+    METHODS.into_iter().filter_map(move |method| {
+        let arm = arm(groups, experiment, method)?;
+        (!arm.runs.is_empty()).then_some((method, arm))
     })
 }
 
@@ -81,53 +80,54 @@ fn stages_of(input: &Input, groups: &[Group<'_>]) -> Option<Figure> {
             ends: [end("returned_ns"), end("durable_ns"), end("settled_ns")],
         });
     };
-    for way in ["seed003-buffered", "seed003-direct"] {
-        if let Some(arm) = arm(groups, "as-published", way).filter(|arm| !arm.runs.is_empty()) {
-            push(way, "as published, source in memory", arm);
+    for method in ["seed003-buffered", "seed003-direct"] {
+        if let Some(arm) = arm(groups, "as-published", method).filter(|arm| !arm.runs.is_empty()) {
+            push(method, "as published, cached source", arm);
         }
     }
-    let sources = [("modes-warm", "source in memory"), ("modes-cold", "source on the device")];
+    let sources = [("modes-warm", "cached source"), ("modes-cold", "cold source")];
     for (experiment, heading) in sources {
-        for (way, arm) in ran(groups, experiment) {
-            push(way, heading, arm);
+        for (method, arm) in ran(groups, experiment) {
+            push(method, heading, arm);
         }
     }
     (!rows.is_empty()).then(|| {
         Figure::Stages(stages::Stages {
-            title: "When a copy has returned, is durable and is settled".to_owned(),
+            title: "When a copy has returned, is durable and is fully written".to_owned(),
             description:
-                "Bars from the start of a copy to its return, to the end of the sync, and \
-                          to the moment at which nothing of it was left to write."
+                "Bars from the start of a copy to its return, to the end of the sync, and to the \
+                 time at which nothing of it was left to write."
                     .to_owned(),
-            words: ["until it returned", "until it was durable", "until nothing was left to write"],
-            x_title: "after the start".to_owned(),
+            words: ["until return", "until durable", "until fully written"],
+            x_title: "time since the start".to_owned(),
             unit: Unit::Time,
             rows,
         })
     })
 }
 
-/// The published means beside the same statistic of our runs, and beside ours.
+/// Compares the published means with the same statistic of the measured runs and with their medians.
 fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
-    let here = |way: &str| arm(groups, "as-published", way).filter(|arm| !arm.runs.is_empty());
+    let here =
+        |method: &str| arm(groups, "as-published", method).filter(|arm| !arm.runs.is_empty());
     let Some(bytes) = median_of(here("seed003-buffered"), "file_bytes", input.seed) else { return };
     m.tag("h3").text("The published copies");
     let columns = [
         ("until", false),
-        ("published, middle third", true),
+        ("published, mean of middle third", true),
         ("published, median", true),
-        ("here, middle third", true),
+        ("here, mean of middle third", true),
         ("here, median", true),
-        ("here, per second", true),
+        ("here, throughput", true),
     ];
     parts::table(m, "plain", &columns, |m| {
-        for (what, way, metric, name) in [
-            ("through the cache, returned", "seed003-buffered", "returned_ns", BUFFERED),
-            ("past the cache, returned", "seed003-direct", "returned_ns", UNBUFFERED),
-            ("through the cache, durable", "seed003-buffered", "durable_ns", ""),
-            ("past the cache, durable", "seed003-direct", "durable_ns", ""),
+        for (what, method, metric, name) in [
+            ("buffered, returned", "seed003-buffered", "returned_ns", BUFFERED),
+            ("direct, returned", "seed003-direct", "returned_ns", UNBUFFERED),
+            ("buffered, durable", "seed003-buffered", "durable_ns", ""),
+            ("direct, durable", "seed003-direct", "durable_ns", ""),
         ] {
-            let values = here(way).map(|arm| arm.blocks(&format!("extra.{metric}")));
+            let values = here(method).map(|arm| arm.blocks(&format!("extra.{metric}")));
             let values: Vec<f64> = values.unwrap_or_default().into_iter().map(|(_, v)| v).collect();
             let theirs: Vec<f64> = column(input, name).iter().map(|s| s * 1e9).collect();
             let by = |values: &[f64], of: Statistic, none: &str| {
@@ -152,16 +152,17 @@ fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let ratio =
         |a: &[f64], b: &[f64]| trimmed_mean(a, PUBLISHED_CUT) / trimmed_mean(b, PUBLISHED_CUT);
     let (theirs_a, theirs_b) = (column(input, UNBUFFERED), column(input, BUFFERED));
-    let of = |way: &str, metric: &str| median_of(here(way), metric, input.seed);
+    let of = |method: &str, metric: &str| median_of(here(method), metric, input.seed);
     let ours = |metric| Some(of("seed003-direct", metric)? / of("seed003-buffered", metric)?);
     if let (false, Some(returned), Some(durable)) =
         (theirs_b.is_empty(), ours("returned_ns"), ours("durable_ns"))
     {
         m.tag("p").a("class", "lead").text(&format!(
-            "Past the cache over through it: {:.1} times as published; here {returned:.2} times \
-             until the copier returned, and {durable:.2} times until the copy was durable. The \
-             published file had {} bytes, the one here has {}. The printed mean is called one without the least and the \
-             greatest; it is that of the third in the middle, which leaves out the slow runs too.",
+            "The direct copy takes {:.1} times as long as the buffered one as published; here \
+             {returned:.2} times until it returns, and {durable:.2} times until it is durable. The \
+             published file had {} bytes, the one here has {}. The printed mean is described as one \
+             without the smallest and the largest value, but it is that of the middle third, which \
+             leaves out the slow runs as well.",
             ratio(&theirs_a, &theirs_b),
             format_count(PUBLISHED_BYTES),
             format_count(bytes as u64),
@@ -172,29 +173,29 @@ fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
 /// A statistic of a series.
 type Statistic = fn(&[f64]) -> f64;
 
-/// The statistics that stand beside each other: the mean of the middle third, and the median.
+/// The statistics that are compared: the mean of the middle third, and the median.
 const RULES: [Statistic; 2] = [|v| trimmed_mean(v, PUBLISHED_CUT), median];
 
-/// Every way with what it left behind and what another process found.
-fn ways(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
+/// Lists the page cache state after each method, and what another process reads.
+fn methods(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let sources = [("modes-warm", "warm"), ("modes-cold", "cold")];
     if sources.iter().all(|(experiment, _)| ran(groups, experiment).next().is_none()) {
         return;
     }
-    m.tag("h3").text("What each way leaves behind");
+    m.tag("h3").text("State after each method");
     let columns = [
-        ("way, source", false),
+        ("method, source", false),
         ("returned", true),
         ("durable", true),
-        ("settled", true),
+        ("fully written", true),
         ("unwritten", true),
-        ("in memory", true),
-        ("hashed", true),
-        ("from device", true),
+        ("resident", true),
+        ("hash", true),
+        ("read from device", true),
     ];
     parts::table(m, "plain", &columns, |m| {
         for (experiment, source) in sources {
-            for (way, arm) in ran(groups, experiment) {
+            for (method, arm) in ran(groups, experiment) {
                 let of = |metric: &str| median_of(Some(arm), metric, input.seed);
                 let share = |metric: &str| {
                     let share = of(metric).zip(of("file_bytes")).map(|(part, all)| part / all);
@@ -203,7 +204,7 @@ fn ways(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
                 row(
                     m,
                     [
-                        &format!("{way}, {source}"),
+                        &format!("{method}, {source}"),
                         &time(of("returned_ns")),
                         &time(of("durable_ns")),
                         &time(of("settled_ns")),
@@ -217,48 +218,50 @@ fn ways(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "Shares are of the size of the file: what of the copy was unwritten and what was in memory \
-         when the copier returned. Then, outside of what is timed, another process hashes the copy \
-         with MD5, as the published check did: how long that takes, and what the device gives for it.",
+        "Unwritten and resident are shares of the file when the copy returned. After the timed part, \
+         another process hashes the copy with MD5, as the published check did; the table shows how \
+         long that takes and the share that is read from the device.",
     );
 }
 
-/// When each way was written if nobody asked, and which of them have no such time, and why.
-fn alone(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
-    let tried: Vec<_> =
-        WAYS.into_iter().filter_map(|way| Some((way, arm(groups, "left-alone", way)?))).collect();
+/// Lists when each copy was fully written without a sync, and the runs that have no such time.
+fn unsynced(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
+    let tried: Vec<_> = METHODS
+        .into_iter()
+        .filter_map(|method| Some((method, arm(groups, "left-alone", method)?)))
+        .collect();
     if tried.is_empty() {
         return;
     }
-    let told: Vec<String> = tried
+    let written: Vec<String> = tried
         .iter()
-        .filter_map(|(way, arm)| {
+        .filter_map(|(method, arm)| {
             let ns = median_of(Some(arm), "settled_ns", input.seed)?;
-            Some(format!("{way} {}", format_ns(ns)))
+            Some(format!("{method} {}", format_ns(ns)))
         })
         .collect();
-    if !told.is_empty() {
+    if !written.is_empty() {
         m.tag("p").text(&format!(
-            "Left alone, without any sync, nothing of the copy was left to write after: {}.",
-            told.join(", ")
+            "Without any sync, the copies were fully written after: {}.",
+            written.join(", ")
         ));
     }
-    let gone = tried.iter().flat_map(|(way, arm)| arm.unusable.iter().map(move |n| (way, n)));
+    let gone = tried.iter().flat_map(|(method, arm)| arm.unusable.iter().map(move |n| (method, n)));
     let gone: Vec<String> = gone
-        .map(|(way, (why, reason, times))| {
+        .map(|(method, (why, reason, times))| {
             let runs = if *times == 1 { "1 run".to_owned() } else { format!("{times} runs") };
-            format!("{way}, {runs} {} ({reason})", why.name())
+            format!("{method}, {runs} {} ({reason})", why.name())
         })
         .collect();
     if !gone.is_empty() {
         m.tag("p").a("class", "lead").text(&format!(
-            "Left alone, but without a result: {}. Such a run says that it took longer, not how long.",
+            "Without any sync and without a result: {}. Such a run took longer than its deadline.",
             gone.join("; ")
         ));
     }
 }
 
-/// Block by depth, where the whole surface ran.
+/// Draws request size by queue depth, if the whole surface ran.
 fn surface(groups: &[Group<'_>]) -> Option<Figure> {
     let group = groups.iter().find(|g| g.experiment.name == "surface")?;
     let done = || group.arms.iter().filter(|arm| !arm.is_again() && arm.estimate.is_some());
@@ -272,7 +275,7 @@ fn surface(groups: &[Group<'_>]) -> Option<Figure> {
         all.sort_unstable();
         all.dedup();
     }
-    // Two corners are no surface: the list below says what they are.
+    // Two corners do not make a surface; the list below has their numbers.
     if depths.len() < 2 || blocks.len() < 3 {
         return None;
     }
@@ -282,10 +285,10 @@ fn surface(groups: &[Group<'_>]) -> Option<Figure> {
         Some((at, heat::Cell::Value { name: arm.name.to_owned(), value: arm.estimate.clone()? }))
     });
     Some(Figure::Heat(heat::Heat {
-        title: "Durable time over the size of requests and their number".to_owned(),
-        description: "Rows are requests under way, columns their size.".to_owned(),
-        x_title: "size of a request".to_owned(),
-        y_title: "under way ↓".to_owned(),
+        title: "Time until durable by request size and queue depth".to_owned(),
+        description: "Rows are requests in flight, columns their size.".to_owned(),
+        x_title: "request size".to_owned(),
+        y_title: "in flight ↓".to_owned(),
         columns: blocks.iter().map(|kib| format_size(kib << 10)).collect(),
         rows: depths.iter().map(u64::to_string).collect(),
         cells: cells.collect(),
@@ -295,7 +298,7 @@ fn surface(groups: &[Group<'_>]) -> Option<Figure> {
     }))
 }
 
-/// What each file system answered to requests that do not fit.
+/// Lists how each file system handled unaligned requests.
 fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let of_media = groups.iter().filter(|g| g.experiment.name == "requests");
     let asked: Vec<_> = of_media
@@ -304,10 +307,10 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     if asked.is_empty() {
         return;
     }
-    m.tag("h3").text("Requests that are no multiple of a sector");
+    m.tag("h3").text("Unaligned requests");
     let columns = [
         ("file system", false),
-        ("must be multiples of", true),
+        ("alignment", true),
         ("335 bytes, write and read", true),
         ("981 bytes", true),
         ("7171 bytes", true),
@@ -316,7 +319,7 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         let of = |metric: String| median_of(Some(arm), &format!("{prefix}{metric}"), input.seed);
         let Some(multiple) = of("direct_multiple_bytes".to_owned()) else { return };
         let multiple =
-            if multiple > 0.0 { format_size(multiple as u64) } else { "not said".to_owned() };
+            if multiple > 0.0 { format_size(multiple as u64) } else { "not reported".to_owned() };
         let answer = |bytes: u32| {
             let word = |what: &str| match of(format!("{what}_{bytes}_refused")) {
                 Some(refused) if refused > 0.5 => "refused",
@@ -336,12 +339,12 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         answers(m, "tmpfs (memory)", asked[0].1, "memory_");
     });
     m.tag("p").a("class", "lead").text(
-        "What is served although it does not fit goes through memory, whatever was asked for. One \
-         descriptor both wrote the padded last block and cut it: Linux needs no second one.",
+        "Unaligned requests that are served go through the page cache. One descriptor both wrote the \
+         padded last block and truncated the file: Linux needs no second one.",
     );
 }
 
-/// Comparisons of two numbers that only the full study runs.
+/// Lists comparisons of two numbers that only the full study runs.
 fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let of = |experiment: &str, name: &str, metric: &str| {
         let arm = arm(groups, experiment, name).filter(|arm| !arm.runs.is_empty())?;
@@ -351,8 +354,8 @@ fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let growing = of("presized", "growing-4", "durable_ns");
     if let Some((growing, sized)) = growing.zip(of("surface", "depth-4-64", "durable_ns")) {
         lines.push(format!(
-            "A target that grows with the bytes, 64 KiB a request and four under way: {}; one that \
-             has its size before: {}; the same with 1 MiB and sixteen: {}.",
+            "A growing target with four requests of 64 KiB in flight: {}; a preallocated one: {}; a \
+             preallocated one with sixteen requests of 1 MiB: {}.",
             format_ns(growing),
             format_ns(sized),
             of("modes-cold", "direct", "durable_ns")
@@ -360,35 +363,35 @@ fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         ));
     }
     for (word, name) in
-        [("on the way", "in-flight"), ("in memory", "cache"), ("from the device", "device")]
+        [("in flight", "in-flight"), ("from the cache", "cache"), ("from the device", "device")]
     {
         if let Some((ns, plain)) =
             of("verify", name, "returned_ns").zip(of("verify", "none", "returned_ns"))
         {
             let bytes = of("verify", name, "verify_device_bytes").unwrap_or(0.0);
             lines.push(format!(
-                "Checked {word}: {} in place of {}; the device gave {} for it.",
+                "Verified {word}: {} instead of {}; {} were read from the device.",
                 format_ns(ns),
                 format_ns(plain),
                 format_size(bytes as u64)
             ));
         }
     }
-    for way in ["buffered", "range", "uncached", "direct"] {
-        let held = of("beside", way, "bystander_held_bytes");
-        let Some((held, all)) = held.zip(of("beside", way, "bystander_bytes")) else { continue };
+    for method in ["buffered", "range", "uncached", "direct"] {
+        let held = of("beside", method, "bystander_held_bytes");
+        let Some((held, all)) = held.zip(of("beside", method, "bystander_bytes")) else { continue };
         lines.push(format!(
-            "Beside a copy ({way}) with little memory {} of the file that others use stayed; reading it \
-             took {} before and {} after.",
+            "During a copy ({method}) with little memory, {} of a file used by others stayed cached; \
+             reading it took {} before and {} after.",
             percent(held / all),
-            time(of("beside", way, "bystander_read_before_ns")),
-            time(of("beside", way, "bystander_read_after_ns")),
+            time(of("beside", method, "bystander_read_before_ns")),
+            time(of("beside", method, "bystander_read_after_ns")),
         ));
     }
     if lines.is_empty() {
         return;
     }
-    m.tag("h3").text("Size, checks, neighbours");
+    m.tag("h3").text("File size, verification, other files");
     m.tag("ul").body(|m| {
         for line in &lines {
             m.tag("li").text(line);
@@ -396,27 +399,26 @@ fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     });
 }
 
-/// In words: what a copy returns from, and why past the cache is slow or fast.
-fn mechanism(m: &mut Markup) {
-    m.tag("h3").text("Why it is so");
+/// Explains when a copy returns, and why direct copies are slow or fast.
+fn explanation(m: &mut Markup) {
+    m.tag("h3").text("Explanation");
     m.tag("p").text(
-        "A buffered copy moves bytes from pages to pages and returns: with a source in memory no \
-         device has been asked for anything, and all of the copy is still to be written. That is the \
-         time that was published as that of buffering. When the copy has to be on the device the \
-         same bytes have to go there; what is then left of the difference is not the memory but the \
-         way: the system reads ahead and writes back in large requests with many under way.",
+        "A buffered copy moves bytes between pages and returns. With a cached source, no device has \
+         been accessed by then, and the whole copy remains to be written. This time was published as \
+         that of buffering. A durable copy must write the same bytes to the device. The remaining \
+         difference is not memory but the requests: the system reads ahead and writes back in large \
+         requests with many in flight.",
     );
     m.tag("p").text(
-        "Past the cache the program has to do the same itself. A few small requests under way leave \
-         the device idle between them, and a target that grows lets only one write at a time change \
-         its size: the published copy had nearly the same speed on two quite different disks. Larger \
-         requests, more of them, and a target that has its size before bring it nearer to what the \
-         device gives, and when they return nearly nothing is left to do.",
+        "A direct copy has to do the same itself. A few small requests in flight leave the device idle \
+         between them, and only one write at a time can extend a growing target: the published copy \
+         had almost the same speed on two very different disks. Larger requests, more of them in \
+         flight and a preallocated target come closer to the throughput of the device, and when they \
+         return, almost nothing is left to write.",
     );
     m.tag("p").text(
-        "What was written stays in memory and serves whoever reads it next. A hash of the fresh copy \
-         is therefore a hash of memory: it finds what went wrong on the way there, and nothing that \
-         went wrong on the way to the device. Durable is only what was synced; the flag that goes \
-         past the system's cache tells the drive nothing about its own.",
+        "Written pages stay cached and serve the next reader. A hash of the fresh copy is therefore a \
+         hash of the page cache: it detects errors up to there, but none on the method to the device. \
+         Only synced data are durable; the flag for direct I/O does not flush the cache of the drive.",
     );
 }

@@ -1,9 +1,8 @@
-//! The chapter of the exchange: the 42 published runs beside what the closed loop says of them and
-//! beside this machine's, the picture that explains them, what the servers do when nobody sleeps, and
-//! why it is so.
+//! The exchange chapter: the 42 published runs compared with the closed-loop law and with this machine,
+//! the chart that explains them, the servers without sleeping clients, and the explanation.
 //!
-//! The law is that of `predict::closed`: rounds of clients times orders times the sleep. It knows no
-//! server at all, which is the point.
+//! The law is that of `predict::closed`: rounds of clients times orders times the sleep. It contains no
+//! property of the server, which is the point.
 
 use super::arms::{arm, median_of, row};
 use crate::estimate::Estimate;
@@ -23,7 +22,7 @@ const COLUMNS: [&str; 6] =
     ["model", "threads", "workload", "clients", "orders_per_client", "elapsed_us"];
 /// Sleep of the published clients, seconds.
 const SLEEP_S: f64 = 1.0;
-/// Where the cells were run here, the longer sleep first.
+/// Experiments that run the published cells here, the longer sleep first.
 const CELLS: [&str; 2] = ["cells", "cells-short"];
 
 /// One published run.
@@ -49,7 +48,7 @@ impl Cell {
         })
     }
 
-    /// The server and the commands, as arms of ours are named.
+    /// Returns the server and the commands, in the form of arm names.
     fn family(&self) -> String {
         let server = match self.model.as_str() {
             "pool" => format!("pool{}", self.threads),
@@ -82,7 +81,7 @@ impl Cell {
     }
 }
 
-/// The chapter; empty without runs of ours.
+/// Draws the chapter; empty without measured runs.
 pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     if groups.is_empty() {
@@ -91,13 +90,13 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     let published = published(input);
     if let Some(figure) = picture(input, groups, &published) {
         parts::figure(&mut m, &figure, |m| {
-            m.tag("b").text("The sleep, the threads, and far below them the servers.");
+            m.tag("b").text("The sleep, the threads and, far below, the servers.");
             m.text(&format!(
-                " Time of one order over the number of clients. Above: as published, each client \
-                 sleeping for a second after every order; whoever answers takes a second, and where a \
-                 thread belongs to a client, the others wait for whole clients. In the middle the same \
-                 here with a shorter sleep. Below: the answer alone, when nobody sleeps. Published \
-                 points are single runs; ours are medians; bars: {}.",
+                " Time of one order over the number of clients. Top: as published, each client sleeps for \
+                 a second after every order, so each order takes a second with any server; if a thread \
+                 serves one client until it leaves, other clients wait for all of its orders. Middle: \
+                 the same here with a shorter sleep. Bottom: the response alone, without sleeps. \
+                 Published points are single runs, measured ones are medians; bars: {}.",
                 figure.ends_words()
             ));
         });
@@ -107,7 +106,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         arms_table(&mut m, input, groups, table);
     }
     group_commit(&mut m, input, groups);
-    mechanism(&mut m);
+    explanation(&mut m);
     m
 }
 
@@ -123,7 +122,7 @@ fn published(input: &Input) -> Vec<Cell> {
     table.rows.iter().filter_map(|row| Cell::read(&columns, row)).collect()
 }
 
-/// Arms of an experiment whose names are a family and a number of clients, fewest clients first.
+/// Returns the arms of a family by ascending number of clients.
 fn over_clients<'g, 'a>(
     groups: &'g [Group<'a>],
     experiment: &str,
@@ -178,9 +177,10 @@ fn picture(input: &Input, groups: &[Group<'_>], published: &[Cell]) -> Option<Fi
     (!lines.is_empty()).then(|| {
         Figure::Lines(lines::Lines {
             title: "Time of one order by the number of clients".to_owned(),
-            description: "Published runs with a sleep of a second, ours with one of ten \
-                          milliseconds, and answers without a sleep."
-                .to_owned(),
+            description:
+                "Published runs with a sleep of one second, measured runs with a sleep of \
+                          ten milliseconds, and responses without a sleep."
+                    .to_owned(),
             x_title: "clients".to_owned(),
             x_unit: Unit::Number,
             y_title: "one order".to_owned(),
@@ -192,11 +192,11 @@ fn picture(input: &Input, groups: &[Group<'_>], published: &[Cell]) -> Option<Fi
     })
 }
 
-fn off(measured: f64, law: f64) -> String {
+fn error_of(measured: f64, law: f64) -> String {
     format!("{:+.2} %", (measured / law - 1.0) * 100.0)
 }
 
-/// The published runs, the law, and ours.
+/// Lists the published runs, the law, and the measured runs.
 fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]) {
     if published.is_empty() {
         return;
@@ -210,11 +210,11 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
         ("server, commands, clients", false),
         ("published", true),
         ("law", true),
-        ("off by", true),
+        ("error", true),
         ("here", true),
         ("law", true),
-        ("off by", true),
-        ("the answer alone", true),
+        ("error", true),
+        ("response alone", true),
     ];
     let mut errors = Vec::new();
     parts::table(m, "plain", &columns, |m| {
@@ -226,14 +226,15 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
             let here = ours.and_then(|a| a.metric("elapsed_ns", input.seed)).map(|e| e.median);
             let own_law = median_of(ours, "law_ns", input.seed);
             let text = |ns: Option<f64>, none: &str| ns.map_or_else(|| none.to_owned(), format_ns);
-            let error = here.zip(own_law).map_or_else(|| "–".to_owned(), |(ns, law)| off(ns, law));
+            let error =
+                here.zip(own_law).map_or_else(|| "–".to_owned(), |(ns, law)| error_of(ns, law));
             row(
                 m,
                 [
                     &cell.words(),
                     &format_ns(theirs),
                     &format_ns(law),
-                    &off(theirs, law),
+                    &error_of(theirs, law),
                     &text(here, "not run"),
                     &text(own_law, "–"),
                     &error,
@@ -246,175 +247,173 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
     let worst = errors.last().copied().unwrap_or(0.0) * 100.0;
     let middle = errors[errors.len() / 2] * 100.0;
     m.tag("p").a("class", "lead").text(&format!(
-        "The law is rounds of clients times orders times the sleep: all clients at once for select, \
-         as many as threads for a pool. It knows nothing of the server and is off by {middle:.2} % in \
-         the middle and {worst:.2} % at worst. Here the sleep is a {} of the published second, so \
-         that what starting clients and servers costs weighs as many times as much. The printed rates \
+        "The law is rounds of clients times orders times the sleep: all clients at the same time for \
+         select, as many as threads for a pool. It contains no property of the server; its median error \
+         is {middle:.2} % and the largest {worst:.2} %. Here the sleep is a {} of the published second, \
+         so the cost of starting clients and servers weighs more by the same factor. The printed rates \
          are orders in ten seconds, not in one.",
         if experiment == CELLS[0] { "tenth" } else { "hundredth" }
     ));
 }
 
-/// A table of the arms of one experiment: heading, what to say below, and columns.
+/// A table of the arms of one experiment.
 struct ArmsTable {
     experiment: &'static str,
     heading: &'static str,
-    says: &'static str,
+    note: &'static str,
     columns: &'static [(&'static str, &'static str)],
 }
 
 const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "no-sleep",
-        heading: "When nobody sleeps",
-        says: "The number behind the name is that of the clients. Client and server share the \
-               processors, so a rate is that of both; processor time, switches and memory are those \
-               of the server's process alone.",
+        heading: "Without sleeping clients",
+        note: "The number in the name is the number of clients. Clients and server share the processors, \
+               so a rate depends on both; processor time, switches and memory are those of the server \
+               process alone.",
         columns: &[
             ("requests", "requests_per_s"),
-            ("answer, median", "latency_p50_ns"),
-            ("99 of 100", "latency_p99_ns"),
-            ("processor time a request", "server_cpu_per_request_ns"),
-            ("switches a request", "server_switches_per_request"),
-            ("largest memory", "server_peak_bytes"),
+            ("response, median", "latency_p50_ns"),
+            ("p99", "latency_p99_ns"),
+            ("processor time per request", "server_cpu_per_request_ns"),
+            ("switches per request", "server_switches_per_request"),
+            ("peak memory", "server_peak_bytes"),
         ],
     },
     ArmsTable {
         experiment: "mix",
         heading: "Lists and orders",
-        says: "Forty clients and ten stocks; each answer has 8192 bytes, whatever was asked.",
+        note: "Forty clients and ten stocks; each response has 8192 bytes, whatever the request.",
         columns: &[
             ("requests", "requests_per_s"),
-            ("answer, median", "latency_p50_ns"),
-            ("processor time a request", "server_cpu_per_request_ns"),
+            ("response, median", "latency_p50_ns"),
+            ("processor time per request", "server_cpu_per_request_ns"),
         ],
     },
     ArmsTable {
         experiment: "arrivals",
-        heading: "Requests that arrive at a rate",
-        says: "The number behind the name is requests a second, whatever became of those before. \
-               Latencies count from when a request was due; a run in which the load was late is not \
-               one.",
+        heading: "Requests at a fixed rate",
+        note: "The number in the name is requests per second, independent of earlier responses. Latencies \
+               start when a request was due; runs in which the load generator was late are excluded.",
         columns: &[
-            ("answer, median", "latency_p50_ns"),
-            ("99 of 100", "latency_p99_ns"),
-            ("999 of 1000", "latency_p999_ns"),
-            ("the load's own lateness", "load_late_p99_ns"),
+            ("response, median", "latency_p50_ns"),
+            ("p99", "latency_p99_ns"),
+            ("p99.9", "latency_p999_ns"),
+            ("delay of the load generator, p99", "load_late_p99_ns"),
         ],
     },
     ArmsTable {
         experiment: "sharing",
         heading: "How threads share the stocks",
-        says: "Forty clients on forty threads. one-stock: all buy and sell the same one.",
+        note: "Forty clients on forty threads. one-stock: all buy and sell the same stock.",
         columns: &[
-            ("processor time a request", "server_cpu_per_request_ns"),
+            ("processor time per request", "server_cpu_per_request_ns"),
             ("requests", "requests_per_s"),
-            ("switches a request", "server_switches_per_request"),
+            ("switches per request", "server_switches_per_request"),
         ],
     },
     ArmsTable {
         experiment: "cores",
-        heading: "On how many processors",
-        says: "Sixteen clients that list 5000 stocks. Client and server share the processors, so \
-               that no server can have them all.",
+        heading: "Processors used",
+        note: "Sixteen clients that list 5000 stocks. Clients and server share the processors, so no server \
+               can use all of them.",
         columns: &[("processors of the server", "server_cores"), ("requests", "requests_per_s")],
     },
     ArmsTable {
         experiment: "replies",
-        heading: "Padded and compact answers",
-        says: "The original protocol pads every answer to 8192 bytes. On a wire of 1 Gbit/s that \
-               allows 14 370 answers a second, for any server; here is no wire.",
+        heading: "Padded and compact responses",
+        note: "The original protocol pads every response to 8192 bytes. A network of 1 Gbit/s would limit \
+               any server to 14 370 responses per second; here there is no network.",
         columns: &[
             ("requests", "requests_per_s"),
             ("received", "received_bytes_per_s"),
-            ("answer, median", "latency_p50_ns"),
-            ("processor time a request", "server_cpu_per_request_ns"),
+            ("response, median", "latency_p50_ns"),
+            ("processor time per request", "server_cpu_per_request_ns"),
         ],
     },
     ArmsTable {
         experiment: "idle",
-        heading: "Connections that say nothing",
-        says: "Four clients ask; as many others as the number behind the name say nothing.",
+        heading: "Idle connections",
+        note: "Four clients are active; the number in the name is the number of idle connections.",
         columns: &[
-            ("processor time a request", "server_cpu_per_request_ns"),
+            ("processor time per request", "server_cpu_per_request_ns"),
             ("requests", "requests_per_s"),
-            ("99 of 100", "latency_p99_ns"),
+            ("p99", "latency_p99_ns"),
             ("memory", "server_memory_bytes"),
             ("threads", "server_threads"),
         ],
     },
     ArmsTable {
         experiment: "threads",
-        heading: "How many threads",
-        says: "Sixty-four clients. In the request pool any thread takes any request; in the pool a \
-               thread belongs to a connection, and those beyond the clients have nothing to do.",
+        heading: "Number of threads",
+        note: "Sixty-four clients. In the request pool, any thread takes any request; in the pool, a \
+               thread serves one connection, and threads beyond the number of clients are idle.",
         columns: &[
             ("requests", "requests_per_s"),
-            ("processor time a request", "server_cpu_per_request_ns"),
-            ("switches a request", "server_switches_per_request"),
-            ("largest memory", "server_peak_bytes"),
+            ("processor time per request", "server_cpu_per_request_ns"),
+            ("switches per request", "server_switches_per_request"),
+            ("peak memory", "server_peak_bytes"),
         ],
     },
     ArmsTable {
         experiment: "service-time",
-        heading: "What a command costs by the number of stocks",
-        says: "Four clients, compact answers; the number behind the name is that of the stocks.",
+        heading: "Cost of a command by the number of stocks",
+        note: "Four clients, compact responses; the number in the name is the number of stocks.",
         columns: &[
-            ("processor time a request", "server_cpu_per_request_ns"),
+            ("processor time per request", "server_cpu_per_request_ns"),
             ("requests", "requests_per_s"),
-            ("answer, median", "latency_p50_ns"),
+            ("response, median", "latency_p50_ns"),
         ],
     },
     ArmsTable {
         experiment: "critical-section",
-        heading: "Time with the stocks held",
-        says: "Sixteen clients that buy and sell, sixteen threads; the number behind the name is the \
-               processor time of an order, before it takes its stock or while it holds it. At most: \
-               that time over the orders that can spend theirs at once, by threads, processors and \
-               locks. Client and server share the processors.",
+        heading: "Time in the critical section",
+        note: "Sixteen clients that buy and sell, sixteen threads; the number in the name is the processor \
+               time of an order, spent before it locks its stock or while it holds the lock. The bound \
+               is that time divided by the number of orders that can spend it at the same time, given \
+               threads, processors and locks. Clients and server share the processors.",
         columns: &[
-            ("an order each", "request_ns"),
-            ("at most", "law_request_ns"),
+            ("time per order", "request_ns"),
+            ("bound", "law_request_ns"),
             ("orders", "requests_per_s"),
             ("processors of the server", "server_cores"),
         ],
     },
     ArmsTable {
         experiment: "meanwhile",
-        heading: "While something else is in work",
-        says: "Purchases of four clients of one loop: alone, beside a client that has sent half a \
-               line, and beside lists of 5000 stocks.",
+        heading: "Latency during other requests",
+        note: "Purchases of four clients of one event loop: alone, while another client has sent half a \
+               line, and during lists of 5000 stocks.",
         columns: &[
             ("purchase, median", "buy_latency_p50_ns"),
-            ("99 of 100", "buy_latency_p99_ns"),
+            ("p99", "buy_latency_p99_ns"),
             ("requests", "requests_per_s"),
         ],
     },
     ArmsTable {
         experiment: "visits",
-        heading: "Clients that come for one order",
-        says: "With -file nobody else stays, so the stock file is written and synced each time the \
-               client leaves, and the next one waits for that.",
-        columns: &[("visit, median", "visit_p50_ns"), ("99 of 100", "visit_p99_ns")],
+        heading: "Clients with one order",
+        note: "With -file, no other client is connected, so the stock file is written and synced each time \
+               the client leaves, and the next client waits for that.",
+        columns: &[("visit, median", "visit_p50_ns"), ("p99", "visit_p99_ns")],
     },
     ArmsTable {
         experiment: "histories",
-        heading: "Whether an order of the requests explains every answer",
-        says: "Each history was searched for an order of its requests, one after the other, that \
-               explains every answer. A list of all stocks is one request: with per-stock in the \
-               name it is made stock by stock, and shows sums that never were as soon as orders \
-               fall into it.",
+        heading: "Linearizability",
+        note: "Each history was searched for a sequential order of its requests that explains every \
+               response. A list of all stocks is one request. With per-stock in the name, it is read \
+               stock by stock, so concurrent orders produce sums that never existed.",
         columns: &[
             ("histories", "histories"),
-            ("not explained", "histories_violated"),
-            ("not decided", "histories_undecided"),
+            ("violated", "histories_violated"),
+            ("undecided", "histories_undecided"),
         ],
     },
     ArmsTable {
         experiment: "restart",
-        heading: "What is left after a restart",
-        says: "leave: all clients left before; term and kill: one was connected. Without a level in \
-               the name orders are in memory only.",
+        heading: "After a restart",
+        note: "leave: all clients had left before; term and kill: one was connected. Without a durability \
+               level in the name, orders are only in memory.",
         columns: &[("acknowledged", "acknowledged_orders"), ("kept", "kept_orders")],
     },
 ];
@@ -441,29 +440,29 @@ fn arms_table(m: &mut Markup, input: &Input, groups: &[Group<'_>], table: &ArmsT
             });
         }
     });
-    m.tag("p").a("class", "lead").text(table.says);
+    m.tag("p").a("class", "lead").text(table.note);
 }
 
-/// Orders a second by level, store and clients, beside what one sync for many orders allows.
+/// Lists orders per second by store, durability level and clients, with the law of group commit.
 fn group_commit(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let Some(group) = groups.iter().find(|g| g.experiment.name == "durability") else { return };
     let arms: Vec<_> = group.arms.iter().filter(|a| !a.is_again() && !a.runs.is_empty()).collect();
     if arms.is_empty() {
         return;
     }
-    m.tag("h3").text("What it costs to keep orders");
+    m.tag("h3").text("Cost of durability");
     let columns = [
         ("store, level, clients", false),
         ("orders", true),
         ("law", true),
-        ("99 of 100", true),
-        ("orders in a commit", true),
+        ("p99", true),
+        ("orders per commit", true),
     ];
     parts::table(m, "plain", &columns, |m| {
         for one in arms {
             let of = |metric: &str| median_of(Some(one), metric, input.seed);
             let clients = one.factors.get("clients").copied().unwrap_or(1.0);
-            // One order alone takes one sync.
+            // A single order takes one sync.
             let store = one.name.rsplitn(3, '-').last().unwrap_or_default();
             let single = arm(groups, "durability", &format!("{store}-each-1"));
             let sync_ns = median_of(single, "latency_p50_ns", input.seed);
@@ -477,13 +476,13 @@ fn group_commit(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "os: written before the answer, not synced; group: one sync for all orders that wait; each: \
-         a sync for each order. The law is clients over one and a half syncs: an order that comes \
-         during a sync waits for the rest of it and for the next one. The sync is what one client \
-         alone waits for with each. The stores that are called log have no engine: log writes and \
-         then syncs, log-dsync syncs by writing, log-direct writes past the cache into blocks that \
-         are there, log-uring links both in a ring. postgres is a database server beside the server \
-         of orders, made for each run on the same disk; a commit takes two changes of process more.",
+        "os: written before the response, not synced; group: one sync for all waiting orders; each: \
+         one sync per order. The law is clients divided by 1.5 syncs: an order that arrives during a \
+         sync waits for the rest of it and for the next one. The time of a sync is the latency of a \
+         single client with each. The log stores have no database engine: log writes and then syncs, \
+         log-dsync uses O_DSYNC, log-direct writes directly into preallocated blocks, log-uring links \
+         write and sync in a ring. postgres is a separate database server, created for each run on the \
+         same disk; a commit takes two more process switches.",
     );
 }
 
@@ -491,29 +490,28 @@ fn rate(per_s: f64) -> String {
     Unit::PerSecond.format(per_s)
 }
 
-fn mechanism(m: &mut Markup) {
-    m.tag("h3").text("Why it is so");
+fn explanation(m: &mut Markup) {
+    m.tag("h3").text("Explanation");
     m.tag("p").text(
-        "A client that sleeps for a second after each order asks ten times in ten seconds, however \
-         fast it is answered. Clients do that side by side as long as somebody reads what they send: \
-         an event loop reads all of them, a pool as many as it has threads, because its threads \
-         belong to a client until that leaves. So the published times are rounds of clients times ten \
-         seconds; what differs between the servers is how many clients they let sleep at a time.",
+        "A client that sleeps for a second after each order sends ten orders in ten seconds, however \
+         fast the responses are. Clients do so in parallel if the server reads from all of them: an \
+         event loop does, a pool reads from as many as it has threads, because a thread serves one \
+         client until it leaves. So the published times are rounds of clients times ten seconds; the \
+         servers differ only in how many clients can sleep at the same time.",
     );
     m.tag("p").text(
-        "Without the sleep the servers themselves are seen. A request costs the kernel the reading \
-         and the writing of a socket, and that is most of it: a lock that nobody else holds and an \
-         order in a tree of stocks are small beside it, and a list is small until it has hundreds of \
-         lines. Threads add a switch for each request that has to be waited for. select and poll look \
-         at every connection each time they are asked; epoll is told which ones have something to \
-         say.",
+        "Without the sleep, the servers determine the times. Most of the cost of a request is reading \
+         and writing a socket in the kernel. In comparison, an uncontended lock and an order in a tree \
+         of stocks cost little, and so does a list with fewer than hundreds of lines. Threads add a \
+         context switch for each request that must be waited for. select and poll scan every connection \
+         on each call; epoll returns only those that are ready.",
     );
     m.tag("p").text(
-        "Keeping an order costs a sync of the disk, a thousand times what everything else costs. Many \
+        "A durable order costs a sync of the disk, a thousand times as much as everything else. Many \
          clients share one sync when their orders are committed together, and only then does the \
-         number of clients raise the rate. A stock file written when the last client leaves keeps \
-         nothing of a server that ends before that; and written by the thread that serves, it lets \
-         the next client wait for the disk.",
+         throughput grow with the number of clients. A stock file that is written when the last client \
+         leaves is missing if the server exits before; and because the serving thread writes it, the \
+         next client waits for the disk.",
     );
 }
 
@@ -527,11 +525,11 @@ mod tests {
     }
 
     #[test]
-    fn published_runs_are_named_as_ours_and_have_their_law() {
+    fn published_runs_have_arm_names_and_a_law() {
         let pool = cell("pool", "show+buy+sell", "20");
         assert_eq!((pool.family().as_str(), pool.law_s()), ("pool10-all", 20.0));
         assert_eq!(pool.words(), "pool of 10, all commands, 20 clients");
-        assert_eq!(off(pool.elapsed_s, pool.law_s()), "+0.14 %");
+        assert_eq!(error_of(pool.elapsed_s, pool.law_s()), "+0.14 %");
         let select = cell("select", "buy+sell", "100");
         assert_eq!((select.family().as_str(), select.law_s()), ("select-trade", 10.0));
         assert_eq!(cell("select", "show", "4").family(), "select-show");

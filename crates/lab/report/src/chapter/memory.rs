@@ -1,12 +1,12 @@
-//! The chapter of memory: the published table beside this machine by two rulers, and why they
-//! differ.
+//! The memory chapter: the published table compared with this machine by several measures, and why
+//! they differ.
 
 use crate::estimate::Estimate;
 use crate::figures::Figure;
 use crate::group::{ArmRuns, Group};
 use crate::input::Input;
 use crate::markup::Markup;
-use crate::memory::mechanism;
+use crate::memory::explanation;
 use crate::page::parts;
 use crate::quantity::Unit;
 use crate::svg::lines;
@@ -14,15 +14,15 @@ use ioloom_model::units::{format_ns, format_size};
 use std::collections::BTreeSet;
 
 const AXIS: &str = "kib";
-/// Families of the experiment `rulers` with the words for them.
+/// Families of the experiment `rulers` with their names for display.
 const RULERS: [(&str, &str); 4] = [
     ("chase", "dependent load, here"),
-    ("random", "random loads side by side, here"),
+    ("random", "independent random loads, here"),
     ("store", "published loop, here"),
-    ("plain", "the same, not optimised"),
+    ("plain", "published loop, not optimized, here"),
 ];
 
-/// The chapter; empty without the experiment on rulers.
+/// Draws the chapter; empty without the experiment `rulers`.
 pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     let Some(group) = groups.iter().find(|g| g.experiment.name == "rulers") else { return m };
@@ -32,21 +32,20 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     });
     if let Some(figure) = picture(group, &published) {
         parts::figure(&mut m, &figure, |m| {
-            m.tag("b").text("Two rulers on the same memory.");
+            m.tag("b").text("Two measures of the same memory.");
             m.text(&format!(
-                " The published loop on the published processor and here, and loads that wait for \
-                 each other here. Each run is the least of its blocks; marks are medians over runs, \
-                 bars: {}.",
+                " The published loop on the published processor and here, and dependent loads here. Each \
+                 run is the minimum of its blocks; marks are medians over runs, bars: {}.",
                 figure.ends_words()
             ));
         });
     }
-    m.tag("h3").text("The published table beside this machine");
+    m.tag("h3").text("The published table and this machine");
     table(&mut m, group, &published);
-    mechanism(&mut m);
+    explanation(&mut m);
     m.tag("p").a("class", "lead").text(
-        "Where the levels of this machine end, and whether they are what is told, says the command \
-         ioloom memory: it walks finer sizes and finds the levels in the curve.",
+        "The command ioloom memory measures more sizes, finds the levels of this machine in the curve \
+         and compares them with those that the kernel and CPUID report.",
     );
     m
 }
@@ -84,8 +83,8 @@ fn picture(group: &Group<'_>, published: &[(f64, f64)]) -> Option<Figure> {
     let lines: Vec<_> = own.chain(std::iter::once(theirs)).filter(|l| l.points.len() > 1).collect();
     (!lines.is_empty()).then(|| {
         Figure::Lines(lines::Lines {
-            title: "Two rulers on the same memory".to_owned(),
-            description: "Time of an access over the working set, by several rulers.".to_owned(),
+            title: "Two measures of the same memory".to_owned(),
+            description: "Time per access over the working set, by several measures.".to_owned(),
             x_title: "working set".to_owned(),
             x_unit: Unit::Bytes,
             y_title: "ns per access".to_owned(),

@@ -1,10 +1,10 @@
-//! The chapter of the walk: four published media beside this machine, what threads bring on each,
-//! and which law says why.
+//! The walk chapter: four published media compared with this machine, the gain from threads on each, and
+//! the laws that explain it.
 //!
-//! Trees differ in size, so times stand for one file. The published tree has 2 835 154 files. Two
-//! laws are fitted to every ladder with counts enough, and told with their errors: the scalability
-//! law, which knows only shares, and the closed network of a processor and a device,
-//! which knows what waits for what.
+//! Trees differ in size, so times are per file. The published tree has 2 835 154 files. Two laws are
+//! fitted to every ladder with enough thread counts and shown with their errors: the scalability law,
+//! which contains only shares, and the closed network of a processor and a device, which models the
+//! waiting.
 
 use crate::estimate::Estimate;
 use crate::figures::Figure;
@@ -23,22 +23,22 @@ use ioloom_predict::scaling::{NETWORK_POINTS_MIN, Point};
 use ioloom_predict::{Usl, WalkFit};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Columns of the published table, and what they are.
+/// Columns of the published table with their names for display.
 const MEDIA: [(&str, &str); 4] = [
     ("nvme_s", "NVMe, published"),
     ("hdd_s", "hard disk, published"),
-    ("usb2_s", "USB 2 stick, published"),
-    ("usb3_2_s", "USB 3.2 stick, published"),
+    ("usb2_s", "USB 2 flash drive, published"),
+    ("usb3_2_s", "USB 3.2 flash drive, published"),
 ];
-/// The experiments of plain ladders.
+/// The experiments with plain thread ladders.
 const LADDERS: [&str; 2] = ["threads-cold", "threads-warm"];
 const AXIS: &str = "threads";
 /// The medium of a slowed device.
 const SLOW: &str = "slow";
-/// Height of the map of the tree, pixels.
+/// Height of the map of the tree in pixels.
 const MAP_HEIGHT: f64 = 300.0;
 
-/// Times over thread counts on one medium.
+/// Times by thread count on one medium.
 struct Ladder {
     name: String,
     /// Whether it was measured here.
@@ -55,11 +55,11 @@ struct Step {
     threads: u32,
     /// Elapsed seconds.
     seconds: f64,
-    /// How many times as fast as one thread, with its ends where it was measured here.
+    /// Speedup over one thread, with its ends if it was measured here.
     gain: Option<Estimate>,
 }
 
-/// The chapter; empty without the published table and without a ladder of our own.
+/// Draws the chapter; empty without the published table and without a measured ladder.
 pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     let mut ladders = input.published.get("001_walk").map_or_else(Vec::new, |t| {
@@ -73,26 +73,26 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     }
     if let Some(figure) = gains(&ladders) {
         parts::figure(&mut m, &figure, |m| {
-            m.tag("b").text("What threads bring.");
+            m.tag("b").text("Speedup from threads.");
             m.text(&format!(
-                " How many times as fast as one thread, on the published media and here. Published \
-                 times are single runs; ours are medians, paired over blocks; bars: {}.",
+                " Speedup over one thread, on the published media and here. Published times are single \
+                 runs, measured ones are medians, paired over blocks; bars: {}.",
                 figure.ends_words()
             ));
         });
     }
-    m.tag("h3").text("Time for one file");
+    m.tag("h3").text("Time per file");
     table(&mut m, &ladders);
     if let Some(tree) = &input.tree {
         map(&mut m, tree);
     }
-    mechanism(&mut m, &ladders, groups, input.seed);
+    explanation(&mut m, &ladders, groups, input.seed);
     fits(&mut m, &ladders);
     not_here(&mut m, input, &ladders);
     m
 }
 
-/// The tree that was walked, drawn as `ioloom du --svg` draws one.
+/// Draws the tree that was walked, as `ioloom du --svg` does.
 fn map(m: &mut Markup, tree: &TreeRow) {
     let (bytes, files) = (Unit::Bytes.format(tree.bytes as f64), format_count(tree.files));
     let figure = Figure::Map(Treemap {
@@ -105,9 +105,9 @@ fn map(m: &mut Markup, tree: &TreeRow) {
     parts::figure(m, &figure, |m| {
         m.tag("b").text("The tree that was walked.");
         m.text(&format!(
-            " {files} files, {bytes} by their sizes; an area is the share of a directory, those in it \
-             inside. A walk takes as long for a small file as for a large one: what counts is the \
-             number of names, and how many of them lie in one directory."
+            " {files} files with {bytes}; an area is the share of a directory and contains its \
+             subdirectories. A walk takes as long for a small file as for a large one: the number of \
+             names matters, and how many of them are in one directory."
         ));
     });
 }
@@ -175,16 +175,16 @@ fn gains(ladders: &[Ladder]) -> Option<Figure> {
             })
             .collect(),
     };
-    // Ours first: they have the first styles, whatever else is drawn.
+    // Measured ladders come first, so that they always have the first styles.
     let own = ladders.iter().filter(|l| l.here).chain(ladders.iter().filter(|l| !l.here));
     let lines: Vec<lines::Line> = own.map(line).filter(|l| l.points.len() > 1).collect();
     (!lines.is_empty()).then(|| {
         Figure::Lines(lines::Lines {
-            title: "What threads bring on each medium".to_owned(),
-            description: "Times as fast as one thread over the number of threads.".to_owned(),
+            title: "Speedup from threads on each medium".to_owned(),
+            description: "Speedup over one thread by the number of threads.".to_owned(),
             x_title: "threads".to_owned(),
             x_unit: Unit::Number,
-            y_title: "times as fast as one thread".to_owned(),
+            y_title: "speedup over one thread".to_owned(),
             y_unit: Unit::Number,
             lines,
             levels: Vec::new(),
@@ -222,21 +222,21 @@ fn table(m: &mut Markup, ladders: &[Ladder]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "The elapsed time over the number of files, so that trees of different sizes stand beside \
-         each other; in bold the best of each medium.",
+        "The elapsed time divided by the number of files, so that trees of different sizes are \
+         comparable; the best of each medium is in bold.",
     );
 }
 
-/// In words: one file's way, and what threads can and cannot shorten.
-fn mechanism(m: &mut Markup, ladders: &[Ladder], groups: &[Group<'_>], seed: u64) {
-    m.tag("h3").text("Why it is so");
+/// Explains the cost of a file, and which part of it threads can reduce.
+fn explanation(m: &mut Markup, ladders: &[Ladder], groups: &[Group<'_>], seed: u64) {
+    m.tag("h3").text("Explanation");
     m.tag("p").text(
-        "For each file the walker asks the kernel one question. If the answer is in memory it costs \
-         a little processor time and nothing else: then as many threads help as there are cores, and \
-         not one more. If it is not, the kernel fetches a block of inodes and the thread sleeps; one \
-         question pays for many others, because neighbours come with the same block. A sleeping thread needs no core, so here more threads than cores help, \
-         until the device answers as fast as it can or the processors are busy with the kernel's own \
-         work. Beyond that a thread only waits in another queue.",
+        "The walker makes one stat call per file. If the inode is cached, the call costs only a little \
+         processor time, and threads help up to the number of cores. If it is not, the kernel reads a \
+         block of inodes and the thread sleeps; one read serves many calls, because the block contains \
+         neighbouring inodes. A sleeping thread needs no core, so more threads than cores help, until \
+         the device is saturated or the processors are busy in the kernel. Beyond that, additional \
+         threads only wait in another queue.",
     );
     if let Some(costs) = costs(groups, seed) {
         m.tag("p").text(&costs);
@@ -252,19 +252,19 @@ fn mechanism(m: &mut Markup, ladders: &[Ladder], groups: &[Group<'_>], seed: u64
     if let (Some((c, cold_s)), Some((w, warm_s))) = (cold, warm) {
         m.tag("p").text(&format!(
             "Here the best warm walk ({w} threads) takes {} of the time of the best cold one ({c} \
-             threads): {} of the cold time no number of threads took away.",
+             threads): no number of threads removed the remaining {}.",
             percent(warm_s / cold_s),
             percent(1.0 - warm_s / cold_s),
         ));
     }
     m.tag("p").text(
-        "A medium with heads adds the way of the head. Many threads ask in many directories at once \
-         and lengthen it, which is why 256 threads lose on the published hard disk; reading all names \
-         first and asking in the order of inodes (the method sweep) makes it short.",
+        "A hard disk adds the movement of the head. Many threads read many directories at the same time \
+         and increase it, so 256 threads lose on the published hard disk. Reading all names first and \
+         calling stat in inode order (the method sweep) reduces it.",
     );
 }
 
-/// What one file cost here on one thread, in a sentence.
+/// Returns the cost of a file on one thread here, in a sentence.
 fn costs(groups: &[Group<'_>], seed: u64) -> Option<String> {
     let of = |experiment: &str, metric: &str| {
         let group = groups.iter().find(|g| g.experiment.name == experiment)?;
@@ -274,12 +274,12 @@ fn costs(groups: &[Group<'_>], seed: u64) -> Option<String> {
     let (warm, _) = of("threads-warm", "cpu_per_file_ns")?;
     let time = |ns| Unit::Time.format(ns);
     let mut words =
-        format!("On one thread a file cost {} of processor time here when warm", time(warm));
+        format!("On one thread, a file costs {} of processor time here if warm", time(warm));
     if let Some((cold, _)) = of("threads-cold", "cpu_per_file_ns") {
-        words.push_str(&format!(", {} when cold", time(cold)));
+        words.push_str(&format!(", {} if cold", time(cold)));
         if let Some((reads, files)) = of("threads-cold", "device_reads").filter(|r| r.0 >= 1.0) {
             words.push_str(&format!(
-                "; the device was asked once for {} files",
+                "; there was one device read per {} files",
                 plain(files / reads)
             ));
         }
@@ -299,18 +299,18 @@ fn fits(m: &mut Markup, ladders: &[Ladder]) {
     if fitted.is_empty() {
         return;
     }
-    m.tag("h3").text("Two laws, and how far they are off");
+    m.tag("h3").text("Two laws and their errors");
     m.tag("p").a("class", "lead").text(
-        "The scalability law knows a serial share and a cost of agreement. The network knows one \
-         processor that shares and one device that queues; its times are of the whole walk on one \
-         thread. The error is the root of the mean square over the thread counts, and the largest. \
-         A fit to few counts says little; a law that is off says that something else limits.",
+        "The scalability law has a serial share and a coherence cost. The network has one shared \
+         processor and one device with a queue; its times are per file on one thread. The errors are \
+         the root mean square over the thread counts, and the largest. A fit to few counts is weak \
+         evidence; a large error means that something else is the limit.",
     );
     let columns = [
         ("medium", false),
         ("counts", true),
         ("serial share", true),
-        ("agreement", true),
+        ("coherence", true),
         ("error, law", true),
         ("processor", true),
         ("device", true),
@@ -353,7 +353,7 @@ fn fits(m: &mut Markup, ladders: &[Ladder]) {
     });
 }
 
-/// What could not be measured here, and what to do about it.
+/// Lists what could not be measured here, and the remedies.
 fn not_here(m: &mut Markup, input: &Input, ladders: &[Ladder]) {
     let cold = ladders.iter().any(|l| l.here && !l.warm);
     let head = input.records.iter().any(|r| {
@@ -363,13 +363,14 @@ fn not_here(m: &mut Markup, input: &Input, ladders: &[Ladder]) {
     if !cold {
         missing.push((
             "cold names",
-            "run as root (an image of our own is mounted anew), or with --drop-caches as root",
+            "run as root (a disk image is remounted), or as root with --drop-caches",
         ));
     }
     if !head {
-        missing.push(("the way of the head", "ioloom study walk --full as root"));
+        missing.push(("the movement of the head", "ioloom study walk --full as root"));
     }
-    missing.push(("a slow medium", "ioloom study walk --full as root slows an image of our own"));
+    missing
+        .push(("a slow medium", "ioloom study walk --full as root (a disk image is slowed down)"));
     if ladders.iter().any(|l| l.here && l.slow) {
         missing.pop();
     }

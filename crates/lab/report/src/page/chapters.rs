@@ -1,7 +1,7 @@
-//! The chapters in words and tables: answer, comparisons, claims, doubts.
+//! The sections with text and tables: answer, comparisons, claims, doubts.
 
 use super::parts;
-use crate::estimate::{Ends, LEAST_TO_MOST};
+use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
 use crate::input::{ClaimRow, Input, Verdict};
@@ -9,10 +9,10 @@ use crate::markup::Markup;
 use ioloom_model::Doubt;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Two sentences, the evidence of what limited, and the picture.
+/// Writes two sentences, the limits with their evidence, and the chart.
 pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool) -> Markup {
     let mut m = Markup::new();
-    // On a page of several studies the sentences stand at its beginning, all together.
+    // A page of several studies starts with the sentences of all of them.
     if alone {
         sentences_of(&mut m, headlines);
     }
@@ -25,7 +25,7 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool)
         parts::figure(&mut m, &picture, |m| {
             m.tag("b").text("Gain of the fastest plan.");
             m.text(&format!(
-                " Right of the dashed line the fastest plan wins; bars: {}.",
+                " Right of the dashed line, the fastest plan wins; bars: {}.",
                 picture.ends_words()
             ));
         });
@@ -45,7 +45,7 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool)
     m
 }
 
-/// The answer in two sentences.
+/// Writes the answer in two sentences.
 pub(crate) fn sentences_of(m: &mut Markup, headlines: &[Headline<'_, '_>]) {
     let [first, second] = sentences(headlines);
     m.tag("p").a("class", "answer").body(|m| {
@@ -57,7 +57,7 @@ pub(crate) fn sentences_of(m: &mut Markup, headlines: &[Headline<'_, '_>]) {
     });
 }
 
-/// Doubts of at least half of the runs that the answer rests on.
+/// Returns the doubts of at least half of the runs behind the answer.
 fn frequent_doubts(h: &Headline<'_, '_>) -> Vec<Doubt> {
     let mut seen: BTreeMap<Doubt, usize> = BTreeMap::new();
     let arms = std::iter::once(h.best).chain(h.gains.iter().map(|(_, other, _)| *other));
@@ -68,19 +68,19 @@ fn frequent_doubts(h: &Headline<'_, '_>) -> Vec<Doubt> {
     seen.into_iter().filter(|(_, n)| n * 2 >= runs.len()).map(|(d, _)| d).collect()
 }
 
-/// One row for each comparison.
+/// Writes one row per comparison.
 pub(crate) fn comparisons(input: &Input, headlines: &[Headline<'_, '_>]) -> Markup {
     let mut m = Markup::new();
     if headlines.is_empty() {
         return m;
     }
     m.tag("p").a("class", "lead").text(
-        "The plan with the best median of each comparison, and how many times as good it is as \
-         simpler ones (as the next best, where it is itself the simplest). A ratio in bold has an interval that leaves out 1.",
+        "The plan with the best median of each comparison, and its gain over simpler plans, or over the \
+         next best if it is the simplest itself. The interval of a ratio in bold excludes 1.",
     );
     let columns = [
         ("experiment", false),
-        ("set and condition", false),
+        ("file set and condition", false),
         ("best plan", false),
         ("plans", true),
         ("median", true),
@@ -95,7 +95,7 @@ pub(crate) fn comparisons(input: &Input, headlines: &[Headline<'_, '_>]) -> Mark
     });
     let few = |h: &Headline<'_, '_>| h.ends().any(|ends| !ends.is_interval());
     if headlines.iter().any(few) {
-        m.tag("p").a("class", "lead").text(LEAST_TO_MOST);
+        m.tag("p").a("class", "lead").text(RANGE_NOTE);
     }
     m
 }
@@ -138,10 +138,10 @@ fn comparison_row(m: &mut Markup, input: &Input, h: &Headline<'_, '_>) {
             });
         }
     });
-    m.tag("td").text(h.limit.as_ref().map_or("not known", |(word, _)| word));
+    m.tag("td").text(h.limit.as_ref().map_or("unknown", |(word, _)| word));
 }
 
-/// All claims with their verdicts; filled in by the viewer's filter.
+/// Writes all claims with their verdicts; the viewer adds the function of the filter.
 pub(crate) fn claims(inputs: &[Input]) -> Markup {
     let mut m = Markup::new();
     if inputs.iter().all(|input| input.verdicts.is_empty()) {
@@ -170,9 +170,9 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
             .a("aria-label", "search claims")
             .void();
     });
-    let columns = [("claim", false), ("verdict", false), ("published", false), ("ours", false)];
+    let columns = [("claim", false), ("verdict", false), ("published", false), ("here", false)];
     parts::table(&mut m, "sort claims", &columns, |m| {
-        // What was decided comes first; within both parts the order of the ledger stays.
+        // Decided claims come first; both parts keep the order of the claims.
         let decided = |c: &ClaimRow| {
             matches!(c.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope)
         };
@@ -212,7 +212,7 @@ fn claim_row(m: &mut Markup, input: &Input, index: usize, claim: &ClaimRow) {
             let pictures = figures::claim(claim, input);
             if !pictures.is_empty() {
                 m.tag("details").body(|m| {
-                    m.tag("summary").text("Measured beside published");
+                    m.tag("summary").text("Measured and published");
                     for picture in &pictures {
                         parts::small_figure(m, picture);
                     }
@@ -222,7 +222,7 @@ fn claim_row(m: &mut Markup, input: &Input, index: usize, claim: &ClaimRow) {
     });
 }
 
-/// Every doubt: where it was seen, and what to do.
+/// Writes every doubt, where it occurred and what to do.
 pub(crate) fn doubts(input: &Input) -> Markup {
     let mut m = Markup::new();
     let mut seen: BTreeMap<Doubt, (usize, BTreeSet<String>, Vec<String>)> = BTreeMap::new();
@@ -248,10 +248,10 @@ pub(crate) fn doubts(input: &Input) -> Markup {
         }
     }
     if seen.is_empty() {
-        m.tag("p").text("None of the known reasons to distrust these results was found.");
+        m.tag("p").text("None of the known reasons to distrust these results applies.");
         return m;
     }
-    let columns = [("doubt", false), ("runs", true), ("seen in", false), ("what to do", false)];
+    let columns = [("doubt", false), ("runs", true), ("found in", false), ("what to do", false)];
     parts::table(&mut m, "sort doubt-table", &columns, |m| {
         for (doubt, (runs, experiments, details)) in &seen {
             m.tag("tr").body(|m| {

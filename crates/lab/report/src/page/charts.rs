@@ -1,4 +1,4 @@
-//! The chapters with drawings: experiments, cost of calls, where time went.
+//! The sections with charts: experiments, cost of calls, and where time was spent.
 
 use super::parts;
 use crate::figures;
@@ -12,17 +12,17 @@ use ioloom_model::units::format_counted;
 use ioloom_model::{CallKind, RunRecord};
 use std::collections::BTreeMap;
 
-/// Every experiment with its charts, doubts, numbers and what did not run.
+/// Writes every experiment with its charts, doubts, numbers and missing runs.
 pub(crate) fn experiments(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     let missing = not_run(input);
-    let mut silent = Vec::new();
+    let mut without_runs = Vec::new();
     for experiment in &input.study.experiments {
         let own: Vec<_> = groups.iter().filter(|g| g.experiment.name == experiment.name).collect();
         let gone: Vec<_> = missing.iter().filter(|n| n.experiment == experiment.name).collect();
         if own.is_empty() {
             if !gone.is_empty() {
-                silent.push((experiment, gone));
+                without_runs.push((experiment, gone));
             }
             continue;
         }
@@ -37,30 +37,29 @@ pub(crate) fn experiments(input: &Input, groups: &[Group<'_>]) -> Markup {
             not_run_list(m, &gone);
         });
     }
-    silent_list(&mut m, &silent);
+    without_runs_list(&mut m, &without_runs);
     let known = |r: &&RunRecord| input.study.experiments.iter().any(|e| e.name == r.key.experiment);
-    let strangers = input.records.iter().filter(|r| !known(r)).count();
-    if strangers > 0 {
+    let unknown = input.records.iter().filter(|r| !known(r)).count();
+    if unknown > 0 {
         m.tag("p").a("class", "lead").text(&format!(
-            "{strangers} runs belong to experiments that this study does not name; they stand in \
-             the embedded data only."
+            "{unknown} runs belong to experiments that are not in this study; they are only in the \
+             embedded data."
         ));
     }
     m
 }
 
-/// Experiments of which nothing ran, folded: their questions are worth knowing, no more.
-fn silent_list(m: &mut Markup, silent: &[(&Experiment, Vec<&NotRun>)]) {
-    if silent.is_empty() {
+/// Writes the experiments without runs, folded.
+fn without_runs_list(m: &mut Markup, experiments: &[(&Experiment, Vec<&NotRun>)]) {
+    if experiments.is_empty() {
         return;
     }
     m.tag("details").body(|m| {
-        let one = silent.len() == 1;
-        let words =
-            if one { "experiment of which no arm ran" } else { "experiments of which no arm ran" };
-        m.tag("summary").text(&format!("{} {words}", silent.len()));
+        let one = experiments.len() == 1;
+        let words = if one { "experiment without runs" } else { "experiments without runs" };
+        m.tag("summary").text(&format!("{} {words}", experiments.len()));
         m.tag("dl").a("class", "silent").body(|m| {
-            for (experiment, gone) in silent {
+            for (experiment, gone) in experiments {
                 m.tag("dt").body(|m| {
                     m.text(&experiment.question);
                     m.text(" ");
@@ -75,7 +74,7 @@ fn silent_list(m: &mut Markup, silent: &[(&Experiment, Vec<&NotRun>)]) {
 fn one_group(m: &mut Markup, input: &Input, group: &Group<'_>) {
     let figures = figures::of_group(group, input);
     if figures.is_empty() {
-        let words = format!("{}: no arm finished, so there is nothing to draw.", group.place());
+        let words = format!("{}: no arm finished, so there is no chart.", group.place());
         m.tag("p").a("class", "lead").text(&words);
     }
     for (i, figure) in figures.iter().enumerate() {
@@ -90,9 +89,11 @@ fn one_group(m: &mut Markup, input: &Input, group: &Group<'_>) {
     }
     if let Some((arm, noise)) = group.noise(input.seed) {
         let text = crate::quantity::ratio_ends(noise.value, noise.ends);
-        let few = if noise.ends.is_interval() { "" } else { ", least to most" };
-        let words =
-            format!("Noise: {} against itself {text}{few} over {} blocks.", arm.name, noise.n);
+        let few = if noise.ends.is_interval() { "" } else { ", minimum to maximum" };
+        let words = format!(
+            "Noise: {} compared with itself: {text}{few} over {} blocks.",
+            arm.name, noise.n
+        );
         m.tag("p").a("class", "noise").text(&words);
     }
     parts::doubts(m, &group.doubts(input), input);
@@ -149,7 +150,7 @@ fn numbers(m: &mut Markup, group: &Group<'_>) {
     });
 }
 
-/// Arms that were refused, failed or ran out of time, with their reasons.
+/// Writes the arms that were refused, failed or timed out, with the reasons.
 fn refusals(m: &mut Markup, group: &Group<'_>) {
     let gone: Vec<(&ArmRuns<'_>, &(Unusable, String, usize))> =
         group.arms.iter().flat_map(|a| a.unusable.iter().map(move |n| (a, n))).collect();
@@ -171,7 +172,7 @@ fn refusals(m: &mut Markup, group: &Group<'_>) {
     });
 }
 
-/// Arms without a run, one line for each reason.
+/// Writes the arms without runs, one line per reason.
 fn not_run_list(m: &mut Markup, gone: &[&NotRun]) {
     let mut reasons: Vec<NotRunReason> = gone.iter().map(|n| n.reason).collect();
     reasons.sort_unstable_by_key(|reason| reason.words());
@@ -196,7 +197,7 @@ fn not_run_list(m: &mut Markup, gone: &[&NotRun]) {
     });
 }
 
-/// Cost of calls against size.
+/// Writes the cost of calls by size.
 pub(crate) fn costs(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     for group in groups {
@@ -207,7 +208,7 @@ pub(crate) fn costs(input: &Input, groups: &[Group<'_>]) -> Markup {
             parts::figure(&mut m, &figure, |m| {
                 m.tag("b").text(&format!("{family}, {}", group.condition));
                 m.text(&format!(
-                    " Thick: median over runs, with {}; thin: 99th percentile. Each point rests on \
+                    " Thick: median over runs, with {}; thin: 99th percentile. Each point is based on \
                      {} to {} calls.",
                     figure.ends_words(),
                     count(least),
@@ -219,7 +220,7 @@ pub(crate) fn costs(input: &Input, groups: &[Group<'_>]) -> Markup {
     m
 }
 
-/// The smallest and the largest number of calls that a point of a cost chart rests on.
+/// Returns the smallest and the largest number of calls per point of a cost chart.
 fn calls_per_point(arms: &[&ArmRuns<'_>]) -> (u64, u64) {
     let mut points: Vec<u64> = Vec::new();
     for arm in arms {
@@ -232,12 +233,12 @@ fn calls_per_point(arms: &[&ArmRuns<'_>]) -> (u64, u64) {
     (points.iter().copied().min().unwrap_or(0), points.iter().copied().max().unwrap_or(0))
 }
 
-/// Shares of time, single threads and reads in flight of the best plans.
+/// Writes shares of time, single threads and reads in flight of the best plans.
 pub(crate) fn time(headlines: &[Headline<'_, '_>]) -> Markup {
     let mut m = Markup::new();
     let mut seen: Vec<&str> = Vec::new();
     for h in headlines.iter().filter(|h| h.group.is_speed()) {
-        // The first comparison of an experiment speaks for it; the data hold them all.
+        // Only the first comparison of an experiment is drawn; the data contain all of them.
         if seen.contains(&h.group.experiment.name.as_str()) {
             continue;
         }
@@ -251,22 +252,20 @@ pub(crate) fn time(headlines: &[Headline<'_, '_>]) -> Markup {
             if let Some(figure) = shares {
                 parts::figure(m, &figure, |m| {
                     m.tag("b").text("Share of the elapsed time of all threads of a role.");
-                    m.text(
-                        " Each bar adds up to 100\u{A0}%; what no evidence explains is unknown.",
-                    );
+                    m.text(" Each bar adds up to 100\u{A0}%; time without evidence is unknown.");
                 });
             }
             if let Some(figure) = flight {
                 parts::figure(m, &figure, |m| {
                     m.tag("b").text("Reads in flight");
-                    m.text(" over the run of ");
+                    m.text(" during the run of ");
                     parts::plan(m, &h.best.plan.to_string());
                     m.text(" that is nearest to the median.");
                 });
             }
             if let Some(figure) = figures::thread_shares(h.best) {
                 m.tag("details").body(|m| {
-                    m.tag("summary").text("Each thread of that run");
+                    m.tag("summary").text("Threads of that run");
                     parts::small_figure(m, &figure);
                 });
             }

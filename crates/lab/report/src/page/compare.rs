@@ -1,32 +1,24 @@
-//! Two sessions beside each other as a page of its own.
+//! The page that compares two sessions.
 
 use super::frame::{Lanes, document_frame};
 use super::parts;
 use crate::compare::{Change, Matched, Row, matched};
-use crate::estimate::LEAST_TO_MOST;
+use crate::estimate::RANGE_NOTE;
 use crate::input::Input;
 use crate::markup::Markup;
 use crate::quantity::{ratio, ratio_ends};
 
-/// The page of `ioloom compare A B`.
+/// Returns the page of `ioloom compare A B`.
 pub fn compare_html(a: &Input, b: &Input) -> String {
     let matched = matched(a, b);
     let mut m = Markup::new();
-    let title = format!("{}: {} against {}", a.study.title, b.session, a.session);
+    let title = format!("{}: {} compared with {}", a.study.title, b.session, a.session);
     document_frame(&mut m, &title, Lanes::None, |m| {
         m.tag("header").body(|m| {
-            m.tag("div").a("class", "bar").body(|m| {
-                m.tag("span").a("class", "brand").text("ioloom");
-                m.tag("span").a("class", "study").text(&format!("compare {}", a.study.name));
-                m.tag("button")
-                    .a("type", "button")
-                    .a("id", "theme")
-                    .a("aria-label", "Colours: as the system has them")
-                    .text("Auto");
-            });
+            parts::bar(m, &format!("compare {}", a.study.name));
             m.tag("h1").text(&a.study.title);
             m.tag("p").a("class", "question").text(&format!(
-                "Session {} ({}) beside session {} ({}).",
+                "Session {} ({}) compared with session {} ({}).",
                 b.session,
                 b.started(),
                 a.session,
@@ -40,14 +32,14 @@ pub fn compare_html(a: &Input, b: &Input) -> String {
 
 fn section(m: &mut Markup, matched: &Matched<'_>) {
     m.tag("section").a("id", "compare").body(|m| {
-        m.tag("h2").text("The same arms in two sessions");
+        m.tag("h2").text("Arms in both sessions");
         m.tag("p").a("class", "lead").text(
-            "Second session over first, ratio of medians with its 95\u{A0}% interval. A change counts \
-             when the interval leaves out 1 and the ratio is beyond 5 %. Where machine, medium, \
-             files, plan or condition are not the same, no change is told.",
+            "Ratio of the medians, second session to first, with its 95\u{A0}% interval. A change counts \
+             if the interval excludes 1 and the ratio differs from 1 by more than 5 %. If machine, medium, \
+             files, plan or condition differ, no change is concluded.",
         );
         if matched.has_too_few() {
-            m.tag("p").a("class", "lead").text(LEAST_TO_MOST);
+            m.tag("p").a("class", "lead").text(RANGE_NOTE);
         }
         if matched.has_intervals() {
             m.tag("p").a("class", "lead").text(crate::terminal::CHANCE);
@@ -61,7 +53,7 @@ fn section(m: &mut Markup, matched: &Matched<'_>) {
         }
         let columns = [
             ("experiment", false),
-            ("set and condition", false),
+            ("file set and condition", false),
             ("arm", false),
             ("first", true),
             ("second", true),
@@ -74,7 +66,7 @@ fn section(m: &mut Markup, matched: &Matched<'_>) {
             }
         });
         if !matched.alone.is_empty() {
-            m.tag("h3").text("Only in one of them");
+            m.tag("h3").text("Only in one session");
             m.tag("ul").body(|m| {
                 for (session, what) in &matched.alone {
                     m.tag("li").text(&format!("{session}: {what}"));

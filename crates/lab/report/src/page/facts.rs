@@ -1,4 +1,5 @@
-//! What the results rest on: conditions and proofs, sets and media, machine, plans, how to repeat.
+//! The basis of the results: conditions and proofs, file sets and media, machine, plans, and how to repeat
+//! the study.
 
 use super::parts;
 use crate::group::Group;
@@ -14,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Whether a condition was proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Proof {
-    /// What was found contradicts the condition.
+    /// The measurements contradict the condition.
     Failed,
-    /// What was found shows the condition.
+    /// The measurements show the condition.
     Proved,
-    /// Nothing was found that would show it.
+    /// The measurements show neither.
     Unknown,
 }
 
@@ -68,18 +69,18 @@ pub(crate) fn conditions(input: &Input) -> Markup {
         return m;
     }
     m.tag("p").a("class", "lead").text(
-        "A condition is made before each run and proved by what was found before and after it; \
-         what cannot be proved is a doubt on the result.",
+        "Each run is preceded by making its condition, and measurements before and after the run prove \
+         it. A condition that cannot be proved is a doubt about the result.",
     );
     let columns = [
-        ("asked", false),
+        ("condition", false),
         ("made by", false),
         ("proof", false),
         ("runs", true),
         ("names and inodes", false),
-        ("in memory before", true),
-        ("from the device", true),
-        ("why", false),
+        ("resident before", true),
+        ("read from device", true),
+        ("reason", false),
     ];
     parts::table(&mut m, "sort conditions", &columns, |m| {
         for ((asked, made_by, proof, _), runs) in &rows {
@@ -108,7 +109,7 @@ pub(crate) fn conditions(input: &Input) -> Markup {
     m
 }
 
-/// A text with every number replaced by one sign.
+/// Replaces every number of a text with one character.
 fn masked(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -121,7 +122,7 @@ fn masked(text: &str) -> String {
     out
 }
 
-/// The reason of these runs, or that of the first as an example where the numbers differ.
+/// Returns the reason of these runs, or that of the first as an example if the numbers differ.
 fn why(runs: &[&RunRecord]) -> String {
     let reasons: BTreeSet<&str> =
         runs.iter().filter_map(|r| Some(r.proof.as_ref()?.reason.as_str())).collect();
@@ -146,7 +147,8 @@ fn range(values: impl Iterator<Item = f64>) -> String {
     }
 }
 
-/// The tables of the seeds; a ladder on one medium is folded, its chart stands above already.
+/// Writes the tables in the layout of the sources. Ladders on one medium are folded, because they have
+/// charts.
 pub(crate) fn tables(media: &[Table], roles: &[Table]) -> Markup {
     let mut m = Markup::new();
     let (alone, several): (Vec<_>, Vec<_>) = media.iter().partition(|t| t.columns.len() <= 2);
@@ -164,12 +166,12 @@ pub(crate) fn tables(media: &[Table], roles: &[Table]) -> Markup {
     m
 }
 
-/// The machine, its devices and features, the sets and the media they lie on.
+/// Writes the machine, its devices and features, the file sets and their media.
 pub(crate) fn machine(inputs: &[Input]) -> Markup {
     let mut m = Markup::new();
     let Some(input) = inputs.first() else { return m };
     let f = &input.machine;
-    let unknown = || "not known".to_owned();
+    let unknown = || "unknown".to_owned();
     let words = |v: &Option<String>| v.clone().unwrap_or_else(unknown);
     let bytes = |v: Option<u64>| v.map_or_else(unknown, format_size);
     let facts = [
@@ -177,7 +179,7 @@ pub(crate) fn machine(inputs: &[Input]) -> Markup {
         (
             "cores",
             format!(
-                "{} on line, {} usable, threads per core: {}",
+                "{} online, {} usable, threads per core: {}",
                 f.cpus_online,
                 f.cpus_usable,
                 f.threads_per_core.map_or_else(unknown, |n| n.to_string())
@@ -187,9 +189,9 @@ pub(crate) fn machine(inputs: &[Input]) -> Markup {
             "memory",
             format!("{}, {} available", bytes(f.memory_bytes), bytes(f.memory_available_bytes)),
         ),
-        ("page", format_size(f.page_bytes)),
+        ("page size", format_size(f.page_bytes)),
         ("kernel", words(&f.kernel)),
-        ("clock", words(&f.clock_source)),
+        ("clock source", words(&f.clock_source)),
         (
             "virtual machine",
             f.virtual_machine.map_or_else(unknown, |v| if v { "yes" } else { "no" }.to_owned()),
@@ -224,10 +226,10 @@ fn devices(m: &mut Markup, input: &Input) {
     let columns = [
         ("device", false),
         ("size", true),
-        ("rotational flag", false),
+        ("rotational", false),
         ("scheduler", false),
         ("queue", true),
-        ("read-ahead", true),
+        ("readahead", true),
         ("mounts", false),
     ];
     parts::table(m, "plain", &columns, |m| {
@@ -265,13 +267,13 @@ fn sets(m: &mut Markup, inputs: &[Input]) {
     }
     m.tag("h3").text("File sets and media");
     let columns = [
-        ("set", false),
+        ("file set", false),
         ("medium", false),
         ("files", true),
         ("bytes", true),
         ("mean size", true),
         ("mean compute", true),
-        ("what it stands for", false),
+        ("represents", false),
         ("hash", false),
     ];
     parts::table(m, "sort plain", &columns, |m| {
@@ -304,7 +306,7 @@ fn sets(m: &mut Markup, inputs: &[Input]) {
     });
 }
 
-/// Every plan that appears, and what it does.
+/// Writes every plan with what it does.
 pub(crate) fn plans(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
@@ -322,12 +324,12 @@ pub(crate) fn plans(input: &Input, groups: &[Group<'_>]) -> Markup {
     }
     let over_files = groups.iter().flat_map(|g| &g.arms).any(|a| a.plan.files().is_some());
     m.tag("p").a("class", "lead").text(if !over_files {
-        "A plan is spelled subject:method/settings."
+        "A plan is written as subject:method/settings."
     } else {
-        "A plan is spelled method/schedule/options; n threads, l requests in flight, p permits to \
-         compute, r readers, h hybrids that read and compute, c computers, w files read ahead."
+        "A plan is written as method/schedule/options: n threads, l requests in flight, p compute \
+         permits, r readers, h hybrids that read and compute, c compute threads, w files read ahead."
     });
-    parts::table(&mut m, "sort plain", &[("plan", false), ("what it does", false)], |m| {
+    parts::table(&mut m, "sort plain", &[("plan", false), ("effect", false)], |m| {
         for (plan, sentence) in &seen {
             m.tag("tr").body(|m| {
                 m.tag("td").body(|m| parts::plan(m, plan));
@@ -338,13 +340,13 @@ pub(crate) fn plans(input: &Input, groups: &[Group<'_>]) -> Markup {
     m
 }
 
-/// The command, the seed and the version.
+/// Writes the command, the seed and the version.
 pub(crate) fn repeat(inputs: &[Input]) -> Markup {
     let mut m = Markup::new();
     let Some(input) = inputs.first() else { return m };
     let sessions: Vec<&str> = inputs.iter().map(|i| i.session.as_str()).collect();
     let seeds: BTreeSet<String> = inputs.iter().map(|i| i.seed.to_string()).collect();
-    m.tag("p").text("The same study on the same version with the same seed:");
+    m.tag("p").text("To repeat the study with the same version and seed:");
     m.tag("pre").body(|m| m.tag("code").text(&input.command));
     m.tag("dl").a("class", "facts").body(|m| {
         for (name, value) in [
@@ -353,7 +355,7 @@ pub(crate) fn repeat(inputs: &[Input]) -> Markup {
             ("session", sessions.join(", ")),
             ("started", input.started()),
             ("took", parts::took(inputs)),
-            ("full records", input.store_path.clone().unwrap_or_else(|| "not said".to_owned())),
+            ("full records", input.store_path.clone().unwrap_or_else(|| "not stored".to_owned())),
         ] {
             m.tag("dt").text(name);
             m.tag("dd").text(&value);

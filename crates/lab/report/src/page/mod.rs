@@ -1,11 +1,10 @@
-//! The report as one HTML file: no address outside it, works from a disk, light and dark.
+//! The report as one HTML file: without external resources, readable from disk, light and dark.
 //!
-//! The order is that of a reader's questions: what was asked, what is the answer, how sure is it,
-//! what does it rest on, how do I repeat it. A page of several studies has a chapter for each; the
-//! answers, the claims, the machine and how to repeat it stand once, for all. Numbers carry
-//! `data-ref` and `data-field`, which name their place in the embedded JSON; a test in `ui/`
-//! compares the two in a browser. A content security policy inside the page forbids it to load
-//! anything.
+//! The order follows the questions of a reader: what was asked, what is the answer, how certain is it,
+//! what is it based on, how do I repeat it. A page of several studies has a chapter for each; the answers,
+//! the claims, the machine and how to repeat the studies appear once. Numbers have the attributes
+//! `data-ref` and `data-field`, which name their location in the embedded JSON; a test in `ui/` compares
+//! the two in a browser. A content security policy in the page prevents it from loading anything.
 
 mod chapters;
 mod charts;
@@ -29,20 +28,20 @@ use crate::source_tables;
 /// A section of the page: identifier, name, body.
 type Section = (String, &'static str, Markup);
 
-/// A study with what is computed of it once.
+/// A study with what is computed from it once.
 struct Study<'a> {
     input: &'a Input,
     groups: &'a [Group<'a>],
     headlines: Vec<Headline<'a, 'a>>,
 }
 
-/// The whole report of one study.
+/// Returns the report of one study.
 pub fn html(input: &Input) -> String {
     html_all(std::slice::from_ref(input))
 }
 
-/// The report of one or several studies of one machine, each a chapter. Several must differ in
-/// [`Input::prefix`].
+/// Returns the report of one or several studies of one machine, each a chapter. Several studies must
+/// differ in [`Input::prefix`].
 pub fn html_all(inputs: &[Input]) -> String {
     let Some(first) = inputs.first() else { return String::new() };
     let groups: Vec<Vec<Group<'_>>> = inputs.iter().map(groups).collect();
@@ -62,7 +61,7 @@ pub fn html_all(inputs: &[Input]) -> String {
     }
     sections.push(("claims".to_owned(), "Claims", chapters::claims(inputs)));
     sections.push(("machine".to_owned(), "Machine", facts::machine(inputs)));
-    sections.push(("repeat".to_owned(), "How to repeat it", facts::repeat(inputs)));
+    sections.push(("repeat".to_owned(), "How to repeat", facts::repeat(inputs)));
     sections.retain(|(_, _, body)| !body.as_str().is_empty());
     let title = if studies.len() > 1 { parts::SEVERAL } else { &first.study.title };
     let mut m = Markup::new();
@@ -96,12 +95,12 @@ pub fn html_all(inputs: &[Input]) -> String {
     m.into_string()
 }
 
-/// Whether a section begins the chapter of a study on a page of several.
+/// Returns whether a section starts the chapter of a study on a page of several.
 fn starts_chapter(input: &Input, id: &str) -> bool {
     id.strip_suffix("answer").is_some_and(|p| !p.is_empty() && p == input.prefix)
 }
 
-/// The list of contents; a study's sections stand below its name.
+/// Writes the table of contents; the sections of a study are below its name.
 fn contents(m: &mut Markup, inputs: &[Input], sections: &[Section]) {
     m.tag("nav").a("aria-label", "Contents").body(|m| {
         for (id, name, _) in sections {
@@ -118,7 +117,7 @@ fn contents(m: &mut Markup, inputs: &[Input], sections: &[Section]) {
     });
 }
 
-/// The answer of each study, first thing on a page of several.
+/// Writes the answer of each study, at the start of a page of several.
 fn all_answers(studies: &[Study<'_>]) -> Markup {
     let mut m = Markup::new();
     for s in studies {
@@ -130,7 +129,7 @@ fn all_answers(studies: &[Study<'_>]) -> Markup {
     m
 }
 
-/// The sections of one study.
+/// Returns the sections of one study.
 fn chapter(study: &Study<'_>, of_several: bool) -> Vec<Section> {
     let Study { input, groups, headlines } = study;
     let mut first = Markup::new();
@@ -145,7 +144,7 @@ fn chapter(study: &Study<'_>, of_several: bool) -> Vec<Section> {
         (named("comparisons"), "Comparisons", chapters::comparisons(input, headlines)),
         (named("experiments"), "Experiments", charts::experiments(input, groups)),
         (named("costs"), "Cost of calls", charts::costs(input, groups)),
-        (named("time"), "Where time went", charts::time(headlines)),
+        (named("time"), "Time", charts::time(headlines)),
         (named("timelines"), "Timelines", timelines::timelines(input)),
         (named("doubts"), "Doubts", chapters::doubts(input)),
         (named("conditions"), "Conditions", facts::conditions(input)),

@@ -1,4 +1,4 @@
-//! Small parts that every chapter uses: sentences, numbers, tables, figures, doubts.
+//! Elements that all sections use: sentences, numbers, tables, figures, doubts.
 
 use crate::estimate::{Estimate, Ratio};
 use crate::figures::Figure;
@@ -12,17 +12,17 @@ use ioloom_model::Doubt;
 use std::collections::BTreeSet;
 
 /// Title of a page of several studies.
-pub(crate) const SEVERAL: &str = "What I/O concurrency gives on this machine";
-const SEVERAL_ASKED: &str = "Several studies, one after another on the same machine; each asks a \
-     question of its own, and the published statements are tested by the runs below.";
+pub(crate) const SEVERAL: &str = "I/O concurrency on this machine";
+const SEVERAL_ASKED: &str = "Several studies on the same machine. Each answers a separate \
+     question, and its runs test the published claims.";
 
-/// How long all studies took together, in words.
+/// Returns the total duration of all studies in words.
 pub(crate) fn took(inputs: &[Input]) -> String {
     let seconds: f64 = inputs.iter().map(|input| input.duration_s).sum();
     ioloom_model::units::format_ns(seconds * 1e9)
 }
 
-/// Title, question and the facts of this session.
+/// Writes title, question and the facts of this session.
 pub(crate) fn masthead(m: &mut Markup, inputs: &[Input]) {
     let Some(input) = inputs.first() else { return };
     let alone = inputs.len() == 1;
@@ -33,15 +33,7 @@ pub(crate) fn masthead(m: &mut Markup, inputs: &[Input]) {
     };
     let runs: usize = inputs.iter().map(|i| i.records.len()).sum();
     m.tag("header").body(|m| {
-        m.tag("div").a("class", "bar").body(|m| {
-            m.tag("span").a("class", "brand").text("ioloom");
-            m.tag("span").a("class", "study").text(&studies.join(", "));
-            m.tag("button")
-                .a("type", "button")
-                .a("id", "theme")
-                .a("aria-label", "Colours: as the system has them")
-                .text("Auto");
-        });
+        bar(m, &studies.join(", "));
         m.tag("h1").text(title);
         m.tag("p").a("class", "question").text(asked);
         m.tag("dl").a("class", "session").body(|m| {
@@ -65,22 +57,34 @@ pub(crate) fn masthead(m: &mut Markup, inputs: &[Input]) {
     });
 }
 
-/// The last lines.
+/// Writes the top bar: program, subject of the page and the button for the colour scheme.
+pub(crate) fn bar(m: &mut Markup, subject: &str) {
+    m.tag("div").a("class", "bar").body(|m| {
+        m.tag("span").a("class", "brand").text("ioloom");
+        m.tag("span").a("class", "study").text(subject);
+        m.tag("button")
+            .a("type", "button")
+            .a("id", "theme")
+            .a("aria-label", "Colours: system setting")
+            .text("Auto");
+    });
+}
+
+/// Writes the footer.
 pub(crate) fn footer(m: &mut Markup, inputs: &[Input]) {
     let Some(input) = inputs.first() else { return };
     m.tag("footer").body(|m| {
         m.tag("p").text(&format!(
-            "Medians with 95\u{A0}% bootstrap intervals (of fewer than six values with least to most, \
-             in round brackets); ratios are paired over blocks. Point at any \
-             mark for its count, interval and raw values. Made by ioloom {} from session {}; the \
-             raw numbers stand in this file as JSON (element report-data), those of each run \
-             beside it as gzip in base64 (element report-runs).",
+            "Medians with 95\u{A0}% bootstrap intervals (minimum and maximum in parentheses for fewer than \
+             six values); ratios are paired over blocks. Hover over a mark to see its count, interval and \
+             raw values. Written by ioloom {} from session {}. This file contains the raw numbers as JSON \
+             (element report-data) and those of each run as gzip in base64 (element report-runs).",
             input.version, input.session
         ));
     });
 }
 
-/// A sentence.
+/// Writes a sentence.
 pub(crate) fn pieces(m: &mut Markup, pieces: &[Piece]) {
     for piece in pieces {
         match piece {
@@ -94,7 +98,7 @@ pub(crate) fn pieces(m: &mut Markup, pieces: &[Piece]) {
     }
 }
 
-/// The spelling of a plan; lines may break after its separators and nowhere else.
+/// Writes the spelling of a plan; lines can break only after its separators.
 pub(crate) fn plan(m: &mut Markup, spelling: &str) {
     m.tag("code").body(|m| {
         for (i, part) in spelling.split_inclusive(['/', ',']).enumerate() {
@@ -104,12 +108,12 @@ pub(crate) fn plan(m: &mut Markup, spelling: &str) {
     });
 }
 
-/// A number that leads back to the embedded data.
+/// Writes a number with a reference to the embedded data.
 pub(crate) fn number(m: &mut Markup, of: &str, field: &'static str, text: &str) {
     m.tag("span").a("class", "num").a("data-ref", of).a("data-field", field).text(text);
 }
 
-/// An estimate: median, then its ends in a quieter voice.
+/// Writes an estimate: the median, then its ends in a lighter style.
 pub(crate) fn estimate(m: &mut Markup, of: &str, unit: Unit, e: &Estimate) {
     number(m, of, "median", &unit.format(e.median));
     m.text(" ");
@@ -129,10 +133,10 @@ pub(crate) fn estimate(m: &mut Markup, of: &str, unit: Unit, e: &Estimate) {
     }
 }
 
-/// A ratio with its ends.
+/// Writes a ratio with its ends.
 pub(crate) fn ratio(m: &mut Markup, of: &str, r: &Ratio) {
     let text = ratio_ends(r.value, r.ends);
-    let few = if r.ends.is_interval() { "" } else { ", least to most" };
+    let few = if r.ends.is_interval() { "" } else { ", minimum to maximum" };
     let (value, interval) = text.split_once(' ').unwrap_or((&text, ""));
     m.tag("span")
         .a("class", if r.is_clear() { "ratio clear" } else { "ratio" })
@@ -144,7 +148,7 @@ pub(crate) fn ratio(m: &mut Markup, of: &str, r: &Ratio) {
         });
 }
 
-/// A verdict: shape and word.
+/// Writes a verdict: icon and word.
 pub(crate) fn verdict(m: &mut Markup, v: Verdict) {
     m.tag("span").a("class", verdict_class(v)).body(|m| {
         m.tag("span").a("class", "icon").a("aria-hidden", "true").text(v.icon());
@@ -152,7 +156,7 @@ pub(crate) fn verdict(m: &mut Markup, v: Verdict) {
     });
 }
 
-/// The class of a verdict.
+/// Returns the CSS class of a verdict.
 pub(crate) const fn verdict_class(v: Verdict) -> &'static str {
     match v {
         Verdict::Confirmed => "vd vd-confirmed",
@@ -163,7 +167,7 @@ pub(crate) const fn verdict_class(v: Verdict) -> &'static str {
     }
 }
 
-/// A drawing for wide and for narrow pages with its caption.
+/// Writes a chart with its caption, for wide and for narrow pages.
 pub(crate) fn figure(m: &mut Markup, figure: &Figure, caption: impl FnOnce(&mut Markup)) {
     m.tag("figure").body(|m| {
         m.tag("figcaption").body(caption);
@@ -172,17 +176,17 @@ pub(crate) fn figure(m: &mut Markup, figure: &Figure, caption: impl FnOnce(&mut 
     });
 }
 
-/// A drawing that stands folded: one for pages of any width.
+/// Writes a chart without a caption, one for pages of any width.
 pub(crate) fn small_figure(m: &mut Markup, figure: &Figure) {
     m.tag("figure").body(|m| figure.draw(NARROW).write(m, "chart"));
 }
 
-/// A head of more characters than this takes several lines.
+/// Most characters of a table head on one line.
 const HEAD_LONG: usize = 28;
-/// A word of more characters than this, such as the path of a directory, may break.
+/// Most characters of a word, such as a path, that is not broken.
 const WORD_LONG: usize = 32;
 
-/// A text whose paths break behind a slash before they break elsewhere.
+/// Writes a text whose paths preferably break after a slash.
 fn breakable(m: &mut Markup, text: &str) {
     for (i, word) in text.split(' ').enumerate() {
         m.text(if i > 0 { " " } else { "" });
@@ -196,13 +200,13 @@ fn breakable(m: &mut Markup, text: &str) {
     }
 }
 
-/// A cell of words, which stays as narrow as its table needs however long they are.
+/// Writes a cell of text that can be as narrow as the table needs.
 pub(crate) fn words_cell(m: &mut Markup, text: &str) {
     let long = text.split(' ').any(|word| word.chars().count() > WORD_LONG);
     m.tag("td").maybe("class", long.then_some("long")).body(|m| breakable(m, text));
 }
 
-/// A table head; `numeric` columns are set flush right.
+/// Writes a table; numeric columns are right-aligned.
 pub(crate) fn table(
     m: &mut Markup,
     class: &'static str,
@@ -231,12 +235,12 @@ pub(crate) fn table(
     });
 }
 
-/// A cell that sorts by a number.
+/// Writes a cell that is sorted by a number.
 pub(crate) fn number_cell(m: &mut Markup, sort: f64, fill: impl FnOnce(&mut Markup)) {
     m.tag("td").a("class", "r").a("data-sort", sort.to_string()).body(fill);
 }
 
-/// A plain table of texts with its title; the first column names the row.
+/// Writes a table of texts below its title; the first column names the row.
 pub(crate) fn plain_table(m: &mut Markup, t: &Table) {
     m.tag("h3").text(&t.title);
     let columns: Vec<_> = t.columns.iter().map(|c| (c.as_str(), true)).collect();
@@ -251,7 +255,7 @@ pub(crate) fn plain_table(m: &mut Markup, t: &Table) {
     });
 }
 
-/// Doubts beside the chart they touch, with what to do.
+/// Writes doubts with their remedies.
 pub(crate) fn doubts(m: &mut Markup, doubts: &BTreeSet<Doubt>, input: &Input) {
     if doubts.is_empty() {
         return;

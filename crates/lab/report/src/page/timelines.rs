@@ -1,7 +1,8 @@
-//! The chapter of traced runs: what every thread did when, two runs on one axis.
+//! The section of traced runs: the states of every thread over time, with two runs on one axis.
 //!
-//! Traces are the largest thing in a page, so they share a budget of bytes; what does not fit is named
-//! and stays a file. The runs stand beside the blocks and in no statistics, and the chapter says so.
+//! Traces are the largest part of a page, so they share a budget of bytes; a trace that does not fit is
+//! named and remains a file. Traced runs are not part of the blocks or of any statistics, and the section
+//! says so.
 
 use crate::input::{Input, PictureRow};
 use crate::markup::Markup;
@@ -9,18 +10,18 @@ use crate::timeline;
 use ioloom_model::Compute;
 use ioloom_trace::{Trace, viewer};
 
-/// Bytes of all traces in one page, as text: the page of a full study stays below 5 MiB with them.
+/// Most bytes of all traces in one page, as text. It keeps the page of a full study below 5 MiB.
 const TRACES_BYTES_MAX: usize = 1 << 20;
 
-/// The timelines, or nothing where no run was traced.
+/// Writes the timelines; empty if no run was traced.
 pub(crate) fn timelines(input: &Input) -> Markup {
     let mut m = Markup::new();
     if input.pictures.is_empty() {
         return m;
     }
     m.tag("p").a("class", "lead").text(
-        "Each of these runs stands beside the blocks and in no statistics: it was watched as closely \
-         as this system allows. Two stand on one axis; the lists above the lanes choose others.",
+        "These runs were traced in as much detail as this system allows and are not part of any \
+         statistics. Two are drawn on one axis; the lists above the lanes select others.",
     );
     for (experiment, question) in questions(input) {
         m.tag("p").body(|m| {
@@ -30,14 +31,14 @@ pub(crate) fn timelines(input: &Input) -> Markup {
     }
     if input.pictures.iter().any(|p| matches!(p.compute, Compute::Sleep(_))) {
         m.tag("p").text(
-            "Where the work is sleep, the state sleep stands for computing on a processor of one's \
-             own: this machine has fewer processors than these runs have threads.",
+            "If compute is simulated by sleeping, the state sleep represents computing on a separate \
+             processor: this machine has fewer processors than these runs have threads.",
         );
     }
     let (shown, left_out) = within_budget(&input.pictures);
     for picture in left_out {
         m.tag("p").a("class", "tl-warning").text(&format!(
-            "The trace of {} is too large for this page; `ioloom trace export` makes one of it.",
+            "The trace of {} is too large for this page; `ioloom trace export` writes a page for it.",
             picture.trace.title
         ));
     }
@@ -47,7 +48,7 @@ pub(crate) fn timelines(input: &Input) -> Markup {
     m
 }
 
-/// The experiments of the pictures with their questions, each once.
+/// Returns the experiments of the traced runs with their questions, each once.
 fn questions(input: &Input) -> Vec<(&str, &str)> {
     let mut all: Vec<(&str, &str)> = Vec::new();
     for picture in &input.pictures {
@@ -61,7 +62,7 @@ fn questions(input: &Input) -> Vec<(&str, &str)> {
     all
 }
 
-/// The traces that fit, and the pictures that do not, in their order.
+/// Returns the traces that fit and the runs whose trace does not, in order.
 fn within_budget(pictures: &[PictureRow]) -> (Vec<Trace>, Vec<&PictureRow>) {
     let mut left = TRACES_BYTES_MAX;
     let (mut shown, mut left_out) = (Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
-//! A dot with its ends for each arm: the plainest comparison, one row per arm.
+//! A dot with its ends for each arm: the simplest comparison, one row per arm.
 //!
-//! The raw values stand behind the bar as faint ticks, so that two regimes or a single outlier
-//! are seen and not averaged away. On a narrow page the name stands above its row.
+//! The raw values are drawn behind the bar as light ticks, so that two regimes or a single outlier stay
+//! visible. On a narrow page, the name is above its row.
 
 use super::scale::Scale;
 use super::{Svg, fitted, label, line, marker, series_class, text_width};
@@ -16,24 +16,24 @@ pub struct Row {
     pub name: String,
     /// Its value.
     pub value: Estimate,
-    /// Index of the style: arms of one family share it.
+    /// Index of the style, which arms of one family share.
     pub style: usize,
-    /// Word at the right end, such as the gain over the simplest arm.
+    /// Text at the right end, such as the gain over the simplest arm.
     pub remark: String,
     /// Whether it is the best row.
     pub best: bool,
-    /// Whether a doubt touches it.
+    /// Whether it has a doubt.
     pub doubtful: bool,
-    /// What its title says, see [`super::tip`].
+    /// Text of its title; see [`super::tip`].
     pub words: String,
 }
 
-/// What the drawing shows.
+/// The content of the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dots {
-    /// Title for those who cannot see it.
+    /// Title for screen readers.
     pub title: String,
-    /// Description for those who cannot see it.
+    /// Description for screen readers.
     pub description: String,
     /// Title of the axis.
     pub x_title: String,
@@ -41,29 +41,29 @@ pub struct Dots {
     pub unit: Unit,
     /// Title of the remarks, empty for none.
     pub remark_title: String,
-    /// A value with a line of its own, such as 1 for ratios.
+    /// A value marked by a line, such as 1 for ratios.
     pub reference: Option<f64>,
     /// Rows from top to bottom.
     pub rows: Vec<Row>,
 }
 
-/// How much wider bold text is.
+/// Width of bold text relative to normal text.
 const BOLD: f64 = 1.12;
 
 /// Draws the rows for a column of `width` pixels.
 pub fn draw(chart: &Dots, width: f64) -> Svg {
-    let beside = width >= 600.0;
+    let wide_page = width >= 600.0;
     let names =
         chart.rows.iter().map(|r| text_width(&r.name, 12.0) * BOLD + 16.0).fold(0.0, f64::max);
-    let name_width = if beside { names.clamp(80.0, width * 0.37) } else { 0.0 };
+    let name_width = if wide_page { names.clamp(80.0, width * 0.37) } else { 0.0 };
     let remarks = chart.rows.iter().map(|r| text_width(&r.remark, 12.0)).fold(0.0, f64::max);
     let remarks = remarks.max(text_width(&chart.remark_title, 11.5));
-    let remark_width = if beside && remarks > 0.0 { remarks + 24.0 } else { 0.0 };
-    // On a narrow page name and remark stand above the row, on one line if all of them fit.
+    let remark_width = if wide_page && remarks > 0.0 { remarks + 24.0 } else { 0.0 };
+    // On a narrow page, name and remark are above the row, on one line if all of them fit.
     let one_line =
         |r: &Row| text_width(&r.name, 12.0) * BOLD + text_width(&r.remark, 11.5) + 28.0 <= width;
-    let split = !beside && !chart.rows.iter().all(one_line);
-    let row_height = match (beside, split) {
+    let split = !wide_page && !chart.rows.iter().all(one_line);
+    let row_height = match (wide_page, split) {
         (true, _) => 27.0,
         (_, false) => 42.0,
         (_, true) => 64.0,
@@ -77,10 +77,10 @@ pub fn draw(chart: &Dots, width: f64) -> Svg {
     let own = scale.is_log() || unit.is_empty();
     let title = if own { chart.x_title.clone() } else { format!("{}, {unit}", chart.x_title) };
     label(&mut m, "ax", left, 12.0, &fitted(&title, 12.0, width - left));
-    if beside && !chart.remark_title.is_empty() {
+    if wide_page && !chart.remark_title.is_empty() {
         label(&mut m, "te", width, 12.0, &chart.remark_title);
     }
-    for tick in scale.ticks(chart.unit, if beside { 6 } else { 4 }) {
+    for tick in scale.ticks(chart.unit, if wide_page { 6 } else { 4 }) {
         let x = scale.at(tick.value);
         line(&mut m, "grid", (x, top - 4.0), (x, bottom));
         let half = text_width(&tick.text, 12.0) / 2.0 + 1.0;
@@ -94,7 +94,12 @@ pub fn draw(chart: &Dots, width: f64) -> Svg {
     }
     for (i, row) in chart.rows.iter().enumerate() {
         let y = top + row_height * i as f64;
-        draw_row(&mut m, row, &scale, Place { y, row_height, name_width, width, beside, split });
+        draw_row(
+            &mut m,
+            row,
+            &scale,
+            RowLayout { y, row_height, name_width, width, wide_page, split },
+        );
     }
     Svg {
         width,
@@ -105,12 +110,12 @@ pub fn draw(chart: &Dots, width: f64) -> Svg {
     }
 }
 
-struct Place {
+struct RowLayout {
     y: f64,
     row_height: f64,
     name_width: f64,
     width: f64,
-    beside: bool,
+    wide_page: bool,
     split: bool,
 }
 
@@ -129,9 +134,9 @@ fn scale(chart: &Dots, left: f64, right: f64) -> Scale {
     scale.nice(chart.unit, 6)
 }
 
-fn draw_row(m: &mut Markup, row: &Row, scale: &Scale, p: Place) {
+fn draw_row(m: &mut Markup, row: &Row, scale: &Scale, p: RowLayout) {
     let middle = p.y
-        + match (p.beside, p.split) {
+        + match (p.wide_page, p.split) {
             (true, _) => p.row_height / 2.0,
             (_, false) => 29.0,
             (_, true) => 45.0,
@@ -147,7 +152,7 @@ fn draw_row(m: &mut Markup, row: &Row, scale: &Scale, p: Place) {
             .a("rx", 3.0)
             .void();
         let mark = if row.doubtful { " ◇" } else { "" };
-        if p.beside {
+        if p.wide_page {
             let name = fitted(&row.name, 12.0, (p.name_width - 16.0) / BOLD);
             let class = if row.best { "be" } else { "e" };
             label(m, class, p.name_width - 2.0, middle + 4.0, &format!("{name}{mark}"));

@@ -1,14 +1,14 @@
-//! Readers and hybrids × computers: a table whose shade is the metric.
+//! Readers and hybrids × compute threads: a table shaded by the metric.
 //!
-//! The number stands in every cell, so the shade is the second channel and not the only one. Cells
-//! that were not run are hatched; the best is framed.
+//! Every cell also has its number, so the shade is not the only channel. Cells that were not run are
+//! hatched; the best cell is framed.
 
 use super::{Svg, fitted, label, text_width, tip};
 use crate::estimate::Estimate;
 use crate::markup::Markup;
 use crate::quantity::{Better, Unit};
 
-/// What stands in a cell.
+/// The content of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// A measured value and the name of its arm.
@@ -18,7 +18,7 @@ pub enum Cell {
         /// The value.
         value: Estimate,
     },
-    /// A word such as `refused`, with the reason.
+    /// A word, such as `refused`, with the reason.
     Word {
         /// The word.
         word: &'static str,
@@ -27,26 +27,26 @@ pub enum Cell {
     },
 }
 
-/// What the drawing shows.
+/// The content of the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heat {
-    /// Title for those who cannot see it.
+    /// Title for screen readers.
     pub title: String,
-    /// Description for those who cannot see it.
+    /// Description for screen readers.
     pub description: String,
-    /// What the columns are.
+    /// Title of the columns.
     pub x_title: String,
-    /// What the rows are.
+    /// Title of the rows.
     pub y_title: String,
     /// Names of columns.
     pub columns: Vec<String>,
     /// Names of rows.
     pub rows: Vec<String>,
-    /// Cells by (row, column); what is missing was not run.
+    /// Cells by (row, column); missing cells were not run.
     pub cells: Vec<((usize, usize), Cell)>,
     /// Unit of the values.
     pub unit: Unit,
-    /// Which end is good.
+    /// Which direction is better.
     pub better: Better,
     /// Name of the metric.
     pub metric: String,
@@ -106,7 +106,7 @@ fn shade(chart: &Heat, value: f64, (low, high): (f64, f64)) -> usize {
         return 2;
     }
     let part = if low > 0.0 { (value / low).ln() / (high / low).ln() } else { value / high };
-    // Dark is good: the eye goes there first.
+    // The best values are dark, because dark cells attract attention.
     let part = if chart.better == Better::Higher { part } else { 1.0 - part };
     ((part * 6.0) as usize).min(5)
 }
@@ -138,7 +138,7 @@ fn draw_cell(
         Some(Cell::Word { word, reason }) => {
             m.tag("title").text(&format!("{word}: {reason}"));
             rect(m, "cell", Some("url(#pt-none)"));
-            // The word stands in the title and in the list below the drawing too.
+            // The word is also in the title and in the list below the chart.
             let text = if text_width(word, 11.5) <= w - 4.0 { word } else { "✕" };
             label(m, "tm halo", cx, cy, text);
         }
@@ -156,7 +156,7 @@ fn draw_cell(
     });
 }
 
-/// Three digits without a unit; the unit stands in the legend.
+/// Formats three digits without the unit, which is in the legend.
 fn short(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
@@ -165,7 +165,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// The shades with their ends; returns the height of the drawing.
+/// Draws the shades with their ends. Returns the height of the chart.
 fn legend(
     m: &mut Markup,
     chart: &Heat,

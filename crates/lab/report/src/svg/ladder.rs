@@ -1,9 +1,9 @@
-//! The ladder of a memory hierarchy: time of a dependent load over the working set, both axes
-//! logarithmic, with what was found in it and what was told beforehand.
+//! The latency of dependent loads over the working set, both axes logarithmic, with the capacities found
+//! in the curve and those that the kernel reports.
 //!
-//! The line is the least of all blocks, the ribbon reaches from the tenth percentile to the median.
-//! A found capacity is a shaded bracket, a told one a vertical line: whole where the curve confirms
-//! it, dashed with a cross where it does not.
+//! The line is the minimum of all blocks; the ribbon spans the 10th percentile to the median. A found
+//! capacity is a shaded range. A reported one is a vertical line: solid if the curve confirms it, dashed
+//! with a cross if it does not.
 
 use super::scale::Scale;
 use super::{Svg, fitted, label, line, marker, text_width};
@@ -13,7 +13,7 @@ use ioloom_model::memory::{LadderPoint, MemoryLevel, MemoryResult};
 use ioloom_model::units::{format_ns, format_size};
 
 const PLOT_HEIGHT: f64 = 300.0;
-/// Room above the plot for the sizes that were told, two rows.
+/// Space above the plot for two rows of reported sizes.
 const TOLD_HEIGHT: f64 = 40.0;
 
 struct Frame {
@@ -34,8 +34,9 @@ pub fn draw(result: &MemoryResult, width: f64) -> Option<Svg> {
     let top = 30.0 + TOLD_HEIGHT;
     let bottom = top + PLOT_HEIGHT;
     let (left, right) = (58.0, width - 8.0);
-    let told = result.levels.iter().filter_map(|l| l.advertised_bytes);
-    let widest = told.chain(result.not_visible_bytes.iter().copied()).fold(last.bytes, u64::max);
+    let reported = result.levels.iter().filter_map(|l| l.advertised_bytes);
+    let widest =
+        reported.chain(result.not_visible_bytes.iter().copied()).fold(last.bytes, u64::max);
     let frame = Frame {
         x: Scale::log(first.bytes as f64, widest as f64, left + 8.0, right - 8.0),
         y: Scale::log(low * 0.7, high * 1.3, bottom, top),
@@ -66,7 +67,7 @@ pub fn draw(result: &MemoryResult, width: f64) -> Option<Svg> {
 }
 
 fn axes(m: &mut Markup, f: &Frame, width: f64) {
-    let title = "ns per load, logarithmic: line least, ribbon 10th percentile to median";
+    let title = "ns per load, logarithmic: line minimum, ribbon 10th percentile to median";
     label(m, "ax", 0.0, 12.0, &fitted(title, 12.0, width));
     for tick in f.y.ticks(Unit::Time, 6) {
         let y = f.y.at(tick.value);
@@ -105,9 +106,9 @@ fn curve(m: &mut Markup, f: &Frame, points: &[LadderPoint]) {
 }
 
 fn tip(p: &LadderPoint) -> String {
-    let disturbed = if p.disturbed { "\ndisturbed: a larger set was cheaper" } else { "" };
+    let disturbed = if p.disturbed { "\ndisturbed: a larger working set was faster" } else { "" };
     format!(
-        "{}\nleast {}, 10th percentile {}, median {}\nn = {} blocks{disturbed}",
+        "{}\nminimum {}, 10th percentile {}, median {}\nn = {} blocks{disturbed}",
         format_size(p.bytes),
         format_ns(p.ns_min),
         format_ns(p.ns_p10),
@@ -132,7 +133,7 @@ fn bracket(m: &mut Markup, f: &Frame, level: &MemoryLevel) {
     });
 }
 
-/// The name of a level above its plateau.
+/// Writes the name of a level above its plateau.
 fn level_name(m: &mut Markup, f: &Frame, result: &MemoryResult, level: &MemoryLevel) {
     let index = result.levels.iter().position(|l| l.name == level.name).unwrap_or(0);
     let from = match index.checked_sub(1).and_then(|i| result.levels[i].bracket_bytes) {
@@ -147,25 +148,25 @@ fn level_name(m: &mut Markup, f: &Frame, result: &MemoryResult, level: &MemoryLe
     m.tag("text").a("class", "m b halo").a("x", x).a("y", y.max(f.top + 12.0)).text(&text);
 }
 
-/// What was told, in two rows above the plot so that neighbours do not touch.
+/// Writes the reported sizes in two rows above the plot, so that neighbours do not overlap.
 fn told_sizes(m: &mut Markup, f: &Frame, result: &MemoryResult) {
     let of_levels =
         result.levels.iter().filter_map(|l| Some((l.advertised_bytes?, l.verdict == "confirmed")));
     let unseen = result.not_visible_bytes.iter().map(|bytes| (*bytes, false));
-    let mut told: Vec<(u64, bool)> = of_levels.chain(unseen).collect();
-    told.sort_unstable();
-    told.dedup();
+    let mut reported: Vec<(u64, bool)> = of_levels.chain(unseen).collect();
+    reported.sort_unstable();
+    reported.dedup();
     let mut ends = [f64::NEG_INFINITY; 2];
-    for (bytes, confirmed) in told {
+    for (bytes, confirmed) in reported {
         let x = f.x.at(bytes as f64);
         let sign = if confirmed { "✓" } else { "✗" };
-        let text = format!("told {} {sign}", format_size(bytes));
+        let text = format!("kernel: {} {sign}", format_size(bytes));
         let half = text_width(&text, 11.5) / 2.0;
         let centre = x.clamp(f.left + half, f.right - half);
         let row = usize::from(centre - half < ends[0] + 8.0);
         ends[row] = centre + half;
         let y = 34.0 + 17.0 * row as f64;
-        let class = if confirmed { "told" } else { "told refuted" };
+        let class = if confirmed { "reported" } else { "reported refuted" };
         line(m, class, (x, y + 5.0), (x, f.bottom));
         label(m, if confirmed { "tm" } else { "tm dbt" }, centre, y, &text);
     }

@@ -1,8 +1,7 @@
-//! Lines over a factor: the ladder (metric over threads, one line per arm family) and the cost
-//! curve (p50 and p99 against size) are the same drawing.
+//! Lines over a factor: thread ladders (metric over threads, one line per arm family) and cost curves
+//! (p50 and p99 by size).
 //!
-//! Wide drawings name each line at its right end; narrow ones have no room beside the plot and list
-//! the names above it.
+//! Wide charts name each line at its right end; narrow ones list the names above the plot.
 
 use super::scale::{Scale, Tick};
 use super::{STYLES, Svg, fitted, label, line, marker, series_class, spread, text_width, tip};
@@ -13,26 +12,26 @@ use crate::quantity::Unit;
 /// A point of a line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Where it stands on the horizontal axis.
+    /// Value on the horizontal axis.
     pub x: f64,
     /// Its value.
     pub y: Estimate,
-    /// A second, smaller line above or below (the 99th percentile of a cost curve).
+    /// Value of a second, thinner line (the 99th percentile of a cost curve).
     pub thin: Option<Estimate>,
-    /// More words for its title.
+    /// Additional text for its title.
     pub note: String,
 }
 
 /// A line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// Its name, written beside it.
+    /// Its name, written next to it.
     pub name: String,
     /// Its points, in any order.
     pub points: Vec<Point>,
 }
 
-/// A level without a place on the axis: an arm that does not have the factor.
+/// A horizontal level: an arm that does not have the factor of the axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
     /// Its name.
@@ -41,12 +40,12 @@ pub struct Level {
     pub y: Estimate,
 }
 
-/// What the drawing shows.
+/// The content of the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines {
-    /// Title for those who cannot see it.
+    /// Title for screen readers.
     pub title: String,
-    /// Description for those who cannot see it.
+    /// Description for screen readers.
     pub description: String,
     /// Title of the horizontal axis.
     pub x_title: String,
@@ -56,11 +55,11 @@ pub struct Lines {
     pub y_title: String,
     /// Unit of the vertical axis.
     pub y_unit: Unit,
-    /// Lines, at most eight told apart.
+    /// Lines, of which at most eight have different styles.
     pub lines: Vec<Line>,
     /// Horizontal levels.
     pub levels: Vec<Level>,
-    /// Height of the plot itself, pixels.
+    /// Height of the plot in pixels.
     pub plot_height: f64,
 }
 
@@ -77,7 +76,7 @@ const LINE_HEIGHT: f64 = 17.0;
 
 /// Draws the lines for a column of `width` pixels.
 pub fn draw(chart: &Lines, width: f64) -> Svg {
-    let beside = width >= 600.0;
+    let wide_page = width >= 600.0;
     let names: Vec<&str> = chart
         .lines
         .iter()
@@ -85,8 +84,8 @@ pub fn draw(chart: &Lines, width: f64) -> Svg {
         .chain(chart.levels.iter().map(|l| l.name.as_str()))
         .collect();
     let widest = names.iter().map(|n| text_width(n, 12.0)).fold(0.0, f64::max);
-    let gutter = if beside { (widest + 30.0).clamp(60.0, width * 0.3) } else { 12.0 };
-    let (legend, legend_height) = legend_places(&names, width, beside);
+    let gutter = if wide_page { (widest + 30.0).clamp(60.0, width * 0.3) } else { 12.0 };
+    let (legend, legend_height) = legend_places(&names, width, wide_page);
     let frame = frame(chart, width, gutter, legend_height);
     let mut m = Markup::new();
     axes(&mut m, chart, &frame, width, legend_height);
@@ -104,7 +103,7 @@ pub fn draw(chart: &Lines, width: f64) -> Svg {
     for (i, one) in chart.lines.iter().enumerate() {
         draw_line(&mut m, chart, &frame, i, one);
     }
-    if beside {
+    if wide_page {
         end_labels(&mut m, chart, &frame, gutter);
     }
     Svg {
@@ -116,9 +115,9 @@ pub fn draw(chart: &Lines, width: f64) -> Svg {
     }
 }
 
-/// Where the names stand above a narrow plot, and the height they take.
-fn legend_places(names: &[&str], width: f64, beside: bool) -> (Vec<(f64, f64)>, f64) {
-    if beside || names.is_empty() {
+/// Returns the positions of the names above a narrow plot, and their height.
+fn legend_places(names: &[&str], width: f64, wide_page: bool) -> (Vec<(f64, f64)>, f64) {
+    if wide_page || names.is_empty() {
         return (Vec::new(), 0.0);
     }
     let (mut x, mut y) = (0.0, 8.0);
@@ -204,7 +203,7 @@ fn with_unit(title: &str, unit: &str, ticks_say_it: bool) -> String {
     if unit.is_empty() || ticks_say_it { title.to_owned() } else { format!("{title}, {unit}") }
 }
 
-/// The distinct places of points, if they are few enough to be the ticks themselves.
+/// Returns the distinct x values of points, if they are few enough to be the ticks.
 fn distinct(chart: &Lines) -> Vec<f64> {
     let mut xs: Vec<f64> = chart.lines.iter().flat_map(|l| &l.points).map(|p| p.x).collect();
     xs.sort_by(f64::total_cmp);
@@ -225,7 +224,7 @@ fn x_ticks(chart: &Lines, f: &Frame) -> Vec<Tick> {
     }
 }
 
-/// A short piece of the line with its marker, for a legend.
+/// Draws a short part of the line with its marker, for a legend.
 fn sample(m: &mut Markup, index: usize, x: f64, y: f64, level: bool) {
     if level {
         line(m, "ref", (x, y), (x + 20.0, y));
@@ -306,7 +305,7 @@ fn interval_bar(m: &mut Markup, x: f64, low: f64, high: f64) {
     m.tag("path").a("class", "bar").a("d", bar).void();
 }
 
-/// Names at the right ends, pushed apart, with a thin leader where one had to move.
+/// Writes names at the right ends, moved apart, with a thin leader for those that had to move.
 fn end_labels(m: &mut Markup, chart: &Lines, f: &Frame, gutter: f64) {
     let ends: Vec<(usize, &str, f64, f64)> =
         chart

@@ -1,8 +1,8 @@
-//! The machine as nested boxes: memory, sockets, shared caches, cores and their threads, with the
-//! measured times in the boxes where a measurement is at hand.
+//! The machine as nested boxes: memory, sockets, shared caches, cores and their threads, with measured
+//! times if there are any.
 //!
-//! Groups of processors that are alike are drawn up to a number and then counted, so that a large
-//! machine stays one drawing.
+//! Only a limited number of equal processor groups is drawn and the rest is counted, so that a large
+//! machine fits into one drawing.
 
 use super::{Svg, fitted, label};
 use crate::machine::{Drawing, Group};
@@ -11,7 +11,7 @@ use crate::markup::Markup;
 const GAP: f64 = 8.0;
 const ROW: f64 = 30.0;
 const HEAD: f64 = 22.0;
-/// Cores side by side at most; narrower boxes cannot be read.
+/// Most cores next to each other; narrower boxes are not readable.
 const CORE_WIDTH_MIN: f64 = 84.0;
 
 /// Draws the machine for a column of `width` pixels.
@@ -36,7 +36,7 @@ pub fn draw(drawing: &Drawing, width: f64) -> Svg {
     }
 }
 
-/// A box with one line of text, cut to fit.
+/// Draws a box with one line of text, truncated to fit.
 fn bar(m: &mut Markup, (x, y, w, h): (f64, f64, f64, f64), class: &'static str, text: &str) {
     m.tag("g").body(|m| {
         m.tag("title").text(text);
@@ -52,7 +52,7 @@ fn bar(m: &mut Markup, (x, y, w, h): (f64, f64, f64, f64), class: &'static str, 
     });
 }
 
-/// The processors below one shared cache; returns where it ends.
+/// Draws the processors below one shared cache. Returns the y position of its end.
 fn draw_group(m: &mut Markup, group: &Group, y: f64, width: f64) -> f64 {
     let inner = width - 2.0 * GAP;
     let per_row = ((inner / CORE_WIDTH_MIN).floor() as usize).clamp(1, group.cores.len().max(1));

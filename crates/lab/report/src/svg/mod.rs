@@ -1,11 +1,11 @@
-//! Charts as SVG: an own writer, deterministic to the byte.
+//! Charts as SVG, deterministic to the byte.
 //!
-//! Every chart is a function from values and a width to an [`Svg`]. Colours are CSS variables, so
-//! one drawing serves light and dark; markers, dashes and patterns repeat what colours say; every
-//! mark carries a `<title>` with its count, ends and raw values. The page embeds each chart
-//! twice, drawn for a wide and for a narrow column, because scaled-down text is not readable; the
-//! narrow one goes without titles. Text widths are estimated from the widest common screen font, so
-//! labels leave a little more room than they need.
+//! Every chart is a function from values and a width to an [`Svg`]. Colours are CSS variables, so one
+//! drawing works in light and dark mode. Markers, dashes and patterns repeat the information of colours,
+//! and every mark has a `<title>` with its count, ends and raw values. The page embeds each chart twice,
+//! for a wide and for a narrow column, because scaled-down text is not readable; the narrow one has no
+//! titles. Text widths are estimated from the widest common screen font, so labels take slightly more
+//! space than needed.
 
 pub mod dots;
 pub mod heat;
@@ -23,22 +23,22 @@ use crate::estimate::Estimate;
 use crate::markup::Markup;
 use crate::quantity::Unit;
 
-/// Width of a chart for a laptop, pixels.
+/// Width of a chart for a laptop in pixels.
 pub const WIDE: f64 = 880.0;
-/// Width of a chart for a phone, pixels.
+/// Width of a chart for a phone in pixels.
 pub const NARROW: f64 = 356.0;
-/// Series styles that differ in colour, marker and dash.
+/// Number of series styles that differ in colour, marker and dash.
 pub const STYLES: usize = 8;
 
 const CHART_CSS: &str = include_str!("../../assets/chart.css");
 const PALETTE_CSS: &str = include_str!("../../assets/palette.css");
 
-/// The style rules that charts need, for a page that embeds them.
+/// Returns the style rules of charts, for a page that embeds them.
 pub const fn chart_css() -> &'static str {
     CHART_CSS
 }
 
-/// The colours, light and dark, for a page that embeds charts.
+/// Returns the light and dark colours, for a page that embeds charts.
 pub const fn palette_css() -> &'static str {
     PALETTE_CSS
 }
@@ -54,14 +54,14 @@ pub struct Svg {
 }
 
 impl Svg {
-    /// The drawing as an element of a page that has [`chart_css`], [`palette_css`] and
-    /// [`write_patterns`]. `class` is put on the element.
+    /// Writes the drawing as an element of a page that has [`chart_css`], [`palette_css`] and
+    /// [`write_patterns`]. `class` is the class of the element.
     pub fn write(&self, m: &mut Markup, class: &'static str) {
         self.element(m, class, None, (0.0, 0.0, self.width, self.height), |_| {});
     }
 
-    /// The same without the titles of its marks: on a phone nothing points at them, and the wide
-    /// drawing and the table of numbers say the same.
+    /// Writes the drawing without the titles of its marks: a phone has no pointer to show them, and the
+    /// table contains the numbers.
     pub fn write_untitled(&self, m: &mut Markup, class: &'static str) {
         let mut body = Markup::new();
         body.append_without_titles(&self.body);
@@ -69,7 +69,7 @@ impl Svg {
             .write(m, class);
     }
 
-    /// The drawing as a file of its own: with its title, margins, and colours for light and dark.
+    /// Returns the drawing as an SVG file with title, margins, and light and dark colours.
     pub fn standalone(&self) -> String {
         const MARGIN: f64 = 24.0;
         const HEAD: f64 = 56.0;
@@ -124,12 +124,12 @@ impl Svg {
     }
 }
 
-/// A text on a chart.
+/// Writes a text on a chart.
 pub(crate) fn label(m: &mut Markup, class: &'static str, x: f64, y: f64, text: &str) {
     m.tag("text").a("class", class).a("x", x).a("y", y).text(text);
 }
 
-/// A straight line.
+/// Draws a straight line.
 pub(crate) fn line(m: &mut Markup, class: &'static str, from: (f64, f64), to: (f64, f64)) {
     m.tag("line")
         .a("class", class)
@@ -140,7 +140,7 @@ pub(crate) fn line(m: &mut Markup, class: &'static str, from: (f64, f64), to: (f
         .void();
 }
 
-/// Width of a text in pixels at a font size, estimated from a wide screen font.
+/// Returns the width of a text in pixels, estimated from a wide screen font.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     let em: f64 = text
         .chars()
@@ -156,7 +156,7 @@ pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     em * size
 }
 
-/// A text cut to a width, with an ellipsis where something was left out.
+/// Truncates a text to a width, with an ellipsis if it was truncated.
 pub(crate) fn fitted(text: &str, size: f64, width: f64) -> String {
     if text_width(text, size) <= width {
         return text.to_owned();
@@ -175,12 +175,12 @@ pub(crate) fn fitted(text: &str, size: f64, width: f64) -> String {
     out
 }
 
-/// Pushes labels apart: centres that are at least `gap` from each other within `[low, high]`, in
-/// the given order of values, each as near to its wish as the others allow.
+/// Moves labels apart. Returns centres with a distance of at least `gap` within `[low, high]`, in the
+/// order of the values, each as close to its value as the others allow.
 pub(crate) fn spread(wishes: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wishes.len()).collect();
     order.sort_by(|a, b| wishes[*a].total_cmp(&wishes[*b]));
-    // Blocks of labels that touch: each stands centred on the mean of its wishes.
+    // Blocks of adjacent labels: each is centred on the mean of its values.
     let mut blocks: Vec<(f64, Vec<usize>)> = Vec::new();
     for i in order {
         blocks.push((wishes[i], vec![i]));
@@ -211,7 +211,7 @@ pub(crate) fn spread(wishes: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> 
     out
 }
 
-/// The marker of a style around a point.
+/// Draws the marker of a style around a point.
 pub(crate) fn marker(m: &mut Markup, style: usize, x: f64, y: f64) {
     let r = 4.2;
     let shape = |points: &[(f64, f64)]| {
@@ -247,7 +247,7 @@ pub(crate) fn marker(m: &mut Markup, style: usize, x: f64, y: f64) {
     }
 }
 
-/// The class of a series by its index.
+/// Returns the class of a series by its index.
 pub(crate) const fn series_class(index: usize) -> &'static str {
     match index % STYLES {
         0 => "s s1",
@@ -261,12 +261,12 @@ pub(crate) const fn series_class(index: usize) -> &'static str {
     }
 }
 
-/// The words that stand behind a mark: what, median, ends, count and raw values.
+/// Returns the text of the title of a mark: name, median, ends, count and raw values.
 pub fn tip(what: &str, unit: Unit, e: &Estimate) -> String {
     let mut out = format!("{what}\nmedian {}", unit.format(e.median));
     match e.ends {
         Some(ends) => {
-            let words = if ends.is_interval() { "95 % interval" } else { "least to most" };
+            let words = if ends.is_interval() { "95 % interval" } else { "minimum to maximum" };
             out.push_str(&format!(", {words} {}", unit.format_ends(ends)));
         }
         None => out.push_str(", no interval"),
@@ -280,12 +280,12 @@ pub fn tip(what: &str, unit: Unit, e: &Estimate) -> String {
     out
 }
 
-/// The patterns that stand beside colours, once for a page.
+/// Writes the patterns that accompany colours, once per page.
 pub fn write_patterns(m: &mut Markup) {
     unseen(m, patterns);
 }
 
-/// Definitions that other pictures of the page refer to, in a picture that nobody sees.
+/// Writes definitions that other charts of the page refer to, in an invisible SVG.
 pub(crate) fn unseen(m: &mut Markup, definitions: impl FnOnce(&mut Markup)) {
     m.tag("svg")
         .a("class", "patterns")
@@ -297,14 +297,14 @@ pub(crate) fn unseen(m: &mut Markup, definitions: impl FnOnce(&mut Markup)) {
         });
 }
 
-/// A pattern: lines on a square tile that repeats.
+/// A pattern: lines on a repeated square tile.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pattern {
-    /// The name that others fill with.
+    /// Name for fill references.
     pub(crate) id: &'static str,
-    /// Side of the tile, pixels.
+    /// Side of the tile in pixels.
     pub(crate) side: f64,
-    /// Class of the ground, if the tile has one.
+    /// Class of the background, if there is one.
     pub(crate) ground: Option<&'static str>,
     /// Class of the lines.
     pub(crate) lines: &'static str,
@@ -333,7 +333,7 @@ impl Pattern {
     }
 }
 
-/// One pattern for each state that is not plain, and one for cells that were not run.
+/// One pattern per state that has one, and one for cells that were not run.
 fn patterns(m: &mut Markup) {
     for (id, ground, side, path) in [
         ("pt-ready", "st-ready", 6.0, "M-1,1 l2,-2 M0,6 l6,-6 M5,7 l2,-2"),

@@ -1,4 +1,4 @@
-//! Scales and ticks: where a value stands on an axis, and which round values are written beside it.
+//! Scales and ticks: the position of a value on an axis, and the round values that label it.
 
 use crate::quantity::{Unit, trimmed};
 
@@ -15,20 +15,20 @@ pub struct Scale {
 /// A tick: its value and its text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
-    /// Where it stands.
+    /// Value on the axis.
     pub value: f64,
-    /// What is written.
+    /// Text of the label.
     pub text: String,
 }
 
 impl Scale {
-    /// A linear scale; `low` and `high` may be equal.
+    /// Returns a linear scale; `low` and `high` can be equal.
     pub fn linear(low: f64, high: f64, start: f64, end: f64) -> Self {
         let high = if high > low { high } else { low + 1.0 };
         Self { low, high, start, end, log: false }
     }
 
-    /// A logarithmic scale; both ends are above zero, else it is linear.
+    /// Returns a logarithmic scale, or a linear one if an end is not above zero.
     pub fn log(low: f64, high: f64, start: f64, end: f64) -> Self {
         if low <= 0.0 {
             return Self::linear(low, high, start, end);
@@ -37,7 +37,7 @@ impl Scale {
         Self { low, high, start, end, log: true }
     }
 
-    /// The pixel of a value; what lies outside is held at the end of the axis.
+    /// Returns the pixel of a value; values outside are clamped to the axis.
     pub fn at(&self, value: f64) -> f64 {
         let part = if self.log {
             (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
@@ -47,17 +47,17 @@ impl Scale {
         self.start + part.clamp(0.0, 1.0) * (self.end - self.start)
     }
 
-    /// The ends of the scale.
+    /// Returns the ends of the scale.
     pub fn ends(&self) -> (f64, f64) {
         (self.low, self.high)
     }
 
-    /// Whether it is logarithmic.
+    /// Returns whether it is logarithmic.
     pub fn is_log(&self) -> bool {
         self.log
     }
 
-    /// The same scale widened to round ends, so that the first and the last tick lie on it.
+    /// Returns the scale widened to round ends, so that it includes the first and the last tick.
     #[must_use]
     pub fn nice(self, unit: Unit, count: usize) -> Self {
         let binary = matches!(unit, Unit::Bytes | Unit::BytesPerSecond);
@@ -83,8 +83,8 @@ impl Scale {
         }
     }
 
-    /// About `count` ticks at round values: 1-2-5 steps, powers of two for bytes. Logarithmic ticks
-    /// carry their own unit, linear ones share that of the axis.
+    /// Returns about `count` ticks at round values: 1-2-5 steps, powers of two for bytes. Logarithmic ticks
+    /// have their own unit, linear ones share that of the axis.
     pub fn ticks(&self, unit: Unit, count: usize) -> Vec<Tick> {
         let values =
             if self.log { self.log_ticks(unit, count) } else { self.linear_ticks(unit, count) };
@@ -122,11 +122,11 @@ impl Scale {
             if dense.len() >= 2 {
                 return dense;
             }
-            // Less than a factor of two: a linear choice reads better.
+            // Below a factor of two, linear ticks are easier to read.
             return Self { log: false, ..*self }.linear_ticks(unit, count);
         }
         let skip = powers.len().div_ceil(count.max(1) + 2).max(1);
-        // Bytes step by even powers, so that the ticks are 4 KiB, 64 KiB, 1 MiB.
+        // Bytes use powers of 16, so that the ticks are 4 KiB, 64 KiB, 1 MiB.
         let skip = if binary && skip > 1 { skip.next_multiple_of(2) } else { skip };
         let phase = first.rem_euclid(skip as i32);
         powers
@@ -138,7 +138,7 @@ impl Scale {
     }
 }
 
-/// The round step nearest to `raw` in ratio: 1, 2 or 5 times a power of ten.
+/// Returns the round step nearest to `raw` by ratio: 1, 2 or 5 times a power of ten.
 fn step_125(raw: f64) -> f64 {
     if !(raw.is_finite() && raw > 0.0) {
         return 1.0;

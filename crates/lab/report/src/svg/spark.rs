@@ -1,28 +1,28 @@
-//! Reads in flight over the time of one run: a small step chart, no more.
+//! Reads in flight over the time of one run, as a small step chart.
 
 use super::{Svg, label, line, text_width};
 use crate::markup::{Markup, coordinate};
 use crate::quantity::{Unit, plain};
 
-/// What the drawing shows.
+/// The content of the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spark {
-    /// Title for those who cannot see it.
+    /// Title for screen readers.
     pub title: String,
-    /// Description for those who cannot see it.
+    /// Description for screen readers.
     pub description: String,
-    /// Nanoseconds after the start and the number then, in order.
+    /// Time since the start in nanoseconds and the number at that time, in order.
     pub steps: Vec<(u64, u32)>,
-    /// End of the run, nanoseconds.
+    /// End of the run in nanoseconds.
     pub end_ns: u64,
     /// Mean, weighted by time.
     pub mean: f64,
-    /// Highest.
+    /// Maximum.
     pub max: u32,
 }
 
-/// Pixels to a step: what is closer is merged by its highest value, so that no peak is lost. A run
-/// has thousands of steps, and a page shows dozens of runs.
+/// Smallest width of a step in pixels. Closer steps are merged to their maximum, so that no peak is lost:
+/// a run has thousands of steps, and a page has dozens of runs.
 const STEP_PIXELS: f64 = 2.5;
 
 /// Draws the steps for a column of `width` pixels.

@@ -1,12 +1,12 @@
-//! Where threads spent their time: one bar per row, six states that add up to 100 %.
+//! Shares of thread time: one bar per row, six states that add up to 100 %.
 //!
-//! Each state has a colour and a pattern; the share is written inside where it fits and in the
-//! title always. Rounding is by largest remainder, so that the written shares add up as well.
+//! Each state has a colour and a pattern. The share is written inside if it fits, and always in the
+//! title. Shares are rounded by largest remainder, so that the written shares add up as well.
 
 use super::{Svg, fitted, label, text_width};
 use crate::markup::Markup;
 
-/// The states in the order of the bar: word, class of the colour, pattern.
+/// The states in the order of the bar: name, class of the colour, pattern.
 pub const STATES: [(&str, &str, Option<&str>); 6] = [
     ("on-cpu", "st-on-cpu", None),
     ("ready", "st-ready", Some("url(#pt-ready)")),
@@ -19,28 +19,28 @@ pub const STATES: [(&str, &str, Option<&str>); 6] = [
 /// A bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// What it stands for.
+    /// Its name.
     pub name: String,
-    /// Heading above it; bars with the same heading stand together.
+    /// Heading above it; bars with the same heading are grouped.
     pub heading: String,
     /// Time in each state, any unit, in the order of [`STATES`].
     pub times: [f64; 6],
-    /// More words for its title.
+    /// Additional text for its title.
     pub note: String,
 }
 
-/// What the drawing shows.
+/// The content of the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stacks {
-    /// Title for those who cannot see it.
+    /// Title for screen readers.
     pub title: String,
-    /// Description for those who cannot see it.
+    /// Description for screen readers.
     pub description: String,
     /// Bars from top to bottom.
     pub bars: Vec<Bar>,
 }
 
-/// Tenths of a percent of each part, adding up to 1000 (all zero for no time at all).
+/// Returns tenths of a percent of each part, adding up to 1000; all zero without any time.
 pub fn tenths(times: &[f64; 6]) -> [u32; 6] {
     let total: f64 = times.iter().sum();
     if total <= 0.0 {
@@ -63,7 +63,7 @@ pub fn tenths(times: &[f64; 6]) -> [u32; 6] {
     out
 }
 
-/// A share in tenths of a percent as text.
+/// Formats a share given in tenths of a percent.
 pub fn share_text(tenths: u32) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
@@ -73,9 +73,9 @@ const STEP: f64 = 26.0;
 
 /// Draws the bars for a column of `width` pixels.
 pub fn draw(chart: &Stacks, width: f64) -> Svg {
-    let beside = width >= 600.0;
+    let wide_page = width >= 600.0;
     let names = chart.bars.iter().map(|b| text_width(&b.name, 12.0)).fold(0.0, f64::max);
-    let left = if beside { (names + 14.0).clamp(90.0, width * 0.3) } else { 0.0 };
+    let left = if wide_page { (names + 14.0).clamp(90.0, width * 0.3) } else { 0.0 };
     let mut m = Markup::new();
     let mut y = legend(&mut m, width);
     let mut heading = "";
@@ -86,7 +86,7 @@ pub fn draw(chart: &Stacks, width: f64) -> Svg {
             label(&mut m, "b", 0.0, y + 12.0, &fitted(heading, 12.0, width));
             y += 21.0;
         }
-        if !beside {
+        if !wide_page {
             label(&mut m, "t", 0.0, y + 11.0, &fitted(&bar.name, 11.5, width));
             y += 17.0;
         }

@@ -1,7 +1,7 @@
-//! One act in stages: a bar per row that begins at zero and is filled anew from stage to stage.
+//! An operation in stages: a bar per row that starts at zero and changes its fill at each stage.
 //!
-//! It says when something had returned, and how much later it was really done. Where stages lie a
-//! thousandfold apart a straight axis shows the last alone, so each row also writes its numbers.
+//! The chart shows when an operation returned and how much later it was complete. If stages differ by a
+//! factor of a thousand, a linear axis shows only the last one, so each row also has its numbers.
 
 use super::scale::Scale;
 use super::{Svg, fitted, label, line, text_width, tip};
@@ -9,29 +9,29 @@ use crate::estimate::Estimate;
 use crate::markup::Markup;
 use crate::quantity::Unit;
 
-/// Fillings of the stages: class, and pattern beside the colour.
+/// Fills of the stages: class and pattern.
 const FILLS: [(&str, Option<&str>); 3] =
     [("st-on-cpu", None), ("seg", Some("url(#pt-sync)")), ("seg", Some("url(#pt-unknown)"))];
 
 /// A row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What it stands for.
+    /// Its name.
     pub name: String,
-    /// Heading above it; rows with the same heading stand together.
+    /// Heading above it; rows with the same heading are grouped.
     pub heading: String,
-    /// When each stage ended, from the same start; `None` where it was not measured.
+    /// End of each stage since the start; `None` if it was not measured.
     pub ends: [Option<Estimate>; 3],
 }
 
-/// What the drawing shows.
+/// The content of the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stages {
-    /// Title for those who cannot see it.
+    /// Title for screen readers.
     pub title: String,
-    /// Description for those who cannot see it.
+    /// Description for screen readers.
     pub description: String,
-    /// What each stage is, in words.
+    /// Names of the stages.
     pub words: [&'static str; 3],
     /// Title of the axis.
     pub x_title: String,
@@ -46,11 +46,11 @@ const STEP: f64 = 25.0;
 
 /// Draws the rows for a column of `width` pixels.
 pub fn draw(chart: &Stages, width: f64) -> Svg {
-    let beside = width >= 600.0;
+    let wide_page = width >= 600.0;
     let wide = |text: &str| text_width(text, 12.0) + 14.0;
     let names = chart.rows.iter().map(|row| wide(&row.name)).fold(0.0, f64::max);
     let numbers = chart.rows.iter().map(|row| wide(&written(chart, row))).fold(0.0, f64::max);
-    let (left, right) = if beside {
+    let (left, right) = if wide_page {
         (names.clamp(80.0, width * 0.25), width - numbers.min(width * 0.4))
     } else {
         (0.0, width)
@@ -70,19 +70,19 @@ pub fn draw(chart: &Stages, width: f64) -> Svg {
             label(&mut bars, "b", 0.0, y + 12.0, &fitted(heading, 12.0, width));
             y += 21.0;
         }
-        if !beside {
+        if !wide_page {
             label(&mut bars, "n", 0.0, y + 11.0, &fitted(&row.name, 12.0, width * 0.4));
             label(&mut bars, "te", width, y + 11.0, &written(chart, row));
             y += 17.0;
         }
         draw_row(&mut bars, chart, row, &scale, y);
-        if beside {
+        if wide_page {
             label(&mut bars, "e", left - 10.0, y + 12.5, &fitted(&row.name, 12.0, left - 10.0));
             label(&mut bars, "te", width, y + 12.5, &written(chart, row));
         }
         y += STEP;
     }
-    for tick in scale.ticks(chart.unit, if beside { 6 } else { 4 }) {
+    for tick in scale.ticks(chart.unit, if wide_page { 6 } else { 4 }) {
         let x = scale.at(tick.value);
         line(&mut m, "grid", (x, top), (x, y));
         let half = text_width(&tick.text, 12.0) / 2.0 + 1.0;
@@ -106,11 +106,11 @@ pub fn draw(chart: &Stages, width: f64) -> Svg {
     }
 }
 
-/// The numbers of a row.
+/// Returns the numbers of a row.
 fn written(chart: &Stages, row: &Row) -> String {
     let ends = row.ends.iter().flatten().map(|end| chart.unit.format(end.median));
     let mut texts: Vec<String> = ends.collect();
-    // A stage that ends with the one before says nothing of its own.
+    // A stage that ends with the previous one is not written.
     texts.dedup();
     texts.join(" → ")
 }
@@ -177,7 +177,7 @@ mod tests {
             title: "t".to_owned(),
             description: "d".to_owned(),
             words: ["returned", "durable", "settled"],
-            x_title: "after the start".to_owned(),
+            x_title: "time since the start".to_owned(),
             unit: Unit::Time,
             rows,
         }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(written(&chart, &chart.rows[0]), "1.00 ms → 4.00 ms");
         for width in [super::super::WIDE, super::super::NARROW] {
             let drawn = draw(&chart, width).standalone();
-            // Three in the legend, two of the first row (the third is no longer), one of the second.
+            // Three in the legend, two in the first row (the third is not longer), one in the second.
             let filled =
                 drawn.matches("st-on-cpu\"").count() + drawn.matches("class=\"seg\"").count();
             assert_eq!(filled, 6, "{drawn}");

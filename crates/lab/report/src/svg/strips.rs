@@ -1,21 +1,21 @@
-//! Files from their first to their last byte: a row each, filled where they lie in memory.
+//! The page cache contents of files: a row per file, filled where it is resident.
 //!
-//! The height of the fill is the share of a stretch that is in memory, so shade is no sign of its
-//! own; what is changed or being written is hatched. Equal neighbours are drawn as one.
+//! The height of the fill is the resident share of a range. Dirty pages and pages under writeback are
+//! hatched. Equal neighbours are drawn as one.
 
 use super::{Svg, fitted, label, text_width};
 use crate::markup::Markup;
 
-/// What is known of one stretch of a file.
+/// The state of a range of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mark {
-    /// This share of it is in memory and as on the device.
+    /// This share is resident and clean.
     Resident(f64),
-    /// Some of it is changed and not written.
+    /// Some pages are dirty.
     Dirty,
-    /// Some of it is being written.
+    /// Some pages are being written.
     Writeback,
-    /// Nobody can tell.
+    /// The state is unknown.
     Unknown,
 }
 
@@ -24,18 +24,18 @@ pub enum Mark {
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// Words beside the name.
+    /// Text next to the name.
     pub note: String,
-    /// Its stretches, all of the same length.
+    /// Its ranges, all of the same length.
     pub marks: Vec<Mark>,
 }
 
-/// What the drawing shows.
+/// The content of the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Strips {
     /// Title.
     pub title: String,
-    /// Description for those who cannot see it.
+    /// Description for screen readers.
     pub description: String,
     /// Files.
     pub rows: Vec<Row>,
@@ -59,7 +59,7 @@ pub fn draw(chart: &Strips, width: f64) -> Svg {
         });
     }
     if chart.rows.is_empty() {
-        label(&mut m, "t", 0.0, top + 12.0, "no file to show");
+        label(&mut m, "t", 0.0, top + 12.0, "no files to show");
     }
     let rows = chart.rows.len().max(1) as f64;
     Svg {
@@ -114,15 +114,15 @@ fn strip(m: &mut Markup, marks: &[Mark], y: f64, width: f64) {
     }
 }
 
-/// What the marks mean; returns the height.
+/// Draws the legend. Returns its height.
 fn legend(m: &mut Markup, width: f64) -> f64 {
     let (mut x, mut y) = (0.0, 0.0);
     for (what, word) in [
-        (Mark::Resident(1.0), "in memory"),
+        (Mark::Resident(1.0), "resident"),
         (Mark::Resident(0.4), "partly"),
-        (Mark::Resident(0.0), "not in memory"),
+        (Mark::Resident(0.0), "not resident"),
         (Mark::Dirty, "changed"),
-        (Mark::Writeback, "being written"),
+        (Mark::Writeback, "under writeback"),
         (Mark::Unknown, "unknown"),
     ] {
         let wide = 30.0 + text_width(word, 11.5) + 18.0;
@@ -147,7 +147,7 @@ mod tests {
         let full = Mark::Resident(1.0);
         let marks = [full, full, Mark::Dirty, Mark::Dirty, Mark::Resident(0.0), full];
         strip(&mut m, &marks, 0.0, 600.0);
-        // The ground, two filled stretches, one hatched; nothing for what is not in memory.
+        // The background, two filled ranges and one hatched; ranges that are not resident add nothing.
         assert_eq!(m.as_str().matches("<rect").count(), 4, "{}", m.as_str());
     }
 

@@ -1,18 +1,18 @@
 //! Sizes as areas: a treemap of a tree.
 //!
-//! The squarified layout (Bruls, Huizing, van Wijk 2000) keeps tiles near squares, so that areas
-//! can be compared by eye. Two levels are drawn: large tiles with a head line, and in them what
-//! they hold. Colour tells the large tile apart from its neighbours and nothing else; names, sizes
-//! and shares stand in the tiles as far as they fit, and on every tile when it is pointed at.
-//! Tiles below [`TILE_SIDE_MIN`] are drawn as one, with their number.
+//! The squarified layout (Bruls, Huizing, van Wijk 2000) keeps tiles close to squares, so that areas can
+//! be compared by eye. Two levels are drawn: large tiles with a header, and their contents. Colour only
+//! separates a large tile from its neighbours. Names, sizes and shares are written in the tiles if they
+//! fit, and in the title of every tile. Tiles below [`TILE_SIDE_MIN`] are drawn as one with their
+//! number.
 
 use super::{Svg, fitted, label, series_class, text_width};
 use crate::markup::Markup;
 use crate::quantity::{Unit, percent};
 
-/// Shortest side of a tile worth drawing, pixels.
+/// Shortest side of a tile that is drawn, in pixels.
 pub const TILE_SIDE_MIN: f64 = 4.0;
-/// Height of the head line of a large tile.
+/// Height of the header of a large tile.
 const HEAD: f64 = 20.0;
 
 /// A directory or file and its size.
@@ -22,22 +22,22 @@ pub struct Tile {
     pub name: String,
     /// Size in the unit of the chart.
     pub value: f64,
-    /// What it holds; what is missing from `value` is drawn as its own.
+    /// Its contents; the rest of `value` is drawn as its own files.
     pub inside: Vec<Tile>,
 }
 
-/// What the drawing shows.
+/// The content of the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Treemap {
     /// Title.
     pub title: String,
-    /// Description for those who cannot see it.
+    /// Description for screen readers.
     pub description: String,
     /// The tiles, in any order.
     pub tiles: Vec<Tile>,
     /// Unit of the values.
     pub unit: Unit,
-    /// Height of the drawing, pixels.
+    /// Height of the drawing in pixels.
     pub height: f64,
 }
 
@@ -64,12 +64,12 @@ pub fn draw(chart: &Treemap, width: f64) -> Svg {
     }
 }
 
-/// A value that can be an area.
+/// Returns a value that can be an area.
 fn worth(value: f64) -> f64 {
     if value.is_finite() { value.max(0.0) } else { 0.0 }
 }
 
-/// One large tile, or several too small to be told apart.
+/// One large tile, or several that are too small to draw separately.
 fn large(m: &mut Markup, chart: &Treemap, tiles: &[&Tile], at: Place, total: f64) {
     let value: f64 = tiles.iter().map(|t| worth(t.value)).sum();
     let name = name_of(tiles);
@@ -79,7 +79,7 @@ fn large(m: &mut Markup, chart: &Treemap, tiles: &[&Tile], at: Place, total: f64
     let head = h >= HEAD + 4.0 && w >= 34.0;
     if head {
         let size = chart.unit.format(value);
-        // The name alone where size and share do not fit beside it.
+        // The name alone if size and share do not fit.
         let words =
             [format!("{name} · {size} · {}", percent(value / total)), format!("{name} · {size}")]
                 .into_iter()
@@ -104,7 +104,7 @@ fn large(m: &mut Markup, chart: &Treemap, tiles: &[&Tile], at: Place, total: f64
     }
 }
 
-/// One tile in a large one.
+/// Draws one tile in a large one.
 fn small(m: &mut Markup, chart: &Treemap, (above, tiles): (&str, &[&Tile]), at: Place, total: f64) {
     let value: f64 = tiles.iter().map(|t| worth(t.value)).sum();
     let name = name_of(tiles);
@@ -149,7 +149,7 @@ fn rect(m: &mut Markup, class: &'static str, at: Place, by: f64, opacity: Option
         .void();
 }
 
-/// Tiles and their places, the largest first. Those that would be too small come last, as one.
+/// Returns tiles and their rectangles, the largest first. Tiles that would be too small are last, as one.
 fn laid(tiles: &[Tile], place: Place) -> Vec<(Vec<&Tile>, Place)> {
     let mut sorted: Vec<&Tile> = tiles.iter().filter(|t| worth(t.value) > 0.0).collect();
     sorted.sort_by(|a, b| b.value.total_cmp(&a.value).then_with(|| a.name.cmp(&b.name)));
@@ -165,7 +165,7 @@ fn laid(tiles: &[Tile], place: Place) -> Vec<(Vec<&Tile>, Place)> {
     groups.into_iter().zip(squarified(&values, place)).collect()
 }
 
-/// Rectangles whose areas are in proportion to the values and fill the place, near squares.
+/// Returns rectangles that fill the area in proportion to the values, close to squares.
 fn squarified(values: &[f64], place: Place) -> Vec<Place> {
     let (mut x, mut y, mut w, mut h) = place;
     let total: f64 = values.iter().sum();
@@ -186,7 +186,7 @@ fn squarified(values: &[f64], place: Place) -> Vec<Place> {
         }
         let row = &values[at..end];
         let sum: f64 = row.iter().sum();
-        // The last row takes what is left, so that rounding leaves no gap.
+        // The last row takes the remaining space, so that rounding leaves no gap.
         let thick = if end == values.len() { w.max(h) } else { sum * scale / side };
         let mut along = 0.0;
         for value in row {
@@ -208,7 +208,7 @@ fn squarified(values: &[f64], place: Place) -> Vec<Place> {
     out
 }
 
-/// The worst ratio of the sides of a row laid along `side`.
+/// Returns the worst aspect ratio of a row laid along `side`.
 fn worst(row: &[f64], scale: f64, side: f64) -> f64 {
     let sum: f64 = row.iter().sum::<f64>() * scale;
     let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
@@ -247,7 +247,7 @@ mod tests {
                     };
                     let wide = over(a.0, a.0 + a.2, b.0, b.0 + b.2);
                     let high = over(a.1, a.1 + a.3, b.1, b.1 + b.3);
-                    assert!(wide < 1e-6 || high < 1e-6, "{a:?} lies over {b:?}");
+                    assert!(wide < 1e-6 || high < 1e-6, "{a:?} overlaps {b:?}");
                 }
             }
         }

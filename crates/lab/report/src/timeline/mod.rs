@@ -1,13 +1,13 @@
-//! Timelines: what every thread did when, as a page, a drawing and plain text.
+//! Timelines: the states of every thread over time, as a page, a drawing and plain text.
 //!
-//! [`timeline_page`] is one HTML file for one or more traces: findings in words, lanes that can be
-//! zoomed (the script of `ui/src/timeline`), exact shares of the visible range, evidence.
-//! [`section`] is the same as a part of another page, which has style and script once for all parts.
-//! [`timeline_svg`] is the still picture for print and README, [`timeline_text`] the one for a
-//! terminal. All pictures rest on [`ioloom_trace::shares`], so their shares agree to the nanosecond.
+//! [`timeline_page`] is one HTML file for one or more traces: findings in words, zoomable lanes (the
+//! script of `ui/src/timeline`), exact shares of the visible range, and evidence. [`section`] is the same
+//! as part of another page, which has style and script once for all parts. [`timeline_svg`] is the static
+//! drawing for print and README, [`timeline_text`] the one for a terminal. All of them use
+//! [`ioloom_trace::shares`], so their shares agree to the nanosecond.
 //!
-//! The page carries each trace once, packed, and a still drawing for readers without a script. A
-//! trace of a million segments costs about 3 MB of page.
+//! The page contains each trace once, packed, and a static drawing for readers without scripts. A trace
+//! of a million segments adds about 3 MB to the page.
 
 mod page;
 mod svg;
@@ -17,12 +17,12 @@ mod words;
 pub(crate) use page::{CSS, SCRIPT};
 pub use page::{section, timeline_page};
 pub(crate) use svg::write_patterns;
-pub use svg::{Options, Theme, timeline_svg};
+pub use svg::{SvgOptions, Theme, timeline_svg};
 pub use text::timeline_text;
 
 use ioloom_model::State;
 
-/// The letter of a state, for lanes without colour; the viewer uses the same.
+/// Returns the letter of a state, for lanes without colour; the viewer uses the same.
 pub const fn letter(state: State) -> char {
     match state {
         State::OnCpu => 'C',
@@ -39,7 +39,8 @@ pub const fn letter(state: State) -> char {
     }
 }
 
-/// Tenths of a percent of each state, adding up to 1000 by largest remainder; zeros for no time.
+/// Returns tenths of a percent of each state, adding up to 1000 by largest remainder; zeros without any
+/// time.
 pub(crate) fn tenths(ns: &[u64]) -> Vec<u64> {
     let total: u128 = ns.iter().map(|v| u128::from(*v)).sum();
     if total == 0 {
@@ -62,7 +63,7 @@ pub(crate) fn tenths(ns: &[u64]) -> Vec<u64> {
     out
 }
 
-/// A share in tenths of a percent as text.
+/// Formats a share given in tenths of a percent.
 pub(crate) fn share_text(tenths: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }

@@ -1,50 +1,38 @@
-//! The page of timelines, and the same as a section of another page.
+//! The timeline page, and the same as a section of another page.
 //!
-//! Words, evidence, a still drawing and a table of shares are in the page itself; the script puts
-//! zoomable lanes in the place of the drawing. So a reader without a script, a search and a printer
-//! find everything but the zoom.
+//! Text, evidence, a static drawing and a table of shares are part of the page; the script replaces the
+//! drawing by zoomable lanes. So readers without scripts, searches and printers have everything except
+//! the zoom.
 
-use super::svg::{self, Options};
+use super::svg::{self, SvgOptions};
 use super::words;
 use crate::markup::Markup;
 use crate::page::frame::{Lanes, document_frame};
 use ioloom_model::State;
 use ioloom_trace::{Finding, Trace, shares, viewer};
 
-/// The style of timelines, once for a page.
+/// The style of timelines, once per page.
 pub(crate) const CSS: &str = include_str!("../../assets/timeline.css");
-/// The script that brings every timeline before it to life, once for a page.
+/// The script that makes every preceding timeline interactive, once per page.
 pub(crate) const SCRIPT: &str = include_str!("../../assets/timeline.js");
-/// More traces are listed and can be chosen, but are not drawn without the script.
+/// Number of traces that are drawn without the script; others can only be selected.
 const STILLS: usize = 2;
 
-/// One HTML file: no address outside of it, works from a disk, light and dark. The first two
-/// traces stand one above the other on one axis; the page lets the reader choose others.
+/// Returns one HTML file without external resources, light and dark. The first two traces are drawn on
+/// one axis; the page can select others.
 pub fn timeline_page(traces: &[Trace]) -> String {
     let title = match traces {
         [] => "No trace".to_owned(),
         [one] => one.title.clone(),
-        [a, b] => format!("{} beside {}", a.title, b.title),
+        [a, b] => format!("{} and {}", a.title, b.title),
         [a, rest @ ..] => format!("{} and {} others", a.title, rest.len()),
     };
     let mut m = Markup::new();
     document_frame(&mut m, &title, Lanes::Some, |m| {
         m.tag("div").a("class", "tl-page").body(|m| {
             m.tag("header").body(|m| {
-                m.tag("div").a("class", "bar").body(|m| {
-                    m.tag("span").a("class", "brand").text("ioloom");
-                    m.tag("span").a("class", "study").text("timeline");
-                    m.tag("button")
-                        .a("type", "button")
-                        .a("id", "theme")
-                        .a("aria-label", "Colours: as the system has them")
-                        .text("Auto");
-                });
-                m.tag("h1").text(if traces.len() > 1 {
-                    "Where every thread's time went"
-                } else {
-                    &title
-                });
+                crate::page::parts::bar(m, "timeline");
+                m.tag("h1").text(if traces.len() > 1 { "Thread timelines" } else { &title });
             });
             m.tag("main").a("class", "single").body(|m| {
                 m.tag("section").a("id", "timeline").body(|m| {
@@ -56,7 +44,8 @@ pub fn timeline_page(traces: &[Trace]) -> String {
     m.into_string()
 }
 
-/// The timelines as a part of another page of this crate, which has their style, patterns and script.
+/// Returns the timelines as part of another page of this crate, which has their style, patterns and
+/// script.
 pub fn section(traces: &[Trace]) -> Markup {
     root(traces, "focus", true)
 }
@@ -74,7 +63,7 @@ fn root(traces: &[Trace], wheel: &'static str, titles: bool) -> Markup {
         }
         m.tag("div").a("class", "tl-still").body(|m| {
             for trace in traces.iter().take(STILLS) {
-                m.append(&svg::drawing(trace, &Options::default()).embedded());
+                m.append(&svg::drawing(trace, &SvgOptions::default()).embedded());
                 share_table(m, trace);
             }
         });
@@ -87,7 +76,7 @@ fn root(traces: &[Trace], wheel: &'static str, titles: bool) -> Markup {
                 .a("class", "tl-trace")
                 .a("data-title", &trace.title)
                 .body(|m| {
-                    // Base64 holds nothing that ends a script.
+                    // Base64 contains nothing that could end a script.
                     m.text(&viewer::embedded(trace, findings));
                 });
         }
@@ -95,7 +84,7 @@ fn root(traces: &[Trace], wheel: &'static str, titles: bool) -> Markup {
     m
 }
 
-/// Title, evidence in a line, losses, findings.
+/// Writes title, evidence in one line, losses and findings.
 fn introduction(m: &mut Markup, i: usize, trace: &Trace, findings: &[Finding], titles: bool) {
     m.tag("div").a("class", "tl-words").a("data-trace", i).body(|m| {
         if titles {
@@ -130,7 +119,7 @@ fn introduction(m: &mut Markup, i: usize, trace: &Trace, findings: &[Finding], t
     });
 }
 
-/// Shares of the whole run by role.
+/// Writes the shares of the whole run by role.
 fn share_table(m: &mut Markup, trace: &Trace) {
     let roles = shares::roles(trace);
     m.tag("div").a("class", "scroll").body(|m| {
@@ -163,14 +152,14 @@ fn share_table(m: &mut Markup, trace: &Trace) {
     });
 }
 
-/// Sources, checks, notes.
+/// Writes sources, checks and notes.
 fn evidence(m: &mut Markup, i: usize, trace: &Trace) {
     let e = &trace.evidence;
     m.tag("details").a("class", "tl-evidence").a("data-trace", i).body(|m| {
         m.tag("summary").body(|m| {
             m.tag("span").a("class", "tl-letter").text("");
             m.text(&format!(
-                "What this rests on: level {} ({}), {} lost",
+                "Evidence: level {} ({}), {} records lost",
                 e.level.number(),
                 e.level.name(),
                 words::lost(trace)
@@ -178,7 +167,7 @@ fn evidence(m: &mut Markup, i: usize, trace: &Trace) {
         });
         m.tag("div").a("class", "scroll").body(|m| {
             m.tag("table").body(|m| {
-                head(m, &["source", "records", "lost", "cost of one", "access"]);
+                head(m, &["source", "records", "lost", "cost per record", "access"]);
                 m.tag("tbody").body(|m| {
                     for s in &e.sources {
                         let cost = s

@@ -1,8 +1,8 @@
-//! The still picture of a trace: lanes of the whole run or of a part of it as SVG.
+//! The static drawing of a trace: lanes of the whole run, or of a part, as SVG.
 //!
-//! The same arithmetic as in the zoomable lanes: each pixel column is the exact mix of its own
-//! interval, drawn as a stack; equal neighbours are merged, and all rectangles of one state in one
-//! lane are one path. A lane of a thousand columns costs a few KiB, however long the trace is.
+//! The arithmetic is that of the zoomable lanes: each pixel column is the exact mix of states in its
+//! interval, drawn as a stack. Equal neighbours are merged, and all rectangles of one state in one lane
+//! are one path. A lane of a thousand columns takes a few KiB, however long the trace is.
 
 use super::{letter, share_text, tenths, words};
 use crate::markup::{Markup, coordinate};
@@ -25,43 +25,43 @@ const GUTTER: f64 = 150.0;
 const LANE: f64 = 20.0;
 const LEGEND_COLUMN: f64 = 168.0;
 
-/// Colours of a standalone file.
+/// Colours of a separate file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Theme {
-    /// Light or dark as the reader's system has it.
+    /// Light or dark, as the system is set.
     #[default]
     Auto,
-    /// Light, with plain colours instead of style variables: for print and for rasterizers.
+    /// Light, with plain colours instead of style variables, for print and rasterizers.
     Light,
     /// Dark, with plain colours.
     Dark,
 }
 
-/// How a still picture is drawn.
+/// SvgOptions of a static drawing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Options {
+pub struct SvgOptions {
     /// Width in pixels, at least 320.
     pub width: f64,
-    /// The part to draw, nanoseconds; `None` draws the whole run.
+    /// The part to draw in nanoseconds; `None` draws the whole run.
     pub range_ns: Option<(u64, u64)>,
-    /// Most threads that are drawn; the rest is said in words.
+    /// Most threads that are drawn; the rest is only counted.
     pub threads: usize,
     /// Colours.
     pub theme: Theme,
 }
 
-impl Default for Options {
+impl Default for SvgOptions {
     fn default() -> Self {
         Self { width: 1100.0, range_ns: None, threads: 24, theme: Theme::Auto }
     }
 }
 
-/// The still picture as an SVG file of its own.
-pub fn timeline_svg(trace: &Trace, options: &Options) -> String {
+/// Returns the static drawing as a separate SVG file.
+pub fn timeline_svg(trace: &Trace, options: &SvgOptions) -> String {
     drawing(trace, options).standalone(options.theme)
 }
 
-/// A finished picture.
+/// A finished drawing.
 pub(super) struct Drawing {
     width: f64,
     height: f64,
@@ -70,7 +70,7 @@ pub(super) struct Drawing {
 }
 
 impl Drawing {
-    /// As an element of a page that has the style sheet of timelines and [`write_patterns`].
+    /// Writes it as an element of a page that has the style sheet of timelines and [`write_patterns`].
     pub(super) fn embedded(&self) -> Markup {
         let mut m = Markup::new();
         self.element(&mut m, None, |m| {
@@ -124,12 +124,12 @@ impl Drawing {
     }
 }
 
-/// The part of the style sheet that sets colours.
+/// Returns the part of the style sheet that sets colours.
 fn variables() -> &'static str {
     CSS.split_once("\n.tl-live[").map_or(CSS, |(before, _)| before)
 }
 
-/// The style with plain colours in the place of variables.
+/// Returns the style with plain colours instead of variables.
 fn resolved(dark: bool) -> String {
     let start = if dark { ":root[data-theme=dark]{" } else { ":root{" };
     let block = |css: &'static str| {
@@ -143,7 +143,7 @@ fn resolved(dark: bool) -> String {
     })
 }
 
-/// The class that fills with a state's colour.
+/// Returns the class that fills with the colour of a state.
 const fn fill(state: State) -> &'static str {
     match state {
         State::OnCpu => "tf-on-cpu",
@@ -160,7 +160,7 @@ const fn fill(state: State) -> &'static str {
     }
 }
 
-/// Lines over the colour that tell the state without it: tile of 8 pixels.
+/// Returns lines over the colour that identify the state without it, on a tile of 8 pixels.
 const fn hatch(state: State) -> Option<(&'static str, &'static str)> {
     Some(match state {
         State::OnCpu => return None,
@@ -177,7 +177,7 @@ const fn hatch(state: State) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// The patterns, once for a page.
+/// Writes the patterns, once per page.
 pub(crate) fn write_patterns(m: &mut Markup) {
     unseen(m, patterns);
 }
@@ -190,11 +190,11 @@ fn patterns(m: &mut Markup) {
     }
 }
 
-/// Pattern over what is known in sum only.
+/// Pattern over states that are known only as a sum.
 const SUMMED: &str = "tlp-summed";
 
 /// Draws the trace.
-pub(super) fn drawing(trace: &Trace, options: &Options) -> Drawing {
+pub(super) fn drawing(trace: &Trace, options: &SvgOptions) -> Drawing {
     let width = options.width.max(320.0);
     let (from, to) = options.range_ns.unwrap_or((0, trace.elapsed_ns));
     let mut plot = Plot {
@@ -224,7 +224,7 @@ pub(super) fn drawing(trace: &Trace, options: &Options) -> Drawing {
     Drawing { width, height: plot.y, title: trace.title.clone(), body: plot.m }
 }
 
-/// A picture that grows downwards.
+/// A drawing that grows downwards.
 struct Plot {
     m: Markup,
     y: f64,
@@ -281,7 +281,7 @@ impl Plot {
         label(&mut self.m, "n", 4.0, self.y + dy, &text);
     }
 
-    /// Reads and writes in flight: the mean of every column as an area.
+    /// Draws reads and writes in flight: the mean of every column as an area.
     fn device(&mut self, device: &Device) {
         for write in [false, true] {
             if !device.requests.iter().any(|r| r.write == write) {
@@ -322,7 +322,7 @@ impl Plot {
         }
     }
 
-    /// One lane: a path per state, then its pattern over it.
+    /// Draws one lane: a path per state, then its pattern over it.
     fn thread(&mut self, thread: &Thread) {
         self.y += 2.0;
         self.name(&thread.name, 14.0);
@@ -362,7 +362,7 @@ impl Plot {
         self.y += 12.0;
     }
 
-    /// Every state with colour, pattern, letter, word and its share of the drawn part.
+    /// Draws every state with colour, pattern, letter, name and its share of the drawn part.
     fn legend(&mut self, trace: &Trace) {
         let lanes = shares::Lanes::new(trace);
         let sum = lanes.all(self.from, self.to);
@@ -370,7 +370,7 @@ impl Plot {
         let table = shares::all(trace);
         let per_row = ((self.width / LEGEND_COLUMN).floor() as usize).max(1);
         let own = trace.threads.iter().filter(|t| is_program_thread(t)).count();
-        let text = format!("Shares of the time of {own} threads in the part that is drawn");
+        let text = format!("Shares of the time of {own} threads in the drawn part");
         label(&mut self.m, "q", 0.0, self.y + 6.0, &text);
         self.y += 14.0;
         let mut notes = Vec::new();
@@ -413,13 +413,13 @@ impl Plot {
     }
 }
 
-/// A rectangle of a path.
+/// Returns a rectangle of a path.
 fn rect(path: &mut String, x: f64, y: f64, width: f64, height: f64) {
     let [x, y, width, height] = [x, y, width, height].map(coordinate);
     let _ = write!(path, "M{x},{y}h{width}v{height}h-{width}z");
 }
 
-/// One path per state from the mixes of columns; equal neighbours become one rectangle.
+/// Returns one path per state from the mixes of columns; equal neighbours become one rectangle.
 fn stacks(parts: &[Shares], length: f64, left: f64, bottom: f64, height: f64) -> Vec<String> {
     let mut paths = vec![String::new(); State::ALL.len()];
     // The open rectangle of each state: first column, lower and upper edge.
@@ -428,7 +428,7 @@ fn stacks(parts: &[Shares], length: f64, left: f64, bottom: f64, height: f64) ->
         let mut sum = 0.0;
         for (s, path) in paths.iter_mut().enumerate() {
             let ns = parts.get(x).map_or(0.0, |p| p.ns[s] as f64);
-            // A quarter of a pixel is finer than a screen and merges what looks the same.
+            // A quarter of a pixel is finer than a screen, and merges values that look the same.
             let edge = |sum: f64| (sum / length * height * 4.0).round() / 4.0;
             let (low, high) = (edge(sum), edge(sum + ns).min(height));
             sum += ns;
@@ -447,7 +447,7 @@ fn stacks(parts: &[Shares], length: f64, left: f64, bottom: f64, height: f64) ->
     paths
 }
 
-/// Mean number of requests in flight in every column, and the largest of these means.
+/// Returns the mean number of requests in flight in every column, and the largest mean.
 fn depths(device: &Device, write: bool, from: u64, to: u64, n: usize) -> (Vec<f64>, f64) {
     let length = (to - from) as f64 / n as f64;
     let mut out = vec![0.0; n];

@@ -6,13 +6,13 @@ use ioloom_model::units::format_ns;
 use ioloom_trace::Trace;
 use ioloom_trace::shares::{self, Lane, Shares};
 
-/// Widest column of names.
+/// Largest width of the column of names.
 const NAMES: usize = 18;
-/// More threads of a role are summed up in one line.
+/// Most threads per role with a line each; the rest is summed up.
 const THREADS: usize = 32;
 
-/// The trace as plain text for `width` columns (at least 40): each column of a lane shows the
-/// letter of the state that took most of it; the numbers below are exact.
+/// Returns the trace as plain text for `width` columns (at least 40). Each column of a lane shows the
+/// letter of the state with the largest share; the numbers below are exact.
 pub fn timeline_text(trace: &Trace, width: usize) -> String {
     let width = width.max(40);
     let mut out = String::new();
@@ -54,13 +54,14 @@ pub fn timeline_text(trace: &Trace, width: usize) -> String {
         State::ALL.iter().map(|s| format!("{} {}", letter(*s), s.name())).collect();
     push_folded(
         &mut out,
-        &format!("{}. A column shows the state that took most of it.", legend.join(", ")),
+        &format!("{}. A column shows the state with the largest share.", legend.join(", ")),
         width,
     );
     out
 }
 
-/// The letter of the state that took most of a column; a space where the thread was not there.
+/// Returns the letter of the state with the largest share of a column; a space if the thread did not
+/// exist.
 fn mostly(column: &Shares) -> char {
     let most = State::ALL.into_iter().rev().max_by_key(|s| column.of(*s));
     most.filter(|s| column.of(*s) > 0).map_or(' ', letter)
@@ -72,7 +73,7 @@ fn axis(trace: &Trace, names: usize, columns: usize) -> String {
     format!("{:names$} 0{:gap$}{end}\n", "", "")
 }
 
-/// The exact shares of one role over the whole run.
+/// Writes the exact shares of one role over the whole run.
 fn shares_line(trace: &Trace, role: &str, width: usize) -> String {
     let mut sum = Shares::default();
     for thread in trace.threads.iter().filter(|t| t.role == role) {
@@ -90,7 +91,7 @@ fn shares_line(trace: &Trace, role: &str, width: usize) -> String {
     out
 }
 
-/// States without a number, each once with its reason.
+/// Writes states without a number, each once with its reason.
 fn not_measured(trace: &Trace) -> Vec<String> {
     let table = shares::all(trace);
     let not = |s: &State| table.get(s).is_none_or(|t| t.ns.is_none());
@@ -101,7 +102,7 @@ fn not_measured(trace: &Trace) -> Vec<String> {
         .collect()
 }
 
-/// A paragraph in lines of at most `width` columns; longer words stay whole.
+/// Writes a paragraph in lines of at most `width` columns; longer words are not broken.
 fn push_folded(out: &mut String, text: &str, width: usize) {
     let indent = if text.starts_with("  ") { "  " } else { "" };
     let mut line = String::from(indent);

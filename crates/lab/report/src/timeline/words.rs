@@ -1,4 +1,4 @@
-//! What a trace rests on and what it shows, in words; used by the page and by the terminal.
+//! The evidence and the shares of a trace in words, for the page and the terminal.
 
 use super::share_text;
 use crate::quantity::count;
@@ -6,12 +6,12 @@ use ioloom_model::units::format_ns;
 use ioloom_model::{State, StateTable, StateTime};
 use ioloom_trace::Trace;
 
-/// The evidence in one line: level, sources, losses, cost.
+/// Returns the evidence in one line: level, sources, losses, cost.
 pub(super) fn evidence_line(trace: &Trace) -> String {
     let e = &trace.evidence;
     let records: u64 = e.sources.iter().map(|s| s.records).sum();
     format!(
-        "{} threads, {} elapsed; evidence level {} ({}), {} records from {}, {} lost; watching cost \
+        "{} threads, {} elapsed; evidence level {} ({}), {} records from {}, {} lost; tracing overhead \
          about {:.1} % (estimated)",
         trace.threads.len(),
         format_ns(trace.elapsed_ns as f64),
@@ -27,12 +27,12 @@ pub(super) fn evidence_line(trace: &Trace) -> String {
     )
 }
 
-/// Records that the sources say they lost.
+/// Returns the number of records that the sources report as lost.
 pub(super) fn lost(trace: &Trace) -> u64 {
     trace.evidence.sources.iter().map(|s| s.lost).sum()
 }
 
-/// What was lost, by source; `None` when nothing was.
+/// Returns the losses by source; `None` if nothing was lost.
 pub(super) fn loss_line(trace: &Trace) -> Option<String> {
     let parts: Vec<String> = trace
         .evidence
@@ -45,26 +45,22 @@ pub(super) fn loss_line(trace: &Trace) -> Option<String> {
             format!("{} lost {} of {} records ({share:.1} %)", s.name, count(s.lost), count(all))
         })
         .collect();
-    (!parts.is_empty()).then(|| {
-        format!(
-            "{}. What they would have shown is missing from lanes and shares.",
-            parts.join("; ")
-        )
-    })
+    (!parts.is_empty())
+        .then(|| format!("{}. Lanes and shares lack these records.", parts.join("; ")))
 }
 
-/// The self-checks, each with its result.
+/// Returns the self-checks with their results.
 pub(super) fn checks(trace: &Trace) -> Vec<(&'static str, String)> {
     let c = &trace.evidence.checks;
     let none = || "not measured at this level".to_owned();
     let points = |v: Option<f64>| v.map_or_else(none, |v| format!("{v:.1} points"));
     vec![
-        ("sum of all states over elapsed time", format!("{:.2} %", c.tiling_pct)),
-        ("on-cpu by events against the thread clock", points(c.on_cpu_vs_clock_pp)),
-        ("ready and preempted against the run-queue delay", points(c.ready_vs_run_delay_pp)),
-        ("switches without a fitting successor", c.chain_breaks.map_or_else(none, count)),
+        ("sum of all states / elapsed time", format!("{:.2} %", c.tiling_pct)),
+        ("on-cpu by events - by thread clock", points(c.on_cpu_vs_clock_pp)),
+        ("ready and preempted - run-queue delay", points(c.ready_vs_run_delay_pp)),
+        ("switches without a matching successor", c.chain_breaks.map_or_else(none, count)),
         (
-            "clock probe: kernel events between the readings around them",
+            "clock probe: kernel events between the surrounding readings",
             match (c.clock_inside, c.clock_total) {
                 (Some(inside), Some(total)) => format!("{} of {}", count(inside), count(total)),
                 _ => none(),
@@ -73,7 +69,7 @@ pub(super) fn checks(trace: &Trace) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A state's share of the whole run: its number, or why there is none.
+/// Returns the share of a state in the whole run, or why there is none.
 pub(super) fn share_of(table: &StateTable, state: State, total_ns: u64) -> String {
     let none = StateTime::default();
     let time = table.get(&state).unwrap_or(&none);
@@ -90,12 +86,12 @@ pub(super) fn share_of(table: &StateTable, state: State, total_ns: u64) -> Strin
         }
         Some(_) => "no time".to_owned(),
         None => {
-            format!("not measured: {}", time.why.as_deref().unwrap_or("no source told it apart"))
+            format!("not measured: {}", time.why.as_deref().unwrap_or("no source distinguishes it"))
         }
     }
 }
 
-/// Nanoseconds of all measured states.
+/// Returns the nanoseconds of all measured states.
 pub(super) fn total_of(table: &StateTable) -> u64 {
     table.values().filter_map(|t| t.ns).sum()
 }

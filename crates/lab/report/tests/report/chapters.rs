@@ -1,4 +1,4 @@
-//! Chapters of studies on invented runs: long names, runs that were stopped, runs that saw wrong bytes.
+//! Chapters of studies with synthetic runs: long names, timeouts, wrong bytes, and the texts of chapters.
 
 use crate::records::sample;
 use ioloom_model::record::RunKey;
@@ -7,7 +7,7 @@ use ioloom_report::group::Unusable;
 use ioloom_report::{Input, html};
 use std::collections::BTreeMap;
 
-/// A study with one experiment on one set.
+/// Returns a study with one experiment on one file set.
 fn study(name: &str, experiment: &str, arms: &str) -> StudySpec {
     let text = format!(
         "name = \"{name}\"\ntitle = \"t\"\nquestion = \"q\"\nseed = 1\n\
@@ -52,7 +52,7 @@ fn input(study: StudySpec, records: Vec<RunRecord>) -> Input {
     Input { study, records, verdicts: Vec::new(), doubts: Vec::new(), ..sample(1) }
 }
 
-/// Heads of tables on a page: class and text without its markup.
+/// Returns the heads of tables on a page: class and text without markup.
 fn heads(page: &str) -> Vec<(String, String)> {
     let all = page.split("<th scope=\"col\"").skip(1);
     all.filter_map(|rest| {
@@ -64,7 +64,7 @@ fn heads(page: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_long_directory_makes_no_wide_head_and_stays_told_apart() {
+fn long_directories_have_short_unique_heads() {
     let ladder = "conditions = [\"warm\"]\naxis = \"threads\"\narm = [{ name = \"t-{threads}\", \
                   plan = \"walk:statx/threads={threads}\", with = { threads = [1, 2] } }]";
     let study = study("walk", "threads-warm", ladder);
@@ -94,11 +94,11 @@ fn a_long_directory_makes_no_wide_head_and_stays_told_apart() {
     for (class, text) in &heads {
         assert!(text.chars().count() <= 28 || class.contains("long"), "{class}: {text}");
     }
-    assert!(page.contains("a/<wbr>directory/<wbr>of"), "a path in a cell may break");
+    assert!(page.contains("a/<wbr>directory/<wbr>of"), "a path in a cell can break");
 }
 
 #[test]
-fn a_run_that_was_stopped_is_told_as_that_and_is_no_time() {
+fn a_timed_out_run_is_listed_and_has_no_time() {
     let arms = "conditions = [\"as-is\"]\nmetric = \"settled_ns\"\narm = [\
                 { name = \"buffered\", plan = \"copy:buffered/settle=alone\" }, \
                 { name = \"uncached\", plan = \"copy:uncached/settle=alone\" }]";
@@ -113,30 +113,32 @@ fn a_run_that_was_stopped_is_told_as_that_and_is_no_time() {
     };
     let all = vec![stopped(0), settled(0), stopped(1), settled(1)];
     let page = html(&input(study.clone(), all));
-    assert!(page.contains("left to write after: uncached 210 ms."), "the one that ran");
+    assert!(page.contains("were fully written after: uncached 210 ms."), "the one that ran");
     let why = "buffered, 2 runs timed out (stopped at its deadline of 26.6 s)";
     assert!(page.contains(why), "the one that was stopped");
-    assert!(!page.contains("26.62532425"), "no more digits than a person reads");
-    // Of three runs two were stopped: the one that ended says nothing of the middle.
+    assert!(!page.contains("26.62532425"), "the deadline is rounded");
+    // Two of three runs were stopped, so the finished one does not estimate the median.
     let ended = record(&study, "buffered", "copy:buffered/settle=alone", 2, {
         done(20_000, &[("settled_ns", 20e9)])
     });
     let mostly = input(study.clone(), vec![stopped(0), stopped(1), ended.clone()]);
     let groups = ioloom_report::group::groups(&mostly);
     assert!(groups[0].arms[0].estimate.is_none() && groups[0].arms[0].is_stopped());
-    assert!(!html(&mostly).contains("left to write after"));
+    assert!(!html(&mostly).contains("were fully written after"));
     let mut again = ended.clone();
     again.key.block = 3;
     let rarely = input(study.clone(), vec![stopped(0), ended, again]);
     let groups = ioloom_report::group::groups(&rarely);
     assert_eq!(groups[0].arms[0].estimate.as_ref().expect("two of three").median, 20e9);
-    // Nobody is left out silently when no other ran.
+    // An arm is listed even if no other arm ran.
     let alone = html(&input(study.clone(), vec![stopped(0)]));
-    assert!(alone.contains("buffered, 1 run timed out") && !alone.contains("left to write after"));
+    assert!(
+        alone.contains("buffered, 1 run timed out") && !alone.contains("were fully written after")
+    );
 }
 
 #[test]
-fn a_run_that_saw_wrong_bytes_stands_in_no_number() {
+fn a_run_with_wrong_bytes_is_in_no_number() {
     let arms = "conditions = [\"cold\"]\narm = [{ name = \"sound\", plan = \
                 \"read/threads:n=1\" }, { name = \"broken\", plan = \"read/threads:n=2\" }]";
     let study = study("own", "x", arms);
@@ -156,7 +158,7 @@ fn a_run_that_saw_wrong_bytes_stands_in_no_number() {
     assert!(html(&input).contains("left out of every number"));
 }
 
-/// What a run of the play `limits` tells.
+/// Metrics of a run of the scenario `limits`.
 const LIMITS: [(&str, f64); 8] = [
     ("dirty_ratio", 20.0),
     ("dirty_background_ratio", 10.0),
@@ -169,7 +171,7 @@ const LIMITS: [(&str, f64); 8] = [
 ];
 
 #[test]
-fn the_settings_stand_beside_the_published_ones_with_what_they_do() {
+fn kernel_settings_are_listed_with_the_published_ones() {
     let arms = "conditions = [\"as-is\"]\nmetric = \"dirty_limit_over_ratio_of_available\"\n\
                 arm = [{ name = \"limits\", plan = \"pagecache:limits\" }]";
     let study = study("pagecache", "limits", arms);
@@ -185,22 +187,22 @@ fn the_settings_stand_beside_the_published_ones_with_what_they_do() {
     input.published.insert("002_sysctl".to_owned(), table);
     let page = html(&input);
     for words in [
-        "The settings, and what they do",
+        "Kernel settings",
         "dirty_ratio",
         ">40 %<",
         ">20 %<",
         ">500 cs<",
         ">3000 cs<",
-        "a changed page of this age is written",
-        "no more is changed than 4.00 GiB, 0.80 times its ratio of all memory and 1.00 times",
-        "begins to write at 2.00 GiB, given in bytes",
+        "a dirty page of this age is written",
+        "dirty pages are limited to 4.00 GiB, 0.80 times its ratio of all memory and 1.00 times",
+        "starts to write at 2.00 GiB, set in bytes",
     ] {
         assert!(page.contains(words), "{words}");
     }
 }
 
 #[test]
-fn what_goes_first_is_drawn_and_its_price_is_told() {
+fn reclaim_is_drawn_with_its_cost() {
     let arms = "conditions = [\"as-is\"]\nmetric = \"again_ns\"\n\
                 arm = [{ name = \"limit-128MiB\", plan = \"pagecache:reclaim/limit=128MiB\" }]";
     let study = study("pagecache", "reclaim", arms);
@@ -230,17 +232,17 @@ fn what_goes_first_is_drawn_and_its_price_is_told() {
     let page = html(&input(study.clone(), (0..3).map(run).collect()));
     for words in [
         "When memory is short",
-        "What goes first.",
-        "Pages that are left over the memory that was taken",
-        "25 % of the clean pages were gone and 0.0 % of the changed",
-        "reading it again took 20.0 ms, 100 % of it came from the device, and of 50 %",
+        "What is reclaimed first.",
+        "Remaining pages by allocated memory",
+        "25 % of the clean pages and 0.0 % of the dirty ones were gone",
+        "took 20.0 ms, 100 % of it was read from the device, and the kernel recognized 50 %",
         "the longest unknown",
     ] {
         assert!(page.contains(words), "{words}");
     }
 }
 
-/// The page of one experiment with one arm, three runs of which have these numbers.
+/// Returns the page of one experiment with one arm and three runs with these numbers.
 fn page_of(experiment: &str, arm: &str, plan: &str, numbers: &[(&str, f64)]) -> String {
     let arms = format!(
         "conditions = [\"as-is\"]\nmetric = \"elapsed_ns\"\n\
@@ -263,7 +265,7 @@ fn page_of(experiment: &str, arm: &str, plan: &str, numbers: &[(&str, f64)]) -> 
 }
 
 #[test]
-fn what_a_drop_leaves_stands_beside_the_published_numbers() {
+fn dropped_caches_are_listed_with_the_published_numbers() {
     let numbers = [
         ("clean_before_bytes", 16_777_216.0),
         ("clean_dropped_bytes", 0.0),
@@ -272,19 +274,19 @@ fn what_a_drop_leaves_stands_beside_the_published_numbers() {
     ];
     let page = page_of("drop", "each-16MiB", "pagecache:drop/bytes=16MiB", &numbers);
     for words in [
-        "When all caches are dropped",
-        "published: of that, shared memory",
+        "Dropping all caches",
+        "published: including shared memory",
         "968 MiB",
         "3.00 GiB",
         "not run",
-        "Only a page that can be had again may go",
+        "Only pages that can be read again are dropped",
     ] {
         assert!(page.contains(words), "{words}");
     }
 }
 
 #[test]
-fn a_file_and_its_device_are_told_with_what_neither_knows() {
+fn a_file_and_its_device_are_not_coherent() {
     let numbers = [
         ("range_bytes", 16_777_216.0),
         ("equal_bytes", 16_777_216.0),
@@ -297,9 +299,9 @@ fn a_file_and_its_device_are_told_with_what_neither_knows() {
     let page = page_of("device", "first-16MiB", "pagecache:device", &numbers);
     for words in [
         "A file and its device",
-        "one cache, an address space each",
+        "one cache with separate address spaces",
         "-1.00 MiB",
-        "100 % of the old bytes before a sync, 50 % of them still after it",
+        "100 % of the old bytes before a sync, 50 % of them after it",
         "and unknown of the new ones",
     ] {
         assert!(page.contains(words), "{words}");
@@ -307,7 +309,7 @@ fn a_file_and_its_device_are_told_with_what_neither_knows() {
 }
 
 #[test]
-fn each_shell_is_told_and_each_that_is_missing() {
+fn each_shell_is_listed_and_each_that_is_missing() {
     let numbers = [
         ("shells", 2.0),
         ("sh_there", 1.0),
@@ -320,9 +322,9 @@ fn each_shell_is_told_and_each_that_is_missing() {
     ];
     let page = page_of("shell", "every-shell", "pagecache:shell", &numbers);
     for words in [
-        "in 2 shells: sh: never began, exit code 2; bash: never began, exit code 1. Not here: dash, \
-         zsh, ksh, busybox, fish.",
-        "inside of the privileged process worked, a privileged tee was not tried",
+        "sh: not started, exit code 2; bash: not started, exit code 1. Not installed: dash, zsh, ksh, \
+         busybox, fish.",
+        "inside the privileged process worked, a privileged tee was not tried",
     ] {
         assert!(page.contains(words), "{words}");
     }

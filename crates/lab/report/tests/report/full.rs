@@ -1,5 +1,5 @@
-//! A full session of the built-in study, with invented numbers: as many arms, runs
-//! and threads as the real one has, so that the weight of its page can be held.
+//! A full session of the built-in study with synthetic numbers: it has as many arms, runs and threads as
+//! a real one, so that tests can limit the size of its page.
 
 use crate::records;
 use ioloom_model::record::{RECORD_SCHEMA, RunKey};
@@ -9,7 +9,7 @@ use ioloom_report::Input;
 
 const PIPELINE: &str = ioloom_studies::ALL[0].study;
 
-/// Numbers that differ from run to run in every digit, as measured ones do.
+/// Returns numbers that differ between runs in every digit, like measured ones.
 fn jitter(state: &mut u64, value: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let part = (*state >> 33) as f64 / (1u64 << 31) as f64;

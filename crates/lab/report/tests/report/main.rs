@@ -1,4 +1,4 @@
-//! The report from outside: the page, its texts and pictures, and timelines, all of invented runs.
+//! The public interface of the report with synthetic runs: pages, texts, charts and timelines.
 
 mod chapters;
 mod full;

@@ -1,5 +1,5 @@
-//! The report as a whole, on invented records: goldens of every drawing and text, and properties
-//! that must hold for any input.
+//! The whole report with synthetic records: snapshots of every chart and text, and properties that hold
+//! for any input.
 
 use crate::records::{HOSTILE, sample};
 use crate::{full, synthetic};
@@ -15,7 +15,7 @@ use ioloom_report::{
 };
 use std::collections::BTreeSet;
 
-/// Texts of the attribute `name` in a page that this crate wrote.
+/// Returns the values of the attribute `name` in a page.
 fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
     let start = format!(" {name}=\"");
     page.split(start.as_str()).skip(1).filter_map(|rest| rest.split('"').next()).collect()
@@ -28,7 +28,7 @@ fn without_data(page: &str) -> String {
 }
 
 #[test]
-fn pictures_are_drawn_as_before() {
+fn charts_match_their_snapshots() {
     let input = sample(1);
     for name in ["elapsed-small-files", "sync-or-reader", "roles-grid", "call-cost-size"] {
         insta::assert_snapshot!(name, picture(&input, Some(name)).expect(name));
@@ -46,7 +46,7 @@ fn pictures_are_drawn_as_before() {
 }
 
 #[test]
-fn texts_are_written_as_before() {
+fn texts_match_their_snapshots() {
     let input = sample(1);
     insta::assert_snapshot!("terminal", terminal(&input, 80, false));
     insta::assert_snapshot!("compare", compare(&input, &sample(2)));
@@ -58,10 +58,10 @@ fn texts_are_written_as_before() {
 }
 
 #[test]
-fn the_curve_behind_a_verdict_stands_beside_the_published_numbers() {
+fn a_verdict_has_its_curve_and_the_published_numbers() {
     let input = sample(1);
     let page = html(&input);
-    let drawn = page.matches("Measured beside published").count();
+    let drawn = page.matches("Measured and published").count();
     assert_eq!(drawn, input.verdicts.iter().filter(|c| !c.curves.is_empty()).count());
     assert_eq!(drawn, 1);
     for text in ["measured, elapsed time", "published, ms", "1\u{202F}844.82 ms"] {
@@ -71,7 +71,7 @@ fn the_curve_behind_a_verdict_stands_beside_the_published_numbers() {
 }
 
 #[test]
-fn no_change_is_told_of_what_is_not_the_same() {
+fn different_things_are_not_compared() {
     use ioloom_model::condition::Metadata;
     use ioloom_report::compare::{Change, matched};
     let twice_as_fast = || {
@@ -134,7 +134,7 @@ fn the_same_input_gives_the_same_page() {
 }
 
 #[test]
-fn the_page_holds_no_address_and_no_foreign_markup() {
+fn the_page_has_no_external_address_and_escapes_names() {
     let (a, b) = (sample(1), sample(2));
     for page in [html(&a), compare_html(&a, &b)] {
         for part in ["http://", "https://", "//cdn", "@import", "url(\"", "<img", "<iframe"] {
@@ -168,11 +168,11 @@ fn elements_nest_and_identifiers_are_unique() {
     let unique: BTreeSet<_> = ids.iter().collect();
     assert_eq!(ids.len(), unique.len(), "{ids:?}");
     for link in attributes(&page, "href").iter().filter(|l| l.starts_with('#')) {
-        assert!(ids.contains(&&link[1..]), "{link} leads nowhere");
+        assert!(ids.contains(&&link[1..]), "{link} has no target");
     }
 }
 
-/// The runs of a page, decoded by other means than they were written.
+/// Decodes the runs of a page, independently of the encoder.
 fn runs_read_back(page: &str, input: &Input) {
     let (_, rest) = page.split_once("id=\"report-runs\">").expect("the runs");
     let text = rest.split("</script>").next().expect("the end of the runs");
@@ -200,15 +200,15 @@ fn runs_read_back(page: &str, input: &Input) {
         for (kind, stats) in &m.calls {
             let of = |field: &str| &runs["measured"][format!("calls.{}.{field}", kind.name())][i];
             for (field, value) in [("total_ns", stats.total_ns), ("p99_ns", stats.p99_ns)] {
-                let told = of(field).as_f64().expect("a number");
-                assert!((told / value as f64 - 1.0).abs() < 6e-3, "{told} for {value}");
+                let embedded = of(field).as_f64().expect("a number");
+                assert!((embedded / value as f64 - 1.0).abs() < 6e-3, "{embedded} for {value}");
             }
         }
     }
 }
 
 #[test]
-fn every_number_leads_back_to_the_data() {
+fn every_number_refers_to_the_data() {
     let input = sample(1);
     let page = html(&input);
     let (_, rest) = page.split_once("id=\"report-data\">").expect("data");
@@ -240,14 +240,14 @@ fn every_number_leads_back_to_the_data() {
 }
 
 #[test]
-fn what_did_not_finish_is_said() {
+fn unfinished_runs_are_listed() {
     let page = html(&sample(1));
     for words in [
         "refused (8 runs)",
         "open with O_DIRECT gave EINVAL",
         "28 threads are more than the limit of this sample",
         "not run in quick mode",
-        "1 experiment of which no arm ran",
+        "1 experiment without runs",
         "cachestat is missing here",
     ] {
         assert!(page.contains(words), "{words}");
@@ -259,7 +259,7 @@ fn terminal_lines_fit_and_colour_only_repeats() {
     let input = sample(1);
     for width in [40, 60, 80, 120] {
         for line in terminal(&input, width, false).lines() {
-            // Spellings of plans are not broken, whatever the width.
+            // Plans are not broken, whatever the width.
             let long_word = line.split_whitespace().any(|w| w.chars().count() + 4 > width);
             assert!(line.chars().count() <= width || long_word, "{width}: {line}");
         }
@@ -274,9 +274,9 @@ fn terminal_lines_fit_and_colour_only_repeats() {
     assert_eq!(stripped, plain);
 }
 
-/// Where the simplest plan wins, the answer says so and compares it with the next best.
+/// If the simplest plan wins, the answer says so and compares it with the next best.
 #[test]
-fn the_simplest_plan_may_win() {
+fn the_simplest_plan_can_win() {
     let mut input = sample(1);
     for r in &mut input.records {
         if let Outcome::Done { measured } = &mut r.outcome
@@ -295,8 +295,7 @@ fn the_simplest_plan_may_win() {
     assert!(text.contains("the speed of uring/window:l=64,p=2;"), "{text}");
 }
 
-/// The answer speaks of the work directory; of another medium only where nothing else was measured,
-/// and then it says so.
+/// The answer is about the work directory; it names another medium only if nothing else was measured.
 #[test]
 fn the_answer_is_of_the_work_directory() {
     let mut input = sample(1);
@@ -325,7 +324,7 @@ fn the_answer_is_of_the_work_directory() {
     assert!(slow.contains("cold, on slow) mmap:plain/threads:n=8 is fastest"), "{slow}");
 }
 
-/// Undecided claims stand below those that have a verdict, all others in the given order.
+/// Decided claims come before undecided ones; otherwise the order is kept.
 #[test]
 fn decided_claims_come_first() {
     let mut input = sample(1);
@@ -336,7 +335,7 @@ fn decided_claims_come_first() {
     assert!(order.is_sorted(), "{order:?}");
 }
 
-/// The second series of the same plan shows the noise and is no candidate.
+/// The second series of the same plan shows the noise and is not a candidate.
 #[test]
 fn a_plan_against_itself_is_noise() {
     let mut input = sample(1);
@@ -350,10 +349,10 @@ fn a_plan_against_itself_is_noise() {
     let groups = groups(&input);
     assert_eq!(groups[0].best().map(|a| a.name), Some("uring-window"));
     assert_eq!(groups[0].noise(1).map(|(arm, _)| arm.name), Some("default"));
-    assert!(html(&input).contains("Noise: default against itself"));
+    assert!(html(&input).contains("Noise: default compared with itself: "));
 }
 
-/// A session in which nothing finished must still give a page that says so.
+/// A session in which nothing finished still has a page, which says so.
 #[test]
 fn empty_and_failed_sessions_give_pages() {
     let mut empty = sample(1);
@@ -367,14 +366,14 @@ fn empty_and_failed_sessions_give_pages() {
     for input in [&empty, &failed] {
         let page = html(input);
         assert!(page.contains("this report has no answer yet"));
-        assert!(!page.contains("NaN") && !page.contains("inf "), "a number that is none");
+        assert!(!page.contains("NaN") && !page.contains("inf "), "not a number");
         assert!(terminal(input, 80, false).contains("no answer yet"));
         assert!(picture(input, None).is_none());
     }
     assert!(compare(&empty, &sample(1)).contains("0 arms"));
 }
 
-/// One run per arm: medians without intervals, and no ratio is called clear.
+/// With one run per arm, medians have no intervals and no ratio is clear.
 #[test]
 fn single_runs_have_no_intervals() {
     let mut one: Input = sample(1);
@@ -384,10 +383,9 @@ fn single_runs_have_no_intervals() {
     assert!(!page.contains("ratio clear"));
 }
 
-/// Of fewer than six blocks nothing is called an interval, and nobody is called fastest; of six and
-/// more the words are as before.
+/// Fewer than six blocks have no interval, and no plan is called fastest; six or more have intervals.
 #[test]
-fn few_blocks_are_told_as_least_to_most() {
+fn few_blocks_have_minimum_and_maximum() {
     let with_blocks = |seed, blocks: u32| {
         let mut input: Input = sample(seed);
         input.records.retain(|r| r.key.block < blocks);
@@ -395,50 +393,50 @@ fn few_blocks_are_told_as_least_to_most() {
     };
     let few = with_blocks(1, 3);
     let page = html(&few);
-    assert!(!page.contains("ratio clear") && page.contains("least to most"));
+    assert!(!page.contains("ratio clear") && page.contains("minimum to maximum"));
     assert!(!page.contains("95 % interval ["), "a mark calls its ends an interval");
     let groups = groups(&few);
     let sentence = plain_text(&answer(&headlines(&groups, &few))[0]);
-    assert!(sentence.contains("too few blocks ran to say which plan is fastest"), "{sentence}");
+    assert!(sentence.contains("too few blocks ran to determine the fastest plan"), "{sentence}");
     assert!(
-        sentence.contains(" to ") && sentence.contains("least to most of 3 blocks"),
+        sentence.contains(" to ") && sentence.contains("minimum to maximum of 3 blocks"),
         "{sentence}"
     );
     let text = terminal(&few, 80, false);
-    assert!(text.contains("gain (least to most)") && !text.contains("gain [95 %]"), "{text}");
+    assert!(text.contains("gain (min to max)") && !text.contains("gain [95 %]"), "{text}");
     for table in tables(&few) {
         assert!(table.rows.iter().flatten().all(|cell| !cell.contains('[')), "{}", table.title);
     }
     let compared = compare(&few, &with_blocks(2, 3));
-    assert!(compared.contains("Round brackets are least to most"), "{compared}");
-    assert!(!compared.contains("one in twenty"), "no interval can leave out 1 by chance");
+    assert!(compared.contains("Parentheses: minimum to maximum"), "{compared}");
+    assert!(!compared.contains("one in twenty"), "no interval can exclude 1 by chance");
     assert!(compared.contains(" 0 better, 0 worse, 0 different, 0 the same"), "{compared}");
-    assert!(compare_html(&few, &with_blocks(2, 3)).contains("Round brackets are least to most"));
+    assert!(compare_html(&few, &with_blocks(2, 3)).contains("Parentheses: minimum to maximum"));
     let value = data::document(vec![data::study(&few, &groups, &headlines(&groups, &few))]);
     let arms = value["studies"][0]["groups"][0]["arms"].as_array().expect("arms");
     assert_eq!(arms[0]["confidence"], 0.75);
     for text in [html(&with_blocks(1, 6)), compare(&with_blocks(1, 8), &with_blocks(2, 8))] {
-        assert!(!text.contains("Round brackets are least to most"), "six are an interval");
+        assert!(!text.contains("Parentheses: minimum to maximum"), "six are an interval");
     }
 }
 
-/// What to do about too few blocks is never what was done already.
+/// The advice about too few blocks is never what was already done.
 #[test]
-fn few_samples_of_a_full_study_are_told_how_many_decide() {
+fn advice_about_few_samples_depends_on_the_mode() {
     let mut input: Input = sample(1);
     let quick = terminal(&input, 80, false);
-    assert!(quick.contains("few samples: repeat it with --full, or with --blocks 8"), "{quick}");
+    assert!(quick.contains("few samples: repeat with --full, or with --blocks 8"), "{quick}");
     input.mode = Mode::Full;
     let full = [terminal(&input, 80, false), html(&input)];
     for text in full {
-        assert!(text.contains("repeat it with --blocks 12"), "{text}");
-        assert!(!text.contains("repeat it with --full"));
+        assert!(text.contains("repeat with --blocks 12"), "{text}");
+        assert!(!text.contains("repeat with --full"));
     }
 }
 
-/// Runs that were traced stand on one axis; what is too large for the page is named.
+/// Traced runs share an axis; a trace that is too large for the page is named.
 #[test]
-fn traced_runs_are_shown_beside_each_other() {
+fn traced_runs_share_an_axis() {
     let picture = |arm: &str, compute: &str, trace| PictureRow {
         experiment: "sync-or-reader".to_owned(),
         arm: arm.to_owned(),
@@ -462,14 +460,14 @@ fn traced_runs_are_shown_beside_each_other() {
         at(&format!("data-title=\"{}", titles[0])) < at(&format!("data-title=\"{}", titles[1]))
     );
     assert!(page.contains("is too large for this page; `ioloom trace export`"));
-    assert!(page.contains("the state sleep stands for computing"));
+    assert!(page.contains("the state sleep represents computing"));
     assert!(page.len() < without + (2 << 20), "{} bytes", page.len());
     for part in ["http://", "https://"] {
         assert!(!page.replace("http://www.w3.org/2000/svg", "").contains(part), "{part}");
     }
 }
 
-/// Chapters have lanes of their own and share what is the same for all: style, patterns, script.
+/// Each chapter has its lanes; style, patterns and script are shared.
 #[test]
 fn chapters_share_one_script() {
     let chapter = |seed: u64, trace| {
@@ -491,7 +489,10 @@ fn chapters_share_one_script() {
         assert_eq!(page.matches(once).count(), 1, "{once}");
     }
     let last = page.rfind("class=\"tl-root\"").expect("lanes");
-    assert!(last < page.find("timeline-ready").expect("the script"), "it finds what is before it");
+    assert!(
+        last < page.find("timeline-ready").expect("the script"),
+        "the script comes after the lanes"
+    );
     let ids = attributes(&page, "id");
     let unique: BTreeSet<_> = ids.iter().collect();
     assert_eq!(ids.len(), unique.len(), "{ids:?}");

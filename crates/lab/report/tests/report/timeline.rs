@@ -1,19 +1,19 @@
-//! Timelines of invented traces: what is drawn equals what is counted, and nothing is hidden.
+//! Timelines of synthetic traces: the drawn areas equal the shares, and nothing is hidden.
 
 use crate::synthetic::{account_only, mapped, million, reader_and_computers, sync_threads};
 use ioloom_model::State;
 use ioloom_report::timeline::{
-    Options, Theme, letter, section, timeline_page, timeline_svg, timeline_text,
+    SvgOptions, Theme, letter, section, timeline_page, timeline_svg, timeline_text,
 };
 use ioloom_trace::Trace;
 use ioloom_trace::shares::Lanes;
 use std::collections::BTreeSet;
 
-fn light() -> Options {
-    Options { theme: Theme::Light, ..Options::default() }
+fn light() -> SvgOptions {
+    SvgOptions { theme: Theme::Light, ..SvgOptions::default() }
 }
 
-/// Area of all rectangles of a state's paths, square pixels.
+/// Returns the area of all rectangles of the paths of a state in square pixels.
 fn area(svg: &str, state: State) -> f64 {
     let class = format!("class=\"tf-{}\" d=\"", state.name());
     let paths = svg.split(class.as_str()).skip(1).filter_map(|p| p.split('"').next());
@@ -30,7 +30,7 @@ fn the_drawn_areas_are_the_shares() {
     for trace in [sync_threads(), reader_and_computers(), account_only()] {
         let range = (3_000_000, 11_000_000);
         for range_ns in [None, Some(range)] {
-            let svg = timeline_svg(&trace, &Options { range_ns, ..light() });
+            let svg = timeline_svg(&trace, &SvgOptions { range_ns, ..light() });
             let (from, to) = range_ns.unwrap_or((0, trace.elapsed_ns));
             let shares = Lanes::new(&trace).all(from, to);
             let drawn: f64 = State::ALL.into_iter().map(|s| area(&svg, s)).sum();
@@ -47,17 +47,17 @@ fn the_drawn_areas_are_the_shares() {
 #[test]
 fn plain_colours_need_no_variables() {
     for theme in [Theme::Light, Theme::Dark] {
-        let svg = timeline_svg(&sync_threads(), &Options { theme, ..Options::default() });
-        assert!(!svg.contains("var("), "a rasterizer knows no variables");
+        let svg = timeline_svg(&sync_threads(), &SvgOptions { theme, ..SvgOptions::default() });
+        assert!(!svg.contains("var("), "rasterizers do not support variables");
     }
-    assert!(timeline_svg(&sync_threads(), &Options::default()).contains("var(--tl-io)"));
+    assert!(timeline_svg(&sync_threads(), &SvgOptions::default()).contains("var(--tl-io)"));
     let [a, b] = [Theme::Light, Theme::Dark]
-        .map(|theme| timeline_svg(&sync_threads(), &Options { theme, ..Options::default() }));
+        .map(|theme| timeline_svg(&sync_threads(), &SvgOptions { theme, ..SvgOptions::default() }));
     assert_ne!(a, b);
 }
 
 #[test]
-fn what_was_not_measured_or_lost_is_said_everywhere() {
+fn losses_and_unmeasured_states_are_always_shown() {
     let trace = account_only();
     let why = "not measured: needs switch events: sysctl kernel.perf_event_paranoid=2";
     let lost = "spans lost 34 of 285 records (11.9 %)";
@@ -72,7 +72,7 @@ fn what_was_not_measured_or_lost_is_said_everywhere() {
 }
 
 #[test]
-fn lanes_of_text_fit_and_show_what_took_most() {
+fn text_lanes_fit_and_show_the_largest_share() {
     let trace = sync_threads();
     for width in [40, 80, 133] {
         let text = timeline_text(&trace, width);
@@ -98,9 +98,9 @@ fn the_page_is_one_file_and_escapes_names() {
     hostile.evidence.notes.push("<i>".to_owned());
     let page = timeline_page(&[sync_threads(), hostile.clone()]);
     for wrong in ["<img", "\"><b>", "<i>", "http://", "https://"] {
-        // The namespace of SVG is an address that nobody loads.
+        // The SVG namespace is not loaded.
         let found = page.replace("http://www.w3.org/2000/svg", "").contains(wrong);
-        assert!(!found, "{wrong} stands in the page");
+        assert!(!found, "{wrong} is in the page");
     }
     assert_eq!(page.matches("class=\"tl-trace\"").count(), 2);
     assert!(!timeline_svg(&hostile, &light()).contains("<img"));
@@ -110,7 +110,7 @@ fn the_page_is_one_file_and_escapes_names() {
 }
 
 #[test]
-fn empty_and_tiny_traces_give_pictures() {
+fn empty_and_tiny_traces_can_be_drawn() {
     let nothing = Trace::default();
     let one_ns = Trace { elapsed_ns: 1, ..sync_threads() };
     for trace in [nothing, one_ns] {
@@ -124,23 +124,23 @@ fn empty_and_tiny_traces_give_pictures() {
 
 #[test]
 fn more_threads_than_are_drawn_are_counted() {
-    let svg = timeline_svg(&reader_and_computers(), &Options { threads: 2, ..light() });
-    assert!(svg.contains("and 2 more threads, not drawn"), "the rest is said");
+    let svg = timeline_svg(&reader_and_computers(), &SvgOptions { threads: 2, ..light() });
+    assert!(svg.contains("and 2 more threads, not drawn"), "the rest is counted");
 }
 
 #[test]
-fn findings_stand_above_the_lanes_with_what_led_to_them() {
+fn findings_are_above_the_lanes_with_their_evidence() {
     let page = timeline_page(&[mapped()]);
     let found = page.find("data-finding=\"page-fault-stalls\"").expect("a finding");
-    assert!(found < page.find("class=\"tl-still\"").expect("the lanes"), "it comes first");
+    assert!(found < page.find("class=\"tl-still\"").expect("the lanes"), "findings come first");
     let item = page[found..].split("</li>").next().unwrap_or_default();
     assert!(item.contains("Try: ") && item.contains("time in page faults"), "{item}");
     assert!(timeline_text(&mapped(), 80).contains("* Threads wait for pages"));
 }
 
-/// A picture does not grow with the trace: columns are merged.
+/// The size of a drawing does not depend on the trace: columns are merged.
 #[test]
-fn a_million_segments_fit_a_still_picture() {
+fn a_million_segments_fit_a_static_drawing() {
     let trace = million();
     let segments: usize = trace.threads.iter().map(|t| t.segments.len()).sum();
     assert!(segments >= 1_000_000, "{segments}");

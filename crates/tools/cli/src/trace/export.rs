@@ -79,11 +79,12 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
     let bytes = match (args.format, args.table) {
         (Format::Html, _) => timeline::timeline_page(std::slice::from_ref(&trace)).into_bytes(),
         (Format::Svg, _) => {
-            timeline::timeline_svg(&trace, &timeline::Options::default()).into_bytes()
+            timeline::timeline_svg(&trace, &timeline::SvgOptions::default()).into_bytes()
         }
         (Format::Png, _) => {
             // Who draws pixels knows no style variables.
-            let plain = timeline::Options { theme: timeline::Theme::Light, ..Default::default() };
+            let plain =
+                timeline::SvgOptions { theme: timeline::Theme::Light, ..Default::default() };
             let svg = timeline::timeline_svg(&trace, &plain);
             super::png::png(&svg, args.scale).map_err(Failure::failed)?
         }
