@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
 mod errors;
+mod fixtures;
 mod help;
 mod home;
 mod kill;
