@@ -110,20 +110,14 @@ pub fn sync_all(file: impl AsFd) -> io::Result<()> {
 
 /// Starts writing the dirty pages of a range without waiting. Guarantees nothing about durability.
 pub fn start_writeback(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
-    sync_range(file, range, libc::SYNC_FILE_RANGE_WRITE)
-}
-
-/// Waits for the writeback of a range.
-pub fn wait_writeback(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
-    sync_range(file, range, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
-}
-
-fn sync_range(file: impl AsFd, range: Range<u64>, flags: u32) -> io::Result<()> {
     let (start, len) = (range.start as i64, (range.end - range.start) as i64);
     call("sync_file_range", || {
-        // SAFETY: the descriptor is borrowed for the call, which takes numbers only.
-        let code = unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), start, len, flags) };
-        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let (file, flags) = (file.as_fd().as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
+        // SAFETY: the descriptor is borrowed for the call, which takes only numbers.
+        match unsafe { libc::sync_file_range(file, start, len, flags) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     })
 }
 
@@ -158,7 +152,6 @@ mod tests {
         crate::file::read_full_at(&to, &mut into, 0).unwrap();
         assert!(into[..100].iter().all(|b| *b == 0) && into[100..].iter().all(|b| *b == 7));
         start_writeback(&to, 0..8192).unwrap();
-        wait_writeback(&to, 0..8192).unwrap();
         sync_data(&to).unwrap();
         sync_all(&to).unwrap();
         evict_range(&to, 0..8192).unwrap();

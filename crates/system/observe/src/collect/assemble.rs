@@ -109,10 +109,8 @@ pub(super) fn thread(run: &Run, done: Finished, stream: Stream) -> RawThread {
         (lock.start_ns, lock.end_ns) = (since(lock.start_ns), since(lock.end_ns));
     }
     let mut spans = done.spans;
-    if !done.spans_since_run {
-        spans.retain(|span| span.start_ns >= run.start_ns);
-        spans.iter_mut().for_each(|span| span.start_ns = since(span.start_ns));
-    }
+    spans.retain(|span| span.start_ns >= run.start_ns);
+    spans.iter_mut().for_each(|span| span.start_ns = since(span.start_ns));
     let mut accounts = done.accounts;
     accounts.retain(|account| account.at_ns >= run.start_ns);
     accounts.iter_mut().for_each(|account| account.at_ns = since(account.at_ns));

@@ -32,8 +32,6 @@ pub(super) struct Finished {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) spans: Vec<Span>,
-    /// Whether the times of the spans count from the start of the run already.
-    pub(super) spans_since_run: bool,
     pub(super) spans_lost: u64,
     pub(super) accounts: Vec<Account>,
     pub(super) accounts_lost: u64,

@@ -139,9 +139,8 @@ impl Recorder {
         true
     }
 
-    /// Reads the thread's clocks as of `at_ns` on the monotonic clock, for callers that keep their
-    /// spans themselves. Costs 1.5 µs.
-    pub fn account(&mut self, at_ns: u64) {
+    /// Reads the thread's clocks as of `at_ns` on the monotonic clock. Costs 1.5 µs.
+    pub(super) fn account(&mut self, at_ns: u64) {
         if self.done.accounts.len() == self.done.accounts.capacity() {
             self.done.accounts_lost += 1;
             return;
@@ -162,14 +161,6 @@ impl Recorder {
 
     /// Ends the recording of this thread. Dropping the recorder does the same.
     pub fn finish(self) {}
-
-    /// Like [`finish`](Self::finish), with spans that the caller kept itself, relative to the start
-    /// of the run; `lost` spans did not fit.
-    pub fn finish_with(mut self, spans: Vec<Span>, lost: u64) {
-        self.done.spans = spans;
-        self.done.spans_lost = lost;
-        self.done.spans_since_run = true;
-    }
 }
 
 impl Drop for Recorder {

@@ -168,19 +168,6 @@ fn a_tiny_ring_reports_its_losses() {
     }
 }
 
-#[test]
-fn spans_kept_by_the_caller_are_unchanged() {
-    let session = Session::start(Some(Level::Account), quick()).unwrap();
-    let recorder = session.register("one", "worker");
-    session.begin();
-    let span = ioloom_trace::Span { start_ns: 5, ns: 7, kind: SpanKind::Read, file: 1 };
-    recorder.finish_with(vec![span], 2);
-    let raw = session.stop();
-    let thread = raw.threads.iter().find(|t| t.role == "worker").unwrap();
-    assert_eq!(thread.spans, [span]);
-    assert_eq!(raw.evidence.sources[0].lost, 2);
-}
-
 /// The kernel gives a size query of a ring to a worker of its own.
 #[test]
 fn kernel_workers_of_a_ring_have_lanes() {

@@ -1,6 +1,6 @@
 //! A limit on the rate at which a process reads from one device.
 //!
-//! A throttled loop device stands in for a slower disk: the same files and the same calls with
+//! A throttled loop device represents a slower disk: the same files and the same calls with
 //! fewer bytes and reads per second. The limit belongs to a cgroup created for one study and
 //! affects only the process that [`Throttle::enter`] moves into it. Both cgroup versions work
 //! (version 1: controller `blkio`, version 2: `io`). In version 2 the controller must already be
@@ -160,7 +160,7 @@ mod tests {
         medium.disk.is_some().then_some(medium.mount.device)
     }
 
-    /// Creates a directory that stands in for a mounted hierarchy with these files.
+    /// Creates a directory that represents a mounted hierarchy with these files.
     fn hierarchy_of(
         kind: &str,
         files: &[(&str, &str)],

@@ -173,7 +173,7 @@ impl Tables {
         self.groups.layout().checksums
     }
 
-    /// Returns the span to read next and how many of these ascending inodes it covers; `None` if
+    /// Returns the span to read next and how many of the ascending inodes it covers; `None` if
     /// there is no table with the first one.
     pub fn span(&self, mut inodes: impl Iterator<Item = u64>) -> Option<(Span, usize)> {
         let long = self.groups.layout().inode_bytes as u64;
