@@ -252,8 +252,7 @@ pub fn store_refusal(store: StoreKind, durability: Durability) -> Option<String>
 impl StoreKind {
     /// Returns the default store for a new server. Chosen by measurement: a plain log replaces the
     /// engine where it is more than 1.5 times as fast, which is the case only without syncs
-    /// (`results/serve-beside-redis-two-core-vm` and
-    /// `results/serve-beside-redis-group-two-core-vm`).
+    /// (`results/serve-vs-redis` and `results/serve-vs-redis-group`).
     pub fn default_for(durability: Durability) -> Self {
         match durability {
             Durability::Os => Self::Log,

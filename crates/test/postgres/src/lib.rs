@@ -424,8 +424,8 @@ mod tests {
         let room = Room::new("place");
         let programs = idle_programs(&room.0);
         assert_eq!(programs.base(&room.0).unwrap(), room.0);
-        // One directory is closed to nobody, like the home directory of root; the other path is too
-        // long.
+        // One directory is closed to other users, like the home directory of root; the other path
+        // is too long.
         let closed = room.0.join("closed");
         DirBuilder::new().mode(0o700).create(&closed).unwrap();
         let mut all = vec![room.0.join("x".repeat(DIR_BYTES_MAX)), room.0.join("a,b")];

@@ -1,5 +1,5 @@
-//! A PostgreSQL server for tests. It can be killed as a machine crash would, all processes at once,
-//! and it can be stopped, so that it exists but does not answer.
+//! A PostgreSQL server for tests. A test can kill all its processes at once, as a machine crash
+//! would, or stop them, which leaves a server that does not answer.
 
 #![allow(clippy::print_stdout, reason = "a test that needs PostgreSQL reports that it is skipped")]
 

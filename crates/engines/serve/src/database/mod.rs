@@ -39,7 +39,7 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
 /// Time limit for a statement in the database; shorter than the time that clients here wait for it.
 const STATEMENT_MS: u32 = 900;
-/// Time limit for a lock; a longer wait means that somebody holds it interactively.
+/// Time limit for a lock; a longer wait means that an interactive session holds it.
 const LOCK_MS: u32 = 800;
 
 const CHECK_OPTION: &str = "check --database, which takes a URL (postgresql://USER@HOST/NAME) or a connection string \

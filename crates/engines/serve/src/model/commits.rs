@@ -30,8 +30,8 @@ use std::thread::JoinHandle;
 /// deferred.
 const WAITING_MIN: usize = 8;
 /// Duration of commits from which they are deferred, in nanoseconds. With syncs of a fifth of this,
-/// the loop answered more requests by itself (`results/serve-commits-apart-two-core-vm`); with
-/// longer ones, fewer.
+/// the loop answered more requests by itself; with longer ones, fewer
+/// (`results/serve-commit-thread`).
 const LONG_NS: u64 = 1_000_000;
 /// Divisor for the weight of the latest commit in the moving average.
 const LATEST: u64 = 8;

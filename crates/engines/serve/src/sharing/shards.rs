@@ -165,7 +165,7 @@ impl Shards {
         let count = self.owners.len();
         let list = Arc::new(List {
             meet: (show == ShowMode::Atomic).then(|| Barrier::new(count)),
-            hold_time: hold_time,
+            hold_time,
             collected: Mutex::new(Collected { lines: Vec::new(), seq: 0, missing: count }),
             changed: Condvar::new(),
         });
