@@ -45,7 +45,7 @@ pub(crate) enum Command {
     #[cfg(feature = "exchange")]
     Serve(serve::ServeArgs),
     #[cfg(feature = "exchange")]
-    Load(load::LoadArgs),
+    Load(Box<load::LoadArgs>),
     Claims(claims::ClaimsArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
