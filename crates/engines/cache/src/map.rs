@@ -1,4 +1,4 @@
-//! Where in a file its resident pages lie: the file in equal stretches, each with its counts.
+//! Where the resident pages of a file are: the file in equal stretches, each with its counts.
 
 use crate::state::{pages_of, stretch};
 use ioloom_sys::cache;
@@ -6,24 +6,24 @@ use ioloom_sys::file::{Nowait, read_nowait_at};
 use std::io;
 use std::os::fd::AsFd;
 
-/// A stretch of a file. What is not known is `None`.
+/// A stretch of a file; `None` means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cell {
     /// Pages of the stretch.
     pub total: u64,
-    /// In memory. A stretch that is sampled by one page is counted as that page is.
+    /// In memory. A stretch that is sampled has the state of its sampled page.
     pub resident: Option<u64>,
-    /// Changed and not yet written.
+    /// Dirty.
     pub dirty: Option<u64>,
-    /// On their way to the device.
+    /// Under writeback.
     pub writeback: Option<u64>,
 }
 
-/// The first `bytes` of an open file of our own in at most `cells` stretches; fewer if it has fewer
-/// pages. One call per stretch.
+/// Maps the first `bytes` of an open file in at most `cells` stretches, but no more than it has
+/// pages. The descriptor must not be shared. Makes one call per stretch.
 ///
 /// # Errors
-/// Whatever the calls report beside "cannot tell".
+/// Returns the error of a system call, except those that mean "unsupported" or "not permitted".
 pub fn map(file: impl AsFd, bytes: u64, cells: usize) -> io::Result<Vec<Cell>> {
     let total = pages_of(bytes);
     let parts = total.min(cells as u64);

@@ -1,4 +1,4 @@
-//! The state of one open file in the page cache, and how it is known.
+//! The state of one open file in the page cache, and how it was determined.
 
 use ioloom_sys::cache;
 use ioloom_sys::file::{Nowait, read_at, read_nowait_at};
@@ -7,26 +7,26 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsFd;
 
-/// Reads of one byte with which a file is sampled at most. A file of up to so many pages is asked
-/// page by page.
+/// Maximum number of one-byte reads that sample a file. A file with no more pages than this is
+/// queried page by page.
 pub const SAMPLES_MAX: u64 = 256;
 
-/// How a state is known.
+/// How a state was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// cachestat(2): exact, nothing was touched.
+    /// cachestat(2): exact and without side effects.
     Cachestat,
-    /// Every page was asked by a read that must not wait.
+    /// Every page was tested with a read that must not wait.
     Pages,
-    /// A sample of the pages was asked so; what is resident is an estimate.
+    /// A sample of the pages was tested with such reads; the resident pages are an estimate.
     Sampled,
-    /// Nobody can tell.
+    /// It cannot be determined.
     Unknown,
 }
 
 impl Source {
-    /// The word for people.
+    /// Returns the word for output.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Cachestat => "cachestat",
@@ -37,31 +37,31 @@ impl Source {
     }
 }
 
-/// Pages of a file by state. What is not known is `None`.
+/// Pages of a file by state; `None` if unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pages {
-    /// In memory. Read-ahead that is still under way counts for cachestat, and not for samples.
+    /// In memory. cachestat counts readahead in progress; samples do not.
     pub resident: Option<u64>,
-    /// Changed and not yet written.
+    /// Dirty.
     pub dirty: Option<u64>,
-    /// On their way to the device.
+    /// Under writeback.
     pub writeback: Option<u64>,
-    /// Once in memory, since reclaimed.
+    /// Reclaimed.
     pub evicted: Option<u64>,
-    /// Reclaimed so recently that it shows pressure on memory.
+    /// Reclaimed so recently that it indicates memory pressure.
     pub recently_evicted: Option<u64>,
 }
 
-/// A file in the page cache.
+/// The page cache state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
-    /// Pages that the file has.
+    /// Number of pages of the file.
     pub total: u64,
     /// Pages by state.
     pub pages: Pages,
-    /// The 95 % interval of the resident pages, where they are an estimate.
+    /// The 95 % confidence interval of the resident pages, if they are an estimate.
     pub resident_between: Option<(u64, u64)>,
-    /// How it is known.
+    /// How it was determined.
     pub source: Source,
 }
 
@@ -77,32 +77,32 @@ impl State {
         Self { total, pages, resident_between: None, source: Source::Unknown }
     }
 
-    /// Whether it is known that no page is in memory.
+    /// Reports whether no page is known to be in memory.
     pub fn is_cold(&self) -> bool {
         self.pages.resident == Some(0) && self.source != Source::Sampled
     }
 
-    /// Whether it is known that every page is in memory.
+    /// Reports whether every page is known to be in memory.
     pub fn is_warm(&self) -> bool {
         self.pages.resident.is_some_and(|n| n >= self.total) && self.source != Source::Sampled
     }
 }
 
-/// Pages of a file of `bytes`.
+/// Returns the number of pages of a file of `bytes`.
 pub(crate) fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(ioloom_sys::proc::page_bytes())
 }
 
-/// Asks about an open file of `bytes`. The descriptor must be of our own: for samples its
-/// read-ahead is turned off, so that a page that misses brings in itself and no more.
+/// Queries the page cache state of an open file of `bytes`. The descriptor must not be shared: for
+/// samples its readahead is turned off, so that a miss loads only the page itself.
 ///
 /// # Errors
-/// Whatever the calls report beside "cannot tell".
+/// Returns the error of a system call, except those that mean "unsupported" or "not permitted".
 pub fn residency(file: impl AsFd, bytes: u64) -> io::Result<State> {
     residency_with_seed(file, bytes, make::random_number())
 }
 
-/// The same; where pages are sampled, `seed` tells which.
+/// Does the same; if pages are sampled, `seed` selects them.
 pub(crate) fn residency_with_seed(file: impl AsFd, bytes: u64, seed: u64) -> io::Result<State> {
     let total = pages_of(bytes);
     if let Some(found) = cache::state(&file, 0, 0)? {
@@ -122,8 +122,8 @@ pub(crate) fn residency_with_seed(file: impl AsFd, bytes: u64, seed: u64) -> io:
     sample(file, total, seed)
 }
 
-/// Waits for the pages that a look at `seed` brought in: as long as they are on their way they cannot be
-/// put out.
+/// Waits for the pages that a query with `seed` loaded: they cannot be evicted while reads are in
+/// flight.
 pub(crate) fn wait_for_samples(file: impl AsFd, bytes: u64, seed: u64) -> io::Result<()> {
     let total = pages_of(bytes);
     let asked = total.min(SAMPLES_MAX);
@@ -134,7 +134,7 @@ pub(crate) fn wait_for_samples(file: impl AsFd, bytes: u64, seed: u64) -> io::Re
     Ok(())
 }
 
-/// By reads of one byte that must not wait, one in each stretch of the file.
+/// Samples one page in each stretch of the file with one-byte reads that must not wait.
 fn sample(file: impl AsFd, total: u64, seed: u64) -> io::Result<State> {
     cache::advise_random(&file)?;
     let asked = total.min(SAMPLES_MAX);
@@ -157,8 +157,8 @@ fn sample(file: impl AsFd, total: u64, seed: u64) -> io::Result<State> {
     Ok(State { total, pages, resident_between: Some(between), source: Source::Sampled })
 }
 
-/// The page that sample `i` of `asked` asks: a place in its stretch, another one for each `seed`. A look
-/// that asked the pages of an earlier one would find those that the earlier one brought in.
+/// Returns the page of sample `i` of `asked`: one in its stretch that depends on `seed`. Sampling
+/// the same pages twice would find those that the first query loaded.
 fn page_of_sample(seed: u64, i: u64, asked: u64, total: u64) -> u64 {
     let (start, end) = stretch(i, asked, total);
     let mut mixed = seed.wrapping_add((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -167,13 +167,15 @@ fn page_of_sample(seed: u64, i: u64, asked: u64, total: u64) -> u64 {
     start + (mixed ^ (mixed >> 31)) % (end - start).max(1)
 }
 
-/// Stretch `i` of `parts` of `total` pages; never empty while there are as many pages as parts.
+/// Returns stretch `i` of `parts` of `total` pages. It is not empty if there are at least as many
+/// pages as parts.
 pub(crate) fn stretch(i: u64, parts: u64, total: u64) -> (u64, u64) {
     let at = |i: u64| (u128::from(total) * u128::from(i) / u128::from(parts)) as u64;
     (at(i), at(i + 1))
 }
 
-/// The estimate and its interval (Wilson, 95 %), pages. Stretches make it narrower than it says.
+/// Returns the estimate and its Wilson interval (95 %), pages. Stratified sampling makes the real
+/// interval narrower.
 fn estimate(hits: u64, asked: u64, total: u64) -> (u64, (u64, u64)) {
     const Z: f64 = 1.96;
     let (n, share) = (asked as f64, hits as f64 / asked as f64);
@@ -190,7 +192,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn samples_lie_in_the_file_and_apart(total in 1u64..1 << 50, seed: u64) {
+        fn samples_are_in_the_file_and_distinct(total in 1u64..1 << 50, seed: u64) {
             let asked = total.min(SAMPLES_MAX);
             let mut last = None;
             for i in 0..asked {
@@ -202,7 +204,7 @@ mod tests {
         }
 
         #[test]
-        fn the_interval_holds_the_estimate(hits in 0u64..=256, total in 257u64..1 << 40) {
+        fn the_interval_contains_the_estimate(hits in 0u64..=256, total in 257u64..1 << 40) {
             let (resident, (low, high)) = estimate(hits, 256, total);
             prop_assert!(low <= resident && resident <= high && high <= total);
             prop_assert!(high > low);
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_is_that_of_the_books() {
+    fn the_interval_matches_published_values() {
         // 50 of 100: Wilson gives 0.4038 to 0.5962.
         assert_eq!(estimate(50, 100, 10_000), (5000, (4038, 5962)));
     }

@@ -3,40 +3,40 @@
 use crate::state::{Source, State};
 use serde::Serialize;
 
-/// Sums over the files of a tree, pages where nothing else is said. Files of which nothing is known
-/// count in `unknown_files` and `unknown_pages`, and in nothing else but the sizes.
+/// Sums over the files of a tree, in pages unless stated otherwise. Files of unknown state count
+/// only in `files`, `size_bytes`, `pages`, `unknown_files` and `unknown_pages`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Tally {
     /// Files.
     pub files: u64,
     /// Sizes of the files, bytes.
     pub size_bytes: u64,
-    /// Pages that the files have.
+    /// Pages of the files.
     pub pages: u64,
-    /// Resident pages; estimates included.
+    /// Resident pages, including estimates.
     pub resident_pages: u64,
-    /// Resident pages before a drop or a warm.
+    /// Resident pages before an eviction or load.
     pub was_resident_pages: u64,
-    /// Changed pages.
+    /// Dirty pages.
     pub dirty_pages: u64,
-    /// Pages on their way to the device.
+    /// Pages under writeback.
     pub writeback_pages: u64,
-    /// Pages that were reclaimed.
+    /// Reclaimed pages.
     pub evicted_pages: u64,
-    /// Pages that were reclaimed recently.
+    /// Recently reclaimed pages.
     pub recently_evicted_pages: u64,
     /// Files whose resident pages are estimates.
     pub sampled_files: u64,
-    /// Files that were asked page by page, so that nothing is known of dirty pages.
+    /// Files that were queried page by page, so dirty pages are unknown.
     pub asked_files: u64,
-    /// Files of which nothing is known.
+    /// Files of unknown state.
     pub unknown_files: u64,
-    /// Pages of those.
+    /// Pages of these files.
     pub unknown_pages: u64,
 }
 
 impl Tally {
-    /// Adds a file in its present state, and the state that it was in before.
+    /// Adds a file with its states after and before the action.
     pub(crate) fn file(&mut self, size_bytes: u64, now: &State, before: &State) {
         self.files += 1;
         self.size_bytes += size_bytes;
@@ -59,7 +59,7 @@ impl Tally {
         sum(&mut self.recently_evicted_pages, now.pages.recently_evicted);
     }
 
-    /// Adds other sums.
+    /// Adds the sums of other files.
     pub fn add(&mut self, other: &Self) {
         self.files += other.files;
         self.size_bytes += other.size_bytes;

@@ -1,6 +1,6 @@
-//! Trees that are known, against what the crate says of them; failures of each call.
+//! Compares reports with trees of known state, and fails each system call.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::print_stdout, reason = "skipped tests print the reason")]
 
 use ioloom_cache::{Action, Incomplete, Report, Scan, Source, map, residency};
 use ioloom_sys::{cache, fault};
@@ -13,21 +13,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const PAGE: u64 = 4096;
 
-/// A directory on a device, and the right to be the only one who sets faults.
+/// A directory on a device, with the exclusive right to inject faults.
 struct Place {
     dir: tempfile::TempDir,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Place {
-    /// `None`, with a word, where the tree lies in memory or the kernel has no cachestat.
+    /// Returns `None`, with a message, if the tree is in memory or the kernel has no cachestat.
     fn new() -> Option<Self> {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         fault::set("");
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         if cache::is_memory_backed(dir.path()).unwrap() {
-            println!("skipped: the build tree lies in memory");
+            println!("skipped: the build tree is in memory");
             return None;
         }
         let probe = File::create(dir.path().join("probe")).unwrap();
@@ -47,8 +47,8 @@ impl Place {
         path
     }
 
-    fn scan(&self, act: Action) -> Report {
-        scan(act).trees(&[self.dir.path().to_owned()]).unwrap()
+    fn scan(&self, action: Action) -> Report {
+        scan(action).trees(&[self.dir.path().to_owned()]).unwrap()
     }
 }
 
@@ -58,9 +58,9 @@ impl Drop for Place {
     }
 }
 
-fn scan(act: Action) -> Scan<'static> {
+fn scan(action: Action) -> Scan<'static> {
     Scan {
-        act,
+        action,
         top: 3,
         depth_max: 1,
         threads: Threads::Count(3),
@@ -75,7 +75,7 @@ fn read(path: &Path) {
 }
 
 #[test]
-fn a_tree_goes_out_and_comes_back() {
+fn a_tree_is_evicted_and_loaded() {
     let Some(place) = Place::new() else { return };
     let mut pages = 0;
     for (name, bytes) in [("a/one", 1), ("a/b/two", 5 * PAGE), ("c/three", 100_000), ("zero", 0)] {
@@ -99,7 +99,7 @@ fn a_tree_goes_out_and_comes_back() {
     assert_eq!((warmed.total().resident_pages, warmed.incomplete_count), (pages, 0));
     let now = place.scan(Action::Status);
     assert_eq!(now.total().resident_pages, pages);
-    // Sums go up: directories of depth 1, with what lies below them.
+    // Sums include everything below the directories of depth 1.
     let sums: Vec<_> = now.directories.iter().map(|d| (d.tally.files, d.tally.pages)).collect();
     assert_eq!(sums, [(2, 6), (1, 25)]);
     let top: Vec<_> = now.top.iter().map(|f| f.now.pages.resident.unwrap()).collect();
@@ -107,12 +107,12 @@ fn a_tree_goes_out_and_comes_back() {
 }
 
 #[test]
-fn changed_pages_stay_unless_they_are_written() {
+fn dirty_pages_stay_unless_they_are_written() {
     let Some(place) = Place::new() else { return };
     let path = place.write("dirty", 64 * PAGE);
     let unwritten = place.scan(Action::Drop { write: false });
     if unwritten.total().dirty_pages == 0 {
-        println!("skipped: the pages were written before they could be looked at");
+        println!("skipped: the pages were written before they could be queried");
     } else {
         assert_eq!(unwritten.incomplete[0].incomplete, Some(Incomplete::Dirty));
     }
@@ -122,17 +122,17 @@ fn changed_pages_stay_unless_they_are_written() {
 }
 
 #[test]
-fn a_mapped_file_stays_and_its_holder_is_named() {
+fn a_mapped_file_stays_and_the_process_is_named() {
     let Some(place) = Place::new() else { return };
     let path = place.write("held", 32 * PAGE);
-    // A program that maps its file and keeps it: a copy of a shell is mapped while it runs.
+    // A program that maps a file for a while: a copy of a shell maps its own executable.
     let shell = place.dir.path().join("shell");
     let mut out = File::create(&shell).unwrap();
     out.write_all(&fs::read("/bin/sh").unwrap()).unwrap();
     fs::set_permissions(&shell, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     out.sync_all().unwrap();
     drop(out);
-    // It says when it runs: its own pages are mapped by then, not only promised by `maps`.
+    // Once it prints, its pages are mapped and not only listed in `maps`.
     let mut child = std::process::Command::new(&shell)
         .args(["-c", "echo runs; read x"])
         .stdin(std::process::Stdio::piped())
@@ -149,7 +149,7 @@ fn a_mapped_file_stays_and_its_holder_is_named() {
     let held = report.incomplete.iter().find(|f| f.path == shell).expect("some of it stays");
     assert_eq!(held.incomplete, Some(Incomplete::Mapped));
     assert_eq!(held.mapped_by.as_ref().map(|by| by.0), Some(pid));
-    assert!(report.incomplete.iter().all(|f| f.path != path), "what nobody maps goes");
+    assert!(report.incomplete.iter().all(|f| f.path != path), "unmapped files are evicted");
 }
 
 #[test]
@@ -169,11 +169,11 @@ fn hard_links_count_once_and_lists_count_as_trees() {
         .collect();
     let listed = scan(Action::Status).list(read_list(&list[..], Separator::Nul));
     assert_eq!(listed.total(), tree.total());
-    assert_eq!(listed.errors_count, 2, "what is gone and what is a directory: {:?}", listed.errors);
+    assert_eq!(listed.errors_count, 2, "a missing file and a directory: {:?}", listed.errors);
 }
 
 #[test]
-fn a_map_shows_where() {
+fn a_map_shows_the_resident_stretches() {
     let Some(place) = Place::new() else { return };
     let path = place.write("half", 200 * PAGE);
     place.scan(Action::Drop { write: true });
@@ -189,7 +189,7 @@ fn a_map_shows_where() {
 }
 
 #[test]
-fn without_cachestat_pages_are_asked() {
+fn without_cachestat_pages_are_sampled() {
     let Some(place) = Place::new() else { return };
     let small = place.write("small", 100 * PAGE);
     let big = place.write("big", 2000 * PAGE);
@@ -206,28 +206,28 @@ fn without_cachestat_pages_are_asked() {
     };
     let warm = asked(&small);
     assert_eq!((warm.source, warm.pages.resident), (Source::Pages, Some(100)));
-    assert_eq!(warm.pages.dirty, None, "such reads tell nothing of dirty pages");
+    assert_eq!(warm.pages.dirty, None, "such reads reveal no dirty pages");
     let warm = asked(&big);
     assert_eq!((warm.source, warm.pages.resident), (Source::Sampled, Some(2000)));
     assert!(!warm.is_warm(), "a sample proves nothing");
     place.scan(Action::Drop { write: true });
-    // One page only comes in per question: an estimate of nothing, and most of the file still cold.
+    // Each query loads one page per sample: the estimate is zero and most of the file stays cold.
     let cold = asked(&big);
     assert_eq!((cold.source, cold.pages.resident), (Source::Sampled, Some(0)));
     assert!(cold.resident_between.unwrap().1 < 100);
     let file = File::open(&big).unwrap();
     let brought = cache::state(&file, 0, 0).unwrap().unwrap().resident;
-    assert!(brought <= 256, "the question brought in {brought} pages");
+    assert!(brought <= 256, "the query loaded {brought} pages");
 }
 
 #[test]
-fn a_look_does_not_find_what_an_earlier_one_brought_in() {
+fn a_query_does_not_find_pages_that_an_earlier_one_loaded() {
     let Some(place) = Place::new() else { return };
     let path = place.write("big", 20_000 * PAGE);
     place.scan(Action::Drop { write: true });
     let file = File::open(&path).unwrap();
     let size = file.metadata().unwrap().len();
-    // Other pages each time: ten looks bring in no more than an eighth of them.
+    // Different pages each time: ten queries load no more than an eighth of them.
     for _ in 0..10 {
         fault::set("cachestat:1:1");
         let state = residency(&file, size).unwrap();
@@ -235,7 +235,7 @@ fn a_look_does_not_find_what_an_earlier_one_brought_in() {
         assert_eq!(state.source, Source::Sampled);
         let resident = state.pages.resident.unwrap();
         assert!(resident < 10_000, "{resident} of 20000");
-        // What is on its way is there.
+        // Wait for the reads in flight.
         for page in 0..20_000u64 {
             if cache::state(&file, page * PAGE, PAGE).unwrap().unwrap().resident > 0 {
                 ioloom_sys::file::read_at(&file, &mut [0], page * PAGE).unwrap();
@@ -245,7 +245,7 @@ fn a_look_does_not_find_what_an_earlier_one_brought_in() {
 }
 
 #[test]
-fn a_file_of_which_samples_are_asked_is_put_out_whole() {
+fn a_sampled_file_is_evicted_completely() {
     let Some(place) = Place::new() else { return };
     let path = place.write("big", 20_000 * PAGE);
     let file = File::open(&path).unwrap();
@@ -255,15 +255,15 @@ fn a_file_of_which_samples_are_asked_is_put_out_whole() {
     fault::set("");
     assert_eq!((after.source, after.pages.resident), (Source::Sampled, Some(0)));
     let left = cache::state(&file, 0, 0).unwrap().unwrap().resident;
-    assert_eq!(left, 0, "pages that the questions brought in");
+    assert_eq!(left, 0, "pages that the queries loaded");
 }
 
 #[test]
-fn what_nobody_can_tell_is_unknown() {
+fn a_state_that_cannot_be_queried_is_unknown() {
     let Some(place) = Place::new() else { return };
     let path = place.write("f", PAGE);
     let file = File::open(&path).unwrap();
-    // EPERM of cachestat, EOPNOTSUPP of the read.
+    // EPERM from cachestat, EOPNOTSUPP from the read.
     fault::set("cachestat:1:1,preadv2:1:95");
     let state = residency(&file, PAGE).unwrap();
     fault::set("");
@@ -271,9 +271,9 @@ fn what_nobody_can_tell_is_unknown() {
 }
 
 #[test]
-fn each_call_that_fails_is_told_and_the_rest_goes_on() {
+fn each_failed_call_is_reported_and_the_others_continue() {
     let Some(place) = Place::new() else { return };
-    for (op, act) in [
+    for (op, action) in [
         ("open", Action::Status),
         ("fstat", Action::Status),
         ("cachestat", Action::Status),
@@ -281,9 +281,9 @@ fn each_call_that_fails_is_told_and_the_rest_goes_on() {
         ("sync_file_range", Action::Drop { write: true }),
         ("pread", Action::Warm),
     ] {
-        let one = Scan { threads: Threads::Count(1), ..scan(act) };
+        let one = Scan { threads: Threads::Count(1), ..scan(action) };
         let roots = ["d/1", "d/2"].map(|name| place.dir.path().join(name));
-        // The kernel may have written the pages by itself, and then nobody asks it to; once more.
+        // The kernel may have written the pages on its own, so that the call is not made; retry.
         let tries = if op == "sync_file_range" { 50 } else { 1 };
         let scanned = || {
             place.write("d/1", PAGE);
@@ -311,7 +311,7 @@ fn memory_file_systems_keep_their_pages() {
     fs::write(dir.path().join("f"), vec![1; 10 * PAGE as usize]).unwrap();
     let report = scan(Action::Drop { write: true }).trees(&[dir.path().to_owned()]).unwrap();
     if report.total().unknown_files > 0 {
-        println!("skipped: this kernel does not tell of memory file systems");
+        println!("skipped: this kernel does not identify memory file systems");
         return;
     }
     assert_eq!(report.incomplete[0].incomplete, Some(Incomplete::InMemory));

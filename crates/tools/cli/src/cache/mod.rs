@@ -67,7 +67,7 @@ fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, 
         }
     };
     let scan = Scan {
-        act,
+        action: act,
         top: args.top,
         depth_max: args.max_depth,
         threads: args.threads,

@@ -1,22 +1,22 @@
-//! Who has a file mapped: the reason for which its pages cannot be dropped.
+//! Finds the processes that map files, whose pages cannot be evicted.
 //!
-//! Reads the mappings of every process that we may look at, once for all files. A process of
-//! somebody else cannot be looked at without privilege, so finding nobody proves nothing.
+//! Reads the mappings of every accessible process once for all files. Processes of other users are not
+//! accessible without privilege, so finding none proves nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A file by device and inode.
+/// Device and inode.
 pub(crate) type Id = ((u32, u32), u64);
 
-/// A process that has a file mapped.
+/// A process that maps a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) pid: u32,
     pub(crate) name: String,
 }
 
-/// The first process that has each of `files` mapped.
-pub(crate) fn who_maps(files: &BTreeSet<Id>) -> BTreeMap<Id, Holder> {
+/// Returns the first process that maps each of `files`.
+pub(crate) fn mapping_processes(files: &BTreeSet<Id>) -> BTreeMap<Id, Holder> {
     let mut found = BTreeMap::new();
     if files.is_empty() {
         return found;

@@ -1,11 +1,11 @@
-//! Putting one file out of the page cache and bringing it in, each proved by asking again.
+//! Evicts one file from the page cache or loads it, and proves the result by querying it again.
 //!
-//! posix_fadvise(DONTNEED) is advice: it skips pages that are dirty, under writeback, mapped by a
-//! process or held by a reader, without a word. So the file is written first (sync_file_range,
-//! and fdatasync if that left something), and what is left afterwards is counted and given a
-//! reason. Bringing in means to read: a read alone proves that a page is filled, whereas cachestat
-//! also counts read-ahead that is under way. The kernel is told a window ahead what will be wanted,
-//! so that the device has more than one request to do.
+//! posix_fadvise(DONTNEED) is advice: it silently skips pages that are dirty, under writeback,
+//! mapped by a process or held by a reader. The file is therefore written first (sync_file_range,
+//! and fdatasync if that left dirty pages); pages that remain are counted and given a reason.
+//! Loading means reading: only a read proves that a page is filled, whereas cachestat also counts
+//! readahead in progress. Readahead is requested a window in advance, so that the device has more
+//! than one request.
 
 use crate::state::{Source, State, residency, residency_with_seed, wait_for_samples};
 use ioloom_sys::{cache, file, make, transfer};
@@ -14,46 +14,46 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How far ahead of the reading the kernel is asked to read, bytes.
+/// Readahead window, bytes.
 const AHEAD_BYTES: u64 = 16 << 20;
-/// One read, bytes.
+/// Size of one read, bytes.
 const READ_BYTES: usize = 256 << 10;
 
-/// Why pages stay in memory, or do not come.
+/// The reason why pages stay in memory, or are not loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Incomplete {
-    /// They are changed and were not written.
+    /// They are dirty and were not written.
     Dirty,
-    /// They are on their way to the device.
+    /// They are under writeback.
     Writeback,
-    /// The file system keeps its data in memory alone.
+    /// The file system keeps its data only in memory.
     InMemory,
     /// A process has the file mapped.
     Mapped,
-    /// They are in use: mapped, locked, or held by a reader, by somebody we cannot see.
+    /// They are mapped, locked or being read by a process that cannot be identified.
     InUse,
-    /// Nobody can tell whether they went.
+    /// Their state cannot be queried.
     Unknown,
-    /// They were read, and were gone again when they were asked for.
+    /// They were read, and were reclaimed before they were queried.
     Reclaimed,
 }
 
 impl Incomplete {
-    /// The reason in words.
+    /// Returns the reason as a sentence.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::Dirty => "changed pages were not written",
-            Self::Writeback => "pages are still on their way to the device",
-            Self::InMemory => "this file system keeps its data in memory alone",
-            Self::Mapped => "a process has it mapped",
-            Self::InUse => "in use by somebody who cannot be seen: mapped, locked or being read",
-            Self::Unknown => "nobody can tell whether they went",
-            Self::Reclaimed => "the kernel took them back at once: there is more data than memory",
+            Self::Dirty => "dirty pages were not written",
+            Self::Writeback => "pages are still under writeback",
+            Self::InMemory => "this file system keeps its data only in memory",
+            Self::Mapped => "a process maps it",
+            Self::InUse => "in use by an unknown process: mapped, locked or being read",
+            Self::Unknown => "the state of its pages cannot be queried",
+            Self::Reclaimed => "the kernel reclaimed the pages: there is more data than memory",
         }
     }
 
-    /// The word for tables.
+    /// Returns the word for tables.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Dirty => "dirty",
@@ -67,14 +67,14 @@ impl Incomplete {
     }
 }
 
-/// What acting on a file came to: before, after, and why it is not as wanted.
+/// States before and after an action, and why it is incomplete.
 pub(crate) type Acted = (State, State, Option<Incomplete>);
 
-/// Puts an open file of `bytes` out of the page cache. With `write` its changed pages are written
-/// first. Returns the states before and after, and why pages stay, if some do.
+/// Evicts an open file of `bytes` from the page cache. With `write`, dirty pages are written first.
+/// Returns the states before and after, and why pages stay, if any do.
 ///
 /// # Errors
-/// What the calls report; an error of writing is one of the file's data.
+/// Returns the error of a system call; a write error means lost data of the file.
 pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> {
     let seed = make::random_number();
     let before = residency_with_seed(&open, bytes, seed)?;
@@ -96,7 +96,7 @@ pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted>
         after = residency_with_seed(&open, bytes, seed)?;
     }
     if matches!(after.source, Source::Pages | Source::Sampled) {
-        // The question itself brought in the pages that it did not find.
+        // The query itself loaded the pages that it did not find.
         wait_for_samples(&open, bytes, seed)?;
         cache::evict_file(&open)?;
     }
@@ -115,16 +115,16 @@ fn why_incomplete(after: &State) -> Option<Incomplete> {
     }
 }
 
-/// Brings an open file of `bytes` into the page cache through `buffer`, which holds nothing of use
-/// afterwards. Returns the states before and after, and why not all of it is resident.
+/// Loads an open file of `bytes` into the page cache through `buffer`, whose content is meaningless
+/// afterwards. Returns the states before and after, and why pages are missing, if any are.
 ///
 /// # Errors
-/// What reading reports.
+/// Returns the error of a read.
 pub fn load_file(open: impl AsFd, bytes: u64, buffer: &mut Vec<u8>) -> io::Result<Acted> {
     load_until(open, bytes, buffer, &AtomicBool::new(false))
 }
 
-/// The same, but ends early when `stop` becomes true: what is not resident then has no reason.
+/// Does the same, but stops early when `stop` is set; missing pages then have no reason.
 pub(crate) fn load_until(
     open: impl AsFd,
     bytes: u64,
@@ -141,7 +141,7 @@ pub(crate) fn load_until(
     while !stop.load(Ordering::Relaxed) {
         if at + AHEAD_BYTES / 2 >= asked && asked < bytes {
             let len = AHEAD_BYTES.min(bytes - asked);
-            // Advice: the read below does the work also where it is refused.
+            // Only advice: the reads below load the file even if it fails.
             let _ = cache::prefetch(&open, asked, len);
             asked += len;
         }
@@ -152,7 +152,7 @@ pub(crate) fn load_until(
     }
     let after = residency(&open, bytes)?;
     let incomplete = match after.pages.resident {
-        // Every byte was read just now; that it is still there is what nobody can tell.
+        // Every byte was just read, but whether it is still cached cannot be queried.
         _ if stop.load(Ordering::Relaxed) => None,
         None => Some(Incomplete::Unknown),
         Some(resident) if resident < after.total => Some(Incomplete::Reclaimed),
@@ -167,7 +167,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn a_file_of_any_size_is_no_longer_read_when_that_is_to_end() {
+    fn loading_a_file_of_any_size_stops_on_request() {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = temp.path().join("hole");
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
