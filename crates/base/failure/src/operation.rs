@@ -53,6 +53,8 @@ pub enum Operation {
     Publish,
     /// Removing a file or directory.
     Remove,
+    /// Removing files from a directory.
+    RemoveFrom,
     /// Removing an empty directory.
     RemoveDir,
     /// Changing the length of a file.
@@ -148,6 +150,7 @@ impl Operation {
             Self::Rename => "rename",
             Self::Publish => "move the new copy to",
             Self::Remove => "remove",
+            Self::RemoveFrom => "remove files from",
             Self::RemoveDir => "remove directory",
             Self::Truncate => "truncate",
             Self::Allocate => "allocate space for",

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_name_what_grew_came_and_went() {
+    fn changes_list_grown_new_and_removed_paths() {
         let old = document(&[("a", 1), ("same", 5), ("gone", 2)]);
         let new = document(&[("a", 4), ("same", 5), ("new", 3)]);
         let found = changes(&old, &new).unwrap();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_reads_back_and_others_are_refused() {
+    fn a_document_parses_back_and_others_are_rejected() {
         let written = serde_json::to_vec(&document(&[("a", 1)])).unwrap();
         let back = Document::read(&written[..]).unwrap();
         assert_eq!(back.directories, [line("a", 1)]);

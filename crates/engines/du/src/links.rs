@@ -44,14 +44,14 @@ struct Known {
     /// Link count of the inode.
     links: u32,
     /// First link in the current root.
-    places: u32,
+    counts: u32,
     /// Whether an earlier root was charged.
     charged: bool,
 }
 
 /// Links of one inode in one directory.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct LinkCount {
     node: u32,
     count: u32,
     next: u32,
@@ -60,7 +60,7 @@ struct Place {
 #[derive(Debug, Default)]
 struct Shard {
     files: HashMap<FileId, Known>,
-    places: Vec<Place>,
+    counts: Vec<LinkCount>,
 }
 
 /// The inodes that can be found more than once.
@@ -89,7 +89,7 @@ pub struct Settled<'a> {
     /// Whether an earlier root was charged.
     pub charged_before: bool,
     /// Nodes that contain links, and the number of links in each; unordered.
-    pub places: &'a [(u32, u32)],
+    pub counts: &'a [(u32, u32)],
 }
 
 impl LinkSet {
@@ -101,22 +101,22 @@ impl LinkSet {
     /// Records a link to `id` in `node`.
     pub fn note(&self, id: FileId, size: Tally, links: u32, node: u32) {
         let mut shard = self.shard(id);
-        let Shard { files, places } = &mut *shard;
+        let Shard { files, counts } = &mut *shard;
         let known = files.entry(id).or_insert(Known {
             apparent_bytes: size.apparent_bytes,
             disk_bytes: size.disk_bytes,
             links,
-            places: END,
+            counts: END,
             charged: false,
         });
-        if let Some(place) = places.get_mut(known.places as usize).filter(|p| p.node == node) {
-            place.count = place.count.saturating_add(1);
+        if let Some(entry) = counts.get_mut(known.counts as usize).filter(|p| p.node == node) {
+            entry.count = entry.count.saturating_add(1);
             return;
         }
         // Four billion links in one of 64 shards would exceed the memory of any machine.
-        let at = u32::try_from(places.len()).unwrap_or(END - 1);
-        places.push(Place { node, count: 1, next: known.places });
-        known.places = at;
+        let at = u32::try_from(counts.len()).unwrap_or(END - 1);
+        counts.push(LinkCount { node, count: 1, next: known.counts });
+        known.counts = at;
     }
 
     /// Returns the inodes found since the last call, unordered, and starts the next root.
@@ -124,13 +124,13 @@ impl LinkSet {
         let mut found: Vec<(u32, u32)> = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let Shard { files, places } = &mut *shard;
-            for (id, known) in files.iter_mut().filter(|(_, known)| known.places != END) {
+            let Shard { files, counts } = &mut *shard;
+            for (id, known) in files.iter_mut().filter(|(_, known)| known.counts != END) {
                 found.clear();
-                let mut at = known.places;
-                while let Some(place) = places.get(at as usize) {
-                    found.push((place.node, place.count));
-                    at = place.next;
+                let mut at = known.counts;
+                while let Some(entry) = counts.get(at as usize) {
+                    found.push((entry.node, entry.count));
+                    at = entry.next;
                 }
                 found.sort_unstable();
                 found.dedup_by(|later, kept| {
@@ -146,12 +146,12 @@ impl LinkSet {
                     size,
                     links: known.links,
                     charged_before: known.charged,
-                    places: &found,
+                    counts: &found,
                 });
                 known.charged = true;
-                known.places = END;
+                known.counts = END;
             }
-            places.clear();
+            counts.clear();
         }
     }
 }
@@ -191,13 +191,13 @@ mod tests {
 
     fn settled(set: &LinkSet) -> Vec<Told> {
         let mut all = Vec::new();
-        set.settle(&mut |s| all.push((s.id.inode, s.charged_before, s.places.to_vec())));
+        set.settle(&mut |s| all.push((s.id.inode, s.charged_before, s.counts.to_vec())));
         all.sort();
         all
     }
 
     #[test]
-    fn places_do_not_depend_on_the_order() {
+    fn link_counts_do_not_depend_on_the_order() {
         let (a, b) = (LinkSet::default(), LinkSet::default());
         for node in [3, 1, 3, 2, 1] {
             a.note(id(7), Tally::entry(1, 512), 5, node);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_told_apart() {
+    fn devices_are_distinguished() {
         let seen = Seen::default();
         assert!(seen.first(FileId::new((0, 1), 5)) && !seen.first(FileId::new((0, 1), 5)));
         assert!(seen.first(FileId::new((1, 0), 5)));

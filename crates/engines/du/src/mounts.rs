@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn points_below_the_root_are_known_by_name() {
+    fn mount_points_below_the_root_are_matched_by_name() {
         let mounts = [
             mount(1, "/", "ext4"),
             mount(2, "/proc", "proc"),
@@ -148,21 +148,21 @@ mod tests {
             mount(4, "/home/a/disk", "xfs"),
             mount(5, "/home/a/my", "fuse.sshfs"),
         ];
-        let home = Unwanted::below(&mounts, Path::new("/home"), Some(1));
-        let all = home.all();
+        let below = Unwanted::below(&mounts, Path::new("/home"), Some(1));
+        let all = below.all();
         assert_eq!(all.len(), 2);
-        let a = home.within(&all, 0, b"a");
-        assert_eq!((a.len(), home.within(&all, 0, b"b").len()), (2, 0));
-        assert_eq!(home.on(&a, 1, b"share"), Some("nfs4"));
-        assert_eq!(home.on(&a, 1, b"disk"), None);
-        assert_eq!(home.on(&all, 0, b"a"), None, "the directory above is entered");
-        assert_eq!(home.mounted(2), Some("proc"));
+        let a = below.within(&all, 0, b"a");
+        assert_eq!((a.len(), below.within(&all, 0, b"b").len()), (2, 0));
+        assert_eq!(below.on(&a, 1, b"share"), Some("nfs4"));
+        assert_eq!(below.on(&a, 1, b"disk"), None);
+        assert_eq!(below.on(&all, 0, b"a"), None, "the directory above is entered");
+        assert_eq!(below.mounted(2), Some("proc"));
         let root = Unwanted::below(&mounts, Path::new("/"), Some(1));
         assert_eq!(root.on(&root.all(), 0, b"proc"), Some("proc"));
     }
 
     #[test]
-    fn a_root_on_such_a_file_system_is_walked_with_its_kind() {
+    fn a_root_on_a_skipped_file_system_is_walked_with_others_of_its_kind() {
         let mounts =
             [mount(1, "/net", "nfs4"), mount(2, "/net/vol", "nfs4"), mount(3, "/net/p", "proc")];
         let net = Unwanted::below(&mounts, Path::new("/net"), Some(1));

@@ -506,7 +506,7 @@ mod tests {
         {\"name\":\"b\",\"asize\":10,\"dsize\":4096,\"ino\":5,\"hlnkc\":true,\"nlink\":3}]]]\n";
 
     #[test]
-    fn what_ncdu_writes_is_read() {
+    fn ncdu_exports_are_read() {
         let tree = read(REAL).unwrap();
         assert_eq!(tree.root().total, Tally { apparent_bytes: 8202, disk_bytes: 12288, inodes: 3 });
         assert_eq!(tree.root().shared_bytes, 4096, "a third link is elsewhere");
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn faults_are_reported_with_their_offset() {
         for text in [
             &b""[..],
             b"{}",
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold_and_depth_costs_no_stack() {
+    fn limits_are_enforced_and_depth_uses_no_stack() {
         let deep = |levels: usize| {
             let mut text = b"[1,0,{},[{\"name\":\"r\"}".to_vec();
             for _ in 1..levels {

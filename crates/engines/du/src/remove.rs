@@ -1,70 +1,63 @@
-//! Removes one entry of a scanned tree with all below, without ever leaving the tree.
+//! Removes one entry of a scanned tree with everything below, without ever leaving the tree.
 //!
-//! Every directory is opened below the root's descriptor and through no symbolic link, so a tree
-//! that changes meanwhile cannot lead outside; a link is removed itself, never what it leads to.
-//! What is removed must still be the inode that the scan saw. Directories on another device or
-//! mount are not entered. Depth costs neither stack nor descriptors.
+//! Every directory is opened relative to the root's descriptor and never through a symbolic link, so
+//! concurrent changes cannot redirect the removal outside the tree; links themselves are removed, not
+//! their targets. The entry must still be the inode that was scanned. Directories on another device
+//! or mount are not entered. Depth costs neither stack nor descriptors.
 
 use crate::links::FileId;
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::dir::{Dir, Fields, Kind, ReadBuffer};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-/// Why something was not removed.
+/// The reason why an entry was not removed. Paths are relative to the root.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
     /// A call failed.
-    #[error("cannot {operation} {path}: {source}; check permissions, then scan again")]
-    Call {
-        /// What was tried.
-        operation: &'static str,
-        /// On what, below the root.
-        path: String,
-        /// Why it failed.
-        #[source]
-        source: io::Error,
-    },
-    /// Something else lies there now.
-    #[error("{0} is no longer what was scanned; nothing of it was removed, scan again")]
-    Changed(String),
+    #[error(transparent)]
+    Call(#[from] PathError),
+    /// The path now names another file.
+    #[error("cannot remove {}: it changed since the scan; scan again", quoted(.0))]
+    Changed(PathBuf),
     /// Another file system is mounted below.
-    #[error("{0} lies on another mount and is left alone; unmount it first")]
-    Mounted(String),
+    #[error("cannot remove {}: it is on another mount; unmount it first", quoted(.0))]
+    Mounted(PathBuf),
 }
 
-fn call<'a>(operation: &'static str, path: &'a [u8]) -> impl FnOnce(io::Error) -> RemoveError + 'a {
-    move |source| {
-        let path = readable(path);
-        RemoveError::Call { operation, path, source }
-    }
+fn call(operation: Operation, path: &[u8]) -> impl FnOnce(io::Error) -> RemoveError + '_ {
+    move |source| PathError::new(operation, as_path(path), source).into()
 }
 
-fn readable(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
+fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
 }
 
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Removes `path`, given below the directory `root`, and all below it. `id` is what the scan saw.
+/// Removes `path`, relative to the directory `root`, and everything below it. `id` is the scanned
+/// inode.
 pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
-    let base = Dir::open(root).map_err(call("open", root.as_os_str().as_encoded_bytes()))?;
+    let base =
+        Dir::open(root).map_err(call(Operation::OpenDir, root.as_os_str().as_encoded_bytes()))?;
     let (above, name) = split(path);
-    let parent = base.open_below(above).map_err(call("open", above))?;
+    let parent = base.open_below(above).map_err(call(Operation::OpenDir, above))?;
     let fields = Fields::IDENTITY | Fields::MOUNT;
-    let c_name = CString::new(name).map_err(|e| call("name", path)(e.into()))?;
-    let meta = parent.meta_at(&c_name, false, fields).map_err(call("ask for", path))?;
+    let c_name = CString::new(name).map_err(|e| call(Operation::Stat, path)(e.into()))?;
+    let meta = parent.meta_at(&c_name, false, fields).map_err(call(Operation::Stat, path))?;
     if FileId::new(meta.device, meta.inode) != id {
-        return Err(RemoveError::Changed(readable(path)));
+        return Err(RemoveError::Changed(as_path(path).to_owned()));
     }
     if meta.kind != Kind::Directory {
-        return parent.remove_file_at(name).map_err(call("remove", path));
+        return parent.remove_file_at(name).map_err(call(Operation::Remove, path));
     }
-    let home = parent.meta(fields).map_err(call("ask for", above))?;
-    let mount = (home.device, home.mount);
-    // Directories below `path` that are still to be emptied, as paths below the root.
+    let root_meta = parent.meta(fields).map_err(call(Operation::Stat, above))?;
+    let mount = (root_meta.device, root_meta.mount);
+    // Directories that are still to be emptied, relative to the root.
     let mut waiting = vec![path.to_vec()];
     let mut buffer = ReadBuffer::new();
     while let Some(at) = waiting.last() {
@@ -73,19 +66,19 @@ pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
                 waiting.pop();
                 continue;
             }
-            dir => dir.map_err(call("open", at))?,
+            dir => dir.map_err(call(Operation::OpenDir, at))?,
         };
-        let meta = dir.meta(fields).map_err(call("ask for", at))?;
+        let meta = dir.meta(fields).map_err(call(Operation::Stat, at))?;
         if (meta.device, meta.mount) != mount {
-            return Err(RemoveError::Mounted(readable(at)));
+            return Err(RemoveError::Mounted(as_path(at).to_owned()));
         }
         let within = empty(&dir, at, &mut buffer)?;
         if within.is_empty() {
             drop(dir);
             let (above, name) = split(at);
-            let parent = base.open_below(above).map_err(call("open", above))?;
+            let parent = base.open_below(above).map_err(call(Operation::OpenDir, above))?;
             match parent.remove_dir_at(name) {
-                Err(e) if !is_gone(&e) => return Err(call("remove", at)(e)),
+                Err(e) if !is_gone(&e) => return Err(call(Operation::Remove, at)(e)),
                 _ => waiting.pop(),
             };
         } else {
@@ -95,25 +88,25 @@ pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
     Ok(())
 }
 
-/// Removes what is no directory; the paths of the directories come back.
+/// Removes the entries that are not directories; returns the paths of the directories.
 fn empty(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<u8>>, RemoveError> {
     let mut names: Vec<(Vec<u8>, Kind)> = Vec::new();
     dir.read(buffer, &mut |entry| {
         names.push((entry.name.to_vec(), entry.kind));
         true
     })
-    .map_err(call("read", at))?;
+    .map_err(call(Operation::ReadDir, at))?;
     let mut within = Vec::new();
     for (name, mut kind) in names {
         let path = [at, b"/", &name].concat();
         if kind == Kind::Unknown {
-            kind = dir.stat_at(&name).map_err(call("ask for", &path))?.kind;
+            kind = dir.stat_at(&name).map_err(call(Operation::Stat, &path))?.kind;
         }
         if kind == Kind::Directory {
             within.push(path);
         } else {
             match dir.remove_file_at(&name) {
-                Err(e) if !is_gone(&e) => return Err(call("remove", &path)(e)),
+                Err(e) if !is_gone(&e) => return Err(call(Operation::Remove, &path)(e)),
                 _ => {}
             }
         }
@@ -121,7 +114,7 @@ fn empty(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<u8>>, 
     Ok(within)
 }
 
-/// The directory and the last name of a path.
+/// Splits a path into its directory and its last component.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|b| *b == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -143,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_goes_and_what_its_links_lead_to_stays() {
+    fn a_tree_is_removed_and_link_targets_stay() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
         fs::create_dir_all(root.join("out/keep")).unwrap();
@@ -163,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_replaced_stays() {
+    fn a_replaced_entry_stays() {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir(temp.path().join("t")).unwrap();
         let seen = id(&temp.path().join("t"));
@@ -175,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_costs_no_stack() {
+    fn depth_uses_no_stack() {
         let temp = tempfile::tempdir().unwrap();
         let mut at = Dir::open(temp.path()).unwrap();
         at.make_dir_at(b"t").unwrap();

@@ -11,7 +11,7 @@ use crate::exclude::Exclude;
 use crate::links::{FileId, LinkSet, Seen};
 use crate::mounts::Unwanted;
 use crate::tree::{Found, Kind, Part, ROOT, Tree};
-use ioloom_failure::{Operation, PathError};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::dir;
 use ioloom_sys::mount::{Mount, mounts};
 use ioloom_walk::{
@@ -298,7 +298,7 @@ struct Common<'a> {
 }
 
 /// The state of one directory.
-struct Place {
+struct DirState {
     /// The node that its entries are added to: its own, or that of the nearest directory above.
     node: u32,
     /// Whether the node is its own.
@@ -346,9 +346,9 @@ impl<'a> Worker<'a> {
     }
 
     /// Decides whether to enter a directory on another mount than its parent.
-    fn crosses(&self, dir: &NewDir<'_, Place>, meta: &Meta, place: &Place) -> bool {
+    fn crosses(&self, dir: &NewDir<'_, DirState>, meta: &Meta, state: &DirState) -> bool {
         let options = self.common.options;
-        if options.one_mount && meta.mount != place.mount {
+        if options.one_mount && meta.mount != state.mount {
             return false;
         }
         if let Some(kind) = meta.mount.and_then(|id| self.common.unwanted.mounted(id)) {
@@ -410,18 +410,18 @@ fn kind_of(kind: dir::Kind) -> Kind {
 }
 
 impl Visitor for Worker<'_> {
-    type Dir = Place;
+    type Dir = DirState;
 
     #[inline]
-    fn wants(&mut self, dir: DirRef<'_, Place>, name: &[u8], _: dir::Kind) -> bool {
-        let place = dir.data();
-        if !place.unwanted.is_empty()
-            && let Some(kind) = self.common.unwanted.on(&place.unwanted, dir.depth(), name)
+    fn wants(&mut self, dir: DirRef<'_, DirState>, name: &[u8], _: dir::Kind) -> bool {
+        let state = dir.data();
+        if !state.unwanted.is_empty()
+            && let Some(kind) = self.common.unwanted.on(&state.unwanted, dir.depth(), name)
         {
             self.leave_out(dir.path_of(name), kind);
             return false;
         }
-        let Some(path) = &place.path else { return true };
+        let Some(path) = &state.path else { return true };
         self.path.clear();
         self.path.extend_from_slice(path);
         if path.last() != Some(&b'/') {
@@ -431,17 +431,17 @@ impl Visitor for Worker<'_> {
         !self.common.options.exclude.matches(&self.path)
     }
 
-    fn enter(&mut self, dir: &NewDir<'_, Place>) -> Option<Place> {
+    fn enter(&mut self, dir: &NewDir<'_, DirState>) -> Option<DirState> {
         // The fields are always requested, so they are present.
         let meta = dir.meta?;
         let options = self.common.options;
         let (depth, above) = (dir.depth(), dir.parent.map(|parent| parent.data()));
-        if let Some(place) = above {
-            if options.one_file_system && meta.device != place.device {
+        if let Some(state) = above {
+            if options.one_file_system && meta.device != state.device {
                 return None;
             }
             let mount_above = dir.parent.and_then(|p| p.meta()).and_then(|m| m.mount);
-            if meta.mount != mount_above && !self.crosses(dir, meta, place) {
+            if meta.mount != mount_above && !self.crosses(dir, meta, state) {
                 return None;
             }
         }
@@ -457,36 +457,36 @@ impl Visitor for Worker<'_> {
         let size = Tally::entry(meta.bytes, meta.disk_bytes());
         let own = depth as u64 <= u64::from(options.detail.depth_max);
         let node = match above {
-            Some(place) if !own => {
-                self.part.add(place.node, size);
-                place.node
+            Some(state) if !own => {
+                self.part.add(state.node, size);
+                state.node
             }
             above => {
                 let node = self.number();
                 let (kind, links) = (Kind::Directory, meta.links);
                 let found = Found { kind, size, id, links, counts: true };
-                self.part.make(node, above.map_or(ROOT, |place| place.node), dir.name, found);
+                self.part.make(node, above.map_or(ROOT, |state| state.node), dir.name, found);
                 node
             }
         };
         let unwanted = match above {
             None => self.common.unwanted.all(),
-            Some(place) if place.unwanted.is_empty() => Box::default(),
-            Some(place) => self.common.unwanted.within(&place.unwanted, depth - 1, dir.name),
+            Some(state) if state.unwanted.is_empty() => Box::default(),
+            Some(state) => self.common.unwanted.within(&state.unwanted, depth - 1, dir.name),
         };
-        Some(Place {
+        Some(DirState {
             node,
             own,
-            device: above.map_or(meta.device, |place| place.device),
-            mount: above.map_or(meta.mount, |place| place.mount),
+            device: above.map_or(meta.device, |state| state.device),
+            mount: above.map_or(meta.mount, |state| state.mount),
             unwanted,
             path,
         })
     }
 
     #[inline]
-    fn entry(&mut self, dir: DirRef<'_, Place>, found: &ioloom_walk::Found<'_>) -> Control {
-        let (place, options) = (dir.data(), self.common.options);
+    fn entry(&mut self, dir: DirRef<'_, DirState>, found: &ioloom_walk::Found<'_>) -> Control {
+        let (state, options) = (dir.data(), self.common.options);
         let Some(meta) = found.meta else { return Control::Continue };
         if options.follow == Follow::Always && meta.kind == dir::Kind::Symlink {
             // With -L, an entry is a link only if it is broken.
@@ -495,19 +495,19 @@ impl Visitor for Worker<'_> {
                 let path = dir.path_of(found.name);
                 self.errors.push(format!(
                     "cannot follow {}: broken symbolic link; remove it, or omit -L",
-                    path.display()
+                    quoted(&path)
                 ));
             }
             return Control::Continue;
         }
-        if options.one_file_system && meta.device != place.device
-            || options.one_mount && meta.mount != place.mount
+        if options.one_file_system && meta.device != state.device
+            || options.one_mount && meta.mount != state.mount
         {
             return Control::Continue;
         }
         let detail = options.detail;
         let own = detail.files && (dir.depth() as u64) < u64::from(detail.depth_max);
-        self.account(meta, found.name, place.node, own);
+        self.account(meta, found.name, state.node, own);
         Control::Continue
     }
 
@@ -519,7 +519,7 @@ impl Visitor for Worker<'_> {
         Control::Continue
     }
 
-    fn part(&mut self, dir: DirRef<'_, Place>) {
+    fn part(&mut self, dir: DirRef<'_, DirState>) {
         let sum = std::mem::take(&mut self.sum);
         self.part.add(dir.data().node, sum);
         let progress = self.common.progress;
@@ -527,12 +527,12 @@ impl Visitor for Worker<'_> {
         progress.disk_bytes.fetch_add(sum.disk_bytes, Ordering::Relaxed);
     }
 
-    fn failed(&mut self, dir: Option<DirRef<'_, Place>>, error: &PathError) {
+    fn failed(&mut self, dir: Option<DirRef<'_, DirState>>, error: &PathError) {
         // A failed stat of an entry does not make its directory unreadable.
-        if let Some(place) = dir.map(|dir| dir.data()).filter(|place| place.own)
+        if let Some(state) = dir.map(|dir| dir.data()).filter(|state| state.own)
             && error.operation != Operation::Stat
         {
-            self.part.unreadable(place.node);
+            self.part.unreadable(state.node);
         }
     }
 }

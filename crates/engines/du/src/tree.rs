@@ -211,7 +211,7 @@ impl Tree {
     /// Charges one inode to its first link and counts shared bytes.
     fn charge(&mut self, settled: &Settled<'_>, index_of: &HashMap<u32, u32>) {
         let indices: Vec<(u32, u32)> = settled
-            .places
+            .counts
             .iter()
             .filter_map(|(node, count)| Some((*index_of.get(node)?, *count)))
             .collect();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_stand_in_the_order_of_names_whoever_made_them() {
+    fn nodes_are_ordered_by_name_regardless_of_thread() {
         let (mut a, mut b) = (Part::default(), Part::default());
         dir(&mut a, 0, 0, "r");
         dir(&mut a, 1, 0, "z");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_charged_to_the_first_path_and_shared_by_the_others() {
+    fn an_inode_is_charged_to_its_first_path_and_shared_by_the_others() {
         for order in [[1, 2], [2, 1]] {
             let (mut part, links) = (Part::default(), LinkSet::default());
             dir(&mut part, 0, 0, "r/");
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_leaves_the_sums() {
+    fn removed_nodes_are_subtracted_from_the_sums() {
         let mut part = Part::default();
         dir(&mut part, 0, 0, "r");
         dir(&mut part, 1, 0, "a");

@@ -1,5 +1,5 @@
-//! Random trees against an account that is written down another way: a plain recursion over the
-//! standard library, a sorted list of links, sums by path.
+//! Random trees compared with a different implementation: a plain recursion over the standard
+//! library, a sorted list of links, sums by path.
 
 use ioloom_du::document::Document;
 use ioloom_du::scan::{Detail, Scan, ScanError, ScanOptions, scan};
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Something to make: where, by the number of an older directory, and what.
+/// An entry to create: the index of an earlier directory, and the type.
 #[derive(Debug, Clone)]
 enum Make {
     Dir(usize),
@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Make>> {
     proptest::collection::vec(one, 0..60)
 }
 
-/// Names that are odd in every way, and never alike.
+/// Names that are unusual in every way, and unique.
 fn name(i: usize) -> Vec<u8> {
     let odd: [&[u8]; 6] = [b"plain", b"new\nline", b"\xff\xfe", b" space ", b"a", b"-dash"];
     [odd[i % odd.len()], format!("{}", i / 2 * 7919 % 100 + i * 100).as_bytes()].concat()
@@ -79,7 +79,7 @@ type Names = Vec<Vec<u8>>;
 
 #[derive(Default)]
 struct Account {
-    /// What each directory holds, itself included.
+    /// The sums of each directory, itself included.
     dirs: BTreeMap<Names, Tally>,
     shared: BTreeMap<Names, u64>,
     /// Every link of every file: directory, name, inode, size, links.
@@ -131,7 +131,7 @@ fn oracle(root: &Path, count_links: bool) -> Account {
     account
 }
 
-/// Compares every directory of a scan down to its depth with the account.
+/// Compares every directory of a scan, down to its depth, with the expected sums.
 fn agree(scan: &Scan, root: &Path, account: &Account, depth: u32) {
     let tree = &scan.roots[0];
     assert!(scan.errors.is_empty(), "{:?}", scan.errors);
@@ -154,7 +154,7 @@ fn agree(scan: &Scan, root: &Path, account: &Account, depth: u32) {
 fn scanned(root: &Path, options: ScanOptions) -> Option<Scan> {
     match scan(&[root.to_owned()], options) {
         Ok(scan) => Some(scan),
-        // A kernel without rings, or one that forbids them.
+        // The kernel has no io_uring, or forbids it.
         Err(ScanError::Walk(_)) => None,
         Err(error) => panic!("{error}"),
     }
@@ -213,7 +213,7 @@ proptest! {
     }
 }
 
-/// A root, and what a second one adds.
+/// Scans a root and a second one; returns what each adds.
 fn two(first: &Path, second: &Path) -> (Scan, Vec<u64>) {
     let scan = scan(&[first.to_owned(), second.to_owned()], ScanOptions::default()).unwrap();
     let disk = scan.roots.iter().map(|tree| tree.root().total.inodes).collect();
@@ -221,7 +221,7 @@ fn two(first: &Path, second: &Path) -> (Scan, Vec<u64>) {
 }
 
 #[test]
-fn what_an_earlier_root_counted_is_not_counted_again() {
+fn entries_of_an_earlier_root_are_not_counted_again() {
     let temp = tempfile::tempdir().unwrap();
     let at = |name: &str| temp.path().join(name);
     fs::create_dir_all(at("a/b")).unwrap();
@@ -232,16 +232,16 @@ fn what_an_earlier_root_counted_is_not_counted_again() {
     assert_eq!(two(&at("a"), &at("c")).1, [4, 1]);
     assert_eq!(two(&at("c"), &at("a")).1, [2, 3]);
     assert_eq!(two(&at("a/b"), &at("a")).1, [2, 2]);
-    assert_eq!(two(&at("a"), &at("a/b")).1, [4], "a root that is covered is none");
+    assert_eq!(two(&at("a"), &at("a/b")).1, [4], "a root inside an earlier one is skipped");
     assert_eq!(two(&at("a"), &at("a")).1, [4]);
-    assert_eq!(two(&at("a/g"), &at("a")).1, [1, 3], "a file as a root is not met again");
+    assert_eq!(two(&at("a/g"), &at("a")).1, [1, 3], "a file given as a root is not counted again");
     assert_eq!(two(&at("a"), &at("a/g")).1, [4]);
     let shared = two(&at("a"), &at("c")).0;
     assert!(shared.roots.iter().all(|tree| tree.root().shared_bytes > 0));
 }
 
 #[test]
-fn links_that_lead_round_end_and_those_to_nothing_are_told() {
+fn link_loops_end_and_broken_links_are_reported() {
     let temp = tempfile::tempdir().unwrap();
     let at = |name: &str| temp.path().join(name);
     fs::create_dir_all(at("t/sub")).unwrap();
@@ -261,7 +261,7 @@ fn links_that_lead_round_end_and_those_to_nothing_are_told() {
 }
 
 #[test]
-fn a_sum_keeps_one_node_however_large_the_tree() {
+fn a_sum_needs_one_node_for_any_tree() {
     let temp = tempfile::tempdir().unwrap();
     for dir in 0..40 {
         let path = temp.path().join(format!("{dir}/sub"));
@@ -273,7 +273,8 @@ fn a_sum_keeps_one_node_however_large_the_tree() {
     assert_eq!(scan.total().inodes, 1 + 40 * 22);
 }
 
-/// What GNU du says of `root`; `None`, with a word, where there is none that counts as we do.
+/// Returns the output of GNU du for `root`; `None`, with a message, if no comparable du is
+/// installed.
 fn gnu(root: &Path, flags: &[&str]) -> Option<u64> {
     let mut command = std::process::Command::new("du");
     command.args(flags).arg(root).env("LC_ALL", "C").env_remove("POSIXLY_CORRECT");
@@ -284,16 +285,16 @@ fn gnu(root: &Path, flags: &[&str]) -> Option<u64> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
-    /// Links lead to directories of the tree alone, and with `-L` both programs count each of these
-    /// once; `-L` with `-l` would go round as often as links can be combined, so it is not asked.
+    /// Links only point to directories of the tree, and with `-L` both programs count each of these
+    /// once. `-L` with `-l` would follow every combination of links, so it is not tested.
     #[test]
     fn random_trees_weigh_what_gnu_du_says(steps in steps(), threads in 1usize..5) {
         let temp = tempfile::tempdir().unwrap();
         build(temp.path(), &steps);
-        // Old versions do not count directories in apparent sizes.
+        // Old versions do not include directories in apparent sizes.
         let empty = tempfile::tempdir_in(temp.path().parent().unwrap()).unwrap();
         if gnu(empty.path(), &["-sb"]) != Some(fs::metadata(empty.path()).unwrap().len()) {
-            let _ = writeln!(std::io::stdout(), "skipped: no GNU du here that counts as we do");
+            let _ = writeln!(std::io::stdout(), "skipped: no comparable GNU du is installed");
             return Ok(());
         }
         let (never, always) = (Follow::Never, Follow::Always);

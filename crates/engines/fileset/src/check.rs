@@ -1,11 +1,12 @@
-//! Checking a set against its description, and removing it.
+//! Verifies a file set against its description, and removes it.
 
 use crate::content::{PIECE_BYTES, content};
-use crate::error::io_error;
+use crate::error::{SetError, io_error};
 use crate::layout::{files_dir, first_name, leaf, name, relative_path, run_files, size};
 use crate::lock::lock;
-use crate::manifest::{self, MANIFEST, MANIFEST_NEW, State};
-use crate::{SetError, load};
+use crate::manifest::{self, State, load};
+use crate::names::{MANIFEST, MANIFEST_NEW};
+use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_model::FileSetSpec;
 use ioloom_sys::dir::Dir;
 use ioloom_walk::{Control, Entry};
@@ -17,31 +18,31 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Faults that are kept in full; further ones are counted.
+/// Maximum number of faults that are kept in full; further ones are only counted.
 const FAULTS_KEPT_MAX: usize = 1000;
 
-/// Threads that remove files: a removal waits for the journal, not for the processor.
+/// Threads that remove files. They wait for the file system journal rather than for a processor.
 const REMOVE_THREADS: usize = 8;
 
-/// A file that is not as the set says.
+/// A file that does not match the set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
-    /// Its path below [`files_dir`].
+    /// Path below [`files_dir`].
     pub path: PathBuf,
-    /// What is wrong, in words.
+    /// Description of the fault.
     pub what: String,
 }
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.what)
+        write!(f, "{}: {}", quoted(&self.path), self.what)
     }
 }
 
-/// What a check found.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verified {
-    /// Files that are as the set says.
+    /// Files that match the set.
     pub good: u64,
     /// Files of the set.
     pub files: u64,
@@ -49,12 +50,12 @@ pub struct Verified {
     pub bytes: u64,
     /// The first faults, by path.
     pub faults: Vec<Fault>,
-    /// All faults: files that are wrong or missing, and files that do not belong.
+    /// Number of all faults: files that differ, are missing or do not belong.
     pub faults_count: u64,
 }
 
 impl Verified {
-    /// Whether every file is there, as described, and no other.
+    /// Reports whether every file matches and no other file exists.
     pub fn is_good(&self) -> bool {
         self.good == self.files && self.faults_count == 0
     }
@@ -68,11 +69,11 @@ impl Verified {
 }
 
 /// Compares every byte of the set in `dir` with its description and looks for files that do not
-/// belong. Reads everything, so what fits is in memory afterwards.
+/// belong. Reads everything, so as much as fits is in the page cache afterwards.
 pub fn verify(dir: &Path, threads: usize) -> Result<Verified, SetError> {
     let spec = load(dir)?.spec;
     let files = files_dir(dir);
-    let root = Dir::open(&files).map_err(io_error("open directory", &files))?;
+    let root = Dir::open(&files).map_err(io_error(Operation::OpenDir, &files))?;
     let next = AtomicU64::new(0);
     let all = Mutex::new(Verified { files: spec.count, ..Verified::default() });
     let work = || {
@@ -100,7 +101,7 @@ pub fn verify(dir: &Path, threads: usize) -> Result<Verified, SetError> {
     std::thread::scope(|scope| {
         for _ in 1..threads.max(1) {
             let builder = std::thread::Builder::new().name("ioloom-verify".to_owned());
-            // A thread that the system refuses is done without.
+            // If a thread cannot be started, the others do its work.
             let _ = builder.spawn_scoped(scope, work);
         }
         work();
@@ -114,7 +115,7 @@ pub fn verify(dir: &Path, threads: usize) -> Result<Verified, SetError> {
 fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "missing".to_owned(),
-        _ => format!("cannot be opened: {error}"),
+        _ => format!("cannot be opened: {}", reason(error)),
     }
 }
 
@@ -125,7 +126,7 @@ fn compare(
     own: &mut [u8],
     expected: &mut [u8],
 ) -> Result<(), String> {
-    let unreadable = |e: io::Error| format!("cannot be read: {e}");
+    let unreadable = |e: io::Error| format!("cannot be read: {}", reason(&e));
     let meta = file.metadata().map_err(unreadable)?;
     let bytes = size(spec, index);
     if !meta.is_file() {
@@ -153,7 +154,7 @@ fn find_strangers(spec: &FileSetSpec, files: &Path, all: &mut Verified) -> Resul
         Control::Continue
     })?;
     for skipped in summary.skipped {
-        all.fault(PathBuf::new(), format!("{} in it: {skipped}", skipped.kind.plural()));
+        all.fault(PathBuf::from("."), format!("contains {}: {skipped}", skipped.kind.plural()));
     }
     for error in summary.errors {
         all.fault(error.path.clone(), error.to_string());
@@ -161,27 +162,28 @@ fn find_strangers(spec: &FileSetSpec, files: &Path, all: &mut Verified) -> Resul
     Ok(())
 }
 
-/// The number of the file at `path`, if the set has one there.
+/// Returns the index of the file at `path`, if the set has a file there.
 fn index_of(spec: &FileSetSpec, path: &[u8]) -> Option<u64> {
     let path = std::str::from_utf8(path).ok()?;
     let index = path.rsplit('/').next()?.parse().ok()?;
     (index < spec.count && relative_path(spec, index) == path).then_some(index)
 }
 
-/// What a removal did.
+/// The result of a removal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Removed {
     /// Files removed.
     pub files: u64,
-    /// Directories that stay because something else lies in them.
+    /// Directories that remain because they contain other files.
     pub left: Vec<PathBuf>,
 }
 
-/// Removes the files, directories and manifest of the set in `dir`, and nothing else. A removal
-/// that is interrupted leaves a set that [`crate::create`] finishes and this call removes.
+/// Removes the files, directories and manifest of the set in `dir`, and nothing else. An
+/// interrupted removal leaves a set that [`crate::create`] can complete and this function can
+/// remove.
 pub fn remove(dir: &Path) -> Result<Removed, SetError> {
     let _lock = lock(dir)?;
-    let held = Dir::open(dir).map_err(io_error("open directory", dir))?;
+    let held = Dir::open(dir).map_err(io_error(Operation::OpenDir, dir))?;
     let mut manifest =
         manifest::read(&held, dir)?.ok_or_else(|| SetError::NoSet { dir: dir.to_owned() })?;
     manifest.state = State::Making;
@@ -192,16 +194,17 @@ pub fn remove(dir: &Path) -> Result<Removed, SetError> {
     match held.open_at(b"files") {
         Ok(root) => remove_files(&manifest.spec, &files, &root, &mut removed)?,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        Err(e) => return Err(io_error("open directory", &files)(e)),
+        Err(e) => return Err(io_error(Operation::OpenDir, &files)(e)),
     }
     if removed.left.is_empty() && !remove_dir(&held, b"files", &files)? {
         removed.left.push(files);
     }
     if !removed.left.is_empty() {
-        // The manifest stays too: without it nobody could tell whose directory this is.
+        // Keep the manifest too: without it, nothing shows that the directory belongs to a set.
         return Ok(removed);
     }
-    held.remove_file_at(MANIFEST.as_bytes()).map_err(io_error("remove", &dir.join(MANIFEST)))?;
+    held.remove_file_at(MANIFEST.as_bytes())
+        .map_err(io_error(Operation::Remove, &dir.join(MANIFEST)))?;
     let _ = held.remove_file_at(MANIFEST_NEW.as_bytes());
     if manifest.made_dir {
         match std::fs::remove_dir(dir) {
@@ -209,13 +212,13 @@ pub fn remove(dir: &Path) -> Result<Removed, SetError> {
             Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 removed.left.push(dir.to_owned());
             }
-            Err(e) => return Err(io_error("remove directory", dir)(e)),
+            Err(e) => return Err(io_error(Operation::RemoveDir, dir)(e)),
         }
     }
     Ok(removed)
 }
 
-/// Removes the files with several threads, a run of files of one directory at a time, then the
+/// Removes the files with several threads, each taking a run of files of one directory, then the
 /// directories from the deepest up.
 fn remove_files(
     spec: &FileSetSpec,
@@ -238,7 +241,8 @@ fn remove_files(
                 Err(source) => {
                     let path = files.join(leaf(spec, first));
                     let mut error = error.lock().unwrap_or_else(PoisonError::into_inner);
-                    error.get_or_insert_with(|| io_error("remove files in", &path)(source));
+                    error
+                        .get_or_insert_with(|| PathError::new(Operation::RemoveFrom, path, source));
                     return;
                 }
             };
@@ -246,14 +250,14 @@ fn remove_files(
     };
     std::thread::scope(|scope| {
         for _ in 1..REMOVE_THREADS {
-            // A thread that the system refuses is done without.
+            // If a thread cannot be started, the others do its work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });
     removed.files = gone.into_inner();
     if let Some(error) = error.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
+        return Err(error.into());
     }
     let mut above: BTreeSet<String> = BTreeSet::new();
     for first in (0..spec.count).step_by(run as usize) {
@@ -264,7 +268,7 @@ fn remove_files(
             dir = dir.rsplit_once('/').map_or("", |(upper, _)| upper);
         }
     }
-    // Reversed, so that a directory comes after those in it.
+    // In reverse order, a directory comes after those inside it.
     for relative in above.iter().rev() {
         let path = files.join(relative);
         let blocked = removed.left.iter().any(|left| left.starts_with(&path));
@@ -275,7 +279,7 @@ fn remove_files(
     Ok(())
 }
 
-/// Removes files of one directory; says how many were there.
+/// Removes files of one directory; returns how many existed.
 fn remove_run(spec: &FileSetSpec, root: &Dir, run: Range<u64>) -> io::Result<u64> {
     let leaf = leaf(spec, run.start);
     let dir = match root.open_below(leaf.trim_end_matches('/').as_bytes()) {
@@ -293,12 +297,12 @@ fn remove_run(spec: &FileSetSpec, root: &Dir, run: Range<u64>) -> io::Result<u64
     Ok(count)
 }
 
-/// Removes an empty directory; false if something lies in it.
+/// Removes an empty directory; returns false if it is not empty.
 fn remove_dir(held: &Dir, name: &[u8], path: &Path) -> Result<bool, SetError> {
     match held.remove_dir_at(name) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
-        Err(e) => Err(io_error("remove directory", path)(e)),
+        Err(e) => Err(io_error(Operation::RemoveDir, path)(e)),
     }
 }

@@ -1,24 +1,24 @@
-//! The bytes of a file, from the seed and its number.
+//! The content of a file, derived from the seed and the index of the file.
 
 use ioloom_model::FileSetSpec;
 use ioloom_model::distribution::stream;
 use rand::Rng;
 
-/// Bytes made at a time; a multiple of the generator's 8, so that pieces join to the whole.
+/// Size of one piece, bytes; a multiple of the generator's 8, so pieces concatenate to the content.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
-/// Sets the stream of contents apart from that of sizes.
+/// Separates the random stream of contents from that of sizes.
 const CONTENT: u64 = 0xC047_E479_0F11_E5ED;
 
-/// Makes the first bytes of file `index` of the set `seed`.
+/// Generates the first bytes of file `index` of the set with `seed`.
 ///
-/// Fills all of `bytes`: for the whole content give a slice of the file's size, which must fit
-/// memory; large files are checked piece by piece with [`crate::verify`].
+/// Fills all of `bytes`. For the whole content, pass a slice of the size of the file; to check
+/// files that do not fit in memory, use [`crate::verify`].
 pub fn fill(seed: u64, index: u64, bytes: &mut [u8]) {
     stream(seed ^ CONTENT, index).fill_bytes(bytes);
 }
 
-/// The content of file `index` of a set in pieces: drawn, or zeros where the set is sparse.
+/// Generates the content of a file in pieces: random bytes, or zeros if the set is sparse.
 pub(crate) fn content<E>(
     spec: &FileSetSpec,
     index: u64,
@@ -37,7 +37,7 @@ pub(crate) fn content<E>(
     Ok(())
 }
 
-/// Makes drawn content in pieces and passes each to `each` with its offset.
+/// Generates random content and passes each piece with its offset to `each`.
 fn pieces<E>(
     seed: u64,
     index: u64,
@@ -72,7 +72,7 @@ mod tests {
         let n = bytes.len() as f64;
         let entropy: f64 = counts.iter().map(|c| -(c / n) * (c / n).log2()).sum();
         assert!(entropy > 7.999, "{entropy}");
-        // No two blocks are alike.
+        // All blocks differ.
         let mut blocks: Vec<&[u8]> = bytes.chunks(512).collect();
         blocks.sort_unstable();
         blocks.dedup();

@@ -1,22 +1,23 @@
-//! What can go wrong with a set, each with what to do.
+//! Errors of file sets, each with advice.
 
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::format_size;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a set could not be made, read, checked or removed.
+/// The reason why a set could not be created, read, verified or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    /// The description asks for something that cannot be made.
-    #[error("cannot make this set: {reason}")]
+    /// The description is not valid.
+    #[error("invalid file set: {reason}")]
     Spec {
-        /// What is wrong with it, and what is right.
+        /// The fault and the correction.
         reason: String,
     },
     /// The directory holds something else.
     #[error(
-        "refused to make a set in {}: it is not empty and has no manifest of ours; choose an empty \
-         or new directory", .dir.display()
+        "cannot create a file set in {}: it is not empty and has no manifest of ioloom; choose an \
+         empty or new directory", quoted(.dir)
     )]
     NotOurs {
         /// The directory.
@@ -24,120 +25,98 @@ pub enum SetError {
     },
     /// The directory holds another set.
     #[error(
-        "refused to make a set in {}: it holds the set '{theirs}', not '{ours}'; choose another \
-         directory, or remove that set first", .dir.display()
+        "cannot create a file set in {}: it holds the set '{theirs}', not '{ours}'; choose another \
+         directory, or remove that set first", quoted(.dir)
     )]
     OtherSet {
         /// The directory.
         dir: PathBuf,
-        /// The set that is there.
+        /// The existing set.
         theirs: String,
-        /// The set that was asked for.
+        /// The requested set.
         ours: String,
     },
-    /// Another process holds it.
+    /// Another process has locked it.
     #[error(
-        "the set in {} is being made, used or removed by another process, and both would disturb \
-         each other; wait for its end, or use another directory", .dir.display()
+        "the file set in {} is locked by another process that creates, uses or removes it; wait \
+         until it ends, or use another directory", quoted(.dir)
     )]
     Busy {
         /// The directory.
         dir: PathBuf,
     },
     /// There is no manifest.
-    #[error("{} holds no set: there is no {} in it", .dir.display(), crate::MANIFEST)]
+    #[error("no file set in {}: '{}' is missing", quoted(.dir), crate::names::MANIFEST)]
     NoSet {
         /// The directory.
         dir: PathBuf,
     },
-    /// The manifest cannot be understood.
-    #[error("the manifest {} cannot be read: {reason}; if the set is not needed, remove the \
-         directory by hand", .path.display())]
+    /// The manifest is not valid.
+    #[error("invalid manifest {}: {reason}; if the set is not needed, remove the directory", quoted(.path))]
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// Why.
+        /// The fault.
         reason: String,
     },
-    /// Not enough room before starting.
+    /// There is not enough space to start.
     #[error(
-        "refused to make a set in {}: it needs {} and {} are free, of which {} are kept in \
-         reserve; free some space, or make fewer or smaller files",
-        .dir.display(), format_size(*.needed_bytes), format_size(*.free_bytes),
+        "not enough space for the file set in {}: it needs {}; {} are free, of which {} are reserved; \
+         free some space, or create fewer or smaller files",
+        quoted(.dir), format_size(*.needed_bytes), format_size(*.free_bytes),
         format_size(*.reserve_bytes)
     )]
     NoRoom {
         /// The directory.
         dir: PathBuf,
-        /// Bytes still to be written, in whole blocks.
+        /// Bytes left to write, in whole blocks.
         needed_bytes: u64,
-        /// Bytes free for this user.
+        /// Bytes available to this user.
         free_bytes: u64,
-        /// Bytes that are not touched.
+        /// Bytes to leave free.
         reserve_bytes: u64,
     },
-    /// Not enough inodes before starting.
+    /// There are not enough inodes to start.
     #[error(
-        "refused to make a set in {}: it needs {needed} files and directories, and the file system \
-         takes {free} more; make fewer files, or use another file system", .dir.display()
+        "not enough inodes for the file set in {}: it needs {needed} files and directories, and the \
+         file system can hold {free} more; create fewer files, or use another file system",
+        quoted(.dir)
     )]
     NoInodes {
         /// The directory.
         dir: PathBuf,
-        /// Files and directories still to be made.
+        /// Files and directories left to create.
         needed: u64,
-        /// What the file system takes.
+        /// Free inodes.
         free: u64,
     },
-    /// The device filled up while files were written.
+    /// The file system became full.
     #[error(
-        "the file system of {} is full after {made} of {files} files; free some space and run it \
-         again to go on, or remove the set", .dir.display()
+        "the file system of {} is full after {made} of {files} files; free some space and run the \
+         command again to continue, or remove the set", quoted(.dir)
     )]
     Full {
         /// The directory.
         dir: PathBuf,
-        /// Files that are complete.
+        /// Complete files.
         made: u64,
         /// Files of the set.
         files: u64,
     },
-    /// The caller ended it.
-    #[error("stopped after {made} of {files} files; run it again to go on")]
+    /// The caller stopped it.
+    #[error("stopped after {made} of {files} files; run the command again to continue")]
     Stopped {
-        /// Files that are complete.
+        /// Complete files.
         made: u64,
         /// Files of the set.
         files: u64,
     },
-    /// A call failed.
-    #[error("cannot {operation} {}: {source}; {}", .path.display(), advice(.source))]
-    Io {
-        /// What was tried.
-        operation: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why it failed.
-        #[source]
-        source: io::Error,
-    },
-    /// A tree could not be walked.
+    /// A call on a path failed.
     #[error(transparent)]
-    Walk(#[from] ioloom_failure::PathError),
+    Path(#[from] PathError),
 }
 
-fn advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => "choose a directory that you may write to",
-        io::ErrorKind::NotFound => "check the path",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
-        io::ErrorKind::ReadOnlyFilesystem => "choose a file system that can be written",
-        _ => "check the file system and the kernel log",
-    }
-}
-
-/// Gives an error of a call its operation and its path.
-pub(crate) fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SetError {
-    let path = path.to_owned();
-    move |source| SetError::Io { operation, path, source }
+/// Returns a closure for `map_err`, which adds operation and path to an error.
+pub(crate) fn io_error(operation: Operation, path: &Path) -> impl FnOnce(io::Error) -> SetError {
+    move |source| PathError::new(operation, path, source).into()
 }

@@ -1,4 +1,4 @@
-//! Where file number `index` lies, how large it is, and which set this is.
+//! The path and size of each file, and the identity of a set.
 
 use ioloom_model::{Compute, DirectoryLayout, FileSetSpec};
 use ioloom_walk::PathList;
@@ -6,39 +6,39 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Most entries of a nested directory.
+/// Maximum number of entries of a nested directory.
 pub(crate) const FAN_OUT: u64 = 256;
 
-/// Files of a directory of a tree.
+/// Files per directory of a tree.
 const TREE_FILES: u64 = 40;
 
 /// Levels of directories of a tree below its top.
 const TREE_LEVELS: u32 = 5;
 
-/// Files of a directory of a chain, and directories of a chain.
+/// Files per directory of a chain, and directories per chain.
 const DEEP_FILES: u64 = 4;
 const DEEP_LEVELS: u64 = 64;
 
-/// Digits of a file name at least.
+/// Minimum number of digits of a file name.
 const DIGITS_MIN: usize = 8;
 
-/// The directory of a set that holds its files and nothing else.
+/// Returns the directory that holds only the files of the set.
 pub fn files_dir(dir: &Path) -> PathBuf {
     dir.join("files")
 }
 
-/// Size of file `index` in bytes.
+/// Returns the size of file `index`, bytes.
 pub fn size(spec: &FileSetSpec, index: u64) -> u64 {
     spec.size.value(spec.seed, first_name(spec, index))
 }
 
-/// The number of the file of which `index` is a name: itself, or the one before it.
+/// Returns the index of the file that `index` names: itself, or an earlier one that it links to.
 pub(crate) fn first_name(spec: &FileSetSpec, index: u64) -> u64 {
     let links = u64::from(spec.making.links);
     if links > 0 && index % links == links - 1 { index - 1 } else { index }
 }
 
-/// Files of an aligned run that lies in one directory.
+/// Returns the length of aligned runs of files that are in one directory.
 pub(crate) fn run_files(spec: &FileSetSpec) -> u64 {
     match spec.layout {
         DirectoryLayout::Flat | DirectoryLayout::Nested => FAN_OUT,
@@ -47,12 +47,12 @@ pub(crate) fn run_files(spec: &FileSetSpec) -> u64 {
     }
 }
 
-/// The n-th file to be made: all of them once, far from each other when shuffled.
+/// Returns the n-th file to create: each exactly once; in shuffled order, far from each other.
 pub(crate) fn made_as(spec: &FileSetSpec, nth: u64) -> u64 {
     if !spec.making.shuffled {
         return nth;
     }
-    // A stride of about the golden section without a common divisor with the count.
+    // A stride near the golden ratio that is coprime to the count.
     let mut stride = (spec.count as f64 * 0.618_033_988_75) as u64;
     while gcd(stride.max(1), spec.count) != 1 {
         stride += 1;
@@ -64,7 +64,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Directories of the set, at most.
+/// Returns the maximum number of directories of the set.
 pub(crate) fn directories(spec: &FileSetSpec) -> u64 {
     match spec.layout {
         DirectoryLayout::Flat => 1,
@@ -76,15 +76,15 @@ pub(crate) fn directories(spec: &FileSetSpec) -> u64 {
     }
 }
 
-/// Directories that a directory of a tree of `directories` must hold, so that it is not deeper than
-/// it may be.
+/// Returns how many directories each directory of a tree of `directories` must hold to stay within
+/// the allowed depth.
 fn tree_fan_out(directories: u64) -> u64 {
     let room = |fan: u64| (0..=TREE_LEVELS).map(|level| fan.saturating_pow(level)).sum::<u64>();
     (2..).find(|fan| room(*fan) >= directories).unwrap_or(directories)
 }
 
-/// The path of directory `number` of a tree, counted from the top downwards, each before those in
-/// it: the order of paths. What lies below a directory is shared out evenly among those in it.
+/// Returns the path of directory `number` of a tree. Directories are numbered in path order, each
+/// before those inside it, and the directories below each one are distributed evenly.
 fn tree_path(directories: u64, mut number: u64) -> String {
     let (fan, mut below, mut path) = (tree_fan_out(directories), directories, String::new());
     while number > 0 {
@@ -103,19 +103,19 @@ fn tree_path(directories: u64, mut number: u64) -> String {
     path
 }
 
-/// The path of the directory of file `index` in chains.
+/// Returns the path of the directory of file `index` in chains.
 fn deep_path(index: u64) -> String {
     let (chain, level) = (index / DEEP_FILES / DEEP_LEVELS, index / DEEP_FILES % DEEP_LEVELS);
     format!("c{chain:07}/{}", "d/".repeat(level as usize))
 }
 
-/// Compute time that file `index` demands, in nanoseconds; 0 when the set demands none.
+/// Returns the compute time of file `index`, nanoseconds; 0 if the set has none.
 pub fn demand_ns(spec: &FileSetSpec, index: u64) -> u64 {
     let demand = spec.compute.as_ref();
     Compute::Spin(None).demand_ns(demand, spec.seed, index).unwrap_or(0)
 }
 
-/// Levels of nested directories.
+/// Returns the number of levels of nested directories.
 fn levels(spec: &FileSetSpec) -> u32 {
     match spec.layout {
         DirectoryLayout::Flat | DirectoryLayout::Tree | DirectoryLayout::Deep => 0,
@@ -129,7 +129,7 @@ fn levels(spec: &FileSetSpec) -> u32 {
     }
 }
 
-/// The directory of file `index`, with a slash behind each name: `0a/ff/`, or nothing when flat.
+/// Returns the directory of file `index`, with a slash after each name: `0a/ff/`; empty if flat.
 pub(crate) fn leaf(spec: &FileSetSpec, index: u64) -> String {
     match spec.layout {
         DirectoryLayout::Tree => return tree_path(directories(spec), index / TREE_FILES),
@@ -141,20 +141,21 @@ pub(crate) fn leaf(spec: &FileSetSpec, index: u64) -> String {
     (0..levels(spec)).rev().map(name).collect()
 }
 
-/// The last name of file `index`.
+/// Returns the name of file `index` in its directory.
 pub(crate) fn name(spec: &FileSetSpec, index: u64) -> String {
     let digits = spec.count.saturating_sub(1).to_string().len().max(DIGITS_MIN);
     format!("{index:0digits$}")
 }
 
-/// The path of file `index` below [`files_dir`]; their order by bytes is that of their numbers.
+/// Returns the path of file `index` below [`files_dir`]. Byte order of paths is the order of
+/// indices.
 pub fn relative_path(spec: &FileSetSpec, index: u64) -> String {
     leaf(spec, index) + &name(spec, index)
 }
 
-/// The directories that hold files, in the order of their paths, each with a slash behind every
-/// name, and how many bytes the files in it have; without asking the file system. A second name of
-/// a file counts as the first.
+/// Returns the directories that hold files, in path order, each with a slash after every name, and
+/// the total size of the files in them. Does not access the file system. A second name of a file
+/// counts with the first.
 pub fn leaves(spec: &FileSetSpec) -> impl Iterator<Item = (String, u64)> {
     let (run, count) = (run_files(spec), spec.count);
     let first = (0..count.div_ceil(run)).map(move |n| n * run);
@@ -164,20 +165,20 @@ pub fn leaves(spec: &FileSetSpec) -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-/// All paths of the set in `dir`, in order, without asking the file system.
+/// Returns all paths of the set in `dir`, in order, without accessing the file system.
 pub fn paths(spec: &FileSetSpec, dir: &Path) -> PathList {
     let files = files_dir(dir);
     let mut list = PathList::new();
     for index in 0..spec.count {
         let relative = relative_path(spec, index);
-        // Made by us as regular files; the inode is not known here.
+        // The set only has regular files; the inode number is not known here.
         list.push_found(&[files.as_os_str().as_bytes(), b"/", relative.as_bytes()], 0);
     }
     list
 }
 
-/// Which set this is: XXH3-64 over the lines `SIZE  PATH` in the order of their bytes, 16 digits.
-/// `find files -type f -printf '%s  %P\n' | LC_ALL=C sort | xxhsum -H3` gives the same.
+/// Returns the identity of a set: XXH3-64 over the lines `SIZE  PATH` in byte order, 16 digits.
+/// `find files -type f -printf '%s  %P\n' | LC_ALL=C sort | xxhsum -H3` computes the same.
 /// Needs memory for all lines, about 30 bytes each.
 pub fn hash(spec: &FileSetSpec) -> String {
     let mut lines = PathList::new();
@@ -212,7 +213,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn names_are_of_one_width() {
+    fn names_have_one_width() {
         let nested = spec("count=70000,size=1");
         assert_eq!(relative_path(&nested, 0), "00/00/00000000");
         assert_eq!(relative_path(&nested, 69_999), "01/11/00069999");
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn another_size_or_place_is_another_set() {
+    fn another_size_or_path_is_another_set() {
         let base = spec("count=300,size=exp(mean=4KiB),seed=1");
         assert_eq!(hash(&base), hash(&base.clone()));
         assert_ne!(hash(&base), hash(&FileSetSpec { seed: 2, ..base.clone() }));
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_that_of_the_sorted_lines() {
+    fn the_hash_covers_the_sorted_lines() {
         let set = spec("count=3,size=list(10;9;100),layout=flat");
         let lines = "10  00000000\n100  00000002\n9  00000001\n";
         assert_eq!(hash(&set), format!("{:016x}", xxhash_rust::xxh3::xxh3_64(lines.as_bytes())));
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn shuffled_files_are_all_made_once() {
+    fn shuffled_files_are_each_created_once() {
         for count in [1u64, 2, 3, 40, 1000, 4096] {
             let text = format!("count={count},size=1,layout=tree,order=shuffled");
             let set = spec(&text);
@@ -306,7 +307,7 @@ mod tests {
         }
         let set = spec("count=4000,size=1,layout=tree,order=shuffled");
         let apart = |nth: u64| made_as(&set, nth).abs_diff(made_as(&set, nth + 1));
-        assert!((0..3999).all(|nth| apart(nth) > 40), "neighbours lie apart");
+        assert!((0..3999).all(|nth| apart(nth) > 40), "neighbours must be far apart");
     }
 
     proptest! {

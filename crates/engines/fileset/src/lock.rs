@@ -1,32 +1,33 @@
-//! One at a time: who makes, uses or removes a set holds its directory.
+//! Locks the directory of a set while it is created, used or removed.
 //!
-//! A second study on the same files would push them out of memory and take the device, and whoever
-//! makes a set anew cuts the files that somebody else reads. So the directory is locked, and whoever
-//! finds it locked is told. The lock ends with the process, whatever ends it. A file system that has no
-//! locks holds nobody off.
+//! A second study on the same files would evict them from the page cache and compete for the
+//! device, and creating a set again would truncate files that another process reads. The lock is
+//! released when the process ends, for whatever reason. On a file system without locks it protects
+//! nothing.
 
-use crate::SetError;
-use crate::error::io_error;
+use crate::error::{SetError, io_error};
+use ioloom_failure::Operation;
 use std::fs::{File, TryLockError};
 use std::path::Path;
 
-/// A set that is held; dropping it lets it go.
+/// A lock on a set, released when dropped.
 #[derive(Debug)]
 pub struct SetLock(File);
 
 impl Drop for SetLock {
-    /// By hand: a process that was just being started elsewhere may share the open file for a moment.
+    /// Unlocks explicitly: a child process that is just being spawned may share the descriptor.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
 }
 
-/// Holds the set in `dir` until the value is dropped.
+/// Locks the set in `dir` until the value is dropped.
 ///
 /// # Errors
-/// [`SetError::Busy`] while another process holds it; the directory cannot be opened.
+/// Returns [`SetError::Busy`] if another process holds the lock, or the error of opening the
+/// directory.
 pub fn lock(dir: &Path) -> Result<SetLock, SetError> {
-    let file = File::open(dir).map_err(io_error("open directory", dir))?;
+    let file = File::open(dir).map_err(io_error(Operation::OpenDir, dir))?;
     match file.try_lock() {
         Ok(()) | Err(TryLockError::Error(_)) => Ok(SetLock(file)),
         Err(TryLockError::WouldBlock) => Err(SetError::Busy { dir: dir.to_owned() }),

@@ -1,66 +1,68 @@
-//! Making a set, and finishing a half-made one.
+//! Creates a set, or completes a partial one.
 //!
-//! Threads take runs of consecutive files from one counter. A directory stays open until a file of
-//! another is made, so that a file costs one open, one write and one close; made in shuffled order
-//! it costs its directory's path as well.
+//! Threads take runs of consecutive files from one counter. A directory stays open until the next
+//! file is in another one, so a file costs one open, one write and one close; in shuffled order it
+//! costs opening its directory as well.
 
 use crate::content::{PIECE_BYTES, content};
-use crate::error::io_error;
+use crate::error::{SetError, io_error};
 use crate::layout::{
     FAN_OUT, directories, files_dir, first_name, leaf, made_as, name, relative_path, run_files,
     size,
 };
 use crate::lock::lock;
-use crate::manifest::{self, FORMAT, MANIFEST_NEW, Manifest, State};
-use crate::{SetError, demand_ns, hash, medium, spell};
+use crate::manifest::{self, FORMAT, Manifest, State};
+use crate::names::MANIFEST_NEW;
+use crate::{demand_ns, hash, medium, spell};
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::{Distribution, FileSetRealised, FileSetSpec};
 use ioloom_sys::dir::{Dir, Kind, ReadBuffer};
 use ioloom_sys::mount::space;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The least reserve that is left free on the file system.
+/// Smallest reserve of free space, bytes.
 const RESERVE_BYTES_MIN: u64 = 1 << 30;
 
-/// Files of a complete set that are asked for before it is taken as it is.
+/// Number of files of a complete set that are checked before it is reused.
 const SAMPLE_FILES: u64 = 64;
 
-/// How to make a set.
+/// The options for creating a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// Threads that make files.
+    /// Number of threads that create files.
     pub threads: usize,
-    /// Bytes that stay free; `None`: a twentieth of the file system, at least 1 GiB.
+    /// Bytes to leave free; `None`: 5 % of the file system, at least 1 GiB.
     pub reserve_bytes: Option<u64>,
-    /// Whether the file system is flushed at the end.
+    /// Whether to sync the file system at the end.
     pub sync: bool,
 }
 
 impl Default for CreateOptions {
-    /// Two threads per core, the usual reserve, flushed.
+    /// Two threads per core, at most 16; the default reserve; with sync.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self { threads: (2 * cores).min(16), reserve_bytes: None, sync: true }
     }
 }
 
-/// How far it is.
+/// The progress of creating a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateProgress {
-    /// Files complete, those found included.
+    /// Complete files, including those found.
     pub files_done: u64,
     /// Files of the set.
     pub files: u64,
-    /// Bytes complete.
+    /// Bytes of complete files.
     pub bytes_done: u64,
     /// Bytes of the set.
     pub bytes: u64,
 }
 
-/// Makes the set `spec` in `dir`, or finishes it, or finds it complete. `progress` is called now
-/// and then from any thread; false ends the making, which can be taken up again.
+/// Creates the set `spec` in `dir`, completes it, or finds it complete. `progress` is called now
+/// and then from any thread; if it returns false, creation stops and can be continued later.
 pub fn create(
     spec: &FileSetSpec,
     dir: &Path,
@@ -70,14 +72,14 @@ pub fn create(
     let bytes = check(spec)?;
     let made_dir = make_dir(dir)?;
     let _lock = lock(dir)?;
-    let held = Dir::open(dir).map_err(io_error("open directory", dir))?;
+    let held = Dir::open(dir).map_err(io_error(Operation::OpenDir, dir))?;
     let found = manifest::read(&held, dir)?;
     let mut manifest = match found {
         None => {
             refuse_foreign(&held, dir)?;
             if let Err(refused) = check_room(spec, dir, &[], options) {
                 if made_dir {
-                    // Nothing was made yet, so nothing stays.
+                    // Nothing was created in it yet.
                     let _ = std::fs::remove_dir(dir);
                 }
                 return Err(refused);
@@ -101,13 +103,13 @@ pub fn create(
         manifest.realised = None;
     }
     manifest::write(&held, dir, &manifest)?;
-    held.make_dir_at(b"files").map_err(io_error("make directory", &files))?;
-    let root = Dir::open(&files).map_err(io_error("open directory", &files))?;
+    held.make_dir_at(b"files").map_err(io_error(Operation::CreateDir, &files))?;
+    let root = Dir::open(&files).map_err(io_error(Operation::OpenDir, &files))?;
     let kept = kept(spec, &root);
     check_room(spec, dir, &kept, options)?;
     Maker::new(spec, &files, &root, &kept, bytes, progress).run(options.threads)?;
     if options.sync {
-        root.sync_file_system().map_err(io_error("flush the file system of", &files))?;
+        root.sync_file_system().map_err(io_error(Operation::SyncFs, &files))?;
     }
     let realised = realised(spec, dir, bytes);
     manifest.state = State::Complete;
@@ -116,7 +118,7 @@ pub fn create(
     Ok(realised)
 }
 
-/// Refuses what cannot be made; returns the bytes of the set.
+/// Checks a description; returns the total size of the set, bytes.
 fn check(spec: &FileSetSpec) -> Result<u64, SetError> {
     let refuse = |reason: &str| Err(SetError::Spec { reason: reason.to_owned() });
     if spec.count == 0 {
@@ -144,25 +146,25 @@ fn is_empty_list(distribution: &Distribution) -> bool {
     }
 }
 
-/// Makes the directory and those above it; says whether it is new.
+/// Creates the directory and its parents; returns whether it is new.
 fn make_dir(dir: &Path) -> Result<bool, SetError> {
     if let Some(parent) = dir.parent() {
-        std::fs::create_dir_all(parent).map_err(io_error("make directory", parent))?;
+        std::fs::create_dir_all(parent).map_err(io_error(Operation::CreateDir, parent))?;
     }
     match std::fs::create_dir(dir) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(e) => Err(io_error("make directory", dir)(e)),
+        Err(e) => Err(io_error(Operation::CreateDir, dir)(e)),
     }
 }
 
-/// A directory without a manifest must be empty, but for what a new file system holds and a
-/// manifest of ours that was never put in place.
+/// Refuses a directory without a manifest unless it is empty, apart from `lost+found` and an
+/// unfinished manifest of ours.
 fn refuse_foreign(held: &Dir, dir: &Path) -> Result<(), SetError> {
     let ours = [MANIFEST_NEW.as_bytes(), b"lost+found"];
     let empty = held
         .read(&mut ReadBuffer::new(), &mut |entry| ours.contains(&entry.name))
-        .map_err(io_error("read directory", dir))?;
+        .map_err(io_error(Operation::ReadDir, dir))?;
     if empty { Ok(()) } else { Err(SetError::NotOurs { dir: dir.to_owned() }) }
 }
 
@@ -170,7 +172,7 @@ fn name_of(dir: &Path) -> String {
     dir.display().to_string()
 }
 
-/// Whether some files of a complete set are there with their sizes.
+/// Reports whether a sample of the files exists with the right sizes.
 fn sample_is_there(spec: &FileSetSpec, files: &Path) -> bool {
     let Ok(root) = Dir::open(files) else { return false };
     let step = (spec.count / SAMPLE_FILES).max(1);
@@ -183,10 +185,10 @@ fn is_there(spec: &FileSetSpec, root: &Dir, index: u64) -> bool {
         .is_ok_and(|stat| stat.kind == Kind::Regular && stat.bytes == size(spec, index))
 }
 
-/// Which files are there already, a bit each; empty for a new set.
+/// Returns which files exist, one bit each; empty for a new set.
 fn kept(spec: &FileSetSpec, root: &Dir) -> Vec<u64> {
     let mut any = false;
-    // A new set is recognised by one read of one directory, not by a million questions.
+    // A new set is recognized by reading one directory rather than by a stat of every file.
     let read = root.read(&mut ReadBuffer::new(), &mut |_| {
         any = true;
         false
@@ -213,10 +215,10 @@ fn check_room(
     kept: &[u64],
     options: &CreateOptions,
 ) -> Result<(), SetError> {
-    let room = space(dir).map_err(io_error("ask for the free space of", dir))?;
+    let room = space(dir).map_err(io_error(Operation::StatFs, dir))?;
     let block = room.block_bytes;
     let leaves = directories(spec);
-    // A directory takes a block, and about 40 bytes per name.
+    // A directory takes a block, plus about 40 bytes per name.
     let mut needed = leaves.saturating_mul(block).saturating_add(spec.count.saturating_mul(40));
     let mut files = leaves;
     for index in (0..spec.count).filter(|index| !is_kept(kept, *index)) {
@@ -233,7 +235,7 @@ fn check_room(
         return Err(SetError::NoRoom { dir, needed_bytes: needed, free_bytes, reserve_bytes });
     }
     match room.available_files {
-        // Some file systems make inodes as needed and say 0.
+        // File systems that allocate inodes dynamically report 0.
         Some(free) if free > 0 && files > free => {
             Err(SetError::NoInodes { dir, needed: files, free })
         }
@@ -241,7 +243,7 @@ fn check_room(
     }
 }
 
-/// What the set is, from its description: sizes were written as drawn.
+/// Describes the created set. Sizes follow from the description.
 fn realised(spec: &FileSetSpec, dir: &Path, bytes: u64) -> FileSetRealised {
     let mean = |total: f64| total / spec.count as f64;
     let demand = || (0..spec.count).map(|index| demand_ns(spec, index) as f64).sum();
@@ -267,7 +269,7 @@ struct Maker<'a> {
     files_done: AtomicU64,
     bytes_done: AtomicU64,
     stop: AtomicBool,
-    error: Mutex<Option<(PathBuf, &'static str, io::Error)>>,
+    error: Mutex<Option<PathError>>,
 }
 
 impl<'a> Maker<'a> {
@@ -286,7 +288,7 @@ impl<'a> Maker<'a> {
 
     fn run(self, threads: usize) -> Result<(), SetError> {
         let threads = threads.max(1);
-        // Short enough that threads end together, and a divisor of a directory's files.
+        // Short runs, so that threads finish together, that divide the files of a directory.
         let run = (self.spec.count / (threads as u64 * 8)).clamp(1, FAN_OUT);
         let run = match run_files(self.spec) {
             FAN_OUT => 1 << run.ilog2(),
@@ -294,7 +296,7 @@ impl<'a> Maker<'a> {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // A thread that the system refuses is done without.
+                // If a thread cannot be started, the others do its work.
                 let _ = std::thread::Builder::new()
                     .name("ioloom-fileset".to_owned())
                     .spawn_scoped(scope, || self.work(run));
@@ -306,15 +308,15 @@ impl<'a> Maker<'a> {
         match self.error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             None if made == files => Ok(()),
             None => Err(SetError::Stopped { made, files }),
-            Some((_, _, e))
+            Some(error)
                 if matches!(
-                    e.kind(),
+                    error.source.kind(),
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
                 ) =>
             {
                 Err(SetError::Full { dir: self.files.to_owned(), made, files })
             }
-            Some((path, operation, source)) => Err(SetError::Io { operation, path, source }),
+            Some(error) => Err(error.into()),
         }
     }
 
@@ -340,14 +342,15 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The directory of file `index`, made if it is missing and kept until another is needed.
+    /// Opens the directory of file `index`, creating it if necessary; it stays open until another
+    /// one is needed.
     fn enter<'d>(
         &self,
         index: u64,
         at: &'d mut Option<(String, Dir)>,
-    ) -> Result<&'d Dir, (PathBuf, &'static str, io::Error)> {
+    ) -> Result<&'d Dir, PathError> {
         let path = leaf(self.spec, index);
-        let fail = |e| (self.files.join(&path), "make directory", e);
+        let fail = |e| PathError::new(Operation::CreateDir, self.files.join(&path), e);
         let dir = match at.take() {
             Some((open, dir)) if open == path => dir,
             _ => {
@@ -362,27 +365,23 @@ impl<'a> Maker<'a> {
         Ok(&at.insert((path, dir)).1)
     }
 
-    fn file(
-        &self,
-        dir: &Dir,
-        index: u64,
-        buffer: &mut [u8],
-    ) -> Result<(), (PathBuf, &'static str, io::Error)> {
+    fn file(&self, dir: &Dir, index: u64, buffer: &mut [u8]) -> Result<(), PathError> {
         let spec = self.spec;
         let bytes = size(spec, index);
-        let fail = |operation| move |e| (self.files.join(relative_path(spec, index)), operation, e);
+        let path = || self.files.join(relative_path(spec, index));
+        let fail = |operation| move |e| PathError::new(operation, path(), e);
         let own = name(spec, index);
         let is_file = first_name(spec, index) == index;
         if is_file && !is_kept(self.kept, index) {
-            let mut file = dir.create_at(own.as_bytes()).map_err(fail("make file"))?;
+            let mut file = dir.create_at(own.as_bytes()).map_err(fail(Operation::Create))?;
             if spec.making.sparse {
-                file.set_len(bytes).map_err(fail("set the size of"))?;
+                file.set_len(bytes).map_err(fail(Operation::Truncate))?;
             } else {
                 content(spec, index, bytes, buffer, |_, piece| file.write(piece))
-                    .map_err(fail("write"))?;
+                    .map_err(fail(Operation::Write))?;
             }
         }
-        // A second name is made with its file, whichever is drawn first.
+        // A second name is created with its file, whichever of the two is drawn first.
         let second = index + 1;
         if is_file
             && second < spec.count
@@ -390,7 +389,7 @@ impl<'a> Maker<'a> {
             && !is_kept(self.kept, second)
         {
             let name = name(spec, second);
-            dir.link_at(own.as_bytes(), name.as_bytes()).map_err(fail("link"))?;
+            dir.link_at(own.as_bytes(), name.as_bytes()).map_err(fail(Operation::HardLink))?;
         }
         self.files_done.fetch_add(1, Ordering::Relaxed);
         self.bytes_done.fetch_add(bytes, Ordering::Relaxed);

@@ -1,27 +1,27 @@
-//! The shape of a tree that exists, and the medium below a directory.
+//! The shape of an existing tree, and the medium of a directory.
 
-use crate::SetError;
-use crate::error::io_error;
+use crate::error::{SetError, io_error};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::fileset::Medium;
 use ioloom_model::{Creation, DirectoryLayout, Distribution, FileSetSpec};
 use std::path::Path;
 
-/// What was learnt of a tree.
+/// The shape of a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// A set with the same number of files and the same sizes, in the order of their paths.
+    /// A set with the same number and sizes of files, in path order.
     pub spec: FileSetSpec,
     /// Sum of sizes, bytes.
     pub bytes: u64,
-    /// Files and directories that could not be asked, and are missing in the set.
+    /// Number of files and directories that could not be read and are not in the set.
     pub errors_count: u64,
-    /// The first of them in words.
+    /// Message of the first such error.
     pub first_error: Option<String>,
 }
 
-/// Copies the shape of the tree below `dir`: how many regular files, and how large each is. Names,
-/// contents and directories are not copied. One question per file; 8 bytes of memory per file
-/// besides its path.
+/// Reads the shape of the tree below `dir`: the number of regular files and the size of each.
+/// Names, contents and directories are not copied. Costs one stat and 8 bytes of memory per file,
+/// plus its path.
 pub fn spec_from_tree(dir: &Path, seed: u64) -> Result<Shape, SetError> {
     let (mut list, summary) = ioloom_walk::files(dir, &ioloom_walk::WalkOptions::default())?;
     list.sort();
@@ -34,14 +34,14 @@ pub fn spec_from_tree(dir: &Path, seed: u64) -> Result<Shape, SetError> {
             Ok(stat) => sizes.push(stat.bytes),
             Err(e) => {
                 errors_count += 1;
-                let error = io_error("ask for", path)(e);
+                let error = PathError::new(Operation::Stat, path, e);
                 first_error.get_or_insert_with(|| error.to_string());
             }
         }
     }
     if sizes.is_empty() {
         let why = first_error.map_or_else(String::new, |error| format!(" ({error})"));
-        let reason = format!("there is no regular file below {}{why}", dir.display());
+        let reason = format!("there is no regular file below {}{why}", quoted(dir));
         return Err(SetError::Spec { reason });
     }
     let bytes = sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(*size));
@@ -56,10 +56,10 @@ pub fn spec_from_tree(dir: &Path, seed: u64) -> Result<Shape, SetError> {
     Ok(Shape { spec, bytes, errors_count, first_error })
 }
 
-/// What `dir` lies on. Its name is `tmpfs` for memory, else the directory; a study that knows a
-/// better word puts it in.
+/// Returns the medium of `dir`. Its name is `tmpfs` if in memory, otherwise the directory; a study
+/// that knows a better name replaces it.
 pub fn medium(dir: &Path) -> Result<Medium, SetError> {
-    let found = ioloom_sys::mount::medium(dir).map_err(io_error("find the medium of", dir))?;
+    let found = ioloom_sys::mount::medium(dir).map_err(io_error(Operation::FindMount, dir))?;
     let file_system = found.mount.file_system;
     let name = match file_system.as_str() {
         "tmpfs" | "ramfs" => "tmpfs".to_owned(),

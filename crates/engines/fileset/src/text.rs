@@ -1,9 +1,9 @@
-//! A set as people write it.
+//! The text form of a file set.
 //!
 //! `count=10000,size=exp(mean=4KiB,min=1KiB,max=1MiB),compute=normal(mean=0.4ms,sd=0.4ms),`
-//! `layout=nested,seed=3`; or a preset, alone or with changes behind it (`source000:C,count=20000`);
-//! or `like:DIR`, the shape of a tree. Commas inside parentheses do not separate. The spelling of
-//! an inline TOML table, with braces and quotes, is taken as well.
+//! `layout=nested,seed=3`; or a preset, optionally followed by changes (`source000:C,count=20000`);
+//! or `like:DIR`, the shape of a tree. Commas inside parentheses do not separate. The syntax of an
+//! inline TOML table, with braces and quotes, is accepted as well.
 
 use crate::{SetError, spec_from_tree};
 use ioloom_model::{Creation, DirectoryLayout, Distribution, FileSetSpec, ParseError};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The sets of the published study 000 (A to H), and real trees.
+/// The sets of the published study 000 (A to H), and realistic trees.
 const PRESETS: [(&str, &str); 10] = [
     ("source000:A", "count=40,size=512MiB,layout=flat"),
     (
@@ -41,19 +41,20 @@ const PRESETS: [(&str, &str); 10] = [
          512MiB)",
     ),
     ("source000:H", "count=10000,size=4KiB"),
-    // A walk opens no file, so the bytes of the published tree are sizes without data.
+    // The walk study opens no files, so sizes without data represent the published tree.
     (
         "source001",
         "count=2835154,size=lognormal(mu=5.858,sigma=2.17,max=64MiB),layout=tree,data=sparse",
     ),
-    // Fits of home and source trees give about this; the bound keeps one draw from filling a disk.
+    // Approximates fits of home and source trees; the bound keeps a single draw from filling a
+    // disk.
     ("tree", "count=10000,size=lognormal(mu=8.2,sigma=1.6,max=64MiB)"),
 ];
 
 const KEYS: &str = "count, size, compute, layout, data, order, links and seed, or begin with a preset \
                     (source000:A to source000:H, source001, tree) or like:DIR";
 
-/// A set as written: complete, or still to be learnt from a tree.
+/// A parsed file set: complete, or to be derived from a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetText {
     /// A complete description.
@@ -62,13 +63,13 @@ pub enum SetText {
     Like {
         /// The tree.
         dir: PathBuf,
-        /// Seed of contents.
+        /// Seed of the contents.
         seed: u64,
     },
 }
 
 impl SetText {
-    /// The description; walks the tree if there is one.
+    /// Returns the description; walks the tree if there is one.
     pub fn resolve(self) -> Result<FileSetSpec, SetError> {
         match self {
             Self::Spec(spec) => Ok(spec),
@@ -76,7 +77,7 @@ impl SetText {
         }
     }
 
-    /// The presets: name and what it stands for.
+    /// Returns the presets: name and definition.
     pub const fn presets() -> &'static [(&'static str, &'static str)] {
         &PRESETS
     }
@@ -100,7 +101,7 @@ impl FromStr for SetText {
         let inner = text.trim();
         let inner = inner.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(inner);
         if let Some(dir) = inner.trim().strip_prefix("like:") {
-            // A directory may have commas and equal signs in its name.
+            // The name of a directory may contain commas and equal signs.
             let (dir, seed) = match dir.rsplit_once(",seed=") {
                 Some((dir, seed)) => (dir, number(seed).map_err(refuse)?),
                 None => (dir, 0),
@@ -121,12 +122,12 @@ impl FromStr for SetText {
                         parts.set(key, value).map_err(refuse)?;
                     }
                 }
-                None => return Err(refuse(format!("'{item}' has no '='; give {KEYS}"))),
+                None => return Err(refuse(format!("'{item}' has no '='; use {KEYS}"))),
             }
         }
         Ok(Self::Spec(FileSetSpec {
-            count: parts.count.ok_or_else(|| refuse("count is needed".to_owned()))?,
-            size: parts.size.ok_or_else(|| refuse("size is needed".to_owned()))?,
+            count: parts.count.ok_or_else(|| refuse("count is required".to_owned()))?,
+            size: parts.size.ok_or_else(|| refuse("size is required".to_owned()))?,
             compute: parts.compute,
             layout: parts.layout,
             making: parts.making,
@@ -166,7 +167,9 @@ impl Parts {
                     "tree" => DirectoryLayout::Tree,
                     "deep" => DirectoryLayout::Deep,
                     _ => {
-                        return Err(format!("layout is flat, nested, tree or deep, not '{value}'"));
+                        return Err(format!(
+                            "layout must be flat, nested, tree or deep, not '{value}'"
+                        ));
                     }
                 }
             }
@@ -174,29 +177,29 @@ impl Parts {
                 self.making.sparse = match value {
                     "sparse" => true,
                     "written" => false,
-                    _ => return Err(format!("data is written or sparse, not '{value}'")),
+                    _ => return Err(format!("data must be written or sparse, not '{value}'")),
                 }
             }
             "order" => {
                 self.making.shuffled = match value {
                     "shuffled" => true,
                     "listed" => false,
-                    _ => return Err(format!("order is listed or shuffled, not '{value}'")),
+                    _ => return Err(format!("order must be listed or shuffled, not '{value}'")),
                 }
             }
             "links" => {
                 self.making.links = number(value)?
                     .try_into()
-                    .map_err(|_| format!("links is a small number, not '{value}'"))?;
+                    .map_err(|_| format!("links must be a small number, not '{value}'"))?;
             }
             "seed" => self.seed = number(value)?,
-            key => return Err(format!("'{key}' is not known; give {KEYS}")),
+            key => return Err(format!("unknown key '{key}'; use {KEYS}")),
         }
         Ok(())
     }
 }
 
-/// A whole number; `20k` and `1M` are powers of 1000 here, because files are counted.
+/// Parses a whole number; `20k` and `1M` are powers of 1000, because files are counted.
 fn number(text: &str) -> Result<u64, String> {
     let text = text.trim().replace('_', "");
     let thousands = match text.char_indices().next_back() {
@@ -207,7 +210,7 @@ fn number(text: &str) -> Result<u64, String> {
     thousands.ok_or_else(|| format!("'{text}' is not a whole number, as in 10000, 20k or 1M"))
 }
 
-/// Splits at commas outside parentheses and quotes; empty parts are left out.
+/// Splits at commas outside parentheses and quotes; drops empty parts.
 fn split(text: &str) -> Vec<&str> {
     let (mut depth, mut quoted, mut start, mut parts) = (0u32, false, 0, Vec::new());
     for (i, c) in text.char_indices() {
@@ -227,8 +230,8 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The one-line spelling of a set, which reads back unchanged. A list of many sizes is cut for
-/// reading: `list(…1000 sizes)`, and then does not read back.
+/// Returns the one-line form of a set, which parses back unchanged. Long lists of sizes are
+/// shortened to `list(…1000 sizes)` and then do not parse back.
 pub fn spell(spec: &FileSetSpec) -> String {
     let size = match &spec.size {
         Distribution::List(sizes) if sizes.len() > 16 => format!("list(…{} sizes)", sizes.len()),
@@ -273,20 +276,20 @@ mod tests {
     }
 
     #[test]
-    fn a_toml_table_is_taken() {
+    fn a_toml_table_is_accepted() {
         let set = spec("{ count = 40, size = \"exp(mean=4KiB,max=1MiB)\", layout = \"flat\" }");
         assert_eq!(set, spec("count=40,size=exp(mean=4KiB,max=1MiB),layout=flat"));
     }
 
     #[test]
-    fn presets_are_those_of_the_study_and_can_be_changed() {
+    fn presets_match_the_study_and_can_be_changed() {
         for (name, _) in SetText::presets() {
             assert!(matches!(name.parse().unwrap(), SetText::Spec(_)), "{name}");
         }
         let c = spec("source000:C,count=20k,seed=9");
         assert_eq!((c.count, c.seed), (20_000, 9));
         assert_eq!(c.size, Distribution::Identical(4096));
-        // The published tree: 10.5 GB in all, and many files below 1 kB.
+        // The published tree: 10.5 GB in total, with many files below 1 kB.
         let walk = spec("source001,count=100k");
         let sizes: Vec<u64> = (0..walk.count).map(|i| walk.size.value(1, i)).collect();
         let mean = sizes.iter().sum::<u64>() as f64 / walk.count as f64;
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_named_with_all_its_signs() {
+    fn a_tree_name_may_contain_separators() {
         let like = |text: &str| text.parse::<SetText>().unwrap();
         let dir = PathBuf::from("/a,b=c (d)");
         assert_eq!(like("like:/a,b=c (d)"), SetText::Like { dir: dir.clone(), seed: 0 });
@@ -319,15 +322,15 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_say_what_is_right() {
+    fn invalid_texts_are_explained() {
         for (text, word) in [
-            ("", "count is needed"),
-            ("count=5", "size is needed"),
+            ("", "count is required"),
+            ("count=5", "size is required"),
             ("count=0,size=1", "at least 1"),
             ("count=-5,size=1", "whole number"),
             ("count=5,size=1,layout=odd", "flat, nested, tree or deep"),
             ("count=5,size=exp(", "')' is missing"),
-            ("count=5,size=1,colour=red", "not known"),
+            ("count=5,size=1,colour=red", "unknown key"),
             ("count=5,size=1,tree", "no '='"),
             ("forest", "preset"),
             ("like:", "directory"),

@@ -1,6 +1,6 @@
-//! Sets on a real file system: made, finished, refused, checked, removed.
+//! Sets on a real file system: created, completed, refused, verified, removed.
 
-// Tests say on standard output what they could not try.
+// Skipped tests print the reason to standard output.
 #![allow(clippy::print_stdout)]
 
 use ioloom_fileset::{
@@ -24,7 +24,7 @@ fn spec(text: &str) -> FileSetSpec {
     }
 }
 
-/// No reserve, so that the tests run on small disks too.
+/// Without a reserve, so that the tests run on small disks too.
 fn options() -> CreateOptions {
     CreateOptions { threads: 3, reserve_bytes: Some(0), sync: false }
 }
@@ -44,7 +44,7 @@ fn command(program: &str, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_set_is_what_its_text_says() {
+fn a_set_matches_its_text() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("a/set");
     let most = AtomicU64::new(0);
@@ -56,7 +56,7 @@ fn a_set_is_what_its_text_says() {
     })
     .unwrap();
     assert_eq!(most.into_inner(), 700);
-    // The oracle is another program: sizes and paths as find sees them.
+    // The oracle is another program: sizes and paths as `find` prints them.
     let files = files_dir(&dir);
     let listed = command("find", &[files.to_str().unwrap(), "-type", "f", "-printf", "%s  %P\n"]);
     let mut lines: Vec<&str> = listed.lines().collect();
@@ -81,7 +81,7 @@ fn a_set_is_what_its_text_says() {
 }
 
 #[test]
-fn trees_are_made_checked_and_removed_in_every_shape() {
+fn every_layout_is_created_verified_and_removed() {
     use std::os::unix::fs::MetadataExt;
     for (layout, order, links) in [
         ("tree", "listed", 0),
@@ -102,7 +102,7 @@ fn trees_are_made_checked_and_removed_in_every_shape() {
         let (mut names, mut inodes, mut bytes) = (0, BTreeSet::new(), 0);
         for index in 0..901 {
             let meta = asked(index);
-            assert_eq!(meta.blocks(), 0, "no data of {index}");
+            assert_eq!(meta.blocks(), 0, "file {index} must have no data");
             names += 1;
             inodes.insert(meta.ino());
             bytes += meta.len();
@@ -112,7 +112,7 @@ fn trees_are_made_checked_and_removed_in_every_shape() {
         assert_eq!((made.files, made.bytes_total), (901, bytes));
         let verified = verify(&set, 2).unwrap();
         assert!(verified.is_good(), "{text}: {verified:?}");
-        assert_eq!(make(&text, &set).hash, made.hash, "found again");
+        assert_eq!(make(&text, &set).hash, made.hash, "reused");
         std::fs::remove_file(files.join(relative_path(&spec(&text), 403))).unwrap();
         std::fs::remove_file(files.join(relative_path(&spec(&text), 400))).unwrap();
         assert_eq!(remove(&set).unwrap().left, Vec::<std::path::PathBuf>::new());
@@ -121,7 +121,7 @@ fn trees_are_made_checked_and_removed_in_every_shape() {
 }
 
 #[test]
-fn the_same_text_makes_the_same_bytes_with_any_threads() {
+fn the_same_text_gives_the_same_bytes_with_any_number_of_threads() {
     let temp = tempfile::tempdir().unwrap();
     let (a, b) = (temp.path().join("a"), temp.path().join("b"));
     let one = create(&spec(SMALL), &a, &CreateOptions { threads: 1, ..options() }, &quiet).unwrap();
@@ -133,7 +133,7 @@ fn the_same_text_makes_the_same_bytes_with_any_threads() {
 }
 
 #[test]
-fn the_list_of_paths_is_that_of_a_walk() {
+fn the_list_of_paths_matches_a_walk() {
     let temp = tempfile::tempdir().unwrap();
     for layout in ["flat", "nested"] {
         let dir = temp.path().join(layout);
@@ -149,7 +149,7 @@ fn the_list_of_paths_is_that_of_a_walk() {
 }
 
 #[test]
-fn a_half_made_set_is_finished_and_what_was_there_is_kept() {
+fn a_partial_set_is_completed_and_existing_files_are_kept() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
     let one = CreateOptions { threads: 1, ..options() };
@@ -160,7 +160,7 @@ fn a_half_made_set_is_finished_and_what_was_there_is_kept() {
     let set = spec(SMALL);
     let file = |index| files_dir(&dir).join(relative_path(&set, index));
     let big = (0..100).find(|i| size(&set, *i) > 100).unwrap();
-    // One file was torn, one has another length; a third keeps its time.
+    // One file is truncated, one has another length; a third must keep its time.
     std::fs::write(file(big), b"torn").unwrap();
     let kept = (0..100).find(|i| *i != big).unwrap();
     let before = std::fs::metadata(file(kept)).unwrap().modified().unwrap();
@@ -170,14 +170,14 @@ fn a_half_made_set_is_finished_and_what_was_there_is_kept() {
 }
 
 #[test]
-fn a_complete_set_is_found_again_and_mended_when_files_are_gone() {
+fn a_complete_set_is_reused_and_repaired_if_files_are_missing() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
     let first = make(SMALL, &dir);
     let calls = AtomicU64::new(0);
     let counted = |_: CreateProgress| calls.fetch_add(1, Ordering::Relaxed) < u64::MAX;
     assert_eq!(create(&spec(SMALL), &dir, &options(), &counted).unwrap(), first);
-    assert_eq!(calls.load(Ordering::Relaxed), 0, "made again");
+    assert_eq!(calls.load(Ordering::Relaxed), 0, "it must not be created again");
     std::fs::remove_dir_all(files_dir(&dir).join("00/01")).unwrap();
     assert_eq!(create(&spec(SMALL), &dir, &options(), &counted).unwrap(), first);
     assert!(calls.load(Ordering::Relaxed) > 0);
@@ -199,7 +199,7 @@ fn foreign_directories_are_not_touched() {
 }
 
 #[test]
-fn another_set_is_refused_with_both_spelled() {
+fn another_set_is_refused_and_both_are_named() {
     let temp = tempfile::tempdir().unwrap();
     make(SMALL, temp.path());
     let error = create(&spec("count=5,size=7"), temp.path(), &options(), &quiet).unwrap_err();
@@ -209,7 +209,7 @@ fn another_set_is_refused_with_both_spelled() {
 }
 
 #[test]
-fn too_little_room_is_refused_before_the_start() {
+fn too_little_space_is_refused_before_the_start() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
     let huge = spec("count=1000000,size=1GiB");
@@ -221,7 +221,7 @@ fn too_little_room_is_refused_before_the_start() {
     let beyond = spec("count=4,size=9000000TiB");
     let error = create(&beyond, &dir, &options(), &quiet).unwrap_err().to_string();
     assert!(error.contains("16 EiB"), "{error}");
-    assert!(!dir.exists(), "a refusal leaves nothing");
+    assert!(!dir.exists(), "a refusal must leave nothing behind");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_full_device_is_one_clear_error() {
             return;
         }
     };
-    // It fits when the making starts; then something else takes the room.
+    // There is enough space at the start; then something else takes it.
     let set = spec("count=400,size=16KiB");
     let one = CreateOptions { threads: 1, ..options() };
     let error = create(&set, &point, &one, &|p| {
@@ -257,7 +257,7 @@ fn a_full_device_is_one_clear_error() {
 }
 
 #[test]
-fn wrong_files_are_found() {
+fn faulty_files_are_found() {
     let temp = tempfile::tempdir().unwrap();
     make("count=20,size=5000,layout=flat", temp.path());
     let file = |name: &str| files_dir(temp.path()).join(name);
@@ -275,11 +275,11 @@ fn wrong_files_are_found() {
     let text: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
     let text = text.join("\n");
     for part in [
-        "00000003: differs at byte 4321",
-        "00000005: has 5 bytes, not 5000",
-        "00000007: missing",
-        "00000009: cannot be opened",
-        "stranger: does not belong",
+        "'00000003': differs at byte 4321",
+        "'00000005': has 5 bytes, not 5000",
+        "'00000007': missing",
+        "'00000009': cannot be opened",
+        "'stranger': does not belong",
         "symbolic links",
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
@@ -287,7 +287,7 @@ fn wrong_files_are_found() {
 }
 
 #[test]
-fn removal_takes_only_what_was_made() {
+fn removal_deletes_only_files_of_the_set() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
     make(SMALL, &dir);
@@ -298,12 +298,12 @@ fn removal_takes_only_what_was_made() {
     assert_eq!(std::fs::read(files_dir(&dir).join("00/01/mine")).unwrap(), b"keep");
     std::fs::remove_file(files_dir(&dir).join("00/01/mine")).unwrap();
     assert!(remove(&dir).unwrap().left.is_empty());
-    assert!(!dir.exists(), "it was made for the set");
+    assert!(!dir.exists(), "the directory was created for the set");
     let given = temp.path().join("given");
     std::fs::create_dir(&given).unwrap();
     make("count=5,size=0", &given);
     assert_eq!(remove(&given).unwrap().files, 5);
-    assert!(given.exists(), "it was there before the set");
+    assert!(given.exists(), "the directory existed before the set");
     assert_eq!(command("ls", &["-A", given.to_str().unwrap()]), "");
 }
 
@@ -343,7 +343,7 @@ fn a_tree_gives_its_shape() {
     let copy = temp.path().join("copy");
     let realised = create(&shape.spec, &copy, &options(), &quiet).unwrap();
     assert_eq!((realised.bytes_total, realised.hash), (77, hash(&shape.spec)));
-    // The list survives the manifest.
+    // Sizes must survive the manifest.
     assert_eq!(load(&copy).unwrap().spec, shape.spec);
     std::fs::create_dir(temp.path().join("empty")).unwrap();
     let error = spec_from_tree(&temp.path().join("empty"), 0).unwrap_err().to_string();
@@ -364,8 +364,8 @@ fn impossible_sets_are_refused() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_said_so() {
-    if as_nobody("a_directory_that_cannot_be_written_is_said_so") {
+fn a_directory_without_write_permission_is_reported() {
+    if as_nobody("a_directory_without_write_permission_is_reported") {
         return;
     }
     let temp = tempfile::tempdir().unwrap();
@@ -374,12 +374,12 @@ fn a_directory_that_cannot_be_written_is_said_so() {
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o500)).unwrap();
     let error = create(&spec("count=1,size=1"), &closed, &options(), &quiet).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("Permission denied") && text.contains("choose a directory"), "{text}");
+    assert!(text.contains("Permission denied") && text.contains("write permission"), "{text}");
 }
 
 #[test]
-fn calls_that_fail_are_one_clear_error_and_the_set_can_be_finished() {
-    if !alone("calls_that_fail_are_one_clear_error_and_the_set_can_be_finished") {
+fn failed_calls_are_one_clear_error_and_the_set_can_be_completed() {
+    if !alone("failed_calls_are_one_clear_error_and_the_set_can_be_completed") {
         return;
     }
     let temp = tempfile::tempdir().unwrap();
@@ -389,13 +389,13 @@ fn calls_that_fail_are_one_clear_error_and_the_set_can_be_finished() {
         ("write:100:28", "is full after"),
         ("write:100:122", "is full after"),
         ("write:100:5", "cannot write"),
-        ("openat:150:24", "cannot make"),
-        ("mkdirat:3:13", "choose a directory that you may write to"),
-        ("syncfs:1:5", "cannot flush"),
+        ("openat:150:24", "cannot create"),
+        ("mkdirat:3:13", "run as a user with write permission on the directory"),
+        ("syncfs:1:5", "cannot sync"),
         ("renameat:1:5", "cannot write"),
         ("renameat:2:5", "cannot write"),
         ("fdatasync:1:5", "cannot write"),
-        ("statvfs:1:5", "free space"),
+        ("statvfs:1:5", "cannot query the file system"),
     ];
     for (rule, words) in cases_of {
         let dir = temp.path().join(rule.replace(':', "-"));
@@ -405,7 +405,7 @@ fn calls_that_fail_are_one_clear_error_and_the_set_can_be_finished() {
         assert!(error.contains(words), "{rule}: {error}");
         ioloom_sys::fault::set("");
         let made = load(&dir).map(|manifest| manifest.state);
-        assert!(!matches!(made, Ok(State::Complete)), "{rule}: complete after a failure");
+        assert!(!matches!(made, Ok(State::Complete)), "{rule}: complete despite a failure");
         let realised = create(&set, &dir, &options(), &quiet).unwrap();
         assert_eq!(realised.hash, hash(&set), "{rule}");
         assert!(verify(&dir, 2).unwrap().is_good(), "{rule}");
@@ -416,14 +416,14 @@ fn calls_that_fail_are_one_clear_error_and_the_set_can_be_finished() {
     assert!(verify(&dir, 2).unwrap().is_good());
     ioloom_sys::fault::set("unlinkat:100:5");
     let error = remove(&dir).unwrap_err().to_string();
-    assert!(error.contains("cannot remove files in"), "{error}");
-    assert_eq!(load(&dir).unwrap().state, State::Making, "half removed is half made");
+    assert!(error.contains("cannot remove files from"), "{error}");
+    assert_eq!(load(&dir).unwrap().state, State::Making, "a partial removal leaves it incomplete");
     assert!(remove(&dir).unwrap().left.is_empty());
     assert!(!dir.exists());
 }
 
 #[test]
-fn a_set_that_is_in_use_is_neither_made_nor_removed_nor_held_again() {
+fn a_locked_set_cannot_be_created_removed_or_locked_again() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
     make(SMALL, &dir);
@@ -436,18 +436,18 @@ fn a_set_that_is_in_use_is_neither_made_nor_removed_nor_held_again() {
     busy(remove(&dir).unwrap_err());
     busy(lock(&dir).unwrap_err());
     drop(held);
-    assert!(verify(&dir, 2).unwrap().is_good(), "nothing was touched");
+    assert!(verify(&dir, 2).unwrap().is_good(), "the set must be unchanged");
     make(SMALL, &dir);
     assert_eq!(remove(&dir).unwrap().files, 700);
 }
 
 #[test]
-fn who_makes_a_set_is_alone_with_it() {
+fn creating_a_set_locks_it() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
     let seen = AtomicU64::new(0);
     create(&spec(SMALL), &dir, &options(), &|_| {
-        // From within the making, which has the directory by now.
+        // While the set is being created, its directory exists.
         let second = create(&spec(SMALL), &dir, &options(), &quiet);
         seen.fetch_add(u64::from(matches!(second, Err(SetError::Busy { .. }))), Ordering::Relaxed);
         true

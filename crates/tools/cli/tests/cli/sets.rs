@@ -47,7 +47,7 @@ fn foreign_directories_are_neither_written_nor_removed() {
     std::fs::create_dir(home.path("mine")).unwrap();
     std::fs::write(home.path("mine/precious"), "x").unwrap();
     home.run(&["fileset", "create", "count=2,size=1", "mine"]).one_error(3, &["not empty"]);
-    home.run(&["fileset", "remove", "mine"]).one_error(1, &["holds no set"]);
+    home.run(&["fileset", "remove", "mine"]).one_error(1, &["no file set"]);
     home.run(&["fileset", "verify", "missing"]).one_error(1, &["missing"]);
     home.run(&["fileset", "create", "count=2,size=9ZiB", "x"]).one_error(2, &["9ZiB"]);
     home.run(&["fileset", "create", "count=4,size=512TiB", "x"]).one_error(3, &["free"]);

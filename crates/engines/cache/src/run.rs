@@ -1,0 +1,149 @@
+//! Runs a scan.
+//!
+//! Trees go through the walker, whose threads open, query and close the files they find. A list is
+//! processed by a fixed number of threads that share its iterator. In both cases each file is passed
+//! to the caller at once; only the largest files and the first incomplete ones are kept.
+
+use crate::file::Incomplete;
+use crate::mappings::{Id, mapping_processes};
+use crate::report::{ERRORS_MAX, FileReport, Report, RootReport};
+use crate::scan::Scan;
+use crate::tally::Tally;
+use crate::tree::TreeVisitor;
+use crate::visit::{Collected, Ranked, SharedScan};
+use ioloom_walk::Walk;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+
+/// Threads that process a list; most of the time they wait for the device.
+const LIST_THREADS: usize = 16;
+
+impl Scan<'_> {
+    /// Scans `roots`: directories with everything below, files, block devices.
+    ///
+    /// # Errors
+    /// Returns an error if the walk cannot start.
+    pub fn trees(&self, roots: &[PathBuf]) -> Result<Report, ioloom_walk::Refused> {
+        let walk =
+            Walk { threads: self.threads, cancel: Some(self.stop.clone()), ..Walk::default() };
+        let shared = SharedScan::new(self);
+        let sums: Vec<Mutex<Tally>> = roots.iter().map(|_| Mutex::default()).collect();
+        let (visitors, walked) = walk.run(roots, |_| TreeVisitor::new(&shared, &sums))?;
+        let mut report = Report { stopped: walked.stopped, ..Report::default() };
+        let errors = walked.errors.iter().map(ToString::to_string);
+        report.errors.extend(errors);
+        report.errors_count = walked.errors_count;
+        report.roots = roots
+            .iter()
+            .zip(&sums)
+            .map(|(path, sum)| RootReport { path: Some(path.clone()), tally: value(sum) })
+            .collect();
+        let mut collected = Collected::default();
+        for visitor in visitors {
+            report.directories.extend(visitor.directories);
+            collected.merge(visitor.collected, self.top);
+        }
+        report.directories.sort_by(|a, b| (a.root, &a.path).cmp(&(b.root, &b.path)));
+        Ok(self.finish(report, collected))
+    }
+
+    /// Scans a list of files. An entry that cannot be read ends the list and is reported.
+    ///
+    /// # Panics
+    /// Propagates a panic of a thread.
+    pub fn list(
+        &self,
+        paths: impl Iterator<Item = Result<PathBuf, ioloom_walk::ListError>> + Send,
+    ) -> Report {
+        let shared = SharedScan::new(self);
+        let source = Mutex::new((paths, None));
+        let next = || {
+            let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
+            if source.1.is_some() || self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            match source.0.next()? {
+                Ok(path) => Some(path),
+                Err(error) => {
+                    source.1 = Some(error.to_string());
+                    None
+                }
+            }
+        };
+        let work = || {
+            let (mut collected, mut sum) = (Collected::default(), Tally::default());
+            while let Some(path) = next() {
+                shared.visit(path, true, &mut collected, &mut sum);
+            }
+            (collected, sum)
+        };
+        let done: Vec<(Collected, Tally)> = std::thread::scope(|scope| {
+            let start = |_| std::thread::Builder::new().spawn_scoped(scope, work);
+            let others: Vec<_> = (1..LIST_THREADS).map_while(|i| start(i).ok()).collect();
+            let own = work();
+            let joined = others.into_iter().map(|thread| match thread.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            joined.chain([own]).collect()
+        });
+        let (mut collected, mut tally) = (Collected::default(), Tally::default());
+        for (part, sum) in done {
+            collected.merge(part, self.top);
+            tally.add(&sum);
+        }
+        let mut report =
+            Report { roots: vec![RootReport { path: None, tally }], ..Report::default() };
+        if let Some(error) = source.into_inner().unwrap_or_else(PoisonError::into_inner).1 {
+            report.errors.push(error);
+            report.errors_count = 1;
+        }
+        report.stopped = self.stop.load(Ordering::Relaxed);
+        self.finish(report, collected)
+    }
+
+    /// Sorts the results and finds the processes that map files which were not evicted.
+    fn finish(&self, mut report: Report, collected: Collected) -> Report {
+        let mut top: Vec<Ranked> =
+            collected.top.into_iter().map(|Reverse(ranked)| ranked).collect();
+        top.sort_by(|a, b| b.cmp(a));
+        report.top = top.into_iter().map(|ranked| ranked.0).collect();
+        report.incomplete = collected.incomplete;
+        report.incomplete.sort_by(|a, b| a.path.cmp(&b.path));
+        report.incomplete_count = collected.incomplete_count;
+        report.skipped = collected.skipped;
+        report.errors_count += collected.errors_count;
+        report.errors.extend(collected.errors);
+        report.errors.truncate(ERRORS_MAX);
+        name_reasons(&mut report.incomplete);
+        report
+    }
+}
+
+/// Replaces "in use" by the specific reason if it can be found.
+fn name_reasons(incomplete: &mut [FileReport]) {
+    let in_use = |file: &&mut FileReport| file.incomplete == Some(Incomplete::InUse);
+    let mut memory: BTreeMap<(u32, u32), bool> = BTreeMap::new();
+    for file in incomplete.iter_mut().filter(in_use) {
+        let known = memory.entry(file.id.0);
+        let path = &file.path;
+        if *known.or_insert_with(|| ioloom_sys::cache::is_memory_backed(path).unwrap_or(false)) {
+            file.incomplete = Some(Incomplete::InMemory);
+        }
+    }
+    let ids: BTreeSet<Id> = incomplete.iter_mut().filter(in_use).map(|file| file.id).collect();
+    let holders = mapping_processes(&ids);
+    for file in incomplete.iter_mut().filter(in_use) {
+        if let Some(holder) = holders.get(&file.id) {
+            file.incomplete = Some(Incomplete::Mapped);
+            file.mapped_by = Some((holder.pid, holder.name.clone()));
+        }
+    }
+}
+
+fn value(sum: &Mutex<Tally>) -> Tally {
+    *sum.lock().unwrap_or_else(PoisonError::into_inner)
+}
