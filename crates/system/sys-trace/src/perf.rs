@@ -20,6 +20,7 @@ pub mod paused;
 pub mod record;
 
 use ioloom_sys::fault::call;
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -139,7 +140,7 @@ fn open_event(mut attr: Attr, target: Target) -> io::Result<OwnedFd> {
 /// Opens an event that counts lost records, or one that does not if the kernel is too old for it.
 fn open_counted(attr: impl Fn() -> Attr, target: Target) -> io::Result<(OwnedFd, bool)> {
     match open_event(Attr { read_format: READ_LOST, ..attr() }, target) {
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+        Err(e) if Errno::from_io_error(&e) == Some(Errno::INVAL) => {
             open_event(attr(), target).map(|fd| (fd, false))
         }
         opened => opened.map(|fd| (fd, true)),

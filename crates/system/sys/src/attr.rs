@@ -235,14 +235,14 @@ impl XattrOf<'_> {
         let mut into = [0u8; 1024];
         let bytes = match retry("listxattr", || self.list(&mut into)) {
             Ok(n) => into[..n].to_vec(),
-            Err(e) if e.raw_os_error() == Some(libc::ERANGE) => {
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::RANGE) => {
                 // The kernel's limit for such a list.
                 let mut into = vec![0u8; 64 << 10];
                 let n = retry("listxattr", || self.list(&mut into))?;
                 into.truncate(n);
                 into
             }
-            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(Vec::new()),
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::OPNOTSUPP) => return Ok(Vec::new()),
             Err(e) => return Err(e),
         };
         Ok(bytes
@@ -265,7 +265,7 @@ impl XattrOf<'_> {
                 into.truncate(n);
                 Ok(Some(into))
             }
-            Err(e) if e.raw_os_error() == Some(libc::ENODATA) => Ok(None),
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::NODATA) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -286,7 +286,11 @@ impl XattrOf<'_> {
             Self::Name(..) => rustix::fs::lremovexattr(self.path().as_c_str(), name),
         });
         match removed {
-            Err(e) if matches!(e.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(()),
+            Err(e)
+                if matches!(Errno::from_io_error(&e), Some(Errno::NODATA | Errno::OPNOTSUPP)) =>
+            {
+                Ok(())
+            }
             other => other,
         }
     }

@@ -64,15 +64,15 @@ pub fn state(file: impl AsFd, offset: u64, len: u64) -> io::Result<Option<CacheS
     });
     match result {
         Ok(()) => Ok(Some(state)),
-        Err(e) if cannot_tell(&e) => Ok(None),
+        Err(e) if is_unavailable(&e) => Ok(None),
         Err(e) => Err(e),
     }
 }
 
-fn cannot_tell(error: &io::Error) -> bool {
+fn is_unavailable(error: &io::Error) -> bool {
     matches!(
-        error.raw_os_error(),
-        Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM | libc::EACCES)
+        Errno::from_io_error(error),
+        Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS)
     )
 }
 
@@ -195,8 +195,8 @@ pub fn read_if_resident(
     });
     match result {
         Ok(got) => Ok(Some(got == wanted)),
-        Err(e) if e.raw_os_error() == Some(Errno::AGAIN.raw_os_error()) => Ok(Some(false)),
-        Err(e) if cannot_tell(&e) => Ok(None),
+        Err(e) if Errno::from_io_error(&e) == Some(Errno::AGAIN) => Ok(Some(false)),
+        Err(e) if is_unavailable(&e) => Ok(None),
         Err(e) => Err(e),
     }
 }

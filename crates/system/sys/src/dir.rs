@@ -14,6 +14,7 @@ pub use ring::{StatRing, ring_workers};
 
 use crate::fault::{call, retry_on_interrupt};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -191,7 +192,7 @@ impl Dir {
         };
         if quiet {
             match open(flags | OFlags::NOATIME) {
-                Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
+                Err(e) if Errno::from_io_error(&e) == Some(Errno::PERM) => {}
                 opened => return opened.map(Self),
             }
         }

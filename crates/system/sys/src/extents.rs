@@ -7,6 +7,7 @@
 //! on a device.
 
 use crate::fault::{call, retry_on_interrupt};
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -86,7 +87,7 @@ pub fn of_file(file: impl AsFd) -> io::Result<Option<Vec<Extent>>> {
 }
 
 fn keeps_no_map(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY | libc::ENOSYS))
+    matches!(Errno::from_io_error(error), Some(Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS))
 }
 
 fn of_raw(raw: &RawExtent) -> Extent {

@@ -10,6 +10,7 @@
 use crate::buffer::Buffer;
 use crate::fault;
 use io_uring::{IoUring, opcode, squeue, types};
+use rustix::io::Errno;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -100,7 +101,7 @@ impl LinkedWriter {
             let want = self.in_flight;
             match fault::call("io_uring_enter", || self.ring.submit_and_wait(want)) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {}
+                Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) => {}
                 Err(e) => {
                     self.is_broken = true;
                     return Err(e);

@@ -8,6 +8,7 @@ use crate::dir::{Dir, Kind};
 use crate::fault::call;
 use crate::file::retry;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -41,8 +42,8 @@ pub fn unnamed_file(dir: &Dir, mode: u32) -> io::Result<OwnedFd> {
 /// Returns whether the error of [`unnamed_file`] means that this file system does not support it.
 pub fn is_tmpfile_unsupported(error: &io::Error) -> bool {
     matches!(
-        error.raw_os_error(),
-        Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL | libc::ENOENT)
+        Errno::from_io_error(error),
+        Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT)
     )
 }
 
@@ -132,13 +133,13 @@ pub fn rename(from: &Dir, name: &CStr, to: &Dir, new: &CStr, replace: bool) -> i
     match renamed {
         // The file system lacks RENAME_NOREPLACE: link the new name, which must not exist, then
         // remove the old one.
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+        Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::INVAL | Errno::NOSYS)) => {
             match link(from, name, to, new) {
                 Ok(()) => remove(from, name),
                 // Directories cannot be linked: check, then rename, with a race in between.
-                Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
+                Err(e) if Errno::from_io_error(&e) == Some(Errno::PERM) => {
                     match crate::attr::of_name(to, new, false) {
-                        Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
+                        Ok(_) => Err(Errno::EXIST.into()),
                         Err(e) if e.kind() == io::ErrorKind::NotFound => {
                             retry("renameat", || rustix::fs::renameat(from, name, to, new))
                         }

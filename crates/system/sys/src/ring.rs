@@ -24,6 +24,7 @@ use crate::buffer::Buffer;
 use crate::fault;
 use crate::file::{self, Kind, OpenHow};
 use io_uring::{IoUring, opcode, squeue, types};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
@@ -221,9 +222,13 @@ impl Ring {
                     // A wait that also submitted does not report its timeout.
                     Ok(_) if wait && self.ring.completion().is_empty() => {}
                     Ok(_) => break,
-                    Err(e) if e.raw_os_error() == Some(libc::ETIME) => self.cancel_irregular(),
+                    Err(e) if Errno::from_io_error(&e) == Some(Errno::TIME) => {
+                        self.cancel_irregular()
+                    }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
+                    Err(e)
+                        if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) =>
+                    {
                         self.drain(done);
                         if done.len() > before {
                             break;
@@ -246,7 +251,9 @@ impl Ring {
         match result {
             Ok(_) => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => Ok(()),
+            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) => {
+                Ok(())
+            }
             Err(e) => Err(e),
         }
     }

@@ -7,6 +7,7 @@
 use crate::fault::{call, cut};
 use crate::file::retry;
 use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use rustix::io::ReadWriteFlags;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -19,8 +20,8 @@ const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 /// failed.
 pub fn is_unsupported(error: &io::Error) -> bool {
     matches!(
-        error.raw_os_error(),
-        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::ENOTTY | libc::EXDEV)
+        Errno::from_io_error(error),
+        Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NOTTY | Errno::XDEV)
     )
 }
 
@@ -91,7 +92,7 @@ pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<Range<u64>>>
     use rustix::fs::SeekFrom;
     let start = match retry("lseek", || rustix::fs::seek(&file, SeekFrom::Data(offset))) {
         Ok(start) => start,
-        Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
+        Err(e) if Errno::from_io_error(&e) == Some(Errno::NXIO) => return Ok(None),
         Err(e) => return Err(e),
     };
     let end = retry("lseek", || rustix::fs::seek(&file, SeekFrom::Hole(start)))?;

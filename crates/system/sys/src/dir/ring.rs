@@ -11,6 +11,7 @@ use super::Dir;
 use super::meta::{Fields, Meta};
 use crate::fault;
 use io_uring::{IoUring, opcode, types};
+use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -124,7 +125,7 @@ impl StatRing {
             match fault::call("io_uring_enter", || self.ring.submit_and_wait(1)) {
                 Ok(_) => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
+                Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) => {
                     return Ok(());
                 }
                 Err(e) => return Err(e),
