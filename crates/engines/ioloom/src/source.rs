@@ -86,7 +86,7 @@ impl ItemPath<'_> {
 pub(crate) struct Item<'p, S> {
     pub(crate) index: usize,
     pub(crate) path: ItemPath<'p>,
-    /// Whether a walk found it to be regular, so that it may be opened without a `stat`.
+    /// Whether a walk found it to be regular. Such a file is opened without a `stat`.
     pub(crate) known_regular: bool,
     pub(crate) state: Option<S>,
 }

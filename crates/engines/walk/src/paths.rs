@@ -138,7 +138,7 @@ impl PathList {
         self.inodes.get(index).copied().filter(|inode| *inode != 0)
     }
 
-    /// Reports whether path `index` was a regular file when it was found, so that it can be opened
+    /// Reports whether path `index` was a regular file when it was found. Such a file can be opened
     /// without a `stat`.
     pub fn known_regular(&self, index: usize) -> bool {
         self.regular.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
@@ -198,8 +198,7 @@ impl PathList {
     }
 
     /// Returns the bytes of a path after the shared prefix, as many as fit, above its position.
-    /// Zeros pad a short path, so that it never sorts after a longer one. Equal keys decide
-    /// nothing.
+    /// Zeros pad a short path, which keeps it before longer ones. Equal keys decide nothing.
     fn key(&self, shared: usize, index: usize) -> u128 {
         let own = &self.get(index)[shared..];
         let mut bytes = [0; size_of::<u128>()];

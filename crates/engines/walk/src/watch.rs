@@ -1,7 +1,7 @@
 //! Measures where the workers' time goes, for `auto`.
 //!
 //! Each worker regularly reads its own processor time (exact per call) and the time in which it was
-//! runnable without a processor. Time that is neither of these nor idle was blocked in the kernel.
+//! runnable without a processor. The remaining time, unless idle, was blocked in the kernel.
 //! The sums of all workers go to the controller, which the first worker after each interval runs.
 //! Cost: two system calls per worker every [`DECISION_INTERVAL`].
 //!

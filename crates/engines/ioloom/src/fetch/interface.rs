@@ -45,8 +45,8 @@ pub(crate) struct Cx<'a, 'e> {
     /// other thread may be able to compute, or the open limit. A file that needs more memory is
     /// then parked.
     pub(crate) may_wait: bool,
-    /// Whether nothing of this thread is in flight or ready, so that it must wait for other threads
-    /// if there is no descriptor. Otherwise it first finishes its own files, which hold some.
+    /// Whether nothing of this thread is in flight or ready. Without a descriptor an idle thread
+    /// waits for other threads; any other first finishes its own files, which hold some.
     pub(crate) idle: bool,
 }
 

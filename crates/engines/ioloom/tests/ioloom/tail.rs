@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Longer than any run here: a wait this long means that the other worker has ended.
 const NEVER: Duration = Duration::from_secs(20);
 
-/// Gives the list to the second thread that asks for paths, after the first, which gets none, has
-/// had time to end or to rest.
+/// Gives the list to the second thread that takes paths, after the first, which gets none, has had
+/// time to end or to rest.
 fn for_one_thread(paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> + Send {
     let (mut first, mut started): (Option<ThreadId>, bool) = (None, false);
     let mut paths = paths.into_iter();
