@@ -114,8 +114,8 @@ pub trait Subject: Sync {
         false
     }
 
-    /// Returns the seconds that a run takes beyond reading its files once: waits that the plan asks
-    /// for, and repeated work on a slow disk. The deadline allows twice as much.
+    /// Returns the seconds that a run takes beyond reading its files once: waits in the plan,
+    /// and repeated work on a slow disk. The deadline allows twice as much.
     fn takes_s(&self, plan: &AnyPlan, files: u64, bytes: u64) -> f64 {
         let _ = (plan, files, bytes);
         0.0

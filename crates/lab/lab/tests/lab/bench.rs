@@ -46,7 +46,7 @@ impl Subject for Mock {
     }
 
     fn run(&self, _: &RunOrder) -> ChildAnswer {
-        unreachable!("the children of these tests are shell scripts")
+        unreachable!("the children are shell scripts")
     }
 
     fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {
