@@ -48,9 +48,8 @@ fn make(order: &RunOrder, state: Source) -> Result<(), String> {
     let list = walk_list(&order.dir)?;
     for index in 0..list.len() {
         let path = list.path(index);
-        let fail =
-            |e: std::io::Error| PathError::new(Operation::Open, path.as_path(), e).to_string();
-        let file = open(&path, OpenHow::default()).map_err(fail)?;
+        let fail = |e: std::io::Error| PathError::new(Operation::Open, path, e).to_string();
+        let file = open(path, OpenHow::default()).map_err(fail)?;
         let bytes = size(&file).map_err(fail)?;
         match state {
             Source::Warm => super::one::warm(&file, bytes)?,
