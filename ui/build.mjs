@@ -1,6 +1,5 @@
 // Bundles the two scripts that pages embed: viewer.js (every report) and timeline.js (pages with
-// traces). With --check it builds into memory and fails if a committed file is not what the sources
-// give.
+// traces). With --check, it builds in memory and fails if a committed file differs.
 import { build } from "esbuild";
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,4 @@
-// Marks the chapter that is being read in the list of contents.
+// Highlights the visible section in the table of contents.
 export function followChapters(): void {
   const links = new Map<string, Element>();
   for (const link of document.querySelectorAll<HTMLAnchorElement>("nav a")) {

@@ -1,4 +1,4 @@
-// The filter of claims: verdicts switched on and off, and words searched in a row's text.
+// The filter of claims: buttons for verdicts, and a text search.
 export function filterClaims(): void {
   const filter = document.getElementById("claim-filter");
   const table = document.querySelector<HTMLTableElement>("table.claims");

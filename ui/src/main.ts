@@ -1,5 +1,5 @@
-// The script inside a report. The page is complete without it: it adds a theme switch, sorting,
-// tooltips, the filter of claims and the mark of the chapter being read.
+// The script of a report. The page is complete without it: it adds a theme switch, sorting, tooltips,
+// the filter of claims and the highlight of the visible section.
 import { filterClaims } from "./claims";
 import { followChapters } from "./chapters";
 import { sortTables } from "./sort";

@@ -1,5 +1,5 @@
-// Sorting of tables by a click on a column's name. Cells say in data-sort what they sort by;
-// others sort by their text. Rows that are equal keep their order.
+// Sorts tables by a click on a column header. Cells sort by data-sort if they have it, else by their
+// text. Equal rows keep their order.
 type Key = number | string;
 
 function keyOf(row: HTMLTableRowElement, column: number): Key {

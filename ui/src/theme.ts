@@ -1,11 +1,11 @@
-// Light, dark, or as the system has it. The choice is kept where the browser allows storage; a
-// page opened from a disk may not have any, and then it lasts until the page is closed.
+// Light, dark, or the system setting. The choice is stored if the browser allows it. A page opened
+// from disk may have no storage; the choice then lasts until the page is closed.
 type Theme = "auto" | "light" | "dark";
 
 const KEY = "ioloom-theme";
 const ORDER: readonly Theme[] = ["auto", "light", "dark"];
 const WORDS: Record<Theme, readonly [string, string]> = {
-  auto: ["Auto", "Colours: as the system has them"],
+  auto: ["Auto", "Colours: system setting"],
   light: ["Light", "Colours: light"],
   dark: ["Dark", "Colours: dark"],
 };
@@ -23,7 +23,7 @@ function store(theme: Theme): void {
   try {
     localStorage.setItem(KEY, theme);
   } catch {
-    // No storage here: the choice holds for this page.
+    // There is no storage: the choice is valid for this page only.
   }
 }
 

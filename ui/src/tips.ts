@@ -1,5 +1,5 @@
-// Tooltips for marks of charts. The words are the mark's own <title>, which is taken out of the
-// drawing so that the browser does not show it a second time, and kept as its label.
+// Tooltips for marks of charts. The text is the <title> of the mark. It is removed from the drawing,
+// so that the browser does not show it a second time, and kept as the label of the mark.
 const GAP = 14;
 
 function take(mark: Element): string {
@@ -17,7 +17,7 @@ export function showTips(): void {
   tip.hidden = true;
   tip.setAttribute("role", "tooltip");
   document.body.append(tip);
-  // The drawing's own title would pop up between its marks.
+  // The title of the drawing would pop up between its marks.
   for (const title of document.querySelectorAll("svg.chart > title")) {
     title.remove();
   }

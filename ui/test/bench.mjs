@@ -1,6 +1,6 @@
-// Measures the viewer on a generated trace of a million segments in sixteen threads and keeps the
-// figures under results/timeline-viewer/. Run `npm run bench`; nothing here is a test, and no test
-// asserts a time. Give a name of the machine as argument: `npm run bench -- two-core-vm`.
+// Measures the viewer on a generated trace of a million segments in sixteen threads and writes the
+// results to results/timeline-viewer/. Run `npm run bench`; this is not a test, and no test asserts a
+// time. The argument is a name for the machine: `npm run bench -- two-core-vm`.
 import { mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,7 +17,7 @@ const median = (values) => {
 const round = (v) => Math.round(v * 10) / 10;
 const summary = (values) => ({ median: round(median(values)), min: round(Math.min(...values)), max: round(Math.max(...values)), n: values.length });
 
-/** Redraws of the whole picture (lanes, axis, overview, legend) at one zoom, at different places. */
+/** Redraws everything (lanes, axis, overview, legend) at one zoom and different positions. */
 function draws(page, zoom, lanes) {
   return page.evaluate(
     ([part, count, wanted]) => {

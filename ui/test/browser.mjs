@@ -1,5 +1,5 @@
-// What the tests and the benchmark of the pages share: a browser without network, pages of invented
-// numbers made by cargo, and checks that are counted.
+// Shared by the tests and the benchmark of the pages: a browser without network, pages with synthetic
+// numbers made by cargo, and counted checks.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,7 +19,7 @@ const FLAGS = [
 ];
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Says so and ends well when there is no browser. */
+/** Prints SKIPPED and exits with 0 if there is no browser. */
 export function needBrowser() {
   if (!existsSync(CHROMIUM)) {
     console.log(`SKIPPED: ${CHROMIUM} is not installed; set CHROMIUM to a browser`);
@@ -28,15 +28,15 @@ export function needBrowser() {
 }
 
 /**
- * Makes pages with an example of the crate `ioloom-report`, or ends. Built with the whole workspace,
- * so that all that the tests have built already is used; that crate alone would want its
- * dependencies anew, with fewer features.
+ * Makes pages with an example of the crate `ioloom-report`, or exits. It is built with the whole
+ * workspace, which reuses the artifacts of the tests; a build of that crate alone would rebuild its
+ * dependencies with fewer features.
  */
 export function make(example, args) {
   const cargo = ["build", "--locked", "--workspace", "--example", example];
-  const told = ["--quiet", "--message-format", "json-render-diagnostics"];
+  const messages = ["--quiet", "--message-format", "json-render-diagnostics"];
   const stdio = ["ignore", "pipe", "inherit"];
-  const built = spawnSync("cargo", [...cargo, ...told], { cwd: root, stdio, encoding: "utf8", maxBuffer: 1 << 28 });
+  const built = spawnSync("cargo", [...cargo, ...messages], { cwd: root, stdio, encoding: "utf8", maxBuffer: 1 << 28 });
   const artifacts = (built.stdout ?? "").split("\n").filter((line) => line.startsWith("{")).map((line) => JSON.parse(line));
   const program = artifacts.find((a) => a.executable && a.target.name === example)?.executable;
   if (built.status !== 0 || program === undefined) {
@@ -50,12 +50,12 @@ export function make(example, args) {
   }
 }
 
-/** An empty directory; the caller removes it. */
+/** Creates an empty directory; the caller removes it. */
 export function emptyDir() {
   return mkdtempSync(join(tmpdir(), "ioloom-page-"));
 }
 
-/** A directory with pages of timelines; the caller removes it. */
+/** Creates a directory with timeline pages; the caller removes it. */
 export function makePages(more = []) {
   const dir = emptyDir();
   make("timeline", [dir, ...more]);
@@ -76,7 +76,7 @@ export function same(found, wanted, what) {
   check(a === b, `${what}: found ${a}, wanted ${b}`);
 }
 
-/** Ends badly when a check has failed. */
+/** Exits with an error if a check has failed. */
 export function judge() {
   if (failures > 0) {
     console.error(`${failures} checks failed`);
@@ -88,7 +88,7 @@ export function launch() {
   return chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
 }
 
-/** Opens a page from the disk, and waits until its lanes are there if it has any. */
+/** Opens a page from disk, and waits for its lanes if it has any. */
 export async function open(
   browser,
   path,

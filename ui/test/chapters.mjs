@@ -1,6 +1,6 @@
-// Opens a page of two studies that both have timelines from the disk in headless Chromium and checks
-// that each viewer starts once, works, and leaves the other as it is, and that no table leaves its
-// place at any width. With SHOTS=DIR it keeps pictures of the page.
+// Opens a page of two studies with timelines from disk in headless Chromium and checks that each viewer
+// starts once, works, and does not affect the other, and that no table overflows at any width. With
+// SHOTS=DIR, it keeps screenshots of the page.
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { check, emptyDir, judge, launch, make, needBrowser, open, same } from "./browser.mjs";
@@ -13,7 +13,7 @@ make("sample", [join(dir, "sample.html"), join(dir, "compare.html"), path]);
 const frame = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 const ready = (page) => page.waitForFunction(() => Array.from(document.querySelectorAll(".tl-root"), (r) => r.timeline !== undefined).every(Boolean));
 
-/** What each viewer shows: range, lanes, hidden roles, chosen lane, shares, and a mark of its picture. */
+/** Returns the state of each viewer: range, lanes, hidden roles, current lane, shares, and a hash of its canvas. */
 const all = (page) => page.evaluate(() => Array.from(document.querySelectorAll(".tl-root"), (root) => {
   const { viewer } = root.timeline;
   const canvas = root.querySelector(".tl-canvas");
@@ -43,7 +43,7 @@ const all = (page) => page.evaluate(() => Array.from(document.querySelectorAll("
   };
 }));
 
-/** Each root has one viewer in the place of its drawing, with the runs of its own chapter. */
+/** Checks that each root has one viewer in place of its drawing, with the runs of its chapter. */
 async function started(page) {
   const roots = await page.$$eval(".tl-root", (all) => all.map((root) => ({
     lives: root.querySelectorAll(".tl-live").length,
@@ -51,16 +51,16 @@ async function started(page) {
     stills: root.querySelectorAll(".tl-still:not([hidden])").length,
     titles: Array.from(root.querySelectorAll("script.tl-trace"), (s) => s.dataset.title),
   })));
-  same(roots.map((r) => [r.lives, r.bars, r.stills]), [[1, 1, 0], [1, 1, 0]], "each viewer is started once");
+  same(roots.map((r) => [r.lives, r.bars, r.stills]), [[1, 1, 0], [1, 1, 0]], "each viewer starts once");
   for (const [i, { shown, colours }] of (await all(page)).entries()) {
     same(shown.runs, roots[i].titles, `the runs of viewer ${i}`);
     check(colours > 12, `viewer ${i} draws only ${colours} colours`);
   }
   const scripts = await page.$$eval("script:not([type])", (all) => all.filter((s) => s.textContent.includes("timeline-ready")).length);
-  same(scripts, 1, "the script stands in the page once");
+  same(scripts, 1, "the page contains the script once");
 }
 
-/** Uses one viewer in every way that changes it; the other stays as it is. */
+/** Uses all functions of one viewer and checks that the other does not change. */
 async function apart(page, mine, other) {
   const root = page.locator(".tl-root").nth(mine);
   const act = async (what, how) => {
@@ -81,8 +81,8 @@ async function apart(page, mine, other) {
   await act("another lane", () => page.keyboard.press("]"));
   await act("a hidden role", () => root.locator(".tl-roles button").first().click());
   await act("the role again", () => root.locator(".tl-roles button").first().click());
-  await act("a state without its colour", () => root.locator('.tl-state[data-state="on-cpu"]').click());
-  await act("one run alone", async () => {
+  await act("a hidden state", () => root.locator('.tl-state[data-state="on-cpu"]').click());
+  await act("one run only", async () => {
     await root.locator('.tl-choice select[data-run="B"]').selectOption("-1");
     await page.waitForFunction((i) => document.querySelectorAll(".tl-root")[i].timeline.viewer.runs.length === 1, mine);
   });
@@ -92,7 +92,7 @@ async function apart(page, mine, other) {
   });
 }
 
-/** No table or panel is wider than its place, and none lies on its neighbour. */
+/** Checks that no table or panel overflows or overlaps another. */
 async function fits(page, what) {
   const wrong = await page.evaluate(() => {
     const bad = [];
@@ -146,12 +146,12 @@ try {
   const light = await all(page);
   await page.click("#theme");
   await page.click("#theme");
-  same(await page.textContent("#theme"), "Dark", "the switch of colours");
+  same(await page.textContent("#theme"), "Dark", "the theme switch");
   await frame(page);
   for (const [i, { shown }] of (await all(page)).entries()) {
     check(shown.mark !== light[i].shown.mark, `viewer ${i} follows the switch of colours`);
   }
-  // Paper is white, whatever the screen was.
+  // Print is white, whatever the theme.
   await page.emulateMedia({ media: "print" });
   await frame(page);
   for (const [i, { white }] of (await all(page)).entries()) {
@@ -161,7 +161,7 @@ try {
   same(seen.errors, [], "console after use");
   await close();
   const still = await open(browser, path, { script: false });
-  same(await still.page.locator(".tl-still:visible").count(), 2, "without a script each chapter has its drawings");
+  same(await still.page.locator(".tl-still:visible").count(), 2, "without scripts, each chapter has its drawings");
   same(await still.page.locator(".tl-still svg.tls:visible").count(), 4, "two drawings in each");
   await still.close();
 } finally {

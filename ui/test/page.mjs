@@ -1,6 +1,6 @@
-// Opens a sample report from the disk in headless Chromium and checks what a reader would notice:
-// no error, no request, the switch of colours, sorting, filters, tooltips, widths, and that the
-// numbers on the page are those of the data embedded in it.
+// Opens a sample report from disk in headless Chromium and checks it as a reader would see it: no
+// error, no request, theme switch, sorting, filters, tooltips, widths, and that the numbers on the page
+// equal the embedded data.
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { check, emptyDir, judge, launch, make, needBrowser, open, same } from "./browser.mjs";
@@ -36,7 +36,7 @@ const NUMBERS = () => {
   for (const group of groups) {
     for (const arm of group.arms) {
       if (arm.median === null) continue;
-      // Medians are recomputed here, by another program, from the raw values.
+      // Medians are recomputed from the raw values, independently of the report.
       if (Math.abs(arm.median - median(arm.values)) > 1e-9 * Math.abs(arm.median)) {
         wrong.push(`${arm.id}: median ${arm.median} of ${arm.values}`);
       }
@@ -76,7 +76,7 @@ async function noOverflow(page, what) {
   check(widths[0] <= widths[1], `${what}: the page is ${widths[0]} wide in ${widths[1]}`);
 }
 
-// Texts of a drawing must not lie on each other nor leave it.
+// Texts of a drawing must not overlap or leave it.
 const OVERLAPS = () => {
   const bad = [];
   for (const svg of document.querySelectorAll("svg.chart")) {
@@ -93,14 +93,14 @@ const OVERLAPS = () => {
       for (const b of boxes.slice(i + 1)) {
         const wide = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
         const high = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
-        if (wide > 1.5 && high > 4) bad.push(`${name}: "${a.text}" lies on "${b.text}"`);
+        if (wide > 1.5 && high > 4) bad.push(`${name}: "${a.text}" overlaps "${b.text}"`);
       }
     });
   }
   return bad;
 };
 
-// Contrast of texts with the paper: 7 for running text, 4.5 for everything else (WCAG).
+// Contrast of text with the background: 7 for running text, 4.5 for the rest (WCAG).
 async function readable(page, theme) {
   const found = await page.evaluate(() => {
     const light = (c) => {
@@ -127,11 +127,11 @@ async function colours(page) {
   const auto = await paper();
   await page.click("#theme");
   same(await page.textContent("#theme"), "Light", "first click");
-  same(await paper(), auto, "light is what the system has here");
+  same(await paper(), auto, "the system setting is light");
   await readable(page, "light");
   await page.click("#theme");
   same(await page.textContent("#theme"), "Dark", "second click");
-  check((await paper()) !== auto, "dark changes the paper");
+  check((await paper()) !== auto, "dark changes the background");
   await readable(page, "dark");
   await page.click("#theme");
   same(await page.textContent("#theme"), "Auto", "third click");
@@ -145,36 +145,36 @@ async function sorting(page) {
   const before = await medians();
   const rising = [...before].sort((a, b) => a - b);
   await page.click("table.comparisons th:nth-child(5) button");
-  same(await medians(), rising, "one click sorts upwards");
+  same(await medians(), rising, "one click sorts ascending");
   await page.click("table.comparisons th:nth-child(5) button");
-  same(await medians(), rising.reverse(), "another click sorts downwards");
+  same(await medians(), rising.reverse(), "another click sorts descending");
   const state = await page.getAttribute("table.comparisons th:nth-child(5)", "aria-sort");
-  same(state, "descending", "the direction is said");
+  same(state, "descending", "aria-sort has the direction");
 }
 
 async function filters(page) {
   const shown = () => page.locator("table.claims tbody tr:visible").count();
   const all = await shown();
   await page.click('#claim-filter button[data-verdict="confirmed"]');
-  same(await shown(), all - 1, "a verdict is switched off");
+  same(await shown(), all - 1, "a verdict is hidden");
   await page.click('#claim-filter button[data-verdict="confirmed"]');
   await page.fill("#claim-search", "hybrids COLLAPSE");
-  same(await shown(), 1, "words are searched");
+  same(await shown(), 1, "the search filters claims");
   await page.fill("#claim-search", "");
-  same(await shown(), all, "all claims are back");
+  same(await shown(), all, "all claims are visible again");
 }
 
 async function tips(page) {
-  // Scrolling hides the words, and a busy machine may report it late: point again until they show.
+  // Scrolling hides the tooltip, and a busy machine can report it late: hover again until it shows.
   for (let i = 0; i < 20 && !(await page.isVisible("#tip")); i += 1) {
     await page.locator("svg.wide .pt .mk").first().hover({ force: true, position: { x: 2 + (i % 3), y: 3 } });
     await page.waitForTimeout(100);
   }
   const words = await page.textContent("#tip");
-  check(await page.isVisible("#tip"), "a mark shows its words");
+  check(await page.isVisible("#tip"), "a mark has a tooltip");
   check(/over .*\d blocks/s.test(words), `the words say the count: ${words}`);
   await page.keyboard.press("Escape");
-  check(!(await page.isVisible("#tip")), "Escape hides them");
+  check(!(await page.isVisible("#tip")), "Escape hides it");
 }
 
 make("sample", [page_path, compare_path]);

@@ -1,14 +1,14 @@
-// Opens timelines of invented traces from the disk in headless Chromium and checks what a reader
-// would notice: the shares shown equal those of the Rust arithmetic for several ranges, everything
-// can be done with keys alone, what was not measured or was lost is said, two runs stand on one
-// axis, filters, tooltips, colours. With SHOTS=DIR it keeps pictures of the pages.
+// Opens timelines of synthetic traces from disk in headless Chromium and checks them as a reader would
+// see them: the shares equal those of the Rust arithmetic for several ranges, everything works with
+// the keyboard alone, losses and unmeasured states are shown, two runs share an axis, filters,
+// tooltips, colours. With SHOTS=DIR, it keeps screenshots of the pages.
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { check, judge, launch, makePages, needBrowser, open, same } from "./browser.mjs";
 
 const frame = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 
-/** Types a range in whole nanoseconds, as a reader could. */
+/** Types a range in whole nanoseconds. */
 async function type(page, from, to) {
   await page.fill('.tl-range input[data-edge="from"]', `${from} ns`);
   await page.fill('.tl-range input[data-edge="to"]', `${to} ns`);
@@ -21,7 +21,7 @@ const range = (page) => page.evaluate(() => {
   return [from, to];
 });
 
-/** Shares by largest remainder, written here a second time. */
+/** Returns shares by largest remainder, as an independent implementation. */
 function tenths(values) {
   const total = values.reduce((a, b) => a + b, 0);
   if (total === 0) return values.map(() => "0.0\u00a0%");
@@ -32,21 +32,21 @@ function tenths(values) {
   return out.map((v) => `${Math.floor(v / 10)}.${v % 10}\u00a0%`);
 }
 
-/** The numbers of the legend against those of Rust, for every range. */
+/** Compares the numbers of the legend with those of Rust, for every range. */
 async function numbers(page, wanted, name) {
   for (let i = 0; i < wanted[0].ranges.length; i += 1) {
     const { from, to } = wanted[0].ranges[i];
     await type(page, from, to);
     same(await range(page), [from, to], `${name}: the range that was typed`);
     for (const [r, run] of wanted.entries()) {
-      // Ranges are those of run A; of B only what Rust computed for the same range is compared.
+      // Ranges are those of run A; B is only compared for the ranges that Rust computed.
       const row = run.ranges.find((x) => x.from === from && x.to === to);
       if (!row) continue;
       const shown = await page.$$eval(`.tl-legend td[data-run="${"AB"[r]}"]`, (cells) =>
         cells.map((c) => [c.dataset.share, c.dataset.ns, c.textContent]),
       );
       const names = Object.keys(row.ns);
-      same(shown.map((s) => s[0]).sort(), [...names].sort(), `${name}: every state stands in the legend`);
+      same(shown.map((s) => s[0]).sort(), [...names].sort(), `${name}: every state is in the legend`);
       const texts = tenths(shown.map(([state]) => row.ns[state]));
       for (const [k, [state, ns, text]] of shown.entries()) {
         const what = `${name} ${from}..${to} ${state}`;
@@ -63,7 +63,7 @@ async function numbers(page, wanted, name) {
   }
 }
 
-/** The current lane, the selection and the words about it. */
+/** Returns the current lane, the selection and its text. */
 const state = (page) => page.evaluate(() => {
   const { viewer } = document.querySelector(".tl-root").timeline;
   return {
@@ -75,7 +75,7 @@ const state = (page) => page.evaluate(() => {
   };
 });
 
-/** A pass without a mouse: reach the lanes, zoom, move, choose lanes and segments, follow a wake. */
+/** Uses only the keyboard: focus the lanes, zoom, move, select lanes and segments, follow a wake-up. */
 async function keyboard(page) {
   let steps = 0;
   while (!(await state(page)).focus.includes("tl-scroll") && steps < 40) {
@@ -92,9 +92,9 @@ async function keyboard(page) {
   check(zoomed[1] - zoomed[0] < end / 2, "plus zooms in");
   await page.keyboard.press("ArrowRight");
   const moved = await range(page);
-  check(moved[0] > zoomed[0] && moved[1] - moved[0] === zoomed[1] - zoomed[0], "an arrow moves without zooming");
+  check(moved[0] > zoomed[0] && moved[1] - moved[0] === zoomed[1] - zoomed[0], "an arrow key moves without zooming");
   await page.keyboard.press("Shift+ArrowLeft");
-  check((await range(page))[0] < moved[0], "Shift moves further, the other way");
+  check((await range(page))[0] < moved[0], "Shift moves further, in the other direction");
   await page.keyboard.press("-");
   check((await range(page))[1] - (await range(page))[0] > zoomed[1] - zoomed[0], "minus zooms out");
   await page.keyboard.press("Home");
@@ -108,12 +108,12 @@ async function keyboard(page) {
   await page.keyboard.press("]");
   await page.keyboard.press("Enter");
   const first = await state(page);
-  check(first.selected !== null && first.words.includes("source:"), "Enter selects a segment and says its source");
+  check(first.selected !== null && first.words.includes("source:"), "Enter selects a segment and shows its source");
   await page.keyboard.press(".");
-  check((await state(page)).selected.from >= first.selected.to, "a full stop goes to the next segment");
+  check((await state(page)).selected.from >= first.selected.to, "a period goes to the next segment");
   await page.keyboard.press(",");
   same((await state(page)).selected, first.selected, "a comma goes back");
-  // On to a wait that another thread of the run ended, and to that thread.
+  // Go to a wait that another thread of the run ended, and to that thread.
   let now = await state(page);
   for (let i = 0; i < 80 && !(now.words.startsWith("sync") && now.wake?.fromId); i += 1) {
     await page.keyboard.press(".");
@@ -124,16 +124,16 @@ async function keyboard(page) {
   const close = await range(page);
   check(close[1] - close[0] < 2 * (now.selected.to - now.selected.from), "z zooms to the selection");
   await page.keyboard.press("w");
-  same((await state(page)).lane, now.wake.fromId, "w goes to the waker's lane");
+  same((await state(page)).lane, now.wake.fromId, "w goes to the lane of the waker");
   await page.keyboard.press("Escape");
-  same((await state(page)).selected, null, "Escape selects nothing");
+  same((await state(page)).selected, null, "Escape clears the selection");
   await page.keyboard.press("?");
   check(await page.isVisible(".tl-keys"), "the question mark lists the keys");
   await page.keyboard.press("?");
   await page.keyboard.press("Home");
 }
 
-/** States, roles and calls switched off and on by buttons that keys reach as well. */
+/** Hides and shows states, roles and calls with buttons that keys reach as well. */
 async function filters(page) {
   const rows = () => page.evaluate(() => document.querySelector(".tl-root").timeline.viewer.rows.map((r) => r.id));
   const all = await rows();
@@ -146,9 +146,9 @@ async function filters(page) {
   await frame(page);
   same(await rows(), all, "and back");
   const whole = await page.getAttribute('.tl-legend td[data-run="B"][data-share="sync"]', "data-ns");
-  check(Number(whole) > Number(without), "shares are those of the roles that are shown");
+  check(Number(whole) > Number(without), "shares are those of the visible roles");
   await page.click('.tl-state[data-state="io"]');
-  same(await page.getAttribute('.tl-state[data-state="io"]', "aria-pressed"), "false", "a state is switched off");
+  same(await page.getAttribute('.tl-state[data-state="io"]', "aria-pressed"), "false", "a state is hidden");
   await page.click('.tl-state[data-state="io"]');
   await page.click('button[aria-label="show or hide the calls under each thread"]');
   check(!(await rows()).some((id) => id.endsWith(":spans")), "calls fold away");
@@ -156,10 +156,10 @@ async function filters(page) {
   check((await rows()).some((id) => id.startsWith("A:")) && (await rows()).some((id) => id.startsWith("B:")), "both runs have lanes");
   await page.selectOption('.tl-choice select[data-run="B"]', "-1");
   await page.waitForFunction(() => document.querySelector(".tl-root").timeline.viewer.runs.length === 1);
-  check(!(await rows()).some((id) => id.startsWith("B:")), "one run alone");
+  check(!(await rows()).some((id) => id.startsWith("B:")), "one run only");
   await page.selectOption('.tl-choice select[data-run="B"]', "2");
   await page.waitForFunction(() => document.querySelector(".tl-root").timeline.viewer.runs.length === 2);
-  check(await page.isVisible('[data-finding="page-fault-stalls"]'), "the finding of the chosen run stands above the lanes");
+  check(await page.isVisible('[data-finding="page-fault-stalls"]'), "the finding of the selected run is above the lanes");
   await shot(page, "pair-finding");
   await page.selectOption('.tl-choice select[data-run="B"]', "1");
   await page.waitForFunction(() => document.querySelector(".tl-root").timeline.viewer.runs[1]?.trace.title.startsWith("Overlapped"));
@@ -179,7 +179,7 @@ async function mouse(page) {
   await page.mouse.move(box.x + box.width / 2, box.y + row);
   await frame(page);
   const words = await page.textContent(".tl-tip");
-  check(await page.isVisible(".tl-tip"), "a lane shows its words");
+  check(await page.isVisible(".tl-tip"), "a lane has a tooltip");
   for (const part of ["worker-0, tid 4101, role worker", "in: ", "file: set/", "source: "]) {
     check(words.includes(part), `the words have "${part}": ${words}`);
   }
@@ -197,17 +197,17 @@ async function mouse(page) {
   check((await state(page)).selected !== null, "a click selects");
 }
 
-/** Every state differs from the paper and from the others in both themes and both sets. */
+/** Checks that every state differs from the background and from the others in both themes and schemes. */
 async function colours(page, what) {
   for (const set of ["", "cv"]) {
-    await page.selectOption('select[aria-label="set of colours"]', set);
+    await page.selectOption('select[aria-label="colour scheme"]', set);
     const fills = await page.$$eval(".tl-row .tl-bar", (bars) => Array.from(bars[0].children, (i) => getComputedStyle(i).backgroundColor));
     same(new Set(fills).size, fills.length, `${what}, ${set}: states have colours of their own`);
   }
-  await page.selectOption('select[aria-label="set of colours"]', "");
+  await page.selectOption('select[aria-label="colour scheme"]', "");
 }
 
-/** The picture on the canvas is not empty and holds more than one colour. */
+/** Checks that the canvas is not empty and has more than one colour. */
 async function drawn(page, what) {
   const colours = await page.$eval(".tl-canvas", (canvas) => {
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -260,13 +260,13 @@ try {
   await pair.close();
   const account = await open(browser, join(dir, "account.html"));
   const text = await account.page.textContent(".tl-legend");
-  check(text.includes("not measured: needs switch events: sysctl kernel.perf_event_paranoid=2"), "what was not measured is said with its reason");
-  check(text.includes("includes preempted"), "the state that holds its time names it");
+  check(text.includes("not measured: needs switch events: sysctl kernel.perf_event_paranoid=2"), "an unmeasured state has its reason");
+  check(text.includes("includes preempted"), "the state that includes its time names it");
   const head = await account.page.textContent(".tl-words");
-  check(/Events were lost: spans lost 34 of 285 records/.test(head), "lost events stand in the head");
+  check(/Events were lost: spans lost 34 of 285 records/.test(head), "lost events are in the header");
   await account.close();
   const still = await open(browser, join(dir, "pair.html"), { script: false });
-  same(await still.page.locator(".tl-still svg.tls").count(), 2, "without a script two drawings are shown");
+  same(await still.page.locator(".tl-still svg.tls").count(), 2, "without scripts, two drawings are shown");
   await shot(still.page, "pair-without-script");
   await still.close();
 } finally {

@@ -1,8 +1,8 @@
-// Exact time per class along one lane. A lane is a row of segments, each of one class, that end
-// where the next one starts. Cumulated sums stand at every 64th segment, so the time per class of
-// any range costs two binary searches and a walk of at most 128 segments, whatever the zoom. No
-// picture is sampled: every pixel column shows the sum over its own interval. Times are whole
-// nanoseconds below 2^53, so the sums in doubles are exact.
+// Exact time per class along one lane. A lane is a sequence of segments, each of one class, that end
+// where the next one starts. There are cumulative sums for every 64th segment, so the time per class
+// of any range costs two binary searches and a scan of at most 128 segments, whatever the zoom.
+// Nothing is sampled: every pixel column shows the sum over its interval. Times are whole nanoseconds
+// below 2^53, so the sums in doubles are exact.
 const BLOCK = 64;
 const NEAR = 96;
 
@@ -36,23 +36,23 @@ export class ClassIndex {
     return this.starts.length;
   }
 
-  /** Where the lane starts; the end when it is empty. */
+  /** Returns the start of the lane; its end if it is empty. */
   get start(): number {
     return this.starts.length > 0 ? this.starts[0]! : this.end;
   }
 
-  /** The end of segment `i`. */
+  /** Returns the end of segment `i`. */
   endOf(i: number): number {
     return i + 1 < this.starts.length ? this.starts[i + 1]! : this.end;
   }
 
-  /** The segment that holds `t`, or -1 outside of the lane. Empty segments are never found. */
+  /** Returns the segment at `t`, or -1 outside of the lane. Empty segments are never found. */
   at(t: number): number {
     const i = lastAtOrBefore(this.starts, t);
     return i >= 0 && t < this.endOf(i) ? i : -1;
   }
 
-  /** Writes to `out` the time per class before `t`. */
+  /** Writes the time per class before `t` to `out`. */
   private until(t: number, out: Float64Array): void {
     const last = lastAtOrBefore(this.starts, t);
     if (last < 0) {
@@ -70,7 +70,7 @@ export class ClassIndex {
     out[classes[last]!]! += Math.min(t, this.endOf(last)) - starts[last]!;
   }
 
-  /** Writes to `out` the time per class in `from..to`; what lies outside of the lane counts nowhere. */
+  /** Writes the time per class in `from..to` to `out`; time outside of the lane does not count. */
   between(from: number, to: number, out: Float64Array, offset = 0): void {
     this.until(from, this.low);
     this.until(to, this.high);
@@ -79,7 +79,7 @@ export class ClassIndex {
     }
   }
 
-  /** The same for each of `n` equal columns of `from..to`: `out[column * count + class]`. */
+  /** Does the same for each of `n` equal columns of `from..to`: `out[column * count + class]`. */
   columns(from: number, to: number, n: number, out: Float64Array): void {
     const { starts, classes, count } = this;
     const step = (to - from) / n;
@@ -117,7 +117,7 @@ export class ClassIndex {
   }
 }
 
-/** Index of the last value that is not above `t`, or -1. `values` rise. */
+/** Returns the index of the last value that is not above `t`, or -1. `values` are ascending. */
 export function lastAtOrBefore(values: Float64Array, t: number): number {
   let low = 0;
   let high = values.length;
@@ -132,7 +132,7 @@ export function lastAtOrBefore(values: Float64Array, t: number): number {
   return low - 1;
 }
 
-/** Intervals with gaps between them as one lane; gaps and both ends get the class `gap`. */
+/** Returns intervals with gaps as one lane; gaps and both ends have the class `gap`. */
 export function withGaps(
   starts: ArrayLike<number>,
   ends: ArrayLike<number>,

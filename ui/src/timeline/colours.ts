@@ -1,5 +1,5 @@
-// Colours of the style sheet as tables for pixels. Each class of a lane is an 8 × 8 tile, so a
-// pattern costs one look-up per pixel.
+// Colours of the style sheet as pixel tables. Each class of a lane is an 8 × 8 tile, so a pattern
+// costs one lookup per pixel.
 import { FAMILY_NAMES, STATES, UNPLACED } from "./states";
 import { BOTH, USE } from "./use";
 
@@ -14,9 +14,9 @@ export interface Palette {
   faint: string;
   accent: string;
   paperText: string;
-  /** By class of a thread's lane: placed states, then the same hatched. */
+  /** By class of a thread lane: states of known position, then the same ones hatched. */
   states: Tile[];
-  /** The same for states that are switched off. */
+  /** The same for hidden states. */
   quiet: Tile[];
   families: Tile[];
   familyText: string[];
@@ -49,7 +49,7 @@ function mix(a: Rgb, b: Rgb, share: number): Rgb {
   return [0, 1, 2].map((i) => Math.round(a[i]! + (b[i]! - a[i]!) * share)) as unknown as Rgb;
 }
 
-/** Black or white, whichever reads better on a colour. */
+/** Returns black or white, whichever is more readable on a colour. */
 function inkOn([r, g, b]: Rgb): string {
   return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#16181b" : "#ffffff";
 }
@@ -65,7 +65,7 @@ function tile(fill: Rgb, line: Rgb, pattern: readonly number[]): Tile {
   return out;
 }
 
-/** Reads the colours that hold now. */
+/** Reads the current colours. */
 export function palette(element: Element): Palette {
   const style = getComputedStyle(element);
   const raw = (name: string): string => style.getPropertyValue(`--${name}`).trim();
@@ -106,7 +106,7 @@ export function palette(element: Element): Palette {
   };
 }
 
-/** A swatch for a legend: the tile, repeated. */
+/** Returns a swatch for a legend: the repeated tile. */
 export function swatch(pattern: Tile, width: number, height: number): HTMLCanvasElement {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [width, height];

@@ -1,4 +1,4 @@
-// Draws the rows that are visible: pixels first (raster.ts), then lines, letters and words.
+// Draws the visible rows: pixels first (raster.ts), then lines, letters and text.
 import { lastAtOrBefore } from "./classes";
 import type { Palette, Tile } from "./colours";
 import { moment, quantity, tickStep, time, unitFor } from "./format";
@@ -8,7 +8,7 @@ import { Raster, Scratch, pureRuns } from "./raster";
 import { FAMILY_NAMES, STATES } from "./states";
 import { BOTH, USE } from "./use";
 
-/** Where the picture stands. */
+/** The visible part of the drawing. */
 export interface View {
   from: number;
   to: number;
@@ -18,7 +18,7 @@ export interface View {
   scale: number;
 }
 
-/** What is marked. */
+/** The marks. */
 export interface Marked {
   lane: string | null;
   cursor: number | null;
@@ -40,7 +40,7 @@ export class Painter {
     this.context = canvas.getContext("2d", { alpha: false })!;
   }
 
-  /** Draws `rows` (those that lie in the view) and what is marked. */
+  /** Draws `rows` (those in view) and the marks. */
   draw(rows: readonly Row[], all: readonly Row[], view: View, colours: Palette, marked: Marked): void {
     const [w, h] = [Math.round(view.width * view.scale), Math.round(view.height * view.scale)];
     if (this.canvas.width !== w || this.canvas.height !== h) {
@@ -136,7 +136,7 @@ export class Painter {
     this.context.fillText(this.fit(text, view.width - 16), 8, row.y - view.top + 19);
   }
 
-  /** The letter of a state where its bar is wide enough. */
+  /** Writes the letter of a state if its bar is wide enough. */
   private letters(parts: Float64Array, thread: Thread, row: Row, view: View, colours: Palette, marked: Marked, words: (() => void)[]): void {
     const runs: [number, number][] = [];
     pureRuns(parts, thread.segments.count, Math.round(view.width * view.scale), 15 * view.scale, (from, to, c) => {
@@ -156,7 +156,7 @@ export class Painter {
     });
   }
 
-  /** The words of spans that are wide enough. */
+  /** Writes the kinds of spans that are wide enough. */
   private names(parts: Float64Array, row: Row & { kind: "spans" }, view: View, colours: Palette, words: (() => void)[]): void {
     const { spans } = row.thread;
     const { trace } = row.run;
@@ -189,7 +189,7 @@ export class Painter {
     });
   }
 
-  /** Who held the processor, where the run is wide enough. */
+  /** Writes the thread on the processor if the run is wide enough. */
   private holders(row: Row & { kind: "core" }, view: View, colours: Palette): void {
     const { core, run } = row;
     const perPixel = (view.to - view.from) / view.width;
@@ -224,7 +224,7 @@ export class Painter {
     return short.length > 1 ? `${short}…` : "";
   }
 
-  /** Vertical lines of the axis and thin lines under lanes. */
+  /** Draws vertical lines of the axis and thin lines under lanes. */
   private lines(rows: readonly Row[], view: View, colours: Palette): void {
     const c = this.context;
     c.lineWidth = 1;
@@ -258,7 +258,7 @@ export class Painter {
     }
   }
 
-  /** Marks of phases: a line through the lanes of their run, and a word. */
+  /** Draws marks of phases: a line through the lanes of their run, and a label. */
   private phases(rows: readonly Row[], view: View, colours: Palette): void {
     const c = this.context;
     const runs = new Set<Run>(rows.map((r) => r.run));
@@ -282,7 +282,7 @@ export class Painter {
         if (band) {
           c.font = SMALL;
           const wide = c.measureText(mark.name).width;
-          // Near the right edge the words stand before their line.
+          // Near the right edge, the text is to the left of its line.
           const left = x + 4 + wide > view.width ? x - 4 - wide : x + 4;
           if (left >= free) {
             c.textAlign = "left";
@@ -323,7 +323,7 @@ export class Painter {
     }
   }
 
-  /** From the waker's lane to the woken one. */
+  /** Draws an arrow from the lane of the waker to the woken one. */
   private arrow(all: readonly Row[], view: View, colours: Palette, wake: NonNullable<Marked["wake"]>, x: number): void {
     const c = this.context;
     const to = all.find((r) => r.id === wake.toId);
@@ -362,7 +362,7 @@ export class Painter {
   }
 }
 
-/** Round moments of the axis. */
+/** Returns round times of the axis. */
 export function ticks(view: { from: number; to: number; width: number }): number[] {
   const step = tickStep(view.to - view.from, view.width / 110);
   const out: number[] = [];
@@ -372,7 +372,7 @@ export function ticks(view: { from: number; to: number; width: number }): number
   return out;
 }
 
-/** The axis above the lanes. */
+/** Draws the axis above the lanes. */
 export function drawAxis(canvas: HTMLCanvasElement, view: View, colours: Palette): void {
   const c = canvas.getContext("2d")!;
   const height = 22;
@@ -398,19 +398,19 @@ export function drawAxis(canvas: HTMLCanvasElement, view: View, colours: Palette
   c.stroke();
 }
 
-/** The tiles of states, with those that are switched off made quiet. */
+/** Returns the tiles of states; hidden states have light tiles. */
 function tilesOf(colours: Palette, off: ReadonlySet<number>): Tile[] {
   return colours.states.map((t, c) => (off.has(c % UNPLACED_FROM) ? colours.quiet[c]! : t));
 }
 
-/** The span that holds `t`, or -1. */
+/** Returns the span at `t`, or -1. */
 export function spanAt(thread: Thread, t: number): number {
   const { start, end } = thread.spans;
   const i = lastAtOrBefore(start, t);
   return i >= 0 && t < end[i]! ? i : -1;
 }
 
-/** Index of the first value that is at or above `t`. */
+/** Returns the index of the first value that is at or above `t`. */
 export function lowerBound(values: Float64Array, t: number): number {
   let [low, high] = [0, values.length];
   while (low < high) {

@@ -1,4 +1,4 @@
-// What the trace says of one place: the words of tooltips and of the selection, and who woke whom.
+// The facts about a point of the drawing: the text of tooltips and of the selection, and wake-ups.
 import { lastAtOrBefore } from "./classes";
 import { lowerBound, spanAt } from "./draw";
 import { count, moment, quantity, shares, size, tenths, time, unitFor } from "./format";
@@ -7,7 +7,7 @@ import { UNPLACED_FROM, type Channel, type Thread } from "./payload";
 import { PREEMPTED, ON_CPU, READY, STATES } from "./states";
 import { BOTH, USE } from "./use";
 
-/** What one place is about; `from..to` is the stretch that a selection marks. */
+/** The facts about a point; `from..to` is the range that a selection marks. */
 export interface Fact {
   head: string;
   lines: string[];
@@ -15,11 +15,11 @@ export interface Fact {
   to: number;
 }
 
-/** A wake-up as it is drawn. */
+/** A wake-up as drawn. */
 export interface Woken {
   at: number;
   by: number;
-  /** The waker, when it is a thread of this run. */
+  /** The waker, if it is a thread of this run. */
   waker: Thread | null;
   words: string;
 }
@@ -28,7 +28,7 @@ const LOOK_BACK = 64;
 const REQUESTS = 5;
 const SCANNED = 2048;
 
-/** A moment of the run to the microsecond or finer. */
+/** Formats a time of the run to the microsecond or finer. */
 function at(ns: number, length: number): string {
   return moment(ns, Math.max(1, Math.min(1e3, length / 100)), unitFor(Math.max(ns, 1)));
 }
@@ -38,7 +38,7 @@ function nameOf(run: Run, tid: number): string {
   return thread ? `${thread.name || thread.role} (${tid})` : `thread ${tid}, not of this run`;
 }
 
-/** Who made the thread ready, for the segment `i` of its lane; `null` when nobody was recorded. */
+/** Returns the wake-up of segment `i` of a lane; `null` if none was recorded. */
 export function wakeOf(run: Run, thread: Thread, i: number): Woken | null {
   const { segments, wakes } = thread;
   let k = i;
@@ -67,14 +67,14 @@ function spanWords(run: Run, thread: Thread, i: number): string[] {
   const out = [`in: ${kind}, ${time(length)} from ${at(spans.start[i]!, length)}`];
   const file = spans.file?.[i] ?? 0;
   if (file > 0) {
-    const path = run.trace.files[file - 1] ?? `file ${file} (name not kept)`;
+    const path = run.trace.files[file - 1] ?? `file ${file} (name not recorded)`;
     const bytes = run.trace.fileBytes[file - 1];
     out.push(bytes === undefined ? `file: ${path}` : `file: ${path}, ${size(bytes)}`);
   }
   return out;
 }
 
-/** Requests that were in flight during a stretch, those of the thread first. */
+/** Returns the requests in flight during a range, those of the thread first. */
 function requestWords(run: Run, thread: Thread, from: number, to: number): string[] {
   const found: [boolean, string][] = [];
   for (const channel of run.trace.channels) {
@@ -97,11 +97,11 @@ function requestWords(run: Run, thread: Thread, from: number, to: number): strin
 
 function requestLine(channel: Channel, i: number): string {
   const r = channel.requests;
-  const end = r.seen[i] ? `took ${time(r.end[i]! - r.issue[i]!)}` : "its end was not seen";
+  const end = r.seen[i] ? `took ${time(r.end[i]! - r.issue[i]!)}` : "completion not seen";
   return `${channel.device} ${channel.write ? "write" : "read"} of ${size(r.bytes[i]!)} at sector ${count(r.sector[i]!)}, ${end}`;
 }
 
-/** A thread's lane at `t`: one segment, or the mix of a column that holds many. */
+/** Returns the facts of a thread lane at `t`: one segment, or the mix of a column with several. */
 export function threadFact(run: Run, thread: Thread, t: number, pixel: number, deep: boolean): Fact | null {
   const i = thread.segments.at(t);
   if (i < 0) {
@@ -115,7 +115,7 @@ export function threadFact(run: Run, thread: Thread, t: number, pixel: number, d
   const state = STATES[cls % UNPLACED_FROM]!;
   const lines = [`${thread.name || thread.role}, tid ${thread.tid}, role ${thread.role}`, `${at(from, to - from)} to ${at(to, to - from)}`];
   if (cls >= UNPLACED_FROM) {
-    lines.push("known in sum; its place inside the call is not known");
+    lines.push("known as a sum; the position inside the call is unknown");
   }
   const span = spanAt(thread, Math.max(from, t));
   lines.push(...(span < 0 ? [] : spanWords(run, thread, span)));
@@ -129,7 +129,7 @@ export function threadFact(run: Run, thread: Thread, t: number, pixel: number, d
     lines.push(`source: ${said.source}${said.quality ? `, ${said.quality}` : ""}`);
   }
   if (said?.includes && said.includes.length > 0) {
-    lines.push(`includes ${said.includes.join(", ")}: not told apart here`);
+    lines.push(`includes ${said.includes.join(", ")}: not distinguished here`);
   }
   return { head: `${state.name}, ${time(to - from)}: ${state.meaning}`, lines, from, to };
 }
@@ -140,13 +140,13 @@ function causes(run: Run, thread: Thread, i: number, deep: boolean): string[] {
   const out: string[] = [];
   const by = thread.by?.[i] ?? 0;
   if (state === PREEMPTED && by > 0) {
-    out.push(`cause: ${nameOf(run, by)} took over`);
+    out.push(`cause: ${nameOf(run, by)} ran instead`);
   }
   const wake = wakeOf(run, thread, i);
   if (wake) {
     out.push(state === ON_CPU || state === PREEMPTED ? `before that ${wake.words}` : wake.words);
   } else if (deep && state !== ON_CPU && state !== PREEMPTED && run.trace.evidence.level !== "kernel") {
-    out.push("who woke it: not measured at this level");
+    out.push("waker: not measured at this level");
   }
   if (deep && state !== ON_CPU) {
     out.push(...requestWords(run, thread, from, to));
@@ -169,7 +169,7 @@ function mixFact(thread: Thread, t: number, pixel: number): Fact {
   return { head: `${thread.name || thread.role}: ${here} segments in this pixel (${time(pixel)})`, lines, from, to };
 }
 
-/** A call at `t`. */
+/** Returns the facts of a call at `t`. */
 export function spanFact(run: Run, thread: Thread, t: number): Fact | null {
   const i = spanAt(thread, t);
   if (i < 0) {
@@ -185,7 +185,7 @@ export function spanFact(run: Run, thread: Thread, t: number): Fact | null {
   return { head: first!.replace(/^in: /, ""), lines, from, to };
 }
 
-/** What any row says at `t`; `pixel` is the time under one pixel. */
+/** Returns the facts of a row at `t`; `pixel` is the time of one pixel. */
 export function factOf(row: Row, t: number, pixel: number, deep = false): Fact | null {
   const [from, to] = [t - pixel / 2, t + pixel / 2];
   switch (row.kind) {
@@ -215,7 +215,7 @@ export function factOf(row: Row, t: number, pixel: number, deep = false): Fact |
       const held = i >= 0 && t < row.core.end[i]!;
       if (!held) {
         const known = row.run.trace.evidence.level === "kernel";
-        return { head: `cpu ${row.core.cpu}: ${known ? "idle" : "others or idle, not told apart at this level"}`, lines: [], from, to };
+        return { head: `cpu ${row.core.cpu}: ${known ? "idle" : "other programs or idle: not distinguished at this level"}`, lines: [], from, to };
       }
       const [a, b] = [row.core.start[i]!, row.core.end[i]!];
       const whose = row.core.ours[i] ? "of this program" : "of another program";
@@ -225,7 +225,7 @@ export function factOf(row: Row, t: number, pixel: number, deep = false): Fact |
       const out = new Float64Array(USE.length);
       row.use.range(from, to, out);
       const lines = USE.slice(0, row.use.whole ? 3 : 1).map((name, i) => `${name}: ${(out[i]! / pixel).toFixed(2)} processors`);
-      return { head: `processors at ${at(t, pixel * 100)}`, lines: row.use.whole ? lines : [...lines, "others and idle: not measured at this level"], from, to };
+      return { head: `processors at ${at(t, pixel * 100)}`, lines: row.use.whole ? lines : [...lines, "other programs and idle: not measured at this level"], from, to };
     }
     case "both": {
       const i = row.index.at(t);

@@ -1,4 +1,4 @@
-// Numbers for people, and times as they are typed.
+// Formats numbers, and parses times that are typed.
 const UNITS: readonly (readonly [string, number])[] = [
   ["s", 1e9],
   ["ms", 1e6],
@@ -6,7 +6,7 @@ const UNITS: readonly (readonly [string, number])[] = [
   ["ns", 1],
 ];
 
-/** A length of time with three or four digits and its unit. */
+/** Formats a duration with three or four digits and its unit. */
 export function time(ns: number): string {
   const size = Math.abs(ns);
   const [unit, factor] = UNITS.find(([, f]) => size >= f) ?? ["ns", 1];
@@ -15,7 +15,7 @@ export function time(ns: number): string {
   return `${value.toFixed(digits)} ${unit}`;
 }
 
-/** A moment, with as many digits as tell moments apart that lie `step` nanoseconds apart. */
+/** Formats a point in time with enough digits to distinguish steps of `step` nanoseconds. */
 export function moment(ns: number, step: number, unit = unitFor(Math.max(ns, step))): string {
   const [name, factor] = unit;
   const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(factor / Math.max(step, 1)) - 1e-9)));
@@ -26,7 +26,7 @@ export function unitFor(ns: number): readonly [string, number] {
   return UNITS.find(([, f]) => ns >= f) ?? ["ns", 1];
 }
 
-/** A time as typed: a number and a unit, milliseconds when there is none. `null` when it is none. */
+/** Parses a time: a number and an optional unit (default: milliseconds). Returns `null` if it is invalid. */
 export function parseTime(text: string): number | null {
   const match = /^\s*(\d+(?:[.,]\d+)?)\s*(ns|us|µs|μs|ms|s)?\s*$/u.exec(text);
   if (!match) {
@@ -50,7 +50,7 @@ export function count(n: number): string {
   return Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
-/** A value in the unit of its series. */
+/** Formats a value in the unit of its series. */
 export function quantity(value: number, unit: string): string {
   if (unit === "bytes") {
     return size(value);
@@ -59,12 +59,12 @@ export function quantity(value: number, unit: string): string {
   return `${value.toFixed(digits)} ${unit}`;
 }
 
-/** A share in tenths of a percent. */
+/** Formats a share given in tenths of a percent. */
 export function tenths(value: number): string {
   return `${Math.floor(value / 10)}.${value % 10}\u00a0%`;
 }
 
-/** Tenths of a percent of each part, adding up to 1000 by largest remainder; zeros for no time. */
+/** Returns tenths of a percent of each part, adding up to 1000 by largest remainder; zeros without any time. */
 export function shares(parts: ArrayLike<number>): number[] {
   const values = Array.from(parts);
   const total = values.reduce((a, b) => a + b, 0);
@@ -81,7 +81,7 @@ export function shares(parts: ArrayLike<number>): number[] {
   return out;
 }
 
-/** Round distance of ticks for about `n` of them: 1, 2 or 5 times a power of ten. */
+/** Returns a round distance for about `n` ticks: 1, 2 or 5 times a power of ten. */
 export function tickStep(span: number, n: number): number {
   const raw = Math.max(1, span / Math.max(1, n));
   const power = 10 ** Math.floor(Math.log10(raw));

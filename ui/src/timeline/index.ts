@@ -1,12 +1,12 @@
-// Finds the timelines of a page and brings them to life. The page is complete without: it then
-// shows the drawing that was made with it.
+// Finds the timelines of a page and makes them interactive. Without this script, the page shows a
+// static drawing.
 import { decode, type Trace } from "./payload";
 import { element } from "./panels";
 import { listen } from "./input";
 import { toolbar } from "./toolbar";
 import { Viewer } from "./viewer";
 
-/** What tests and benchmarks may ask a timeline. */
+/** The interface for tests and benchmarks. */
 export interface Handle {
   viewer: Viewer;
   loadMs: number;
@@ -70,14 +70,14 @@ class Timeline {
     this.root.dispatchEvent(new CustomEvent("timeline-ready"));
   }
 
-  /** Which run is A and which is B. */
+  /** The selection of runs A and B. */
   private choice(): HTMLElement {
     const box = element("div", "tl-choice");
     (["A", "B"] as const).forEach((letter, k) => {
       const label = element("label", "", letter);
       const select = element("select");
       if (k === 1) {
-        const none = element("option", "", "nothing beside it");
+        const none = element("option", "", "none");
         none.value = "-1";
         select.append(none);
       }
@@ -99,7 +99,7 @@ class Timeline {
     return box;
   }
 
-  /** Findings and evidence stand in the page for every run; those of the chosen ones are shown. */
+  /** The page has findings and evidence of every run; shows those of the selected ones. */
   private words(): void {
     for (const part of this.root.querySelectorAll<HTMLElement>("[data-trace]")) {
       const place = this.chosen.indexOf(Number(part.dataset["trace"]));
@@ -113,14 +113,14 @@ class Timeline {
 
   fail(error: unknown): void {
     const words = error instanceof Error ? error.message : String(error);
-    this.live.replaceChildren(element("p", "tl-failed", `The lanes cannot be shown: ${words}.`));
+    this.live.replaceChildren(element("p", "tl-failed", `Cannot show the lanes: ${words}.`));
   }
 
   private watchTheme(): void {
     const again = (): void => this.viewer?.recolour();
     new MutationObserver(again).observe(document.documentElement, { attributeFilter: ["data-theme"] });
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-    // Paper has the light colours; the picture must have them before the page is laid out for it.
+    // Print uses the light colours; the canvas must be redrawn before the page is laid out for it.
     window.matchMedia("print").addEventListener("change", () => {
       again();
       this.viewer?.drawNow();
@@ -128,7 +128,7 @@ class Timeline {
   }
 }
 
-// A page has this script once, after its last timeline, however many chapters have some.
+// A page has this script once, after its last timeline, however many chapters have timelines.
 for (const root of document.querySelectorAll<HTMLElement>(".tl-root")) {
   const timeline = new Timeline(root);
   timeline.start().catch((e: unknown) => timeline.fail(e));

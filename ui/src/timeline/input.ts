@@ -1,4 +1,4 @@
-// Mouse and keys on the lanes.
+// Mouse and keyboard input on the lanes.
 import { factOf } from "./facts";
 import { rowAt, type Row } from "./layout";
 import { element } from "./panels";
@@ -6,7 +6,7 @@ import type { Viewer } from "./viewer";
 
 const ZOOM = 1.5;
 
-/** A place of the picture: the row and the moment. */
+/** A point of the drawing: row and time. */
 function place(viewer: Viewer, event: MouseEvent): { row: Row | undefined; t: number } {
   const box = viewer.canvas.getBoundingClientRect();
   const part = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
@@ -18,7 +18,7 @@ function wheel(viewer: Viewer): void {
   viewer.canvas.addEventListener(
     "wheel",
     (event) => {
-      // Inside a long report the page keeps its wheel until the lanes were chosen.
+      // In a long report, the wheel scrolls the page until the lanes have the focus.
       if (viewer.root.dataset["wheel"] === "focus" && !event.ctrlKey && document.activeElement !== viewer.scroll) {
         return;
       }
@@ -125,7 +125,7 @@ function labels(viewer: Viewer): void {
   });
 }
 
-/** The next lane upwards or downwards. */
+/** Selects the next lane above or below. */
 function lane(viewer: Viewer, by: number): void {
   const here = viewer.rows.findIndex((r) => r.id === viewer.marked.lane);
   const next = here < 0 ? 0 : Math.min(viewer.rows.length - 1, Math.max(0, here + by));
@@ -147,7 +147,7 @@ function enter(viewer: Viewer): void {
   }
 }
 
-/** What each key does; `true` when the key was ours. */
+/** Handles a key; returns `true` if it was handled. */
 function press(viewer: Viewer, key: string, shift: boolean, help: () => void): boolean {
   const { range, marked } = viewer;
   const centre = marked.cursor !== null && marked.cursor >= range.from && marked.cursor <= range.to ? marked.cursor : (range.from + range.to) / 2;

@@ -1,4 +1,4 @@
-// Which lanes there are, in which order, and where they stand.
+// The lanes, their order and their positions.
 import type { Channel, Core, Series, Thread, Trace } from "./payload";
 import { combinations, useOf, type Use } from "./use";
 import type { ClassIndex } from "./classes";
@@ -39,7 +39,7 @@ const HEIGHTS: Record<Lane["kind"], number> = {
   core: 20,
 };
 
-/** What is folded, hidden and chosen. */
+/** What is folded, hidden and selected. */
 export interface Choice {
   folded: ReadonlySet<string>;
   rolesOff: ReadonlySet<string>;
@@ -51,12 +51,12 @@ export function runOf(letter: "A" | "B", trace: Trace): Run {
   return { letter, trace, use: useOf(trace), both: combinations(trace), byTid };
 }
 
-/** What a narrow column shows of a thread's name: that it is one of ours goes without saying. */
+/** Returns the name of a thread for a narrow column, without the name of the program. */
 export function shortName(thread: Thread): string {
   return (thread.name || thread.role).replace(/^ioloom-(?=.)/, "");
 }
 
-/** Roles in the order of their first thread. */
+/** Returns the roles in the order of their first thread. */
 export function rolesOf(runs: readonly Run[]): string[] {
   return [...new Set(runs.flatMap((r) => r.trace.threads.map((t) => t.role)))];
 }
@@ -111,7 +111,7 @@ function lanesOf(run: Run, choice: Choice, several: boolean): [string, Lane][] {
     });
   }
   if (trace.cores.length > 0) {
-    group("cores", "who ran", () => {
+    group("cores", "running threads", () => {
       for (const core of trace.cores) {
         out.push([`${letter}:c${core.cpu}`, { kind: "core", run, core }]);
       }
@@ -120,7 +120,7 @@ function lanesOf(run: Run, choice: Choice, several: boolean): [string, Lane][] {
   return out;
 }
 
-/** All rows from top to bottom. */
+/** Returns all rows from top to bottom. */
 export function layout(runs: readonly Run[], choice: Choice): { rows: Row[]; height: number } {
   let y = 0;
   const rows: Row[] = [];
@@ -134,7 +134,7 @@ export function layout(runs: readonly Run[], choice: Choice): { rows: Row[]; hei
   return { rows, height: y };
 }
 
-/** The first row whose lower edge lies below `y`. */
+/** Returns the first row whose lower edge is below `y`. */
 export function rowAt(rows: readonly Row[], y: number): number {
   let [low, high] = [0, rows.length];
   while (low < high) {
@@ -149,7 +149,7 @@ export function rowAt(rows: readonly Row[], y: number): number {
   return low;
 }
 
-/** What stands beside a lane: name and a few quieter words. */
+/** Returns the label of a lane: its name and a short description. */
 export function labelOf(row: Row): [string, string] {
   switch (row.kind) {
     case "run":
@@ -157,7 +157,7 @@ export function labelOf(row: Row): [string, string] {
     case "marks":
       return ["phases", ""];
     case "use":
-      return ["processors", row.use.whole ? `${row.use.processors}: ours, others, idle` : "ours; others not measured"];
+      return ["processors", row.use.whole ? `${row.use.processors}: this program, others, idle` : "this program; others not measured"];
     case "both":
       return ["overlap", "with devices"];
     case "channel":

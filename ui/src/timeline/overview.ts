@@ -1,4 +1,4 @@
-// The whole run in one strip above the lanes, with the visible range marked; drag to move there.
+// The whole run in one strip above the lanes with the visible range; dragging moves the range.
 import type { Palette } from "./colours";
 import type { Run } from "./layout";
 import { UNPLACED_FROM } from "./payload";
@@ -31,7 +31,7 @@ export class Overview {
     });
   }
 
-  /** Shares of all shown threads over the whole time; redrawn only when something of it changed. */
+  /** Draws the shares of all shown threads over the whole run; cached until the input changes. */
   draw(runs: readonly Run[], rolesOff: ReadonlySet<string>, end: number, range: { from: number; to: number }, width: number, scale: number, colours: Palette, version: number): void {
     const height = runs.length * EACH + (runs.length - 1) * GAP;
     this.canvas.style.height = `${height}px`;

@@ -1,6 +1,6 @@
-// What stands below the lanes in words and numbers: shares of the visible range by state, by role
-// and by thread, devices, and the use of processors. Every number belongs to the range that is
-// shown and to the roles that are not hidden.
+// The tables below the lanes: shares of the visible range by state, by role and by thread, devices,
+// and the use of processors. All numbers are those of the visible range and of the roles that are
+// not hidden.
 import { swatch, type Palette, type Tile } from "./colours";
 import { count, shares, size, tenths, time } from "./format";
 import { rolesOf, shortName, threadId, type Run } from "./layout";
@@ -34,7 +34,7 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   return made;
 }
 
-/** Time per state of one thread in a range; the classes of unknown position are added. */
+/** Returns the time per state of one thread in a range, including states of unknown position. */
 export function statesIn(thread: Thread, range: Range, out: Float64Array, scratch: Float64Array): void {
   thread.segments.between(range.from, range.to, scratch);
   for (let s = 0; s < STATES.length; s += 1) {
@@ -42,7 +42,7 @@ export function statesIn(thread: Thread, range: Range, out: Float64Array, scratc
   }
 }
 
-/** Sum over threads. */
+/** Returns the sum over threads. */
 export function statesOf(threads: readonly Thread[], range: Range): Float64Array {
   const out = new Float64Array(STATES.length);
   const scratch = new Float64Array(2 * UNPLACED_FROM);
@@ -52,13 +52,13 @@ export function statesOf(threads: readonly Thread[], range: Range): Float64Array
   return out;
 }
 
-/** Why a state has no number, or `null` when it has one. */
+/** Returns why a state has no number; `null` if it has one. */
 export function whyNot(threads: readonly Thread[], state: string): string | null {
   const said = threads.map((t): StateTime | undefined => t.states[state]);
   if (threads.length === 0 || said.some((s) => s !== undefined && s.ns !== null)) {
     return null;
   }
-  return said.find((s) => s?.why)?.why ?? "no source told it apart";
+  return said.find((s) => s?.why)?.why ?? "no source distinguishes it";
 }
 
 function notes(threads: readonly Thread[], state: string): string {
@@ -70,7 +70,7 @@ function notes(threads: readonly Thread[], state: string): string {
     out.push(`includes ${includes.join(", ")}`);
   }
   if (measured.length > 0 && measured.length < threads.length) {
-    out.push(`told apart in ${measured.length} of ${threads.length} threads`);
+    out.push(`measured in ${measured.length} of ${threads.length} threads`);
   }
   const qualities = [...new Set(measured.flatMap((s) => s.quality ?? []))];
   const inexact = qualities.filter((q) => q !== "exact");
@@ -80,7 +80,7 @@ function notes(threads: readonly Thread[], state: string): string {
   return out.join("; ");
 }
 
-/** The legend: a state's pattern, letter, word, its share of each run, and what is to be known of it. */
+/** The legend: pattern, letter and name of a state, its share of each run, and notes. */
 export class Legend {
   readonly root = element("table", "tl-legend");
   private readonly cells: HTMLElement[][] = [];
@@ -105,7 +105,7 @@ export class Legend {
       button.type = "button";
       button.dataset["state"] = state.name;
       button.setAttribute("aria-pressed", "true");
-      button.title = `${state.meaning}; press to show or hide its colour`;
+      button.title = `${state.meaning}; click to show or hide its colour`;
       button.append(swatch(colours.states[s]!, 26, 16), element("kbd", "", state.letter), state.name);
       button.addEventListener("click", () => hooks.toggleState(s));
       this.buttons.push(button);
@@ -119,7 +119,7 @@ export class Legend {
         share.dataset["run"] = run.letter;
         mine.push(share, ns);
       }
-      // A note may be a sentence: below its state it has the width of the table.
+      // A note can be a sentence: below its state it has the width of the table.
       const noted = body.insertRow();
       const note = noted.insertCell();
       noted.className = "tl-noted";
@@ -195,7 +195,7 @@ function words(parts: readonly number[]): string {
     .join(" · ");
 }
 
-/** One bar per role, and one per thread. */
+/** Bars by role and by thread. */
 export class Bars {
   readonly roles = element("div", "tl-rows");
   readonly threads = element("div", "tl-rows tl-threads");
@@ -218,7 +218,7 @@ export class Bars {
       }
     }
     if (shown > THREADS_SHOWN) {
-      this.threads.append(element("p", "tl-quiet", `${shown - THREADS_SHOWN} more threads stand in the lanes above.`));
+      this.threads.append(element("p", "tl-quiet", `${shown - THREADS_SHOWN} more threads are in the lanes above.`));
     }
   }
 
@@ -248,7 +248,7 @@ export class Bars {
   }
 }
 
-/** What the other colours of the lanes mean. */
+/** The legend of the other colours. */
 export class Key {
   readonly root = element("div", "tl-key");
 
@@ -272,7 +272,7 @@ export class Key {
       line("calls", calls, colours.families),
       line("processors", USE, colours.use),
       line("overlap", BOTH, colours.both),
-      line("hatched", ["known in sum, its place inside the call is not"], [colours.states[UNPLACED_FROM]!]),
+      line("hatched", ["known as a sum, position inside the call unknown"], [colours.states[UNPLACED_FROM]!]),
     );
   }
 }
@@ -309,7 +309,7 @@ export class Machine {
       const out = new Float64Array(USE.length);
       run.use.range(range.from, to, out);
       const parts = Array.from(out, (v) => (v / (to - range.from)).toFixed(2));
-      add("processors", run.use.whole ? `of ${run.use.processors}: ours ${parts[0]}, others ${parts[1]}, idle ${parts[2]}` : `ours ${parts[0]} of ${run.use.processors}; others and idle not measured`);
+      add("processors", run.use.whole ? `of ${run.use.processors}: this program ${parts[0]}, others ${parts[1]}, idle ${parts[2]}` : `this program ${parts[0]} of ${run.use.processors}; others and idle not measured`);
     }
     if (run.both) {
       const out = new Float64Array(BOTH.length);
@@ -337,6 +337,6 @@ function channelWords(r: Run["trace"]["channels"][number]["requests"], range: Ra
   const at = (q: number): string => time(sorted[Math.min(sorted.length - 1, Math.ceil(q * sorted.length) - 1)]!);
   const depth = r.depth.extent(range.from, Math.min(range.to, r.depth.end));
   const latency = sorted.length > 0 ? `, latency p50 ${at(0.5)}, p99 ${at(0.99)}, max ${at(1)}` : "";
-  const lost = unseen > 0 ? `; the end of ${unseen} was not seen` : "";
+  const lost = unseen > 0 ? `; ${unseen} without a seen completion` : "";
   return `${count(delays.length + unseen)} requests, ${size(bytes)}, in flight mean ${depth.mean.toFixed(1)}, max ${depth.max}${latency}${lost}`;
 }

@@ -1,5 +1,5 @@
-// Reads the payload that ioloom-trace writes (its module `viewer` describes every byte): a JSON
-// header, then columns in byte planes. Everything stays in typed arrays.
+// Reads the payload that ioloom-trace writes (its module `viewer` describes the format): a JSON
+// header, then columns in byte planes. All data stay in typed arrays.
 import { ClassIndex, withGaps } from "./classes";
 import { STATES, familyOf, FAMILY_NAMES } from "./states";
 import { Steps, depthOf } from "./steps";
@@ -53,11 +53,11 @@ export interface Thread {
   start: number;
   end: number;
   states: StateTable;
-  /** Classes: a state's code, plus the number of states where the position is not known. */
+  /** Classes: the code of a state, plus the number of states if its position is unknown. */
   segments: ClassIndex;
   cpu: Float64Array | null;
   by: Float64Array | null;
-  /** Whether any position is not known. */
+  /** Whether any position is unknown. */
   summed: boolean;
   spans: Spans;
   wakes: Wakes;
@@ -82,7 +82,7 @@ export interface Core {
   end: Float64Array;
   tid: Float64Array;
   ours: Uint8Array;
-  /** Classes: ours, others, idle. */
+  /** Classes: this program, others, idle. */
   index: ClassIndex;
 }
 export interface Series {
@@ -120,9 +120,9 @@ type Header = Record<string, any>;
 const MAGIC = "IOLMVIEW";
 export const UNPLACED_FROM = STATES.length;
 
-/** The bytes of a text in base64. */
+/** Decodes base64. */
 function fromBase64(text: string): Uint8Array {
-  // Newer browsers have it built in, which saves a pass over megabytes.
+  // Newer browsers have a built-in function, which saves a pass over megabytes.
   const native = (Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array }).fromBase64;
   if (native) {
     return native(text);
@@ -135,10 +135,10 @@ function fromBase64(text: string): Uint8Array {
   return out;
 }
 
-/** Reads an embedded trace: base64 of gzip of the payload. */
+/** Reads an embedded trace: the payload as gzip in base64. */
 export async function decode(text: string): Promise<Trace> {
   if (typeof DecompressionStream === "undefined") {
-    throw new Error("this browser cannot decompress; the drawing below is complete, take a newer one to zoom");
+    throw new Error("this browser does not support DecompressionStream; use a newer one to zoom");
   }
   const packed = new Blob([fromBase64(text) as BlobPart]).stream();
   const stream = packed.pipeThrough(new DecompressionStream("gzip"));
@@ -150,7 +150,7 @@ export function parse(buffer: ArrayBuffer): Trace {
   const view = new DataView(buffer);
   const magic = String.fromCharCode(...new Uint8Array(buffer, 0, 8));
   if (magic !== MAGIC || view.getUint32(8, true) !== 1) {
-    throw new Error("the trace inside this page is not of a version that this viewer reads");
+    throw new Error("unsupported version of the trace in this page");
   }
   const length = view.getUint32(12, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 16, length))) as Header;
@@ -169,7 +169,7 @@ class Reader {
   ) {
     this.bytes = new Uint8Array(buffer);
     this.tick = header["tick_ns"] as number;
-    // Codes of the file to codes of this viewer, by name; what is new to it is unknown.
+    // Maps codes of the file to codes of this viewer by name; others become unknown.
     const names = header["states"] as string[];
     const unknown = STATES.length - 1;
     this.stateOf = Uint8Array.from({ length: 256 }, (_, code) => {
@@ -205,7 +205,7 @@ class Reader {
     return Uint8Array.from(this.column(c, n));
   }
 
-  /** Moments in nanoseconds from differences in ticks. */
+  /** Returns times in nanoseconds from differences in ticks. */
   private moments(c: Column | null | undefined, n: number): Float64Array {
     const out = this.column(c, n);
     let at = 0;
@@ -306,7 +306,7 @@ class Reader {
       }
       const pick = (values: Float64Array): Float64Array => Float64Array.from(mine, (i) => values[i]!);
       const [starts, delays] = [pick(issue), pick(latency)];
-      // An end that was never seen counts no time.
+      // A request without a seen completion takes no time.
       const end = starts.map((t, i) => t + Math.max(0, delays[i]! - 1) * this.tick);
       const seen = Uint8Array.from(delays, (l) => (l > 0 ? 1 : 0));
       const depth = depthOf(starts, end, elapsed);

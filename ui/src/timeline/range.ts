@@ -1,4 +1,4 @@
-// The visible range of time: whole nanoseconds inside the run, never shorter than a hundred.
+// The visible range of time: whole nanoseconds within the run, at least 100 ns.
 const LEAST = 100;
 
 export class TimeRange {
@@ -13,7 +13,7 @@ export class TimeRange {
     return this.to - this.from;
   }
 
-  /** Shows `from..to`, moved and cut so that it lies inside the run. */
+  /** Shows `from..to`, moved and limited to the run. */
   set(from: number, to: number): void {
     const span = Math.min(this.end, Math.max(Math.min(LEAST, this.end), Math.round(to - from)));
     const start = Math.min(Math.max(0, Math.round(from)), this.end - span);
@@ -21,7 +21,7 @@ export class TimeRange {
     this.to = start + span;
   }
 
-  /** Zooms so that `at` keeps its place. */
+  /** Zooms with a fixed position of `at`. */
   zoom(factor: number, at: number): void {
     const span = Math.min(this.end, Math.max(LEAST, this.span * factor));
     const part = (at - this.from) / this.span;

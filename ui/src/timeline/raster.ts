@@ -1,5 +1,5 @@
-// Pixels of lanes. A column shows the exact shares of its own interval as a stack, so that nothing
-// is lost at any zoom; where one class fills a column, the lane looks like a bar.
+// Pixels of lanes. A column shows the exact shares of its interval as a stack, so that nothing is lost
+// at any zoom; if one class fills a column, the lane looks like a bar.
 import type { ClassIndex } from "./classes";
 import type { Tile } from "./colours";
 import type { Steps } from "./steps";
@@ -8,7 +8,7 @@ import type { Steps } from "./steps";
 export class Raster {
   readonly image: ImageData;
   readonly pixels: Uint32Array;
-  /** Log2 of how far a pattern is enlarged, so that it stays readable on dense screens. */
+  /** Log2 of the enlargement of patterns, so that they stay readable on dense screens. */
   private readonly grow: number;
 
   constructor(
@@ -25,7 +25,7 @@ export class Raster {
     this.pixels.fill(colour);
   }
 
-  /** A rectangle of one colour; what lies outside is cut. */
+  /** Fills a rectangle with one colour, clipped to the image. */
   rect(x: number, y: number, width: number, height: number, colour: number): void {
     const right = Math.min(this.width, x + width);
     for (let row = Math.max(0, y); row < Math.min(this.height, y + height); row += 1) {
@@ -41,7 +41,7 @@ export class Raster {
     }
   }
 
-  /** Stacks `parts[x * count + class]` of `whole` from `bottom` upwards, `height` pixels for the whole. */
+  /** Stacks `parts[x * count + class]` of `whole` from `bottom` upwards, with `height` pixels for `whole`. */
   stacks(parts: Float64Array, count: number, n: number, whole: number, bottom: number, height: number, tiles: readonly Tile[]): void {
     for (let x = 0; x < n; x += 1) {
       const base = x * count;
@@ -62,11 +62,11 @@ export class Raster {
     }
   }
 
-  /** A counter: its mean as an area, its extremes as a paler band. */
+  /** Draws a counter: its mean as an area, its extremes as a lighter band. */
   area(steps: Steps, from: number, to: number, n: number, bottom: number, height: number, fill: number, band: number): void {
     const most = Math.max(steps.max, 1e-9);
     const step = (to - from) / n;
-    // The small step keeps a level value from flickering between two pixels.
+    // The small step keeps a constant value from flickering between two pixels.
     const level = (v: number): number => bottom - Math.round((Math.max(0, v) / most) * height + 1e-6);
     for (let x = 0; x < n; x += 1) {
       const left = from + x * step;
@@ -82,7 +82,7 @@ export class Raster {
   }
 }
 
-/** Runs of columns that one class fills: where a letter or a word can be written. */
+/** Returns runs of columns that one class fills, in which a letter or a word fits. */
 export function pureRuns(
   parts: Float64Array,
   count: number,
@@ -114,7 +114,7 @@ export function pureRuns(
   }
 }
 
-/** Room for the columns of one lane, reused from redraw to redraw. */
+/** A buffer for the columns of one lane, reused between redraws. */
 export class Scratch {
   private values = new Float64Array(0);
 

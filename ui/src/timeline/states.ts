@@ -1,12 +1,12 @@
-// The states of a thread and the kinds of its spans: word, letter, pattern. Colours are style
-// variables (--tl-…), so that light, dark and the set of colours are switched in one place; the
-// pattern and the letter say the same without colour.
+// The states of a thread and the kinds of its spans: name, letter, pattern. Colours are style
+// variables (--tl-…), so that the theme and the colour scheme are switched in one place; pattern and
+// letter identify a state without colour.
 export interface State {
-  /** The word, as in every ioloom text. */
+  /** The name, as in all texts of ioloom. */
   name: string;
   /** One letter for lanes and for the terminal. */
   letter: string;
-  /** What the thread does. */
+  /** What the state means. */
   meaning: string;
   /** Eight rows of eight bits; a set bit is drawn lighter. */
   pattern: readonly number[];
@@ -23,28 +23,28 @@ const GRID = [0xff, 0x88, 0x88, 0x88, 0xff, 0x88, 0x88, 0x88];
 const UPRIGHT = [0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22];
 const DASHES = [0x00, 0x00, 0xe0, 0x00, 0x00, 0x00, 0x0e, 0x00];
 const CHECKS = [0xcc, 0xcc, 0x33, 0x33, 0xcc, 0xcc, 0x33, 0x33];
-/** Laid over what is known only in sum. */
+/** Drawn over states that are known only as a sum. */
 export const UNPLACED = [0xc0, 0x60, 0x30, 0x18, 0x0c, 0x06, 0x03, 0x81];
 
 export const STATES: readonly State[] = [
   { name: "on-cpu", letter: "C", meaning: "running on a processor", pattern: PLAIN },
   { name: "ready", letter: "R", meaning: "woken, waiting for a processor", pattern: RISING },
-  { name: "preempted", letter: "P", meaning: "pushed off the processor with work left", pattern: FALLING },
+  { name: "preempted", letter: "P", meaning: "preempted, ready to run", pattern: FALLING },
   { name: "io", letter: "I", meaning: "blocked on a file", pattern: DOTS },
   { name: "async-io", letter: "A", meaning: "blocked until an asynchronous request completes", pattern: SPARSE },
   { name: "paging", letter: "F", meaning: "blocked on a page fault", pattern: LEVEL },
   { name: "sync", letter: "S", meaning: "blocked on another thread", pattern: CROSS },
   { name: "lock", letter: "L", meaning: "blocked on a lock inside the kernel", pattern: GRID },
   { name: "event", letter: "E", meaning: "blocked until an event", pattern: UPRIGHT },
-  { name: "sleep", letter: "Z", meaning: "asleep by its own wish", pattern: DASHES },
-  { name: "unknown", letter: "?", meaning: "not explained by any evidence", pattern: CHECKS },
+  { name: "sleep", letter: "Z", meaning: "sleeping voluntarily", pattern: DASHES },
+  { name: "unknown", letter: "?", meaning: "without evidence", pattern: CHECKS },
 ];
 
 export const ON_CPU = 0;
 export const READY = 1;
 export const PREEMPTED = 2;
 
-/** Families of span kinds that share a colour; the word is written on the span. */
+/** Families of span kinds that share a colour; the kind is written on the span. */
 const FAMILIES: readonly (readonly [string, readonly string[]])[] = [
   ["name", ["open", "stat", "close", "list"]],
   ["read", ["read call"]],
@@ -56,7 +56,7 @@ const FAMILIES: readonly (readonly [string, readonly string[]])[] = [
 ];
 export const FAMILY_NAMES = [...FAMILIES.map(([name]) => name), "other"] as const;
 
-/** What a family is called in a legend. */
+/** Names of families in the legend. */
 export const FAMILY_WORDS: Readonly<Record<string, string>> = {
   name: "open, stat, close, list",
   read: "read call",
@@ -67,7 +67,7 @@ export const FAMILY_WORDS: Readonly<Record<string, string>> = {
   write: "write, flush",
 };
 
-/** Index of the family of a span kind. */
+/** Returns the index of the family of a span kind. */
 export function familyOf(kind: string): number {
   const found = FAMILIES.findIndex(([, kinds]) => kinds.includes(kind));
   return found < 0 ? FAMILIES.length : found;

@@ -1,5 +1,5 @@
-// A counter over time: each value holds until the next. Means come from a cumulated integral, so
-// they are exact at any zoom; the extremes of a column are looked up among its own points.
+// A counter over time: each value is valid until the next. Means are computed from a cumulative
+// integral, so they are exact at any zoom; the extremes of a column are those of its points.
 import { lastAtOrBefore } from "./classes";
 
 export interface Extent {
@@ -28,7 +28,7 @@ export class Steps {
     this.max = max;
   }
 
-  /** The value at `t`; 0 before the first point. */
+  /** Returns the value at `t`; 0 before the first point. */
   at(t: number): number {
     const i = lastAtOrBefore(this.times, t);
     return i < 0 ? 0 : this.values[i]!;
@@ -42,7 +42,7 @@ export class Steps {
     return this.integral[i]! + this.values[i]! * (Math.min(t, this.end) - this.times[i]!);
   }
 
-  /** Mean over time and extremes in `from..to`. */
+  /** Returns the time-weighted mean and the extremes in `from..to`. */
   extent(from: number, to: number): Extent {
     const first = lastAtOrBefore(this.times, from);
     const last = lastAtOrBefore(this.times, to);
@@ -57,7 +57,7 @@ export class Steps {
   }
 }
 
-/** How many of the intervals are open over time. */
+/** Returns the number of open intervals over time. */
 export function depthOf(starts: Float64Array, ends: Float64Array, end: number): Steps {
   const up = Float64Array.from(starts).sort();
   const down = Float64Array.from(ends).sort();

@@ -1,21 +1,21 @@
-// The row of controls above the lanes: range, zoom, roles, calls, colours, keys.
+// The controls above the lanes: range, zoom, roles, calls, colours, keys.
 import { parseTime } from "./format";
 import { rolesOf } from "./layout";
 import { element } from "./panels";
 import type { Viewer } from "./viewer";
 
 const KEYS: readonly (readonly [string, string])[] = [
-  ["← →", "move in time; with Shift half a screen"],
-  ["+ −", "zoom at the cursor, or at the middle"],
+  ["← →", "move in time; with Shift by half a screen"],
+  ["+ −", "zoom at the cursor, or at the centre"],
   ["Home", "the whole run"],
   ["[ ] ↑ ↓", "previous and next lane"],
   ["Enter", "select the segment; fold or unfold a group"],
   [", .", "previous and next segment of the lane"],
-  ["w", "go to the thread that woke it"],
+  ["w", "go to the waker"],
   ["z", "zoom to the selection"],
-  ["Esc", "select nothing"],
+  ["Esc", "clear the selection"],
   ["wheel", "zoom at the pointer; with Shift move"],
-  ["drag", "move; with Shift zoom to the part drawn over"],
+  ["drag", "move; with Shift zoom to the marked range"],
 ];
 
 function button(text: string, label: string, act: () => void): HTMLButtonElement {
@@ -27,7 +27,7 @@ function button(text: string, label: string, act: () => void): HTMLButtonElement
   return made;
 }
 
-/** From and to as fields that can be typed into. */
+/** Input fields for the start and the end of the range. */
 function rangeFields(viewer: Viewer): HTMLElement {
   const box = element("span", "tl-range");
   const fields = (["from", "to"] as const).map((name) => {
@@ -39,7 +39,7 @@ function rangeFields(viewer: Viewer): HTMLElement {
     field.dataset["edge"] = name;
     field.addEventListener("change", () => {
       const [from, to] = fields.map((f) => parseTime(f.value));
-      // An end before the start may be the first of two edits: it waits for the second one.
+      // An end before the start can be the first of two edits, so wait for the second one.
       const fine = typeof from === "number" && typeof to === "number" && to > from;
       fields.forEach((f) => f.setAttribute("aria-invalid", String(!fine)));
       if (fine) {
@@ -79,8 +79,8 @@ function roleButtons(viewer: Viewer): HTMLElement {
 
 function colourChoice(viewer: Viewer): HTMLElement {
   const choice = element("select");
-  choice.setAttribute("aria-label", "set of colours");
-  for (const [value, text] of [["", "colours: for everyone"], ["cv", "colours: Concurrency Visualizer"]] as const) {
+  choice.setAttribute("aria-label", "colour scheme");
+  for (const [value, text] of [["", "colours: accessible"], ["cv", "colours: Concurrency Visualizer"]] as const) {
     const option = element("option", "", text);
     option.value = value;
     choice.append(option);

@@ -1,15 +1,16 @@
 // The use of processors and devices over time, as lanes that can be summed like any other: how many
-// processors ran us, others or nobody, and whether processors and devices worked at the same time.
+// processors ran this program, other programs or were idle, and whether processors and devices worked
+// at the same time.
 import { ClassIndex } from "./classes";
 import { ON_CPU, STATES } from "./states";
 import type { Trace } from "./payload";
 
-/** Classes of the lane of combinations, in order. */
-export const BOTH = ["processor and device busy", "processor alone, device queue empty", "device alone, none of ours runs", "neither"] as const;
-export const USE = ["ours", "others", "idle"] as const;
+/** Classes of the overlap lane, in order. */
+export const BOTH = ["processor and device busy", "processor only, device queue empty", "device only, this program not running", "neither"] as const;
+export const USE = ["this program", "others", "idle"] as const;
 
 export interface Use {
-  /** Processor time of ours, of others and idle: mean numbers of processors over a range. */
+  /** Processor time of this program, of others and idle: mean numbers of processors over a range. */
   range(from: number, to: number, out: Float64Array): void;
   columns(from: number, to: number, n: number, out: Float64Array): void;
   processors: number;
@@ -57,7 +58,7 @@ export function useOf(trace: Trace): Use | null {
         }
       },
       trace.cores.length,
-      // Below the kernel's own events the cores show our threads only.
+      // Without kernel events, the cores only show threads of this program.
       trace.evidence.level === "kernel",
     );
   }
@@ -77,8 +78,8 @@ export function useOf(trace: Trace): Use | null {
 
 const [RUNS, STOPS, ISSUED, DONE] = [0, 1, 2, 3];
 
-/** When one of ours starts or stops to run, and when a request is issued or completed: moment × 4 +
- *  what happened, sorted. Plain numbers sort many times faster than objects. */
+/** Sorted events: when a thread of this program starts or stops running, and when a request is issued
+ *  or completed, as time × 4 + kind. Plain numbers sort many times faster than objects. */
 function changes(trace: Trace): Float64Array {
   const keys: number[] = [];
   const push = (from: number, to: number, begins: number): void => {
@@ -107,7 +108,7 @@ function changes(trace: Trace): Float64Array {
   return Float64Array.from(keys).sort();
 }
 
-/** Whether one of ours runs and whether some device is busy; `null` without device requests. */
+/** Whether this program runs and whether a device is busy; `null` without device requests. */
 export function combinations(trace: Trace): ClassIndex | null {
   if (trace.channels.length === 0) {
     return null;

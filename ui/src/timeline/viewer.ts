@@ -1,5 +1,5 @@
-// The viewer: holds what is shown and what is chosen, redraws at most once a frame, and draws the
-// visible lanes only. Input is in input.ts.
+// The viewer: has the visible range and the selection, redraws at most once per frame, and draws only
+// the visible lanes. Input is in input.ts.
 import { palette, type Palette } from "./colours";
 import { drawAxis, lowerBound, Painter, type Marked } from "./draw";
 import { factOf, wakeOf, type Fact } from "./facts";
@@ -11,7 +11,7 @@ import type { Thread, Trace } from "./payload";
 import { TimeRange } from "./range";
 
 const TABLES_AFTER_MS = 60;
-/** Kernel workers and our own drain thread have lanes, but are not the program. */
+/** Kernel workers and the drain thread of the tracer have lanes, but are not part of the program. */
 const NOT_OURS = new Set(["kernel-worker", "tool"]);
 
 export class Viewer {
@@ -24,7 +24,7 @@ export class Viewer {
   readonly marked: Marked & { statesOff: Set<number> } = { lane: null, cursor: null, selected: null, wake: null, statesOff: new Set() };
   rows: Row[] = [];
   spans = true;
-  /** Called when the range changed. */
+  /** Called after the range has changed. */
   onRange: () => void = () => undefined;
   private readonly inner = element("div", "tl-inner");
   private readonly sticky = element("div", "tl-view");
@@ -48,7 +48,7 @@ export class Viewer {
   ) {
     this.runs = traces.map((t, i) => runOf(i === 0 ? "A" : "B", t));
     if (this.runs.length > 1) {
-      // Two runs are compared by their threads, so both should be seen at once.
+      // Two runs are compared by their threads, so both should be visible at the same time.
       this.folded = new Set(this.runs.flatMap((r) => [`${r.letter}:g:tool`, `${r.letter}:g:cores`]));
     }
     this.range = new TimeRange(Math.max(1, ...traces.map((t) => t.elapsed)));
@@ -96,7 +96,7 @@ export class Viewer {
     this.scroll.addEventListener("scroll", () => this.redraw(), { passive: true });
   }
 
-  /** Rows anew: after folding, hiding, or another choice. */
+  /** Lays out the rows again, after folding, hiding or another selection. */
   arrange(): void {
     const made = layout(this.runs, this);
     this.rows = made.rows;
@@ -105,7 +105,7 @@ export class Viewer {
     this.changed();
   }
 
-  /** The range or the set of threads changed: numbers follow a little later than the picture. */
+  /** Handles a change of the range or of the threads: numbers are updated shortly after the drawing. */
   changed(): void {
     this.redraw();
     this.onRange();
@@ -129,12 +129,12 @@ export class Viewer {
     }
   }
 
-  /** Threads of a run whose time is summed: the program's own, of roles that are not hidden. */
+  /** Returns the threads of a run whose time is summed: those of the program with visible roles. */
   shown(run: Run): Thread[] {
     return run.trace.threads.filter((t) => !this.rolesOff.has(t.role) && !NOT_OURS.has(t.role));
   }
 
-  /** Draws the visible lanes and the legend; also what the benchmark measures. */
+  /** Draws the visible lanes and the legend; the benchmark measures this. */
   drawNow(): void {
     const scale = Math.min(3, window.devicePixelRatio || 1);
     const [width, height] = [this.canvas.clientWidth, this.scroll.clientHeight];
@@ -175,7 +175,7 @@ export class Viewer {
     );
   }
 
-  /** Colours anew: another theme or another set. */
+  /** Updates the colours after a change of the theme or the colour scheme. */
   recolour(): void {
     this.colours = palette(this.root);
     this.legend.recolour(this.colours);
@@ -213,7 +213,7 @@ export class Viewer {
     return this.rows.find((r) => r.id === id);
   }
 
-  /** Makes a lane the current one and brings it into view. */
+  /** Makes a lane the current one and scrolls it into view. */
   goTo(id: string): void {
     const row = this.row(id);
     if (!row) {
@@ -229,7 +229,7 @@ export class Viewer {
     this.redraw();
   }
 
-  /** Selects what stands in a lane at a moment. */
+  /** Selects the segment of a lane at a time. */
   select(row: Row, t: number): void {
     const fact = factOf(row, t, this.range.span / Math.max(1, this.canvas.clientWidth), true);
     this.marked.lane = row.id;
@@ -247,7 +247,7 @@ export class Viewer {
     this.redraw();
   }
 
-  /** The next or the previous segment of the selected lane. */
+  /** Selects the next or the previous segment of the current lane. */
   step(by: number): void {
     const row = this.row(this.marked.lane);
     const index = row?.kind === "thread" ? row.thread.segments : null;
@@ -273,7 +273,7 @@ export class Viewer {
     }
   }
 
-  /** Goes to the lane and the moment of the waker. */
+  /** Goes to the lane and the time of the waker. */
   followWake(): void {
     const wake = this.marked.wake;
     const row = wake?.fromId ? this.row(wake.fromId) : undefined;
@@ -302,7 +302,7 @@ export class Viewer {
   private say(fact: Fact | null): void {
     this.detail.replaceChildren();
     if (!fact) {
-      this.detail.append(element("p", "tl-quiet", "Click a segment, or choose a lane with [ and ] and press Enter, to see what it was, why it waited and who woke it."));
+      this.detail.append(element("p", "tl-quiet", "Click a segment, or select a lane with [ and ] and press Enter, to see its state, cause and waker."));
       return;
     }
     this.detail.append(element("p", "tl-fact", fact.head));
@@ -316,7 +316,7 @@ export class Viewer {
       made.addEventListener("click", act);
       tools.append(made);
     };
-    button(`zoom to these ${time(fact.to - fact.from)}`, () => this.zoomToSelection());
+    button(`zoom to ${time(fact.to - fact.from)}`, () => this.zoomToSelection());
     if (this.marked.wake?.fromId) {
       button("go to the waker", () => this.followWake());
     }
