@@ -1,85 +1,90 @@
-//! The plan of an arm, whatever the subject.
+//! The plan of an arm for any subject.
 //!
-//! Plans over files have a type of their own ([`Plan`]), because the engine runs them and the table
-//! of methods and schedules refuses what cannot be. Every other subject has words and settings of
-//! its own, which only its adapter understands: [`SubjectPlan`], spelled
-//! `SUBJECT:METHOD[/KEY=VALUE,…]`, such as `walk:statx/threads=16`. So a new subject needs no
-//! change here. What begins with a method over files is read as a plan over files.
+//! Plans over files have a separate type, [`Plan`], because the library runs them and checks the
+//! combination of method and schedule. Plans of other subjects consist of a method and settings
+//! that only the adapter of the subject interprets: [`SubjectPlan`], written as
+//! `SUBJECT:METHOD[/KEY=VALUE,…]`, such as `walk:statx/threads=16`. A new subject therefore needs
+//! no change here. Text that begins with a method over files is parsed as a plan over files.
 
 use crate::units::{format_size, parse_size};
-use crate::{Method, ParseError, Plan, Schedule, spelled};
+use crate::{Method, ParseError, Plan, Schedule, serialize_as_text};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Words of a subject: what to do, and with which settings.
+/// A plan of a subject other than files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubjectPlan {
     /// The subject, such as `walk`.
     pub subject: String,
-    /// What it does.
+    /// The method of the subject.
     pub method: String,
-    /// Settings by name; all are shown, in the order of their names.
+    /// Settings by name, displayed in the order of their names.
     pub settings: BTreeMap<String, String>,
 }
 
 impl SubjectPlan {
-    /// A setting as a whole number; `None` if it is not set.
+    /// Returns a setting that is a whole number; `None` if it is not set.
     ///
     /// # Errors
-    /// It is set to something else, as a sentence.
+    /// Fails if the value is not a whole number.
     pub fn number(&self, key: &str) -> Result<Option<u64>, String> {
         let Some(text) = self.settings.get(key) else { return Ok(None) };
         let wrong = |_| format!("{self}: {key} must be a whole number");
         text.parse().map(Some).map_err(wrong)
     }
 
-    /// A setting that counts things: 1 to `most`.
+    /// Returns a setting that is a count from 1 to `most`; `None` if it is not set.
     ///
     /// # Errors
-    /// If it is not such a number.
+    /// Fails if the value is not such a number.
     pub fn count(&self, key: &str, most: u64) -> Result<Option<u64>, String> {
         match self.number(key)? {
-            Some(n) if n == 0 || n > most => Err(format!("{self}: {key} is 1 to {most}")),
+            Some(n) if n == 0 || n > most => Err(format!("{self}: {key} must be 1 to {most}")),
             n => Ok(n),
         }
     }
 
-    /// A setting that is a size in bytes: a multiple of 4 KiB, at most `most`.
+    /// Returns a setting that is a multiple of 4 KiB of at most `most` bytes; `None` if it is not
+    /// set.
     ///
     /// # Errors
-    /// If it is not such a size.
+    /// Fails if the value is not such a size.
     pub fn size(&self, key: &str, most: u64) -> Result<Option<u64>, String> {
         let Some(text) = self.settings.get(key) else { return Ok(None) };
         let found = parse_size(text).map_err(|e| format!("{self}: {key}: {e}"))?;
         if !(4096..=most).contains(&found) || !found.is_multiple_of(4096) {
             let most = format_size(most);
-            return Err(format!("{self}: {key} is a multiple of 4 KiB, at most {most}"));
+            return Err(format!("{self}: {key} must be a multiple of 4 KiB, at most {most}"));
         }
         Ok(Some(found))
     }
 
-    /// A setting that is one of some words; `usual` where it is not given.
+    /// Returns a setting that is one of several words; `default` if it is not set.
     ///
     /// # Errors
-    /// If it is another word, with those there are.
-    pub fn choice<T: Copy>(&self, key: &str, usual: T, known: &[(&str, T)]) -> Result<T, String> {
-        let Some(text) = self.settings.get(key) else { return Ok(usual) };
+    /// Fails for any other word. The message lists the accepted ones.
+    pub fn choice<T: Copy>(&self, key: &str, default: T, known: &[(&str, T)]) -> Result<T, String> {
+        let Some(text) = self.settings.get(key) else { return Ok(default) };
         known.iter().find(|(word, _)| word == text).map(|(_, value)| *value).ok_or_else(|| {
             let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
-            format!("{self}: {key} is one of {}", words.join(", "))
+            format!("{self}: {key} must be one of {}", words.join(", "))
         })
     }
 
-    /// Refuses settings that the subject does not know.
+    /// Checks that the plan has no settings other than `known`.
     ///
     /// # Errors
-    /// The first unknown setting, with those there are.
+    /// Fails for the first unknown setting. The message lists the known ones.
     pub fn allow_only(&self, known: &[&str]) -> Result<(), String> {
         match self.settings.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),
+            Some(key) if known.is_empty() => {
+                Err(format!("{self}: unknown setting '{key}'; this method has no settings"))
+            }
             Some(key) => {
-                Err(format!("{self}: no setting '{key}'; there are: {}", known.join(", ")))
+                let known = known.join(", ");
+                Err(format!("{self}: unknown setting '{key}'; known settings: {known}"))
             }
         }
     }
@@ -103,7 +108,9 @@ impl FromStr for SubjectPlan {
         let word = |part: &str| {
             let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             if part.is_empty() || !part.chars().all(plain) {
-                return Err(refuse("subject, method and settings are words of a-z, 0-9 and '-'"));
+                return Err(refuse(
+                    "subject, method and setting names must consist of a-z, 0-9 and '-'",
+                ));
             }
             Ok(part.to_owned())
         };
@@ -115,13 +122,13 @@ impl FromStr for SubjectPlan {
         for item in rest.split(',').filter(|item| !item.is_empty()) {
             let (key, value) = item
                 .split_once('=')
-                .ok_or_else(|| refuse("a setting is KEY=VALUE, as in threads=4"))?;
+                .ok_or_else(|| refuse("settings must be KEY=VALUE, as in threads=4"))?;
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:+%".contains(c);
             if value.is_empty() || !value.chars().all(plain) {
-                return Err(refuse("a value is made of letters, digits and -_.:+%"));
+                return Err(refuse("values must consist of letters, digits and -_.:+%"));
             }
             if settings.insert(word(key)?, value.to_owned()).is_some() {
-                return Err(refuse("a setting is given twice"));
+                return Err(refuse("a setting occurs twice"));
             }
         }
         Ok(Self { subject: word(subject)?, method: word(method)?, settings })
@@ -131,14 +138,14 @@ impl FromStr for SubjectPlan {
 /// The plan of an arm.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AnyPlan {
-    /// Over files, run by the engine.
+    /// A plan over files, which the library runs.
     Files(Plan),
-    /// Of another subject.
+    /// A plan of another subject.
     Subject(SubjectPlan),
 }
 
 impl AnyPlan {
-    /// The plan over files, if it is one.
+    /// Returns the plan if it is over files.
     pub const fn files(&self) -> Option<&Plan> {
         match self {
             Self::Files(plan) => Some(plan),
@@ -146,7 +153,7 @@ impl AnyPlan {
         }
     }
 
-    /// The words of a subject, if it is one of that subject.
+    /// Returns the plan if it belongs to `subject`.
     pub fn for_subject(&self, subject: &str) -> Option<&SubjectPlan> {
         match self {
             Self::Subject(plan) if plan.subject == subject => Some(plan),
@@ -154,7 +161,7 @@ impl AnyPlan {
         }
     }
 
-    /// The subject: `files` for plans over files.
+    /// Returns the subject, which is `files` for plans over files.
     pub fn subject(&self) -> &str {
         match self {
             Self::Files(_) => "files",
@@ -162,7 +169,7 @@ impl AnyPlan {
         }
     }
 
-    /// Fills in what the text left open, for so many usable cores.
+    /// Fills in defaults that depend on the number of usable cores.
     #[must_use]
     pub fn complete(self, usable_cores: u32) -> Self {
         match self {
@@ -171,7 +178,8 @@ impl AnyPlan {
         }
     }
 
-    /// Number of threads of a ladder: of plain threads over files, or the setting `threads`.
+    /// Returns the number of threads for a ladder: that of the `threads` schedule, or the setting
+    /// `threads`.
     pub fn plain_threads(&self) -> Option<u32> {
         match self {
             Self::Files(Plan { schedule: Schedule::Threads { n }, .. }) => Some(*n),
@@ -180,7 +188,7 @@ impl AnyPlan {
         }
     }
 
-    /// How many threads run user code or block on its behalf, as far as the plan says.
+    /// Returns how many threads run or wait for user code, as far as the plan determines it.
     pub fn threads(&self) -> u32 {
         match self {
             Self::Files(plan) => plan.threads(),
@@ -188,7 +196,7 @@ impl AnyPlan {
         }
     }
 
-    /// Whether it is the null method, which does the same without the work.
+    /// Reports whether the method is `null`, which does everything except the work.
     pub fn is_null(&self) -> bool {
         match self {
             Self::Files(plan) => plan.method == Method::Null,
@@ -196,7 +204,7 @@ impl AnyPlan {
         }
     }
 
-    /// The method as spelled.
+    /// Returns the text form of the method.
     pub fn method(&self) -> String {
         match self {
             Self::Files(plan) => plan.method.to_string(),
@@ -204,8 +212,8 @@ impl AnyPlan {
         }
     }
 
-    /// How simple it is among plans of its kind, smallest first: plain reads by one thread come
-    /// before all else; of other subjects the fewest threads and the fewest settings.
+    /// Returns a sort key that orders plans of one subject by simplicity. Over files, blocking
+    /// reads by one thread are the simplest; for other subjects, the fewest settings and threads.
     pub fn simplicity(&self) -> (usize, u32, usize) {
         match self {
             Self::Files(plan) => {
@@ -253,8 +261,8 @@ impl FromStr for AnyPlan {
     }
 }
 
-spelled!(SubjectPlan);
-spelled!(AnyPlan);
+serialize_as_text!(SubjectPlan);
+serialize_as_text!(AnyPlan);
 
 #[cfg(test)]
 mod tests {
@@ -262,7 +270,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn plans_of_every_subject_read_back_as_spelled() {
+    fn plans_of_every_subject_survive_a_round_trip() {
         for (text, subject, threads) in [
             ("read/threads:n=4", "files", Some(4)),
             ("direct:uring/window:l=8,p=2", "files", None),
@@ -284,13 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn wrong_plans_say_what_is_right() {
+    fn errors_say_what_is_accepted() {
         for (text, part) in [
             ("mmap:fast/threads:n=1", "one of"),
             ("reed/threads:n=1", "one of read"),
             ("walk:statx/threads", "KEY=VALUE"),
             ("walk:statx/a=1,a=2", "twice"),
-            ("walk:/a=1", "words of"),
+            ("walk:/a=1", "must consist of a-z"),
             ("walk:statx/a=b c", "letters, digits"),
         ] {
             let error = text.parse::<AnyPlan>().unwrap_err().to_string();
@@ -300,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "[a-z:/=,0-9]{0,40}") {
+        fn no_text_causes_a_panic(text in "[a-z:/=,0-9]{0,40}") {
             if let Ok(plan) = text.parse::<AnyPlan>() {
                 prop_assert_eq!(plan.to_string().parse::<AnyPlan>().unwrap(), plan);
             }

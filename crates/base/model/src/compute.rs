@@ -1,19 +1,19 @@
-//! What is done with the bytes.
+//! Work on the data of files.
 
-use crate::{Distribution, ParseError, spelled};
+use crate::{Distribution, ParseError, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// Work on the bytes of a file. Every kind consumes all bytes (an XXH3-64 or the kernel itself),
-/// so that a run can prove that it read what it says.
+/// Work on the data of a file. Every kind also hashes all bytes with XXH3-64, which proves that the
+/// run read them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Compute {
-    /// Only the proof of consumption.
+    /// Only the hash that proves the read.
     #[default]
     None,
-    /// Reads one byte of each 4 KiB page in order and keeps the time of each touch.
+    /// Reads one byte of each 4 KiB page in order and records the time of each access.
     Touch,
-    /// A byte-wise sum, repeated: the seed's kernel for mmap (50 times).
+    /// A repeated sum of bytes. Source study 000 uses it with 50 repetitions for mmap.
     Checksum {
         /// Repetitions.
         times: u32,
@@ -22,21 +22,21 @@ pub enum Compute {
     Xxh3,
     /// BLAKE3-256.
     Blake3,
-    /// MD5, offered only to repeat published runs.
+    /// MD5, only to repeat published runs.
     Md5,
-    /// Busy for the drawn time; `None` takes the demand of the file set.
+    /// Busy for a random time; `None` uses the distribution of the file set.
     Spin(Option<Distribution>),
-    /// Asleep for the drawn time: stands for enough cores.
+    /// Asleep for a random time, which simulates a sufficient number of cores.
     Sleep(Option<Distribution>),
 }
 
 impl Compute {
-    /// The names, for help and errors.
+    /// The accepted text forms, for help and errors.
     pub const NAMES: &'static str =
         "none, touch, checksum:N, xxh3, blake3, md5, spin[:TIME], sleep[:TIME]";
 
-    /// The time that file `index` demands in nanoseconds, if this kind takes a drawn time.
-    /// `demand` is the distribution of the file set.
+    /// Returns the random time of file `index` in nanoseconds, if this kind takes one. `demand` is
+    /// the distribution of the file set.
     pub fn demand_ns(&self, demand: Option<&Distribution>, seed: u64, index: u64) -> Option<u64> {
         match self {
             Self::Spin(own) | Self::Sleep(own) => {
@@ -83,21 +83,21 @@ impl FromStr for Compute {
             ("sleep", _) => Ok(Self::Sleep(drawn()?)),
             ("checksum", times) => match times.unwrap_or("1").parse() {
                 Ok(times) if times > 0 => Ok(Self::Checksum { times }),
-                _ => Err(ParseError::new("compute", text, "checksum:N needs N of at least 1")),
+                _ => Err(ParseError::new("compute", text, "N of checksum:N must be at least 1")),
             },
-            _ => Err(ParseError::new("compute", text, format!("one of {}", Self::NAMES))),
+            _ => Err(ParseError::new("compute", text, format!("must be one of {}", Self::NAMES))),
         }
     }
 }
 
-spelled!(Compute);
+serialize_as_text!(Compute);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn computes_read_back_as_spelled() {
+    fn computes_survive_a_round_trip() {
         for text in ["none", "touch", "checksum:50", "xxh3", "spin", "sleep:exp(mean=400000)"] {
             assert_eq!(text.parse::<Compute>().unwrap().to_string(), text);
         }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn spin_and_sleep_draw_the_same_times() {
+    fn spin_and_sleep_take_the_same_times() {
         let demand: Distribution = "exp(mean=400us)".parse().unwrap();
         for index in 0..100 {
             assert_eq!(

@@ -1,21 +1,21 @@
-//! The state of the cache before a run: asked for, made and proved.
+//! The state of the page cache before a run: required, established and verified.
 
 use serde::{Deserialize, Serialize};
 
-/// The state of the page cache that a run asks for.
+/// The state of the page cache that a run requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
-    /// No data of the set in memory.
+    /// No data of the file set in memory.
     Cold,
-    /// All data of the set in memory.
+    /// All data of the file set in memory.
     Warm,
-    /// Whatever is there; recorded, not changed.
+    /// Unchanged; only recorded.
     AsIs,
 }
 
 impl Condition {
-    /// The word.
+    /// Returns the text form.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cold => "cold",
@@ -31,20 +31,20 @@ impl std::fmt::Display for Condition {
     }
 }
 
-/// One way to make a run cold. Without one the laboratory takes the best that it has.
+/// A way to make a run cold. By default the laboratory uses the best one available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ColdBy {
-    /// The cache of the whole machine is dropped.
+    /// Drop the page cache of the whole machine.
     DropCaches,
-    /// The file system of the set is mounted anew.
+    /// Remount the file system of the set.
     Remount,
-    /// The machine was started anew, and this is the first run since.
+    /// Reboot; only for the first run after that.
     Reboot,
 }
 
 impl ColdBy {
-    /// The word.
+    /// Returns the text form.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DropCaches => "drop-caches",
@@ -54,41 +54,41 @@ impl ColdBy {
     }
 }
 
-/// What state file names, inodes and directories were in.
+/// The state of cached file names, inodes and directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metadata {
-    /// Dropped with the whole cache, or by mounting our own image anew.
+    /// Dropped with the whole cache, or by remounting an image.
     Cold,
-    /// Left in memory: data alone were dropped.
+    /// Still in memory: only data was dropped.
     Warm,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
-/// What was found before and after a run, and what that proves.
+/// Evidence for the condition of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proof {
-    /// What was asked for.
+    /// Required condition.
     pub asked: Condition,
-    /// Whether the evidence shows it; `None` when nothing could be measured (see `reason`).
+    /// Whether the evidence confirms it; `None` if nothing could be measured (see `reason`).
     pub proved: Option<bool>,
-    /// How the condition was made: `fadvise`, `drop-caches`, `remount`, `reboot`, `read`,
+    /// How the condition was established: `fadvise`, `drop-caches`, `remount`, `reboot`, `read`,
     /// `walk`, `none`.
     pub made_by: String,
-    /// State of names and inodes.
+    /// State of cached names and inodes.
     pub metadata: Metadata,
-    /// Files in the sample looked at before the run.
+    /// Number of files in the sample before the run.
     pub sampled_files: u64,
-    /// Share of the sample's pages that were resident before the run, 0 to 1; `None` where the
-    /// kernel cannot say.
+    /// Share of the pages of the sample that were resident before the run, 0 to 1; `None` if the
+    /// kernel cannot report it.
     pub resident_before: Option<f64>,
-    /// Bytes that the process had from the device, from /proc/self/io.
+    /// Bytes that the process read from the device, from /proc/self/io.
     pub device_bytes: Option<u64>,
-    /// `device_bytes` over the bytes of the files, 0 to 1 and above with read-ahead.
+    /// `device_bytes` divided by the bytes of the files; may exceed 1 with read-ahead.
     pub device_share: Option<f64>,
-    /// Bytes that all devices of the set read during the run, from /proc/diskstats.
+    /// Bytes read from all devices of the set during the run, from /proc/diskstats.
     pub diskstats_bytes: Option<u64>,
-    /// One sentence: why it is proved, refuted or unknown.
+    /// Why it is confirmed, refuted or unknown, in one sentence.
     pub reason: String,
 }

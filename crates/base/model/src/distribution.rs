@@ -1,18 +1,18 @@
-//! Distributions of sizes and of compute times, seeded and truncated properly.
+//! Seeded, truncated distributions of sizes and compute times.
 //!
-//! Truncation is by drawing again, never by clipping or by wrapping: seed 000's program converted
-//! negative draws to unsigned numbers and clipped them to the maximum, which moved a nominal mean
-//! of 0.8 ms to 1.26 ms. Here the shape between the bounds is the shape of the distribution, and
-//! whoever uses it reports the realised mean.
+//! Truncation redraws values instead of clipping or wrapping them. The program of source study 000
+//! converted negative values to unsigned numbers and clipped them to the maximum, which moved a
+//! nominal mean of 0.8 ms to 1.26 ms. Here the shape of the distribution is kept between the
+//! bounds, and reports show the realised mean.
 //!
-//! Spelling: `4KiB` (identical), `normal(mean=1MiB,sd=512KiB,min=1KiB,max=2MiB)`,
+//! Text form: `4KiB` (identical), `normal(mean=1MiB,sd=512KiB,min=1KiB,max=2MiB)`,
 //! `exp(mean=4KiB,min=1KiB,max=1MiB)`, `lognormal(mu=8.2,sigma=1.6,max=64MiB)`,
 //! `pareto(min=64KiB,alpha=1.2,max=1GiB)`, `uniform(min=1,max=4KiB)`,
-//! `mix(0.9*exp(mean=4KiB)+0.1*1MiB)`, `list(1KiB;2KiB;4KiB)`. Numbers take size suffixes or
-//! duration suffixes; durations are nanoseconds.
+//! `mix(0.9*exp(mean=4KiB)+0.1*1MiB)`, `list(1KiB;2KiB;4KiB)`. Numbers may have size or
+//! duration suffixes; durations are in nanoseconds.
 
 use crate::units::{parse_duration_ns, parse_size};
-use crate::{ParseError, spelled};
+use crate::{ParseError, serialize_as_text};
 use rand::Rng;
 use rand::distr::Distribution as _;
 use rand::{RngExt, SeedableRng};
@@ -41,7 +41,7 @@ pub enum Distribution {
         /// Bounds, inclusive.
         bounds: Bounds,
     },
-    /// Lognormal of the natural logarithm, truncated to the bounds.
+    /// Lognormal, truncated to the bounds.
     Lognormal {
         /// Mean of ln(value).
         mu: f64,
@@ -52,25 +52,25 @@ pub enum Distribution {
     },
     /// Pareto tail from `bounds.min`, truncated at `bounds.max`.
     Pareto {
-        /// Tail index; smaller is heavier.
+        /// Tail index; a smaller one is a heavier tail.
         alpha: f64,
         /// Bounds, inclusive; `min` is the scale.
         bounds: Bounds,
     },
     /// Uniform between the bounds, inclusive.
     Uniform(Bounds),
-    /// A mixture: each part is chosen in proportion to its weight.
+    /// A mixture of distributions, selected in proportion to their weights.
     Mixture(Vec<(f64, Distribution)>),
-    /// The values of a list in turn, by index and without chance.
+    /// The values of a list, cycling by index.
     List(Vec<u64>),
 }
 
-/// Inclusive bounds of a draw.
+/// Inclusive bounds of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Smallest value.
+    /// Minimum.
     pub min: u64,
-    /// Largest value.
+    /// Maximum.
     pub max: u64,
 }
 
@@ -82,8 +82,8 @@ impl Bounds {
     }
 }
 
-/// The seeded stream for item `index` of stream `seed`: the same pair gives the same numbers,
-/// whatever was drawn before, so that any item can be made alone.
+/// Returns the random generator for item `index` of stream `seed`. It does not depend on other
+/// items, so that any item can be created separately.
 pub fn stream(seed: u64, index: u64) -> Xoshiro256PlusPlus {
     let mut mixed = seed ^ index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -92,11 +92,11 @@ pub fn stream(seed: u64, index: u64) -> Xoshiro256PlusPlus {
 }
 
 impl Distribution {
-    /// Draws before a truncation is given up and the nearest bound is returned. Reached only when
-    /// the bounds lie far in a tail; 1000 draws miss a 1 % window once in 23 000.
+    /// Number of draws after which truncation returns the nearest bound. This happens only if the
+    /// bounds are far in a tail; 1000 draws miss a 1 % window once in 23 000 cases.
     const DRAWS_MAX: usize = 1000;
 
-    /// The value of item `index` in the stream `seed`.
+    /// Returns the value of item `index` in stream `seed`.
     pub fn value(&self, seed: u64, index: u64) -> u64 {
         if let Self::List(values) = self {
             return values[(index % values.len() as u64) as usize];
@@ -215,7 +215,7 @@ impl FromStr for Distribution {
                 Err(refuse("must not be negative"))
             };
         };
-        let inner = rest.strip_suffix(')').ok_or_else(|| refuse("a ')' is missing"))?;
+        let inner = rest.strip_suffix(')').ok_or_else(|| refuse("missing ')'"))?;
         match name.trim() {
             "list" => {
                 let values: Result<Vec<_>, _> = inner.split(';').map(number).collect();
@@ -234,13 +234,13 @@ fn parse_mixture(
     let mut parts = Vec::new();
     for part in split_outside_parentheses(inner, '+') {
         let (weight, shape) =
-            part.split_once('*').ok_or_else(|| refuse("each part of a mix is WEIGHT*SHAPE"))?;
-        let weight: f64 = weight.trim().parse().map_err(|_| refuse("a weight is a number"))?;
+            part.split_once('*').ok_or_else(|| refuse("parts of a mix must be WEIGHT*SHAPE"))?;
+        let weight: f64 = weight.trim().parse().map_err(|_| refuse("weights must be numbers"))?;
         if !(weight.is_finite() && weight > 0.0) {
-            return Err(refuse("a weight is above zero"));
+            return Err(refuse("weights must be above 0"));
         }
         if shape.trim_start().starts_with("mix") {
-            return Err(refuse("a mix does not hold another mix"));
+            return Err(refuse("a mix cannot contain another mix"));
         }
         parts.push((weight, shape.parse()?));
     }
@@ -285,34 +285,40 @@ fn parse_shape(
             "alpha" => alpha = Some(value),
             "min" if value >= 0.0 => bounds.min = value as u64,
             "max" if value >= 0.0 => bounds.max = value as u64,
-            _ => return Err(refuse("keys are mean, sd, mu, sigma, alpha, min, max")),
+            _ => return Err(refuse("keys must be mean, sd, mu, sigma, alpha, min or max")),
         }
     }
     if bounds.min > bounds.max {
-        return Err(refuse("min is above max"));
+        return Err(refuse("min must not be above max"));
     }
     let positive = |value: Option<f64>, what: &str| {
-        value.filter(|v| *v > 0.0).ok_or_else(|| refuse(&format!("{what} above zero is needed")))
+        value
+            .filter(|v| *v > 0.0)
+            .ok_or_else(|| refuse(&format!("{what} must be given and above 0")))
     };
     Ok(match name {
         "normal" => Distribution::Normal {
-            mean: mean.ok_or_else(|| refuse("mean is needed"))?,
+            mean: mean.ok_or_else(|| refuse("mean must be given"))?,
             sd: positive(sd, "sd")?,
             bounds,
         },
         "exp" => Distribution::Exponential { mean: positive(mean, "mean")?, bounds },
         "lognormal" => Distribution::Lognormal {
-            mu: mu.ok_or_else(|| refuse("mu is needed"))?,
+            mu: mu.ok_or_else(|| refuse("mu must be given"))?,
             sigma: positive(sigma, "sigma")?,
             bounds,
         },
         "pareto" => Distribution::Pareto { alpha: positive(alpha, "alpha")?, bounds },
         "uniform" => Distribution::Uniform(bounds),
-        _ => return Err(refuse("shapes are normal, exp, lognormal, pareto, uniform, mix, list")),
+        _ => {
+            return Err(refuse(
+                "shapes must be normal, exp, lognormal, pareto, uniform, mix or list",
+            ));
+        }
     })
 }
 
-spelled!(Distribution);
+serialize_as_text!(Distribution);
 
 #[cfg(test)]
 mod tests {
@@ -326,14 +332,14 @@ mod tests {
 
     #[test]
     fn truncation_keeps_the_shape_and_does_not_wrap() {
-        // Seed 000, set B: nominal 0.8 ms, sd 0.8 ms, 50..2500 µs. The seed's program realised
-        // 1.26 ms by wrapping; a truncated normal has mean 0.997 ms (closed form).
+        // Source study 000, set B: nominal mean 0.8 ms, sd 0.8 ms, 50 to 2500 µs. The published
+        // program had a mean of 1.26 ms due to wrapping; the truncated normal has 0.997 ms.
         let mean = mean_of("normal(mean=0.8ms,sd=0.8ms,min=50us,max=2500us)", 20_000);
         assert!((mean - 0.9972e6).abs() < 0.02e6, "{mean}");
     }
 
     #[test]
-    fn means_of_the_shapes_are_right() {
+    fn shapes_have_their_means() {
         assert!((mean_of("exp(mean=4096)", 40_000) / 4096.0 - 1.0).abs() < 0.03);
         assert!((mean_of("uniform(min=0,max=100)", 20_000) - 50.0).abs() < 1.0);
         let lognormal = mean_of("lognormal(mu=8.2,sigma=0.5)", 40_000);
@@ -343,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_say_what_is_right() {
+    fn invalid_text_is_refused() {
         for text in [
             "normal(mean=1)",
             "exp()",
@@ -362,7 +368,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn draws_stay_in_bounds_and_repeat(seed: u64, index: u64, min in 0u64..1000, width in 0u64..100_000) {
+        fn values_are_within_bounds_and_reproducible(seed: u64, index: u64, min in 0u64..1000, width in 0u64..100_000) {
             let max = min + width;
             for shape in ["normal(mean=500,sd=300", "exp(mean=500", "lognormal(mu=6,sigma=2", "uniform("] {
                 let comma = if shape.ends_with('(') { "" } else { "," };
@@ -374,7 +380,7 @@ mod tests {
             }
         }
         #[test]
-        fn no_text_panics(text in "[a-z0-9=(),;*+. ]{0,40}") {
+        fn no_text_causes_a_panic(text in "[a-z0-9=(),;*+. ]{0,40}") {
             if let Ok(d) = text.parse::<Distribution>() {
                 let _ = d.value(1, 2);
             }

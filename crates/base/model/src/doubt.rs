@@ -1,46 +1,46 @@
-//! Reasons to distrust a result: a closed list, each with advice.
+//! Doubts: a closed list of reasons to distrust a result, each with advice.
 
 use serde::{Deserialize, Serialize};
 
-/// A reason to distrust a result. Stored with it and shown on its chart.
+/// A reason to distrust a result. It is stored with the result and shown in its chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Doubt {
-    /// The clock's step is large beside what was timed.
+    /// The resolution of the clock is coarse compared with the measured time.
     ClockCoarse,
-    /// Asked for cold, but the evidence does not show it.
+    /// The run required a cold cache, but the evidence does not confirm it.
     NotCold,
-    /// Asked for warm, but the evidence does not show it.
+    /// The run required a warm cache, but the evidence does not confirm it.
     NotWarm,
-    /// The condition could not be measured at all.
+    /// The condition could not be measured.
     ConditionUnknown,
-    /// Others used the processors during the run.
+    /// Other programs used the processors during the run.
     NoisyNeighbour,
-    /// Fewer blocks than the verdict rule needs.
+    /// There are fewer blocks than the verdict rule requires.
     FewSamples,
     /// Later blocks differ from earlier ones.
     Drift,
-    /// Blocks alternate between high and low.
+    /// Blocks alternate between high and low values.
     Alternation,
     /// The first block differs from the rest.
     FirstRun,
-    /// The values fall into two groups.
+    /// The values form two groups.
     TwoRegimes,
-    /// The same plan against itself differs: the noise floor is above the effect.
+    /// A plan compared with itself differs by more than the effect.
     NoiseFloor,
-    /// Our own machinery is a large part of what was timed.
+    /// The overhead of ioloom is a large part of the measured time.
     OwnOverhead,
-    /// Spans did not fit their budget; totals are complete, the timeline is not.
+    /// Spans exceeded their budget: totals are complete, but the timeline is not.
     SpansLost,
     /// More threads computed than there are cores.
     Oversubscribed,
-    /// A small run, under a hundredth of a second: start-up effects weigh.
+    /// The run took less than 10 ms, so start-up effects matter.
     ShortRun,
-    /// The digest or the count of bytes is not what the set says.
+    /// The digest or the number of bytes does not match the set.
     WrongBytes,
     /// Some files failed.
     Errors,
-    /// The set is smaller than the one published; the size is said.
+    /// The set is smaller than the published one.
     Scaled,
 }
 
@@ -67,7 +67,7 @@ impl Doubt {
         Self::Scaled,
     ];
 
-    /// A short name for tables and charts.
+    /// Returns a short name for tables and charts.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ClockCoarse => "clock coarse",
@@ -91,35 +91,35 @@ impl Doubt {
         }
     }
 
-    /// What it means and what to do about it. How many blocks are enough is known where a study was
-    /// quick or full; whoever knows that says the number.
+    /// Returns the meaning of the doubt and what to do about it. Callers that know the mode of the
+    /// study add the required number of blocks.
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::ClockCoarse => "time longer stretches, or on a machine with a vDSO clock",
+            Self::ClockCoarse => "measure longer intervals, or use a machine with a vDSO clock",
             Self::NotCold => {
-                "data were already in memory; run as root with --drop-caches, or use a set larger \
+                "data was already in memory; run as root with --drop-caches, or use a set larger \
                  than memory"
             }
-            Self::NotWarm => "memory was reclaimed before the run; use a smaller set",
+            Self::NotWarm => "pages were reclaimed before the run; use a smaller set",
             Self::ConditionUnknown => {
-                "this kernel or file system cannot tell what is cached; treat cold and warm alike"
+                "the kernel or file system does not report what is cached; cold and warm cannot be distinguished"
             }
-            Self::NoisyNeighbour => "other programs used the processors; repeat on a quiet machine",
-            Self::FewSamples => "repeat it with more --blocks or a longer --budget",
-            Self::Drift => "the machine changed during the study; look at the order of runs",
-            Self::Alternation => "something periodic disturbs; look at the order of runs",
-            Self::FirstRun => "the first block warmed something; it counts, but look at it",
-            Self::TwoRegimes => "the median stands between two modes; look at the single runs",
-            Self::NoiseFloor => "a plan against itself differs by as much; take more blocks",
-            Self::OwnOverhead => "compare with the null method before blaming the machine",
-            Self::SpansLost => "totals hold; for a full timeline use fewer files",
+            Self::NoisyNeighbour => "other programs used the processors; repeat on an idle machine",
+            Self::FewSamples => "repeat with more --blocks or a longer --budget",
+            Self::Drift => "the machine changed during the study; check the runs in order",
+            Self::Alternation => "there is a periodic disturbance; check the runs in order",
+            Self::FirstRun => "the first block had a warm-up effect; it is included, so check it",
+            Self::TwoRegimes => "the median is between two modes; check the individual runs",
+            Self::NoiseFloor => "a plan differs from itself by as much; use more blocks",
+            Self::OwnOverhead => "compare with the null method",
+            Self::SpansLost => "totals are correct; use fewer files for a complete timeline",
             Self::Oversubscribed => {
-                "more threads computed than cores exist; use the sleep arm, or a larger machine"
+                "more threads computed than there are cores; use the sleep arm or a larger machine"
             }
             Self::ShortRun => "use more files or larger ones",
-            Self::WrongBytes => "the files changed, or a method is broken; do not use this result",
-            Self::Errors => "see the list of files; the times cover only those that worked",
-            Self::Scaled => "run --full for the published size",
+            Self::WrongBytes => "the files changed or a method is broken; do not use this result",
+            Self::Errors => "see the list of failed files; times include only the others",
+            Self::Scaled => "use --full for the published size",
         }
     }
 }

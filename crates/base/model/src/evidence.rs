@@ -1,14 +1,14 @@
-//! The states of a thread, and what a statement about them rests on.
+//! States of threads, and the evidence for them.
 //!
-//! A share of time without its source is a guess. [`Evidence`] travels with every result that
-//! names states: which level of observation ran, what each source delivered and lost, and the
-//! self-checks. A state that the level could not tell apart is null with its reason
-//! ([`StateTime::why`]), and the state that holds its time names it in [`StateTime::includes`].
+//! A share of time without its source is a guess. Every result with states therefore contains
+//! [`Evidence`]: the level of observation, what each source delivered and lost, and the
+//! self-checks. A state that the level cannot separate is null with a reason ([`StateTime::why`]),
+//! and the state that contains its time lists it in [`StateTime::includes`].
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a thread was doing at one moment.
+/// State of a thread at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
@@ -17,7 +17,7 @@ pub enum State {
     OnCpu,
     /// Woken, waiting for a processor.
     Ready,
-    /// Pushed off the processor while it had work.
+    /// Preempted while it had work.
     Preempted,
     /// Blocked on a file.
     Io,
@@ -29,11 +29,11 @@ pub enum State {
     Sync,
     /// Blocked on a lock inside the kernel.
     Lock,
-    /// Blocked until an event: a socket, a pipe, a poll.
+    /// Waiting for an event: a socket, a pipe, a poll.
     Event,
-    /// Asleep by its own wish.
+    /// Voluntarily asleep.
     Sleep,
-    /// Not explained by any evidence.
+    /// Not explained by the evidence.
     Unknown,
 }
 
@@ -53,7 +53,7 @@ impl State {
         Self::Unknown,
     ];
 
-    /// The word.
+    /// Returns the text form.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OnCpu => "on-cpu",
@@ -71,20 +71,22 @@ impl State {
     }
 }
 
-/// How closely the system was watched.
+/// Level of observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// 0: own spans, thread clock and run-queue delay; needs nothing.
+    /// 0: spans, thread clock and run-queue delay. Requires no privileges.
     Account,
-    /// 1: also switches and major faults of own threads; needs perf events for oneself.
+    /// 1: also context switches and major faults of its threads. Requires perf events for own
+    /// processes.
     Switch,
-    /// 2: also wake-ups, who ran instead, device requests, kernel locks; needs the trace file system.
+    /// 2: also wake-ups, other threads on the processors, device requests and kernel locks.
+    /// Requires access to tracefs.
     Kernel,
 }
 
 impl Level {
-    /// Its number on the command line.
+    /// Returns the number used on the command line.
     pub const fn number(self) -> u8 {
         match self {
             Self::Account => 0,
@@ -93,7 +95,7 @@ impl Level {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Account => "account",
@@ -103,39 +105,39 @@ impl Level {
     }
 }
 
-/// How far a number can be trusted.
+/// Quality of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quality {
-    /// From events with their times.
+    /// From events with timestamps.
     Exact,
-    /// From accounting: right in sum, without positions.
+    /// From clocks: the sum is correct, but positions are unknown.
     Bounded,
-    /// From the kind of the call alone.
+    /// Only from the kind of call.
     Inferred,
 }
 
-/// Time in one state, with what it rests on.
+/// Time in one state, with its source and quality.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StateTime {
-    /// Nanoseconds; `None` when this evidence cannot tell the state apart.
+    /// Nanoseconds; `None` if the evidence cannot separate the state.
     pub ns: Option<u64>,
     /// Name of the source, such as `perf.switch+spans`.
     pub source: String,
-    /// How far it can be trusted; `None` when not measured.
+    /// Quality; `None` if not measured.
     pub quality: Option<Quality>,
-    /// States whose time stands in this one because they could not be told apart.
+    /// States whose time is included in this one because they could not be separated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub includes: Vec<State>,
-    /// Why it is not measured, and what would make it so.
+    /// Why it is not measured, and what is needed to measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// Time in every state of one thread or role; the `ns` add up to the elapsed time.
+/// Time in every state of a thread or role. The `ns` add up to the elapsed time.
 pub type StateTable = BTreeMap<State, StateTime>;
 
-/// The threads of one role together.
+/// Sum over the threads of one role.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RoleStates {
     /// Role, as in [`crate::ThreadTime::role`].
@@ -144,54 +146,56 @@ pub struct RoleStates {
     pub threads: u32,
     /// Sum of their elapsed times, nanoseconds.
     pub elapsed_ns: u64,
-    /// Sum per state.
+    /// Time per state.
     pub states: StateTable,
 }
 
-/// One source of events or counters.
+/// A source of events or counters.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SourceReport {
     /// Name: `spans`, `schedstat`, `perf.switch`, `perf.major-fault`, `tracefs.sched_waking`, ...
     pub name: String,
-    /// Records delivered.
+    /// Number of delivered records.
     pub records: u64,
-    /// Records that the source says it lost.
+    /// Number of records that the source reports as lost.
     pub lost: u64,
-    /// Calibrated cost of one record to the watched program, nanoseconds.
+    /// Calibrated cost of a record for the observed program, nanoseconds.
     pub ns_per_event: Option<f64>,
-    /// What gave access: `none`, `user`, `delegated`, `root`.
+    /// Required privilege: `none`, `user`, `delegated`, `root`.
     pub privilege: String,
 }
 
-/// Self-checks of one observation. `None`: this level cannot make the check.
+/// Self-checks of an observation. `None` if the level cannot perform the check.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Checks {
-    /// Sum of all states over elapsed, per cent: 100 by construction, else a defect.
+    /// Sum of all states divided by elapsed time, in per cent. Any value other than 100 is a bug.
     pub tiling_pct: f64,
-    /// Difference between time on a processor by events and by the thread clock, points.
+    /// Difference of time on a processor between events and thread clock, in percentage points.
     pub on_cpu_vs_clock_pp: Option<f64>,
-    /// Difference between ready + preempted by events and the kernel's run-queue delay, points.
+    /// Difference between ready + preempted time from events and the run-queue delay of the kernel,
+    /// in percentage points.
     pub ready_vs_run_delay_pp: Option<f64>,
-    /// Switches whose successor on the same processor or thread did not fit.
+    /// Number of switches whose successor on the same processor or thread did not match.
     pub chain_breaks: Option<u64>,
-    /// Kernel events of the clock probe that fell between the readings around them.
+    /// Number of kernel events of the clock probe that were between the surrounding clock readings.
     pub clock_inside: Option<u64>,
-    /// Kernel events of the clock probe.
+    /// Number of kernel events of the clock probe.
     pub clock_total: Option<u64>,
 }
 
-/// What the states of one run rest on.
+/// Evidence for the states of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The level that ran.
+    /// Level of observation.
     pub level: Level,
-    /// Sources with what they delivered and lost.
+    /// Sources, with delivered and lost records.
     pub sources: Vec<SourceReport>,
     /// Self-checks.
     pub checks: Checks,
-    /// Estimated cost of watching: events × calibrated cost over threads × elapsed, per cent.
+    /// Estimated overhead: events × calibrated cost, divided by threads × elapsed time, in per
+    /// cent.
     pub overhead_pct: f64,
-    /// Losses, failed checks and reasons for a lower level, in words.
+    /// Descriptions of losses, failed checks and reasons for a lower level.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

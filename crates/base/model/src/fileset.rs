@@ -1,9 +1,9 @@
-//! What a set of files is made of, and what came out.
+//! File sets: descriptions and generated sets.
 
 use crate::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// How the files of a set lie in directories.
+/// Directory structure of a file set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectoryLayout {
@@ -12,37 +12,37 @@ pub enum DirectoryLayout {
     /// Two levels of directories, at most 256 files in each.
     #[default]
     Nested,
-    /// Directories at most five deep, 40 files in each, those of every level included.
+    /// Directories at most five levels deep, with 40 files in each directory of every level.
     Tree,
-    /// Chains of directories 64 deep, four files in each.
+    /// Chains of 64 nested directories, with four files in each.
     Deep,
 }
 
-/// How the files of a set are made, where that is not the usual way: whole, in the order of their
-/// numbers, each with one name.
+/// Options for creating the files of a set. By default files have data, are created in the order of
+/// their numbers, and have one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Creation {
-    /// Files have their sizes and no data: they read as zeros and take no blocks.
+    /// Create sparse files: they have a size but no data and take no blocks.
     #[serde(default)]
     pub sparse: bool,
-    /// Files are made in another order than that of their directories, so that neighbours in a
-    /// directory are no neighbours on the medium.
+    /// Create files in random order, so that adjacent files of a directory are not adjacent on the
+    /// medium.
     #[serde(default)]
     pub shuffled: bool,
-    /// Every so-manieth name is a second name of the file before it; 0 is none.
+    /// Make every n-th name a hard link to the previous file; 0 for none.
     #[serde(default)]
     pub links: u32,
 }
 
 impl Creation {
-    /// Whether it is the usual way.
+    /// Reports whether all options have their defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A seeded set of files: the same text makes the same bytes.
+/// Description of a seeded file set. The same description creates the same files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSetSpec {
@@ -50,24 +50,24 @@ pub struct FileSetSpec {
     pub count: u64,
     /// Sizes in bytes.
     pub size: Distribution,
-    /// Compute time that each file demands, in nanoseconds.
+    /// Compute time per file, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute: Option<Distribution>,
-    /// Directories.
+    /// Directory structure.
     #[serde(default)]
     pub layout: DirectoryLayout,
-    /// How the files are made.
+    /// Options for creating the files.
     #[serde(default, skip_serializing_if = "Creation::is_default")]
     pub making: Creation,
-    /// Seed of sizes, times and content.
+    /// Seed of sizes, times and contents.
     #[serde(default)]
     pub seed: u64,
 }
 
-/// What a set turned out to be.
+/// A generated or existing file set.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FileSetRealised {
-    /// Name in the study, or the directory as the user gave it.
+    /// Name in the study, or the directory given by the user.
     pub name: String,
     /// Number of files.
     pub files: u64,
@@ -75,18 +75,18 @@ pub struct FileSetRealised {
     pub bytes_total: u64,
     /// Mean size, bytes.
     pub bytes_mean: f64,
-    /// Mean drawn compute time, nanoseconds; `None` when the set demands none.
+    /// Mean compute time, nanoseconds; `None` if the set has none.
     pub compute_ns_mean: Option<f64>,
-    /// XXH3-64 over the sorted lines `SIZE  PATH`, 16 digits: which set this is.
+    /// Identifies the set: XXH3-64 over the sorted lines `SIZE  PATH`, 16 digits.
     pub hash: String,
-    /// Device number (`major:minor`), file system and mount, as far as known.
+    /// Medium, if known.
     pub medium: Option<Medium>,
 }
 
-/// Where a set of files lies.
+/// The medium of a file set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Medium {
-    /// The word used in tables: `work`, `tmpfs`, `throttled`, or the directory given by `--on`.
+    /// Name in tables: `work`, `tmpfs`, `throttled`, or the directory given by `--on`.
     pub name: String,
     /// `major:minor` of the device.
     pub device: String,
@@ -96,8 +96,8 @@ pub struct Medium {
     pub file_system: String,
     /// I/O scheduler of the device.
     pub scheduler: Option<String>,
-    /// The `rotational` flag; it lies on virtual disks.
+    /// The `rotational` flag, which is unreliable for virtual disks.
     pub rotational: Option<bool>,
-    /// Read-ahead of the device, KiB.
+    /// Read-ahead of the device in KiB.
     pub read_ahead_kib: Option<u64>,
 }

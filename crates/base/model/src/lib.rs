@@ -1,11 +1,10 @@
-//! The nouns of ioloom.
+//! The shared types of ioloom.
 //!
-//! Everything that two crates must agree on stands here and nowhere else: what a plan is and how it
-//! is spelled, which method and schedule go together, what a file set, a condition, a run and a
-//! verdict consist of. No input or output, no clock, no environment: the same text gives the same
-//! value everywhere, so the crate can be used by the engine, the simulator and the report alike.
-//! Types carry serde derives because a plan travels to a child process and a record to the store;
-//! a second set of mirror types would only drift apart (docs/decisions/001.md).
+//! This crate defines the types that several crates must agree on: plans and their text form, the
+//! combinations of methods and schedules, file sets, conditions, runs and verdicts. It does no I/O
+//! and reads neither clock nor environment, so the same text gives the same value everywhere. The
+//! types implement serde traits because plans are sent to child processes and records are stored; a
+//! second set of types for that would diverge (docs/decisions/001.md).
 
 pub mod any_plan;
 pub mod compute;
@@ -44,28 +43,28 @@ pub use study::StudySpec;
 pub use topology::Topology;
 pub use verdict::Verdict;
 
-/// A text that could not be understood: what was read, and what would have been right.
+/// Error of parsing text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} '{text}': {reason}")]
+#[error("invalid {what} '{text}': {reason}")]
 pub struct ParseError {
-    /// What the text should have been, such as "method" or "size".
+    /// Kind of value that was expected, such as "method" or "size".
     pub what: &'static str,
-    /// The text as given.
+    /// The text.
     pub text: String,
-    /// Why it was refused, and what is accepted.
+    /// Reason, with what is accepted.
     pub reason: String,
 }
 
 impl ParseError {
-    /// A refusal of `text` as a `what`.
+    /// Creates an error for `text`, which is not a valid `what`.
     pub fn new(what: &'static str, text: &str, reason: impl Into<String>) -> Self {
         Self { what, text: text.to_owned(), reason: reason.into() }
     }
 }
 
-/// Serializes a type by its one spelling (`Display` and `FromStr`), so that JSON, TOML and the
-/// command line say the same thing.
-macro_rules! spelled {
+/// Implements serialization by `Display` and `FromStr`, so that JSON, TOML and the command line use
+/// the same text.
+macro_rules! serialize_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
@@ -80,4 +79,4 @@ macro_rules! spelled {
         }
     };
 }
-pub(crate) use spelled;
+pub(crate) use serialize_as_text;

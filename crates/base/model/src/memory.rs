@@ -1,8 +1,8 @@
-//! What a measurement of the memory hierarchy found.
+//! Results of measuring the memory hierarchy.
 //!
-//! The predictor takes its latencies and rates from here ([`MemoryResult::costs`]), the drawing of
-//! the machine its numbers in the boxes, the study its metrics. Numbers that only one experiment
-//! has stand in `extra` and `curves`, under names with the unit last, as in a run's record.
+//! Used by the predictor ([`MemoryResult::costs`]), the drawing of the machine and the memory
+//! study. Numbers specific to one experiment are in `extra` and `curves`, under names with the unit
+//! last, as in the record of a run.
 
 use crate::Doubt;
 use serde::{Deserialize, Serialize};
@@ -11,59 +11,60 @@ use std::collections::BTreeMap;
 /// Version of [`MemoryResult`].
 pub const MEMORY_SCHEMA: u32 = 1;
 
-/// A size of the ladder: time of one dependent load in a working set of so many bytes.
+/// A point of the ladder: time of a dependent load for one working-set size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LadderPoint {
-    /// Working set, bytes.
+    /// Size of the working set in bytes.
     pub bytes: u64,
-    /// Least of all blocks: what the hardware can do.
+    /// Minimum over all blocks: the capability of the hardware.
     pub ns_min: f64,
-    /// Tenth percentile.
+    /// 10th percentile.
     pub ns_p10: f64,
-    /// Median: what a program gets now.
+    /// Median: the current performance.
     pub ns_median: f64,
-    /// Blocks measured.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Whether a larger set was more than a tenth cheaper, so that something disturbed it.
+    /// Whether the point was disturbed: a larger set was more than 10 % faster.
     pub disturbed: bool,
 }
 
-/// A level that the ladder shows.
+/// A level of the hierarchy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryLevel {
     /// `L1`, `L2`, … and `memory` for the last.
     pub name: String,
     /// Time of a dependent load.
     pub latency_ns: f64,
-    /// The same in cycles of the clock measured beside it; `None` where that could not be.
+    /// Latency in clock cycles, measured at the same time; `None` if the clock could not be
+    /// measured.
     pub latency_cycles: Option<f64>,
-    /// Where its capacity lies: above the first, up to the second; `None` for memory.
+    /// Range of its capacity: above the first size, up to the second; `None` for memory.
     pub bracket_bytes: Option<(u64, u64)>,
-    /// Capacity that the kernel (sysfs) tells; `None` when it tells none for this level.
+    /// Capacity reported by the kernel (sysfs); `None` if none is reported for this level.
     pub advertised_bytes: Option<u64>,
-    /// Capacity that the processor (CPUID) tells.
+    /// Capacity reported by the processor (CPUID).
     pub cpuid_bytes: Option<u64>,
-    /// How the curve stands against the kernel's figure: `confirmed`, `smaller than advertised`,
+    /// Comparison with the capacity reported by the kernel: `confirmed`, `smaller than advertised`,
     /// `larger than advertised`, `not advertised`, `memory`.
     pub verdict: String,
 }
 
-/// The state of an honesty check.
+/// Result of a plausibility check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckState {
-    /// Nothing to object.
+    /// No objection.
     Pass,
-    /// A reason for care.
+    /// Use the numbers with care.
     Warn,
-    /// The numbers that it speaks of should not be used.
+    /// The numbers concerned should not be used.
     Fail,
-    /// Could not be tried, or nothing in this run needs it.
+    /// Not possible, or not needed in this run.
     Skipped,
 }
 
 impl CheckState {
-    /// The word.
+    /// Returns the text form.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -74,71 +75,72 @@ impl CheckState {
     }
 }
 
-/// A question that a measurement of memory should be asked, and its answer.
+/// A plausibility check of a memory measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// `H1` to `H16`.
     pub id: String,
-    /// What is asked, in some words.
+    /// The question.
     pub asks: String,
-    /// The answer.
+    /// The result.
     pub state: CheckState,
-    /// The evidence in one sentence.
+    /// The evidence, in one sentence.
     pub evidence: String,
 }
 
-/// Two processors and the time that one line takes from one to the other.
+/// Two processors and the time to transfer a cache line between them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CpuPair {
     /// The first processor.
     pub a: u32,
     /// The second.
     pub b: u32,
-    /// One way, the least of all rounds.
+    /// Minimum one-way time over all rounds.
     pub one_way_ns: f64,
 }
 
-/// One kind of work on two threads: on siblings, on separate cores, and alone.
+/// Times of one kind of work on one thread, on two siblings, and on two cores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SmtWork {
     /// `alu`, `wide`, `chase`, `l1-share` or `mixed`.
     pub work: String,
-    /// One thread alone, least time.
+    /// Minimum time of one thread alone.
     pub alone_ns: f64,
-    /// Two threads on siblings of one core; `None` without siblings.
+    /// Time of two threads on siblings of one core; `None` without siblings.
     pub siblings_ns: Option<f64>,
-    /// Two threads on different cores; `None` with one core.
+    /// Time of two threads on different cores; `None` with one core.
     pub cores_ns: Option<f64>,
 }
 
 impl SmtWork {
-    /// Work per time of two threads over that of one: 1 is no gain, 2 is twice as much.
+    /// Returns the throughput of two threads relative to one: 1 is no gain, 2 is twice as much.
     pub fn throughput_ratio(&self, both_ns: f64) -> f64 {
         2.0 * self.alone_ns / both_ns
     }
 
-    /// Share of the time saved for two pieces of work, against one after the other.
+    /// Returns the share of time saved for two pieces of work, compared with running them in
+    /// sequence.
     pub fn time_saved(&self, both_ns: f64) -> f64 {
         1.0 - both_ns / (2.0 * self.alone_ns)
     }
 }
 
-/// What is known of threads that share a core.
+/// Measurements of hardware threads that share a core.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SmtResult {
-    /// Why siblings were not measured; `None` when they were.
+    /// Why siblings were not measured; `None` if they were.
     pub skipped: Option<String>,
-    /// The siblings used.
+    /// The measured siblings.
     pub siblings: Option<(u32, u32)>,
-    /// The two processors of different cores used.
+    /// The measured processors of different cores.
     pub cores: Option<(u32, u32)>,
-    /// Each kind of work.
+    /// Results by kind of work.
     pub works: Vec<SmtWork>,
-    /// Whether processors that are told to be cores behave like siblings, in words.
+    /// Whether processors reported as cores behave like siblings, as text.
     pub hidden: Option<String>,
 }
 
-/// Everything that one measurement found.
+/// The result of a measurement.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct MemoryResult {
     /// [`MEMORY_SCHEMA`].
@@ -151,33 +153,33 @@ pub struct MemoryResult {
     pub quick: bool,
     /// Seed of all random orders.
     pub seed: u64,
-    /// When it started, milliseconds since 1970.
+    /// Start time, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// How long it took.
+    /// Elapsed time.
     pub elapsed_ns: u64,
-    /// The processor that the measuring thread was held to; `None` where it could not be.
+    /// Processor to which the measuring thread was pinned; `None` if pinning failed.
     pub cpu: Option<u32>,
-    /// Length of a clock cycle while it measured.
+    /// Length of a clock cycle during the measurement.
     pub cycle_ns: Option<f64>,
-    /// Share of the memory that huge pages held; `None` when the kernel does not tell.
+    /// Share of the memory in huge pages; `None` if the kernel does not report it.
     pub huge_share: Option<f64>,
-    /// The ladder, sizes ascending.
+    /// The ladder, by ascending size.
     pub ladder: Vec<LadderPoint>,
     /// Levels, fastest first.
     pub levels: Vec<MemoryLevel>,
-    /// Advertised capacities that no level stands for.
+    /// Advertised capacities without a level.
     pub not_visible_bytes: Vec<u64>,
-    /// Why the levels should not be believed; `None` when they can be.
+    /// Why the levels should not be trusted; `None` if they can be.
     pub unclear: Option<String>,
-    /// Honesty checks.
+    /// Plausibility checks.
     pub checks: Vec<Check>,
-    /// Reasons to distrust it, from the list that all results share.
+    /// Reasons to distrust it.
     pub doubts: Vec<Doubt>,
-    /// From processor to processor.
+    /// Transfer times between processors.
     pub pairs: Vec<CpuPair>,
-    /// Why pairs are missing.
+    /// Why pairs were not measured.
     pub pairs_skipped: Option<String>,
-    /// Threads that share a core.
+    /// Hardware threads that share a core.
     pub smt: Option<SmtResult>,
     /// Other numbers by name, unit last.
     pub extra: BTreeMap<String, f64>,
@@ -185,32 +187,32 @@ pub struct MemoryResult {
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
-/// What the predictor needs of memory; `None` for what was not measured.
+/// Memory costs for the predictor; `None` if not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct MemoryCosts {
-    /// A load that hits the first level.
+    /// Load from the first level.
     pub l1_ns: Option<f64>,
-    /// A load that goes to memory.
+    /// Load from memory.
     pub memory_ns: Option<f64>,
-    /// Capacity of the last cache level, the lower end of its bracket.
+    /// Capacity of the last cache level: the lower end of its bracket.
     pub last_cache_bytes: Option<u64>,
-    /// Copying beyond the caches on one thread.
+    /// Copy rate beyond the caches on one thread.
     pub copy_bytes_per_s: Option<f64>,
-    /// A page fault on memory that the machine already has.
+    /// Page fault on memory that the machine already holds.
     pub fault_ns: Option<f64>,
-    /// First touch of a small page of fresh memory.
+    /// First access to a 4 KiB page of new memory.
     pub first_touch_ns: Option<f64>,
-    /// read(2) of a warm file through the best buffer.
+    /// Rate of read(2) of a cached file with the best buffer size.
     pub warm_read_bytes_per_s: Option<f64>,
 }
 
 impl MemoryResult {
-    /// Adds a point to a curve, which begins with its first one.
+    /// Adds a point to a curve and creates the curve if necessary.
     pub fn add_point(&mut self, curve: &str, at: f64, value: f64) {
         self.curves.entry(curve.to_owned()).or_default().push((at, value));
     }
 
-    /// The costs for the predictor.
+    /// Returns the costs for the predictor.
     pub fn costs(&self) -> MemoryCosts {
         let number = |name: &str| self.extra.get(name).copied();
         let caches = || self.levels.iter().filter(|l| l.bracket_bytes.is_some());
@@ -228,12 +230,13 @@ impl MemoryResult {
         }
     }
 
-    /// The doubts that its checks give.
+    /// Returns the doubts that follow from the checks.
     pub fn doubts_of_checks(&self) -> Vec<Doubt> {
         let failed = |ids: &[&str]| {
             self.checks.iter().any(|c| ids.contains(&c.id.as_str()) && c.state == CheckState::Fail)
         };
-        // Waiting for a processor, medians far above the least, sizes that were dearer than larger.
+        // Waits for a processor, medians far above minima, and sizes that were slower than larger
+        // ones.
         if failed(&["H2", "H3", "H13"]) { vec![Doubt::NoisyNeighbour] } else { Vec::new() }
     }
 }
@@ -243,8 +246,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn throughput_and_time_saved_are_two_numbers() {
-        // The published build: 93 s alone for all of it, 73 s with siblings.
+    fn throughput_and_time_saved_differ() {
+        // The published build: 93 s on one thread, 73 s on two siblings.
         let work = SmtWork {
             work: "build".to_owned(),
             alone_ns: 46.5e9,
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_a_doubt() {
+    fn a_busy_machine_causes_a_doubt() {
         let check = |id: &str, state| Check {
             id: id.to_owned(),
             asks: String::new(),
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_those_of_the_first_cache_and_of_memory() {
+    fn costs_come_from_the_first_cache_and_memory() {
         let level = |latency_ns, bracket_bytes| MemoryLevel {
             name: String::new(),
             latency_ns,

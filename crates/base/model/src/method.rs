@@ -1,20 +1,20 @@
-//! How bytes are fetched.
+//! How files are read.
 
-use crate::{ParseError, spelled};
+use crate::{ParseError, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// One way to get the bytes of a file into the user's function.
+/// A way to read files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Method {
-    /// Blocking `pread` on a buffered file.
+    /// Blocking `pread` through the page cache.
     Read,
-    /// `preadv2(RWF_NOWAIT)`: a miss has already started read-ahead, the oldest miss is then
-    /// read with a blocking call.
+    /// `preadv2(RWF_NOWAIT)`. A miss starts read-ahead; the oldest miss is then read with a
+    /// blocking call.
     Nowait,
-    /// io_uring read, open and close by plain system calls.
+    /// io_uring read; open and close by plain system calls.
     Uring,
-    /// io_uring read, open and stat also through the ring.
+    /// io_uring read, with open and stat through the ring as well.
     UringOpen,
     /// io_uring read into buffers registered with the ring.
     UringRegistered,
@@ -24,18 +24,18 @@ pub enum Method {
     DirectUring,
     /// `mmap` without advice.
     MmapPlain,
-    /// `mmap` and `MADV_SEQUENTIAL`.
+    /// `mmap` with `MADV_SEQUENTIAL`.
     MmapSequential,
-    /// `mmap` and `MADV_WILLNEED`, files ahead of the one that is touched.
+    /// `mmap` with `MADV_WILLNEED` for files ahead of the current one.
     MmapWillneed,
-    /// `mmap` with `MAP_POPULATE`: the pages are there when the call returns.
+    /// `mmap` with `MAP_POPULATE`: the pages are present when the call returns.
     MmapPopulate,
-    /// No input at all: empty bytes through the same queues, the price of our own machinery.
+    /// No I/O: empty files through the same queues, which measures the overhead of the library.
     Null,
 }
 
 impl Method {
-    /// Every method, in the order in which tables print them.
+    /// Every method, in the order of tables.
     pub const ALL: [Self; 12] = [
         Self::Read,
         Self::Nowait,
@@ -51,7 +51,7 @@ impl Method {
         Self::Null,
     ];
 
-    /// The spelling used on the command line, in TOML and in JSON.
+    /// Returns the text form used on the command line, in TOML and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -69,23 +69,23 @@ impl Method {
         }
     }
 
-    /// Whether an io_uring instance is needed.
+    /// Reports whether the method needs an io_uring instance.
     pub const fn needs_ring(self) -> bool {
         matches!(self, Self::Uring | Self::UringOpen | Self::UringRegistered | Self::DirectUring)
     }
 
-    /// Whether a thread waits in the call for each single file, so that a window of L is L threads.
+    /// Reports whether a thread blocks for each single file, so that a window of L needs L threads.
     pub const fn blocks(self) -> bool {
         matches!(self, Self::Read | Self::DirectRead)
     }
 
-    /// Whether the page cache is bypassed.
+    /// Reports whether the method bypasses the page cache.
     pub const fn is_direct(self) -> bool {
         matches!(self, Self::DirectRead | Self::DirectUring)
     }
 
-    /// Whether the bytes are a mapping: a truncated file is then SIGBUS, so such a plan runs only
-    /// in a child process.
+    /// Reports whether the method maps files. Truncating a mapped file raises SIGBUS, so such plans
+    /// run only in child processes.
     pub const fn is_mmap(self) -> bool {
         matches!(
             self,
@@ -103,7 +103,7 @@ impl fmt::Display for Method {
 impl FromStr for Method {
     type Err = ParseError;
 
-    /// Reads a spelling; `direct` alone means `direct:uring`, `mmap` alone `mmap:plain`.
+    /// Parses the text form. `direct` is short for `direct:uring`, and `mmap` for `mmap:plain`.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         match text {
             "direct" => return Ok(Self::DirectUring),
@@ -112,9 +112,9 @@ impl FromStr for Method {
         }
         Self::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|m| m.name()).collect();
-            ParseError::new("method", text, format!("one of {}", names.join(", ")))
+            ParseError::new("method", text, format!("must be one of {}", names.join(", ")))
         })
     }
 }
 
-spelled!(Method);
+serialize_as_text!(Method);

@@ -1,63 +1,64 @@
-//! A plan: method, schedule and numbers, complete.
+//! A plan over files: method, schedule and options.
 //!
-//! Spelling: `METHOD/SCHEDULE[/OPTION,OPTION…]`, for example `read/window:l=32,p=2`,
+//! Text form: `METHOD/SCHEDULE[/OPTION,OPTION…]`, for example `read/window:l=32,p=2`,
 //! `uring/roles:r=1,h=0,c=3,w=64/buffers=fresh` or `direct:uring/window:l=8,p=2/chunk=1MiB`.
 //! Options: `chunk=SIZE` (chunk form), `buffers=pool|fresh|prefaulted`, `order=list|inode`,
 //! `stripe=N`, `memory=SIZE`.
 
 use crate::units::{parse_size, spell_size};
-use crate::{Method, ParseError, Schedule, spelled};
+use crate::{Method, ParseError, Schedule, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// Where the memory of a read comes from.
+/// Source of the buffers of reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Buffers {
-    /// Recycled buffers: touched once, used many times.
+    /// Recycled buffers, which cause page faults only at first use.
     #[default]
     Pool,
-    /// A fresh anonymous mapping for each file, untouched before the read (the seed's form).
+    /// A new anonymous mapping per file, without faulting its pages in before the read. Source
+    /// study 000 does this.
     Fresh,
-    /// A fresh mapping for each file, every page touched before the read.
+    /// A new mapping per file, with all pages faulted in before the read.
     Prefaulted,
 }
 
-/// In which order files are read.
+/// Order in which files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReadOrder {
-    /// As given.
+    /// The order of the list.
     #[default]
     List,
-    /// By inode number, in batches of 65 536 paths so that long lists still stream.
+    /// By inode number, in batches of 65 536 paths, so that long lists are not held in memory.
     Inode,
 }
 
-/// A complete plan. It runs as asked or is refused with the reason.
+/// A plan over files. It runs exactly as given, or is refused with a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Plan {
-    /// How bytes are fetched.
+    /// How files are read.
     pub method: Method,
-    /// Who does what.
+    /// How threads share the work.
     pub schedule: Schedule,
-    /// Chunk form: the function sees pieces of this many bytes instead of whole files.
+    /// Chunk size: the function gets chunks of this many bytes instead of whole files.
     pub chunk_bytes: Option<u64>,
-    /// Where buffers come from.
+    /// Source of buffers.
     pub buffers: Buffers,
-    /// In which order files are read.
+    /// Order in which files are read.
     pub read_order: ReadOrder,
-    /// Neighbouring files of a known list that a thread takes at once. With 1 all threads work on
-    /// the same few directories and inode blocks; more spreads them over the list. It is the least: a
-    /// loop worker that finds file after file in memory takes more.
+    /// Adjacent files of a known list that a thread takes at once. With 1, all threads work on the
+    /// same few directories and inode blocks; larger values spread them over the list. This is a
+    /// minimum: a worker that finds successive files in the page cache takes more.
     pub stripe: u32,
-    /// Bytes that may be in flight, ready or kept at once.
+    /// Limit on file data that is in flight, ready or retained, in bytes.
     pub memory_bytes: u64,
 }
 
 impl Plan {
-    /// The memory budget when none is given, in bytes.
+    /// Default memory budget in bytes.
     pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 
-    /// A plan with the default options.
+    /// Creates a plan with default options.
     pub const fn new(method: Method, schedule: Schedule) -> Self {
         Self {
             method,
@@ -70,7 +71,7 @@ impl Plan {
         }
     }
 
-    /// Fills in the permits that the text left open with the number of usable cores.
+    /// Sets omitted permits to the number of usable cores.
     #[must_use]
     pub fn complete(mut self, usable_cores: u32) -> Self {
         if let Schedule::Window { permits: permits @ None, .. } = &mut self.schedule {
@@ -79,7 +80,7 @@ impl Plan {
         self
     }
 
-    /// How many threads run user code or block on its behalf.
+    /// Returns how many threads run or wait for user code.
     pub fn threads(&self) -> u32 {
         match self.schedule {
             Schedule::Threads { n } => n,
@@ -139,10 +140,11 @@ impl FromStr for Plan {
                     plan.chunk_bytes = Some(bytes);
                 }
                 Some(("stripe", n)) => {
-                    plan.stripe =
-                        n.parse().ok().filter(|n| (1..=65_536).contains(n)).ok_or_else(|| {
-                            refuse("stripe is a whole number from 1 to 65536".to_owned())
-                        })?;
+                    plan.stripe = n
+                        .parse()
+                        .ok()
+                        .filter(|n| (1..=65_536).contains(n))
+                        .ok_or_else(|| refuse("stripe must be 1 to 65536".to_owned()))?;
                 }
                 Some(("memory", size)) => plan.memory_bytes = parse_size(size)?,
                 Some(("buffers", "pool")) => plan.buffers = Buffers::Pool,
@@ -160,12 +162,12 @@ impl FromStr for Plan {
         }
         match parts.next() {
             None => Ok(plan),
-            Some(extra) => Err(refuse(format!("'{extra}' is left over"))),
+            Some(extra) => Err(refuse(format!("unexpected '{extra}' at the end"))),
         }
     }
 }
 
-spelled!(Plan);
+serialize_as_text!(Plan);
 
 #[cfg(test)]
 mod tests {
@@ -173,7 +175,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn plans_read_back_as_spelled() {
+    fn plans_survive_a_round_trip() {
         for text in [
             "read/threads:n=4",
             "uring/window:l=64,p=2",
@@ -187,15 +189,15 @@ mod tests {
     }
 
     #[test]
-    fn wrong_plans_say_what_is_right() {
+    fn errors_say_what_is_accepted() {
         for (text, part) in [
             ("reed/threads:n=1", "one of read"),
             ("read", "a schedule must follow"),
             ("read/threads:n=0", "1 to 4096"),
-            ("read/roles:c=2", "somebody must read"),
-            ("read/roles:r=2", "somebody must compute"),
+            ("read/roles:c=2", "no thread reads"),
+            ("read/roles:r=2", "no thread computes"),
             ("read/window:l=2/warp=1", "unknown option"),
-            ("read/window:l=2/chunk=1/more", "left over"),
+            ("read/window:l=2/chunk=1/more", "unexpected 'more'"),
             ("read/window:l=2,l=3", "unknown or repeated"),
         ] {
             let error = text.parse::<Plan>().unwrap_err().to_string();
@@ -205,11 +207,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in ".{0,60}") {
+        fn no_text_causes_a_panic(text in ".{0,60}") {
             let _ = text.parse::<Plan>();
         }
         #[test]
-        fn near_plans_never_panic(text in "(read|uring|mmap)/(roles|window|threads):[a-z0-9=,/]{0,30}") {
+        fn almost_valid_plans_do_not_cause_a_panic(text in "(read|uring|mmap)/(roles|window|threads):[a-z0-9=,/]{0,30}") {
             if let Ok(plan) = text.parse::<Plan>() {
                 prop_assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan);
             }

@@ -1,4 +1,4 @@
-//! What one run measured, as the store keeps it and the report reads it.
+//! Records of runs, as stored and reported.
 
 use crate::evidence::RoleStates;
 use crate::{
@@ -11,19 +11,19 @@ use std::path::PathBuf;
 /// Version of [`RunRecord`] and of everything inside it; `docs/json.md` documents it.
 pub const RECORD_SCHEMA: u32 = 1;
 
-/// The calls whose cost is kept apart. The names are those of the seed's spans.
+/// The kinds of calls whose cost is measured separately, named as in source study 000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallKind {
     /// Opening a file.
     Open,
-    /// Asking for its size.
+    /// Reading its metadata.
     Stat,
-    /// The read call: all of a blocking read, or the submission of an asynchronous one.
+    /// The read call: a blocking read, or the submission of an asynchronous one.
     Read,
     /// Waiting for a completion, or a blocking read of a miss that was started earlier.
     Completion,
-    /// Handing a file from reader to computer: waiting on a queue or for a permit.
+    /// Handing a file to a compute thread: waiting on a queue or for a permit.
     HandOver,
     /// Waiting for memory of the budget.
     Memory,
@@ -38,7 +38,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// Every kind, in the order of a file's life.
+    /// Every kind, in the order in which they occur for a file.
     pub const ALL: [Self; 10] = [
         Self::Open,
         Self::Stat,
@@ -52,7 +52,7 @@ impl CallKind {
         Self::Close,
     ];
 
-    /// The word.
+    /// Returns the text form.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -72,59 +72,59 @@ impl CallKind {
 /// Counts and times of one kind of call over a run, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CallStats {
-    /// How many calls.
+    /// Number of calls.
     pub count: u64,
-    /// How many of them were timed; the rest only counted.
+    /// Number of calls that were timed; the others were only counted.
     #[serde(default)]
     pub timed: u64,
-    /// Sum of their times; scaled to all calls when not all were timed.
+    /// Total time, extrapolated if not all calls were timed.
     pub total_ns: u64,
-    /// Shortest.
+    /// Minimum.
     pub min_ns: u64,
-    /// Median, within 3 % (log-linear table).
+    /// Median, within 3 % (from a log-linear histogram).
     pub p50_ns: u64,
     /// 90th percentile.
     pub p90_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
-    /// Longest of those timed, exact.
+    /// Maximum of the timed calls, exact.
     pub max_ns: u64,
 }
 
 impl CallStats {
-    /// Mean in nanoseconds; zero without calls.
+    /// Returns the mean in nanoseconds; zero without calls.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total_ns as f64 / self.count as f64 }
     }
 }
 
-/// Where the time of one thread went (level 0: spans, thread clock and schedstat).
+/// Time of one thread by activity (level 0: spans, thread clock and schedstat).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ThreadTime {
     /// Name of the thread, by role and number: `ioloom-read-0`.
     pub name: String,
     /// Role: `worker`, `reader`, `hybrid`, `computer`.
     pub role: String,
-    /// From the start barrier to the thread's end of work.
+    /// Time from the start barrier to the end of its work.
     pub elapsed_ns: u64,
-    /// On a processor.
+    /// Time on a processor.
     pub on_cpu_ns: u64,
-    /// Ready to run and waiting for a processor; `None` without /proc/thread-self/schedstat.
+    /// Time waiting for a processor; `None` without /proc/thread-self/schedstat.
     pub ready_ns: Option<u64>,
-    /// Blocked inside calls that fetch data.
+    /// Time blocked in calls that read data.
     pub io_ns: u64,
-    /// Blocked on queues, permits or memory.
+    /// Time blocked on queues, permits or memory.
     pub sync_ns: u64,
-    /// Blocked inside the user's function (page faults of a mapping, sleep, its own locks).
+    /// Time blocked in the user's function (page faults of a mapping, sleep, its locks).
     pub compute_blocked_ns: u64,
-    /// Elapsed and not explained by the above.
+    /// Elapsed time that none of the above explains.
     pub unknown_ns: u64,
     /// Wall time of each kind of call on this thread.
     pub calls_ns: BTreeMap<CallKind, u64>,
     /// Files computed by this thread.
     pub files: u64,
-    /// Time in every state, nanoseconds; `None` where the evidence of the run cannot tell the state
-    /// apart: the table of the thread's role says why. Empty where states were not asked for.
+    /// Time in every state, in nanoseconds; `None` if the evidence of the run cannot separate the
+    /// state. The table of the role has the reason. Empty if states were not requested.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub states_ns: BTreeMap<State, Option<u64>>,
 }
@@ -132,115 +132,115 @@ pub struct ThreadTime {
 /// A span: one call on one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// What was called.
+    /// The kind of call.
     pub kind: CallKind,
     /// Start, nanoseconds after the start of the run.
     pub start_ns: u64,
-    /// Length, nanoseconds.
+    /// Duration, nanoseconds.
     pub ns: u64,
     /// Index of the file in the list.
     pub file: u32,
 }
 
-/// What limited a run, in one word and one sentence.
+/// What limited a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bottleneck {
     /// `device`, `metadata`, `compute`, `hand-over`, `memory` or `unknown`.
     pub word: String,
-    /// The evidence in one sentence.
+    /// The evidence, in one sentence.
     pub sentence: String,
 }
 
-/// What a finished run measured.
+/// Measurements of a finished run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// From the start barrier to the last result.
+    /// Time from the start barrier to the last result.
     pub elapsed_ns: u64,
-    /// Files whose function returned a value.
+    /// Number of files whose function returned a value.
     pub files: u64,
-    /// Bytes that the function saw.
+    /// Bytes passed to the function.
     pub bytes: u64,
-    /// Order-independent proof of consumption, 16 digits: equal for every plan on the same set.
+    /// Order-independent digest of the data, 16 digits: equal for every plan on the same set.
     pub digest: String,
-    /// Files that failed, and the first few in words.
+    /// Number of files that failed.
     pub errors: u64,
-    /// The first failures in words, at most ten.
+    /// Messages of the first failures, at most ten.
     pub error_samples: Vec<String>,
     /// Cost of each kind of call.
     pub calls: BTreeMap<CallKind, CallStats>,
-    /// Where each thread's time went.
+    /// Time of each thread by activity.
     pub threads: Vec<ThreadTime>,
-    /// When the last read call was issued, after the start.
+    /// Time of the last read call, after the start.
     pub calls_end_ns: Option<u64>,
-    /// When the first function started.
+    /// Start of the first function call.
     pub first_compute_ns: Option<u64>,
-    /// When the last function started.
+    /// Start of the last function call.
     pub last_compute_ns: Option<u64>,
-    /// Processor time of the process, user and kernel.
+    /// Processor time of the process in user mode.
     pub cpu_user_ns: u64,
     /// Processor time in the kernel.
     pub cpu_kernel_ns: u64,
-    /// Page faults that needed no device.
+    /// Page faults without I/O.
     pub faults_minor: u64,
-    /// Page faults that did.
+    /// Page faults with I/O.
     pub faults_major: u64,
-    /// Context switches by waiting.
+    /// Voluntary context switches.
     pub switches_voluntary: u64,
-    /// Context switches by being pushed out.
+    /// Involuntary context switches.
     pub switches_involuntary: u64,
-    /// Highest resident memory of the process.
+    /// Peak resident memory of the process.
     pub memory_peak_bytes: u64,
     /// Anonymous part of the resident memory at the end.
     pub memory_anon_bytes: Option<u64>,
     /// File-mapped part of the resident memory at the end.
     pub memory_file_bytes: Option<u64>,
-    /// Highest use of the memory budget.
+    /// Peak use of the memory budget.
     pub budget_peak_bytes: u64,
-    /// Reads in flight over time: nanoseconds after the start, and the number then.
+    /// Reads in flight over time: nanoseconds after the start, and number.
     pub in_flight: Vec<(u64, u32)>,
-    /// Mean number in flight, weighted by time.
+    /// Mean number of reads in flight, weighted by time.
     pub in_flight_mean: f64,
-    /// Highest number in flight.
+    /// Peak number of reads in flight.
     pub in_flight_max: u32,
-    /// Share of the time in which the device had at least one request, 0 to 1, from the samples
-    /// of the device's own counter; `None` without one.
+    /// Share of the time in which the device had at least one request, 0 to 1, from samples of its
+    /// counter; `None` without a counter.
     pub device_busy: Option<f64>,
-    /// Processor time of other processes during the run over elapsed × processors.
+    /// Processor time of other processes during the run, divided by elapsed × processors.
     pub others_cpu: Option<f64>,
     /// What limited the run.
     pub bottleneck: Option<Bottleneck>,
-    /// Spans, if they were kept.
+    /// Spans, if they were requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Vec<Span>>,
-    /// Spans that did not fit the budget.
+    /// Number of spans that exceeded the budget.
     pub spans_lost: u64,
-    /// Time in every state by role, with what each number rests on.
+    /// Time in every state by role, with the source of each number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleStates>,
-    /// What the states rest on: level, sources with their losses, self-checks, estimated cost.
+    /// Evidence for the states: level, sources with their losses, self-checks, estimated overhead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
-    /// Numbers that only one experiment has, by name with the unit last.
+    /// Numbers specific to one experiment, by name with the unit last.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,
-    /// Curves that only one experiment has: name, then points.
+    /// Curves specific to one experiment, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
 impl Measured {
-    /// Files per second.
+    /// Returns the files per second.
     pub fn files_per_s(&self) -> f64 {
         self.files as f64 / (self.elapsed_ns.max(1) as f64 / 1e9)
     }
 
-    /// Bytes per second.
+    /// Returns the bytes per second.
     pub fn bytes_per_s(&self) -> f64 {
         self.bytes as f64 / (self.elapsed_ns.max(1) as f64 / 1e9)
     }
 
-    /// A number by its name: a field, `calls.KIND.p50_ns` and the like, a share such as
-    /// `share.io`, `files_per_s`, `bytes_per_s`, or an entry of `extra`. `None` if there is none.
+    /// Returns a number by its name: a field, a statistic such as `calls.KIND.p50_ns`, a share such
+    /// as `share.io`, `files_per_s`, `bytes_per_s`, or an entry of `extra`.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let parts: Vec<&str> = name.split('.').collect();
         match parts.as_slice() {
@@ -265,8 +265,8 @@ impl Measured {
         }
     }
 
-    /// Share of all threads' elapsed time in a state, 0 to 1: `on-cpu`, `ready`, `io`, `sync`,
-    /// `compute-blocked` or `unknown`.
+    /// Returns the share of the elapsed time of all threads in a state, 0 to 1. States are
+    /// `on-cpu`, `ready`, `io`, `sync`, `compute-blocked` and `unknown`.
     pub fn share(&self, state: &str) -> Option<f64> {
         let total: u64 = self.threads.iter().map(|t| t.elapsed_ns).sum();
         if total == 0 {
@@ -313,33 +313,33 @@ impl Measured {
     }
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Outcome {
-    /// Finished; the numbers.
+    /// The run finished.
     Done {
-        /// What was measured.
+        /// Its measurements.
         measured: Box<Measured>,
     },
-    /// The plan cannot run as asked here.
+    /// The plan cannot run as given on this machine.
     Refused {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It started and failed.
+    /// The run started and failed.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It was killed at its deadline.
+    /// The run was killed at its deadline.
     TimedOut {
         /// The deadline, seconds.
         seconds: f64,
     },
 }
 
-/// Which run of a study this is: the key under which it is found again after a kill.
+/// Identifies a run in a study. An interrupted study is resumed by these keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunKey {
     /// Name of the study.
@@ -348,38 +348,38 @@ pub struct RunKey {
     pub session: String,
     /// Name of the experiment in the study.
     pub experiment: String,
-    /// Name of the arm in the experiment, factors filled in.
+    /// Name of the arm in the experiment, with factors filled in.
     pub arm: String,
     /// Name of the file set.
     pub set: String,
-    /// Word of the medium: `work` unless the study ran on several.
+    /// Name of the medium: `work` unless the study ran on several.
     pub medium: String,
-    /// Condition asked for.
+    /// Required condition.
     pub condition: Condition,
-    /// Work on the bytes.
+    /// Work on the data.
     pub compute: Compute,
     /// Number of the block, from 0.
     pub block: u32,
     /// Position in the ordered list of runs, from 0.
     pub position: u32,
-    /// The factors of the arm by name.
+    /// Factors of the arm, by name.
     pub factors: BTreeMap<String, f64>,
 }
 
-/// One run: one line of the store.
+/// A run: one line of the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// [`RECORD_SCHEMA`].
     pub schema: u32,
-    /// Which run.
+    /// Identification of the run.
     pub key: RunKey,
-    /// The plan that ran.
+    /// The plan.
     pub plan: AnyPlan,
     /// The files.
     pub set: FileSetRealised,
-    /// The condition and its proof.
+    /// Evidence for the condition.
     pub proof: Option<Proof>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
     /// Reasons to distrust it.
     pub doubts: Vec<Doubt>,
@@ -387,14 +387,14 @@ pub struct RunRecord {
     pub machine: String,
     /// Version and commit of the program.
     pub version: String,
-    /// When it started, milliseconds since 1970.
+    /// Start time, milliseconds since 1970.
     pub started_unix_ms: u64,
     /// Seed of the study.
     pub seed: u64,
 }
 
 impl RunRecord {
-    /// The numbers, if the run finished.
+    /// Returns the measurements, if the run finished.
     pub fn measured(&self) -> Option<&Measured> {
         match &self.outcome {
             Outcome::Done { measured } => Some(measured),
@@ -403,37 +403,36 @@ impl RunRecord {
     }
 }
 
-/// What the child process of a run is told, as one JSON document on its standard input.
+/// Request to the child process of a run, sent as one JSON document on its standard input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunOrder {
-    /// What to run.
+    /// The plan.
     pub plan: AnyPlan,
-    /// What to do with the bytes.
+    /// Work on the data.
     pub compute: Compute,
-    /// Directory of the set; every regular file below it is an item, in bytewise order of paths
-    /// unless `list` is given.
+    /// Directory of the set. All regular files below it are processed, in bytewise order of paths.
     pub dir: PathBuf,
-    /// How the set was made; `None` for a directory of the user's.
+    /// Description of the set; `None` for a directory of the user.
     pub set: Option<FileSetSpec>,
-    /// At most this many files of the set, from the start of the list; `None` is all.
+    /// Limit on the number of files, from the start of the list; `None` is all.
     pub files_max: Option<u64>,
-    /// Seed of drawn compute times.
+    /// Seed of random compute times.
     pub seed: u64,
-    /// Keep spans, up to this many in all; 0 keeps totals only.
+    /// Limit on the number of recorded spans; 0 records only totals.
     pub spans_max: u64,
-    /// How closely it is watched.
+    /// How the run is observed.
     #[serde(default)]
     pub observe: Observe,
 }
 
-/// How closely a run is watched.
+/// How a run is observed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Observe {
-    /// Watch by a session of events at the level given, or at the highest that works. Without it the
-    /// threads' own accounts speak (level 0), whose cost does not grow with the number of switches.
+    /// Record events, at the given level or the highest one available. Otherwise threads only read
+    /// their clocks (level 0), whose cost does not grow with the number of context switches.
     pub events: bool,
-    /// Pin the level of the session; one that does not work refuses the run.
+    /// Required level of events; the run is refused if it is not available.
     pub level: Option<Level>,
-    /// Keep the trace in this file, which is made.
+    /// Write the trace to this new file.
     pub trace: Option<PathBuf>,
 }

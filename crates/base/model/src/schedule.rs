@@ -1,22 +1,22 @@
-//! Who does what.
+//! How threads share the work.
 
-use crate::{ParseError, spelled};
+use crate::{ParseError, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// In which order a hybrid thread issues reads and computes.
+/// Order in which a hybrid thread issues reads and computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HybridOrder {
-    /// All read calls that the window allows before any compute (the seed's order).
+    /// All reads that the window allows, then compute. This is the order in source study 000.
     ReadFirst,
-    /// Compute whatever is ready before another read is issued.
+    /// Compute all ready files before the next read.
     ComputeFirst,
-    /// One read, then one compute, in turn.
+    /// One read and one compute alternately.
     Alternate,
 }
 
 impl HybridOrder {
-    /// The spelling.
+    /// Returns the text form.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ReadFirst => "read-first",
@@ -26,51 +26,50 @@ impl HybridOrder {
     }
 }
 
-/// How far reads may run ahead of compute in the `roles` schedule.
+/// How far reads may be ahead of compute in the `roles` schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReadAhead {
-    /// At most this many files read or in flight and not yet computed.
+    /// At most this many files that are in flight or read but not yet computed.
     Files(u32),
-    /// As many as there are files: the seed's form. Still under the memory and open-file limits;
-    /// exceeding them ends the run as refused.
+    /// All files, as in source study 000. The memory and open-file limits still apply; a run that
+    /// exceeds them ends as refused.
     All,
 }
 
 /// The assignment of work to threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Schedule {
-    /// N threads, a file at a time each: the seed's synchronous form.
+    /// N threads that each process one file at a time: the synchronous form of source study 000.
     Threads {
         /// Number of threads.
         n: u32,
     },
-    /// Readers, hybrids and computers over bounded queues.
+    /// Reader, hybrid and compute threads connected by bounded queues.
     Roles {
-        /// Threads that only read.
+        /// Number of threads that only read.
         readers: u32,
-        /// Threads that read and compute.
+        /// Number of threads that read and compute.
         hybrids: u32,
-        /// Threads that only compute.
+        /// Number of threads that only compute.
         computers: u32,
-        /// How far reads may run ahead.
+        /// How far reads may be ahead of compute.
         window: ReadAhead,
-        /// How many threads may be inside open + submit at once; `None` is no limit.
+        /// Number of threads that may open and submit at once; `None` is no limit.
         open_limit: Option<u32>,
-        /// What a hybrid does first.
+        /// Order of work in hybrid threads.
         order: HybridOrder,
     },
-    /// P compute permits, L requests in flight over all workers.
+    /// P compute permits and L requests in flight over all workers.
     Window {
         /// Requests in flight, L.
         window: u32,
-        /// Compute permits, P; `None` in a text means the usable cores and is filled in before
-        /// the run.
+        /// Compute permits, P. If omitted, the number of usable cores is filled in before the run.
         permits: Option<u32>,
     },
 }
 
 impl Schedule {
-    /// The word: `threads`, `roles` or `window`.
+    /// Returns the name: `threads`, `roles` or `window`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Threads { .. } => "threads",
@@ -109,8 +108,8 @@ impl fmt::Display for Schedule {
 impl FromStr for Schedule {
     type Err = ParseError;
 
-    /// Reads `threads:n=4`, `window:l=32,p=2` or `roles:r=1,h=0,c=3,w=64,open=12,order=turns`;
-    /// a bare first number is the main one (`threads:4`, `window:32`).
+    /// Parses `threads:n=4`, `window:l=32,p=2` or `roles:r=1,h=0,c=3,w=64,open=12,order=turns`.
+    /// The first key may be omitted (`threads:4`, `window:32`).
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let mut fields = Fields::read(text, rest)?;
@@ -139,22 +138,22 @@ impl Schedule {
     fn check(&self, text: &str) -> Result<(), ParseError> {
         let refuse = |reason: &str| Err(ParseError::new("schedule", text, reason));
         match *self {
-            Self::Threads { n } if !(1..=4096).contains(&n) => refuse("1 to 4096 threads"),
+            Self::Threads { n } if !(1..=4096).contains(&n) => refuse("n must be 1 to 4096"),
             Self::Window { window, .. } if !(1..=1_048_576).contains(&window) => {
-                refuse("a window of 1 to 1048576")
+                refuse("l must be 1 to 1048576")
             }
             Self::Window { permits: Some(p), .. } if !(1..=4096).contains(&p) => {
-                refuse("1 to 4096 permits")
+                refuse("p must be 1 to 4096")
             }
             Self::Roles { readers, hybrids, computers, window, open_limit, .. } => {
                 if readers + hybrids == 0 {
-                    refuse("somebody must read: r or h at least 1")
+                    refuse("no thread reads; r or h must be at least 1")
                 } else if hybrids + computers == 0 {
-                    refuse("somebody must compute: h or c at least 1")
+                    refuse("no thread computes; h or c must be at least 1")
                 } else if readers + hybrids + computers > 4096 {
-                    refuse("at most 4096 threads")
+                    refuse("r, h and c must add up to at most 4096")
                 } else if window == ReadAhead::Files(0) || open_limit == Some(0) {
-                    refuse("w and open are at least 1")
+                    refuse("w and open must be at least 1")
                 } else {
                     Ok(())
                 }
@@ -164,7 +163,7 @@ impl Schedule {
     }
 }
 
-/// `key=value` pairs of a schedule; each may be taken once, none may be left over.
+/// The `key=value` pairs of a schedule. Each must be taken exactly once.
 struct Fields<'a> {
     whole: &'a str,
     pairs: Vec<(&'a str, &'a str)>,
@@ -205,7 +204,7 @@ impl<'a> Fields<'a> {
             None => ReadAhead::Files(64),
             Some("all") => ReadAhead::All,
             Some(text) => ReadAhead::Files(text.parse().map_err(|_| {
-                ParseError::new("schedule", self.whole, "w is a whole number or all")
+                ParseError::new("schedule", self.whole, "w must be a whole number or all")
             })?),
         };
         let order = match self.take("order") {
@@ -216,7 +215,7 @@ impl<'a> Fields<'a> {
                 return Err(ParseError::new(
                     "schedule",
                     self.whole,
-                    "order is read-first, compute-first or turns",
+                    "order must be read-first, compute-first or turns",
                 ));
             }
         };
@@ -240,4 +239,4 @@ impl<'a> Fields<'a> {
     }
 }
 
-spelled!(Schedule);
+serialize_as_text!(Schedule);

@@ -1,8 +1,8 @@
-//! A study file: experiments, their arms and their sets, as TOML.
+//! Study files in TOML: experiments with their arms and file sets.
 //!
-//! An arm's `plan` and `name` may hold `{n}`, `{n-1}` or `{n+1}` for a factor `n` of its `with`
-//! table; the arm is then expanded over all values. `headline = true` marks an arm that runs in
-//! quick mode; `headline_with` names the factor values that do.
+//! The `plan` and `name` of an arm may contain `{n}`, `{n-1}` or `{n+1}` for a factor `n` of its
+//! `with` table. The arm is then expanded over all values. `headline = true` marks arms that run in
+//! quick mode, and `headline_with` selects factor values for it.
 
 use crate::{ColdBy, Compute, Condition, FileSetSpec};
 use serde::{Deserialize, Serialize};
@@ -14,23 +14,23 @@ use std::collections::BTreeMap;
 pub struct StudySpec {
     /// Name, as given on the command line.
     pub name: String,
-    /// Title for people.
+    /// Title.
     pub title: String,
-    /// What the study asks, one or two sentences.
+    /// Question that the study answers, in one or two sentences.
     pub question: String,
-    /// Whose plans the arms are: the word of a subject, `files` or the name of another engine.
+    /// Subject of the plans: `files` or another subject.
     #[serde(default = "files")]
     pub subject: String,
-    /// Seed of the order of runs unless the command line gives one, and of sets without their own.
+    /// Seed of the order of runs, unless given on the command line, and of sets without a seed.
     #[serde(default = "one")]
     pub seed: u64,
-    /// Seconds that quick mode may take.
+    /// Time budget of quick mode, in seconds.
     #[serde(default = "ninety")]
     pub quick_budget_s: f64,
-    /// File sets by name; none if the subject needs no files.
+    /// File sets by name; empty if the subject needs no files.
     #[serde(default)]
     pub sets: BTreeMap<String, SetSpec>,
-    /// Experiments in the order of the report.
+    /// Experiments, in the order of the report.
     #[serde(rename = "experiment")]
     pub experiments: Vec<Experiment>,
 }
@@ -47,40 +47,40 @@ fn ninety() -> f64 {
     90.0
 }
 
-/// A file set at published size, and the smaller one of quick mode.
+/// A file set at its published size, and a smaller one for quick mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetSpec {
-    /// What it stands for, for people.
+    /// Description.
     pub about: String,
-    /// The set at `--full`.
+    /// The set for `--full`.
     pub full: FileSetSpec,
-    /// The set in quick mode; without it the full one is used.
+    /// The set for quick mode; the full set by default.
     #[serde(default)]
     pub quick: Option<FileSetSpec>,
 }
 
-/// Blocks of an experiment at `--full`, unless its study says otherwise.
+/// Default number of blocks of an experiment with `--full`.
 pub const BLOCKS_FULL: u32 = 12;
 
-/// One question of a study: arms that are compared block by block.
+/// An experiment: arms that are compared block by block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// Short name, unique in the study.
     pub name: String,
-    /// What it asks, one sentence.
+    /// Question that it answers, in one sentence.
     pub question: String,
-    /// Sets it runs on; each is an own comparison. Empty only where the study has none.
+    /// File sets; each is a separate comparison. Empty only if the study has none.
     #[serde(default)]
     pub sets: Vec<String>,
-    /// Conditions; each is an own comparison.
+    /// Conditions; each is a separate comparison.
     #[serde(default = "cold")]
     pub conditions: Vec<Condition>,
-    /// Work; each is an own comparison.
+    /// Work on the data; each is a separate comparison.
     #[serde(default = "nothing")]
     pub computes: Vec<Compute>,
-    /// How the report draws it.
+    /// Chart in the report.
     #[serde(default)]
     pub chart: Chart,
     /// Factor on the horizontal axis of a chart.
@@ -89,23 +89,23 @@ pub struct Experiment {
     /// Metric on the vertical axis, as in `Measured::metric`.
     #[serde(default = "elapsed")]
     pub metric: String,
-    /// Blocks at `--full`; at least 12 for a verdict. One that asks for fewer gets no more of them by
-    /// `--blocks`, unless it is named.
+    /// Number of blocks with `--full`; a verdict requires at least 12. `--blocks` does not increase
+    /// a smaller number, unless the experiment is selected by name.
     #[serde(default = "twelve")]
     pub blocks_full: u32,
-    /// Blocks in quick mode; at least 8 for a verdict.
+    /// Number of blocks in quick mode; a verdict requires at least 8.
     #[serde(default = "eight")]
     pub blocks_quick: u32,
-    /// Whether one of its arms runs twice in each block, so that a plan against itself shows the noise.
-    /// Not where a run takes long and no two arms are compared.
+    /// Whether one arm runs twice in each block, to measure noise by comparing a plan with itself.
+    /// Disabled if runs take long and no arms are compared.
     #[serde(default = "yes")]
     pub again: bool,
-    /// What becomes of it where more than one medium is measured.
+    /// Which media it runs on.
     #[serde(default)]
     pub media: MediaUse,
-    /// Arms, by name with factors filled in, that run once more before the first block, watched as
-    /// closely as the system allows: their traces become the timelines of the report. Quick mode runs
-    /// them too, if their set is made anyway.
+    /// Arms, by name with factors filled in, that run once before the first block with the most
+    /// detailed trace that the system allows. These traces are the timelines of the report. Quick
+    /// mode also runs them if their set exists anyway.
     #[serde(default)]
     pub pictures: Vec<String>,
     /// Arms.
@@ -113,18 +113,18 @@ pub struct Experiment {
     pub arms: Vec<Arm>,
 }
 
-/// On which media an experiment runs. Media that the user names get every experiment; those that a
-/// study adds by itself (memory, a slowed disk) get the ladders of the table of media alone, because
-/// all else would take hours there and answer nothing more.
+/// Media on which an experiment runs. Media given by the user run every experiment. Media that a
+/// study adds (memory, a throttled disk) run only the ladders of the table of media, because
+/// everything else would take hours without new answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MediaUse {
-    /// On the first medium, and on those that the user names.
+    /// The first medium, and those given by the user.
     #[default]
     First,
-    /// Its arms with a number of plain threads run on added media too.
+    /// Added media also run the arms with the `threads` schedule.
     Ladder,
-    /// As `ladder`, but not at all with one medium; all its arms run in quick mode.
+    /// As `ladder`, but skipped if there is only one medium. All arms run in quick mode.
     LadderOfSeveral,
 }
 
@@ -152,18 +152,18 @@ fn eight() -> u32 {
     8
 }
 
-/// How much of a study runs.
+/// Extent of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Headline arms, smaller sets, a budget of time.
+    /// Headline arms, smaller sets and a time budget.
     Quick,
     /// Every arm at published size.
     Full,
 }
 
 impl Mode {
-    /// The word.
+    /// Returns the text form.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -172,26 +172,26 @@ impl Mode {
     }
 }
 
-/// What the second run of the same arm in a block is called: the arm's name and this. It shows
-/// how much a plan differs from itself.
+/// Suffix of the name of an arm in its second run in a block, which measures how much a plan
+/// differs from itself.
 pub const AGAIN: &str = " (again)";
 
-/// How an experiment is drawn.
+/// Chart of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Chart {
-    /// A dot with its interval for each arm.
+    /// A dot with an interval per arm.
     #[default]
     Dots,
-    /// A line over the factor `axis`, one for each arm name before expansion.
+    /// A line over the factor `axis` per arm before expansion.
     Ladder,
-    /// Readers × computers, shade for the metric.
+    /// Readers × compute threads, with a shade for the metric.
     Heat,
-    /// Cost over a logarithmic factor, one line for each arm name before expansion.
+    /// Cost over a logarithmic factor, one line per arm before expansion.
     Curve,
 }
 
-/// A plan to compare, or a family of them.
+/// A plan to compare, or a family of plans.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
@@ -199,32 +199,32 @@ pub struct Arm {
     pub name: String,
     /// Plan with factors in braces, such as `read/threads:n={n}`.
     pub plan: String,
-    /// Factor values; the arm is expanded over their product.
+    /// Factor values. The arm is expanded over their product.
     #[serde(default)]
     pub with: BTreeMap<String, Vec<f64>>,
-    /// Runs in quick mode, all values.
+    /// Whether all values run in quick mode.
     #[serde(default)]
     pub headline: bool,
-    /// Runs in quick mode with these values only.
+    /// Factor values that run in quick mode.
     #[serde(default)]
     pub headline_with: BTreeMap<String, Vec<f64>>,
-    /// At most this many files of the set, factors in braces allowed.
+    /// Limit on the number of files, with factors in braces.
     #[serde(default)]
     pub files_max: Option<String>,
-    /// Overrides the set of the experiment, factors in braces allowed (`G-{size}`).
+    /// File set instead of that of the experiment, with factors in braces (`G-{size}`).
     #[serde(default)]
     pub set: Option<String>,
-    /// The one way in which its cold runs are made cold; without it the best there is.
+    /// How cold runs are made cold; by default the best way available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_by: Option<ColdBy>,
-    /// Settings of the kernel that are other ones for its runs, by their names below `/proc/sys/vm`.
-    /// Such an arm runs only where the user agrees.
+    /// Kernel settings for its runs, by name below `/proc/sys/vm`. Such an arm runs only if the
+    /// user permits it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, u64>,
 }
 
 impl Arm {
-    /// The name without its factors: the family that one line of a chart stands for.
+    /// Returns the name without factors, which is the name of a line in a chart.
     pub fn family(&self) -> String {
         let mut out = String::new();
         let mut depth = 0;
@@ -239,8 +239,8 @@ impl Arm {
         out.trim_matches(|c| c == '-' || c == ' ').to_owned()
     }
 
-    /// The points that it is expanded over: the product of its factor values, the last factor
-    /// changing fastest. One point without factors when it has none.
+    /// Returns the points of its expansion: the product of its factor values, with the last factor
+    /// changing fastest. Without factors there is one empty point.
     pub fn points(&self) -> Vec<BTreeMap<String, f64>> {
         let mut points = vec![BTreeMap::new()];
         for (factor, values) in &self.with {
@@ -257,7 +257,7 @@ impl Arm {
         points
     }
 
-    /// Whether quick mode runs this point of it.
+    /// Reports whether quick mode runs this point.
     pub fn in_quick(&self, point: &BTreeMap<String, f64>) -> bool {
         if self.headline_with.is_empty() {
             return self.headline;
@@ -266,23 +266,25 @@ impl Arm {
     }
 }
 
-/// A text of a study with every brace filled in: `{n}` is a factor, `{n-1}` a factor and a whole
-/// number joined by `+`, `-`, `*` or `/` (which rounds down).
+/// Replaces the braces in a template: `{n}` is a factor, and `{n-1}` is a factor and a whole number
+/// joined by `+`, `-`, `*` or `/` (which rounds down).
 ///
 /// # Errors
-/// A brace that is left open, or holds something else; the sentence names the factors there are.
+/// Fails for an unclosed brace or other contents. The message lists the factors.
 pub fn fill(template: &str, factors: &BTreeMap<String, f64>) -> Result<String, String> {
     let mut out = String::with_capacity(template.len());
     let mut rest = template;
     while let Some(open) = rest.find('{') {
         out.push_str(&rest[..open]);
         let inner = &rest[open + 1..];
-        let close = inner.find('}').ok_or_else(|| format!("'{template}': a '}}' is missing"))?;
+        let close = inner
+            .find('}')
+            .ok_or_else(|| format!("invalid template '{template}': missing '}}'"))?;
         let value = evaluate(inner[..close].trim(), factors).ok_or_else(|| {
             let known: Vec<_> = factors.keys().map(String::as_str).collect();
             format!(
-                "'{template}': {{{}}} is no factor (there are: {}), nor one with + - * / and a \
-                 whole number",
+                "invalid template '{template}': '{{{}}}' is not a factor (known: {}), optionally with + - \
+                 * / and a whole number",
                 &inner[..close],
                 if known.is_empty() { "none".to_owned() } else { known.join(", ") }
             )
@@ -317,14 +319,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_template_panics(template in "[a-z{}+*/ 0-9-]{0,30}", n in -1e6f64..1e6) {
+        fn no_template_causes_a_panic(template in "[a-z{}+*/ 0-9-]{0,30}", n in -1e6f64..1e6) {
             let factors = BTreeMap::from([("n".to_owned(), n)]);
             if let Ok(text) = fill(&template, &factors) {
                 prop_assert!(!text.contains('{'), "{} from {}", text, template);
             }
         }
         #[test]
-        fn a_factor_and_a_number_are_added_as_numbers(n in -1000i32..1000, m in 0u32..1000) {
+        fn factors_and_numbers_are_added_as_numbers(n in -1000i32..1000, m in 0u32..1000) {
             let factors = BTreeMap::from([("n".to_owned(), f64::from(n))]);
             let sum = (i64::from(n) + i64::from(m)).to_string();
             prop_assert_eq!(fill(&format!("{{n+{m}}}"), &factors).unwrap(), sum);
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_are_filled_in() {
+    fn braces_are_replaced() {
         let factors = BTreeMap::from([("n".to_owned(), 8.0), ("mib".to_owned(), 0.25)]);
         for (template, text) in [
             ("sync-{n}", "sync-8"),
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_has_a_point_for_each_pair_of_values_and_quick_takes_the_named_ones() {
+    fn arms_expand_over_all_values_and_quick_mode_selects_some() {
         let text = r#"{"name": "r{r}-c{c}", "plan": "x", "with": {"r": [1, 2], "c": [4, 8, 16]},
             "headline_with": {"c": [8]}}"#;
         let arm: Arm = serde_json::from_str(text).unwrap();

@@ -1,5 +1,5 @@
-//! What the kernel and the processor tell of cores, caches, memory and the settings that decide how
-//! input and output behave. Claims, to be compared with a measurement ([`crate::memory`]).
+//! Cores, caches, memory and I/O settings as reported by the kernel and the processor. These may be
+//! wrong; [`crate::memory`] compares them with measurements.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct CpuFacts {
     /// Number.
     pub cpu: u32,
-    /// Whether it is on line.
+    /// Whether it is online.
     pub online: bool,
-    /// Whether this process may use it; `None` for a captured tree.
+    /// Whether this process may use it; `None` for a captured directory tree.
     pub allowed: Option<bool>,
     /// Number of the socket.
     pub package: Option<u32>,
@@ -18,7 +18,7 @@ pub struct CpuFacts {
     pub core: Option<u32>,
     /// Number of the memory node.
     pub node: Option<u32>,
-    /// Processors of the same core, itself among them; empty when not known.
+    /// Processors of the same core, including itself; empty if unknown.
     pub siblings: Vec<u32>,
 }
 
@@ -29,106 +29,107 @@ pub struct CacheFacts {
     pub level: u32,
     /// `data`, `instruction` or `unified`.
     pub kind: String,
-    /// Size, bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Ways; `None` when not told.
+    /// Ways; `None` if not reported.
     pub ways: Option<u32>,
     /// Sets.
     pub sets: Option<u32>,
-    /// Bytes of a line.
+    /// Size of a line in bytes.
     pub line_bytes: Option<u32>,
-    /// Number among the caches of its level and kind.
+    /// Index among the caches of its level and kind.
     pub id: Option<u32>,
     /// Processors that share it.
     pub shared: Vec<u32>,
-    /// Whether sets × ways × line is its size; `None` when one of them is not told.
+    /// Whether sets × ways × line size equals its size; `None` if one of them is not reported.
     pub adds_up: Option<bool>,
 }
 
-/// A memory node.
+/// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NodeFacts {
     /// Number.
     pub node: u32,
     /// Its processors.
     pub cpus: Vec<u32>,
-    /// Its memory, bytes.
+    /// Its memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Distances to all nodes, as the firmware tells them; 10 is itself.
+    /// Distances to all nodes as reported by the firmware; 10 is the distance to itself.
     pub distances: Vec<u32>,
 }
 
-/// Threads that share a core.
+/// Simultaneous multithreading: hardware threads that share a core.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SmtFacts {
     /// `active`, `off`, `not-supported`, `not-implemented`, `none` (one thread per core) or
     /// `unknown`.
     pub state: String,
-    /// The kernel's word for it, such as `on`, `off`, `forceoff`, `notsupported`.
+    /// State as spelled by the kernel, such as `on`, `off`, `forceoff`, `notsupported`.
     pub control: Option<String>,
-    /// The processors of each core that has several.
+    /// The processors of each core that has more than one.
     pub siblings: Vec<Vec<u32>>,
-    /// All of it in one sentence.
+    /// Summary in one sentence.
     pub sentence: String,
 }
 
-/// Capacity of a data cache as CPUID tells it.
+/// Caches and TLBs as reported by CPUID.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CpuidFacts {
-    /// Maker.
+    /// Vendor.
     pub vendor: String,
-    /// Level and bytes of each cache for data.
+    /// Level and size in bytes of each data cache.
     pub caches: Vec<(u32, u64)>,
-    /// Third level of the whole socket by an older leaf, bytes.
+    /// Size of the third level of the whole socket from an older leaf, in bytes.
     pub socket_l3_bytes: Option<u64>,
-    /// Entries of the first translation buffer for data, small pages.
+    /// Entries of the first-level data TLB for 4 KiB pages.
     pub tlb_l1_4k: Option<u32>,
-    /// The same for pages of 2 MiB.
+    /// Entries of the first-level data TLB for 2 MiB pages.
     pub tlb_l1_2m: Option<u32>,
-    /// Entries of the second translation buffer, small pages.
+    /// Entries of the second-level TLB for 4 KiB pages.
     pub tlb_l2_4k: Option<u32>,
-    /// The same for pages of 2 MiB.
+    /// Entries of the second-level TLB for 2 MiB pages.
     pub tlb_l2_2m: Option<u32>,
 }
 
-/// A setting or counter: its name, its value, and what it really means.
+/// A setting or counter with its meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Setting {
-    /// Name, as the kernel spells it.
+    /// Name as spelled by the kernel.
     pub name: String,
-    /// Value, as the kernel spells it, with its unit where that is not plain.
+    /// Value as spelled by the kernel, with its unit if that is not obvious.
     pub value: String,
-    /// What it means, in a sentence; empty where the name says it.
+    /// Meaning in one sentence; empty if the name is sufficient.
     pub meaning: String,
 }
 
-/// Everything told.
+/// The reported topology.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Topology {
-    /// Processors that exist, by number.
+    /// Processors by number.
     pub cpus: Vec<CpuFacts>,
-    /// Caches: those of the first level first, data before instructions.
+    /// Caches by level, data before instructions.
     pub caches: Vec<CacheFacts>,
-    /// Memory nodes.
+    /// NUMA nodes.
     pub nodes: Vec<NodeFacts>,
-    /// Threads that share a core.
+    /// Hardware threads that share a core.
     pub smt: SmtFacts,
-    /// What CPUID tells; `None` for a captured tree or without the instruction.
+    /// Data from CPUID; `None` for a captured directory tree or without the instruction.
     pub cpuid: Option<CpuidFacts>,
     /// Memory, huge pages and swap.
     pub memory: Vec<Setting>,
-    /// When changed pages are written, and what that means in bytes here.
+    /// Limits of dirty pages, and what they are in bytes on this machine.
     pub dirty: Vec<Setting>,
-    /// Limits of the control groups of this process.
+    /// Limits of the cgroups of this process.
     pub control_groups: Vec<Setting>,
-    /// Signs that others use the same hardware.
+    /// Signs of other users of the same hardware.
     pub neighbours: Vec<Setting>,
-    /// What could not be read, in words.
+    /// Descriptions of facts that could not be read.
     pub unknown: Vec<String>,
 }
 
 impl Topology {
-    /// The processors of each core, ascending; of processors on line whose core is known.
+    /// Returns the processors of each core in ascending order, for online processors whose core is
+    /// known.
     pub fn cores(&self) -> Vec<Vec<u32>> {
         let mut cores: Vec<Vec<u32>> =
             self.cpus.iter().map(|cpu| cpu.siblings.clone()).filter(|s| !s.is_empty()).collect();
@@ -137,7 +138,7 @@ impl Topology {
         cores
     }
 
-    /// Capacities of the caches for data that `cpu` reaches, by level; bytes.
+    /// Returns the data caches of `cpu`, by level.
     pub fn data_caches_of(&self, cpu: u32) -> Vec<&CacheFacts> {
         let mut of: Vec<&CacheFacts> = self
             .caches
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_named_once() {
+    fn each_core_occurs_once() {
         let cpu = |cpu, siblings: &[u32]| CpuFacts {
             cpu,
             online: true,

@@ -1,7 +1,7 @@
-//! Sizes and durations as people write them.
+//! Text forms of sizes and durations.
 //!
 //! Sizes: a number with an optional suffix; `KiB MiB GiB TiB` (and bare `K M G T`) are powers of
-//! 1024, `kB MB GB TB` powers of 1000, `B` or nothing is bytes. Durations: `ns us µs ms s min`.
+//! 1024, `kB MB GB TB` powers of 1000, `B` or no suffix is bytes. Durations: `ns us µs ms s min`.
 
 use crate::ParseError;
 
@@ -42,9 +42,9 @@ pub fn parse_size(text: &str) -> Result<u64, ParseError> {
             .ok_or_else(|| refuse("use bytes, KiB, MiB, GiB, kB, MB or GB, as in 64KiB"))?
     };
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(|| refuse("larger than 16 EiB"));
+        return whole.checked_mul(factor).ok_or_else(|| refuse("must be at most 16 EiB"));
     }
-    let value: f64 = number.parse().map_err(|_| refuse("a number is needed, as in 64KiB"))?;
+    let value: f64 = number.parse().map_err(|_| refuse("must begin with a number, as in 64KiB"))?;
     let bytes = value * factor as f64;
     if !bytes.is_finite() || bytes < 0.0 || bytes >= u64::MAX as f64 {
         return Err(refuse("out of range"));
@@ -56,9 +56,9 @@ pub fn parse_size(text: &str) -> Result<u64, ParseError> {
 pub fn parse_duration_ns(text: &str) -> Result<u64, ParseError> {
     let refuse = |reason: &str| ParseError::new("duration", text, reason);
     let (number, suffix) = split_number(text);
-    let value: f64 = number.parse().map_err(|_| refuse("a number is needed, as in 5ms"))?;
+    let value: f64 = number.parse().map_err(|_| refuse("must begin with a number, as in 5ms"))?;
     if suffix.is_empty() && value != 0.0 {
-        return Err(refuse("a unit is needed: ns, us, ms, s, min or h"));
+        return Err(refuse("missing unit; use ns, us, ms, s, min or h"));
     }
     let factor = if suffix.is_empty() {
         1.0
@@ -84,7 +84,7 @@ fn split_number(text: &str) -> (&str, &str) {
     (text[..end].trim(), text[end..].trim())
 }
 
-/// A size for people: exact when small, else three significant digits in powers of 1024.
+/// Formats a size: exact if small, otherwise with three significant digits in powers of 1024.
 pub fn format_size(bytes: u64) -> String {
     const NAMES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -96,7 +96,7 @@ pub fn format_size(bytes: u64) -> String {
     if step == 0 { format!("{bytes} B") } else { format!("{} {}", three(value), NAMES[step]) }
 }
 
-/// The exact spelling of a size that [`parse_size`] reads back unchanged.
+/// Formats a size exactly, for [`parse_size`].
 pub fn spell_size(bytes: u64) -> String {
     for (name, factor) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= factor && bytes.is_multiple_of(factor) {
@@ -106,7 +106,7 @@ pub fn spell_size(bytes: u64) -> String {
     format!("{bytes}")
 }
 
-/// A duration for people, three significant digits.
+/// Formats a duration with three significant digits.
 pub fn format_ns(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         n if n < 999.5 => (ns, "ns"),
@@ -119,7 +119,7 @@ pub fn format_ns(ns: f64) -> String {
     format!("{} {unit}", three(value))
 }
 
-/// The exact spelling of a duration that [`parse_duration_ns`] reads back unchanged.
+/// Formats a duration exactly, for [`parse_duration_ns`].
 pub fn spell_ns(ns: u64) -> String {
     for (name, factor) in [("s", 1_000_000_000u64), ("ms", 1_000_000), ("us", 1_000)] {
         if ns >= factor && ns.is_multiple_of(factor) {
@@ -129,7 +129,7 @@ pub fn spell_ns(ns: u64) -> String {
     format!("{ns}ns")
 }
 
-/// A count with thin grouping: `1 234 567`.
+/// Formats a count in groups of three digits: `1 234 567`.
 pub fn format_count(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -142,7 +142,7 @@ pub fn format_count(count: u64) -> String {
     out
 }
 
-/// A count with the word for one or for many: `1 file`, `2 000 files`.
+/// Formats a count with a noun in singular or plural: `1 file`, `2 000 files`.
 pub fn format_counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", format_count(count), if count == 1 { one } else { many })
 }
@@ -162,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sizes_read_as_people_write_them() {
+    fn sizes_are_parsed() {
         for (text, bytes) in [
             ("0", 0),
             ("4096", 4096),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_three_digits() {
+    fn durations_have_three_digits() {
         assert_eq!(format_size(1023), "1023 B");
         assert_eq!(format_size(1024), "1.00 KiB");
         assert_eq!(format_size(1024 * 1024 - 1), "1.00 MiB");
@@ -200,22 +200,22 @@ mod tests {
     }
 
     #[test]
-    fn one_is_not_many() {
+    fn counts_have_singular_and_plural() {
         let files = [0, 1, 2, 1_000].map(|count| format_counted(count, "file", "files"));
         assert_eq!(files, ["0 files", "1 file", "2 files", "1 000 files"]);
     }
 
     proptest! {
         #[test]
-        fn spelled_sizes_read_back(bytes in any::<u64>()) {
+        fn exact_sizes_survive_a_round_trip(bytes in any::<u64>()) {
             prop_assert_eq!(parse_size(&spell_size(bytes)).unwrap(), bytes);
         }
         #[test]
-        fn spelled_durations_read_back(ns in 0u64..1_000_000_000_000) {
+        fn exact_durations_survive_a_round_trip(ns in 0u64..1_000_000_000_000) {
             prop_assert_eq!(parse_duration_ns(&spell_ns(ns)).unwrap(), ns);
         }
         #[test]
-        fn no_text_panics(text in ".*") {
+        fn no_text_causes_a_panic(text in ".*") {
             let _ = parse_size(&text);
             let _ = parse_duration_ns(&text);
         }

@@ -1,34 +1,34 @@
-//! The answer to a claim in one word, as the ledger, the store's reports and the JSON spell it.
+//! Verdicts on claims.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The answer to a claim.
+/// Verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verdict {
-    /// The evidence shows it.
+    /// The evidence supports the claim.
     #[serde(rename = "confirmed")]
     Confirmed,
-    /// The evidence shows the contrary.
+    /// The evidence contradicts the claim.
     #[serde(rename = "refuted")]
     Refuted,
-    /// It holds in one circumstance and not in another, or was shown for stand-ins only.
+    /// The claim holds under some circumstances but not others, or was shown only for substitutes.
     #[serde(rename = "scope")]
     Scope,
-    /// The evidence allows both, or there is too little of it, or it was disturbed.
+    /// The evidence is compatible with both answers, insufficient or disturbed.
     #[serde(rename = "undecided")]
     Undecided,
-    /// This machine or this version cannot test it.
+    /// This machine or version cannot test the claim.
     #[serde(rename = "not testable here")]
     NotTestableHere,
 }
 
 impl Verdict {
-    /// Every verdict in the order of tables.
+    /// Every verdict, in the order of tables.
     pub const ALL: [Self; 5] =
         [Self::Confirmed, Self::Refuted, Self::Scope, Self::Undecided, Self::NotTestableHere];
 
-    /// The words.
+    /// Returns the text form.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Confirmed => "confirmed",
@@ -39,7 +39,7 @@ impl Verdict {
         }
     }
 
-    /// A shape that tells the verdicts apart without colour.
+    /// Returns a symbol, so that verdicts do not depend on colour.
     pub const fn icon(self) -> &'static str {
         match self {
             Self::Confirmed => "✓",
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_says_the_words() {
+    fn json_uses_the_text_form() {
         for verdict in Verdict::ALL {
             let text = serde_json::to_string(&verdict).unwrap();
             assert_eq!(text, format!("\"{verdict}\""));

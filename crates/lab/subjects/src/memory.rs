@@ -98,7 +98,7 @@ mod tests {
         for (text, word) in [
             ("memory:leap", "no method"),
             ("memory:chase", "needs kib"),
-            ("memory:chase/pages=9", "no setting"),
+            ("memory:chase/pages=9", "unknown setting"),
             ("memory:alone/work=none", "no work"),
             ("walk:statx/threads=1", "not of memory"),
         ] {

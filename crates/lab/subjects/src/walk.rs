@@ -369,9 +369,9 @@ mod tests {
     #[test]
     fn wrong_plans_are_refused_before_anything_runs() {
         for (text, word) in [
-            ("walk:stat/threads=1", "no method 'stat'"),
+            ("walk:stat/threads=1", "unknown method 'stat'"),
             ("walk:statx/threads=0", "1 to 256"),
-            ("walk:statx/speed=9", "no setting 'speed'"),
+            ("walk:statx/speed=9", "unknown setting 'speed'"),
             ("walk:statx/head=2", "head is 0 or 1"),
             ("read/threads:n=1", "not a walk"),
         ] {
