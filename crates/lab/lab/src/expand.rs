@@ -327,7 +327,7 @@ pub fn blocks_of(experiment: &Experiment, mode: Mode, overrides: &Overrides) -> 
     }
 }
 
-/// Returns whether an experiment runs with so many media.
+/// Returns whether an experiment runs if the session has this number of media.
 fn wanted(experiment: &Experiment, overrides: &Overrides, media: usize) -> bool {
     let named = overrides.experiments.contains(&experiment.name);
     let alone = experiment.media != MediaUse::LadderOfSeveral;
@@ -373,7 +373,7 @@ fn ready_arm(
 }
 
 /// Adds the second run of an arm to each block: in full mode to the first arm of each comparison
-/// that allows it, in quick mode only to the first such comparison, to save time.
+/// that allows it, in quick mode only to the first one, to save time.
 fn add_again(spec: &StudySpec, comparisons: &mut [Comparison], mode: Mode) {
     let count = if mode == Mode::Full { comparisons.len() } else { 1 };
     let wants =

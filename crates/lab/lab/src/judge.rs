@@ -32,7 +32,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Returns a judge for a machine with so many usable cores.
+    /// Returns a judge for a machine with this number of usable cores.
     pub fn new(cores: u32) -> Self {
         Self { cores: cores.max(1), votes: BTreeMap::new() }
     }

@@ -18,7 +18,7 @@ pub(super) fn scratch_dir(items: &Path) -> Result<Scratch, String> {
     Scratch::fresh(set.join(SCRATCH))
 }
 
-/// Returns the engine's options for a copy method. Sharing blocks is a method of its own here, so
+/// Returns the engine's options for a copy method. Sharing blocks is a separate method here, so
 /// the other methods must not share.
 pub(super) fn options(how: &How) -> CopyOptions {
     let reflink = if how.mode.is_none() { When::Auto } else { When::Never };

@@ -1,10 +1,11 @@
 //! Runs the engine `copy` as a subject.
 //!
-//! A plan is `copy:METHOD/SETTINGS` for one file, or a scenario such as `series`. Each run is a scenario in its own process: it establishes its condition and
-//! proves it, copies into a temporary directory next to the set, and records its own numbers
-//! (`extra`): when the copy returned, when it was durable, and when none of it was left to write.
-//! Afterwards, outside the measured time, another process hashes the copy. The hash is the digest
-//! of the run, so the laboratory compares all methods with each other.
+//! A plan is `copy:METHOD/SETTINGS` for one file, or a scenario such as `series`. Each run is a
+//! scenario in its own process: it establishes its condition and proves it, copies into a temporary
+//! directory next to the set, and records its own numbers (`extra`): when the copy returned, when it
+//! was durable, and when none of it was left to write. Afterwards, outside the measured time, another
+//! process hashes the copy. The hash is the digest of the run, so the laboratory compares all methods
+//! with each other.
 
 mod bystander;
 mod engine;

@@ -106,7 +106,7 @@ pub(super) fn counter(address: SocketAddr, name: &str) -> Result<u64, String> {
     found.next().ok_or_else(|| format!("the server has no counter {name}"))
 }
 
-/// Waits until so many connections are open, not counting the one that reads the counter.
+/// Waits until `connections` connections are open, not counting the one that reads the counter.
 pub(super) fn until_open(address: SocketAddr, connections: usize) -> Result<(), String> {
     let until_ns = monotonic_ns() + COUNTER_TIMEOUT_NS;
     loop {

@@ -18,7 +18,7 @@ use std::time::Duration;
 const CLIENTS_MAX: u64 = 20_000;
 /// Limit of stocks.
 const STOCKS_MAX: u64 = 20_000;
-/// Limit of connections in a history; so many requests may be open at once in the search.
+/// Limit of connections in a history, and so of requests that are open at once in the search.
 const HISTORY_CONNECTIONS_MAX: u64 = 64;
 /// Limit of the sleep between two orders and of the duration of a load.
 const TIME_MAX: Duration = Duration::from_secs(60);

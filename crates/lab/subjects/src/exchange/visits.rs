@@ -94,7 +94,7 @@ pub(super) fn restart(
     numbers.close(again)
 }
 
-/// Returns whether the stock file came to contain so many items of the first stock.
+/// Waits until the stock file contains `left` items of the first stock. Returns whether it did.
 fn written(dir: &Path, left: u32) -> Result<bool, String> {
     let path = dir.join(STOCK_FILE);
     let wanted = format!("1 {left} ");

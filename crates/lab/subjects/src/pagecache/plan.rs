@@ -37,7 +37,7 @@ pub(super) enum End {
     DataSync,
     /// The file is removed at once.
     Removed,
-    /// The file is left to the kernel's writeback for at most so many seconds.
+    /// The file is left to the kernel's writeback for at most this number of seconds.
     Left(u32),
 }
 
