@@ -1,4 +1,4 @@
-//! Tells the crate at which level it is compiled, so that the program can say so.
+//! Passes the optimisation level to the crate, so that the program can report it.
 
 #![allow(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 

@@ -121,8 +121,8 @@ pub enum ReadError {
     Json(#[from] serde_json::Error),
     /// The document is of another kind or version.
     #[error(
-        "this is no saved scan that this version reads (command '{command}', schema {schema}); \
-         write one with 'ioloom du --save FILE DIR'"
+        "not a saved scan that this version can read (command '{command}', schema {schema}); \
+         create one with 'ioloom du --save FILE DIR'"
     )]
     Other {
         /// Its kind.
@@ -315,7 +315,7 @@ mod tests {
         let old = document(&[("a", 1), ("same", 5), ("gone", 2)]);
         let new = document(&[("a", 4), ("same", 5), ("new", 3)]);
         let found = changes(&old, &new).unwrap();
-        let told: Vec<_> = found
+        let found: Vec<_> = found
             .iter()
             .map(|c| {
                 let bytes = |t: Option<Tally>| t.map(|t| t.disk_bytes);
@@ -327,7 +327,7 @@ mod tests {
             ("gone".to_owned(), Some(2), None),
             ("new".to_owned(), None, Some(3)),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
 
     #[test]

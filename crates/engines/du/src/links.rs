@@ -187,9 +187,9 @@ mod tests {
     }
 
     /// Inode, whether an earlier root was charged, links.
-    type Told = (u64, bool, Vec<(u32, u32)>);
+    type Settlement = (u64, bool, Vec<(u32, u32)>);
 
-    fn settled(set: &LinkSet) -> Vec<Told> {
+    fn settled(set: &LinkSet) -> Vec<Settlement> {
         let mut all = Vec::new();
         set.settle(&mut |s| all.push((s.id.inode, s.charged_before, s.counts.to_vec())));
         all.sort();

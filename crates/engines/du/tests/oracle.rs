@@ -197,12 +197,12 @@ proptest! {
         let mut text = Vec::new();
         ncdu::export(&scan.roots[0], ("ioloom", "0"), 0, &mut text).unwrap();
         let back = ncdu::import(&mut &text[..], ncdu::Limits::default()).unwrap();
-        let told = |tree: &ioloom_du::Tree| -> Vec<_> {
+        let sums = |tree: &ioloom_du::Tree| -> Vec<_> {
             (0..tree.nodes().len())
                 .map(|at| (tree.path(at), tree.nodes()[at].total, tree.nodes()[at].shared_bytes))
                 .collect()
         };
-        prop_assert_eq!(told(&scan.roots[0]), told(&back));
+        prop_assert_eq!(sums(&scan.roots[0]), sums(&back));
         let document = Document::of(&scan, None, &|_, _| true);
         let json = serde_json::to_vec(&document).unwrap();
         let read = Document::read(&json[..]).unwrap();
@@ -308,12 +308,12 @@ proptest! {
             let threads = Threads::Count(threads);
             let options = ScanOptions { follow, count_links, one_file_system, threads, ..ScanOptions::default() };
             let total = scanned(temp.path(), options).unwrap().total();
-            let told = Tally {
+            let expected = Tally {
                 apparent_bytes: gnu(temp.path(), &[how, "-sb"]).unwrap(),
                 disk_bytes: gnu(temp.path(), &[how, "-sB1"]).unwrap(),
                 inodes: gnu(temp.path(), &[how, "-s", "--inodes"]).unwrap(),
             };
-            prop_assert_eq!(total, told, "{}", how);
+            prop_assert_eq!(total, expected, "{}", how);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Short blocks of timed work on a thread that is held to one processor.
+//! Times short blocks of work on a thread that is pinned to one processor.
 
 use ioloom_model::distribution::stream;
 use ioloom_stats::{median, quantile};
@@ -7,31 +7,31 @@ use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_lab::memory::{Pages, Region, dependent_adds};
 use rand::RngExt;
 
-use crate::MemoryError;
+use crate::error::MemoryError;
 
-/// Length of a block: below a scheduler tick, long against a reading of the clock.
+/// Duration of a block: below a scheduler tick, long compared with reading the clock.
 const BLOCK_NS: f64 = 500_000.0;
-/// The same in quick mode.
+/// Duration of a block in quick mode.
 const BLOCK_QUICK_NS: f64 = 300_000.0;
-/// Additions of one calibration of the clock rate.
+/// Additions in one calibration of the clock rate.
 const CALIBRATION_ADDS: u64 = 100_000;
 
-/// What all parts measure with.
+/// The timer shared by all parts of the measurement.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    held: Option<PinnedThread>,
-    /// Blocks that began or ended on another processor.
+    pinned: Option<PinnedThread>,
+    /// Blocks that started or ended on another processor.
     moved: u64,
-    /// All blocks.
+    /// Number of all blocks.
     blocks: u64,
     block_ns: f64,
     seed: u64,
     draws: u64,
-    /// Length of a cycle at each calibration.
+    /// Cycle time at each calibration.
     cycles_ns: Vec<f64>,
 }
 
-/// What is left of a bench when its thread is let go.
+/// The counts of a bench whose thread is no longer pinned.
 #[derive(Debug)]
 pub(crate) struct Released {
     pub(crate) moved: u64,
@@ -40,16 +40,16 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    /// Length of a cycle: the least seen.
+    /// Returns the cycle time: the minimum over all calibrations.
     pub(crate) fn cycle_ns(&self) -> Option<f64> {
         self.cycles_ns.iter().copied().reduce(f64::min)
     }
 }
 
 impl Bench {
-    pub(crate) fn new(held: Option<PinnedThread>, quick: bool, seed: u64) -> Self {
+    pub(crate) fn new(pinned: Option<PinnedThread>, quick: bool, seed: u64) -> Self {
         let block_ns = if quick { BLOCK_QUICK_NS } else { BLOCK_NS };
-        Self { held, moved: 0, blocks: 0, block_ns, seed, draws: 0, cycles_ns: Vec::new() }
+        Self { pinned, moved: 0, blocks: 0, block_ns, seed, draws: 0, cycles_ns: Vec::new() }
     }
 
     pub(crate) fn release(self) -> Released {
@@ -57,13 +57,13 @@ impl Bench {
         Released { moved, blocks, cycles_ns }
     }
 
-    /// A seed that no other order of this measurement has.
+    /// Returns a new seed, different for each random order of this measurement.
     pub(crate) fn next_seed(&mut self) -> u64 {
         self.draws += 1;
         self.seed.wrapping_add(self.draws.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// Indices `0..n` in random order.
+    /// Returns the indices `0..n` in random order.
     pub(crate) fn shuffled(&mut self, n: usize) -> Vec<usize> {
         let seed = self.next_seed();
         let mut random = stream(seed, n as u64);
@@ -74,9 +74,9 @@ impl Bench {
         order
     }
 
-    /// Measures the length of a cycle; nothing where that cannot be.
+    /// Measures the cycle time, if the processor has a loop of known length.
     pub(crate) fn calibrate(&mut self) {
-        let least = (0..9)
+        let minimum = (0..9)
             .filter_map(|_| {
                 let start = monotonic_ns();
                 let done = dependent_adds(CALIBRATION_ADDS);
@@ -84,14 +84,14 @@ impl Bench {
                 (done > 0).then(|| ns / done as f64)
             })
             .reduce(f64::min);
-        self.cycles_ns.extend(least);
+        self.cycles_ns.extend(minimum);
     }
 
-    /// Nanoseconds per step of `count` blocks. `work` is told how many steps to take at least, and
-    /// says how many it took.
+    /// Returns the nanoseconds per step of `count` blocks. `work` gets the minimum number of steps
+    /// and returns the number it took.
     pub(crate) fn time(&mut self, count: usize, mut work: impl FnMut(usize) -> usize) -> Vec<f64> {
         let mut steps = 256;
-        // The length of a block is found by doubling, so that a slow step does not cost a second.
+        // Find the block length by doubling, so that a slow step does not take a second.
         let mut per_step = loop {
             let start = monotonic_ns();
             let took = work(steps).max(1);
@@ -105,13 +105,13 @@ impl Bench {
         for _ in 0..count {
             let steps = (self.block_ns / per_step).max(1.0) as usize;
             let holds =
-                |held: &Option<PinnedThread>| held.as_ref().is_none_or(PinnedThread::is_on_cpu);
-            let began = holds(&self.held);
+                |pinned: &Option<PinnedThread>| pinned.as_ref().is_none_or(PinnedThread::is_on_cpu);
+            let began = holds(&self.pinned);
             let start = monotonic_ns();
             let took = work(steps).max(1);
             let ns = (monotonic_ns() - start) as f64;
             self.blocks += 1;
-            if !began || !holds(&self.held) {
+            if !began || !holds(&self.pinned) {
                 self.moved += 1;
             }
             times.push(ns / took as f64);
@@ -120,26 +120,26 @@ impl Bench {
         times
     }
 
-    /// The least of `count` blocks.
-    pub(crate) fn least(&mut self, count: usize, work: impl FnMut(usize) -> usize) -> f64 {
-        least(&self.time(count, work))
+    /// Returns the minimum of `count` blocks.
+    pub(crate) fn minimum(&mut self, count: usize, work: impl FnMut(usize) -> usize) -> f64 {
+        minimum(&self.time(count, work))
     }
 }
 
-/// The least of some times; infinite without one.
-pub(crate) fn least(times: &[f64]) -> f64 {
+/// Returns the minimum of some times; infinity if there are none.
+pub(crate) fn minimum(times: &[f64]) -> f64 {
     times.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Least, tenth percentile and median of some times.
-pub(crate) fn three(times: &[f64]) -> (f64, f64, f64) {
-    (least(times), quantile(times, 0.1), median(times))
+/// Returns minimum, tenth percentile and median of some times.
+pub(crate) fn summary(times: &[f64]) -> (f64, f64, f64) {
+    (minimum(times), quantile(times, 0.1), median(times))
 }
 
-/// Memory, touched.
+/// Maps memory and touches every page.
 pub(crate) fn region(bytes: usize, pages: Pages) -> Result<Region, MemoryError> {
     let mut region =
-        Region::new(bytes, pages).map_err(|reason| MemoryError::Region { bytes, reason })?;
+        Region::new(bytes, pages).map_err(|source| MemoryError::Region { bytes, source })?;
     region.touch(4096);
     Ok(region)
 }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shuffle_is_a_permutation_and_seeds_go_on() {
+    fn a_shuffle_is_a_permutation_and_each_has_a_new_seed() {
         let mut bench = Bench::new(None, true, 7);
         let mut order = bench.shuffled(50);
         assert_ne!(order, bench.shuffled(50));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_counted_and_steps_are_those_taken() {
+    fn blocks_and_steps_are_counted() {
         let mut bench = Bench::new(None, true, 7);
         let mut all = 0;
         let times = bench.time(4, |steps| {
@@ -171,6 +171,6 @@ mod tests {
         });
         assert_eq!((times.len(), bench.blocks, bench.moved), (4, 4, 0));
         assert!(all > 4 && times.iter().all(|ns| *ns > 0.0));
-        assert_eq!(three(&[3.0, 1.0, 2.0, 1.0, 5.0]), (1.0, 1.0, 2.0));
+        assert_eq!(summary(&[3.0, 1.0, 2.0, 1.0, 5.0]), (1.0, 1.0, 2.0));
     }
 }

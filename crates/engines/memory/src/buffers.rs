@@ -1,42 +1,43 @@
-//! The ladder seen through a system call: read(2) of a warm file by size of the buffer.
+//! The effect of the caches on a system call: read(2) of a warm file by buffer size.
 //!
-//! A small buffer pays the call for each few bytes, a large one falls out of the caches, so that
-//! the bytes go to memory and come back before the program sees them. What lies between is the
-//! answer to "which buffer size".
+//! A small buffer pays the cost of the call for few bytes. A large one exceeds the caches, so the
+//! bytes go to memory and back before the program sees them. The best buffer size is in between.
 
-use crate::blocks::least;
+use crate::blocks::minimum;
+use crate::error::MemoryError;
 use crate::flight::{self, Flight};
-use crate::{MemoryError, MemoryOptions};
+use crate::options::MemoryOptions;
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::memory::MemoryResult;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::{cache, file, proc};
 use std::path::PathBuf;
 
-/// Size of the file that is read.
+/// Size of the file, bytes.
 const FILE_BYTES: usize = 64 << 20;
-/// The same in quick mode.
+/// Size of the file in quick mode, bytes.
 const FILE_QUICK_BYTES: usize = 32 << 20;
-/// Buffers: powers of two from here to the next.
+/// Buffer sizes: powers of two in this range.
 const BUFFER_MIN: usize = 4 << 10;
 const BUFFER_MAX: usize = 16 << 20;
 
-/// What the checks need to know of the reads.
+/// The results of the reads that the checks need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reads {
-    /// Share of the file's pages in memory before the reads; `None` where nobody can tell.
+    /// Share of the file in the page cache before the reads; `None` if unknown.
     pub(crate) warm_share: Option<f64>,
-    /// Bytes that the calls brought.
+    /// Bytes returned by the calls.
     pub(crate) brought: u64,
     /// Bytes that the kernel counted for the calls of this process.
     pub(crate) counted: Option<u64>,
-    /// Bytes that the device was asked for meanwhile on behalf of this process.
+    /// Bytes read from the device on behalf of this process during the reads.
     pub(crate) from_device: Option<u64>,
-    /// Requests in flight by two clocks, or why they were not counted.
+    /// Requests in flight by two measurements, or why they were not counted.
     pub(crate) flights: Result<[Flight; 2], &'static str>,
 }
 
-/// A file that goes away with the value.
+/// A file that is removed when dropped.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -48,21 +49,16 @@ impl Drop for Scratch {
 pub(crate) fn run(
     options: &MemoryOptions,
     result: &mut MemoryResult,
-    go_on: &dyn Fn() -> Result<(), MemoryError>,
+    check_stop: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<Reads, MemoryError> {
     let bytes = if options.quick { FILE_QUICK_BYTES } else { FILE_BYTES };
     let path = options.dir.join(format!(".ioloom-memory-{}", std::process::id()));
-    let fail = |operation, path: &std::path::Path, reason| MemoryError::Call {
-        operation,
-        path: path.display().to_string(),
-        reason,
-        remedy: "give a directory with room for it (--dir DIR)",
-    };
-    std::fs::create_dir_all(&options.dir).map_err(|e| fail("make directory", &options.dir, e))?;
+    std::fs::create_dir_all(&options.dir)
+        .map_err(PathError::on(Operation::CreateDir, &options.dir))?;
     let scratch = Scratch(path.clone());
-    std::fs::write(&path, vec![7u8; bytes]).map_err(|e| fail("write file", &path, e))?;
+    std::fs::write(&path, vec![7u8; bytes]).map_err(PathError::on(Operation::Write, &path))?;
     let open = file::open(&path, file::OpenHow::default());
-    let open = open.map_err(|e| fail("open", &path, e))?;
+    let open = open.map_err(PathError::on(Operation::Open, &path))?;
     let resident = cache::resident_pages(&open, bytes as u64).ok().flatten();
     let pages = (bytes as u64).div_ceil(proc::page_bytes());
     let mut reads = Reads {
@@ -80,17 +76,17 @@ pub(crate) fn run(
     while size <= BUFFER_MAX {
         let mut times = Vec::new();
         for _ in 0..if options.quick { 3 } else { 5 } {
-            go_on()?;
+            check_stop()?;
             let into = &mut buffer.whole_mut()[..size];
             let start = monotonic_ns();
             let mut at = 0;
             while at < bytes {
                 let got = file::read_at(&open, into, at as u64);
-                let got = got.map_err(|e| fail("read", &path, e))?;
+                let got = got.map_err(PathError::on(Operation::Read, &path))?;
                 if got == 0 {
                     break;
                 }
-                // The reader looks at each line, as a program that wants the bytes does.
+                // Touch each line, as a program that uses the bytes does.
                 let seen = into[..got].iter().step_by(64).fold(0u64, |s, b| s + u64::from(*b));
                 std::hint::black_box(seen);
                 at += got;
@@ -98,11 +94,11 @@ pub(crate) fn run(
             reads.brought += at as u64;
             times.push((monotonic_ns() - start) as f64);
         }
-        curve.push((size as f64, bytes as f64 / (least(&times) / 1e9)));
+        curve.push((size as f64, bytes as f64 / (minimum(&times) / 1e9)));
         size *= 2;
     }
     let after = proc::process_io().ok();
-    go_on()?;
+    check_stop()?;
     reads.flights = flight::count(&path, bytes);
     drop(scratch);
     if let (Some(before), Some(after)) = (before, after) {
@@ -117,8 +113,8 @@ pub(crate) fn run(
     Ok(reads)
 }
 
-/// The smallest buffer within 5 % of the best rate, and its rate: a smaller one leaves more of the
-/// cache to others.
+/// Returns the smallest buffer within 5 % of the best rate, and its rate. A smaller buffer leaves
+/// more of the cache to other programs.
 pub(crate) fn best(curve: &[(f64, f64)]) -> Option<(f64, f64)> {
     let top = curve.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     curve.iter().copied().find(|(_, rate)| *rate >= 0.95 * top)
@@ -129,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_of_the_good_buffers_is_named() {
+    fn the_smallest_good_buffer_is_chosen() {
         let curve = [(4.0, 2.0), (8.0, 3.8), (16.0, 4.0), (32.0, 3.9), (64.0, 2.0)];
         assert_eq!(best(&curve), Some((8.0, 3.8)));
         assert_eq!(best(&[]), None);

@@ -1,13 +1,13 @@
-//! A random order that visits every node once and comes back: Sattolo's shuffle.
+//! A random order that visits every node once and returns to the start: Sattolo's shuffle.
 //!
-//! A prefetcher guesses the next address from the ones before; a single random cycle gives it
-//! nothing to guess, and a single one, because a shuffle that falls apart into several small
-//! cycles would walk a set smaller than the one that is named.
+//! A prefetcher predicts the next address from earlier ones; in a random cycle it cannot. It must
+//! be a single cycle: an ordinary shuffle splits into several smaller ones, and a walk would cover
+//! a smaller set than intended.
 
 use ioloom_model::distribution::stream;
 use rand::RngExt;
 
-/// For each of `n` nodes the one that follows it, in one random cycle through all of them.
+/// Returns, for each of `n` nodes, its successor in one random cycle through all of them.
 pub fn sattolo(n: u32, seed: u64) -> Vec<u32> {
     let mut next: Vec<u32> = (0..n).collect();
     let mut random = stream(seed, u64::from(n));
@@ -18,7 +18,7 @@ pub fn sattolo(n: u32, seed: u64) -> Vec<u32> {
     next
 }
 
-/// Whether following `next` from node 0 meets every node once before it comes back.
+/// Reports whether following `next` from node 0 visits every node once before it returns.
 pub fn is_one_cycle(next: &[u32]) -> bool {
     let mut at = 0usize;
     for step in 1..=next.len() {
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn two_cycles_are_seen_and_seeds_differ() {
+    fn split_cycles_are_detected_and_seeds_differ() {
         assert!(!is_one_cycle(&[1, 0, 3, 2]));
         assert!(!is_one_cycle(&[0, 1]));
         assert!(!is_one_cycle(&[9, 0]));
@@ -54,10 +54,10 @@ mod tests {
         assert_ne!(sattolo(64, 5), sattolo(64, 6));
     }
 
-    /// Neighbours in time are no neighbours in memory: a step forward by one line, which a
-    /// prefetcher would guess, is as rare as chance makes it.
+    /// Steps to the next line, which a prefetcher would predict, must be no more frequent than by
+    /// chance.
     #[test]
-    fn the_order_of_addresses_does_not_run_forward() {
+    fn steps_to_the_next_line_are_rare() {
         let next = sattolo(4096, 1);
         let forward = (0..4096u32).filter(|i| next[*i as usize] == i + 1).count();
         assert!(forward < 10, "{forward} steps to the next line");

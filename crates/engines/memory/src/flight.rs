@@ -1,11 +1,10 @@
-//! Requests in flight, counted twice: by our clock and by the device.
+//! Requests in flight, measured twice: by our clock and by the device.
 //!
-//! Little's law says that the mean number in flight is the rate times the time of one, so the sum of
-//! the times of all requests over the elapsed time must be the same whoever takes the times. We take
-//! those of the calls, the kernel those of the requests of its device. Where the two differ, figures
-//! of waiting and of requests in flight of that device are not to be believed: it counts others,
-//! splits what it is asked for, or answers from somewhere else. Costs two tenths of a second, and reads
-//! past the page cache what the read buffers were measured with.
+//! By Little's law, the mean number in flight is the sum of the durations of all requests over the
+//! elapsed time, regardless of where they are measured. We measure the calls; the kernel measures the
+//! requests to its device. If the two differ, the wait times and queue lengths that the device
+//! reports cannot be trusted: it counts other requests, splits ours, or serves them from elsewhere.
+//! Takes 0.2 seconds and reads the file of the read buffers with direct I/O.
 
 use crate::threads::spawn;
 use ioloom_sys::buffer::Buffer;
@@ -16,48 +15,48 @@ use ioloom_sys::{cache, file};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Requests asked for at a time.
+/// Requests that are kept in flight.
 const ASKED: [usize; 2] = [1, 4];
-/// Bytes of a request: one that no usual device splits.
+/// Size of a request, bytes; usual devices do not split it.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Time of each of both: the device counts in milliseconds.
+/// Duration of each measurement; the device counts in milliseconds.
 const TIME_NS: u64 = 100_000_000;
 
-/// Requests in flight on average.
+/// The mean number of requests in flight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Flight {
-    /// How many were asked for at a time.
+    /// Requests that were kept in flight.
     pub(crate) asked: usize,
-    /// By the times of our calls.
-    pub(crate) ours: f64,
-    /// By the times that the device counted.
-    pub(crate) device: f64,
+    /// Measured by the durations of our calls.
+    pub(crate) by_calls: f64,
+    /// Measured by the device.
+    pub(crate) by_device: f64,
 }
 
-/// Counts with a file of `bytes` bytes at `path`, or says why that cannot be.
+/// Measures with the file of `bytes` at `path`, or returns the reason why that is not possible.
 pub(crate) fn count(path: &Path, bytes: usize) -> Result<[Flight; 2], &'static str> {
     let how = file::OpenHow { direct: true, ..file::OpenHow::default() };
-    let open = file::open(path, how).map_err(|_| "the file does not open past the page cache")?;
+    let open = file::open(path, how).map_err(|_| "the file cannot be opened for direct I/O")?;
     match file::direct_alignment_of(&open) {
         Ok(Some(needed)) if BLOCK_BYTES.is_multiple_of(needed.offset as usize) => {}
-        _ => return Err("the file system does not say that it reads past the page cache"),
+        _ => return Err("the file system does not report direct I/O support"),
     }
-    let device = file::identity(&open).map_err(|_| "nobody tells which device the file is on")?;
+    let device = file::identity(&open).map_err(|_| "the device of the file is unknown")?;
     let (major, minor) = device.device;
     let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
-    let mut stat = ProcFile::open(&stat, 512).map_err(|_| "no block device has the file alone")?;
-    cache::write_back(&open).map_err(|_| "the file cannot be written out")?;
+    let mut stat = ProcFile::open(&stat, 512).map_err(|_| "the file is not on a block device")?;
+    cache::write_back(&open).map_err(|_| "the file cannot be written back")?;
     let blocks = bytes / BLOCK_BYTES;
-    let mut flights = ASKED.map(|asked| Flight { asked, ours: 0.0, device: 0.0 });
+    let mut flights = ASKED.map(|asked| Flight { asked, by_calls: 0.0, by_device: 0.0 });
     for flight in &mut flights {
         let before = counters(&mut stat)?;
         let start = monotonic_ns();
-        let waited_ns = read(&open, blocks, flight.asked).ok_or("a read past the cache failed")?;
+        let waited_ns = read(&open, blocks, flight.asked).ok_or("a direct read failed")?;
         let elapsed_ns = (monotonic_ns() - start) as f64;
         let after = counters(&mut stat)?;
-        flight.ours = waited_ns as f64 / elapsed_ns;
+        flight.by_calls = waited_ns as f64 / elapsed_ns;
         let counted_ms = after.request_ms[0].saturating_sub(before.request_ms[0]);
-        flight.device = counted_ms as f64 * 1e6 / elapsed_ns;
+        flight.by_device = counted_ms as f64 * 1e6 / elapsed_ns;
     }
     Ok(flights)
 }
@@ -67,15 +66,16 @@ fn counters(stat: &mut ProcFile) -> Result<DiskCounters, &'static str> {
     text.and_then(parse_disk_counters).ok_or("the counters of the device cannot be read")
 }
 
-/// Reads blocks by so many threads, one at a time each, until the time is over; the sum of the times
-/// of all calls, ns. `None` if a read failed.
+/// Reads blocks with `asked` threads, each one at a time, until the time is over. Returns the sum
+/// of the durations of all calls, ns; `None` if a read failed.
 fn read(open: impl AsFd + Sync, blocks: usize, asked: usize) -> Option<u64> {
+    assert!(blocks > 0 && asked > 0, "without blocks or threads, nothing would be in flight");
     let end = monotonic_ns() + TIME_NS;
     let reader = |first: usize| {
         let mut buffer = Buffer::new(BLOCK_BYTES);
         let (mut at, mut sum) = (first, 0);
         while monotonic_ns() < end {
-            let offset = (at % blocks.max(1) * BLOCK_BYTES) as u64;
+            let offset = (at % blocks * BLOCK_BYTES) as u64;
             let start = monotonic_ns();
             let read = file::read_at(&open, buffer.whole_mut(), offset).ok()?;
             sum += monotonic_ns() - start;
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_block_of_a_file_is_asked_for_or_the_reason_said() {
+    fn requests_are_counted_or_the_reason_is_given() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(".flight-test");
         std::fs::write(&path, vec![1; 4 * BLOCK_BYTES]).unwrap();
         let counted = count(&path, 4 * BLOCK_BYTES);
@@ -107,8 +107,8 @@ mod tests {
         match counted {
             Ok(flights) => {
                 assert_eq!(flights.map(|f| f.asked), ASKED);
-                // One call after another cannot be more than one at a time, nor four than four.
-                assert!(flights.iter().all(|f| f.ours > 0.0 && f.ours <= f.asked as f64));
+                // One thread cannot have more than one request in flight, nor four more than four.
+                assert!(flights.iter().all(|f| f.by_calls > 0.0 && f.by_calls <= f.asked as f64));
             }
             Err(why) => assert!(!why.is_empty()),
         }

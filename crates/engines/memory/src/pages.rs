@@ -1,31 +1,32 @@
-//! Translation of addresses: how many pages the buffers of the processor reach, what a walk of the
-//! page tables costs, and what the first touch of a page costs.
+//! Address translation: the reach of the TLB, the cost of a page table walk, and the cost of the
+//! first touch of a page.
 //!
-//! Two chains of the same length are compared: one line in each page, and the same number of lines
-//! side by side. Both miss the same caches, so the difference is the cost of translation. With huge
-//! pages the same is done again: where the knee stays where it was, the pages are not huge for the
-//! processor, whatever the kernel says (a hypervisor may hold small ones below).
+//! Two chains of the same length are compared: one line per page, and the same number of adjacent
+//! lines. Both miss the same caches, so the difference is the cost of translation. The same is
+//! repeated with huge pages: if the knee stays in place, the pages are not huge for the processor,
+//! whatever the kernel reports (a hypervisor may split them).
 
-use crate::blocks::{Bench, least, region};
+use crate::blocks::{Bench, minimum, region};
 use crate::cycle::sattolo;
-use crate::{MemoryError, MemoryOptions};
+use crate::error::MemoryError;
+use crate::options::MemoryOptions;
 use ioloom_model::memory::MemoryResult;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_lab::memory::{Chain, HUGE_BYTES, Layout, Pages, Region, Step};
 
 const PAGE: usize = 4096;
-/// Steps of a warm-up walk at most.
+/// Maximum number of warm-up steps.
 const WARM_STEPS: usize = 200_000;
-/// Fresh memory that page faults are timed on.
+/// Size of new memory for timing page faults, bytes.
 const FAULT_BYTES: usize = 16 << 20;
-/// A cost of translation below this is none: less than a cycle.
+/// Translation cost below which there is none, nanoseconds; less than a cycle.
 const NONE_NS: f64 = 0.6;
 
 pub(crate) fn run(
     bench: &mut Bench,
     options: &MemoryOptions,
     result: &mut MemoryResult,
-    go_on: &dyn Fn() -> Result<(), MemoryError>,
+    check_stop: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<(), MemoryError> {
     let line = options.advertised.line();
     let pages_max = if options.quick { 8192 } else { 32_768 };
@@ -35,17 +36,19 @@ pub(crate) fn run(
         .collect();
     let (passes, blocks) = if options.quick { (2, 3) } else { (3, 5) };
     for (name, pages) in [("small", Pages::Small), ("huge", Pages::Huge)] {
-        let mut held = Some(region(pages_max * PAGE + PAGE, pages)?);
+        let mut region_slot = Some(region(pages_max * PAGE + PAGE, pages)?);
         let mut spread = vec![f64::INFINITY; counts.len()];
         let mut packed = spread.clone();
         for _ in 0..passes {
             for index in bench.shuffled(counts.len()) {
-                go_on()?;
+                check_stop()?;
                 let n = counts[index];
                 let far = Layout::one_per_page(PAGE, line);
-                spread[index] = spread[index].min(chain_ns(bench, &mut held, far, n, blocks));
+                spread[index] =
+                    spread[index].min(chain_ns(bench, &mut region_slot, far, n, blocks));
                 let near = Layout::packed(line);
-                packed[index] = packed[index].min(chain_ns(bench, &mut held, near, n, blocks));
+                packed[index] =
+                    packed[index].min(chain_ns(bench, &mut region_slot, near, n, blocks));
             }
         }
         let curve = |ns: &dyn Fn(usize) -> f64| -> Vec<(f64, f64)> {
@@ -60,60 +63,58 @@ pub(crate) fn run(
         result.curves.insert(format!("tlb.{name}.cost"), cost);
     }
     let (first, second) = options.advertised.tlb_entries;
-    for (key, told) in [("tlb_told_l1_entries", first), ("tlb_told_l2_entries", second)] {
-        result.extra.extend(told.map(|n| (key.to_owned(), f64::from(n))));
+    for (key, entries) in [("tlb_told_l1_entries", first), ("tlb_told_l2_entries", second)] {
+        result.extra.extend(entries.map(|n| (key.to_owned(), f64::from(n))));
     }
     faults(result)
 }
 
 pub(crate) fn chain_ns(
     bench: &mut Bench,
-    held: &mut Option<Region>,
+    region_slot: &mut Option<Region>,
     layout: Layout,
     nodes: usize,
     blocks: usize,
 ) -> f64 {
     let next = sattolo(nodes as u32, bench.next_seed());
-    let region = held.take().expect("the region comes back after each use");
+    let region = region_slot.take().expect("the region is returned after each use");
     let mut chain = Chain::link(region, layout, &next);
     chain.walk((2 * nodes).min(WARM_STEPS), Step::Load);
-    let ns = least(&bench.time(blocks, |steps| chain.walk(steps, Step::Load)));
-    *held = Some(chain.into_region());
+    let ns = minimum(&bench.time(blocks, |steps| chain.walk(steps, Step::Load)));
+    *region_slot = Some(chain.into_region());
     ns
 }
 
-/// What a curve of translation cost over pages tells: the last count that costs nothing and the
-/// first that costs something, the cost of the second buffer, where that rises, and the cost of a
-/// walk.
+/// Finds the knees in a curve of translation cost over pages: the last count without cost and the
+/// first with cost, the cost of a second-level TLB hit, where that rises, and the cost of a walk.
 pub(crate) fn knees(cost: &[(f64, f64)]) -> Vec<(&'static str, f64)> {
     let mut out = Vec::new();
-    // Noise only adds: a cost above that of a larger count is not one.
-    let mut least = cost.to_vec();
-    for i in (0..least.len().saturating_sub(1)).rev() {
-        least[i].1 = least[i].1.min(least[i + 1].1);
+    // Noise only adds: a cost above that of a larger count is noise.
+    let mut minimum = cost.to_vec();
+    for i in (0..minimum.len().saturating_sub(1)).rev() {
+        minimum[i].1 = minimum[i].1.min(minimum[i + 1].1);
     }
-    let Some(first) = least.iter().position(|(_, ns)| *ns > NONE_NS) else {
-        out.extend(least.last().map(|(pages, _)| ("reach_above_pages", *pages)));
+    let Some(first) = minimum.iter().position(|(_, ns)| *ns > NONE_NS) else {
+        out.extend(minimum.last().map(|(pages, _)| ("reach_above_pages", *pages)));
         return out;
     };
     if first > 0 {
-        out.push(("l1_low_pages", least[first - 1].0));
+        out.push(("l1_low_pages", minimum[first - 1].0));
     }
-    out.push(("l1_high_pages", least[first].0));
-    // The second buffer: the lower half of what lies between the first knee and twice its cost.
-    let step = least.get(first + 1).map_or(least[first].1, |(_, ns)| *ns);
+    out.push(("l1_high_pages", minimum[first].0));
+    // The second-level TLB: from the first knee until the cost doubles.
+    let step = minimum.get(first + 1).map_or(minimum[first].1, |(_, ns)| *ns);
     out.push(("l2_hit_ns", step));
-    if let Some(second) = least.iter().position(|(_, ns)| *ns > 2.0 * step.max(NONE_NS)) {
-        out.push(("l2_low_pages", least[second - 1].0));
-        out.push(("l2_high_pages", least[second].0));
-        let beyond = &least[second..];
+    if let Some(second) = minimum.iter().position(|(_, ns)| *ns > 2.0 * step.max(NONE_NS)) {
+        out.push(("l2_low_pages", minimum[second - 1].0));
+        out.push(("l2_high_pages", minimum[second].0));
+        let beyond = &minimum[second..];
         out.push(("walk_ns", beyond[beyond.len() / 2].1));
     }
     out
 }
 
-/// Costs of first touches: of memory that the process gave back just before, and of memory that
-/// it never had.
+/// Measures first touches: of memory that the process just released, and of memory it never had.
 fn faults(result: &mut MemoryResult) -> Result<(), MemoryError> {
     let pages = (FAULT_BYTES / PAGE) as f64;
     let mut per_page = Vec::new();
@@ -123,9 +124,9 @@ fn faults(result: &mut MemoryResult) -> Result<(), MemoryError> {
         region.touch(PAGE);
         per_page.push((monotonic_ns() - start) as f64 / pages);
     }
-    // The first round may take memory that no program has used since the machine started.
+    // The first round may get memory that no program has used since boot.
     result.extra.insert("first_touch_ns".to_owned(), per_page[0]);
-    result.extra.insert("fault_ns".to_owned(), least(&per_page[1..]));
+    result.extra.insert("fault_ns".to_owned(), minimum(&per_page[1..]));
     let mut huge = f64::INFINITY;
     let mut granted = true;
     for _ in 0..3 {
@@ -136,7 +137,7 @@ fn faults(result: &mut MemoryResult) -> Result<(), MemoryError> {
         huge = huge.min(ns);
         granted &= region.huge_bytes().is_some_and(|bytes| bytes >= FAULT_BYTES as u64);
     }
-    // A refused wish for huge pages makes this the time of small faults.
+    // Without huge pages, this would be the cost of small faults.
     if granted {
         result.extra.insert("huge_fault_ns".to_owned(), huge);
     }
@@ -145,7 +146,7 @@ fn faults(result: &mut MemoryResult) -> Result<(), MemoryError> {
 
 fn mapped(pages: Pages) -> Result<Region, MemoryError> {
     Region::new(FAULT_BYTES, pages)
-        .map_err(|reason| MemoryError::Region { bytes: FAULT_BYTES, reason })
+        .map_err(|source| MemoryError::Region { bytes: FAULT_BYTES, source })
 }
 
 #[cfg(test)]
@@ -154,7 +155,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn two_buffers_and_a_walk_are_found() {
+    fn two_tlb_levels_and_a_walk_are_found() {
         let cost: Vec<(f64, f64)> = [
             (64.0, 0.0),
             (91.0, 0.1),
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn no_knee_is_no_knee() {
+    fn a_flat_curve_has_no_knee() {
         let flat: Vec<(f64, f64)> = [(8.0, 0.0), (16.0, 0.3), (32.0, 0.2)].to_vec();
         assert_eq!(knees(&flat), [("reach_above_pages", 32.0)]);
         assert_eq!(knees(&[]), []);

@@ -1,9 +1,11 @@
-//! What happens side by side: loads of one thread, streams of several, a line between two.
+//! Parallel accesses: loads of one thread, streams of several, a cache line between two.
 
-use crate::blocks::{Bench, least, region};
+use crate::blocks::{Bench, minimum, region};
+use crate::cpu_wait::{BUSY_MAX, CpuWait};
 use crate::cycle::sattolo;
+use crate::error::MemoryError;
+use crate::options::MemoryOptions;
 use crate::threads::spawn;
-use crate::{MemoryError, MemoryOptions};
 use ioloom_model::memory::{CpuPair, MemoryResult};
 use ioloom_sys::affinity::PinnedThread;
 use ioloom_sys::clock::monotonic_ns;
@@ -14,23 +16,20 @@ use std::sync::atomic::AtomicU64;
 
 /// Working sets of the bandwidth streams, bytes.
 const STREAM_BYTES: [usize; 4] = [16 << 10, 256 << 10, 4 << 20, 64 << 20];
-/// How long one stream runs.
+/// Duration of one stream.
 const STREAM_NS: f64 = 8e6;
-/// Turns of one round of the game between two processors.
+/// Round trips between two processors in one round.
 const TURNS: u64 = 2000;
-/// Looks without an answer after which the other side is taken for gone: some seconds.
-const LOOKS_MAX: u64 = 200_000_000;
-/// Most pairs that are tried; with more processors only some are.
+/// Spins without an answer after which the other side is considered gone; a few seconds.
+const SPINS_MAX: u64 = 200_000_000;
+/// Maximum number of pairs; with more processors, only some pairs are measured.
 const PAIRS_MAX: usize = 120;
-/// Waiting for a processor of this share of the time makes a game between two meaningless.
-pub(crate) const BUSY_MAX: f64 = 0.10;
-
-/// Chains side by side in the largest set: time per load over their number.
-pub(crate) fn side_by_side(
+/// Measures chains walked in parallel in the largest set: time per load over the number of chains.
+pub(crate) fn parallel_loads(
     bench: &mut Bench,
     options: &MemoryOptions,
     result: &mut MemoryResult,
-    go_on: &dyn Fn() -> Result<(), MemoryError>,
+    check_stop: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<(), MemoryError> {
     let line = options.advertised.line();
     let bytes = options.bytes_max.min(64 << 20);
@@ -39,10 +38,10 @@ pub(crate) fn side_by_side(
     let mut chain = Chain::link(memory, Layout::packed(line), &next);
     let mut curve = Vec::new();
     for ways in CHAIN_COUNTS {
-        go_on()?;
+        check_stop()?;
         let visit =
             |steps: usize| chain.walk_interleaved(steps, ways).expect("a count in CHAIN_COUNTS");
-        curve.push((ways as f64, bench.least(9, visit)));
+        curve.push((ways as f64, bench.minimum(9, visit)));
     }
     if let (Some(one), Some(many)) = (curve.first(), curve.last()) {
         result.extra.insert("loads_in_flight".to_owned(), one.1 / many.1);
@@ -51,7 +50,7 @@ pub(crate) fn side_by_side(
     Ok(())
 }
 
-/// What a stream does.
+/// The operation of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stream {
     Read,
@@ -70,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// Once through the memory; bytes counted: read or written, of a copy each byte once.
+    /// Passes once through the memory; returns the bytes read or written, each byte of a copy once.
     fn once(self, from: &[u64], to: &mut [u64]) -> usize {
         match self {
             Self::Read => {
@@ -84,13 +83,14 @@ impl Stream {
     }
 }
 
-/// Bytes per second of streams on 1 to all allowed processors, each with memory of its own. The
-/// size named is that of all memory that a thread touches; a copy uses half of it for each side.
+/// Measures the bytes per second of streams on 1 to all allowed processors, each with its own
+/// memory. The size is that of all memory that a thread touches; a copy uses half of it for each
+/// side.
 pub(crate) fn bandwidth(
     options: &MemoryOptions,
     allowed: &[u32],
     result: &mut MemoryResult,
-    go_on: &dyn Fn() -> Result<(), MemoryError>,
+    check_stop: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<(), MemoryError> {
     let rounds = if options.quick { 3 } else { 6 };
     let mut threads: Vec<usize> = [1, allowed.len() / 2, allowed.len()].to_vec();
@@ -100,11 +100,11 @@ pub(crate) fn bandwidth(
         for stream in Stream::ALL {
             let name = format!("bandwidth.{}.{n}", stream.word());
             for bytes in STREAM_BYTES {
-                go_on()?;
+                check_stop()?;
                 if bytes * n > options.bytes_max.max(64 << 20) * 4 {
                     continue;
                 }
-                let rate = together(stream, bytes, &allowed[..n], rounds)?;
+                let rate = stream_rate(stream, bytes, &allowed[..n], rounds)?;
                 result.add_point(&name, bytes as f64, rate);
             }
         }
@@ -116,8 +116,13 @@ pub(crate) fn bandwidth(
     Ok(())
 }
 
-/// The best of some rounds: bytes of all threads over the time of the slowest.
-fn together(stream: Stream, bytes: usize, cpus: &[u32], rounds: usize) -> Result<f64, MemoryError> {
+/// Returns the best of some rounds: bytes of all threads over the time of the slowest.
+fn stream_rate(
+    stream: Stream,
+    bytes: usize,
+    cpus: &[u32],
+    rounds: usize,
+) -> Result<f64, MemoryError> {
     let words = if stream == Stream::Copy { bytes / 16 } else { bytes / 8 };
     let mut memories = Vec::new();
     for _ in cpus {
@@ -125,6 +130,10 @@ fn together(stream: Stream, bytes: usize, cpus: &[u32], rounds: usize) -> Result
         let to = region(if stream == Stream::Read { 8 } else { words * 8 }, Pages::Huge)?;
         memories.push((from, to));
     }
+    assert!(
+        !cpus.is_empty() && (1..cpus.len()).all(|i| !cpus[..i].contains(&cpus[i])),
+        "each stream needs a processor of its own, or they would share its bandwidth: {cpus:?}"
+    );
     let barrier = Barrier::new(cpus.len());
     let each: Vec<Vec<(u64, u64, usize)>> = std::thread::scope(|scope| {
         let handles: Vec<_> = memories
@@ -134,14 +143,14 @@ fn together(stream: Stream, bytes: usize, cpus: &[u32], rounds: usize) -> Result
                 let barrier = &barrier;
                 let role = format!("stream-cpu{cpu}");
                 spawn(scope, role, move || {
-                    let _held = PinnedThread::pin(*cpu);
+                    let _pinned = PinnedThread::pin(*cpu);
                     let from = &from.words()[..words];
                     let to_words = to.words().len().min(words);
                     let to = &mut to.words_mut()[..to_words];
                     let start = monotonic_ns();
                     let once = stream.once(from, to);
                     let ns = (monotonic_ns() - start).max(1) as f64;
-                    // The first turn is slow at every size; a few more set the count.
+                    // The first pass is slow at every size, so the count is only an estimate.
                     let turns = ((STREAM_NS / ns) as usize).clamp(1, 1 << 20) * 2;
                     let mut all = Vec::new();
                     for _ in 0..rounds {
@@ -168,14 +177,15 @@ fn together(stream: Stream, bytes: usize, cpus: &[u32], rounds: usize) -> Result
     Ok((0..rounds).map(rate).fold(0.0, f64::max))
 }
 
-/// A line thrown between each two processors, or the reason why that says nothing here.
+/// Measures the transfer of a cache line between every two processors, or records why it is
+/// meaningless here.
 pub(crate) fn pairs(options: &MemoryOptions, allowed: &[u32], result: &mut MemoryResult) {
     if allowed.len() < 2 {
-        result.pairs_skipped = Some("one processor is allowed: no pair".to_owned());
+        result.pairs_skipped = Some("only one processor is allowed".to_owned());
         return;
     }
     let rounds = if options.quick { 10 } else { 30 };
-    let watch = crate::honesty::CpuWait::start();
+    let watch = CpuWait::start();
     let mut all = Vec::new();
     for (i, a) in allowed.iter().enumerate() {
         for b in &allowed[i + 1..] {
@@ -188,11 +198,11 @@ pub(crate) fn pairs(options: &MemoryOptions, allowed: &[u32], result: &mut Memor
             }
         }
     }
-    // Two threads that wait for each other measure the other programs when those hold a processor.
+    // If other programs use the processors, the threads would measure those programs.
     match watch.share() {
         Some(share) if share > BUSY_MAX => {
             result.pairs_skipped = Some(format!(
-                "threads waited for a processor in {:.0} % of the time: both must be free",
+                "threads waited for a processor {:.0} % of the time; both must be free",
                 share * 100.0
             ));
         }
@@ -201,25 +211,26 @@ pub(crate) fn pairs(options: &MemoryOptions, allowed: &[u32], result: &mut Memor
 }
 
 fn one_way_ns(a: u32, b: u32, rounds: usize) -> Option<f64> {
-    let ball = AtomicU64::new(u64::MAX);
+    assert_ne!(a, b, "two threads on one processor would wait for its scheduler");
+    let line = AtomicU64::new(u64::MAX);
     let barrier = Barrier::new(2);
     let side = |cpu: u32, mine: u64| {
-        let held = PinnedThread::pin(cpu);
+        let pinned = PinnedThread::pin(cpu);
         let mut times = Vec::new();
         for _ in 0..rounds {
             barrier.wait();
             if mine == 0 {
-                ball.store(0, std::sync::atomic::Ordering::Release);
+                line.store(0, std::sync::atomic::Ordering::Release);
             }
             barrier.wait();
             let start = monotonic_ns();
-            if held.is_err() || !spin_pair(&ball, mine, TURNS, LOOKS_MAX) {
+            if pinned.is_err() || !spin_pair(&line, mine, TURNS, SPINS_MAX) {
                 times.push(f64::INFINITY);
                 continue;
             }
             times.push((monotonic_ns() - start) as f64 / (2 * TURNS) as f64);
         }
-        least(&times)
+        minimum(&times)
     };
     let (one, two) = std::thread::scope(|scope| {
         let other = spawn(scope, format!("pong-cpu{b}"), || side(b, 1));
@@ -245,10 +256,10 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_all_processors_come_back() {
+    fn every_stream_has_a_rate() {
         let allowed = ioloom_sys::affinity::allowed().unwrap();
         for stream in Stream::ALL {
-            assert!(together(stream, 16 << 10, &allowed[..1], 1).unwrap() > 0.0);
+            assert!(stream_rate(stream, 16 << 10, &allowed[..1], 1).unwrap() > 0.0);
         }
     }
 }

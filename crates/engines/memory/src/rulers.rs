@@ -1,14 +1,15 @@
-//! Other ways to measure the same memory, so that it is seen how much the ruler decides.
+//! Other ways to measure the same memory, to show how much the result depends on the ruler.
 //!
-//! A published test stores one byte in each line in order and calls the time per store the time of
-//! an access. Stores do not wait for each other and a prefetcher sees them coming, so that is a
-//! rate, not a latency. Beside the dependent chain stand here that store, the same with loads, and
-//! loads in random order that do not wait for each other; rows against columns of one matrix; and a
-//! chain that stores, so that every line that is pushed out is dirty.
+//! A published test stores one byte in each line in order and reports the time per store as the
+//! access time. Stores do not wait for each other and a prefetcher anticipates them, so this
+//! measures a rate and not a latency. This module compares the dependent chain with that loop, with
+//! the same loop of loads, and with independent loads in random order; rows with columns of a
+//! matrix; and a chain of loads with one of stores, where every evicted line is dirty.
 
-use crate::blocks::{Bench, least, region};
-use crate::ladder::{Walk, sizes};
-use crate::{MemoryError, MemoryOptions};
+use crate::blocks::{Bench, minimum, region};
+use crate::error::MemoryError;
+use crate::ladder::{ChaseRegion, sizes};
+use crate::options::MemoryOptions;
 use ioloom_model::memory::MemoryResult;
 use ioloom_sys_lab::memory::{Pages, Region, Step};
 use std::hint::black_box;
@@ -27,33 +28,33 @@ pub(crate) fn run(
     bench: &mut Bench,
     options: &MemoryOptions,
     result: &mut MemoryResult,
-    go_on: &dyn Fn() -> Result<(), MemoryError>,
+    check_stop: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<(), MemoryError> {
     let line = options.advertised.line();
     let blocks = if options.quick { 5 } else { 9 };
     let bytes_max = options.bytes_max.min(64 << 20);
     let mut memory = region(bytes_max.max(SIDE * SIDE * 8), Pages::Huge)?;
     for size in sizes(bytes_max, 2, line) {
-        go_on()?;
+        check_stop()?;
         let at = size as f64;
         let words = &mut memory.words_mut()[..size / 8];
         let mut point = |name: &str, ns: f64| result.add_point(name, at, ns);
         let rounds = |steps: usize| (steps * line).div_ceil(size).max(1);
-        point("ruler.store", bench.least(blocks, |s| stores(words, line / 8, rounds(s))));
-        point("ruler.load", bench.least(blocks, |s| loads(words, line / 8, rounds(s))));
-        point("ruler.random", bench.least(blocks, |s| random_loads(words, line / 8, s)));
+        point("ruler.store", bench.minimum(blocks, |s| stores(words, line / 8, rounds(s))));
+        point("ruler.load", bench.minimum(blocks, |s| loads(words, line / 8, rounds(s))));
+        point("ruler.random", bench.minimum(blocks, |s| random_loads(words, line / 8, s)));
     }
-    published_loop(bench, &mut memory, line, blocks, result, go_on)?;
+    published_loop(bench, &mut memory, line, blocks, result, check_stop)?;
     let matrix = &memory.words()[..SIDE * SIDE];
-    let rows = bench.least(5, |_| rows(matrix));
-    let columns = bench.least(5, |_| columns(matrix));
+    let rows = bench.minimum(5, |_| rows(matrix));
+    let columns = bench.minimum(5, |_| columns(matrix));
     result.extra.insert("row_order_ns".to_owned(), rows);
     result.extra.insert("column_order_ns".to_owned(), columns);
     drop(memory);
-    store_chain(bench, options, result, go_on)
+    store_chain(bench, options, result, check_stop)
 }
 
-/// One store in each line in order, as optimised code.
+/// Stores to each line in order, as optimised code; returns the number of stores.
 fn stores(words: &mut [u64], stride: usize, rounds: usize) -> usize {
     let mut count = 0;
     for _ in 0..rounds {
@@ -66,7 +67,7 @@ fn stores(words: &mut [u64], stride: usize, rounds: usize) -> usize {
     count
 }
 
-/// One load of each line in order; the loads do not wait for each other.
+/// Loads each line in order, independently; returns the number of loads.
 fn loads(words: &[u64], stride: usize, rounds: usize) -> usize {
     let mut count = 0;
     for _ in 0..rounds {
@@ -78,14 +79,14 @@ fn loads(words: &[u64], stride: usize, rounds: usize) -> usize {
     count
 }
 
-/// Loads of random lines; the next address does not depend on what was loaded.
+/// Loads random lines; the next address does not depend on the loaded value.
 fn random_loads(words: &[u64], stride: usize, steps: usize) -> usize {
     let lines = (words.len() / stride).max(1) as u64;
     let (mut state, mut sum) = (0x9E37_79B9_7F4A_7C15u64, 0u64);
     for _ in 0..steps {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // The high half times the count, shifted down: a line below `lines` without a division.
+        // Multiply and shift instead of dividing to get an index below `lines`.
         let at = ((state >> 32) * lines) >> 32;
         sum = sum.wrapping_add(words[at as usize * stride]);
     }
@@ -93,14 +94,14 @@ fn random_loads(words: &[u64], stride: usize, steps: usize) -> usize {
     steps
 }
 
-/// The published loop as the compiler makes it without and with optimisation.
+/// Measures the published loop, compiled with and without optimisation.
 fn published_loop(
     bench: &mut Bench,
     memory: &mut Region,
     line: usize,
     blocks: usize,
     result: &mut MemoryResult,
-    go_on: &dyn Fn() -> Result<(), MemoryError>,
+    check_stop: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<(), MemoryError> {
     let level = |text: &str| text.parse::<f64>().ok();
     result
@@ -109,21 +110,21 @@ fn published_loop(
     result.extra.extend(level(optimised::OPT_LEVEL).map(|l| ("optimised_opt_level".to_owned(), l)));
     let mut bytes = vec![0u8; (PUBLISHED_KIB[13] << 10).min(memory.bytes())];
     for kib in PUBLISHED_KIB {
-        go_on()?;
+        check_stop()?;
         let size = kib << 10;
         let Some(buffer) = bytes.get_mut(..size) else { break };
         let rounds = |steps: usize| ((steps * line) / size).max(1) as u64;
         let plain = bench
-            .least(blocks, |s| ioloom_plainloop::store_lines(buffer, line, rounds(s)) as usize);
+            .minimum(blocks, |s| ioloom_plainloop::store_lines(buffer, line, rounds(s)) as usize);
         let fast =
-            bench.least(blocks, |s| optimised::store_lines(buffer, line, rounds(s)) as usize);
+            bench.minimum(blocks, |s| optimised::store_lines(buffer, line, rounds(s)) as usize);
         result.add_point("seed.plain", size as f64, plain);
         result.add_point("seed.optimised", size as f64, fast);
     }
     Ok(())
 }
 
-/// Blocks of the published loop in a set of `bytes`.
+/// Measures blocks of the published loop in a set of `bytes`.
 pub(crate) fn published(
     bench: &mut Bench,
     bytes: usize,
@@ -136,7 +137,7 @@ pub(crate) fn published(
     bench.time(blocks, |steps| run(&mut buffer, 64, rounds(steps)) as usize)
 }
 
-/// Blocks of random loads that do not wait for each other.
+/// Measures blocks of independent random loads.
 pub(crate) fn random(
     bench: &mut Bench,
     bytes: usize,
@@ -148,7 +149,7 @@ pub(crate) fn random(
     Ok(bench.time(blocks, |steps| random_loads(words, line / 8, steps)))
 }
 
-/// Blocks of a matrix by rows or by columns.
+/// Measures blocks of a matrix sum by rows or by columns.
 pub(crate) fn matrix(
     bench: &mut Bench,
     by_rows: bool,
@@ -159,17 +160,17 @@ pub(crate) fn matrix(
     Ok(bench.time(blocks, |_| if by_rows { rows(matrix) } else { columns(matrix) }))
 }
 
-/// Sum of a matrix row by row; numbers taken.
+/// Sums a matrix row by row; returns the number of elements.
 fn rows(matrix: &[u64]) -> usize {
     sum(matrix, |row, column| row * SIDE + column)
 }
 
-/// The same column by column: the neighbour in time is a whole row away.
+/// Sums a matrix column by column: consecutive accesses are a row apart.
 fn columns(matrix: &[u64]) -> usize {
     sum(matrix, |column, row| row * SIDE + column)
 }
 
-/// Sum of a matrix, of which `at` tells what comes in which turn and step.
+/// Sums a matrix; `at` maps the outer and inner index to an element.
 #[inline(always)]
 fn sum(matrix: &[u64], at: impl Fn(usize, usize) -> usize) -> usize {
     let matrix = black_box(matrix);
@@ -183,15 +184,15 @@ fn sum(matrix: &[u64], at: impl Fn(usize, usize) -> usize) -> usize {
     SIDE * SIDE
 }
 
-/// A chain that stores against one that loads, inside and beyond each level.
+/// Compares a chain of stores with a chain of loads, inside and beyond each level.
 fn store_chain(
     bench: &mut Bench,
     options: &MemoryOptions,
     result: &mut MemoryResult,
-    go_on: &dyn Fn() -> Result<(), MemoryError>,
+    check_stop: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<(), MemoryError> {
     let line = options.advertised.line();
-    let mut walk = Walk::new(options.bytes_max.min(64 << 20), line)?;
+    let mut walk = ChaseRegion::new(options.bytes_max.min(64 << 20), line)?;
     let mut sizes: Vec<usize> = Vec::new();
     for (low, high) in result.levels.iter().filter_map(|l| l.bracket_bytes) {
         sizes.extend([low as usize / 2, high as usize * 2]);
@@ -202,10 +203,10 @@ fn store_chain(
     let blocks = if options.quick { 5 } else { 9 };
     for size in sizes {
         for (name, step) in [("chase.load", Step::Load), ("chase.store", Step::Store)] {
-            go_on()?;
+            check_stop()?;
             let mut times = walk.measure_with(bench, size, blocks, step);
             times.extend(walk.measure_with(bench, size, blocks, step));
-            result.add_point(name, size as f64, least(&times));
+            result.add_point(name, size as f64, minimum(&times));
         }
     }
     Ok(())
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_ruler_counts_what_it_does() {
+    fn rulers_count_their_accesses() {
         let mut words = vec![1u64; 1000];
         assert_eq!(stores(&mut words, 8, 3), 3 * 125);
         assert_eq!(words.iter().filter(|w| **w == 0).count(), 125);
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_columns_meet_the_same_numbers() {
+    fn rows_and_columns_sum_the_same_numbers() {
         let matrix: Vec<u64> = (0..(SIDE * SIDE) as u64).collect();
         assert_eq!((rows(&matrix), columns(&matrix)), (SIDE * SIDE, SIDE * SIDE));
     }

@@ -1,61 +1,62 @@
-//! One number at a time, for a study that repeats each in a process of its own.
+//! Single figures, for a study that repeats each in a separate process.
 
-use crate::blocks::{Bench, region, three};
-use crate::ladder::Walk;
+use crate::blocks::{Bench, region, summary};
+use crate::error::MemoryError;
+use crate::ladder::ChaseRegion;
 use crate::pages::chain_ns;
+use crate::rulers;
 use crate::smt::{SmtPlan, Work};
-use crate::{MemoryError, rulers};
 use ioloom_sys::affinity::{self, PinnedThread};
 use ioloom_sys_lab::memory::{Layout, Pages, Step, dependent_adds};
 
-/// Blocks of one number: enough that a run is not mostly start-up.
+/// Blocks per figure; enough that start-up does not dominate a run.
 const BLOCKS: usize = 41;
-/// A line where nothing tells.
+/// Size of a cache line, bytes.
 const LINE: usize = 64;
-/// Pages of the smallest kind.
+/// Size of a small page, bytes.
 const PAGE: usize = 4096;
-/// Largest set, KiB.
+/// Size of the largest set, KiB.
 const KIB_MAX: u64 = 1 << 20;
 
-/// Where two threads run.
+/// The placement of threads on processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// One thread.
     Alone,
-    /// Two on one core.
+    /// Two threads on one core.
     Siblings,
-    /// Two on different cores.
+    /// Two threads on different cores.
     Cores,
 }
 
-/// What is measured.
+/// The figure to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Single {
     /// Arithmetic in registers.
     Add,
-    /// Dependent loads in random order in a set of so many bytes.
+    /// Dependent loads in random order in a set of this many bytes.
     Chase(usize),
     /// The same with a store at each step.
     ChaseStore(usize),
-    /// The published loop: one store in each line in order, optimised.
+    /// The published loop, optimised: one store per line in order.
     Store(usize),
-    /// The same, not optimised.
+    /// The published loop, not optimised.
     Plain(usize),
-    /// Loads of random lines that do not wait for each other.
+    /// Independent loads of random lines.
     Random(usize),
-    /// A matrix by rows.
+    /// A matrix sum by rows.
     Rows,
-    /// The same matrix by columns.
+    /// The same sum by columns.
     Columns,
-    /// Dependent loads, one in each of so many pages.
+    /// Dependent loads, one in each of this many pages.
     Spread(usize),
-    /// As many lines side by side.
+    /// Dependent loads of as many adjacent lines.
     Packed(usize),
-    /// Fixed work on threads.
+    /// A fixed amount of work on threads.
     Threads(Placement, Work),
 }
 
-/// Words of the methods, with the setting that each needs.
+/// The methods, each with the setting it needs.
 pub const METHODS: [(&str, &str); 13] = [
     ("add", ""),
     ("chase", "kib"),
@@ -73,26 +74,26 @@ pub const METHODS: [(&str, &str); 13] = [
 ];
 
 impl Single {
-    /// From a method and its setting, a number or the word of a work.
+    /// Parses a method and its setting, which is a number or the name of a kind of work.
     ///
     /// # Errors
-    /// What is wrong, with what there is.
+    /// Returns the fault and the accepted values.
     pub fn parse(method: &str, setting: Option<&str>) -> Result<Self, String> {
         let Some((_, needs)) = METHODS.iter().find(|(word, _)| *word == method) else {
             let known: Vec<_> = METHODS.iter().map(|(word, _)| *word).collect();
-            return Err(format!("no method '{method}'; there are: {}", known.join(", ")));
+            return Err(format!("unknown method '{method}'; use one of {}", known.join(", ")));
         };
         let text = match (setting, needs.is_empty()) {
             (None, true) => "",
             (Some(text), false) => text,
-            (None, false) => return Err(format!("{method} needs {needs}=…")),
+            (None, false) => return Err(format!("{method} requires {needs}=…")),
             (Some(_), true) => return Err(format!("{method} takes no setting")),
         };
         let number = |max: u64| match text.parse::<u64>() {
             Ok(n) if (4..=max).contains(&n) => Ok(n as usize),
-            _ => Err(format!("{needs}={text}: give a whole number from 4 to {max}")),
+            _ => Err(format!("invalid value '{text}' for {needs}: must be 4 to {max}")),
         };
-        let seats = |seats| Work::parse(text).map(|work| Self::Threads(seats, work));
+        let placement = |placement| Work::parse(text).map(|work| Self::Threads(placement, work));
         Ok(match method {
             "chase" => Self::Chase(number(KIB_MAX)? << 10),
             "chase-store" => Self::ChaseStore(number(KIB_MAX)? << 10),
@@ -103,52 +104,53 @@ impl Single {
             "columns" => Self::Columns,
             "spread" => Self::Spread(number(1 << 18)?),
             "packed" => Self::Packed(number(1 << 18)?),
-            "alone" => seats(Placement::Alone)?,
-            "siblings" => seats(Placement::Siblings)?,
-            "cores" => seats(Placement::Cores)?,
+            "alone" => placement(Placement::Alone)?,
+            "siblings" => placement(Placement::Siblings)?,
+            "cores" => placement(Placement::Cores)?,
             _ => Self::Add,
         })
     }
 
-    /// What it does, in a sentence.
+    /// Returns a description in one sentence.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::Add => "additions in registers that wait for each other",
-            Self::Chase(_) => "loads in random order, each waiting for the one before",
-            Self::ChaseStore(_) => "the same loads, and a store in each line",
+            Self::Add => "dependent additions in registers",
+            Self::Chase(_) => "dependent loads in random order",
+            Self::ChaseStore(_) => "dependent loads in random order, with a store in each line",
             Self::Store(_) => "the published loop: a store in each line, in order",
-            Self::Plain(_) => "the published loop as compiled without optimisation",
-            Self::Random(_) => "loads of random lines that do not wait for each other",
-            Self::Rows => "a matrix of 32 MiB by rows",
-            Self::Columns => "a matrix of 32 MiB by columns",
-            Self::Spread(_) => "loads that wait for each other, one in each page",
-            Self::Packed(_) => "the same number of lines side by side",
-            Self::Threads(Placement::Alone, _) => "fixed work on one thread",
+            Self::Plain(_) => "the published loop, compiled without optimisation",
+            Self::Random(_) => "independent loads of random lines",
+            Self::Rows => "the sum of a 32 MiB matrix by rows",
+            Self::Columns => "the sum of a 32 MiB matrix by columns",
+            Self::Spread(_) => "dependent loads, one in each page",
+            Self::Packed(_) => "dependent loads of the same number of adjacent lines",
+            Self::Threads(Placement::Alone, _) => "a fixed amount of work on one thread",
             Self::Threads(Placement::Siblings, _) => {
-                "the same work on each of two threads of a core"
+                "the same work on each of two threads that share a core"
             }
-            Self::Threads(Placement::Cores, _) => "the same work on threads of two cores",
+            Self::Threads(Placement::Cores, _) => "the same work on each of two separate cores",
         }
     }
 
-    /// Whether this machine has the seats that it needs.
+    /// Checks whether this machine has the processors for the placement.
     ///
     /// # Errors
-    /// What is missing, as a sentence.
-    pub fn possible(self, plan: &SmtPlan) -> Result<(), String> {
+    /// Returns a sentence that names what is missing.
+    pub fn check_possible(self, plan: &SmtPlan) -> Result<(), String> {
         match self {
-            Self::Threads(Placement::Siblings, _) if plan.siblings.is_none() => {
-                Err(plan.why_none.clone().unwrap_or_else(|| "no siblings are allowed".to_owned()))
-            }
+            Self::Threads(Placement::Siblings, _) if plan.siblings.is_none() => Err(plan
+                .why_none
+                .clone()
+                .unwrap_or_else(|| "no two threads of a core are allowed".to_owned())),
             Self::Threads(Placement::Cores, _) if plan.cores.is_none() => {
-                Err("two cores are needed, one is allowed".to_owned())
+                Err("two cores are required, one is allowed".to_owned())
             }
             _ => Ok(()),
         }
     }
 
-    /// Bytes that its accesses lie in; 0 where the size is no setting. Only equal ones are the same
-    /// work.
+    /// Returns the size of the accessed set, bytes; 0 if it is not a setting. Only figures of equal
+    /// size do the same work.
     pub fn set_bytes(self) -> u64 {
         match self {
             Self::Chase(bytes)
@@ -161,23 +163,23 @@ impl Single {
         }
     }
 
-    /// Measures it: least, tenth percentile and median of its blocks, nanoseconds for each access,
-    /// or for the whole work of threads.
+    /// Measures the figure: minimum, tenth percentile and median of its blocks, in nanoseconds per
+    /// access, or for the whole work of threads.
     ///
     /// # Errors
-    /// No memory.
+    /// Returns an error if memory cannot be mapped or a thread cannot be pinned.
     pub fn run(self, seed: u64, plan: &SmtPlan) -> Result<(f64, f64, f64), MemoryError> {
-        if let Self::Threads(seats, work) = self {
-            return Ok(three(&threads(seats, work, plan)?));
+        if let Self::Threads(placement, work) = self {
+            return Ok(summary(&threads(placement, work, plan)?));
         }
         let cpu = affinity::allowed().ok().and_then(|all| all.last().copied());
         let mut bench = Bench::new(cpu.and_then(|cpu| PinnedThread::pin(cpu).ok()), true, seed);
         let times = match self {
             Self::Chase(bytes) => {
-                Walk::new(bytes, LINE)?.measure_with(&mut bench, bytes, BLOCKS, Step::Load)
+                ChaseRegion::new(bytes, LINE)?.measure_with(&mut bench, bytes, BLOCKS, Step::Load)
             }
             Self::ChaseStore(bytes) => {
-                Walk::new(bytes, LINE)?.measure_with(&mut bench, bytes, BLOCKS, Step::Store)
+                ChaseRegion::new(bytes, LINE)?.measure_with(&mut bench, bytes, BLOCKS, Step::Store)
             }
             Self::Spread(n) => page_times(&mut bench, Layout::one_per_page(PAGE, LINE), n)?,
             Self::Packed(n) => page_times(&mut bench, Layout::packed(LINE), n)?,
@@ -190,17 +192,17 @@ impl Single {
                 bench.time(BLOCKS, |steps| dependent_adds(steps as u64).max(1) as usize)
             }
         };
-        Ok(three(&times))
+        Ok(summary(&times))
     }
 }
 
 fn page_times(bench: &mut Bench, layout: Layout, pages: usize) -> Result<Vec<f64>, MemoryError> {
-    let mut held = Some(region(pages * PAGE + PAGE, Pages::Small)?);
-    Ok((0..3).map(|_| chain_ns(bench, &mut held, layout, pages, 13)).collect())
+    let mut pinned = Some(region(pages * PAGE + PAGE, Pages::Small)?);
+    Ok((0..3).map(|_| chain_ns(bench, &mut pinned, layout, pages, 13)).collect())
 }
 
-fn threads(seats: Placement, work: Work, plan: &SmtPlan) -> Result<Vec<f64>, MemoryError> {
-    let cpus = match (seats, plan.siblings.or(plan.cores)) {
+fn threads(placement: Placement, work: Work, plan: &SmtPlan) -> Result<Vec<f64>, MemoryError> {
+    let cpus = match (placement, plan.siblings.or(plan.cores)) {
         (Placement::Alone, Some((a, _))) => vec![a],
         (Placement::Alone, None) => {
             affinity::allowed().unwrap_or_default().into_iter().take(1).collect()
@@ -210,12 +212,7 @@ fn threads(seats: Placement, work: Work, plan: &SmtPlan) -> Result<Vec<f64>, Mem
     };
     let times: Vec<f64> = (0..3).filter_map(|_| work.time(32 << 10, &cpus)).collect();
     if times.is_empty() {
-        return Err(MemoryError::Call {
-            operation: "hold threads to processors",
-            path: format!("{cpus:?}"),
-            reason: std::io::Error::other("no round came to its end"),
-            remedy: "see which processors this process may use",
-        });
+        return Err(MemoryError::Pin(cpus));
     }
     Ok(times)
 }
@@ -225,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_understood_with_its_setting_alone() {
+    fn every_method_parses_only_with_its_setting() {
         for (word, needs) in METHODS {
             let setting = match needs {
                 "" => None,
@@ -245,16 +242,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_out_and_missing_seats_are_refused() {
+    fn figures_are_measured_and_missing_processors_are_refused() {
         let plan = SmtPlan::choose(&[vec![0]], &[0], Some("notsupported"));
         for (word, setting) in [("add", None), ("chase", Some("16")), ("packed", Some("16"))] {
             let single = Single::parse(word, setting).unwrap();
-            assert!(single.possible(&plan).is_ok());
+            assert!(single.check_possible(&plan).is_ok());
             let (low, tenth, middle) = single.run(1, &plan).unwrap();
             assert!(0.0 < low && low <= tenth && tenth <= middle, "{word} {low} {tenth} {middle}");
         }
         let siblings = Single::parse("siblings", Some("wide")).unwrap();
-        assert!(siblings.possible(&plan).unwrap_err().contains("no SMT visible here"));
-        assert!(Single::parse("cores", Some("alu")).unwrap().possible(&plan).is_err());
+        assert!(siblings.check_possible(&plan).unwrap_err().contains("no SMT visible here"));
+        assert!(Single::parse("cores", Some("alu")).unwrap().check_possible(&plan).is_err());
     }
 }

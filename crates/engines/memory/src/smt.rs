@@ -1,12 +1,13 @@
-//! Threads that share a core: what two of them bring on siblings, on separate cores, and alone.
+//! Threads that share a core: the throughput of two threads on siblings, on separate cores, and of
+//! one alone.
 //!
-//! Fixed work for each thread, so that time alone over time together is the gain, which is told in
-//! two ways that are often mixed up: work per time, and time saved. Rounds stand in the order
-//! A B B A, so that a drift of the clock rate hits all alike. Where no siblings are told, separate
-//! cores are still measured: processors of a virtual machine that are told to be cores and slow
-//! each other down in work that keeps a core busy share one.
+//! Each thread does a fixed amount of work, so the time alone over the time with another is the
+//! gain. It is reported in two ways that are often confused: work per time, and time saved. Rounds
+//! run in the order A B B A, so that clock drift affects all equally. Without visible siblings,
+//! separate cores are still measured: virtual processors that are reported as cores and slow each
+//! other down in work that keeps a core busy share one.
 
-use crate::blocks::least;
+use crate::blocks::minimum;
 use crate::cycle::sattolo;
 use crate::threads::spawn;
 use ioloom_model::memory::{MemoryResult, SmtResult, SmtWork};
@@ -17,28 +18,28 @@ use ioloom_sys_lab::memory::{
 };
 use std::sync::Barrier;
 
-/// Two busy threads that get less than this of twice the work of one share a core.
+/// If two busy threads do less than this many times the work of one, they share a core.
 const SHARED: f64 = 1.4;
-/// From here on they do not.
-const APART: f64 = 1.8;
+/// From this ratio on they do not share a core.
+const SEPARATE: f64 = 1.8;
 
-/// Turns of one kind of work, of which the best counts.
+/// Repetitions of one kind of work; the best counts.
 const TURNS: usize = 3;
 
-/// What is told about threads that share a core.
+/// The processors for measuring threads that share a core.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SmtPlan {
     /// Two allowed processors of one core.
     pub siblings: Option<(u32, u32)>,
     /// Two allowed processors of different cores.
     pub cores: Option<(u32, u32)>,
-    /// Why there are no siblings, in words; `None` when there are.
+    /// Why there are no siblings; `None` if there are.
     pub why_none: Option<String>,
 }
 
 impl SmtPlan {
-    /// Chooses among the allowed processors. `cores` lists the processors of each core, `state` is
-    /// what the kernel says of threads that share a core, such as `notsupported`.
+    /// Chooses among the allowed processors. `cores` lists the processors of each core; `state` is
+    /// the kernel's SMT state, such as `notsupported`.
     pub fn choose(cores: &[Vec<u32>], allowed: &[u32], state: Option<&str>) -> Self {
         let usable: Vec<Vec<u32>> = cores
             .iter()
@@ -47,55 +48,55 @@ impl SmtPlan {
             .collect();
         let siblings = usable.iter().find(|core| core.len() >= 2).map(|core| (core[0], core[1]));
         let firsts: Vec<u32> = usable.iter().map(|core| core[0]).collect();
-        let apart = match firsts.as_slice() {
+        let separate = match firsts.as_slice() {
             [a, b, ..] => Some((*a, *b)),
             _ => None,
         };
         let per_core = cores.iter().map(Vec::len).max().unwrap_or(0);
-        let told = state.map_or(String::new(), |s| format!(", the kernel says: {s}"));
+        let state_text = state.map_or(String::new(), |s| format!(" (kernel: {s})"));
         let why_none = match (&siblings, per_core) {
             (Some(_), _) => None,
-            (None, 0) => Some("which processors share a core is not known".to_owned()),
-            (None, 1) => Some(format!("no SMT visible here: 1 thread per core{told}")),
+            (None, 0) => Some("it is unknown which processors share a core".to_owned()),
+            (None, 1) => Some(format!("no SMT visible here: 1 thread per core{state_text}")),
             (None, n) => Some(format!(
                 "{n} threads per core, but no two allowed processors are on the same core"
             )),
         };
-        Self { siblings, cores: apart, why_none }
+        Self { siblings, cores: separate, why_none }
     }
 }
 
-/// The kinds of work.
+/// A kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Additions that wait for each other: half of a core or less.
+    /// Dependent additions; they use at most half of a core.
     Alu,
-    /// Work that keeps all units busy.
+    /// Independent operations that keep all execution units busy.
     Wide,
-    /// A chain of loads from memory.
+    /// Dependent loads from memory.
     Chase,
-    /// A working set of six tenths of the first level for each thread.
+    /// A working set of 60 % of the first-level cache per thread.
     L1Share,
-    /// Computing, then waiting as for a device.
+    /// Computing alternating with sleeping, as if waiting for a device.
     Mixed,
 }
 
 impl Work {
-    /// All of them.
+    /// All kinds of work.
     pub const ALL: [Self; 5] = [Self::Alu, Self::Wide, Self::Chase, Self::L1Share, Self::Mixed];
 
-    /// From its word.
+    /// Parses a name.
     ///
     /// # Errors
-    /// There is none of that name; the sentence names those there are.
+    /// Returns a message with the known names.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|work| work.word() == text).ok_or_else(|| {
             let known: Vec<_> = Self::ALL.iter().map(|work| work.word()).collect();
-            format!("no work '{text}'; there are: {}", known.join(", "))
+            format!("unknown work '{text}'; use one of {}", known.join(", "))
         })
     }
 
-    /// Its word.
+    /// Returns the name.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Alu => "alu",
@@ -106,7 +107,7 @@ impl Work {
         }
     }
 
-    /// The work of one thread, ready to run; each run does the same.
+    /// Prepares the work of one thread; each run does the same.
     fn make(self, l1_bytes: usize, seed: u64) -> Option<Box<dyn FnMut() + Send>> {
         let chain = |bytes: usize| {
             let region = Region::new(bytes, Pages::Huge).ok()?;
@@ -141,12 +142,16 @@ impl Work {
         })
     }
 
-    /// Time of the same work on each of `cpus` at once: that of the slowest, the best of some
-    /// turns. `None` without a processor, or where one cannot be had.
+    /// Measures the same work on all of `cpus` at once: the time of the slowest thread, best of
+    /// some turns. Returns `None` without processors, or if one cannot be used.
     pub(crate) fn time(self, l1_bytes: usize, cpus: &[u32]) -> Option<f64> {
         if cpus.is_empty() {
             return None;
         }
+        assert!(
+            (1..cpus.len()).all(|i| !cpus[..i].contains(&cpus[i])),
+            "two threads on one processor would be counted as siblings: {cpus:?}"
+        );
         let barrier = Barrier::new(cpus.len());
         let times: Vec<Option<Vec<f64>>> = std::thread::scope(|scope| {
             let handles: Vec<_> = cpus
@@ -164,9 +169,9 @@ impl Work {
         (0..TURNS).map(slowest).reduce(f64::min)
     }
 
-    /// One thread of it: made ready, then run in turns that begin together with the others'.
+    /// Runs one thread: prepares the work, then runs turns that start together with the others.
     fn on(self, cpu: u32, l1_bytes: usize, barrier: &Barrier) -> Option<Vec<f64>> {
-        let held = PinnedThread::pin(cpu);
+        let pinned = PinnedThread::pin(cpu);
         let mut run = self.make(l1_bytes, u64::from(cpu));
         let mut turn = || {
             barrier.wait();
@@ -178,11 +183,11 @@ impl Work {
         };
         turn();
         let times = (0..TURNS).map(|_| turn()).collect();
-        (held.is_ok() && run.is_some()).then_some(times)
+        (pinned.is_ok() && run.is_some()).then_some(times)
     }
 }
 
-/// Measures; on a machine without siblings only cores against alone, with the reason.
+/// Measures all kinds of work; without siblings, only separate cores and one thread alone.
 pub(crate) fn run(plan: &SmtPlan, result: &MemoryResult, quick: bool) -> SmtResult {
     let mut out = SmtResult {
         skipped: plan.why_none.clone(),
@@ -198,7 +203,7 @@ pub(crate) fn run(plan: &SmtPlan, result: &MemoryResult, quick: bool) -> SmtResu
     for work in Work::ALL {
         let (mut one, mut siblings, mut cores) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..rounds {
-            // A B B A: what comes first changes sides.
+            // A B B A: reverse the order in every other round.
             let mut order = [0, 1, 2];
             if round % 2 == 1 {
                 order.reverse();
@@ -212,7 +217,7 @@ pub(crate) fn run(plan: &SmtPlan, result: &MemoryResult, quick: bool) -> SmtResu
                 times.extend(work.time(l1 as usize, &cpus));
             }
         }
-        let some = |times: &[f64]| Some(least(times)).filter(|ns| ns.is_finite());
+        let some = |times: &[f64]| Some(minimum(times)).filter(|ns| ns.is_finite());
         if let Some(alone_ns) = some(&one) {
             out.works.push(SmtWork {
                 work: work.word().to_owned(),
@@ -230,14 +235,14 @@ fn pair(pair: Option<(u32, u32)>) -> Vec<u32> {
     pair.map_or(Vec::new(), |(a, b)| vec![a, b])
 }
 
-/// Whether processors that are told to be cores behave like siblings.
+/// Judges whether processors that are reported as cores behave like siblings.
 fn hidden(found: &SmtResult) -> Option<String> {
     let wide = found.works.iter().find(|w| w.work == "wide")?;
     let ratio = wide.throughput_ratio(wide.cores_ns?);
     let word = if ratio < SHARED {
-        "likely: told to be cores, they behave like threads of one, or another program held one"
-    } else if ratio >= APART {
-        "unlikely: each does its work as if alone"
+        "likely: reported as cores, but they behave like threads of one, or another program used one"
+    } else if ratio >= SEPARATE {
+        "unlikely: each works as fast as alone"
     } else {
         "undecided"
     };
@@ -266,22 +271,22 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_siblings_says_so() {
+    fn a_machine_without_siblings_gives_the_reason() {
         let plan = SmtPlan::choose(&[vec![0], vec![1]], &[0, 1], Some("notsupported"));
         assert_eq!((plan.siblings, plan.cores), (None, Some((0, 1))));
         assert_eq!(
             plan.why_none.unwrap(),
-            "no SMT visible here: 1 thread per core, the kernel says: notsupported"
+            "no SMT visible here: 1 thread per core (kernel: notsupported)"
         );
         let plan = SmtPlan::choose(&[], &[0], None);
-        assert!(plan.why_none.unwrap().contains("not known"));
+        assert!(plan.why_none.unwrap().contains("unknown"));
         let one = SmtPlan::choose(&[vec![0]], &[0], None);
         let found = run(&one, &MemoryResult::default(), true);
         assert!(found.skipped.is_some() && found.works.is_empty());
     }
 
     #[test]
-    fn cores_that_slow_each_other_down_are_called_out() {
+    fn cores_that_slow_each_other_down_are_reported() {
         let with = |cores_ns: f64| SmtResult {
             works: vec![SmtWork {
                 work: "wide".to_owned(),

@@ -1,17 +1,17 @@
-//! Threads named by their role, so that a trace and a debugger tell them apart.
+//! Named threads, so that traces and debuggers can identify them.
 
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-/// Starts a thread of a scope under a name, of which the system keeps 15 bytes.
+/// Starts a scoped thread with a name, of which the system keeps 15 bytes.
 ///
 /// # Panics
-/// If the system has no thread for it, as [`Scope::spawn`] does.
+/// Panics if the thread cannot be started, as [`Scope::spawn`] does.
 pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     role: String,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> ScopedJoinHandle<'scope, T> {
-    Builder::new().name(role).spawn_scoped(scope, work).expect("the system has a thread for it")
+    Builder::new().name(role).spawn_scoped(scope, work).expect("the thread must start")
 }
 
 #[cfg(test)]
@@ -21,7 +21,8 @@ mod tests {
     #[test]
     fn a_thread_has_the_name_of_its_role() {
         let name = || std::thread::current().name().map(str::to_owned);
-        let told = std::thread::scope(|scope| spawn(scope, "ping-cpu3".to_owned(), name).join());
-        assert_eq!(told.unwrap().as_deref(), Some("ping-cpu3"));
+        let name_seen =
+            std::thread::scope(|scope| spawn(scope, "ping-cpu3".to_owned(), name).join());
+        assert_eq!(name_seen.unwrap().as_deref(), Some("ping-cpu3"));
     }
 }

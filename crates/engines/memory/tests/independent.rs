@@ -1,10 +1,10 @@
-//! Another chase, as one would write it in C, agrees with the one that the ladder is made of.
+//! Compares the chase of the ladder with an independent one, written as in C.
 //!
-//! It shares nothing with it: nodes that point at each other, in an order that is the same in every
-//! run, on ordinary memory of the allocator, with the least of many short blocks as its figure. Both
-//! are measured in turn until they agree, because a clock that changes or a neighbour can only make
-//! one of them look slower than it is: the least of enough blocks is the machine's own. So this judges
-//! no speed, only that two rulers read the same.
+//! They share no code: this one uses nodes that point at each other, in the same order in every
+//! run, in ordinary heap memory, and takes the minimum of many short blocks. Both are measured
+//! alternately until they agree. Clock changes and other programs can only slow one of them down,
+//! so the minimum of enough blocks is that of the machine. The test judges no speed, only that two
+//! rulers agree.
 
 use ioloom_memory::SmtPlan;
 use ioloom_memory::single::Single;
@@ -12,11 +12,11 @@ use std::cell::Cell;
 use std::time::Instant;
 
 const LINE: usize = 64;
-/// Loads of one block.
+/// Loads per block.
 const LOADS: u32 = 40_000;
-/// Blocks between two looks at the other ruler.
+/// Blocks before the other ruler is measured again.
 const BLOCKS: usize = 12;
-/// Rounds after which the two do not agree.
+/// Rounds after which the two are considered to disagree.
 const ROUNDS: u64 = 60;
 
 #[repr(align(64))]
@@ -25,8 +25,8 @@ struct Node<'a> {
     next: Cell<Option<&'a Node<'a>>>,
 }
 
-/// Links all nodes to one ring, in an order without a distance that a prefetcher could learn: that of
-/// their numbers after mixing the bits.
+/// Links all nodes into one ring, ordered by mixed bits of their numbers, without a stride that a
+/// prefetcher could learn.
 fn link<'a>(nodes: &'a [Node<'a>]) {
     let mut order: Vec<usize> = (0..nodes.len()).collect();
     order.sort_by_key(|at| {
@@ -38,7 +38,7 @@ fn link<'a>(nodes: &'a [Node<'a>]) {
     }
 }
 
-/// The least time of a load in `blocks` blocks, nanoseconds.
+/// Returns the minimum time of a load over `blocks` blocks, nanoseconds.
 fn least_ns<'a>(start: &'a Node<'a>, blocks: usize) -> f64 {
     let mut node = start;
     let mut least = f64::INFINITY;

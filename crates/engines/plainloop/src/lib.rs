@@ -2,8 +2,8 @@
 //!
 //! The workspace sets `opt-level = 0` for this crate in every profile and compiles the same file
 //! again, optimised, as a module of `ioloom-memory`: one source, two compilations, so that the two
-//! times differ by the compiler alone. The loop is written with an index and `while`, as the C
-//! program that it follows has it; an iterator would cost calls at level 0 that C does not have.
+//! times differ only by the compiler. The loop uses an index and `while`, like the C program it
+//! reproduces; at level 0 an iterator would cost calls that C does not have.
 
 #[path = "store_lines.rs"]
 mod store_lines;

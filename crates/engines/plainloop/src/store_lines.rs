@@ -1,16 +1,16 @@
-//! One store in each line, in order, over and over: the loop itself.
+//! The loop: one store in each line, in order, repeatedly.
 
-/// The level at which this copy was compiled.
+/// The optimisation level of this copy.
 pub const OPT_LEVEL: &str = env!("IOLOOM_OPT_LEVEL");
 
 /// Writes zero to the first byte of each line of `line_bytes`, `rounds` times through `buffer`.
-/// Returns how many stores it did.
+/// Returns the number of stores.
 #[inline(never)]
 pub fn store_lines(buffer: &mut [u8], line_bytes: usize, rounds: u64) -> u64 {
     let mut round = 0;
     let mut stores = 0;
     while round < rounds {
-        // Without this a compiler may see that the next round stores the same again.
+        // Without this, a compiler could skip rounds that store the same values again.
         let buffer = std::hint::black_box(&mut *buffer);
         let len = buffer.len();
         let mut i = 0;

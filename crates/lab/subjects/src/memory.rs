@@ -56,7 +56,7 @@ impl Subject for Memory {
     }
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, _: &Path) -> Result<(), String> {
-        single(plan)?.possible(&seats())
+        single(plan)?.check_possible(&seats())
     }
 
     fn run(&self, order: &RunOrder) -> ChildAnswer {

@@ -1,0 +1,32 @@
+//! Errors of the measurement.
+
+use ioloom_failure::{PathError, reason};
+use std::io;
+
+/// The reason why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The working set could not be mapped.
+    #[error(
+        "cannot map {bytes} bytes of memory: {}; close other programs or use --max SIZE",
+        reason(.source)
+    )]
+    Region {
+        /// Requested bytes.
+        bytes: usize,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A call on the scratch file failed.
+    #[error("{0}; --dir DIR chooses another directory")]
+    Scratch(#[from] PathError),
+    /// Threads could not be run on these processors.
+    #[error("cannot run threads on processors {0:?}: check which processors this process may use")]
+    Pin(Vec<u32>),
+    /// The curve is too short to find levels.
+    #[error("cannot find cache levels: {0}")]
+    Curve(#[from] ioloom_stats::StatsError),
+    /// The user stopped the measurement.
+    #[error("interrupted; no result was stored")]
+    Interrupted,
+}
