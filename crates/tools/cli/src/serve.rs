@@ -1,4 +1,4 @@
-//! `ioloom serve`: the stock exchange of the original assignment, under every concurrency model.
+//! `ioloom serve`: the stock exchange, under every concurrency model.
 
 mod database;
 
@@ -7,6 +7,7 @@ use crate::{out, stderr, token_file};
 use clap::Args;
 use database::DatabaseArgs;
 use ioloom_exchange::{ClassicForm, Settings, Spelling, UnknownStock};
+use ioloom_failure::quoted;
 use ioloom_model::units::{format_counted, parse_duration_ns};
 use ioloom_serve::{
     Durability, Limits, Model, OrderStore, ServeError, ServeOptions, Server, Sharing, ShowMode,
@@ -21,45 +22,32 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Descriptors that are not connections: listeners, the store, standard streams and some air.
+/// Descriptors other than connections: listeners, the store, standard streams and a reserve.
 const DESCRIPTORS_OTHER: usize = 64;
 /// The version of the document of `--json`.
 const SCHEMA: u32 = 1;
 
-/// Serves the stock exchange: one service, every concurrency model
+/// Serve a durable stock exchange
+///
+/// Answers orders for stocks on one port, in four protocols (listed at the end) that it recognises by
+/// the first bytes of a client.
+///
+/// The stock file has a line NUMBER LEFT PRICE for each stock. It is rewritten when the last client
+/// leaves and at the end; in between, orders are in the store next to it.
+///
+/// SIGTERM and SIGINT finish the requests that have arrived, write the stock file and exit with 0; a
+/// second signal exits at once.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-One port speaks four protocols, told apart by the first bytes of a client:
-  lines     show, buy ID N, sell ID N, exit; answers padded to 8192 bytes, as
-            the clients of the original assignment read them
-  stock/2   HELLO stock/2 client=NAME, then 1 BUY 3 10, 2 SHOW, …: numbered,
-            pipelined, and an order sent again with its number counts once
-  RESP      redis-cli -p PORT BUY 3 10; redis-benchmark too
-  HTTP      GET /show, /metrics, /healthz
+#[command(after_long_help = "\
+Protocols:
+  lines    show, buy ID N, sell ID N, exit; answers padded to 8192 bytes, as
+           the clients of the original assignment read them
+  stock/2  HELLO stock/2 client=NAME, then 1 BUY 3 10, 2 SHOW, ...: numbered,
+           pipelined; an order that is repeated with its number counts once
+  RESP     redis-cli -p PORT BUY 3 10, and redis-benchmark
+  HTTP     GET /show, /metrics, /healthz
 
-Models: iterative, thread, pool, request-pool, select, poll, epoll, epoll-et,
-reuseport, io-threads, uring, uring-multishot, uring-per-core, tokio.
-Sharing: global, stock, rw, atomic, writer, shards; database (store postgres).
-Durability: none (memory), os (survives the end of the program), group (synced,
-together with orders beside it), each (synced one by one).
-Stores: what lies there already; else log at os, and sqlite at group and each.
-A raw log is the default where it is more than 1.5 times as fast, which it was
-only where nothing is synced (results/serve-vs-redis/2026-11-22-intel-xeon-2c).
-Store postgres keeps stocks and orders in a PostgreSQL database, before which
-several servers may stand; group and each are its synchronous_commit = on. os is
-off: a crash of the database server may lose its latest fraction of a second.
-The stock file fills an empty database and never changes a filled one. The
-connection is not encrypted.
-The stock file has a line NUMBER LEFT PRICE for each stock. It is written again
-when the last client leaves and at the end; between, orders are in the store
-beside it.
-
-With --token-file a client has to show the token: RESP by AUTH TOKEN, stock/2 by
-HELLO stock/2 token=TOKEN, HTTP by Authorization: Bearer TOKEN in each request.
-The original protocol has no place for it and is refused.
-
-With --tls-cert and --tls-key every port speaks TLS 1.3, under every model and
-in every protocol. Try it with a certificate that is its own authority:
+TLS with a certificate that is its own authority:
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \\
     -keyout key.pem -out cert.pem -days 30 -subj /CN=localhost \\
     -addext subjectAltName=IP:127.0.0.1,DNS:localhost \\
@@ -67,118 +55,191 @@ in every protocol. Try it with a certificate that is its own authority:
   ioloom serve --stock stock.txt --tls-cert cert.pem --tls-key key.pem
   ioloom load --tls --tls-ca cert.pem
 
-SIGTERM and SIGINT finish what has arrived, write the stock file and end with 0;
-a second one ends at once.
-
 Examples:
   ioloom serve --stock stock.txt
   ioloom serve --stock stock.txt --model pool --threads 10 --durability none
-  ioloom serve --stock stock.txt --listen 127.0.0.1:5000 --listen-line 127.0.0.1:5001
+  ioloom serve --stock stock.txt --listen 127.0.0.1:5000
   curl http://127.0.0.1:7004/show")]
 pub(crate) struct ServeArgs {
     /// The stock file
+    ///
+    /// It must exist; each line is NUMBER LEFT PRICE. With a store that already holds orders the
+    /// store decides, and the file is rewritten from it.
     #[arg(long, value_name = "FILE", default_value = "stock.txt")]
     stock: PathBuf,
 
-    /// Which threads read, write and wait, and how
+    /// Concurrency model
+    ///
+    /// iterative serves one connection after the other. thread starts a thread per connection; pool
+    /// keeps --threads threads, each serving one connection until it ends; request-pool hands each
+    /// request to a pool. select, poll, epoll and epoll-et are event loops on one thread; reuseport
+    /// and io-threads run --loops of them. uring, uring-multishot and uring-per-core use io_uring,
+    /// tokio uses that runtime. An event loop serves thousands of connections with little memory;
+    /// threads are simpler and suffer less from slow requests.
     #[arg(long, value_name = "MODEL", default_value = "epoll")]
     model: Model,
 
-    /// How threads share the stocks [default: global; writer with io-threads; database with store
-    /// postgres]
+    /// How threads share the stocks
+    ///
+    /// global takes one lock, stock one lock per stock, rw a readers-writer lock, atomic no lock,
+    /// writer a thread that executes all orders, shards one thread per part of the stocks. Default:
+    /// global; writer with the model io-threads; database with --store postgres.
     #[arg(long, value_name = "HOW")]
     sharing: Option<Sharing>,
 
-    /// When an order counts as safe: none, os, group, each
+    /// When an order counts as safe
+    ///
+    /// none keeps orders in memory: they are lost with the process. os survives a crash of the server
+    /// but not of the machine. group syncs orders together before they are answered, which costs one
+    /// sync for all that gathered. each syncs every order by itself.
     #[arg(long, value_name = "LEVEL", default_value = "group")]
     durability: Durability,
 
-    /// Where orders are kept: sqlite, redb, fjall, log, log-dsync, log-direct, log-uring, postgres
-    /// [default: what is there, or the fastest for the level]
+    /// Where orders are kept
+    ///
+    /// sqlite, redb, fjall, log, log-dsync, log-direct, log-uring or postgres. Default: the store that
+    /// exists; otherwise log at durability os, where it was more than 1.5 times as fast as SQLite
+    /// (results/serve-vs-redis/2026-11-22-intel-xeon-2c), and sqlite at group and each. An existing
+    /// store keeps its kind.
+    ///
+    /// postgres keeps stocks and orders in a PostgreSQL database, which several servers may share.
+    /// group and each set its synchronous_commit = on, os sets off: a crash of the database server may
+    /// then lose the latest fraction of a second. The stock file fills an empty database and never
+    /// changes a filled one. The connection is not encrypted.
     #[arg(long, value_name = "KIND")]
     store: Option<OrderStore>,
 
-    /// The store, for fjall a directory [default: the stock file with .store]
+    /// Path of the store
+    ///
+    /// A directory for fjall, a file otherwise. Default: the name of the stock file with .store.
     #[arg(long, value_name = "FILE")]
     store_path: Option<PathBuf>,
 
     #[command(flatten)]
     database: DatabaseArgs,
 
-    /// A list of all stocks: atomic (one moment) or per-stock (as in the assignment)
+    /// Consistency of a list of stocks
+    ///
+    /// atomic lists all stocks as of one moment. per-stock reads them one after another, as in the
+    /// original assignment; it never delays orders.
     #[arg(long, value_name = "HOW", default_value = "atomic")]
     show: ShowMode,
 
-    /// Where to listen
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7004")]
+    /// Listen address
+    ///
+    /// Addresses other than loopback can be reached from other machines; the server warns then unless
+    /// --token-file and --tls-cert are given.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7004")]
     listen: SocketAddr,
 
-    /// A second address, where lines are not padded
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Second listen address, unpadded responses
+    ///
+    /// Useful for clients of the original protocol that read lines instead of 8192 bytes.
+    #[arg(long, value_name = "ADDRESS")]
     listen_line: Option<SocketAddr>,
 
-    /// Answers in the original protocol: padded or line
-    #[arg(long, value_name = "FORM", default_value = "padded", value_parser = ["padded", "line"])]
+    /// Response format of the original protocol
+    ///
+    /// padded fills each response to 8192 bytes, as the original clients expect. line ends it with a
+    /// line end, which takes far less bandwidth.
+    #[arg(long, value_name = "FORM", default_value = "padded", value_parser = ["padded", "line"],
+          hide_possible_values = true)]
     dialect: String,
 
-    /// "Not enough left stocks" (official) or "… stock" (short)
-    #[arg(long, value_name = "WHICH", default_value = "official", value_parser = ["official", "short"])]
+    /// Wording of "Not enough left stocks"
+    ///
+    /// official uses the words of the assignment, short those of its first servers ("stock").
+    #[arg(long, value_name = "WHICH", default_value = "official",
+          value_parser = ["official", "short"], hide_possible_values = true)]
     spelling: String,
 
-    /// Answer for stocks that do not exist as the first servers did
+    /// Answer unknown stocks like the first servers
+    ///
+    /// For comparison with them. By default an unknown stock is an error.
     #[arg(long)]
     unknown_as_first: bool,
 
-    /// Threads of the models pool and request-pool
+    /// Threads of pool and request-pool
+    ///
+    /// 1 to 4096. With the model pool this is also the number of connections served at a time.
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: u16,
 
-    /// Connections that may wait for a thread of the pool
+    /// Backlog of the pool
+    ///
+    /// Connections that may wait for a thread of the pool; one more gets BUSY.
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..))]
     waiting: u16,
 
-    /// Connections at most; one more is told BUSY [default: 15000, or what open files allow]
+    /// Limit on open connections
+    ///
+    /// One more gets BUSY. Default: 15000, or what the limit of open files permits.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: Option<u32>,
 
-    /// End connections that say nothing for so many seconds; 0 never
+    /// Close idle connections (seconds)
+    ///
+    /// Connections without a request for this many seconds are closed; 0 never closes them.
     #[arg(long, value_name = "S", default_value = "0")]
     idle: u32,
 
-    /// End connections that take longer than so many seconds for one request
+    /// Time limit per request (seconds)
+    ///
+    /// Connections that take longer to send one request are closed, so slow clients cannot hold
+    /// resources.
     #[arg(long, value_name = "S", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
     request_time: u32,
 
-    /// Loops of reuseport and io-threads, threads of tokio, shards [default: usable cores]
+    /// Event loops, tokio threads, shards
+    ///
+    /// For the models reuseport, io-threads and tokio and the sharing shards. Default: the usable
+    /// cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     loops: Option<u16>,
 
-    /// How long models epoll and epoll-et look for the next request before they sleep, while that
-    /// brings something; 0 never
+    /// Busy-poll before sleeping
+    ///
+    /// The models epoll and epoll-et poll for up to this long before they sleep, as long as polling
+    /// finds requests; 0 disables it. It lowers latency and costs processor time.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     spin: Duration,
 
-    /// Processor time that each order and each list takes beside its own; for experiments
+    /// Extra processor time per request
+    ///
+    /// Each order and each list burns this much processor time in addition to its own. For
+    /// experiments.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
     service_time: Duration,
 
-    /// Spend that time with the stock or the stocks held that the request needs, and not before
+    /// Spend --service-time under the lock
+    ///
+    /// The extra time is spent while the stocks of the request are locked, not before.
     #[arg(long, requires = "service_time")]
     service_in_lock: bool,
 
-    /// Serve only who shows the word in this file; nobody else may read it
+    /// Require the bearer token in this file
+    ///
+    /// The file must not be readable by others. Clients present the token with AUTH TOKEN (RESP),
+    /// HELLO stock/2 token=TOKEN (stock/2) or Authorization: Bearer TOKEN (HTTP, in each request). The
+    /// original protocol cannot carry a token and is refused.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Speak TLS, with the certificate in this file (PEM)
+    /// Serve TLS with this certificate (PEM)
+    ///
+    /// Every port then speaks TLS 1.3, under every model and in every protocol. Needs --tls-key.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
-    /// The key of the certificate (PEM, without a password); not everybody may read it
+    /// Private key of the certificate (PEM)
+    ///
+    /// Without a passphrase; the file must not be readable by all users.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
     /// Print one JSON document at the end
+    ///
+    /// Totals and settings, as described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
@@ -209,15 +270,13 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
         args.token_file.as_deref().map(token_file::read).transpose()?.map(|(token, _)| token);
     let database = args.database.choice(args.store, args.durability, args.model)?;
     if database.is_some() && args.store_path.is_some() {
-        return Err(Failure::usage(
-            "--store-path is for stores of this server alone; with --store postgres leave it out",
-        ));
+        return Err(Failure::usage("--store-path cannot be used with --store postgres"));
     }
     let config = ServeOptions { token, database, ..config(args, connections(args)?)? };
-    // Until here nothing was promised, so an interrupt ends a start that takes long at once.
+    // Nothing has been acknowledged yet, so an interrupt may end a slow start at once.
     let server = Server::start(&config).map_err(failure)?;
     let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
     let addresses: Vec<_> = server.addresses().iter().map(SocketAddr::to_string).collect();
     greet(&config, &server);
     let stop = server.stop_handle();
@@ -225,7 +284,7 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
     let watching = std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || watch_signals(&mut signals, &stop))
-        .map_err(|e| Failure::failed(format!("start a thread: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot start a thread: {e}")))?;
     let ended = server.run();
     handle.close();
     let _ = watching.join();
@@ -250,10 +309,10 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
         })?;
     } else {
         stderr::message(&format!(
-            "stopped: {} of {} carried out, {} is written",
+            "stopped: {} executed over {}, wrote {}",
             format_counted(ended.done, "order", "orders"),
             format_counted(ended.connections, "connection", "connections"),
-            config.stock.display()
+            quoted(&config.stock)
         ));
     }
     Ok(Exit::Ok)
@@ -316,9 +375,10 @@ fn tls(args: &ServeArgs) -> Option<TlsFiles> {
     Some(TlsFiles { certificate, key })
 }
 
-/// How many connections are served at most: as asked for, or refused; else what is usual or possible.
+/// Returns the limit on connections: the requested one or a refusal, otherwise the default or what is
+/// possible.
 fn connections(args: &ServeArgs) -> Result<usize, Failure> {
-    // Without the right to raise it the old limit stays, and is looked at below.
+    // If the limit cannot be raised, the old one applies below.
     let _ = proc::raise_open_files_limit();
     let limit = proc::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
     let possible = limit.map_or(usize::MAX, |limit| limit.saturating_sub(DESCRIPTORS_OTHER).max(1));
@@ -327,7 +387,7 @@ fn connections(args: &ServeArgs) -> Result<usize, Failure> {
         Some(asked) if asked <= possible => Ok(asked),
         Some(asked) => Err(Failure::refused(format!(
             "{asked} connections need {} open files, and the limit is {}; use --connections \
-             {possible} or fewer, or raise the limit (ulimit -n)",
+             {possible} or fewer, or raise the limit with 'ulimit -n'",
             asked + DESCRIPTORS_OTHER,
             possible + DESCRIPTORS_OTHER
         ))),
@@ -357,20 +417,18 @@ fn failure(error: ServeError) -> Failure {
 fn greet(config: &ServeOptions, server: &Server) {
     let mut text = String::new();
     for (at, address) in server.addresses().iter().enumerate() {
-        let lines = if at == 0 { "" } else { " (lines without filling)" };
+        let lines = if at == 0 { "" } else { " (unpadded)" };
         let _ = writeln!(text, "ioloom: listening on {address}{lines}");
     }
     let StoreChoice { kind, path } = &config.store;
     let store = match (server.database(), server.is_new_store()) {
         (Some(place), Some(true)) => format!("new tables in database {place}"),
         (Some(place), _) => format!("database {place}, latest order {}", server.seq()),
-        (None, None) => {
-            "memory only: orders are lost with the process, the stock file is not".to_owned()
-        }
-        (None, Some(true)) => format!("new {kind} store {}", path.display()),
+        (None, None) => "no store: orders are lost if the process is killed".to_owned(),
+        (None, Some(true)) => format!("new {kind} store {}", quoted(path)),
         (None, Some(false)) => {
             let orders = format_counted(server.seq(), "order", "orders");
-            format!("{kind} store {}, {orders} so far", path.display())
+            format!("{kind} store {}, {orders}", quoted(path))
         }
     };
     let _ = write!(
@@ -390,22 +448,17 @@ fn greet(config: &ServeOptions, server: &Server) {
     }
 }
 
-/// To whom a port is open that others can reach.
+/// Says to whom a port is open that other machines can reach.
 fn open_to(tls: bool, token: bool) -> &'static str {
     match (tls, token) {
         (false, false) => {
-            "whoever reaches it can\norder, nothing is encrypted and nobody is asked for a name or a \
-             password (--tls-cert,\n--token-file)"
+            "anyone who\nreaches it can order, and nothing is encrypted; use --token-file and --tls-cert"
         }
         (false, true) => {
-            "whoever reads the\nnetwork can read the token and every order: nothing is encrypted \
-             (--tls-cert)"
+            "nothing is\nencrypted, so the network can read the token and every order; use --tls-cert"
         }
-        (true, false) => {
-            "TLS is on, but whoever\nreaches it can order: nobody is asked for a name or a password \
-             (--token-file)"
-        }
-        (true, true) => "TLS is on, and whoever\nshows the token can order",
+        (true, false) => "TLS is on, but\nanyone who reaches it can order; use --token-file",
+        (true, true) => "TLS is on, and\na token is required",
     }
 }
 
@@ -414,19 +467,16 @@ mod tests {
     use super::open_to;
 
     #[test]
-    fn a_port_that_others_reach_is_warned_of_with_what_keeps_them_out() {
-        for (tls, token, words) in [
-            (
-                false,
-                false,
-                ["nothing is encrypted", "nobody is asked", "--tls-cert", "--token-file"],
-            ),
-            (false, true, ["read the token", "nothing is encrypted", "order", "--tls-cert"]),
-            (true, false, ["TLS is on", "whoever", "nobody is asked", "--token-file"]),
-            (true, true, ["TLS is on", "whoever", "shows the token", "can order"]),
+    fn the_warning_about_a_reachable_port_names_what_is_missing() {
+        for (tls, token, has, lacks) in [
+            (false, false, &["anyone", "--token-file", "--tls-cert"][..], &["TLS is on"][..]),
+            (false, true, &["token", "--tls-cert"], &["TLS is on", "anyone", "--token-file"]),
+            (true, false, &["TLS is on", "anyone", "--token-file"], &["--tls-cert"]),
+            (true, true, &["TLS is on", "token is required"], &["anyone", "--"]),
         ] {
-            let said = open_to(tls, token).split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+            let text = open_to(tls, token);
+            assert!(has.iter().all(|word| text.contains(word)), "{text}");
+            assert!(!lacks.iter().any(|word| text.contains(word)), "{text}");
         }
     }
 }

@@ -7,38 +7,46 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Loads a server of the stock exchange, verifies it, and says when the load was the bottleneck
+/// Load a stock exchange and verify its answers
+///
+/// Sends orders and lists to a server of the exchange's protocol, ours or any other, and reports
+/// throughput and latency. Requests arise in one of four ways:
+///
+/// By default the loop is closed: each connection waits for its answer, thinks, and sends again. With
+/// --rate it is open: requests are due at a fixed rate whatever becomes of earlier ones, and latency
+/// counts from when they were due. With --sessions it is partly open: sessions arrive, each a small
+/// closed loop. --multiclient runs the original client: N clients send ten orders each and sleep a
+/// second after each, next to the time that the law of this loop predicts.
+///
+/// Every answer is verified, and the final stocks must be the initial ones plus all answers. A run in
+/// which the load generator itself was the bottleneck is refused with exit code 3; --anyway reports
+/// it.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-How requests arise:
-  (nothing)             closed: each connection waits for its answer, thinks, asks
-  --rate R              open: requests are due at R per second, whatever becomes of
-                        them; latencies count from when they were due
-  --sessions R          partly open: sessions arrive, each a small closed loop
-  --multiclient N       the original client: N clients, each ten times asks and
-                        sleeps a second; the law of that is told beside it
-
-Every answer is judged, and the stocks at the end must be those of the beginning
-and the answers between. A run in which the load itself was the bottleneck is
-refused (exit code 3); with --anyway it is told as what it is.
-
+#[command(after_long_help = "\
 Examples:
   ioloom load                                    ten connections, ten seconds
   ioloom load --rate 20k --connections 64 --protocol resp
-  ioloom load --ladder 1k,2k,5k,10k,20k,50k --p99 5ms   up to the knee
-  ioloom load --connections 1,2,4,8,16,32        the law of scalability through them
+  ioloom load --ladder 1k,2k,5k,10k,20k --p99 5ms      find the knee
+  ioloom load --connections 1,2,4,8,16,32        fit the law of scalability
   ioloom load --multiclient 100 --divide 10 --pool 10
-  ioloom load 127.0.0.1:5000 --multiclient 10    any other server of the protocol")]
+  ioloom load 127.0.0.1:5000 --multiclient 10    any server of the protocol")]
 pub(crate) struct LoadArgs {
-    /// The server
+    /// Server to load
+    ///
+    /// It must be on this machine unless --remote is given.
     #[arg(value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7004")]
     pub(super) target: SocketAddr,
 
-    /// padded (the original), line, v2, resp
+    /// Protocol
+    ///
+    /// padded is the original with 8192-byte answers, line the original with line ends, v2 the
+    /// numbered protocol stock/2, resp that of redis clients.
     #[arg(long, value_name = "WHICH", default_value = "padded")]
     pub(super) protocol: Protocol,
 
-    /// Connections; several numbers make a ladder
+    /// Open connections
+    ///
+    /// Several numbers are run one after another, and from four on the law of scalability is fitted.
     #[arg(
         long,
         short,
@@ -49,151 +57,232 @@ pub(crate) struct LoadArgs {
     )]
     pub(super) connections: Vec<usize>,
 
-    /// Open loop: requests per second of all connections together
+    /// Open loop: requests per second
+    ///
+    /// The total of all connections, such as 500 or 20k. Latency counts from when a request was due.
     #[arg(long, value_name = "R", value_parser = rate, conflicts_with_all = ["sessions", "multiclient", "ladder"])]
     pub(super) rate: Option<f64>,
 
     /// Partly open loop: sessions per second
+    ///
+    /// Each session uses a connection for --session-requests requests.
     #[arg(long, value_name = "R", value_parser = rate, conflicts_with_all = ["multiclient", "ladder"])]
     pub(super) sessions: Option<f64>,
 
-    /// Mean number of requests of a session
+    /// Mean requests per session
+    ///
+    /// The number is geometrically distributed.
     #[arg(long, value_name = "N", default_value = "10", requires = "sessions")]
     pub(super) session_requests: f64,
 
-    /// Open loop at several rates, up to the knee and two steps beyond it
+    /// Open loop at these rates
+    ///
+    /// Runs the rates in ascending order and stops two steps after the first that the server does not
+    /// sustain. Reports the knee.
     #[arg(long, value_name = "R,…", value_parser = rate, value_delimiter = ',', conflicts_with = "multiclient")]
     pub(super) ladder: Vec<f64>,
 
-    /// A rate counts as carried if 99 of a hundred answers take at most this
+    /// Latency limit of --ladder
+    ///
+    /// A rate counts as sustained if its 99th percentile stays within this limit.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10ms", requires = "ladder", conflicts_with_all = ["rate", "sessions", "multiclient"])]
     pub(super) p99: Duration,
 
-    /// How arrivals follow each other: poisson or constant
+    /// Arrival process
+    ///
+    /// poisson or constant. Poisson arrivals are independent, as those of many users are; constant ones
+    /// are evenly spaced.
     #[arg(long, value_name = "HOW", default_value = "poisson")]
     pub(super) arrival: Arrival,
 
-    /// Think time between an answer and the next request; exp:TIME draws it without memory
+    /// Think time of a closed loop
+    ///
+    /// Time between an answer and the next request. exp:TIME: exponentially distributed.
     #[arg(long, value_name = "TIME", value_parser = think, default_value = "0s", conflicts_with_all = ["rate", "ladder", "multiclient"])]
     pub(super) think: Think,
 
-    /// Requests that a connection may have on their way
+    /// Requests in flight per connection
+    ///
+    /// More than one needs a server that pipelines.
     #[arg(long, value_name = "N", default_value = "1", conflicts_with_all = ["sessions", "multiclient"])]
     pub(super) pipeline: usize,
 
-    /// Shares of the commands
+    /// Mix of commands
+    ///
+    /// Relative weights, such as show=1,buy=2,sell=2.
     #[arg(long, value_name = "SHARES", default_value = "show=1,buy=1,sell=1")]
     pub(super) mix: Mix,
 
-    /// Which stocks: uniform, zipf:S, hot:SHARE (one stock has this share)
+    /// Distribution of stocks
+    ///
+    /// uniform, zipf:S with exponent S, or hot:SHARE, where one stock gets this share of all orders.
     #[arg(long, value_name = "HOW", default_value = "uniform")]
     pub(super) skew: Skew,
 
-    /// Counts of orders are from 1 to this
+    /// Largest order
+    ///
+    /// Order sizes are uniform from 1 to N.
     #[arg(long, value_name = "N", default_value = "10")]
     pub(super) count: u32,
 
-    /// How long requests are sent
+    /// Duration of a run
+    ///
+    /// Each step of a ladder lasts this long.
     #[arg(long, short, value_name = "TIME", value_parser = time, default_value = "10s", conflicts_with = "multiclient")]
     pub(super) duration: Duration,
 
-    /// Requests at most
+    /// Limit on requests
+    ///
+    /// The run ends at this number or at the end of --duration.
     #[arg(long, value_name = "N", conflicts_with = "multiclient")]
     pub(super) requests: Option<u64>,
 
-    /// What begins earlier is not counted
+    /// Exclude the first TIME
+    ///
+    /// Requests that begin within this time are sent but not counted.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "multiclient")]
     pub(super) warm_up: Duration,
 
-    /// Time until all connections, or the whole rate, are there
+    /// Ramp up over TIME
+    ///
+    /// The number of connections or the rate grows linearly. Steps of a ladder need a --warm-up of at
+    /// least this length.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "multiclient")]
     pub(super) ramp: Duration,
 
-    /// An answer that takes longer is given up
+    /// Time out an answer after TIME
+    ///
+    /// A timed-out connection is closed and counted.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
     pub(super) timeout: Duration,
 
-    /// Threads of the load
+    /// Threads of the load generator
+    ///
+    /// At most one per connection. Use more if the load generator is the bottleneck.
     #[arg(long, short, value_name = "N", default_value = "1", conflicts_with = "multiclient")]
     pub(super) threads: usize,
 
-    /// Processors that they are held to, in turn
+    /// Pin threads to these processors
+    ///
+    /// Assigned round-robin. A thread that has a processor to itself busy-waits for requests that are
+    /// due soon.
     #[arg(long, value_name = "CPU,…", value_delimiter = ',', conflicts_with = "multiclient")]
     pub(super) cpus: Vec<u32>,
 
-    /// Where all random numbers come from
+    /// Random seed
+    ///
+    /// The same seed gives the same requests.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) random: u64,
 
-    /// Name that clients of v2 give themselves, followed by their number
+    /// Client name prefix of v2
+    ///
+    /// Followed by the number of the connection.
     #[arg(long, value_name = "NAME", conflicts_with = "multiclient")]
     pub(super) name: Option<String>,
 
-    /// Show the server the word in this file; with v2 and resp
+    /// Send the token in this file
+    ///
+    /// For servers with --token-file; with the protocols v2 and resp.
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
 
-    /// Speak TLS; the server proves who it is to the authorities of this system, or to --tls-ca
+    /// Connect with TLS
+    ///
+    /// The certificate is checked against the authorities of this system, or those of --tls-ca.
     #[arg(long)]
     pub(super) tls: bool,
 
-    /// Certificates (PEM) that decide whether the server is who it should be
+    /// Trusted certificates (PEM)
+    ///
+    /// They replace the authorities of this system.
     #[arg(long, value_name = "FILE", requires = "tls")]
     pub(super) tls_ca: Option<PathBuf>,
 
-    /// Name that its certificate must have [default: the address]
+    /// Expected name in the certificate
+    ///
+    /// Default: the address of the server.
     #[arg(long, value_name = "NAME", requires = "tls")]
     pub(super) tls_name: Option<String>,
 
-    /// The original client, so many times
+    /// Run N original clients
+    ///
+    /// Each sends --orders orders and sleeps --sleep after each.
     #[arg(long, value_name = "N")]
     pub(super) multiclient: Option<usize>,
 
-    /// Orders of each original client
+    /// Orders per original client
+    ///
+    /// Only with --multiclient.
     #[arg(long, value_name = "N", default_value = "10", requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     pub(super) orders: u32,
 
-    /// Its sleep after each order
+    /// Sleep after each order
+    ///
+    /// Only with --multiclient.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     pub(super) sleep: Duration,
 
-    /// Divide that sleep
+    /// Divide the sleep by N
+    ///
+    /// 1 to 1000000. Shortens the run without changing what is compared.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     pub(super) divide: u32,
 
-    /// The server has so many threads that each serve one client until it ends: for the law
+    /// Server threads, for the law
+    ///
+    /// For servers whose threads each serve one client until it ends, such as the model pool.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     pub(super) pool: Option<u32>,
 
-    /// Keep every request for a check of the history; at most 100 000 requests unless --requests says
+    /// Record a history
+    ///
+    /// Every request and answer is written to FILE for --check. Limited to 100000 requests unless
+    /// --requests is given.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ladder", "multiclient"])]
     pub(super) history: Option<PathBuf>,
 
-    /// Check a kept history instead: can one order after the other explain every answer?
+    /// Check a recorded history
+    ///
+    /// Searches a sequential order of all requests that explains every answer (linearizability). Exit
+    /// code 1 if there is none, 3 if the search hit its bound.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "multiclient", "null_server"])]
     pub(super) check: Option<PathBuf>,
 
-    /// The same load against a server that only answers, and without any server
+    /// Also measure baselines
+    ///
+    /// Runs the same load against a null server, and without any server. It shows what the load
+    /// generator costs.
     #[arg(long)]
     pub(super) floors: bool,
 
-    /// Be that server, at ADDRESS:PORT, until interrupted
+    /// Run as the null server
+    ///
+    /// Answers every request at ADDRESS:PORT without doing anything, until interrupted.
     #[arg(long)]
     pub(super) null_server: bool,
 
-    /// Others order at the same time: do not compare the stocks at the end
+    /// Do not compare final stocks
+    ///
+    /// For servers that other clients use at the same time.
     #[arg(long)]
     pub(super) shared: bool,
 
-    /// Tell a result in which the load was the bottleneck, as what it is
+    /// Report results despite a bottleneck
+    ///
+    /// A result in which the load generator was the bottleneck is a lower bound for the server.
     #[arg(long)]
     pub(super) anyway: bool,
 
-    /// The server may be on another machine
+    /// Permit a server on another machine
+    ///
+    /// Load only servers that are yours.
     #[arg(long)]
     pub(super) remote: bool,
 
     /// Print one JSON document
+    ///
+    /// As described in docs/json.md.
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -203,8 +292,8 @@ fn rate(text: &str) -> Result<f64, String> {
         Some(digits) => (digits, 1e3),
         None => text.strip_suffix('M').map_or((text, 1.0), |digits| (digits, 1e6)),
     };
-    let rate = digits.parse::<f64>().map_err(|_| "write a rate such as 500 or 20k")? * factor;
-    if (1e-3..=1e7).contains(&rate) { Ok(rate) } else { Err("from 0.001 to 10M".to_owned()) }
+    let rate = digits.parse::<f64>().map_err(|_| "must be a rate such as 500 or 20k")? * factor;
+    if (1e-3..=1e7).contains(&rate) { Ok(rate) } else { Err("must be 0.001 to 10M".to_owned()) }
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -43,7 +43,7 @@ pub(super) struct Document {
     pub(super) floors: Option<Floors>,
 }
 
-/// The floors.
+/// The baselines.
 #[derive(Debug, Serialize)]
 pub(super) struct Floors {
     pub(super) null_server: Option<Run>,
@@ -92,7 +92,7 @@ impl Document {
     }
 }
 
-/// The word for a protocol on the command line.
+/// Returns the name of a protocol on the command line.
 pub(super) fn protocol_word(protocol: Protocol) -> String {
     match protocol {
         Protocol::Padded => "padded",
@@ -112,11 +112,11 @@ pub(super) struct Checked {
     pub(super) stocks: usize,
     /// `explained`, `violated` or `undecided`.
     pub(super) verdict: &'static str,
-    /// The first answer that cannot be explained, or the bound that was met.
+    /// The first answer that cannot be explained, or the bound that was reached.
     pub(super) reason: Option<String>,
-    /// What was left of each stock in some of the states that it could have met.
+    /// What was left of each stock in some of the possible states.
     pub(super) states: Vec<Vec<u32>>,
-    /// The verdict if lists need not be of one moment; only of a violated history.
+    /// The verdict if lists need not be atomic; only for a violated history.
     pub(super) lists_per_stock: Option<&'static str>,
 }
 

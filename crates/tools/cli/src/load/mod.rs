@@ -1,8 +1,8 @@
-//! `ioloom load`: load for a server of the stock exchange, ours or any other of its protocol.
+//! `ioloom load`: a load generator for servers of the stock exchange protocol.
 
 mod args;
 mod document;
-mod told;
+mod text;
 
 pub(crate) use args::LoadArgs;
 
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
     }
     if !args.remote && !args.target.ip().is_loopback() {
         return Err(Failure::refused(format!(
-            "{} is not on this machine; with --remote it is loaded all the same, if it is yours",
+            "{} is not on this machine; use --remote if it is yours",
             args.target
         )));
     }
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
             Arc::clone(&stop),
         )
         .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-        .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
     }
     if args.null_server {
         return null_server(args, &stop);
@@ -60,12 +60,12 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
     if args.json {
         out::print_json(&document)?;
     } else {
-        out::print(&told::text(&document, args))?;
+        out::print(&text::text(&document, args))?;
     }
     end(args, &document, stop.load(Ordering::Relaxed))
 }
 
-/// Checks a kept history.
+/// Checks a recorded history.
 fn check(path: &std::path::Path, json: bool) -> Ended {
     let history = History::read(path).map_err(failure)?;
     let atomic = check::check(&history, Lists::Atomic, STATES_MAX);
@@ -77,7 +77,7 @@ fn check(path: &std::path::Path, json: bool) -> Ended {
     if json {
         out::print_json(&checked)?;
     } else {
-        out::print(&told::checked(&checked))?;
+        out::print(&text::checked(&checked))?;
     }
     Ok(match atomic {
         Verdict::Explained => Exit::Ok,
@@ -86,7 +86,7 @@ fn check(path: &std::path::Path, json: bool) -> Ended {
     })
 }
 
-/// How the program ends after what was told.
+/// Chooses the exit code after the report.
 fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     let right = document.runs.iter().all(Run::is_right)
         && document.multiclient.as_ref().is_none_or(ioloom_load::MultiRun::is_right);
@@ -95,7 +95,7 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     }
     if !right {
         stderr::message(
-            "the server gave wrong answers, lost some, or its stocks are not what its answers say",
+            "the server gave wrong answers, lost answers, or its final stocks differ from its answers",
         );
         return Ok(Exit::Failed);
     }
@@ -103,16 +103,14 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     let ends = ends.chain(document.multiclient.iter().map(|multi| &multi.conservation));
     if let Some(unknown) = ends.filter(|_| !args.shared).find(|end| !end.checked) {
         let reason = unknown.reason.as_deref().unwrap_or("unknown");
-        stderr::message(&format!(
-            "nobody knows whether orders were lost: the stocks at the end: {reason}"
-        ));
+        stderr::message(&format!("cannot verify that no orders were lost: final stocks: {reason}"));
         return Ok(Exit::Failed);
     }
     let late = document.runs.iter().find_map(|run| run.generator.reason.as_ref());
     match late {
         Some(reason) if !args.anyway => {
             stderr::message(&format!(
-                "refused: the load was the bottleneck: {reason}, or say --anyway"
+                "refused: the load generator was the bottleneck: {reason}; use --anyway to report it"
             ));
             Ok(Exit::Refused)
         }
@@ -158,7 +156,7 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
     })
 }
 
-/// Whom it is left to that the server is who it should be, where TLS is spoken.
+/// Returns the certificates to trust, with TLS.
 fn trust(args: &LoadArgs) -> Result<Option<Trust>, Failure> {
     let address = args.target.ip().to_string();
     let name = args.tls_name.as_deref().unwrap_or(&address);
@@ -177,7 +175,7 @@ fn failure(error: LoadError) -> Failure {
     }
 }
 
-/// One load with what it is called, told while it runs.
+/// Runs one load and shows its progress.
 fn one(plan: &LoadPlan, name: &str, stop: &AtomicBool) -> Result<(Run, Option<History>), Failure> {
     let live = std::io::stderr().is_terminal();
     let bar = live.then(indicatif::ProgressBar::new_spinner);
@@ -211,19 +209,17 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
         _ => None,
     };
     if let Some(what) = one_of.filter(|_| connections.len() > 1) {
-        return Err(Failure::usage(format!(
-            "{what} has one number of connections; name one with --connections"
-        )));
+        return Err(Failure::usage(format!("{what} needs a single number of --connections")));
     }
     let steps = !args.ladder.is_empty() || connections.len() > 1;
     if steps && args.ramp > args.warm_up {
         return Err(Failure::usage(
-            "the steps of a ladder are whole rates or numbers of connections, and a ramp is less; name \
-             a --warm-up that is as long as the --ramp",
+            "a ramp within the steps of a ladder would be counted; use a --warm-up of at least the \
+             length of --ramp",
         ));
     }
     if !args.ladder.is_empty() {
-        tell_threads(args, most);
+        report_threads(args, most);
         let mut rates = args.ladder.clone();
         rates.sort_by(f64::total_cmp);
         for rate_per_s in rates {
@@ -242,7 +238,7 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
         return Ok(());
     }
     for connections in connections {
-        tell_threads(args, connections);
+        report_threads(args, connections);
         let (run, history) = one(&plan(args, connections)?, "", stop)?;
         document.runs.push(run);
         if let (Some(history), Some(path)) = (history, &args.history) {
@@ -262,22 +258,27 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
     Ok(())
 }
 
-/// Says so where there are fewer connections than threads that were asked for.
-fn tell_threads(args: &LoadArgs, connections: usize) {
+/// Reports that fewer threads than requested run, because there are fewer connections.
+fn report_threads(args: &LoadArgs, connections: usize) {
     if connections < args.threads {
         let asked = args.threads;
-        stderr::line(&format!("--connections {connections}: as many threads, not {asked}"));
+        stderr::line(&format!(
+            "--connections {connections}: using {connections} threads instead of {asked}"
+        ));
     }
 }
 
-/// The law through the rates of a closed loop; none where a rate is not one of the server.
+/// Fits the law of scalability to the rates of a closed loop; refused if a rate does not belong to the
+/// server.
 fn scaling(runs: &[Run], anyway: bool) -> Result<Scaling, String> {
     if let Some(run) = runs.iter().find(|run| !run.generator.kept_up && !anyway) {
         let many = run.connections;
-        return Err(format!("with --connections {many} the load was the bottleneck (--anyway)"));
+        return Err(format!(
+            "with --connections {many} the load generator was the bottleneck (see --anyway)"
+        ));
     }
     if runs.iter().any(|run| run.interrupted) {
-        return Err("it was ended early".to_owned());
+        return Err("the run was interrupted".to_owned());
     }
     let points: Vec<(usize, f64)> =
         runs.iter().map(|run| (run.connections, run.answered_per_s)).collect();
@@ -314,7 +315,7 @@ fn null_server(args: &LoadArgs, stop: &AtomicBool) -> Ended {
     Ok(Exit::Ok)
 }
 
-/// A null server in a process of its own, ended when this is dropped.
+/// A null server in a child process, killed on drop.
 struct Floor(Child);
 
 impl Drop for Floor {
@@ -325,7 +326,8 @@ impl Drop for Floor {
 }
 
 fn floors(args: &LoadArgs, stop: &AtomicBool) -> Result<Floors, Failure> {
-    let fail = |e: &dyn std::fmt::Display| Failure::failed(format!("start the null server: {e}"));
+    let fail =
+        |e: &dyn std::fmt::Display| Failure::failed(format!("cannot start the null server: {e}"));
     let program = std::env::current_exe().map_err(|e| fail(&e))?;
     let protocol = document::protocol_word(args.protocol);
     let mut child = Command::new(program)

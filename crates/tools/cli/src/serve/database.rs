@@ -1,4 +1,4 @@
-//! How `serve` reaches a database in place of a store.
+//! Flags of `serve` for a database instead of a store.
 
 use crate::exit::Failure;
 use clap::Args;
@@ -6,18 +6,22 @@ use ioloom_serve::{DATABASE_VARIABLE, DatabaseChoice, Durability, Model, OrderSt
 
 #[derive(Debug, Args)]
 pub(super) struct DatabaseArgs {
-    /// With --store postgres: the database, as a URL (postgresql://USER@HOST/NAME) or in words
-    /// (host=… dbname=… user=…) [default: $IOLOOM_DATABASE, which others cannot read]
-    #[arg(long, value_name = "WORDS")]
+    /// The database of --store postgres
+    ///
+    /// A URL (postgresql://USER@HOST/NAME) or keywords (host=... dbname=... user=...). Default: the
+    /// environment variable IOLOOM_DATABASE, which other users cannot see, unlike a command line.
+    #[arg(long, value_name = "DATABASE")]
     database: Option<String>,
 
-    /// Connections to the database [default: 2; 1 with durability each and model io-threads]
+    /// Connections to the database
+    ///
+    /// 1 to 64. Default: 2; 1 with durability each or the model io-threads.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     database_connections: Option<u16>,
 }
 
 impl DatabaseArgs {
-    /// The database that is meant; what does not go together is refused.
+    /// Returns the selected database. Conflicting flags are an error.
     pub(super) fn choice(
         &self,
         store: Option<OrderStore>,
@@ -30,17 +34,15 @@ impl DatabaseArgs {
                 (self.database_connections.is_some(), "--database-connections"),
             ];
             return match asked.iter().find(|(is_asked, _)| *is_asked) {
-                Some((_, flag)) => Err(Failure::usage(format!(
-                    "{flag} is for --store postgres; add that, or leave {flag} out"
-                ))),
+                Some((_, flag)) => Err(Failure::usage(format!("{flag} needs --store postgres"))),
                 None => Ok(None),
             };
         }
         let words = self.database.clone().or_else(|| std::env::var(DATABASE_VARIABLE).ok());
         let words = words.ok_or_else(|| {
             Failure::usage(format!(
-                "store postgres needs a database; name it with --database or in the environment \
-                 variable {DATABASE_VARIABLE}"
+                "--store postgres needs a database; use --database or the environment variable \
+                 {DATABASE_VARIABLE}"
             ))
         })?;
         let usual = DatabaseChoice::usual_connections(durability, model);

@@ -65,7 +65,7 @@ impl Served {
     pub(crate) fn try_start(command: &mut Command) -> Result<Self, String> {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("the program starts");
-        let mut said = BufReader::new(child.stderr.take().expect("it was asked for"));
+        let mut said = BufReader::new(child.stderr.take().expect("stderr was requested"));
         let mut line = String::new();
         said.read_line(&mut line).expect("text");
         let Some(address) = line.trim().strip_prefix("ioloom: listening on ") else {

@@ -1,4 +1,4 @@
-//! A load in words and tables.
+//! The report of a load as text and tables.
 
 use super::args::LoadArgs;
 use super::document::{Checked, Document, Floors};
@@ -7,10 +7,10 @@ use ioloom_load::{Conservation, Generator, Latency, MultiRun, Outcomes, Run};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use std::fmt::Write;
 
-/// Columns of the text.
+/// Width of the text, columns.
 const WIDTH: usize = 80;
 
-/// Everything for people.
+/// Returns the whole report.
 pub(super) fn text(document: &Document, args: &LoadArgs) -> String {
     let mut out = String::new();
     match document.runs.as_slice() {
@@ -27,23 +27,21 @@ pub(super) fn text(document: &Document, args: &LoadArgs) -> String {
     out
 }
 
-/// What became of a check.
+/// Returns the result of a check.
 pub(super) fn checked(checked: &Checked) -> String {
-    let many = "requests are explained by one order after the other";
+    let many = "requests are explained by a sequential order";
     let mut out = match (checked.verdict, &checked.reason) {
         ("violated", Some(request)) => {
-            format!("VIOLATED: no order of the requests explains the answer of {request}\n")
+            format!("VIOLATED: no sequential order explains the answer to {request}\n")
         }
         ("undecided", Some(reason)) => format!("undecided: {reason}\n"),
         _ => format_counted(checked.requests as u64, "request is explained", many) + "\n",
     };
     match checked.lists_per_stock {
-        Some("explained") => out.push_str(
-            "if each stock of a list may be of a moment of its own, everything is explained\n",
-        ),
-        Some("violated") => {
-            out.push_str("not even with lists of which each stock has its moment\n")
+        Some("explained") => {
+            out.push_str("with lists that are not atomic, every answer is explained\n")
         }
+        Some("violated") => out.push_str("not even lists that are not atomic explain it\n"),
         _ => {}
     }
     out
@@ -61,17 +59,20 @@ fn connections(count: usize) -> String {
     format_counted(count as u64, "connection", "connections")
 }
 
-/// Whether a run may be told as a result of the server.
-fn is_told(run: &Run, args: &LoadArgs) -> bool {
+/// Reports whether a run is shown as a result of the server.
+fn is_shown(run: &Run, args: &LoadArgs) -> bool {
     run.generator.kept_up || args.anyway
 }
 
 fn one(run: &Run, args: &LoadArgs) -> String {
     let mut out = String::new();
     let elapsed = format_ns(run.elapsed_ns as f64);
-    if is_told(run, args) {
-        let bound =
-            if run.generator.kept_up { "" } else { " at least (the load was the bottleneck)" };
+    if is_shown(run, args) {
+        let bound = if run.generator.kept_up {
+            ""
+        } else {
+            " or more (the load generator was the bottleneck)"
+        };
         let _ = writeln!(
             out,
             "{}: {}{bound}{}, {}, {elapsed}{}",
@@ -95,39 +96,39 @@ fn one(run: &Run, args: &LoadArgs) -> String {
     out
 }
 
-/// What was offered on average, and what was asked for where that is something else.
+/// Returns the average offered rate, and the requested one if it differs.
 fn offered(run: &Run) -> String {
     let Some(offered) = run.offered_per_s.map(rate) else { return String::new() };
     let sessions = if run.pace == "partly-open" { " sessions" } else { "" };
     let asked = run.asked_per_s.map(rate).filter(|asked| *asked != offered);
-    let asked = asked.map_or_else(String::new, |asked| format!(" ({asked} asked for)"));
+    let asked = asked.map_or_else(String::new, |asked| format!(" ({asked} requested)"));
     format!(" of {offered}{sessions} offered{asked}")
 }
 
-/// What a reader must know of the time that counts.
+/// Returns notes on the measured time.
 fn ended(run: &Run, args: &LoadArgs) -> String {
     let mut out = String::new();
     let ramp = args.ramp.saturating_sub(args.warm_up);
     if !ramp.is_zero() {
-        let _ = write!(out, ", of which a ramp took {}", format_ns(ramp.as_nanos() as f64));
+        let _ = write!(out, ", including a ramp of {}", format_ns(ramp.as_nanos() as f64));
     }
     if run.interrupted {
-        out.push_str(", ended early");
+        out.push_str(", interrupted");
     }
     out
 }
 
-/// What the load says of itself.
+/// Describes the load generator itself.
 fn own(own: &Generator) -> String {
     let busy = own.cpu_share.zip(own.busy_share).map_or_else(
-        || "unknown how busy".to_owned(),
+        || "utilisation unknown".to_owned(),
         |(cpu, busy)| {
             let (cpu, busy) = (cpu * 100.0, busy * 100.0);
             format!("{cpu:.0} % of a processor, {busy:.0} % busy or ready")
         },
     );
     let mut out = format!(
-        "load itself: {busy}; requests late {} (p99), answers waited {}\n",
+        "load generator: {busy}; p99 of send lateness {}, of answer pickup {}\n",
         format_ns(own.late.p99_ns as f64),
         format_ns(own.pickup.p99_ns as f64)
     );
@@ -171,16 +172,16 @@ fn outcomes(outcomes: &Outcomes) -> String {
             parts.push(format_counted(count, one, many));
         }
     };
-    part(outcomes.traded, "order carried out", "orders carried out");
-    part(outcomes.refused, "refused for good reason", "refused for good reason");
+    part(outcomes.traded, "order executed", "orders executed");
+    part(outcomes.refused, "correctly refused", "correctly refused");
     part(outcomes.listed, "list", "lists");
-    part(outcomes.turned_away, "turned away", "turned away");
+    part(outcomes.turned_away, "turned away (BUSY)", "turned away (BUSY)");
     part(outcomes.sessions, "session", "sessions");
-    part(outcomes.unsent, "due and never sent", "due and never sent");
+    part(outcomes.unsent, "due but not sent", "due but not sent");
     part(outcomes.wrong, "WRONG", "WRONG");
     part(outcomes.lost, "connection lost", "connections lost");
     part(outcomes.timed_out, "timed out", "timed out");
-    part(outcomes.unanswered, "without an answer", "without an answer");
+    part(outcomes.unanswered, "unanswered", "unanswered");
     let bytes = format!(
         "{} sent, {} received",
         format_size(outcomes.sent_bytes),
@@ -195,10 +196,10 @@ fn conserved(conservation: &Conservation) -> String {
         return wrap(&format!("stocks were not compared: {reason}"), WIDTH, 2);
     }
     if conservation.differences.is_empty() {
-        let many = "stocks are what the answers say\n";
-        return format_counted(conservation.stocks as u64, "stock is what the answers say\n", many);
+        let many = "stocks match the answers\n";
+        return format_counted(conservation.stocks as u64, "stock matches the answers\n", many);
     }
-    let mut out = String::from("stocks that are NOT what the answers say:\n");
+    let mut out = String::from("stocks that do NOT match the answers:\n");
     for difference in &conservation.differences {
         let _ = writeln!(out, "  {difference}");
     }
@@ -208,28 +209,28 @@ fn conserved(conservation: &Conservation) -> String {
 fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
     let mut table = table(WIDTH + 10);
     let rates = !document.steps.is_empty();
-    let (head, beside) = match (rates, args.rate.or(args.sessions)) {
-        (true, _) => ("asked for", "offered"),
+    let (head, reference) = match (rates, args.rate.or(args.sessions)) {
+        (true, _) => ("requested", "offered"),
         (false, Some(_)) => ("connections", "offered"),
         (false, None) => ("connections", "law"),
     };
-    table.set_header([head, "answered", "p50", "p99", "p99.9", "max", beside, ""]);
+    table.set_header([head, "answered", "p50", "p99", "p99.9", "max", reference, ""]);
     for (at, run) in runs.iter().enumerate() {
         let latency = &run.latency.corrected;
         let time = |ns: u64| format_ns(ns as f64);
         let law = document.scaling.as_ref().and_then(|scaling| scaling.errors.get(at));
         let mut note = Vec::new();
         if document.steps.get(at).is_some_and(|step| !step.carried) {
-            note.push("not carried");
+            note.push("not sustained");
         }
         if !run.generator.kept_up {
-            note.push("the load was the bottleneck");
+            note.push("the load generator was the bottleneck");
         }
         if run.generator.unknown.is_some() {
-            note.push("of the load itself not all is known");
+            note.push("load generator partly unknown");
         }
         if run.interrupted {
-            note.push("ended early");
+            note.push("interrupted");
         }
         if !run.is_right() {
             note.push("WRONG");
@@ -259,25 +260,25 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
     out
 }
 
-/// The knee of a ladder, and whether it may be higher.
+/// Returns the knee of a ladder, and whether it may be higher.
 fn knee(document: &Document) -> String {
     let all = document.steps.iter().all(|step| step.carried);
     let knee = document.knee_per_s.map(rate);
     if document.runs.iter().any(|run| run.interrupted) {
         let knee = knee.map_or_else(|| "unknown".to_owned(), |knee| format!("{knee} or more"));
-        return format!("knee: {knee}: the ladder was ended early");
+        return format!("knee: {knee} (the ladder was interrupted)");
     }
     match (knee, document.knee_is_least) {
-        (Some(knee), false) => format!("knee: {knee} is the highest rate that was carried"),
+        (Some(knee), false) => format!("knee: {knee} is the highest sustained rate"),
         (Some(knee), true) if all => {
-            format!("knee: {knee} or more: every rate that was asked for was carried")
+            format!("knee: {knee} or more: every requested rate was sustained")
         }
         (Some(knee), true) => {
-            format!("knee: {knee} or more: beyond it the load was the bottleneck, not the server")
+            format!("knee: {knee} or more: beyond it the load generator was the bottleneck")
         }
-        (None, false) => "knee: not even the lowest rate was carried".to_owned(),
+        (None, false) => "knee: not even the lowest rate was sustained".to_owned(),
         (None, true) => {
-            "knee: unknown: the load was the bottleneck at the lowest rate already".to_owned()
+            "knee: unknown: the load generator was the bottleneck at the lowest rate".to_owned()
         }
     }
 }
@@ -285,14 +286,14 @@ fn knee(document: &Document) -> String {
 fn law(document: &Document) -> String {
     let Some(scaling) = &document.scaling else { return String::new() };
     let best = scaling.connections_best.map_or_else(
-        || "no number of connections up to twice the largest costs rate".to_owned(),
-        |best| format!("beyond {} more of them cost rate", connections(best.round() as usize)),
+        || "no loss up to twice the largest number of connections".to_owned(),
+        |best| format!("throughput falls beyond {}", connections(best.round() as usize)),
     );
     let of_the_load = document.runs.iter().any(|run| !run.generator.kept_up);
-    let whose = if of_the_load { " (of a load that was the bottleneck itself)" } else { "" };
+    let whose = if of_the_load { " (the load generator was the bottleneck)" } else { "" };
     format!(
-        "law of scalability{whose}: {} alone, serial share {:.3}, agreement {:.5}; {best};\n  \
-         error {:.1} % (root mean square), {:.1} % at worst\n",
+        "law of scalability{whose}: {} alone, contention {:.3}, coherency {:.5}; {best};\n  \
+         error {:.1} % (root mean square), {:.1} % at most\n",
         rate(scaling.lambda_per_s),
         scaling.sigma,
         scaling.kappa,
@@ -305,13 +306,13 @@ fn multiclient(run: &MultiRun) -> String {
     let mut out = String::new();
     let error = match run.law_error {
         Some(error) => format!(" ({:+.2} %)", error * 100.0),
-        None if run.law_ns == 0 => ", nothing of clients that do not sleep".to_owned(),
-        None if run.interrupted => ", and this was ended early".to_owned(),
-        None => ", and not every order was answered".to_owned(),
+        None if run.law_ns == 0 => ", nothing for clients that do not sleep".to_owned(),
+        None if run.interrupted => ", but the run was interrupted".to_owned(),
+        None => ", but not every order was answered".to_owned(),
     };
     let _ = writeln!(
         out,
-        "multiclient: {} of {}, sleeping {}: {:.3} s; the law says {:.3} s{error}",
+        "multiclient: {} of {}, sleeping {}: {:.3} s; the law predicts {:.3} s{error}",
         format_counted(run.clients as u64, "client", "clients"),
         format_counted(run.orders.into(), "order", "orders"),
         format_ns(run.sleep_ns as f64),
@@ -320,7 +321,7 @@ fn multiclient(run: &MultiRun) -> String {
     );
     let _ = writeln!(
         out,
-        "{}; without the sleep a request took {} (p50), {} (p99); sleeps took {} longer (p99)",
+        "{}; a request took {} (p50), {} (p99); sleeps overran by {} (p99)",
         rate(run.orders_per_s),
         format_ns(run.latency.p50_ns as f64),
         format_ns(run.latency.p99_ns as f64),
@@ -337,19 +338,19 @@ fn multiclient(run: &MultiRun) -> String {
 fn floor(floors: &Floors, document: &Document, args: &LoadArgs) -> String {
     let mut out = String::new();
     if args.tls {
-        out.push_str("floors are without TLS, and the run above was with it\n");
+        out.push_str("baselines are without TLS, the run above is with it\n");
     }
     if let Some(null) = &floors.null_server {
-        let bound = if null.generator.kept_up { "" } else { " (as fast as the load can)" };
+        let bound = if null.generator.kept_up { "" } else { " (the limit of the load generator)" };
         let _ = write!(
             out,
-            "floor: a server that only answers: {}{bound}{}",
+            "baseline, null server: {}{bound}{}",
             rate(null.answered_per_s),
             offered(null)
         );
         let best = document.runs.iter().map(|run| run.answered_per_s).fold(0.0, f64::max);
         if null.offered_per_s.is_some() {
-            // It does what it is asked for; what it could do is another question.
+            // At a fixed rate it shows latency, not its highest throughput.
             let (p50, p99) = (null.latency.corrected.p50_ns, null.latency.corrected.p99_ns);
             let (p50, p99) = (format_ns(p50 as f64), format_ns(p99 as f64));
             let _ = write!(out, ", {p50} (p50) and {p99} (p99) from due");
@@ -359,18 +360,10 @@ fn floor(floors: &Floors, document: &Document, args: &LoadArgs) -> String {
         out.push('\n');
     }
     if let Some(null) = &floors.null_server_multiclient {
-        let _ = writeln!(
-            out,
-            "floor: a server that only answers: {:.3} s",
-            null.elapsed_ns as f64 / 1e9
-        );
+        let _ = writeln!(out, "baseline, null server: {:.3} s", null.elapsed_ns as f64 / 1e9);
     }
     let client = &floors.null_client;
-    let _ = writeln!(
-        out,
-        "floor: the load without a server: {} on one thread",
-        rate(client.requests_per_s)
-    );
+    let _ = writeln!(out, "baseline, no server: {} on one thread", rate(client.requests_per_s));
     out
 }
 
@@ -378,8 +371,8 @@ fn floor(floors: &Floors, document: &Document, args: &LoadArgs) -> String {
 mod tests {
     use super::*;
 
-    fn told(count: u64) -> String {
-        let told = Outcomes {
+    fn shown(count: u64) -> String {
+        let outcomes = Outcomes {
             traded: count,
             listed: count,
             sessions: count,
@@ -400,7 +393,7 @@ mod tests {
             orders_per_s: 1.0,
             latency: Latency::default(),
             overslept: Latency::default(),
-            outcomes: told,
+            outcomes,
             wrong_samples: Vec::new(),
             conservation: conserved_are,
             interrupted: false,
@@ -409,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_of_the_load_is_said_and_is_no_number() {
+    fn unknown_utilisation_is_reported_without_a_number() {
         let busy = "how busy its threads were is unknown".to_owned();
         let unknown = Generator {
             threads: 1,
@@ -423,33 +416,35 @@ mod tests {
         };
         assert_eq!(
             own(&unknown),
-            "load itself: unknown how busy; requests late 0 ns (p99), answers waited 0 ns\n  \
+            "load generator: utilisation unknown; p99 of send lateness 0 ns, of answer pickup 0 ns\n  \
              how busy its threads were is unknown\n"
         );
         let known =
             Generator { cpu_share: Some(0.25), busy_share: Some(0.5), unknown: None, ..unknown };
-        assert!(own(&known).starts_with("load itself: 25 % of a processor, 50 % busy or ready; "));
-    }
-
-    #[test]
-    fn one_is_told_as_one() {
-        assert_eq!(
-            told(1),
-            "multiclient: 1 client of 1 order, sleeping 1.00 s: 10.000 s; the law says 10.000 s (+0.00 %)\n\
-             1.00/s; without the sleep a request took 0 ns (p50), 0 ns (p99); sleeps took 0 ns longer (p99)\n\
-             1 order carried out, 1 list, 1 session, 1 connection lost, 1 timed out, 0 B\n  \
-             sent, 0 B received\n1 stock is what the answers say\n1 connection"
+        assert!(
+            own(&known).starts_with("load generator: 25 % of a processor, 50 % busy or ready; ")
         );
     }
 
     #[test]
-    fn many_are_told_as_many() {
+    fn one_is_shown_as_one() {
         assert_eq!(
-            told(2),
-            "multiclient: 2 clients of 2 orders, sleeping 1.00 s: 10.000 s; the law says 10.000 s (+0.00 %)\n\
-             1.00/s; without the sleep a request took 0 ns (p50), 0 ns (p99); sleeps took 0 ns longer (p99)\n\
-             2 orders carried out, 2 lists, 2 sessions, 2 connections lost, 2 timed out, 0 B\n  \
-             sent, 0 B received\n2 stocks are what the answers say\n2 connections"
+            shown(1),
+            "multiclient: 1 client of 1 order, sleeping 1.00 s: 10.000 s; the law predicts 10.000 s (+0.00 %)\n\
+             1.00/s; a request took 0 ns (p50), 0 ns (p99); sleeps overran by 0 ns (p99)\n\
+             1 order executed, 1 list, 1 session, 1 connection lost, 1 timed out, 0 B\n  \
+             sent, 0 B received\n1 stock matches the answers\n1 connection"
+        );
+    }
+
+    #[test]
+    fn many_are_plural() {
+        assert_eq!(
+            shown(2),
+            "multiclient: 2 clients of 2 orders, sleeping 1.00 s: 10.000 s; the law predicts 10.000 s (+0.00 %)\n\
+             1.00/s; a request took 0 ns (p50), 0 ns (p99); sleeps overran by 0 ns (p99)\n\
+             2 orders executed, 2 lists, 2 sessions, 2 connections lost, 2 timed out, 0 B\n  \
+             sent, 0 B received\n2 stocks match the answers\n2 connections"
         );
     }
 }
