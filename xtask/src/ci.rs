@@ -2,11 +2,14 @@
 //!
 //! A failing step does not stop the later ones: one run shows everything that is wrong.
 
-use crate::guard::{Ended, Job};
+use crate::guard::{self, Ended, Job};
 use crate::repo::Repo;
 use crate::smoke::{self, User};
 use crate::steps::{Outcome, Steps};
 use crate::{crash, dependencies, gate, tidy, tools, ui};
+
+/// Crates that only the exchange needs.
+const HEAVY: [&str; 6] = ["rustls", "redb", "fjall", "tokio", "tokio-postgres", "ioloom-serve"];
 
 /// Failed tests are retried only up to this many; more than that is not chance.
 const UNSTEADY_MAX: usize = 3;
@@ -20,6 +23,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     steps.take("lints", || {
         cargo(repo, "clippy --locked --workspace --all-targets -- -D warnings", 900)
     });
+    steps.take("without exchange", || without_exchange(repo));
     steps.take("tests", || tests(repo));
     steps.take("interleavings", || interleavings(repo));
     steps.take("documents", || documents(repo));
@@ -90,6 +94,29 @@ fn cargo(repo: &Repo, line: &str, limit_s: u64) -> anyhow::Result<Outcome> {
     Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
 }
 
+/// Checks the build without the exchange, and the walker without inode tables, whose refusals no
+/// other step compiles. Heavy dependencies must not come back into that build.
+fn without_exchange(repo: &Repo) -> anyhow::Result<Outcome> {
+    let args = ["clippy", "--locked", "-p", "ioloom-cli", "--no-default-features"];
+    let args = [&args[..], &["--", "-D", "warnings"]].concat();
+    let ended = Job::new("cargo", &args, &repo.root, 600).run()?;
+    if !ended.fine() {
+        return Ok(Outcome::Failed(ended.word()));
+    }
+    let tree = ["tree", "--locked", "-p", "ioloom-cli", "--no-default-features", "-e", "normal"];
+    let tree = guard::ask("cargo", &[&tree[..], &["--prefix", "none"]].concat(), &repo.root)?;
+    let heavy: Vec<&str> = HEAVY.into_iter().filter(|name| has_crate(&tree, name)).collect();
+    if !heavy.is_empty() {
+        return Ok(Outcome::Failed(format!("the tools depend on {}", heavy.join(", "))));
+    }
+    cargo(repo, "test --locked -p ioloom-walk --lib", 600)
+}
+
+/// Reports whether the output of `cargo tree --prefix none` lists a crate.
+fn has_crate(tree: &str, name: &str) -> bool {
+    tree.lines().any(|line| line.split(' ').next() == Some(name))
+}
+
 /// Runs all tests. Up to [`UNSTEADY_MAX`] failed ones are retried, each alone: most of them observe
 /// state that the whole machine shares (page cache, devices, counters), where a `sync` of another
 /// process can fail a correct program. A test that passes on retry is listed as unsteady in the
@@ -155,4 +182,16 @@ fn documents(repo: &Repo) -> anyhow::Result<Outcome> {
     let job = Job::new("cargo", &args, &repo.root, 600).env("RUSTDOCFLAGS", flags);
     let ended = job.run()?;
     Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crates_of_a_tree_are_found_by_whole_name() {
+        let tree = "ioloom-cli v0.1.0 (x)\ntokio-util v0.7.1\nredb v4.5.0\n";
+        assert!(has_crate(tree, "redb"));
+        assert!(!has_crate(tree, "tokio"));
+    }
 }

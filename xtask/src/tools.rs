@@ -161,7 +161,7 @@ mod tests {
                 continue;
             }
             let text = repo.read(&file).unwrap();
-            // The command-line builder has a type of the same name.
+            // The command-line builder has a type of the same name, and its manual tests use it.
             let text = text.replace(&format!("clap::{start}"), "");
             for rest in text.split(start).skip(1) {
                 let path = rest.split('"').next().unwrap_or_default();

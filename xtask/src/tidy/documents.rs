@@ -99,14 +99,15 @@ fn short_head(dir: &str, text: &str) -> Option<Finding> {
     (lines < HEAD_LINES_MIN).then(|| Finding::refuse(dir, text))
 }
 
-/// Returns the public structs of a source file that derive `Serialize`, with their public fields.
-/// Structs without named fields are left out.
+/// Returns the public structs of a source file that derive `Serialize`, with their public fields
+/// under their serialized names. Structs without named fields are left out.
 fn structs(source: &str) -> Vec<(String, Vec<String>)> {
     let code = without_tests(&code_only(source));
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     let mut derived = false;
     let mut inside = false;
-    for line in code.lines() {
+    let mut renamed = None;
+    for (line, full) in code.lines().zip(source.lines()) {
         if let Some(rest) = line.strip_prefix("pub struct ") {
             inside = derived && line.ends_with('{');
             derived = false;
@@ -119,8 +120,12 @@ fn structs(source: &str) -> Vec<(String, Vec<String>)> {
             derived = false;
         } else if inside && let Some(rest) = line.strip_prefix("    pub ") {
             if let Some((_, fields)) = found.last_mut() {
-                fields.push(word(rest).to_owned());
+                fields.push(renamed.take().unwrap_or(word(rest)).to_owned());
             }
+        } else if inside && line.trim_start().starts_with("#[serde(") {
+            // Strings are blank in `line`; the full line has the name that is serialized.
+            let name = full.split_once("rename = \"").and_then(|(_, rest)| rest.split('"').next());
+            renamed = name.or(renamed);
         } else if !inside && line.contains("Serialize") {
             derived = true;
         }
@@ -252,7 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn a_field_must_stand_in_its_own_section() {
+    fn renamed_fields_count_by_their_serialized_name() {
+        let text = "#[derive(Serialize)]\npub struct Claim {\n    #[serde(rename = \"seed\")]\n    \
+                    pub source: u32,\n    pub id: u32,\n}\n";
+        assert_eq!(structs(text), [("Claim".to_owned(), vec!["seed".to_owned(), "id".to_owned()])]);
+    }
+
+    #[test]
+    fn a_field_must_be_in_its_own_section() {
         let good = "## `Run`\n| `key` | `elapsed_ns` |\n## `Other`\n";
         assert!(fields_missing("r.rs", SOURCE, good).is_empty());
         let elsewhere = "## `Run`\n| `key` |\n## `Other`\n| `elapsed_ns` |\n";

@@ -87,7 +87,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOW")]
     sharing: Option<Sharing>,
 
-    /// When an order counts as safe
+    /// When orders are safe
     ///
     /// none keeps orders in memory: they are lost with the process. os survives a crash of the server
     /// but not of the machine. group syncs orders together before they are answered, which costs one
@@ -118,7 +118,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     database: DatabaseArgs,
 
-    /// Consistency of a list of stocks
+    /// Consistency of lists
     ///
     /// atomic lists all stocks as of one moment. per-stock reads them one after another, as in the
     /// original assignment; it never delays orders.
@@ -138,17 +138,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS")]
     listen_line: Option<SocketAddr>,
 
-    /// Response format of the original protocol
+    /// Response format
     ///
-    /// padded fills each response to 8192 bytes, as the original clients expect. line ends it with a
+    /// Of the original protocol: padded fills each response to 8192 bytes, as the original clients expect. line ends it with a
     /// line end, which takes far less bandwidth.
     #[arg(long, value_name = "FORM", default_value = "padded", value_parser = ["padded", "line"],
           hide_possible_values = true)]
     dialect: String,
 
-    /// Wording of "Not enough left stocks"
+    /// Wording of refusals
     ///
-    /// official uses the words of the assignment, short those of its first servers ("stock").
+    /// For "Not enough left stocks": official uses the words of the assignment, short those of its first servers ("stock").
     #[arg(long, value_name = "WHICH", default_value = "official",
           value_parser = ["official", "short"], hide_possible_values = true)]
     spelling: String,
@@ -159,9 +159,9 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     unknown_as_first: bool,
 
-    /// Threads of pool and request-pool
+    /// Threads of the pools
     ///
-    /// 1 to 4096. With the model pool this is also the number of connections served at a time.
+    /// For the models pool and request-pool: 1 to 4096. With the model pool this is also the number of connections served at a time.
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: u16,
 
@@ -177,15 +177,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: Option<u32>,
 
-    /// Close idle connections (seconds)
+    /// Close idle connections
     ///
     /// Connections without a request for this many seconds are closed; 0 never closes them.
     #[arg(long, value_name = "S", default_value = "0")]
     idle: u32,
 
-    /// Time limit per request (seconds)
+    /// Time limit per request
     ///
-    /// Connections that take longer to send one request are closed, so slow clients cannot hold
+    /// Connections that take more than S seconds to send one request are closed, so slow clients cannot hold
     /// resources.
     #[arg(long, value_name = "S", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
     request_time: u32,
@@ -204,7 +204,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     spin: Duration,
 
-    /// Extra processor time per request
+    /// Extra time per request
     ///
     /// Each order and each list burns this much processor time in addition to its own. For
     /// experiments.

@@ -89,7 +89,7 @@ fn long_help_has_examples_and_fits_the_terminal() {
 #[test]
 fn short_help_has_one_line_per_flag() {
     let home = Home::new();
-    for command in SHORT {
+    for command in SHORT.into_iter().chain(EXCHANGE.iter().copied()) {
         let args: Vec<&str> = command.split_whitespace().chain(["-h"]).collect();
         let text = home.run(&args).well().out;
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -107,7 +107,7 @@ fn short_help_has_one_line_per_flag() {
 #[test]
 fn examples_are_not_wrapped_at_eighty_columns() {
     let home = Home::new();
-    for command in SHORT.into_iter().chain(["du"]) {
+    for command in SHORT.into_iter().chain(EXCHANGE.iter().copied()).chain(["du"]) {
         let args: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
         let output = home.command(&args).env("COLUMNS", "100").output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

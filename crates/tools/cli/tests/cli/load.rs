@@ -103,7 +103,7 @@ fn a_run_whose_stocks_cannot_be_compared_at_the_end_does_not_pass() {
     let args = ["load", &target, "--mix", "buy", "--requests", "20", "-c", "1", "--anyway"];
     let ran = home.run(&args);
     assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
-    assert!(ran.err.contains("stocks at the end"), "{}", ran.err);
+    assert!(ran.err.contains("final stocks"), "{}", ran.err);
     let target = server_that_vanishes().to_string();
     home.run(&[
         "load",
@@ -167,7 +167,7 @@ fn impossible_loads_are_refused_with_one_error() {
     let args = ["load", &server.address, "--requests", "100", "--mix", "buy", "--anyway", "--json"];
     let ran = home.run(&args);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    assert!(ran.err.contains("stocks are not what"), "{}", ran.err);
+    assert!(ran.err.contains("final stocks differ"), "{}", ran.err);
     let differences = &ran.json()["runs"][0]["conservation"]["differences"];
     assert_eq!(differences.as_array().unwrap().len(), 10, "{differences}");
 }
