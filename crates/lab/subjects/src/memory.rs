@@ -96,10 +96,10 @@ mod tests {
             assert!(!Memory.explain(&plan).unwrap().is_empty(), "{text}");
         }
         for (text, word) in [
-            ("memory:leap", "no method"),
-            ("memory:chase", "needs kib"),
+            ("memory:leap", "unknown method"),
+            ("memory:chase", "requires kib"),
             ("memory:chase/pages=9", "unknown setting"),
-            ("memory:alone/work=none", "no work"),
+            ("memory:alone/work=none", "unknown work"),
             ("walk:statx/threads=1", "not of memory"),
         ] {
             let error = Memory.explain(&text.parse().unwrap()).unwrap_err();
