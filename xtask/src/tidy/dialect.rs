@@ -21,10 +21,12 @@ struct Refused {
     unless_next: &'static [&'static str],
     /// The same for the word before.
     unless_before: &'static [&'static str],
+    /// If not empty, the phrase counts only when one of these words, or a break, comes next.
+    only_before: &'static [&'static str],
 }
 
 const fn refused(words: &'static [&'static str], instead: &'static str) -> Refused {
-    Refused { words, instead, unless_next: &[], unless_before: &[] }
+    Refused { words, instead, unless_next: &[], unless_before: &[], only_before: &[] }
 }
 
 /// The list of the style guide.
@@ -57,7 +59,11 @@ const REFUSED: [Refused; 22] = [
     refused(&["one's", "own"], "private, or its own"),
     refused(&["in", "turn"], "alternately, or one after another"),
     refused(&["as", "what", "it", "is"], "leave it out"),
-    refused(&["of", "these"], "of them, or name them"),
+    // As a pronoun only: "of these files" is fine.
+    Refused {
+        only_before: &["is", "are", "was", "were", "has", "have", "and", "or", "that", "to"],
+        ..refused(&["of", "these"], "of them, or name them")
+    },
     refused(&["so", "that", "it"], "split the sentence, or: to"),
 ];
 
@@ -125,6 +131,11 @@ fn phrases(source: &Source) -> Vec<(usize, String, &'static str)> {
             if next.is_some_and(|word| refused.unless_next.contains(&word))
                 || before.is_some_and(|word| refused.unless_before.contains(&word))
             {
+                continue;
+            }
+            let counts = refused.only_before.is_empty()
+                || next.is_none_or(|word| word.is_empty() || refused.only_before.contains(&word));
+            if !counts {
                 continue;
             }
             found.push((window[0].line, refused.words.join(" "), refused.instead));
@@ -213,7 +224,9 @@ fn tokens(prose: &str) -> Vec<Token> {
                 found.push(Token { line: number + 1, word: trimmed.to_owned() });
             }
             word.clear();
-            if c == BREAK && found.last().is_some_and(|last| !last.word.is_empty()) {
+            if (c == BREAK || ".,;:!?()".contains(c))
+                && found.last().is_some_and(|last| !last.word.is_empty())
+            {
                 found.push(Token { line: number + 1, word: String::new() });
             }
         }
@@ -275,6 +288,8 @@ mod tests {
         }
         assert_eq!(found("a.md", "it stands open"), ["1 stands"]);
         assert_eq!(found("a.md", "nobody waits"), ["1 nobody"]);
+        assert!(found("a.md", "pages of these files").is_empty());
+        assert_eq!(found("a.md", "two of these are open"), ["1 of these"]);
     }
 
     #[test]

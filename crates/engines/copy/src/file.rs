@@ -265,7 +265,7 @@ impl FileTransfer<'_> {
         has_holes(self.context, &self.source.attr)
     }
 
-    /// Copies a small file with one read and one write; returns the bytes copied. The read asks for
+    /// Copies a small file with one read and one write; returns the bytes copied. The read requests
     /// one byte more than the file has, so a full read shows that the file grew.
     fn small(&self, buffer: &mut Buffer, hasher: Option<&mut Hasher>) -> Result<u64, CopyError> {
         let (route, attr) = (self.route, &self.source.attr);

@@ -78,7 +78,7 @@ pub fn chapter(m: &mut Markup, result: &MemoryResult) {
     levels_table(m, result);
     if let Some(draw) = ladder::draw(result, WIDE) {
         let caption = "Load latency by working set. Each load depends on the previous one and goes to a \
-                       random line, so that it cannot be predicted or overlapped. Shaded: where the \
+                       random line and can be neither predicted nor overlapped. Shaded: where the \
                        curve shows the end of a level. Vertical lines: the sizes that the kernel reports.";
         figure(m, caption, draw, ladder::draw(result, NARROW));
     }

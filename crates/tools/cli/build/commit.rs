@@ -1,7 +1,7 @@
 //! Finds the commit that a program is built from, and whether its source differs from that commit.
 //!
 //! A changed tree is marked with a digest of its changes, so that two programs of one commit can be
-//! told apart. Only files that are compiled in count: notes, results and tests may change. Of files
+//! distinguished. Only files that are compiled in count: notes, results and tests may change. Of files
 //! that git ignores or does not track, only those in source directories count.
 //!
 //! Cargo runs a build script again when one of the files that it names has changed, and then

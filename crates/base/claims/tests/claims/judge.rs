@@ -275,7 +275,7 @@ fn an_effect_below_the_noise_floor_decides_nothing() {
         let found = judge(&[&ratio(claim)], &store, Rule::FULL);
         assert_eq!(found.verdict, Verdict::Undecided, "{claim}: {}", found.sentence);
     }
-    // That two arms are the same is no difference, whatever the noise is.
+    // Equal arms show no difference, whatever the noise is.
     let mut store = Store::new(12);
     store.arm("a", &[], 100.5).arm("b", &[], 100.0).arm("b (again)", &[], 80.0);
     for (claim, expected) in [("equal", Verdict::Confirmed), ("less", Verdict::Refuted)] {

@@ -57,7 +57,7 @@ impl Scale {
         self.log
     }
 
-    /// Returns the scale widened to round ends, so that it includes the first and the last tick.
+    /// Returns the scale widened to round ends that include the first and the last tick.
     #[must_use]
     pub fn nice(self, unit: Unit, count: usize) -> Self {
         let binary = matches!(unit, Unit::Bytes | Unit::BytesPerSecond);
