@@ -113,7 +113,7 @@ pub struct SmtWork {
 }
 
 impl SmtWork {
-    /// Returns the throughput of two threads relative to one: 1 is no gain, 2 is twice as much.
+    /// Returns the throughput of two threads relative to one: 1 without any gain, 2 for twice as much.
     pub fn throughput_ratio(&self, both_ns: f64) -> f64 {
         2.0 * self.alone_ns / both_ns
     }

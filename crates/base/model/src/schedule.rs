@@ -54,7 +54,7 @@ pub enum Schedule {
         computers: u32,
         /// How far reads may be ahead of compute.
         window: ReadAhead,
-        /// Number of threads that may open and submit at once; `None` is no limit.
+        /// Number of threads that may open and submit at once; `None` for no limit.
         open_limit: Option<u32>,
         /// Order of work in hybrid threads.
         order: HybridOrder,

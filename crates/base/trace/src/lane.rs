@@ -36,7 +36,7 @@ pub struct Trace {
     /// Names of files, indexed by [`Span::file`]; names that are not UTF-8 are converted lossily.
     /// May be shorter than the indices in use if names were not kept.
     pub files: Vec<String>,
-    /// Sizes of these files in bytes; empty if not kept.
+    /// Sizes of the files in bytes; empty if not kept.
     pub file_bytes: Vec<u64>,
     /// The evidence for it.
     pub evidence: Evidence,

@@ -52,7 +52,7 @@ fn refused_plans_over_files_are_still_refused() {
     let mut refused = 0;
     for line in lines("plans-refused.tsv") {
         let (_, text) = line.split_once('\t').unwrap();
-        // The adapters of these subjects refuse their plans.
+        // The adapters of other subjects refuse their plans.
         if !subjects.iter().any(|subject| text.starts_with(subject)) {
             assert!(accepted(text).is_err(), "{text}");
             refused += 1;

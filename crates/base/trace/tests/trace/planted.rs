@@ -131,7 +131,7 @@ impl Script {
     }
 }
 
-/// Returns the events of these threads that a level records.
+/// Returns the events of threads that a level records.
 pub(crate) fn at_level(level: Level, threads: Vec<RawThread>) -> Raw {
     let threads: Vec<RawThread> = threads
         .into_iter()
