@@ -238,9 +238,8 @@ fn specs(args: &StudyArgs) -> Result<Vec<StudySpec>, Failure> {
     let dir = args.studies.as_deref();
     if args.names.is_empty() {
         let mut all = spec::all(dir).map_err(spec_failure)?;
-        if cfg!(not(feature = "exchange")) {
-            all.retain(|study| study.subject != "exchange");
-        }
+        let subject = |study: &StudySpec| ioloom_subjects::named(&study.subject).ok();
+        all.retain(|study| subject(study).is_none_or(|s| s.unavailable().is_none()));
         return Ok(all);
     }
     args.names.iter().map(|name| spec::load(name, dir).map_err(spec_failure)).collect()
