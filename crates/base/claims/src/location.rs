@@ -43,7 +43,10 @@ impl Location {
 
 impl std::fmt::Display for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}, set {}", self.experiment, self.set)?;
+        f.write_str(&self.experiment)?;
+        if !self.set.is_empty() {
+            write!(f, ", file set {}", self.set)?;
+        }
         if let Some(condition) = self.condition {
             write!(f, ", {}", condition.name())?;
         }

@@ -85,7 +85,7 @@ impl Kind for Crossing {
         let finding = match self.law {
             Some(Law::ReaderPays { within }) => {
                 let work = |drawn: &[usize]| break_even(threads, &table.values[compared..], drawn);
-                by_law(rule, blocks, (&crossing, work), within, &self.axis)?
+                by_law(rule, blocks, [&crossing, &work], within, &self.axis)?
             }
             None => {
                 let top = [arms[arms.len() - 2], arms[arms.len() - 1]];
@@ -179,11 +179,14 @@ fn break_even(threads: f64, columns: &[Vec<f64>], drawn: &[usize]) -> Option<f64
     Some(Workload::new(compute_s, wait_s).ok()?.break_even_threads()).filter(|n| n.is_finite())
 }
 
+/// A statistic over block indices.
+type Statistic<'a> = dyn Fn(&[usize]) -> Option<f64> + 'a;
+
 /// Compares the measured crossing with the predicted one.
 fn by_law<'a>(
     rule: &Rule,
     blocks: usize,
-    (crossing, predicted): (&dyn Fn(&[usize]) -> Option<f64>, impl Fn(&[usize]) -> Option<f64>),
+    [crossing, predicted]: [&Statistic<'_>; 2],
     within: f64,
     axis: &str,
 ) -> Result<Finding<'a>, Gap> {

@@ -64,10 +64,11 @@ impl Kind for Published {
 }
 
 fn range_words([lo, hi]: [f64; 2]) -> String {
-    const FAR: f64 = 1e9;
+    /// Bounds beyond this are not meant as bounds.
+    const FAR: f64 = 1e6;
     match (lo <= -FAR, hi >= FAR) {
-        (_, true) => format!("at least {lo:.4}"),
-        (true, _) => format!("at most {hi:.4}"),
-        _ => format!("in {lo:.4} to {hi:.4}"),
+        (_, true) => format!("at least {lo}"),
+        (true, _) => format!("at most {hi}"),
+        _ => format!("in {lo} to {hi}"),
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn compare<'a>(
     let what = if metric_a == metric_b {
         format!("{metric_a}: {} / {}", a.name, b.name)
     } else {
-        format!("{metric_a} of {} / {metric_b} of {}", a.name, b.name)
+        format!("{metric_a} of {} relative to {metric_b} of {}", a.name, b.name)
     };
     let words = format!(
         "{what} is {:.3} ({:.3} to {:.3}) in {} blocks: {reason}",
@@ -112,12 +112,11 @@ pub(crate) fn noise_words(floor: f64) -> String {
 
 /// Returns whether a ratio reaches the given factor on the claimed side of 1, and what is claimed.
 fn reaches(ratio: &Ratio, claim: Claimed, times: f64) -> (Option<bool>, String) {
-    let (claimed, side) = match claim {
-        Claimed::Less => (ratio.inverse(), "less"),
-        Claimed::Greater | Claimed::Equal => (*ratio, "more"),
+    let (claimed, words) = match claim {
+        Claimed::Less => (ratio.inverse(), format!("at most 1/{times} is claimed")),
+        Claimed::Greater | Claimed::Equal => (*ratio, format!("at least {times} is claimed")),
     };
-    let held = at_least(claimed.lo, claimed.hi, times);
-    (held, format!("the claim is at least {times} times {side}"))
+    (at_least(claimed.lo, claimed.hi, times), words)
 }
 
 /// Returns the noise floor of an arm that ran twice in each block: that of one of `arms` if it did,

@@ -418,7 +418,7 @@ fn explanation(m: &mut Markup) {
     );
     m.tag("p").text(
         "Written pages stay cached and serve the next reader. A hash of the fresh copy is therefore a \
-         hash of the page cache: it detects errors up to there, but none on the method to the device. \
+         hash of the page cache: it detects errors up to there, but none on the way to the device. \
          Only synced data are durable; the flag for direct I/O does not flush the cache of the drive.",
     );
 }

@@ -154,7 +154,7 @@ fn speeds(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
             );
         });
     }
-    m.tag("h3").text("Published and here");
+    m.tag("h3").text("Speeds and paging");
     let here = format!("here, {}", format_size(size.median as u64));
     let columns = [("what", false), ("published, 1 GiB", true), (here.as_str(), true)];
     parts::table(m, "plain", &columns, |m| {
@@ -207,14 +207,15 @@ fn reclaimed(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
 /// Draws the remaining pages of each kind over the memory that was allocated.
 fn remaining(groups: &[Group<'_>], (experiment, name): (&str, &str)) -> Option<Figure> {
     let run = arm(groups, experiment, name)?.typical()?;
-    let line = |name: &str| {
-        let curve = run.curves.get(&format!("{name} by memory taken"))?;
+    let line = |(stored, name): (&str, &str)| {
+        let curve = run.curves.get(&format!("{stored} by memory taken"))?;
         let step = curve.len().div_ceil(POINTS_MAX).max(1);
         let point = |(taken, left): &(f64, f64)| exactly(*taken, *left);
         let points: Vec<_> = curve.iter().step_by(step).map(point).collect();
         (points.len() > 2).then(|| lines::Line { name: name.to_owned(), points })
     };
-    let lines: Vec<_> = ["clean", "changed", "unwritten"].into_iter().filter_map(line).collect();
+    let kinds = [("clean", "clean"), ("changed", "dirty"), ("unwritten", "unwritten")];
+    let lines: Vec<_> = kinds.into_iter().filter_map(line).collect();
     (!lines.is_empty()).then(|| {
         Figure::Lines(lines::Lines {
             title: "Remaining pages by allocated memory".to_owned(),

@@ -69,8 +69,8 @@ pub(crate) fn conditions(input: &Input) -> Markup {
         return m;
     }
     m.tag("p").a("class", "lead").text(
-        "Each run is preceded by making its condition, and measurements before and after the run prove \
-         it. A condition that cannot be proved is a doubt about the result.",
+        "The condition is set up before each run, and measurements before and after the run prove it. A \
+         condition that cannot be proved is a doubt about the result.",
     );
     let columns = [
         ("condition", false),
