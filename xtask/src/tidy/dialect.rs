@@ -68,7 +68,12 @@ const REFUSED: [Refused; 22] = [
 ];
 
 /// Places that may keep a phrase: file, phrase, reason. An entry that is not needed is refused.
-const ALLOWED: [(&str, &str, &str); 2] = [
+const ALLOWED: [(&str, &str, &str); 3] = [
+    (
+        "crates/lab/report/src/chapter/copy.rs",
+        "beside",
+        "a name of an experiment, in stored records",
+    ),
     ("crates/lab/subjects/src/copy/plan.rs", "beside", "a scenario of plans, in stored records"),
     ("studies/copy/study.toml", "beside", "a name of an experiment, in stored records"),
 ];
