@@ -12,7 +12,7 @@ const COMMANDS: [&str; 2] = ["cargo run --release -- study", "cargo xtask ci"];
 const HEAD_LINES_MIN: usize = 3;
 
 /// Longest ARCHITECTURE.md, which should be read in ten minutes.
-const ARCHITECTURE_LINES_MAX: usize = 200;
+const ARCHITECTURE_LINES_MAX: usize = 220;
 
 /// Files whose serialized structs are part of the JSON documents.
 const SCHEMA_FILES: [&str; 12] = [
