@@ -4,8 +4,8 @@ use crate::{Distribution, ParseError, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// Work on the data of a file. Every kind also hashes all bytes with XXH3-64, which proves that the
-/// run read them.
+/// Work on the data of a file. Every kind processes all bytes, itself or with an additional
+/// XXH3-64, which proves that the run read them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Compute {
     /// Only the hash that proves the read.

@@ -102,7 +102,8 @@ impl Doubt {
             }
             Self::NotWarm => "pages were reclaimed before the run; use a smaller set",
             Self::ConditionUnknown => {
-                "the kernel or file system does not report what is cached; cold and warm cannot be distinguished"
+                "the kernel or file system does not report what is cached; do not distinguish cold and \
+                 warm"
             }
             Self::NoisyNeighbour => "other programs used the processors; repeat on an idle machine",
             Self::FewSamples => "repeat with more --blocks or a longer --budget",

@@ -329,7 +329,7 @@ mod tests {
             ("count=0,size=1", "at least 1"),
             ("count=-5,size=1", "whole number"),
             ("count=5,size=1,layout=odd", "flat, nested, tree or deep"),
-            ("count=5,size=exp(", "')' is missing"),
+            ("count=5,size=exp(", "missing ')'"),
             ("count=5,size=1,colour=red", "unknown key"),
             ("count=5,size=1,tree", "no '='"),
             ("forest", "preset"),
