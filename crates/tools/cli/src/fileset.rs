@@ -239,10 +239,15 @@ fn verify(args: &DirArgs) -> Ended {
 fn remove(args: &DirArgs) -> Ended {
     let removed = fileset::remove(&args.dir).map_err(failure)?;
     if args.json {
-        out::print_json(&serde_json::json!({
+        let mut document = serde_json::json!({
             "schema": SCHEMA, "files": removed.files,
             "left": removed.left.iter().map(|p| p.display().to_string()).collect::<Vec<_>>(),
-        }))?;
+        });
+        let exact: Vec<_> = removed.left.iter().map(|p| out::base64_unless_utf8(p)).collect();
+        if exact.iter().any(Option::is_some) {
+            document["left_base64"] = serde_json::json!(exact);
+        }
+        out::print_json(&document)?;
     } else {
         let files = format_count(removed.files);
         out::print(&format!("{}: {files} files removed\n", quoted(&args.dir)))?;

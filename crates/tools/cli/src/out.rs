@@ -1,8 +1,10 @@
 //! Standard output, and the layout of text for terminals.
 
 use crate::exit::Failure;
+use base64::Engine;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 /// Maximum width of text in columns; longer lines are hard to read.
 const COLUMNS_MAX: usize = 100;
@@ -32,6 +34,14 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
     text.push('\n');
     print(&text)
+}
+
+/// Returns the bytes of a path in base64 unless they are UTF-8, for JSON documents, whose text
+/// cannot hold them.
+pub(crate) fn base64_unless_utf8(path: &Path) -> Option<String> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let encode = || base64::prelude::BASE64_STANDARD.encode(bytes);
+    std::str::from_utf8(bytes).is_err().then(encode)
 }
 
 /// Returns the width of text on standard output in columns.

@@ -16,6 +16,8 @@ struct Document<'a> {
     schema: u32,
     command: &'static str,
     tried_with: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tried_with_base64: Option<String>,
     facts: &'a Facts,
     classes: Vec<ClassLine<'a>>,
 }
@@ -49,6 +51,7 @@ pub(super) fn run(
             schema: 1,
             command: "cp-explain",
             tried_with: explained.tried_with.to_string_lossy().into_owned(),
+            tried_with_base64: out::base64_unless_utf8(&explained.tried_with),
             facts: &explained.facts,
             classes: classes.collect(),
         })?;

@@ -164,6 +164,8 @@ struct Document<'a> {
 #[derive(Serialize)]
 struct HashLine<'a> {
     path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
     bytes: u64,
     hash: &'a str,
 }
@@ -209,6 +211,7 @@ impl<'a> Document<'a> {
                 .iter()
                 .map(|of| HashLine {
                     path: of.path.to_string_lossy().into_owned(),
+                    path_base64: out::base64_unless_utf8(&of.path),
                     bytes: of.bytes,
                     hash: &of.hash,
                 })

@@ -99,6 +99,24 @@ fn the_document_and_the_explanation_match_the_copy() {
     assert_eq!(names(dir.path()), ["file", "x"]);
 }
 
+#[test]
+fn names_that_are_not_utf8_are_exact_in_json() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = place();
+    fs::create_dir(dir.path().join("to")).unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"\xff");
+    fs::write(dir.path().join(name), "x").unwrap();
+    fs::write(dir.path().join("plain"), "x").unwrap();
+    let mut command = ioloom();
+    command.current_dir(dir.path()).args(["cp", "--json", "--verify", "cache", "plain"]);
+    let output = command.arg(name).arg("to").output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let hashes = document["hashes"].as_array().unwrap();
+    assert_eq!(hashes[0]["path"], "to/plain");
+    assert_eq!(hashes[0].get("path_base64"), None);
+    assert_eq!(hashes[1]["path_base64"], "dG8v/w==", "{document}");
+}
+
 /// Copies as an unprivileged user; the program is copied next to the files, where all users can
 /// reach it.
 fn plain(dir: &Path, is_root: bool, args: &[&str]) -> Output {
