@@ -57,20 +57,20 @@ pub(crate) fn answer(
 ) -> Vec<Check> {
     let answers: [(&str, (CheckState, String)); 16] = [
         ("pinned to one processor", pinned(result, bench)),
-        ("processors free of other programs", free(before)),
+        ("no load from other programs", free(before)),
         ("median near the minimum", disturbance(result)),
         ("steady clock rate", clock(bench)),
         ("huge pages granted", huge(result)),
         ("reported cache sizes agree", caches_agree(result, options)),
         ("reported free memory agrees", free_memory_agrees()),
-        ("no reclaim during the measurement", reclaim(before)),
+        ("no reclaim while measuring", reclaim(before)),
         ("file fully cached", warm(reads)),
-        ("no background memory migration", background_movers()),
+        ("no memory migration", background_movers()),
         ("bytes add up", bytes(reads)),
         ("requests in flight add up", in_flight(reads)),
         ("larger sets never faster", envelope(facts)),
         ("a single regime per level", regimes(facts)),
-        ("no prefetcher learns the order", prefetch(facts)),
+        ("prefetcher does not learn", prefetch(facts)),
         ("other processors available", others(result, before)),
     ];
     let check = |(i, (asks, (state, evidence))): (usize, (&str, (CheckState, String)))| Check {

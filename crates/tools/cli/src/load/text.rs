@@ -427,13 +427,13 @@ mod tests {
     }
 
     #[test]
-    fn one_is_shown_as_one() {
+    fn one_is_singular() {
         assert_eq!(
             shown(1),
             "multiclient: 1 client of 1 order, sleeping 1.00 s: 10.000 s; the law predicts 10.000 s (+0.00 %)\n\
              1.00/s; a request took 0 ns (p50), 0 ns (p99); sleeps overran by 0 ns (p99)\n\
-             1 order executed, 1 list, 1 session, 1 connection lost, 1 timed out, 0 B\n  \
-             sent, 0 B received\n1 stock matches the answers\n1 connection"
+             1 order executed, 1 list, 1 session, 1 connection lost, 1 timed out, 0 B sent, 0\n  \
+             B received\n1 stock matches the answers\n1 connection"
         );
     }
 

@@ -55,7 +55,7 @@ fn the_document_matches_its_snapshot_and_every_field_is_documented() {
     insta::assert_snapshot!("document", ran.text());
     let json = ran.json();
     let text = include_str!("../../../../../docs/json.md");
-    let section = text.split("## Sizes of trees: `du`").nth(1).unwrap();
+    let section = text.split("## Disk usage: `du`").nth(1).unwrap();
     let section = section.split("\n## ").next().unwrap();
     let mut parts = section.split("\n### ");
     let fields = |part: Option<&str>| -> Vec<String> {

@@ -122,7 +122,7 @@ fn tagged_lines_of_other_programs_are_checked() {
 #[test]
 fn the_document_has_every_documented_field_and_stands_alone() {
     let text = include_str!("../../../../../docs/json.md");
-    let section = text.split("## Files read by the command: `each`").nth(1).unwrap();
+    let section = text.split("## Processed files: `each`").nth(1).unwrap();
     let section = section.split("\n## ").next().unwrap();
     let mut documented: Vec<&str> =
         section.lines().filter_map(|l| l.strip_prefix("| `")?.split('`').next()).collect();
