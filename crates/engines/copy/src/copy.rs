@@ -138,6 +138,10 @@ fn copy_part(
         counts.add(&worker.counts);
         errors.merge(worker.errors);
     }
+    debug_assert!(
+        context.ends() || dirs.pairs.load(Ordering::Relaxed) == 0,
+        "every directory that was begun was ended: an open one would lack its name or its attributes"
+    );
     let sync_start = monotonic_ns();
     tree::sync_parents(&context, &roots, &mut errors);
     if let (Some(resume), [parent]) = (context.resume.take(), &roots.parents[..])

@@ -98,12 +98,12 @@ pub(crate) fn copy(
     context: &CopyContext<'_>,
     route: &Route<'_>,
     mut source: Source,
-    there: &TargetState,
+    target: &TargetState,
     buffer: &mut Buffer,
 ) -> Result<Outcome, CopyError> {
     let mut tries = 1;
     loop {
-        match attempt(context, route, &source, there, buffer) {
+        match attempt(context, route, &source, target, buffer) {
             Err(CopyError { reason: Reason::Changed(_), .. })
                 if tries < TRIES && source.attr.bytes <= RETRY_BYTES_MAX =>
             {
@@ -119,11 +119,11 @@ fn attempt(
     context: &CopyContext<'_>,
     route: &Route<'_>,
     source: &Source,
-    there: &TargetState,
+    target: &TargetState,
     buffer: &mut Buffer,
 ) -> Result<Outcome, CopyError> {
     let mode = context.rules.initial_mode(&source.attr);
-    let destination = match there {
+    let destination = match target {
         _ if route.hidden => Destination::Hidden,
         TargetState::Absent => Destination::Free,
         TargetState::Present(_) => Destination::Occupied,
@@ -155,7 +155,7 @@ fn attempt(
         Ok(moved)
     });
     let finished = match moved {
-        Ok(moved) => finish(context, route, source, there, new, moved),
+        Ok(moved) => finish(context, route, source, target, new, moved),
         Err(error) => {
             if resume.is_some() && !matches!(error.reason, Reason::Changed(_)) {
                 // A later copy resumes from the pieces recorded in the journal.
@@ -184,7 +184,7 @@ fn finish(
     context: &CopyContext<'_>,
     route: &Route<'_>,
     source: &Source,
-    there: &TargetState,
+    target: &TargetState,
     new: NewFile<'_>,
     moved: Transferred,
 ) -> Result<(), CopyError> {
@@ -192,7 +192,7 @@ fn finish(
         crate::verify::check(context, route, &new.file, moved.bytes, moved.hash.as_deref())?;
     }
     let made = Creation::file(context.rules.initial_mode(&source.attr), route.parent_attr);
-    if let TargetState::Present(old) = there
+    if let TargetState::Present(old) = target
         && old.kind == Kind::Regular
     {
         let old_on = FileRef::Name(route.to, route.to_name);

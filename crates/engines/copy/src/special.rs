@@ -16,7 +16,7 @@ pub(crate) fn copy(
     context: &CopyContext<'_>,
     route: &Route<'_>,
     source: &Attr,
-    there: &TargetState,
+    target: &TargetState,
 ) -> EntryResult {
     let mode = context.rules.initial_mode(source);
     let make_as = |name: &CStr| match source.kind {
@@ -56,7 +56,7 @@ pub(crate) fn copy(
         with_hidden_name(route.to_name, make_as).map_err(|e| route.failed_to(operation, e))?;
     let guard = Guard { dir: route.to, name: &hidden };
     put(&hidden)?;
-    let replace = matches!(there, TargetState::Present(_));
+    let replace = matches!(target, TargetState::Present(_));
     make::rename(route.to, &hidden, route.to, route.to_name, replace)
         .map_err(|e| route.failed_to(Operation::Publish, e))?;
     std::mem::forget(guard);

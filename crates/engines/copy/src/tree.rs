@@ -238,7 +238,7 @@ impl<'r> Worker<'r> {
             parent_attr: ParentAttr { device: own.device, group: own.group, has_default_acl },
             made: Creation {
                 mode,
-                parent_attr: parent_attr,
+                parent_attr,
                 is_link: false,
                 is_dir: true,
                 is_old: !target.is_new,
@@ -270,9 +270,9 @@ impl<'r> Worker<'r> {
     fn end_dir(&mut self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
         let data = dir.data();
         let gives_up = self.context.cancelled() && data.hidden;
-        let dressed = if gives_up { Ok(()) } else { self.preserve_attributes(dir) };
+        let preserved = if gives_up { Ok(()) } else { self.preserve_attributes(dir) };
         let Some(hidden) = &data.hidden_name else {
-            return dressed.and(if gives_up { Ok(()) } else { self.sync(dir) });
+            return preserved.and(if gives_up { Ok(()) } else { self.sync(dir) });
         };
         let published = match gives_up {
             true => Ok(false),
@@ -285,7 +285,7 @@ impl<'r> Worker<'r> {
             let gone = data.bytes.load(Ordering::Relaxed);
             self.context.progress.bytes.fetch_sub(gone, Ordering::Relaxed);
         }
-        published.map(drop).and(dressed)
+        published.map(drop).and(preserved)
     }
 
     fn failed_at(
