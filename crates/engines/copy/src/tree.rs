@@ -8,6 +8,7 @@
 //! open, a thread opens the pair it needs starting from the nearest open directory above. The cost of
 //! a directory is one mkdir, two opens, two closes, two statx calls, and its preserved attributes.
 
+mod location;
 mod visit;
 
 use crate::context::CopyContext;
@@ -30,6 +31,7 @@ use ioloom_sys::buffer::Buffer;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use ioloom_walk::{Control, DirRef, NewDir};
+use location::Location;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
@@ -353,7 +355,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Copies one entry that is not a directory.
-    fn one(&mut self, at: At<'_>, name: &[u8], kind: Kind) -> EntryResult {
+    fn one(&mut self, at: Location<'_>, name: &[u8], kind: Kind) -> EntryResult {
         self.name.clear();
         self.name.extend_from_slice(name);
         self.name.push(0);
@@ -363,14 +365,14 @@ impl<'r> Worker<'r> {
         ended
     }
 
-    fn one_named(&mut self, at: At<'_>, name: &[u8], kind: Kind) -> EntryResult {
+    fn one_named(&mut self, at: Location<'_>, name: &[u8], kind: Kind) -> EntryResult {
         let roots = self.roots;
         let paths = || at.paths(roots, name);
         let name = CStr::from_bytes_with_nul(name).map_err(|_| {
             CopyError::cannot(Operation::Copy, &paths().0, "its name has a NUL byte")
         })?;
         match at {
-            At::In(dir) => {
+            Location::In(dir) => {
                 let pair = self
                     .pair_of(dir)
                     .map_err(|e| CopyError::io(Operation::OpenDir, paths().0, e))?;
@@ -386,7 +388,7 @@ impl<'r> Worker<'r> {
                 };
                 self.along(&route, at, kind)
             }
-            At::Root(root, _) => {
+            Location::Root(root, _) => {
                 let from = self
                     .above(root)
                     .map_err(|e| CopyError::io(Operation::OpenDir, paths().0, e))?;
@@ -420,7 +422,7 @@ impl<'r> Worker<'r> {
         Dir::open_path_only(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
     }
 
-    fn along(&mut self, route: &Route<'_>, at: At<'_>, kind: Kind) -> EntryResult {
+    fn along(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {
         if kind != Kind::Regular {
             // With `follow`, the target of a link is copied rather than the link.
             let follow = route.follow && kind != Kind::Symlink;
@@ -455,13 +457,13 @@ impl<'r> Worker<'r> {
 
     /// Reports whether the copy that an earlier run completed is kept. It is not if another name of the
     /// source was copied in this run: then it becomes a hard link to that copy.
-    fn stays(&self, route: &Route<'_>, at: At<'_>, attr: &Attr) -> bool {
+    fn stays(&self, route: &Route<'_>, at: Location<'_>, attr: &Attr) -> bool {
         if !self.may_have_more_names(route, attr) {
             return true;
         }
         let is_first = self.context.links.claim(attr.identity()).is_none();
         if is_first {
-            self.context.links.release(attr.identity(), Some(at.copied(route.from_name)));
+            self.context.links.release(attr.identity(), Some(at.copied_name(route.from_name)));
         }
         is_first
     }
@@ -476,7 +478,7 @@ impl<'r> Worker<'r> {
     fn linked(
         &mut self,
         route: &Route<'_>,
-        at: At<'_>,
+        at: Location<'_>,
         attr: &Attr,
         there: &TargetState,
         copy: impl FnOnce(&mut Buffer) -> EntryResult,
@@ -501,7 +503,7 @@ impl<'r> Worker<'r> {
             }
         }
         let ended = copy(&mut self.buffer);
-        let copied = ended.is_ok().then(|| at.copied(route.from_name));
+        let copied = ended.is_ok().then(|| at.copied_name(route.from_name));
         self.context.links.release(attr.identity(), copied);
         ended
     }
@@ -538,7 +540,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    fn entry_of(&mut self, at: At<'_>, name: &[u8], kind: Kind) -> Control {
+    fn entry_of(&mut self, at: Location<'_>, name: &[u8], kind: Kind) -> Control {
         if self.context.ends() {
             return Control::Stop;
         }
@@ -556,35 +558,11 @@ impl<'r> Worker<'r> {
             }
             _ => self.one(at, name, kind),
         };
-        if let (At::In(dir), Ok(Outcome::Copied(bytes))) = (at, &ended) {
+        if let (Location::In(dir), Ok(Outcome::Copied(bytes))) = (at, &ended) {
             dir.data().add_bytes(*bytes);
         }
         self.done(kind, ended, &|| at.paths(roots, name));
         self.goes_on()
-    }
-}
-
-/// The location of an entry.
-#[derive(Clone, Copy)]
-enum At<'a> {
-    In(DirRef<'a, CopyDir>),
-    Root(usize, &'a Path),
-}
-
-impl At<'_> {
-    fn paths(&self, roots: &Roots, name: &[u8]) -> (PathBuf, PathBuf) {
-        let name = name.strip_suffix(&[0]).unwrap_or(name);
-        match self {
-            Self::In(dir) => (dir.path_of(name), target_path(roots, Some(*dir), dir.root(), name)),
-            Self::Root(root, path) => ((*path).to_owned(), roots.to[*root].path.clone()),
-        }
-    }
-
-    fn copied(&self, name: &CStr) -> CopiedName {
-        match self {
-            Self::In(dir) => CopiedName::In(dir.keep(), name.to_bytes().into()),
-            Self::Root(root, _) => CopiedName::Root(*root),
-        }
     }
 }
 

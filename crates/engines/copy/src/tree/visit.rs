@@ -1,6 +1,7 @@
 //! The worker as the visitor of a walk.
 
-use super::{At, CopyDir, Worker, locked};
+use super::location::Location;
+use super::{CopyDir, Worker, locked};
 use crate::dirs::new_target_path;
 use crate::error::CopyError;
 use ioloom_failure::{Operation, PathError};
@@ -44,11 +45,11 @@ impl Visitor for Worker<'_> {
     }
 
     fn entry(&mut self, dir: DirRef<'_, CopyDir>, found: &Found<'_>) -> Control {
-        self.entry_of(At::In(dir), found.name, found.kind)
+        self.entry_of(Location::In(dir), found.name, found.kind)
     }
 
     fn root_entry(&mut self, root: usize, path: &Path, found: &Found<'_>) -> Control {
-        self.entry_of(At::Root(root, path), found.name, found.kind)
+        self.entry_of(Location::Root(root, path), found.name, found.kind)
     }
 
     fn leave(&mut self, dir: DirRef<'_, CopyDir>) {
