@@ -1,4 +1,4 @@
-//! `ioloom claims`: what was published, and what the stored runs say of it.
+//! `ioloom claims`: published claims and the verdicts of the stored runs.
 
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
@@ -13,45 +13,56 @@ use ioloom_model::Doubt;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Shows the published claims with the verdict of the stored runs.
+/// Show published claims with the verdict of your runs
+///
+/// A verdict comes from the runs in the store and from exports in ./results, or is recomputed from
+/// published numbers. Without runs most claims are undecided.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-A verdict comes from the runs in the store and from the exports in ./results, or is recomputed
-from the published numbers. Without runs most claims are undecided.
-
---verify judges again and looks whether verdicts repeat: where no run is stored for the claims
-asked, it first measures them (the quick study, 90 seconds). It ends with 1 when one session
-confirms what another refutes.
-
+#[command(after_long_help = "\
 Examples:
   ioloom claims                 every claim and its verdict
-  ioloom claims 000-P01         one claim in full: evidence, confounds, published beside ours
-  ioloom claims --seed 0 --json the ledger of one study as a document")]
+  ioloom claims 000-P01         one claim in full
+  ioloom claims --source 0 --json
+                                the claims of one source as a document")]
 pub(crate) struct ClaimsArgs {
-    /// Claims by their identifier, such as 000-P01; all without one
+    /// Identifiers of claims, such as 000-P01
+    ///
+    /// Default: all claims. One claim is shown in full: evidence, confounds, and published and
+    /// measured values.
     #[arg(value_name = "ID")]
     ids: Vec<String>,
 
-    /// Only the claims of the published study with this number
-    #[arg(long, value_name = "N")]
-    seed: Option<u32>,
+    /// Only claims of this source
+    ///
+    /// The number of a published study, 0 to 4.
+    #[arg(long, alias = "seed", value_name = "N")]
+    source: Option<u32>,
 
-    /// Judge again, measure what was never measured, and end with 1 if verdicts do not repeat
+    /// Check that verdicts repeat
+    ///
+    /// Judges every session by itself. If no run is stored for the selected claims, the quick study
+    /// runs first (90 seconds). Exit code 1 if one session confirms what another refutes.
     #[arg(long)]
     verify: bool,
 
     #[command(flatten)]
     store: StoreArg,
 
-    /// Ledgers (*.toml) of this directory in place of the built-in claims
+    /// Use claims from this directory
+    ///
+    /// Ledgers (*.toml) and folders with claims.toml replace the built-in claims.
     #[arg(long, value_name = "DIR")]
     claims: Option<PathBuf>,
 
-    /// Where --verify makes file sets [default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom]
+    /// Work directory of --verify
+    ///
+    /// Default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
     /// Print one JSON document
+    ///
+    /// As described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
@@ -70,7 +81,7 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     }
     let differing = if args.verify { differing(&claims, &all) } else { Vec::new() };
     let headers = all.iter().map(|session| &session.header);
-    session_report::tell_missing_ledger(headers, args.claims.as_deref());
+    session_report::report_missing_ledger(headers, args.claims.as_deref());
     let full = all.iter().any(|s| s.header.mode == Mode::Full);
     let rules = if full { Rules::Mixed } else { Rules::Quick };
     let records = sessions::records(all);
@@ -103,7 +114,7 @@ fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, F
     if args.ids.is_empty() {
         chosen.extend(ledger.all());
     }
-    if let Some(seed) = args.seed {
+    if let Some(seed) = args.source {
         chosen.retain(|c| c.source == seed);
         if chosen.is_empty() {
             let known: BTreeSet<String> =
@@ -129,14 +140,16 @@ fn measured(claims: &[&Claim], sessions: &[Session]) -> bool {
 fn differing(claims: &[&Claim], sessions: &[Session]) -> Vec<String> {
     let mut lines = Vec::new();
     for claim in claims {
-        let told: Vec<(&str, Verdict)> = sessions
+        let verdicts_by_session: Vec<(&str, Verdict)> = sessions
             .iter()
             .map(|s| {
                 let rules = Rules::of_session(s.header.mode == Mode::Full);
                 (s.header.session.as_str(), rules.judge(claim, &s.runs).verdict)
             })
             .collect();
-        let of = |verdict: Verdict| told.iter().find(|(_, v)| *v == verdict).map(|(name, _)| *name);
+        let of = |verdict: Verdict| {
+            verdicts_by_session.iter().find(|(_, v)| *v == verdict).map(|(name, _)| *name)
+        };
         if let (Some(yes), Some(no)) = (of(Verdict::Confirmed), of(Verdict::Refuted)) {
             let id = &claim.id;
             lines.push(format!("{id} does not repeat: {yes} confirms it, {no} refutes it"));

@@ -1,4 +1,4 @@
-//! `ioloom compare`: two sessions beside each other.
+//! `ioloom compare`: two sessions, arm by arm.
 
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
@@ -12,42 +12,54 @@ use std::path::PathBuf;
 /// Version of the document that `--json` prints.
 const SCHEMA: u32 = 1;
 
-/// Compares two stored sessions arm by arm.
+/// Compare two stored sessions arm by arm
+///
+/// The runs of two sessions were not interleaved, so a difference can come from anything that changed
+/// between them: the program, the load, the time of day. If machine, medium, files, plan or condition
+/// differ, the difference is listed instead of a change.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-The runs of two sessions were not taken together, so a difference can come from anything that
-changed between them: the program, the load, the time of day. Where machine, medium, files, plan
-or condition are not the same, no change is told; what differs is.
-
+#[command(after_long_help = "\
 Examples:
-  ioloom compare latest-1 latest               what changed since the last time
+  ioloom compare latest-1 latest               what changed since the last session
   ioloom compare pipeline-2026 latest --html diff.html
   ioloom compare latest-1 latest --json")]
 pub(crate) struct CompareArgs {
-    /// The first session: its name, the beginning of it, latest, latest-1
+    /// The first session
+    ///
+    /// Its name, an unambiguous prefix of it, latest, or latest-N for the N-th before that.
     #[arg(value_name = "A")]
     first: String,
 
     /// The second session
+    ///
+    /// Named like the first.
     #[arg(value_name = "B")]
     second: String,
 
     #[command(flatten)]
     store: StoreArg,
 
-    /// Study files (*.toml) of this directory in place of the built-in studies
+    /// Use studies from this directory
+    ///
+    /// Study files (*.toml) and folders with study.toml replace the built-in studies.
     #[arg(long, value_name = "DIR")]
     studies: Option<PathBuf>,
 
-    /// Only this study, where a command ran several
+    /// Only this study
+    ///
+    /// For sessions of a command that ran several studies.
     #[arg(long, value_name = "NAME")]
     study: Option<String>,
 
-    /// Write the comparison as a page as well
+    /// Also write an HTML page
+    ///
+    /// One self-contained file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
     /// Print one JSON document
+    ///
+    /// As described in docs/json.md.
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `ioloom report`: the report of a stored session, made again.
+//! `ioloom report`: the report of a stored session.
 
 use crate::directories::{StoreArg, short};
 use crate::exit::{Ended, Exit, Failure};
@@ -7,35 +7,48 @@ use crate::{atomic_file, out, session_report, sessions};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Makes the report of a stored session again.
+/// Write the report of a stored session
+///
+/// The report is one HTML file that works offline. It is made from stored runs alone, so it can be
+/// written again at any time, also with other claims.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   ioloom report                            the latest session
-  ioloom report latest-1 -o before.html    the one before it, to a file of yours
+  ioloom report latest-1 -o before.html    the one before it, to this file
   ioloom report --picture window-depth -o depth.svg
-                                           one chart alone")]
+                                           a single chart")]
 pub(crate) struct ReportArgs {
-    /// The session: its name, the beginning of it, latest, latest-1
+    /// The session
+    ///
+    /// Its name, an unambiguous prefix of it, latest, or latest-N for the N-th before that.
     #[arg(value_name = "SESSION", default_value = "latest")]
     session: String,
 
     #[command(flatten)]
     store: StoreArg,
 
-    /// Study files (*.toml) of this directory in place of the built-in studies
+    /// Use studies from this directory
+    ///
+    /// Study files (*.toml) and folders with study.toml replace the built-in studies.
     #[arg(long, value_name = "DIR")]
     studies: Option<PathBuf>,
 
-    /// Ledgers (*.toml) of this directory in place of the built-in claims
+    /// Use claims from this directory
+    ///
+    /// Ledgers (*.toml) and folders with claims.toml replace the built-in claims.
     #[arg(long, value_name = "DIR")]
     claims: Option<PathBuf>,
 
-    /// Write to this file (- for standard output) and not beside the store
+    /// Write to this file
+    ///
+    /// Use - for standard output. Default: next to the store.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// The chart of this experiment as SVG in place of the report
+    /// Write one chart as SVG
+    ///
+    /// The chart of this experiment replaces the report.
     #[arg(long, value_name = "EXPERIMENT")]
     picture: Option<String>,
 }
@@ -47,10 +60,10 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     let name = sitting.first().map(|s| s.header.batch().to_owned()).unwrap_or_default();
     sitting.retain(|session| !session.runs.is_empty());
     if sitting.is_empty() {
-        return Err(Failure::failed(format!("session {name} has no run yet: nothing to show")));
+        return Err(Failure::failed(format!("session {name} has no runs yet")));
     }
     let headers = sitting.iter().map(|session| &session.header);
-    session_report::tell_missing_ledger(headers, args.claims.as_deref());
+    session_report::report_missing_ledger(headers, args.claims.as_deref());
     let studies = args.studies.as_deref();
     let sitting = sitting.into_iter().map(|session| (session, None)).collect();
     let made = session_report::inputs(sitting, studies, &ledger, store.dir());

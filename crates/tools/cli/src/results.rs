@@ -1,4 +1,4 @@
-//! `ioloom results`: what the store holds, and exports of it.
+//! `ioloom results`: the contents of the store, and exports.
 
 use crate::directories::{StoreArg, short};
 use crate::exit::{Ended, Exit, Failure};
@@ -18,13 +18,15 @@ use std::path::PathBuf;
 /// Version of the documents that `--json` prints.
 const SCHEMA: u32 = 1;
 
-/// Lists, shows and exports stored results.
+/// List, show and export stored results
+///
+/// Results are kept in the store, by default under $XDG_DATA_HOME/ioloom, one file per session.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   ioloom results list
   ioloom results show latest
-  ioloom results keep latest --to results      files of at most 1 MiB, to be kept with a source")]
+  ioloom results keep latest --to results      files of at most 1 MiB each")]
 pub(crate) struct ResultsArgs {
     #[command(subcommand)]
     what: What,
@@ -32,23 +34,31 @@ pub(crate) struct ResultsArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Lists the sessions, newest first
-    #[command(after_help = "Examples:\n  ioloom results list\n  ioloom results list --json")]
+    /// List sessions, newest first
+    ///
+    /// Shows mode, number of runs, seed, and whether the session is complete.
+    #[command(after_long_help = "Examples:\n  ioloom results list\n  ioloom results list --json")]
     List(ListArgs),
-    /// Shows the runs of a session
-    #[command(after_help = "\
+    /// Show the runs of a session
+    ///
+    /// One line per arm with the number of runs and their times.
+    #[command(after_long_help = "\
 Examples:
   ioloom results show latest
-  ioloom results show pipeline-2026 --json     the session with its full records")]
+  ioloom results show pipeline-2026 --json     with full records")]
     Show(ShowArgs),
-    /// Exports sessions as files of at most 1 MiB, without timelines
-    #[command(after_help = "\
+    /// Export sessions to files of at most 1 MiB
+    ///
+    /// For keeping results in a repository. Timelines are left out; everything else is complete.
+    #[command(after_long_help = "\
 Examples:
   ioloom results keep latest
   ioloom results keep latest latest-1 --to results/2026-11")]
     Keep(KeepArgs),
-    /// Rebuilds the index, a cache over the sessions
-    #[command(after_help = "\
+    /// Rebuild the SQLite index
+    ///
+    /// The index is a cache of the sessions; nothing is read only from it.
+    #[command(after_long_help = "\
 Examples:
   ioloom results index
   sqlite3 ~/.local/share/ioloom/index.sqlite 'select arm, elapsed_ns from runs'")]
@@ -60,18 +70,24 @@ struct ListArgs {
     #[command(flatten)]
     store: StoreArg,
     /// Print one JSON document
+    ///
+    /// As described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// The session: its name, the beginning of it, latest, latest-1
+    /// The session
+    ///
+    /// Its name, an unambiguous prefix of it, latest, or latest-N for the N-th before that.
     #[arg(value_name = "SESSION", default_value = "latest")]
     session: String,
     #[command(flatten)]
     store: StoreArg,
-    /// Print one JSON document with every record
+    /// Print one JSON document
+    ///
+    /// With every record, as described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
@@ -79,11 +95,15 @@ struct ShowArgs {
 #[derive(Debug, Args)]
 struct KeepArgs {
     /// The sessions
+    ///
+    /// Names, prefixes, latest or latest-N.
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
     #[command(flatten)]
     store: StoreArg,
-    /// Where to
+    /// Target directory
+    ///
+    /// Created if it is missing.
     #[arg(long, value_name = "DIR", default_value = "results")]
     to: PathBuf,
 }
@@ -117,7 +137,7 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
     let mut table = out::table(out::columns());
     table.set_header(["session", "mode", "runs", "seed", "ended"]);
     for row in rows {
-        let ended = if row.ended { "yes" } else { "no: --resume goes on" };
+        let ended = if row.ended { "yes" } else { "no: use --resume" };
         table.add_row(vec![
             Cell::new(&row.session),
             Cell::new(&row.mode),

@@ -1,9 +1,9 @@
-//! From a stored session to what the report shows: one way for `study`, `report` and `compare`.
+//! From a stored session to the input of the report, shared by `study`, `report` and `compare`.
 //!
-//! A session of a study that is not built in brings the study with it. Others know their comparisons,
-//! not the questions that were asked; those are looked up by the name of the study, and of a study
-//! that is not known any more the comparisons alone are shown. Study files that are given now
-//! (`--studies`) come before either, so that words can be changed after the runs.
+//! A session of a study that is not built in contains the study. Other sessions contain their
+//! comparisons but not the questions; those come from the built-in study of that name, and if it no
+//! longer exists, only the comparisons are shown. Study files given with `--studies` take precedence,
+//! so texts can be changed after the runs.
 
 use crate::exit::Failure;
 use crate::ledger::{Ledger, Rules};
@@ -18,12 +18,12 @@ use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input, PictureRow, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Doubts that only a series of runs shows; those of single runs stand in their records.
+/// Doubts about a series of runs; those about single runs are in their records.
 const OF_SERIES: [Doubt; 5] =
     [Doubt::Drift, Doubt::Alternation, Doubt::FirstRun, Doubt::TwoRegimes, Doubt::NoiseFloor];
 
-/// What the report of the sessions of one command is made from, each a chapter of it. A study that
-/// was just read from a file of its own is given with its session; others are looked up.
+/// Returns the inputs of a report of the sessions of one command, one chapter each. A study that was
+/// just read from a file is given with its session; others are looked up.
 pub(crate) fn inputs(
     sessions: Vec<(Session, Option<StudySpec>)>,
     studies: Option<&Path>,
@@ -105,8 +105,8 @@ fn of_study(
     (input, verdicts)
 }
 
-/// The traces of a session's pictures. First come those whose threads had processors enough; a trace
-/// that is gone or cannot be read is told and left out.
+/// Returns the traces of a session, first those whose threads had enough processors. A trace that is
+/// missing or unreadable is reported and left out.
 fn pictures(pictures: &[Picture], dir: &Path) -> Vec<PictureRow> {
     let mut rows: Vec<(bool, PictureRow)> = Vec::new();
     for picture in pictures {
@@ -163,8 +163,8 @@ fn published_tables(claims: &[&Claim]) -> BTreeMap<String, Table> {
     .collect()
 }
 
-/// The study of a session: as a file given now says, as the session brings it, as it is built in, or
-/// what the comparisons tell.
+/// Returns the study of a session: from a given file, from the session, built in, or rebuilt from the
+/// comparisons.
 fn spec(header: &mut SessionHeader, studies: Option<&Path>) -> StudySpec {
     let stored = header.spec.take().map(|spec| *spec);
     let given = studies.and_then(|dir| ioloom_lab::spec::load(&header.study, Some(dir)).ok());
@@ -330,7 +330,7 @@ fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> 
 
 /// Says which ledger is missing when sessions were made with one (`--claims`) and none is given now:
 /// the store keeps runs, and no claims.
-pub(crate) fn tell_missing_ledger<'h>(
+pub(crate) fn report_missing_ledger<'h>(
     headers: impl Iterator<Item = &'h SessionHeader>,
     given: Option<&Path>,
 ) {
@@ -390,7 +390,7 @@ fn doubts(of_session: &[Doubt], verdicts: &[ClaimVerdict]) -> Vec<DoubtRow> {
     rows
 }
 
-/// The experiment that a contrast looked at: its place begins with the name.
+/// Returns the experiment of a contrast; its place begins with the name.
 fn experiment_of(part: &Part) -> &str {
     part.place.split(", ").next().unwrap_or(&part.place)
 }

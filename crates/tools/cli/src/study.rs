@@ -1,4 +1,4 @@
-//! `ioloom study`: runs a study, judges its claims and writes the report. The main job.
+//! `ioloom study`: runs studies, judges their claims and writes the report.
 
 use crate::directories::{StoreArg, short, work_dir};
 use crate::exit::{Ended, Exit, Failure};
@@ -29,112 +29,155 @@ use std::time::Duration;
 
 /// Version of the document that `--json` prints.
 const SCHEMA: u32 = 1;
-/// The hidden word by which the laboratory starts a run in a process of its own.
+/// The hidden argument by which the laboratory starts a run in a child process.
 const RUN_WORD: &str = "run-order";
 
-/// Measures which plan is fastest here, judges the published claims and writes a report.
+/// Measure which plan is fastest here and write a report
+///
+/// Runs every plan of a study in a process of its own, in random order, under a proved condition, then
+/// judges the published claims and writes a report. Without a name all built-in studies run in quick
+/// mode, which takes several minutes and half a gigabyte of files.
+///
+/// File sets are created in the work directory, results are kept in the store. Ctrl-C stops; finished
+/// runs are kept, and --resume continues.
 #[derive(Debug, Default, Args)]
-#[command(after_help = "\
-Without a name every built-in study runs, one after another in quick mode: a few arms, small
-sets, some minutes in all, and one report with a chapter for each.
-File sets are made in the work directory (`ioloom clean` removes them), results are kept in the
-store. Ctrl-C stops; what has finished is kept, and --resume goes on.
-
+#[command(after_long_help = "\
 Examples:
   ioloom study                                the answer for this machine, in minutes
   ioloom study pipeline --files ~/src --blocks 12
-                                              the same plans on files of yours
-  ioloom study pipeline --full --resume       everything at published size, takes hours
+                                              the same plans on your files
+  ioloom study pipeline --full --resume       everything at published size
   ioloom study --experiment elapsed-tree --full --on /mnt/a --on /mnt/b
                                               one question on two disks
-  ioloom study pipeline --evidence 1          every run watched by events, at their cost
-  sudo ioloom study --image                   names and inodes cold as well
-  ioloom study walk --after-reboot            twice: makes its set, then measures it cold")]
+  ioloom study pipeline --evidence 1          observe every run by kernel events
+  sudo ioloom study --image                   cold names and inodes as well
+  ioloom study walk --after-reboot            run twice, reboot in between")]
 pub(crate) struct StudyArgs {
-    /// Studies by name, or paths of study files; all built-in ones without a name
+    /// Studies to run
+    ///
+    /// Names of built-in studies or paths of study files. Default: all built-in studies, one after
+    /// another.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// Headline arms, smaller sets, a budget of time (the default)
+    /// Run headline arms on small file sets
+    ///
+    /// The default: at most 12 arms per study, at least 8 blocks, and a time budget. Enough to
+    /// choose a plan; many claims stay undecided.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Every arm at published size, without a budget
+    /// Run every arm at published size
+    ///
+    /// Takes hours and many gigabytes of files, without a time budget. Use it to decide claims;
+    /// continue an interrupted run with --resume.
     #[arg(long)]
     full: bool,
 
-    /// Seed of the order of runs; file sets keep their own [default: that of the study]
+    /// Seed of the order of runs
+    ///
+    /// Default: the seed of the study. File sets keep their own seeds.
     #[arg(long = "random", alias = "seed", value_name = "N")]
     random: Option<u64>,
 
-    /// Where file sets are made [default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom]
+    /// Work directory for file sets
+    ///
+    /// Default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom. `ioloom clean` removes the file sets.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
     #[command(flatten)]
     store: StoreArg,
 
-    /// Study files (*.toml) of this directory in place of the built-in studies
+    /// Use studies from this directory
+    ///
+    /// Study files (*.toml) and folders with study.toml replace the built-in studies.
     #[arg(long, value_name = "DIR")]
     studies: Option<PathBuf>,
 
-    /// Ledgers (*.toml) of this directory in place of the built-in claims
+    /// Use claims from this directory
+    ///
+    /// Ledgers (*.toml) and folders with claims.toml replace the built-in claims.
     #[arg(long, value_name = "DIR")]
     claims: Option<PathBuf>,
 
-    /// Run on the files below this directory, which are only read, in place of made sets
+    /// Run on the files in this directory
+    ///
+    /// They are only read. They replace the generated file sets of the study.
     #[arg(long, value_name = "DIR", conflicts_with = "on")]
     files: Option<PathBuf>,
 
-    /// Make the sets in this directory and measure its medium; repeat it to compare media
+    /// Create file sets in this directory
+    ///
+    /// The study then measures its medium. Repeat the flag to compare several media.
     #[arg(long, value_name = "DIR")]
     on: Vec<PathBuf>,
 
     #[command(flatten)]
     media: MediaArgs,
 
-    /// Drop the cache of the whole system before each cold run, and in runs that are about it (root;
-    /// slows other programs)
+    /// Drop system caches before cold runs
+    ///
+    /// Needs root and slows other programs, whose data has to be read again. Without it only the
+    /// data of the files is evicted, and names and inodes stay warm. Also permits runs that study
+    /// dropped caches.
     #[arg(long)]
     drop_caches: bool,
 
-    /// Change settings of the system where a run is about them (root); they are put back after
-    /// it, even if this program is killed
+    /// Permit runs that change sysctl values
+    ///
+    /// Needs root. The values are restored after each run, even if this program is killed.
     #[arg(long)]
     allow_sysctl: bool,
 
-    /// Watch every run at this level of evidence: 0, 1 or 2 [default: 0, runs for timelines at the
-    /// highest that works]
+    /// Evidence level of every run: 0, 1 or 2
+    ///
+    /// Default: 0, and the highest level that works for the runs that draw timelines. Higher levels
+    /// cost time per context switch, which differs between plans.
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=2))]
     evidence: Option<u8>,
 
-    /// Run only what a new start of the machine makes cold: give it first of all after a reboot
+    /// Run only cold-boot experiments
+    ///
+    /// The first call creates the file set. Reboot, then run the same command before anything else.
     #[arg(long, conflicts_with_all = ["on", "files", "image", "media", "drop_caches", "resume"])]
     after_reboot: bool,
 
-    /// Go on with the latest unfinished session of the same study and options; begins one where
-    /// none is stored, and is refused where it came to its end
+    /// Continue the latest unfinished session
+    ///
+    /// It must be of the same study and options, program and machine. Starts a session if none is
+    /// stored; refused if the latest one is complete.
     #[arg(long)]
     resume: bool,
 
-    /// Time that each study may take, such as 90s or 10min
+    /// Time limit per study
+    ///
+    /// Such as 90s or 10min. Arms that do not fit are skipped and listed.
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
 
-    /// Times that each arm runs; with --full, an experiment that asks for fewer than 12 gets no more
-    /// than it asks for, unless --experiment names it
+    /// Number of blocks
+    ///
+    /// Each arm runs once per block. Fewer than 6 give no interval. With --full, experiments that
+    /// declare fewer than 12 keep their own number unless --experiment names them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     blocks: Option<u32>,
 
-    /// Only this experiment of the study; repeat it for several
+    /// Run only this experiment
+    ///
+    /// Repeat the flag for several experiments.
     #[arg(long, value_name = "NAME")]
     experiment: Vec<String>,
 
-    /// Write the report here as well
+    /// Also write the report to this file
+    ///
+    /// The report is always written next to the store.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
     /// Print one JSON document
+    ///
+    /// As described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
@@ -162,9 +205,9 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
             break;
         }
     }
-    let told = bench.report(args, ran)?;
+    let studies = bench.report(args, ran)?;
     if args.json {
-        out::print_json(&Document { schema: SCHEMA, command: "study", studies: told })?;
+        out::print_json(&Document { schema: SCHEMA, command: "study", studies })?;
     }
     failed.map_or(Ok(exit), Err)
 }
@@ -184,7 +227,7 @@ fn with_the_experiments(
     Ok(specs.into_iter().filter(|s| experiments.iter().any(|name| has(s, name))).collect())
 }
 
-/// The quick study of the pipeline, for claims that nobody measured yet.
+/// Runs the quick study of the pipeline, for claims without runs.
 pub(crate) fn measure(
     store: &StoreArg,
     dir: Option<PathBuf>,
@@ -213,12 +256,12 @@ pub(crate) fn measure(
 struct Document {
     schema: u32,
     command: &'static str,
-    studies: Vec<Told>,
+    studies: Vec<StudyEntry>,
 }
 
 /// One study in it.
 #[derive(Debug, Serialize)]
-struct Told {
+struct StudyEntry {
     study: String,
     session: String,
     mode: Mode,
@@ -281,7 +324,7 @@ struct Bench {
 /// A study that ran.
 struct Ran {
     session: Session,
-    /// What was asked for, which may stand in a file that nobody finds by its name.
+    /// The requested study, which may come from a file that its name does not find.
     study: StudySpec,
     interrupted: bool,
 }
@@ -423,43 +466,43 @@ impl Bench {
         }
     }
 
-    /// Writes one report of all that ran and tells the answers; nothing without a run.
-    fn report(&self, args: &StudyArgs, ran: Vec<Ran>) -> Result<Vec<Told>, Failure> {
-        let (mut told, mut sessions) = (Vec::new(), Vec::new());
+    /// Writes one report of all studies that ran and prints the answers; nothing without a run.
+    fn report(&self, args: &StudyArgs, ran: Vec<Ran>) -> Result<Vec<StudyEntry>, Failure> {
+        let (mut entries, mut sessions) = (Vec::new(), Vec::new());
         for one in ran.into_iter().filter(|one| !one.session.runs.is_empty()) {
-            told.push(self.told(&one));
+            entries.push(self.entry(&one));
             sessions.push((one.session, Some(one.study)));
         }
         if sessions.is_empty() {
-            return Ok(told);
+            return Ok(entries);
         }
         let studies = args.studies.as_deref();
         let made = session_report::inputs(sessions, studies, &self.ledger, self.store.dir());
         let mut inputs = Vec::new();
-        for (told, (mut input, verdicts)) in told.iter_mut().zip(made) {
-            told.verdicts = verdicts;
+        for (entry, (mut input, verdicts)) in entries.iter_mut().zip(made) {
+            entry.verdicts = verdicts;
             for doubt in input.records.iter().flat_map(|r| &r.doubts) {
-                if !told.doubts.contains(doubt) {
-                    told.doubts.push(*doubt);
+                if !entry.doubts.contains(doubt) {
+                    entry.doubts.push(*doubt);
                 }
             }
-            told.doubts.sort_unstable();
-            input.report_path = Some(short(args.report.as_deref().unwrap_or(&told.report)));
+            entry.doubts.sort_unstable();
+            input.report_path = Some(short(args.report.as_deref().unwrap_or(&entry.report)));
             inputs.push(input);
         }
         let page = ioloom_report::html_all(&inputs);
-        atomic_file::write(&told[0].report, &page)?;
+        atomic_file::write(&entries[0].report, &page)?;
         if let Some(also) = &args.report {
             atomic_file::write(also, &page)?;
         }
         if !args.json {
             session_report::print_summary(&inputs)?;
         }
-        Ok(told)
+        Ok(entries)
     }
 
-    /// What `--json` tells of a study, as far as its session knows.
-    fn told(&self, ran: &Ran) -> Told {
+    /// Returns the entry of a study in the document of `--json`.
+    fn entry(&self, ran: &Ran) -> StudyEntry {
         let header = &ran.session.header;
         if let Some(end) = ran.session.end.as_ref().filter(|e| e.reason == EndReason::Budget) {
             stderr::line(&format!(
@@ -467,7 +510,7 @@ impl Bench {
                 header.study, end.blocks_dropped
             ));
         }
-        Told {
+        StudyEntry {
             study: header.study.clone(),
             session: header.session.clone(),
             mode: header.mode,
@@ -483,10 +526,10 @@ impl Bench {
     }
 }
 
-/// The experiments of this study among those asked for.
+/// Returns the requested experiments that this study has.
 fn known(study: &StudySpec, asked: &[String]) -> Vec<String> {
     let has = |name: &&String| study.experiments.iter().any(|e| e.name == **name);
-    // A name that no study has is told by the laboratory.
+    // The laboratory reports a name that no study has.
     let own: Vec<String> = asked.iter().filter(has).cloned().collect();
     if own.is_empty() { asked.to_vec() } else { own }
 }

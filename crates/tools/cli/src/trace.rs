@@ -1,5 +1,4 @@
-//! `ioloom trace`: shows and exports traces; who may see what threads do, and whether what is seen
-//! is right.
+//! `ioloom trace`: shows and exports traces, grants access to kernel events, and tests the recorder.
 
 mod document;
 mod export;
@@ -15,12 +14,12 @@ use clap::{Args, Subcommand};
 pub(crate) use document::document;
 pub(crate) use show::text;
 
-/// Shows what every thread did when; lets a user see kernel events.
+/// Show and export what every thread did
+///
+/// Traces come from `ioloom each --trace FILE`, `ioloom watch -o FILE`, and from any program that uses
+/// the library, with IOLOOM_TRACE=FILE in its environment.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Traces come from `ioloom each --trace FILE`, `ioloom watch -o FILE`, and from any program that uses
-the library, with IOLOOM_TRACE=FILE in its environment.
-
+#[command(after_long_help = "\
 Examples:
   ioloom each ~/src --trace run.ioloom
   ioloom trace show run.ioloom
@@ -36,39 +35,50 @@ pub(crate) struct TraceArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Prints lanes, shares, findings and evidence of a trace
+    /// Print lanes, shares, findings and evidence
+    ///
+    /// One lane per thread shows its states over time; below are shares of time, and what the trace
+    /// reveals.
     #[command(
-        after_help = "Examples:\n  ioloom trace show run.ioloom --width 160\n  ioloom trace show run.ioloom --json"
+        after_long_help = "Examples:\n  ioloom trace show run.ioloom --width 160\n  ioloom trace show run.ioloom --json"
     )]
     Show(show::ShowArgs),
-    /// Makes a page, a picture, a table or a Perfetto trace of it
-    #[command(after_help = "\
+    /// Export a trace to a page, picture or table
+    ///
+    /// Also to the format of Perfetto.
+    #[command(after_long_help = "\
 Examples:
   ioloom trace export run.ioloom --format html -o run.html
   ioloom trace export run.ioloom --format perfetto -o run.pftrace
   ioloom trace export run.ioloom --format png -o run.png
   ioloom trace export run.ioloom --format csv --table spans -o -")]
     Export(export::ExportArgs),
-    /// Puts two traces on one axis, in one page
-    #[command(after_help = "Examples:\n  ioloom trace compare a.ioloom b.ioloom -o both.html")]
+    /// Show two traces on one time axis
+    ///
+    /// Writes one HTML page with both.
+    #[command(after_long_help = "Examples:\n  ioloom trace compare a.ioloom b.ioloom -o both.html")]
     Compare(export::CompareArgs),
-    /// Lets one user record scheduler and device events of the kernel
-    #[command(after_help = "\
-The user then sees names, numbers and switches of every process of the machine, and requests to its
-devices, but no contents. It holds until `ioloom trace revoke` or the next start of the machine.
-
+    /// Let a user record kernel events
+    ///
+    /// The user can then record scheduler and device events: names, numbers and context switches of
+    /// every process, and requests to devices, but no contents. Lasts until `ioloom trace revoke` or
+    /// the next boot. Needs root.
+    #[command(after_long_help = "\
 Examples:
   sudo ioloom trace grant --user anna")]
     Grant(grant::UserArgs),
-    /// Takes back what grant gave
-    #[command(after_help = "Examples:\n  sudo ioloom trace revoke --user anna")]
+    /// Revoke the access granted to a user
+    ///
+    /// Needs root.
+    #[command(after_long_help = "Examples:\n  sudo ioloom trace revoke --user anna")]
     Revoke(grant::UserArgs),
-    /// Compares what each level reports with what threads are known to have done
-    #[command(after_help = "\
-Four workers compute, read cold blocks, touch cold pages, wait, sleep and read from a pipe, while
-rivals keep the processors busy. Each keeps an account of its own; the level's shares are compared
-with it, in points of the elapsed time. Then tasks of 30 us run with and without a recorder.
-
+    /// Test the accuracy and cost of each level
+    ///
+    /// Four workers compute, read cold blocks, touch cold pages, wait, sleep and read from a pipe, while
+    /// other threads keep the processors busy. Each keeps its own account, with which the shares of the
+    /// level are compared, in percentage points of the elapsed time. Then tasks of 30 us run with and
+    /// without a recorder.
+    #[command(after_long_help = "\
 Examples:
   ioloom trace selftest
   ioloom trace selftest --evidence 1 --runs 10 --json")]

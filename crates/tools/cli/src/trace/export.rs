@@ -10,31 +10,42 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The trace
+    /// The trace file
+    ///
+    /// Written by --trace or watch -o.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// What to make
+    /// Output format
+    ///
+    /// html is one page that zooms, perfetto a trace for ui.perfetto.dev, csv a table, svg and png
+    /// pictures.
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Format,
 
-    /// Which table of CSV
+    /// Table of --format csv
+    ///
+    /// segments, spans and so on; see the possible values.
     #[arg(long, value_enum, value_name = "TABLE", default_value = "segments")]
     table: Table,
 
-    /// Pixels of a PNG for one of the drawing
+    /// Scale of a PNG
+    ///
+    /// Pixels per unit of the drawing.
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u8).range(1..=4))]
     scale: u8,
 
-    /// Write to this file (- for standard output)
+    /// Write to this file
+    ///
+    /// Use - for standard output.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// One page that zooms, without any address outside of it
+    /// One self-contained page that zooms
     Html,
     /// A trace for ui.perfetto.dev and trace_processor
     Perfetto,
@@ -59,14 +70,20 @@ enum Table {
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
     /// The first trace
+    ///
+    /// Drawn on top.
     #[arg(value_name = "A")]
     first: PathBuf,
 
     /// The second trace
+    ///
+    /// Drawn below the first.
     #[arg(value_name = "B")]
     second: PathBuf,
 
-    /// Write the page to this file (- for standard output)
+    /// Write the page to this file
+    ///
+    /// Use - for standard output.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 }

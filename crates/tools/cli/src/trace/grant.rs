@@ -13,10 +13,14 @@ const SCHEMA: u32 = 1;
 #[derive(Debug, Args)]
 pub(crate) struct UserArgs {
     /// Name or number of the user
+    ///
+    /// The access is for this user only.
     #[arg(long, value_name = "USER")]
     user: String,
 
     /// Print one JSON document
+    ///
+    /// As described in docs/json.md.
     #[arg(long)]
     json: bool,
 }

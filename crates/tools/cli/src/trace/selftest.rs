@@ -15,29 +15,41 @@ const SCHEMA: u32 = 1;
 
 #[derive(Debug, Args)]
 pub(crate) struct SelftestArgs {
-    /// Runs of each level
+    /// Runs per level
+    ///
+    /// More runs narrow the range.
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
 
-    /// One level alone [default: all that work]
+    /// Test only this level
+    ///
+    /// Default: all levels that work.
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=2))]
     evidence: Option<u8>,
 
-    /// Length of one run, milliseconds
+    /// Length of a run, milliseconds
+    ///
+    /// Longer runs have more events.
     #[arg(long, value_name = "MS", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(10..=60_000))]
     length: u64,
 
-    /// Tasks of one pass that measures the cost; 0 leaves it out
+    /// Tasks per cost measurement
+    ///
+    /// 0 skips the measurement of the cost.
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     tasks: u64,
 
-    /// Directory for 64 MiB of files, on a device
+    /// Directory for 64 MiB of files
+    ///
+    /// It must be on a device, so that reads can be cold.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
     /// Print one JSON document
+    ///
+    /// As described in docs/json.md.
     #[arg(long)]
     json: bool,
 }

@@ -18,15 +18,21 @@ const NAMES: usize = 22;
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The trace
+    /// The trace file
+    ///
+    /// Written by --trace or watch -o.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Columns to use [default: those of the terminal]
+    /// Width of the output
+    ///
+    /// Default: the width of the terminal.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
     width: Option<u16>,
 
     /// Print one JSON document
+    ///
+    /// As described in docs/json.md.
     #[arg(long, conflicts_with = "width")]
     json: bool,
 }

@@ -1,8 +1,7 @@
 //! The counters in the last rows of the terminal while a command runs.
 //!
-//! The terminal is told to scroll only the rows above, so what the command prints goes on as ever
-//! and nothing of it is overwritten. Programs that draw the whole screen themselves do not go
-//! together with that: `--no-live`.
+//! The terminal scrolls only the rows above, so the output of the command continues as usual
+//! and nothing of it is overwritten. Programs that use the whole screen need `--no-live`.
 
 use crate::out::fitted;
 use ioloom_model::units::{format_count, format_ns, format_size};
@@ -11,17 +10,17 @@ use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Rows that are taken.
+/// Rows of the display.
 const ROWS: u16 = 5;
-/// A terminal with fewer rows is left alone.
+/// Fewest rows of a terminal that shows it.
 const ROWS_MIN: u16 = 16;
-/// Time between two drawings.
+/// Refresh interval.
 const EVERY: Duration = Duration::from_millis(500);
-/// Time over which rates are taken.
+/// Time over which rates are averaged.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Does `work` and shows what `sampler` sees meanwhile, if somebody looks.
-pub(super) fn beside<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T) -> T {
+/// Runs `work` and shows the samples during it, if standard error is a terminal.
+pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T) -> T {
     let looks = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     let Some(sampler) = sampler.filter(|_| looks && !dumb) else { return work() };
@@ -62,7 +61,7 @@ impl Screen {
         }
         let mut text = String::new();
         if self.size != Some((rows, columns)) {
-            // Makes room below what stands there, then divides the screen; that moves the cursor.
+            // Makes room below the current output, then splits the screen, which moves the cursor.
             text.push_str(&"\n".repeat(usize::from(ROWS)));
             text.push_str(&format!("\x1b[{ROWS}A\x1b7\x1b[1;{}r\x1b8", rows - ROWS));
             self.size = Some((rows, columns));
@@ -106,7 +105,7 @@ fn lines(a: &Sample, b: &Sample, names: &[String], elapsed: Duration, width: usi
         let grown = b.get(field)?.saturating_sub(a.get(field)?);
         Some(grown as f64 / seconds)
     };
-    let told = |value: Option<f64>, how: &dyn Fn(f64) -> String| {
+    let shown = |value: Option<f64>, how: &dyn Fn(f64) -> String| {
         value.map_or_else(|| "unknown".to_owned(), how)
     };
     let page = ioloom_sys::proc::page_bytes();
@@ -114,7 +113,7 @@ fn lines(a: &Sample, b: &Sample, names: &[String], elapsed: Duration, width: usi
         let bytes = b.get(field).map(|pages| pages.saturating_mul(page));
         bytes.map_or_else(|| "unknown".to_owned(), format_size)
     };
-    let part = |field: Field| told(rate(field), &|us| format!("{:.0} %", (us / 1e4).min(100.0)));
+    let part = |field: Field| shown(rate(field), &|us| format!("{:.0} %", (us / 1e4).min(100.0)));
     let paged = paging(a, b);
     let kib = |kib: f64| size(kib * 1024.0);
     let rule = format!("── ioloom watch, {} ", format_ns(elapsed.as_secs_f64() * 1e9));
@@ -123,10 +122,10 @@ fn lines(a: &Sample, b: &Sample, names: &[String], elapsed: Duration, width: usi
         format!("{rule}{}", "─".repeat(rest)),
         format!(
             "page-in {}  page-out {}  faults {}/s  freed {}",
-            told(paged.map(|p| p.pgpgin_kib_per_s), &kib),
-            told(paged.and_then(|p| p.pgpgout_kib_per_s), &kib),
-            told(paged.and_then(|p| p.fault_per_s), &|n| format_count(n as u64)),
-            told(paged.and_then(|p| p.pgfree_per_s), &|n| size(n * page as f64)),
+            shown(paged.map(|p| p.pgpgin_kib_per_s), &kib),
+            shown(paged.and_then(|p| p.pgpgout_kib_per_s), &kib),
+            shown(paged.and_then(|p| p.fault_per_s), &|n| format_count(n as u64)),
+            shown(paged.and_then(|p| p.pgfree_per_s), &|n| size(n * page as f64)),
         ),
         format!(
             "dirty {} of {}  writing {}  cache {}  free {}",
@@ -141,8 +140,8 @@ fn lines(a: &Sample, b: &Sample, names: &[String], elapsed: Duration, width: usi
             part(Field::IoSome),
             part(Field::MemorySome),
             part(Field::CpuSome),
-            told(rate(Field::TaskRead), &size),
-            told(rate(Field::TaskWritten), &size),
+            shown(rate(Field::TaskRead), &size),
+            shown(rate(Field::TaskWritten), &size),
         ),
         busiest(a, b, names),
     ];

@@ -1,9 +1,9 @@
-//! `ioloom watch`: where the time of any other program goes, seen from outside, and what the page
-//! cache, the devices and the memory of the machine did meanwhile.
+//! `ioloom watch`: where the time of another program goes, observed from outside, with the counters of
+//! the machine.
 //!
-//! The command is started but held before its program, so that nothing of it is missed. Its own
-//! streams stay as they are; what was seen is told on standard error at the end, as `time` does, and
-//! the program ends as the command did.
+//! The command is started but paused before it executes its program, so nothing is missed. Its streams
+//! are passed through; the result goes to standard error at the end, as with `time`, and the exit code
+//! is that of the command.
 
 mod live;
 mod table;
@@ -26,8 +26,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often it is looked whether the command has ended.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval between checks whether the command has exited.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Exit code of a shell for a command that does not exist.
 const NOT_FOUND: u8 = 127;
 /// Exit code of a shell for a command that cannot be run.
@@ -35,63 +35,80 @@ const NOT_RUN: u8 = 126;
 /// A shell adds the number of the signal that ended a command to this.
 const SIGNALLED: i32 = 128;
 
-/// Runs a command and tells where its time went and what the machine did meanwhile.
+/// Run a command and show where its time goes
+///
+/// Follows children and threads. Without privileges it samples /proc; with perf events
+/// (kernel.perf_event_paranoid <= 2) it sees every context switch, and as root or after `ioloom trace
+/// grant` also wake-ups and requests to devices. What could not be observed is listed.
+///
+/// It also samples the counters of the machine: the columns of sar -r, -B and -d -p, dirty pages and
+/// their limits, pressure, and the I/O of the command. They include all processes. A terminal shows
+/// them in its last rows while the command runs; at the end there is a table. Used memory (kbmemused)
+/// is total minus available, as in sysstat 12.7.8 and later; the value of older versions is shown too.
+///
+/// The exit code is that of the command; 126 or 127 if it cannot be started, 3 if the level does not
+/// work.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Children and threads are followed. Without any rights it samples /proc; with perf events
-(kernel.perf_event_paranoid <= 2) it sees every switch, as root or after `ioloom trace grant` also
-who woke whom and the requests to devices. What could not be seen is told. The exit code is that of
-the command; 126 and 127 if it cannot be started, 3 if the level does not work.
-
-Beside it the counters of the machine are sampled: the columns of sar -r, -B and -d -p, dirty pages
-and their limits, pressure, and what the command itself read and wrote. They include everybody's
-work. On a terminal they stand in its last rows while the command runs; at the end as a table.
-
-Used memory (kbmemused) is all less available, as sysstat counts from 12.7.8
-on. Older versions took all less free, buffers, cached and slab, which stands
-beside it.
-
+#[command(after_long_help = "\
 Examples:
   ioloom watch -- make -j8
   ioloom watch --html build.html -o build.ioloom -- make
   ioloom watch --counters 1000 -- dd if=/dev/zero of=x bs=1M count=1000
   ioloom watch --evidence 0 -- sh -c 'sleep 1; ls'")]
 pub(crate) struct WatchArgs {
-    /// Pin the level of evidence: 0, 1 or 2 [default: the highest that works]
+    /// Evidence level: 0, 1 or 2
+    ///
+    /// Default: the highest that works. 0 samples /proc, 1 sees every context switch, 2 also wake-
+    /// ups and requests to devices. Refused if the level does not work.
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=2))]
     evidence: Option<u8>,
 
-    /// Samples of the machine's counters per second; 0 for none
+    /// Counter samples per second
+    ///
+    /// 0 disables the counters of the machine. The sampler uses at most half a per cent of a
+    /// processor.
     #[arg(long, value_name = "HZ", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(0..=2000))]
     counters: u32,
 
-    /// Do not show them in the last rows of the terminal
+    /// Do not show live counters
+    ///
+    /// They use the last rows of the terminal while the command runs.
     #[arg(long)]
     no_live: bool,
 
-    /// Keep the trace, for `ioloom trace`
+    /// Write the trace to this file
+    ///
+    /// For `ioloom trace show` and export.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write the timeline as a page
+    /// Write the timeline as an HTML page
+    ///
+    /// One self-contained file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Write what was seen as one JSON document (- for standard output, after the command's own)
+    /// Write one JSON document
+    ///
+    /// Use - for standard output; the document follows the output of the command.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Columns to use [default: those of the terminal]
+    /// Width of the output
+    ///
+    /// Default: the width of the terminal.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
     width: Option<u16>,
 
     /// The command and its arguments
+    ///
+    /// Its streams and its exit code are passed through.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
-/// Ends as the command did.
+/// Exits with the code of the command.
 pub(crate) fn run(args: &WatchArgs) -> ExitCode {
     match watch(args) {
         Ok(status) => ExitCode::from(code(status)),
@@ -103,10 +120,10 @@ pub(crate) fn run(args: &WatchArgs) -> ExitCode {
     }
 }
 
-/// Why there is no end of the command to pass on.
+/// Why there is no exit code of the command to pass on.
 enum Stop {
     Failure(Failure),
-    /// The command cannot be started; it was told.
+    /// The command cannot be started; the error was printed.
     Start(u8),
 }
 
@@ -127,12 +144,12 @@ fn watch(args: &WatchArgs) -> Result<ExitStatus, Stop> {
         Watch::start(level, held.pid(), TraceOptions::default()).map_err(Failure::refused)?;
     let sampler = sampler(args.counters, held.pid())?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // From here on an interrupt ends the command, and we tell what was seen until then.
+    // From here on an interrupt stops the command, and everything up to then is reported.
     let signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
     let child = held.release().map_err(|e| cannot_start(args, &e))?;
     let wanted = sampler.as_ref().filter(|_| !args.no_live);
-    let status = live::beside(wanted, || wait(child, signals, sampler.as_ref()))
+    let status = live::with_status(wanted, || wait(child, signals, sampler.as_ref()))
         .map_err(|e| Failure::failed(format!("cannot wait for the command: {e}")))?;
     let start_ns = watch.started_ns();
     let counters = sampler.map(Sampler::stop);
@@ -160,11 +177,11 @@ fn sampler(hz: u32, pid: u32) -> Result<Option<Sampler>, Failure> {
         process: Some(pid),
         ..counters::SamplerOptions::default()
     };
-    let failed = |e| Failure::failed(format!("start the thread that samples counters: {e}"));
+    let failed = |e| Failure::failed(format!("cannot start the sampling thread: {e}"));
     Sampler::start(&options).map(Some).map_err(failed)
 }
 
-/// Puts the counters beside the threads, as curves with their source.
+/// Adds the counters to the trace, as curves with their source.
 fn add(record: &counters::Record, start_ns: u64, trace: &mut Trace) {
     trace.series.extend(record.series(start_ns));
     let samples = record.samples.len() as u64;
@@ -194,7 +211,7 @@ fn wait(
         for signal in signals.pending().filter(|signal| *signal == SIGTERM) {
             let _ = ioloom_sys::proc::signal_child(&child, signal);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

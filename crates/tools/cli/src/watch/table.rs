@@ -26,7 +26,7 @@ pub(super) fn text(record: &Record, width: usize) -> String {
         ("waiting", seen.waiting()),
         ("program", seen.program()),
     ] {
-        let line = line.unwrap_or_else(|| "unknown: the system does not tell".to_owned());
+        let line = line.unwrap_or_else(|| "unknown: not reported by the system".to_owned());
         out.push_str(&out::labelled(head, HEAD, &line, width));
     }
     seen.devices(&mut out);

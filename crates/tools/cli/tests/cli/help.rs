@@ -49,7 +49,7 @@ const EXCHANGE: &[&str] = &["serve", "load"];
 const EXCHANGE: &[&str] = &[];
 
 /// Commands whose short help has one line per flag.
-const SHORT: [&str; 16] = [
+const SHORT: [&str; 31] = [
     "each",
     "cp",
     "cache",
@@ -65,6 +65,21 @@ const SHORT: [&str; 16] = [
     "clean",
     "completions",
     "man",
+    "study",
+    "claims",
+    "compare",
+    "report",
+    "results",
+    "results list",
+    "results show",
+    "results keep",
+    "results index",
+    "trace",
+    "trace show",
+    "trace export",
+    "trace compare",
+    "trace selftest",
+    "watch",
     "",
 ];
 

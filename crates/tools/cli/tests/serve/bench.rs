@@ -144,8 +144,8 @@ impl Client {
         self.line()
     }
 
-    /// The answer to a request for good: one that says that it could not be asked, or that nobody knows,
-    /// is no answer of a database.
+    /// Returns the final answer to a request, repeating it while the database is down or the outcome is
+    /// unknown.
     pub(crate) fn settled(&mut self, request: &str) -> Option<String> {
         for _ in 0..TRIES {
             let answer = self.ask(request)?;

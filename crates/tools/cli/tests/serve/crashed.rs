@@ -1,12 +1,12 @@
-//! A server that is killed at any moment under load, and one whose machine loses its power then:
-//! what is there afterwards is a prefix of the order log, whichever store holds it, with every
-//! acknowledged order that the durability promised.
+//! A server that is killed at random moments under load, and one whose machine loses power then. In
+//! every store, what remains is a prefix of the order log with every acknowledged order that the
+//! durability promises.
 //!
-//! One driver for both: orders until the server is killed, then another server, on the same files or
-//! on what the disk had. A power cut is a copy of the file system's device before anything is synced
-//! (see `ioloom_testbed::Disk`). A kill loses no acknowledged order at any level. After a power cut
-//! `group` and `each` have every one; with `os` and `none` it is told how many are lost. A database has
-//! its data on such a disk too; its processes are stopped before the copy, where they are.
+//! One driver serves both: orders until the server is killed, then another server on the same files,
+//! or on the content of the disk. A power cut is a copy of the file system's device before anything is
+//! synced (see `ioloom_testbed::Disk`). A kill loses no acknowledged order at any level. After a power
+//! cut `group` and `each` have every one; with `os` and `none` the number of lost orders is printed. A
+//! database has its data on such a disk too; its processes are stopped before the copy.
 
 use crate::bench::{Client, Heard, Numbers, Random, Recovered, STOCKS, Served, count};
 use crate::bench::{is_possible, killed_under_load, log_number, place, recovered, serve_in};
@@ -16,17 +16,16 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Kills in a run of the tests; `IOLOOM_KILLS` sets another number.
+/// Kills per test run; `IOLOOM_KILLS` sets another number.
 const KILLS: usize = 25;
-/// Power cuts of each store and durability; `IOLOOM_CUTS` sets another number.
+/// Power cuts per store and durability; `IOLOOM_CUTS` sets another number.
 const CUTS: usize = 2;
-/// Kills of each store while it is made.
+/// Kills of each store during its creation.
 const KILLS_MAKING: usize = 6;
-/// Room for the log of fjall, which is taken before it is used, and for the data of a database.
+/// Space for the log of fjall, which is preallocated, and for the data of a database.
 const DISK_BYTES: u64 = 256 << 20;
 
-/// Ways to order, commit and wait; as many as have no factor in common with the stores, so that all
-/// meet.
+/// Models and sharings. Their number is coprime to that of the stores, so that all combinations occur.
 const MODELS: [[&str; 2]; 7] = [
     ["epoll", "global"],
     ["epoll-et", "global"],
@@ -41,8 +40,8 @@ fn number(variable: &str, usual: usize) -> usize {
     std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// Orders in a directory until the server of these words is killed; then what another one finds
-/// where `find` says that everything is now. Nothing if that cannot be had here.
+/// Sends orders to a server with these arguments until it is killed. Returns what another server finds
+/// in the directory that `find` returns; `None` if there is none.
 fn crash<Kept>(
     case: &str,
     (dir, args): (&Path, &[&str]),
@@ -195,7 +194,7 @@ fn without_durability_a_power_cut_leaves_a_whole_stock_file() {
         let dir = after.path().join(&name);
         let server = Served::in_dir(&dir, &args);
         let (orders, stocks) = shown(&server);
-        assert_eq!(orders, 0, "numbers begin anew");
+        assert_eq!(orders, 0, "numbers start again");
         assert_eq!(stocks, fs::read_to_string(dir.join("stock.txt")).unwrap());
         println!("none: {} acknowledged orders are lost with the log", count(&heard));
     }

@@ -42,8 +42,7 @@ fn orders(server: &Served, names: &str, most: usize, heard: &Mutex<Heard>) {
     });
 }
 
-/// Asks for everything again: what was heard is told again, and the stocks are what the answers to
-/// all orders lead to.
+/// Repeats every order: earlier answers are repeated, and the stocks are the sum of all orders.
 fn check(server: &Served, heard: &Heard, most: usize, case: &str) {
     let mut names: Vec<&String> = heard.keys().map(|(name, _)| name).collect();
     names.dedup();
@@ -139,8 +138,8 @@ fn two_servers_never_sell_what_is_not_there() {
     }
 }
 
-/// What cannot be had is refused, and a password is told nowhere: neither in what it says nor in what
-/// others can see of its process.
+/// Unusable databases are refused, and a password appears neither in messages nor in anything that
+/// other users can see of the process.
 #[test]
 fn wrong_databases_are_refused_with_one_clear_error() {
     let place = place();

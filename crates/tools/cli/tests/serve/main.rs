@@ -3,7 +3,7 @@
 //!
 //! Where a test needs what this machine or this user has not, it says so and passes.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so, and others tell their counts")]
+#![allow(clippy::print_stdout, reason = "skipped tests say so, and others print their counts")]
 
 mod bench;
 mod calls;

@@ -87,7 +87,7 @@ fn survives(model: &str) {
         Err(said) if said.contains("io_uring") => return println!("skipped: {}", said.trim()),
         Err(said) => panic!("{model}: {said}"),
     };
-    // Whoever waits for a silent client is served by cutting that one.
+    // Waiting clients are served once the idle one is disconnected.
     let one_by_one = matches!(model, "iterative" | "pool");
     let mut sold = 0;
     let inside = if one_by_one { 1 } else { INSIDE };
@@ -108,7 +108,7 @@ fn survives(model: &str) {
         // without descriptors is shown through the fault seam, in the tests of the server.
         let by_old_limit = matches!(model, "uring-multishot" | "uring-per-core");
         assert!(by_old_limit || came.refused > 0, "{model}: descriptors did not run out");
-        assert_eq!(came.silent, 0, "{model}: somebody is left waiting");
+        assert_eq!(came.silent, 0, "{model}: a client is left waiting");
         for client in &mut inside {
             assert_eq!(sell(client).unwrap(), "[sell] success", "{model}: who is in stays in");
             sold += 1;
@@ -120,7 +120,7 @@ fn survives(model: &str) {
         let client = Client::plain(&server.address);
         client.and_then(|mut client| sell(&mut client)).is_some_and(|said| said != "BUSY")
     });
-    assert!(again, "{model} serves nobody afterwards");
+    assert!(again, "{model} serves no client afterwards");
     sold += 1;
     server.signal("-TERM");
     let (status, said) = server.ended();

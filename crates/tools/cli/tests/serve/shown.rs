@@ -120,7 +120,7 @@ fn a_certificate_seals_every_protocol_for_those_who_trust_it() {
         let command = &mut place.ours(&["load", &server.address]);
         ProcessOutput::from(command.args(args).output().unwrap())
     };
-    // The first that is closed is told of; later ones only once a second.
+    // The first closed connection is reported at once, later ones once per second.
     load(&["--protocol", "v2"]).ended(1).one_error(&["cannot list", "stocks"]);
     let known = ["--tls", "--tls-ca", "certificate.pem", "--anyway"];
     for protocol in ["line", "v2", "resp"] {
