@@ -20,7 +20,7 @@ const SCHEMA: u32 = 1;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  ioloom compare latest-1 latest               what changed since the last session
+  ioloom compare latest-1 latest               what changed since last time
   ioloom compare pipeline-2026 latest --html diff.html
   ioloom compare latest-1 latest --json")]
 pub(crate) struct CompareArgs {

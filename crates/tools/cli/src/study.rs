@@ -43,7 +43,7 @@ const RUN_WORD: &str = "run-order";
 #[derive(Debug, Default, Args)]
 #[command(after_long_help = "\
 Examples:
-  ioloom study                                the answer for this machine, in minutes
+  ioloom study                                the answer for this machine
   ioloom study pipeline --files ~/src --blocks 12
                                               the same plans on your files
   ioloom study pipeline --full --resume       everything at published size

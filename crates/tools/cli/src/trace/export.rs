@@ -20,13 +20,14 @@ pub(crate) struct ExportArgs {
     ///
     /// html is one page that zooms, perfetto a trace for ui.perfetto.dev, csv a table, svg and png
     /// pictures.
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     format: Format,
 
     /// Table of --format csv
     ///
-    /// segments, spans and so on; see the possible values.
-    #[arg(long, value_enum, value_name = "TABLE", default_value = "segments")]
+    /// One of: segments, spans, requests.
+    #[arg(long, value_enum, value_name = "TABLE", default_value = "segments",
+          hide_possible_values = true)]
     table: Table,
 
     /// Scale of a PNG
