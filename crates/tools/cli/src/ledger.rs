@@ -2,6 +2,7 @@
 
 use crate::exit::Failure;
 use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::RunRecord;
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::path::Path;
 /// Largest ledger file that is read, bytes.
 const FILE_MAX: u64 = 8 << 20;
 
-/// The claims that there are.
+/// The claims of a run of the program.
 pub(crate) struct Ledger(Cow<'static, [Claim]>);
 
 impl Ledger {
@@ -17,8 +18,8 @@ impl Ledger {
     pub(crate) fn read(dir: Option<&Path>) -> Result<Self, Failure> {
         let Some(dir) = dir else { return Ok(Self(Cow::Borrowed(ioloom_claims::ledger()))) };
         let fail = |path: &Path| {
-            let path = path.display().to_string();
-            move |e: std::io::Error| Failure::failed(format!("read claims {path}: {e}"))
+            let path = path.to_owned();
+            move |e| Failure::failed(PathError::new(Operation::Read, path.as_path(), e))
         };
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(dir).map_err(fail(dir))? {
@@ -32,13 +33,16 @@ impl Ledger {
         }
         paths.sort();
         if paths.is_empty() {
-            return Err(Failure::failed(format!("read claims {}: no *.toml in it", dir.display())));
+            return Err(Failure::failed(format!(
+                "cannot read claims from {}: no *.toml in it",
+                quoted(dir)
+            )));
         }
         let mut files = Vec::new();
         for path in paths {
             if std::fs::metadata(&path).map_err(fail(&path))?.len() > FILE_MAX {
-                let reason = "larger than 8 MiB: not a file of claims";
-                return Err(Failure::failed(format!("read claims {}: {reason}", path.display())));
+                let reason = "larger than 8 MiB, not a file of claims";
+                return Err(Failure::failed(format!("cannot read {}: {reason}", quoted(&path))));
             }
             let text = std::fs::read_to_string(&path).map_err(fail(&path))?;
             files.push((path.display().to_string(), text));

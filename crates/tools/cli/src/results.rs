@@ -6,6 +6,7 @@ use crate::out;
 use crate::sessions;
 use clap::{Args, Subcommand};
 use comfy_table::{Cell, CellAlignment};
+use ioloom_failure::{Operation, PathError};
 use ioloom_lab::export;
 use ioloom_lab::index::{Index, RunFilter, outcome_word};
 use ioloom_lab::store::{EndReason, Session};
@@ -251,7 +252,7 @@ fn index(args: &IndexArgs) -> Result<(), Failure> {
     let path = store.dir().join("index.sqlite");
     match std::fs::remove_file(&path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Failure::failed(format!("remove {}: {e}", path.display())));
+            return Err(Failure::failed(PathError::new(Operation::Remove, path.as_path(), e)));
         }
         _ => {}
     }

@@ -10,6 +10,7 @@ use crate::study_progress::StudyProgress;
 use crate::{atomic_file, facts, session_report, stderr};
 use clap::Args;
 use ioloom_claims::{ClaimVerdict, Rule};
+use ioloom_failure::{Operation, PathError};
 use ioloom_lab::child::Runner;
 use ioloom_lab::expand::blocks_of;
 use ioloom_lab::run::{ended_before, finished};
@@ -281,8 +282,14 @@ fn specs(args: &StudyArgs) -> Result<Vec<StudySpec>, Failure> {
     let dir = args.studies.as_deref();
     if args.names.is_empty() {
         let mut all = spec::all(dir).map_err(spec_failure)?;
-        let subject = |study: &StudySpec| ioloom_subjects::named(&study.subject).ok();
-        all.retain(|study| subject(study).is_none_or(|s| s.unavailable().is_none()));
+        all.retain(|study| {
+            let subject = ioloom_subjects::named(&study.subject).ok();
+            let reason = subject.and_then(|subject| subject.unavailable());
+            if let Some(reason) = &reason {
+                stderr::message(&format!("skipped study {}: {reason}", study.name));
+            }
+            reason.is_none()
+        });
         return Ok(all);
     }
     args.names.iter().map(|name| spec::load(name, dir).map_err(spec_failure)).collect()
@@ -343,8 +350,9 @@ impl Bench {
         let work_dir = work_dir(args.dir.as_deref())?;
         let store_dir = args.store.dir()?;
         if let Some(dir) = &args.files {
-            std::fs::read_dir(dir)
-                .map_err(|e| Failure::failed(format!("read directory {}: {e}", dir.display())))?;
+            std::fs::read_dir(dir).map_err(|e| {
+                Failure::failed(PathError::new(Operation::OpenDir, dir.as_path(), e))
+            })?;
         }
         let places = if args.on.is_empty() {
             vec![Workspace::describe("work", &work_dir)]
@@ -387,7 +395,7 @@ impl Bench {
             .map_err(|e| Failure::usage(format!("study {}: {e}", study.name)))?;
         let progress = StudyProgress::new();
         let runner = Runner::of_this_program(RUN_WORD)
-            .map_err(|e| Failure::failed(format!("find this program: {e}")))?;
+            .map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
         let mode = mode(args);
         let usual =
             RunOptions::new(&self.work_dir, runner, self.machine.clone(), &self.stop, &progress);

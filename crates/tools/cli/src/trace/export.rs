@@ -26,8 +26,13 @@ pub(crate) struct ExportArgs {
     /// Table of --format csv
     ///
     /// One of: segments, spans, requests.
-    #[arg(long, value_enum, value_name = "TABLE", default_value = "segments",
-          hide_possible_values = true)]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TABLE",
+        default_value = "segments",
+        hide_possible_values = true
+    )]
     table: Table,
 
     /// Scale of a PNG

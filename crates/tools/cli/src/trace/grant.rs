@@ -87,8 +87,9 @@ fn number(user: &str) -> Result<u32, Failure> {
     if let Ok(uid) = user.parse() {
         return Ok(uid);
     }
-    let text = std::fs::read_to_string("/etc/passwd")
-        .map_err(|e| Failure::failed(format!("read /etc/passwd: {e}; give the user's number")))?;
+    let text = std::fs::read_to_string("/etc/passwd").map_err(|e| {
+        Failure::failed(format!("cannot read '/etc/passwd': {e}; use the number of the user"))
+    })?;
     uid_of(&text, user).ok_or_else(|| {
         Failure::usage(format!("no user {user} in /etc/passwd; give the user's number"))
     })

@@ -12,6 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::{atomic_file, out, stderr, trace};
 use clap::Args;
 use ioloom::TraceFile;
+use ioloom_failure::{quoted, reason};
 use ioloom_model::evidence::SourceReport;
 use ioloom_observe::collect::{TraceOptions, Watch};
 use ioloom_observe::counters::{self, Sampler};
@@ -236,7 +237,8 @@ fn keep(args: &WatchArgs, file: Option<TraceFile>, trace: &Trace) -> Result<(), 
 }
 
 fn cannot_start(args: &WatchArgs, error: &io::Error) -> Stop {
-    stderr::message(&format!("cannot start {}: {error}", args.command[0].display()));
+    let program = PathBuf::from(&args.command[0]);
+    stderr::message(&format!("cannot start {}: {}", quoted(&program), reason(error)));
     let missing = error.kind() == io::ErrorKind::NotFound;
     Stop::Start(if missing { NOT_FOUND } else { NOT_RUN })
 }

@@ -197,7 +197,7 @@ fn claims_have_the_documented_fields_and_one_is_shown_in_full() {
     let one = home.run(&["claims", "000-p01"]).well().out;
     assert!(one.contains("000-P01") && one.contains("Confound") && one.contains("Published"));
     home.run(&["claims", "000-P99"]).one_error(2, &["000-P99"]);
-    home.run(&["claims", "--seed", "77"]).one_error(2, &["77"]);
+    home.run(&["claims", "--source", "77"]).one_error(2, &["77"]);
     // A claim that this version cannot test needs no run to be verified.
     home.run(&["claims", "000-P30", "--verify"]).well();
     assert!(!home.store().exists());

@@ -74,5 +74,5 @@ fn a_watched_command_keeps_its_streams_and_its_exit_code() {
     let shown = home.run(&["trace", "show", "w.ioloom"]).well().out;
     assert!(shown.contains("exit 7"), "{shown}");
     assert_eq!(home.run(&["watch", "--", "false"]).code, Some(1));
-    home.run(&["watch", "--", "./no such"]).one_error(127, &["cannot start ./no such"]);
+    home.run(&["watch", "--", "./no such"]).one_error(127, &["cannot start './no such'"]);
 }
