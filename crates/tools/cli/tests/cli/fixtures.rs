@@ -41,6 +41,14 @@ fn assert_has(found: &Value, expected: &Value, at: &str) {
     match expected {
         Value::Object(keys) => {
             for (key, value) in keys {
+                // The name of the experiment, and then prose.
+                if key == "place" {
+                    let name = |value: &Value| {
+                        value.as_str().unwrap().split(", ").next().map(str::to_owned)
+                    };
+                    assert_eq!(name(&found[key]), name(value), "{at}.place");
+                    continue;
+                }
                 assert_has(&found[key], value, &format!("{at}.{key}"));
             }
         }
