@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_page_has_every_section_once() {
         let sub = clap::Command::new("inner").about("Do less").arg(Arg::new("flag").long("flag"));
-        let mut command = Command::new("ioloom")
+        let mut command = clap::Command::new("ioloom")
             .about("Do more")
             .after_long_help("A note.\n\nExamples:\n  ioloom x\n\nExit codes: 0 ok.")
             .subcommand(sub);

@@ -53,11 +53,11 @@ fn one_of(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Arg, Command, value_parser};
+    use clap::{Arg, value_parser};
 
     fn message(args: &[&str]) -> Option<String> {
         let number = value_parser!(u8).range(1..=9);
-        let command = Command::new("x")
+        let command = clap::Command::new("x")
             .arg(Arg::new("number").long("number").value_name("N").value_parser(number))
             .arg(Arg::new("word").long("word").value_parser(["a", "b", "c"]));
         invalid_value(&command.try_get_matches_from(args).unwrap_err())

@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn hidden_words_are_accepted_and_not_listed() {
         let choice = choice([("a", 1), ("b", 2)]).hidden([("c", 3)]);
-        let command = Command::new("x");
+        let command = clap::Command::new("x");
         let parse = |text: &str| choice.parse_ref(&command, None, OsStr::new(text));
         assert_eq!(parse("b").unwrap(), 2);
         assert_eq!(parse("c").unwrap(), 3);
