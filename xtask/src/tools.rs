@@ -18,7 +18,7 @@ pub(crate) struct Packaged {
 }
 
 /// Programs from packages. `npm` is separate from `nodejs`: some distributions ship both in one.
-pub(crate) const PACKAGED: [Packaged; 12] = [
+pub(crate) const PACKAGED: [Packaged; 13] = [
     Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
         program: "valgrind",
@@ -66,6 +66,7 @@ pub(crate) const PACKAGED: [Packaged; 12] = [
         package: "btrfs-progs",
         needed_for: "tests that compare `du` with GNU du on btrfs",
     },
+    Packaged { program: "man", package: "man-db", needed_for: "tests that render the man pages" },
     Packaged {
         program: "pg_ctlcluster",
         package: "postgresql",
