@@ -35,7 +35,7 @@ export const STATES: readonly State[] = [
   { name: "paging", letter: "F", meaning: "blocked on a page fault", pattern: LEVEL },
   { name: "sync", letter: "S", meaning: "blocked on another thread", pattern: CROSS },
   { name: "lock", letter: "L", meaning: "blocked on a lock inside the kernel", pattern: GRID },
-  { name: "event", letter: "E", meaning: "blocked until an event", pattern: UPRIGHT },
+  { name: "event", letter: "E", meaning: "blocked until an event or a path of the list", pattern: UPRIGHT },
   { name: "sleep", letter: "Z", meaning: "sleeping voluntarily", pattern: DASHES },
   { name: "unknown", letter: "?", meaning: "without evidence", pattern: CHECKS },
 ];
@@ -51,7 +51,7 @@ const FAMILIES: readonly (readonly [string, readonly string[]])[] = [
   ["done", ["completion", "ring wait"]],
   ["compute", ["compute"]],
   ["map", ["map", "unmap", "fault"]],
-  ["wait", ["hand-over", "memory", "wait", "event", "sleep"]],
+  ["wait", ["hand-over", "memory", "wait", "event", "sleep", "input"]],
   ["write", ["write", "flush"]],
 ];
 export const FAMILY_NAMES = [...FAMILIES.map(([name]) => name), "other"] as const;

@@ -35,11 +35,14 @@ pub enum CallKind {
     Map,
     /// Unmapping a file.
     Unmap,
+    /// Waiting for the next path of the input list.
+    Input,
 }
 
 impl CallKind {
     /// Every kind, in the order in which they occur for a file.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
+        Self::Input,
         Self::Open,
         Self::Stat,
         Self::Memory,
@@ -65,6 +68,7 @@ impl CallKind {
             Self::Close => "close",
             Self::Map => "map",
             Self::Unmap => "unmap",
+            Self::Input => "input",
         }
     }
 }
@@ -115,6 +119,9 @@ pub struct ThreadTime {
     pub io_ns: u64,
     /// Time blocked on queues, permits or memory.
     pub sync_ns: u64,
+    /// Time blocked until the input list had a next path.
+    #[serde(default)]
+    pub input_ns: u64,
     /// Time blocked in the user's function (page faults of a mapping, sleep, its locks).
     pub compute_blocked_ns: u64,
     /// Elapsed time that none of the above explains.
@@ -266,7 +273,7 @@ impl Measured {
     }
 
     /// Returns the share of the elapsed time of all threads in a state, 0 to 1. States are
-    /// `on-cpu`, `ready`, `io`, `sync`, `compute-blocked` and `unknown`.
+    /// `on-cpu`, `ready`, `io`, `sync`, `input`, `compute-blocked` and `unknown`.
     pub fn share(&self, state: &str) -> Option<f64> {
         let total: u64 = self.threads.iter().map(|t| t.elapsed_ns).sum();
         if total == 0 {
@@ -279,6 +286,7 @@ impl Measured {
                 "ready" => thread.ready_ns?,
                 "io" => thread.io_ns,
                 "sync" => thread.sync_ns,
+                "input" => thread.input_ns,
                 "compute-blocked" => thread.compute_blocked_ns,
                 "unknown" => thread.unknown_ns,
                 _ => return None,

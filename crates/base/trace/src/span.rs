@@ -45,11 +45,13 @@ pub enum SpanKind {
     List,
     /// Anything else.
     Other,
+    /// Waiting for the next path of the input list.
+    Input,
 }
 
 impl SpanKind {
-    /// Every kind.
-    pub const ALL: [Self; 19] = [
+    /// Every kind, in the order of the codes in trace files: new ones are added at the end.
+    pub const ALL: [Self; 20] = [
         Self::Open,
         Self::Stat,
         Self::Memory,
@@ -69,6 +71,7 @@ impl SpanKind {
         Self::RingWait,
         Self::List,
         Self::Other,
+        Self::Input,
     ];
 
     /// Returns the name, which is that of source study 000 where it has one.
@@ -93,6 +96,7 @@ impl SpanKind {
             Self::RingWait => "ring wait",
             Self::List => "list",
             Self::Other => "other",
+            Self::Input => "input",
         }
     }
 
@@ -112,7 +116,7 @@ impl SpanKind {
             Self::RingWait => State::AsyncIo,
             Self::Fault => State::Paging,
             Self::Memory | Self::HandOver | Self::Sync => State::Sync,
-            Self::Event => State::Event,
+            Self::Event | Self::Input => State::Event,
             Self::Sleep => State::Sleep,
             Self::Compute | Self::Other => State::Unknown,
         }
@@ -132,6 +136,7 @@ impl From<CallKind> for SpanKind {
             CallKind::Compute => Self::Compute,
             CallKind::Unmap => Self::Unmap,
             CallKind::Close => Self::Close,
+            CallKind::Input => Self::Input,
         }
     }
 }

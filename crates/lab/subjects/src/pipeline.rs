@@ -204,7 +204,8 @@ fn fill(measured: &mut Measured, locals: Vec<Counted>) {
     if !touches.is_empty() {
         measured.curves.insert("touch_ns".to_owned(), touches);
     }
-    let own = |kind: &CallKind| !matches!(kind, CallKind::HandOver | CallKind::Memory);
+    let waits = [CallKind::HandOver, CallKind::Memory, CallKind::Input];
+    let own = |kind: &CallKind| !waits.contains(kind);
     let in_calls: u64 =
         measured.calls.iter().filter(|(kind, _)| own(kind)).map(|(_, c)| c.total_ns).sum();
     if measured.files > 0 {

@@ -26,6 +26,7 @@ pub fn states(report: &ThreadReport, function_waits: Option<State>) -> StateTabl
         io_ns: time.io_ns.saturating_sub(report.async_io_ns),
         async_io_ns: report.async_io_ns,
         sync_ns: time.sync_ns,
+        input_ns: time.input_ns,
         function_ns: time.compute_blocked_ns,
         unknown_ns: time.unknown_ns,
     };

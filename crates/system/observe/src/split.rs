@@ -22,6 +22,7 @@ pub(crate) fn stated_ns(time: &ThreadTime) -> u64 {
         + time.ready_ns.unwrap_or(0)
         + time.io_ns
         + time.sync_ns
+        + time.input_ns
         + time.compute_blocked_ns
         + time.unknown_ns
 }
@@ -40,6 +41,7 @@ pub(crate) struct Weights {
     io: u64,
     async_io: u64,
     sync: u64,
+    input: u64,
     compute: u64,
 }
 
@@ -60,6 +62,7 @@ impl Weights {
         match kind {
             CallKind::Compute => self.compute += off,
             CallKind::HandOver | CallKind::Memory => self.sync += off,
+            CallKind::Input => self.input += off,
             CallKind::Completion if ring => self.async_io += off,
             _ => self.io += off,
         }
@@ -80,11 +83,12 @@ pub(crate) fn split(
     let rest = elapsed - on_cpu_ns - ready_ns.unwrap_or(0);
     // Time outside of calls is our own overhead. At most that much of the rest, and at most half of
     // it, is unknown, unless no call waited at all.
-    let weight = off.io + off.async_io + off.sync + off.compute;
+    let weight = off.io + off.async_io + off.sync + off.input + off.compute;
     let outside = elapsed.saturating_sub(in_calls);
     let blocked = if weight == 0 { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };
     let part = |w: u64| (u128::from(blocked) * u128::from(w) / u128::from(weight.max(1))) as u64;
     let (sync_ns, compute_blocked_ns) = (part(off.sync), part(off.compute));
+    let input_ns = part(off.input);
     let async_io_ns = part(off.async_io);
     let io_ns = part(off.io) + async_io_ns;
     let time = ThreadTime {
@@ -93,8 +97,9 @@ pub(crate) fn split(
         ready_ns,
         io_ns,
         sync_ns,
+        input_ns,
         compute_blocked_ns,
-        unknown_ns: rest - io_ns - sync_ns - compute_blocked_ns,
+        unknown_ns: rest - io_ns - sync_ns - input_ns - compute_blocked_ns,
         ..ThreadTime::default()
     };
     (time, async_io_ns)
@@ -110,9 +115,10 @@ mod tests {
         fn states_add_up_to_the_elapsed_time(
             elapsed in 0u64..1 << 40, cpu in 0u64..1 << 40, ready in proptest::option::of(0u64..1 << 40),
             io in 0u64..1 << 40, sync in 0u64..1 << 40, compute in 0u64..1 << 40, calls in 0u64..1 << 42,
-            async_io in 0u64..1 << 40,
+            async_io in 0u64..1 << 40, input in 0u64..1 << 40,
         ) {
-            let (t, part) = split(elapsed, cpu, ready, &Weights { io, async_io, sync, compute }, calls);
+            let off = Weights { io, async_io, sync, input, compute };
+            let (t, part) = split(elapsed, cpu, ready, &off, calls);
             prop_assert_eq!(stated_ns(&t), elapsed);
             prop_assert!(part <= t.io_ns);
         }
@@ -120,9 +126,12 @@ mod tests {
 
     #[test]
     fn waiting_goes_to_the_calls_that_waited() {
-        let off = Weights { io: 60, async_io: 40, sync: 300, compute: 0 };
+        let off = Weights { io: 60, async_io: 40, sync: 300, ..Weights::default() };
         let (t, async_io_ns) = split(1000, 500, Some(100), &off, 1000);
         assert_eq!(async_io_ns, 40);
         assert_eq!((t.io_ns, t.sync_ns, t.compute_blocked_ns, t.unknown_ns), (100, 300, 0, 0));
+        let off = Weights { input: 300, sync: 100, ..Weights::default() };
+        let (t, _) = split(1000, 500, Some(100), &off, 1000);
+        assert_eq!((t.input_ns, t.io_ns, t.sync_ns), (300, 0, 100));
     }
 }

@@ -156,6 +156,7 @@ fn by_kind(piece: &Piece) -> Division {
                 | SpanKind::Event
                 | SpanKind::Sleep
                 | SpanKind::RingWait
+                | SpanKind::Input
         )
     );
     let ns = piece.ns();
@@ -184,7 +185,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_division_keeps_every_sum(
-            lengths in prop::collection::vec((1..100_000_u64, 0..19_usize), 1..20),
+            lengths in prop::collection::vec((1..100_000_u64, 0..20_usize), 1..20),
             shares in (0..=100_u64, 0..=100_u64),
             ends_long_span in any::<bool>(),
         ) {

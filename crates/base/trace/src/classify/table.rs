@@ -51,6 +51,8 @@ pub struct Sums {
     pub async_io_ns: u64,
     /// Blocked on queues, permits or memory.
     pub sync_ns: u64,
+    /// Blocked until the input list had a next path.
+    pub input_ns: u64,
     /// Blocked within the user's function.
     pub function_ns: u64,
     /// Not explained.
@@ -70,6 +72,7 @@ impl Sums {
                     State::Io => (self.io_ns, "spans+thread-clock"),
                     State::AsyncIo => (self.async_io_ns, "spans+thread-clock"),
                     State::Sync => (self.sync_ns, "spans+thread-clock"),
+                    State::Event => (self.input_ns, "spans+thread-clock"),
                     State::Unknown => (self.unknown_ns, "spans+thread-clock"),
                     _ => (0, "spans+thread-clock"),
                 };
@@ -87,7 +90,8 @@ impl Sums {
         hide(&mut table, State::Lock, &[State::Io, State::Unknown], WHY_LOCK);
         hide(&mut table, State::Paging, &[State::Unknown], WHY_PAGING);
         for state in [State::Event, State::Sleep] {
-            if function_waits != Some(state) {
+            let known = state == State::Event && self.input_ns > 0;
+            if function_waits != Some(state) && !known {
                 hide(&mut table, state, &[State::Unknown], WHY_ACCOUNT);
             }
         }

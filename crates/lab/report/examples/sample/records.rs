@@ -310,6 +310,7 @@ fn threads(plan: &Plan, elapsed_ns: u64, files: u64) -> Vec<ThreadTime> {
                 ready_ns: Some(of(1)),
                 io_ns: of(2),
                 sync_ns: of(3),
+                input_ns: 0,
                 compute_blocked_ns: of(4),
                 unknown_ns: elapsed_ns - known,
                 calls_ns: BTreeMap::new(),
