@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// ```
 /// let token = ioloom::Cancel::new();
 /// token.cancel();
-/// let run = ioloom::files(["Cargo.toml"]).cancel(&token).map(|f| Ok(f.len())).run();
+/// let run = ioloom::files(["Cargo.toml"]).cancel(&token).map(|f| f.len()).run();
 /// assert!(matches!(run, Err(ioloom::Error::Cancelled { files: 0 })));
 /// ```
 #[derive(Debug, Clone, Default)]

@@ -2,22 +2,28 @@
 
 pub use ioloom_failure::Operation;
 use ioloom_failure::{Explained, PathError, quoted, reason};
+use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error returned by the user's function. Any error converts with `?`.
+/// Any error of the caller's function, for functions that fail in several ways.
+///
+/// A run over such a function fails with `Error<FnError>`, which `?` cannot convert;
+/// [`Error::into_boxed`] can.
 pub type FnError = Box<dyn StdError + Send + Sync>;
 
-/// Why a file failed.
+/// Why a file failed. `E` is the error of the caller's function.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Cause {
-    /// A system call failed. The error keeps its kind and number.
+pub enum Cause<E = Infallible> {
+    /// A system call on the file failed. The error keeps its kind and number.
     Io(io::Error),
-    /// The user's function returned this error.
-    Function(FnError),
+    /// A directory or entry could not be walked. The error keeps its kind and number.
+    Walk(io::Error),
+    /// The function returned this error.
+    Function(E),
     /// The engine rejected the file for the reason given: it is not a regular file, for instance,
     /// or it does not fit in the memory budget.
     Rejected(String),
@@ -26,22 +32,40 @@ pub enum Cause {
 /// A file that failed: its position in the input, the operation, the path and the cause.
 ///
 /// ```
-/// let error = ioloom::files(["/nope"]).map(|f| Ok(f.len())).sum::<u64>().unwrap_err();
+/// let error = ioloom::files(["/nope"]).map(|f| f.len()).sum::<u64>().unwrap_err();
 /// let ioloom::Error::File(error) = error else { panic!("{error}") };
 /// assert_eq!(error.to_string(), "cannot stat '/nope': No such file or directory");
 /// assert_eq!(error.io_error().unwrap().kind(), std::io::ErrorKind::NotFound);
 /// ```
+///
+/// Errors of the function keep their type:
+///
+/// ```
+/// use ioloom::{Cause, Error};
+/// let lines = ioloom::files(["Cargo.toml"]).try_map(|f| match f.len() {
+///     0 => Ok(0),
+///     n => Err(n),
+/// });
+/// match lines.run() {
+///     Err(Error::File(error)) => match error.cause {
+///         Cause::Function(n) => assert!(n > 100),
+///         other => panic!("{other:?}"),
+///     },
+///     other => panic!("{other:?}"),
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct FileError {
-    /// Position of the file in the input.
+pub struct FileError<E = Infallible> {
+    /// Position of the file in the input. For a directory that could not be walked, the number of
+    /// files found before.
     pub index: usize,
     /// Path as given.
     pub path: PathBuf,
     /// The operation that failed.
     pub operation: Operation,
     /// Why it failed.
-    pub cause: Cause,
+    pub cause: Cause<E>,
 }
 
 impl FileError {
@@ -49,9 +73,9 @@ impl FileError {
         Self { index, path: path.to_owned(), operation, cause: Cause::Io(error) }
     }
 
-    pub(crate) fn function(index: usize, path: &Path, error: FnError) -> Self {
-        let (path, operation) = (path.to_owned(), Operation::Process);
-        Self { index, path, operation, cause: Cause::Function(error) }
+    pub(crate) fn walk(index: usize, error: PathError) -> Self {
+        let PathError { operation, path, source } = error;
+        Self { index, path, operation, cause: Cause::Walk(source) }
     }
 
     pub(crate) fn rejected(
@@ -63,68 +87,108 @@ impl FileError {
         Self { index, path: path.to_owned(), operation, cause: Cause::Rejected(reason.into()) }
     }
 
+    /// Converts an error of the engine, which never calls the function, to any type.
+    pub(crate) fn widen<E>(self) -> FileError<E> {
+        let cause = match self.cause {
+            Cause::Io(error) => Cause::Io(error),
+            Cause::Walk(error) => Cause::Walk(error),
+            Cause::Function(never) => match never {},
+            Cause::Rejected(reason) => Cause::Rejected(reason),
+        };
+        FileError { index: self.index, path: self.path, operation: self.operation, cause }
+    }
+}
+
+impl<E> FileError<E> {
+    pub(crate) fn function(index: usize, path: &Path, error: E) -> Self {
+        let (path, operation) = (path.to_owned(), Operation::Process);
+        Self { index, path, operation, cause: Cause::Function(error) }
+    }
+
     /// Returns the system's error, if a system call failed.
     pub fn io_error(&self) -> Option<&io::Error> {
         match &self.cause {
-            Cause::Io(error) => Some(error),
+            Cause::Io(error) | Cause::Walk(error) => Some(error),
             Cause::Function(_) | Cause::Rejected(_) => None,
+        }
+    }
+
+    /// Returns the error of the function, if it failed.
+    pub fn function_error(&self) -> Option<&E> {
+        match &self.cause {
+            Cause::Function(error) => Some(error),
+            Cause::Io(_) | Cause::Walk(_) | Cause::Rejected(_) => None,
+        }
+    }
+
+    /// Converts the error of the function.
+    pub fn map_function<F>(self, f: impl FnOnce(E) -> F) -> FileError<F> {
+        let cause = match self.cause {
+            Cause::Io(error) => Cause::Io(error),
+            Cause::Walk(error) => Cause::Walk(error),
+            Cause::Function(error) => Cause::Function(f(error)),
+            Cause::Rejected(reason) => Cause::Rejected(reason),
+        };
+        FileError { index: self.index, path: self.path, operation: self.operation, cause }
+    }
+
+    /// Describes the failure without the error of the function, which need not be printable.
+    pub(crate) fn outline(&self) -> String {
+        let what = format!("cannot {} {}", self.operation, quoted(&self.path));
+        match &self.cause {
+            Cause::Io(error) | Cause::Walk(error) => {
+                format!("{what}: {}", Explained::new(self.operation, error))
+            }
+            Cause::Function(_) => format!("{what}: the function returned an error"),
+            Cause::Rejected(reason) => format!("{what}: {reason}"),
         }
     }
 }
 
-impl fmt::Display for FileError {
+impl<E: fmt::Display> fmt::Display for FileError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot {} {}: ", self.operation, quoted(&self.path))?;
         match &self.cause {
-            Cause::Io(error) => Explained::new(self.operation, error).fmt(f),
+            Cause::Io(error) | Cause::Walk(error) => Explained::new(self.operation, error).fmt(f),
             Cause::Function(error) => error.fmt(f),
             Cause::Rejected(reason) => f.write_str(reason),
         }
     }
 }
 
-impl StdError for FileError {
+impl<E: StdError + 'static> StdError for FileError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.cause {
-            Cause::Io(error) => Some(error),
-            Cause::Function(error) => Some(&**error),
+            Cause::Io(error) | Cause::Walk(error) => Some(error),
+            Cause::Function(error) => Some(error),
             Cause::Rejected(_) => None,
         }
     }
 }
 
-/// Why a run returned no result.
-#[derive(Debug, thiserror::Error)]
+/// Why a run returned no result. `E` is the error of the caller's function; a function that cannot
+/// fail has none, and its runs return `Error<Infallible>`, written `Error`.
+#[derive(Debug)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Error<E = Infallible> {
     /// The plan cannot run as asked on this machine or on these files.
-    #[error("refused: {0}")]
     Refused(String),
-    /// A file failed and the policy is to stop.
-    #[error(transparent)]
-    File(FileError),
+    /// A file failed and the policy is to stop. Its [`Cause`] distinguishes failed reads, failed
+    /// walks and failures of the function.
+    File(FileError<E>),
     /// The run was cancelled; everything in flight was drained.
-    #[error("cancelled after {files} files")]
     Cancelled {
         /// Files processed before.
         files: u64,
     },
     /// Bytes retained by the caller fill the memory budget, so nothing more can be read.
-    #[error(
-        "the function retains {kept} bytes of a memory budget of {budget} bytes; drop retained \
-         bytes sooner, or raise .memory()"
-    )]
     BudgetHeld {
         /// Bytes retained.
         kept: u64,
         /// The budget, bytes.
         budget: u64,
     },
-    /// A tree could not be walked.
-    #[error(transparent)]
-    Walk(PathError),
     /// The trace of a run could not be written.
-    #[error("cannot write the trace {}: {}", quoted(.path), Explained::new(Operation::Create, .source))]
     Trace {
         /// The file.
         path: PathBuf,
@@ -132,13 +196,124 @@ pub enum Error {
         source: io::Error,
     },
     /// A call that concerns no single file failed.
-    #[error("cannot {operation}: {}", reason(.source))]
     System {
         /// What failed, as in "cannot start a thread".
         operation: &'static str,
         /// Why it failed.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// Converts an error of the engine, which never calls the function, to any type.
+    pub(crate) fn widen<E>(self) -> Error<E> {
+        self.map_function(|never| match never {})
+    }
+}
+
+impl<E> Error<E> {
+    /// Converts the error of the function.
+    ///
+    /// ```
+    /// let run = ioloom::files(["Cargo.toml"]).try_map(|f| Err::<(), _>(f.len())).run();
+    /// let error = run.unwrap_err().map_function(|len| format!("{len} bytes"));
+    /// assert!(error.to_string().ends_with(" bytes"));
+    /// ```
+    pub fn map_function<F>(self, f: impl FnOnce(E) -> F) -> Error<F> {
+        match self {
+            Self::Refused(reason) => Error::Refused(reason),
+            Self::File(error) => Error::File(error.map_function(f)),
+            Self::Cancelled { files } => Error::Cancelled { files },
+            Self::BudgetHeld { kept, budget } => Error::BudgetHeld { kept, budget },
+            Self::Trace { path, source } => Error::Trace { path, source },
+            Self::System { operation, source } => Error::System { operation, source },
+        }
+    }
+
+    /// Boxes the error, for functions that return [`FnError`] or another error that is only
+    /// convertible to a box, so that `?` cannot convert the error of the run.
+    ///
+    /// ```
+    /// fn words() -> Result<usize, Box<dyn std::error::Error + Send + Sync>> {
+    ///     ioloom::files(["Cargo.toml"])
+    ///         .try_map(|f| -> Result<usize, ioloom::FnError> {
+    ///             let text = std::str::from_utf8(f.bytes())?;
+    ///             Ok(text.split(' ').count() + "2".parse::<usize>()?)
+    ///         })
+    ///         .sum()
+    ///         .map_err(ioloom::Error::into_boxed)
+    /// }
+    /// assert!(words().unwrap() > 10);
+    /// ```
+    pub fn into_boxed(self) -> FnError
+    where
+        E: Into<FnError>,
+    {
+        self.map_function(|error| Boxed(error.into())).into()
+    }
+
+    /// Returns the system's error, if a system call failed.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::File(error) => error.io_error(),
+            Self::Trace { source, .. } | Self::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(reason) => write!(f, "refused: {reason}"),
+            Self::File(error) => error.fmt(f),
+            Self::Cancelled { files } => write!(f, "cancelled after {files} files"),
+            Self::BudgetHeld { kept, budget } => write!(
+                f,
+                "the function retains {kept} bytes of a memory budget of {budget} bytes; drop \
+                 retained bytes sooner, or raise .memory()"
+            ),
+            Self::Trace { path, source } => {
+                let why = Explained::new(Operation::Create, source);
+                write!(f, "cannot write the trace {}: {why}", quoted(path))
+            }
+            Self::System { operation, source } => {
+                write!(f, "cannot {operation}: {}", reason(source))
+            }
+        }
+    }
+}
+
+impl<E: StdError + 'static> StdError for Error<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            // The message is that of the file, so its cause follows.
+            Self::File(error) => error.source(),
+            Self::Trace { source, .. } | Self::System { source, .. } => Some(source),
+            Self::Refused(_) | Self::Cancelled { .. } | Self::BudgetHeld { .. } => None,
+        }
+    }
+}
+
+/// A boxed error as an error.
+struct Boxed(FnError);
+
+impl fmt::Debug for Boxed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Boxed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for Boxed {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.0)
+    }
 }
 
 #[cfg(test)]
@@ -150,10 +325,22 @@ mod tests {
     struct Own(u32);
 
     #[test]
-    fn errors_of_the_function_can_be_downcast() {
-        let error = FileError::function(3, Path::new("a b"), Own(7).into());
+    fn errors_of_the_function_keep_their_type() {
+        let error = Error::File(FileError::function(3, Path::new("a b"), Own(7)));
         assert_eq!(error.to_string(), "cannot process 'a b': checksum 7 differs");
         assert_eq!(error.source().unwrap().downcast_ref::<Own>(), Some(&Own(7)));
+        let Error::File(error) = error else { panic!() };
+        assert_eq!(error.function_error(), Some(&Own(7)));
+        assert_eq!(error.outline(), "cannot process 'a b': the function returned an error");
+    }
+
+    #[test]
+    fn boxed_errors_keep_their_sources() {
+        let error = Error::File(FileError::function(0, Path::new("x"), FnError::from(Own(1))));
+        let boxed = error.into_boxed();
+        assert_eq!(boxed.to_string(), "cannot process 'x': checksum 1 differs");
+        let mut chain = std::iter::successors(boxed.source(), |error| (*error).source());
+        assert!(chain.any(|error| error.downcast_ref() == Some(&Own(1))));
     }
 
     #[test]

@@ -1,99 +1,258 @@
-//! The forms of the function: over whole files, folded over chunks, or called for each chunk.
+//! The forms of the function: over whole files, with a state per worker, folded over chunks, or
+//! called for each chunk. A [`Form`] says what its return value means.
 
 use crate::engine::Piece;
-use crate::error::FnError;
 use crate::view::{Chunk, File};
+use std::convert::Infallible;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Mutex;
 
-/// A function over files. Implemented by the forms that [`Files`](crate::Files) creates.
-pub trait FileFn: Sync {
+/// The result of a form: a value, `Break` with the last value that is wanted, or an error.
+type Flow<T, E> = Result<ControlFlow<T, T>, E>;
+
+/// A function over files: one of the forms that [`Files`](crate::Files) and
+/// [`Chunks`](crate::Chunks) create. Cannot be implemented elsewhere.
+pub trait FileFn: Sync + sealed::Sealed {
     /// Whether it takes chunks instead of whole files.
+    #[doc(hidden)]
     const CHUNKS: bool;
     /// State of a file between its pieces.
+    #[doc(hidden)]
     type State: Send;
     /// The result for a file.
     type Out: Send;
+    /// The error of the function; [`Infallible`] if it cannot fail.
+    type Error: Send;
 
-    /// Starts a file.
+    #[doc(hidden)]
     fn begin(&self, path: &Path) -> Self::State;
-    /// Processes one piece.
-    fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), FnError>;
-    /// Ends a file and returns its result.
-    fn finish(&self, state: Self::State, path: &Path) -> Result<Self::Out, FnError>;
+    #[doc(hidden)]
+    fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), Self::Error>;
+    #[doc(hidden)]
+    fn finish(&self, state: Self::State, path: &Path) -> Flow<Self::Out, Self::Error>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<F, M> Sealed for super::Whole<F, M> {}
+    impl<I, F, S, M> Sealed for super::WithInit<I, F, S, M> {}
+    impl<I, F, G, M> Sealed for super::FoldFile<I, F, G, M> {}
+    impl<F, M> Sealed for super::MapChunks<F, M> {}
+}
+
+/// What the return value of a function means.
+pub trait Form<R>: Sync {
+    /// The result for a file.
+    type Out: Send;
+    /// The error of the function.
+    type Error: Send;
+
+    #[doc(hidden)]
+    fn flow(returned: R) -> Flow<Self::Out, Self::Error>;
+}
+
+/// The function returns the result.
+#[derive(Debug, Clone, Copy)]
+pub struct Plain;
+
+impl<T: Send> Form<T> for Plain {
+    type Out = T;
+    type Error = Infallible;
+
+    #[inline]
+    fn flow(returned: T) -> Flow<T, Infallible> {
+        Ok(ControlFlow::Continue(returned))
+    }
+}
+
+/// The function returns the result or an error.
+#[derive(Debug, Clone, Copy)]
+pub struct Fallible;
+
+impl<T: Send, E: Send> Form<Result<T, E>> for Fallible {
+    type Out = T;
+    type Error = E;
+
+    #[inline]
+    fn flow(returned: Result<T, E>) -> Flow<T, E> {
+        returned.map(ControlFlow::Continue)
+    }
+}
+
+/// The function returns the result, and may stop the run with it.
+#[derive(Debug, Clone, Copy)]
+pub struct Until;
+
+impl<T: Send> Form<ControlFlow<T, T>> for Until {
+    type Out = T;
+    type Error = Infallible;
+
+    #[inline]
+    fn flow(returned: ControlFlow<T, T>) -> Flow<T, Infallible> {
+        Ok(returned)
+    }
 }
 
 /// A function over whole files.
-pub struct Whole<F>(pub(crate) F);
+#[derive(Clone, Copy)]
+pub struct Whole<F, M> {
+    pub(crate) function: F,
+    pub(crate) form: PhantomData<M>,
+}
 
-impl<T: Send, F: Fn(&File<'_>) -> Result<T, FnError> + Sync> FileFn for Whole<F> {
+impl<R, F, M> FileFn for Whole<F, M>
+where
+    F: Fn(&File<'_>) -> R + Sync,
+    M: Form<R>,
+{
     const CHUNKS: bool = false;
-    type State = Option<T>;
-    type Out = T;
+    type State = Option<ControlFlow<M::Out, M::Out>>;
+    type Out = M::Out;
+    type Error = M::Error;
 
-    fn begin(&self, _: &Path) -> Option<T> {
+    #[inline]
+    fn begin(&self, _: &Path) -> Self::State {
         None
     }
 
-    fn piece(&self, state: &mut Option<T>, piece: &Piece<'_>) -> Result<(), FnError> {
-        *state = Some(self.0(&File { piece })?);
+    #[inline]
+    fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), M::Error> {
+        *state = Some(M::flow((self.function)(&File::of(piece)))?);
         Ok(())
     }
 
-    fn finish(&self, state: Option<T>, _: &Path) -> Result<T, FnError> {
-        state.ok_or_else(|| "the file ended before it was read".into())
+    #[inline]
+    fn finish(&self, state: Self::State, _: &Path) -> Flow<M::Out, M::Error> {
+        Ok(state.expect("a whole file is one piece"))
+    }
+}
+
+/// A function over whole files that borrows a state, of which there are at most as many as
+/// functions run at once.
+pub struct WithInit<I, F, S, M> {
+    pub(crate) init: I,
+    pub(crate) function: F,
+    pub(crate) idle: Mutex<Vec<S>>,
+    pub(crate) form: PhantomData<M>,
+}
+
+impl<I, F, S, M> WithInit<I, F, S, M> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<S>> {
+        self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl<R, I, F, S, M> FileFn for WithInit<I, F, S, M>
+where
+    S: Send,
+    I: Fn() -> S + Sync,
+    F: Fn(&mut S, &File<'_>) -> R + Sync,
+    M: Form<R>,
+{
+    const CHUNKS: bool = false;
+    type State = Option<ControlFlow<M::Out, M::Out>>;
+    type Out = M::Out;
+    type Error = M::Error;
+
+    fn begin(&self, _: &Path) -> Self::State {
+        None
+    }
+
+    fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), M::Error> {
+        // The guard must not live while the function runs.
+        let idle = self.idle().pop();
+        let mut own = idle.unwrap_or_else(&self.init);
+        let returned = (self.function)(&mut own, &File::of(piece));
+        self.idle().push(own);
+        *state = Some(M::flow(returned)?);
+        Ok(())
+    }
+
+    fn finish(&self, state: Self::State, _: &Path) -> Flow<M::Out, M::Error> {
+        Ok(state.expect("a whole file is one piece"))
     }
 }
 
 /// A fold over the chunks of a file.
-pub struct FoldFile<I, F, G> {
+#[derive(Clone, Copy)]
+pub struct FoldFile<I, F, G, M> {
     pub(crate) init: I,
     pub(crate) step: F,
     pub(crate) finish: G,
+    pub(crate) form: PhantomData<M>,
 }
 
-impl<S, T, I, F, G> FileFn for FoldFile<I, F, G>
+impl<S, R, Q, E, I, F, G, M> FileFn for FoldFile<I, F, G, M>
 where
     S: Send,
-    T: Send,
+    E: Send,
     I: Fn(&Path) -> S + Sync,
-    F: Fn(&mut S, &Chunk<'_>) -> Result<(), FnError> + Sync,
-    G: Fn(S, &Path) -> Result<T, FnError> + Sync,
+    F: Fn(&mut S, &Chunk<'_>) -> R + Sync,
+    G: Fn(S, &Path) -> Q + Sync,
+    M: Form<R, Out = (), Error = E> + Form<Q, Error = E>,
 {
     const CHUNKS: bool = true;
     type State = S;
-    type Out = T;
+    type Out = <M as Form<Q>>::Out;
+    type Error = E;
 
     fn begin(&self, path: &Path) -> S {
         (self.init)(path)
     }
 
-    fn piece(&self, state: &mut S, piece: &Piece<'_>) -> Result<(), FnError> {
-        (self.step)(state, &Chunk { piece })
+    fn piece(&self, state: &mut S, piece: &Piece<'_>) -> Result<(), E> {
+        <M as Form<R>>::flow((self.step)(state, &Chunk { piece })).map(drop)
     }
 
-    fn finish(&self, state: S, path: &Path) -> Result<T, FnError> {
-        (self.finish)(state, path)
+    fn finish(&self, state: S, path: &Path) -> Flow<Self::Out, E> {
+        <M as Form<Q>>::flow((self.finish)(state, path))
     }
 }
 
 /// A function called for each chunk.
-pub struct MapChunks<F>(pub(crate) F);
+#[derive(Clone, Copy)]
+pub struct MapChunks<F, M> {
+    pub(crate) function: F,
+    pub(crate) form: PhantomData<M>,
+}
 
-impl<T: Send, F: Fn(&Chunk<'_>) -> Result<T, FnError> + Sync> FileFn for MapChunks<F> {
+impl<R, F, M> FileFn for MapChunks<F, M>
+where
+    F: Fn(&Chunk<'_>) -> R + Sync,
+    M: Form<R>,
+{
     const CHUNKS: bool = true;
-    type State = Vec<T>;
-    type Out = Vec<T>;
+    type State = Vec<M::Out>;
+    type Out = Vec<M::Out>;
+    type Error = M::Error;
 
-    fn begin(&self, _: &Path) -> Vec<T> {
+    fn begin(&self, _: &Path) -> Self::State {
         Vec::new()
     }
 
-    fn piece(&self, state: &mut Vec<T>, piece: &Piece<'_>) -> Result<(), FnError> {
-        state.push(self.0(&Chunk { piece })?);
+    fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), M::Error> {
+        let (ControlFlow::Continue(value) | ControlFlow::Break(value)) =
+            M::flow((self.function)(&Chunk { piece }))?;
+        state.push(value);
         Ok(())
     }
 
-    fn finish(&self, state: Vec<T>, _: &Path) -> Result<Vec<T>, FnError> {
-        Ok(state)
+    fn finish(&self, state: Self::State, _: &Path) -> Flow<Self::Out, M::Error> {
+        Ok(ControlFlow::Continue(state))
     }
 }
+
+macro_rules! opaque_debug {
+    ($($name:ident<$($parameter:ident),*>)*) => {$(
+        impl<$($parameter),*> fmt::Debug for $name<$($parameter),*> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        }
+    )*};
+}
+
+opaque_debug! { Whole<F, M> WithInit<I, F, S, M> FoldFile<I, F, G, M> MapChunks<F, M> }

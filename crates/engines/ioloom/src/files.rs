@@ -3,7 +3,7 @@
 use crate::cancel::Cancel;
 use crate::default_plan::{default_plan, default_plan_for, usable_cores};
 use crate::engine::{self, RunOptions};
-use crate::error::Error;
+use crate::error::{Error, FileError};
 use crate::policy::{OnError, Order, Progress, ProgressFn};
 use crate::source::Source;
 use crate::trace::{TraceFile, TraceWanted, keeping_trace, level_of_environment};
@@ -38,7 +38,7 @@ pub(crate) enum Input<'a> {
 ///
 /// ```
 /// let lines: u64 = ioloom::files(["Cargo.toml", "src/lib.rs"])
-///     .map(|f| Ok(f.bytes().iter().filter(|b| **b == b'\n').count() as u64))
+///     .map(|f| f.bytes().iter().filter(|b| **b == b'\n').count() as u64)
 ///     .sum()?;
 /// assert!(lines > 10);
 /// # Ok::<(), ioloom::Error>(())
@@ -57,27 +57,34 @@ where
 ///
 /// # Errors
 ///
-/// Returns [`Error::Walk`] for the first directory or entry that cannot be read.
-///
+/// Returns [`Error::File`] with [`Cause::Walk`](crate::Cause::Walk) for the first directory or entry
+/// that cannot be read.
 ///
 /// ```
-/// let run = ioloom::tree("src")?.map(|f| Ok(f.len())).run()?;
+/// let run = ioloom::tree("src")?.map(|f| f.len()).run()?;
 /// assert!(run.value.len() > 5);
 /// # Ok::<(), ioloom::Error>(())
 /// ```
 pub fn tree<'a>(root: impl AsRef<Path>) -> Result<Files<'a>, Error> {
     let (mut paths, summary) =
         ioloom_walk::files(root.as_ref(), &ioloom_walk::WalkOptions::default())
-            .map_err(Error::Walk)?;
+            .map_err(|error| Error::File(FileError::walk(0, error)))?;
     if let Some(error) = summary.errors.into_iter().next() {
-        return Err(Error::Walk(error));
+        return Err(Error::File(FileError::walk(paths.len(), error)));
     }
     paths.sort();
     Ok(list(paths))
 }
 
-/// Takes files from a packed list, such as a walk returns. Files that the walk found to be regular
-/// are opened without a `stat`.
+/// Takes files from a packed list in memory, which can be collected from any paths. Files that a
+/// walk found to be regular are opened without a `stat`.
+///
+/// ```
+/// let paths = ["Cargo.toml", "src/lib.rs"];
+/// let sizes = ioloom::list(paths.iter().collect()).map(|f| f.len()).collect()?;
+/// assert_eq!(sizes.len(), 2);
+/// # Ok::<(), ioloom::Error>(())
+/// ```
 pub fn list<'a>(paths: PathList) -> Files<'a> {
     Files::new(Input::List(paths))
 }
@@ -144,7 +151,7 @@ impl<'a> Files<'a> {
     ///
     /// ```
     /// let plan: ioloom::Plan = "uring/window:l=64,p=2".parse().unwrap();
-    /// match ioloom::files(["Cargo.toml"]).pin(plan).map(|f| Ok(f.len())).run() {
+    /// match ioloom::files(["Cargo.toml"]).pin(plan).map(|f| f.len()).run() {
     ///     Ok(run) => assert_eq!(run.measured.files, 1),
     ///     Err(ioloom::Error::Refused(reason)) => println!("{reason}"), // no io_uring here
     ///     Err(other) => panic!("{other}"),
@@ -168,7 +175,7 @@ impl<'a> Files<'a> {
     /// ```
     /// let dir = tempfile::tempdir().unwrap();
     /// let path = dir.path().join("run.ioloom");
-    /// ioloom::files(["Cargo.toml"]).trace(&path).map(|f| Ok(f.len())).run()?;
+    /// ioloom::files(["Cargo.toml"]).trace(&path).map(|f| f.len()).run()?;
     /// assert!(std::fs::read(path).unwrap().starts_with(b"IOLMTRCE"));
     /// # Ok::<(), ioloom::Error>(())
     /// ```

@@ -1,16 +1,19 @@
 //! A job, which is files and a function over them, and the ways to run it.
 
 use crate::cancel::Cancel;
-use crate::error::{Error, FileError, FnError};
-use crate::file_fn::{FileFn, FoldFile, MapChunks, Whole};
+use crate::error::{Error, FileError};
+use crate::file_fn::{Fallible, FileFn, FoldFile, MapChunks, Plain, Until, Whole, WithInit};
 use crate::files::Files;
 use crate::policy::{OnError, Order};
-use crate::run::{Adapter, Channel, Collect, Ended, Folded, Run, Sending, Sink};
+use crate::run::{Adapter, Channel, Collect, EndedResult, Folded, Run, Sending, Sink};
 use crate::view::{Chunk, File};
 use ioloom_budget::Budget;
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// Results that the iterator form holds ready.
@@ -18,9 +21,9 @@ const ITER_READY: usize = 256;
 
 /// Files and the function to run over them.
 #[must_use = "nothing is read until the job is run"]
-pub struct Job<'a, E> {
+pub struct Job<'a, F> {
     files: Files<'a>,
-    function: E,
+    function: F,
 }
 
 /// Files that are read in chunks.
@@ -31,12 +34,94 @@ pub struct Chunks<'a> {
 
 impl<'a> Files<'a> {
     /// Sets the function to run on each whole file. It borrows the bytes for the call.
-    pub fn map<T, F>(self, f: F) -> Job<'a, Whole<F>>
+    pub fn map<T, F>(self, f: F) -> Job<'a, Whole<F, Plain>>
     where
         T: Send,
-        F: Fn(&File<'_>) -> Result<T, FnError> + Sync,
+        F: Fn(&File<'_>) -> T + Sync,
     {
-        Job { files: self, function: Whole(f) }
+        Job { files: self, function: Whole { function: f, form: PhantomData } }
+    }
+
+    /// Sets a function that may fail. Its error keeps its type: see [`FileError`].
+    ///
+    /// ```
+    /// use std::str::Utf8Error;
+    /// let words: Result<usize, ioloom::Error<Utf8Error>> = ioloom::files(["Cargo.toml"])
+    ///     .try_map(|f| std::str::from_utf8(f.bytes()).map(|text| text.split(' ').count()))
+    ///     .sum();
+    /// assert!(words? > 10);
+    /// # Ok::<(), ioloom::Error<Utf8Error>>(())
+    /// ```
+    pub fn try_map<T, E, F>(self, f: F) -> Job<'a, Whole<F, Fallible>>
+    where
+        T: Send,
+        E: Send,
+        F: Fn(&File<'_>) -> Result<T, E> + Sync,
+    {
+        Job { files: self, function: Whole { function: f, form: PhantomData } }
+    }
+
+    /// Sets a function that can end the run: after `Break` no further file is started. The value
+    /// of `Break` and those of functions that are running are kept.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// let files = std::iter::repeat_n("Cargo.toml", 100_000);
+    /// let run = ioloom::files(files)
+    ///     .map_until(|f| match f.index() {
+    ///         9 => ControlFlow::Break(f.len()),
+    ///         _ => ControlFlow::Continue(f.len()),
+    ///     })
+    ///     .run()?;
+    /// assert!(run.stopped && run.value.len() < 100_000);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn map_until<T, F>(self, f: F) -> Job<'a, Whole<F, Until>>
+    where
+        T: Send,
+        F: Fn(&File<'_>) -> ControlFlow<T, T> + Sync,
+    {
+        Job { files: self, function: Whole { function: f, form: PhantomData } }
+    }
+
+    /// Sets a function that borrows a state, such as a decoder or a buffer. `init` creates at most
+    /// as many states as functions run at once.
+    ///
+    /// ```
+    /// let bytes = ioloom::files(["Cargo.toml", "src/lib.rs"])
+    ///     .map_init(Vec::new, |buffer, f| {
+    ///         buffer.clear();
+    ///         buffer.extend_from_slice(f.bytes());
+    ///         buffer.len()
+    ///     })
+    ///     .sum::<usize>()?;
+    /// assert!(bytes > 100);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn map_init<S, T, I, F>(self, init: I, f: F) -> Job<'a, WithInit<I, F, S, Plain>>
+    where
+        S: Send,
+        T: Send,
+        I: Fn() -> S + Sync,
+        F: Fn(&mut S, &File<'_>) -> T + Sync,
+    {
+        Job {
+            files: self,
+            function: WithInit { init, function: f, idle: Mutex::default(), form: PhantomData },
+        }
+    }
+
+    /// Sets a function that borrows a state, as [`map_init`](Self::map_init) does, and may fail.
+    pub fn try_map_init<S, T, E, I, F>(self, init: I, f: F) -> Job<'a, WithInit<I, F, S, Fallible>>
+    where
+        S: Send,
+        T: Send,
+        E: Send,
+        I: Fn() -> S + Sync,
+        F: Fn(&mut S, &File<'_>) -> Result<T, E> + Sync,
+    {
+        let idle = Mutex::default();
+        Job { files: self, function: WithInit { init, function: f, idle, form: PhantomData } }
     }
 
     /// Runs a function on each whole file for its side effects.
@@ -46,16 +131,24 @@ impl<'a> Files<'a> {
     /// let bytes = AtomicU64::new(0);
     /// ioloom::files(["Cargo.toml"]).for_each(|f| {
     ///     bytes.fetch_add(f.len(), Ordering::Relaxed);
-    ///     Ok(())
     /// })?;
     /// assert!(bytes.into_inner() > 0);
     /// # Ok::<(), ioloom::Error>(())
     /// ```
     pub fn for_each<F>(self, f: F) -> Result<Run<()>, Error>
     where
-        F: Fn(&File<'_>) -> Result<(), FnError> + Sync,
+        F: Fn(&File<'_>) + Sync,
     {
         self.map(f).fold(|| (), |(), ()| {}, |(), ()| {})
+    }
+
+    /// Runs a function that may fail on each whole file for its side effects.
+    pub fn try_for_each<E, F>(self, f: F) -> Result<Run<(), E>, Error<E>>
+    where
+        E: Send,
+        F: Fn(&File<'_>) -> Result<(), E> + Sync,
+    {
+        self.try_map(f).fold(|| (), |(), ()| {}, |(), ()| {})
     }
 
     /// Reads files in chunks of at most `bytes`, so that a file may be larger than memory.
@@ -73,20 +166,56 @@ impl<'a> Chunks<'a> {
     /// ```
     /// let sizes = ioloom::files(["Cargo.toml"])
     ///     .chunks(100)
-    ///     .fold_file(|_| 0u64, |sum, c| Ok(*sum += c.bytes().len() as u64), |sum, _| Ok(sum))
+    ///     .fold_file(|_| 0u64, |sum, c| *sum += c.bytes().len() as u64, |sum, _| sum)
     ///     .collect()?;
     /// assert_eq!(sizes[0], std::fs::metadata("Cargo.toml").unwrap().len());
     /// # Ok::<(), ioloom::Error>(())
     /// ```
-    pub fn fold_file<S, T, I, F, G>(self, init: I, step: F, finish: G) -> Job<'a, FoldFile<I, F, G>>
+    pub fn fold_file<S, T, I, F, G>(
+        self,
+        init: I,
+        step: F,
+        finish: G,
+    ) -> Job<'a, FoldFile<I, F, G, Plain>>
     where
         S: Send,
         T: Send,
         I: Fn(&Path) -> S + Sync,
-        F: Fn(&mut S, &Chunk<'_>) -> Result<(), FnError> + Sync,
-        G: Fn(S, &Path) -> Result<T, FnError> + Sync,
+        F: Fn(&mut S, &Chunk<'_>) + Sync,
+        G: Fn(S, &Path) -> T + Sync,
     {
-        Job { files: self.files, function: FoldFile { init, step, finish } }
+        Job { files: self.files, function: FoldFile { init, step, finish, form: PhantomData } }
+    }
+
+    /// Computes one value per file as [`fold_file`](Self::fold_file) does, with steps that may fail.
+    ///
+    /// ```
+    /// let text = ioloom::files(["Cargo.toml"])
+    ///     .chunks(1 << 20)
+    ///     .try_fold_file(
+    ///         |_| String::new(),
+    ///         |all, c| std::str::from_utf8(c.bytes()).map(|text| all.push_str(text)),
+    ///         |all, _| Ok(all),
+    ///     )
+    ///     .collect()?;
+    /// assert!(text[0].starts_with("[package]"));
+    /// # Ok::<(), ioloom::Error<std::str::Utf8Error>>(())
+    /// ```
+    pub fn try_fold_file<S, T, E, I, F, G>(
+        self,
+        init: I,
+        step: F,
+        finish: G,
+    ) -> Job<'a, FoldFile<I, F, G, Fallible>>
+    where
+        S: Send,
+        T: Send,
+        E: Send,
+        I: Fn(&Path) -> S + Sync,
+        F: Fn(&mut S, &Chunk<'_>) -> Result<(), E> + Sync,
+        G: Fn(S, &Path) -> Result<T, E> + Sync,
+    {
+        Job { files: self.files, function: FoldFile { init, step, finish, form: PhantomData } }
     }
 
     /// Computes a value for each chunk and returns one vector per file, in the order of offsets.
@@ -94,37 +223,48 @@ impl<'a> Chunks<'a> {
     /// ```
     /// let pieces = ioloom::files(["Cargo.toml"])
     ///     .chunks(100)
-    ///     .map_chunks(|c| Ok((c.offset(), c.bytes().len())))
+    ///     .map_chunks(|c| (c.offset(), c.bytes().len()))
     ///     .collect()?;
     /// assert!(pieces[0].windows(2).all(|w| w[0].0 + w[0].1 as u64 == w[1].0));
     /// # Ok::<(), ioloom::Error>(())
     /// ```
-    pub fn map_chunks<T, F>(self, f: F) -> Job<'a, MapChunks<F>>
+    pub fn map_chunks<T, F>(self, f: F) -> Job<'a, MapChunks<F, Plain>>
     where
         T: Send,
-        F: Fn(&Chunk<'_>) -> Result<T, FnError> + Sync,
+        F: Fn(&Chunk<'_>) -> T + Sync,
     {
-        Job { files: self.files, function: MapChunks(f) }
+        Job { files: self.files, function: MapChunks { function: f, form: PhantomData } }
+    }
+
+    /// Computes a value for each chunk with a function that may fail.
+    pub fn try_map_chunks<T, E, F>(self, f: F) -> Job<'a, MapChunks<F, Fallible>>
+    where
+        T: Send,
+        E: Send,
+        F: Fn(&Chunk<'_>) -> Result<T, E> + Sync,
+    {
+        Job { files: self.files, function: MapChunks { function: f, form: PhantomData } }
     }
 }
 
-impl<'a, E: FileFn> Job<'a, E> {
+impl<F: FileFn> Job<'_, F> {
     /// Runs the job and returns its values, measurements and failures.
     ///
     /// ```
     /// let run = ioloom::files(["Cargo.toml", "no such file"])
     ///     .on_error(ioloom::OnError::Collect)
-    ///     .map(|f| Ok(f.len()))
+    ///     .map(|f| f.len())
     ///     .run()?;
     /// assert_eq!((run.value.len(), run.failed), (1, 1));
     /// println!("{}", run.why());
     /// # Ok::<(), ioloom::Error>(())
     /// ```
-    pub fn run(self) -> Result<Run<Vec<E::Out>>, Error> {
+    #[allow(clippy::type_complexity, reason = "the types of a run, which an alias would hide")]
+    pub fn run(self) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
         let order = self.files.order;
         let ended = self.execute(&Collect)?;
         Ok(ended.into_run(|locals| {
-            let mut values: Vec<(usize, E::Out)> = locals.into_iter().flatten().collect();
+            let mut values: Vec<(usize, F::Out)> = locals.into_iter().flatten().collect();
             if order == Order::Input {
                 values.sort_by_key(|(index, _)| *index);
             }
@@ -133,13 +273,15 @@ impl<'a, E: FileFn> Job<'a, E> {
     }
 
     /// Runs the job and returns the values in the order of the input.
-    pub fn collect(self) -> Result<Vec<E::Out>, Error> {
+    pub fn collect(self) -> Result<Vec<F::Out>, Error<F::Error>> {
         let Self { files, function } = self;
         Job { files: files.order(Order::Input), function }.run().map(|run| run.value)
     }
 
     /// Runs the job and returns the sum of the values.
-    pub fn sum<T: std::iter::Sum<E::Out> + std::iter::Sum<T> + Send>(self) -> Result<T, Error> {
+    pub fn sum<T: std::iter::Sum<F::Out> + std::iter::Sum<T> + Send>(
+        self,
+    ) -> Result<T, Error<F::Error>> {
         let add = |sum: &mut Option<T>, more: T| {
             *sum = Some(sum.take().into_iter().chain([more]).sum());
         };
@@ -159,7 +301,7 @@ impl<'a, E: FileFn> Job<'a, E> {
     /// value, and `merge` adds the accumulator of another thread.
     ///
     /// ```
-    /// let run = ioloom::files(["Cargo.toml", "src/lib.rs"]).map(|f| Ok(f.len())).fold(
+    /// let run = ioloom::files(["Cargo.toml", "src/lib.rs"]).map(|f| f.len()).fold(
     ///     || 0,
     ///     |largest, len| *largest = len.max(*largest),
     ///     |largest, other| *largest = other.max(*largest),
@@ -170,9 +312,9 @@ impl<'a, E: FileFn> Job<'a, E> {
     pub fn fold<A: Send>(
         self,
         init: impl Fn() -> A + Sync,
-        step: impl Fn(&mut A, E::Out) + Sync,
+        step: impl Fn(&mut A, F::Out) + Sync,
         merge: impl Fn(&mut A, A),
-    ) -> Result<Run<A>, Error> {
+    ) -> Result<Run<A, F::Error>, Error<F::Error>> {
         let sink = Folded { init: &init, step: &step };
         let ended = self.execute(&sink)?;
         Ok(ended.into_run(|locals| {
@@ -186,18 +328,19 @@ impl<'a, E: FileFn> Job<'a, E> {
     }
 
     /// Runs the function and passes each value to `sink`.
-    fn execute<K: Sink<E::Out>>(self, sink: &K) -> Result<Ended<K::Local>, Error> {
+    fn execute<K: Sink<F::Out>>(self, sink: &K) -> EndedResult<K::Local, F::Error> {
         let Self { files, function } = self;
-        let work = Adapter { function: &function, sink, on_error: files.on_error };
+        let work = Adapter::new(&function, sink, files.on_error);
         let budget = Arc::new(Budget::new(files.plan.memory_bytes));
-        Ended::from(files.drive(E::CHUNKS, budget, &work)?)
+        let executed = files.drive(F::CHUNKS, budget, &work).map_err(Error::widen)?;
+        work.end(executed)
     }
 
     /// Runs the function and sends each value and each failure.
-    fn execute_sending(self, sink: &Channel<E::Out>) -> Result<(), Error> {
+    fn execute_sending(self, sink: &Channel<F::Out, F::Error>) -> Result<(), Error> {
         let Self { files, function } = self;
         let work = Sending { function: &function, sink };
-        let ended = files.drive(E::CHUNKS, sink.budget.clone(), &work)?;
+        let ended = files.drive(F::CHUNKS, sink.budget.clone(), &work)?;
         if ended.cancelled {
             return Err(Error::Cancelled { files: ended.files });
         }
@@ -209,8 +352,8 @@ impl<'a, E: FileFn> Job<'a, E> {
 /// at most 256 values ahead. While the caller may still drop values, the run waits for the memory
 /// that they retain; if the caller waits for the next value instead, the run ends with
 /// [`Error::BudgetHeld`]. Dropping the iterator cancels the run and waits for what is in flight.
-pub struct Iter<T> {
-    values: Option<Receiver<Result<T, FileError>>>,
+pub struct Iter<T, E = Infallible> {
+    values: Option<Receiver<Result<T, FileError<E>>>>,
     cancel: Cancel,
     engine: Option<JoinHandle<Result<(), Error>>>,
     error: Option<Error>,
@@ -219,25 +362,26 @@ pub struct Iter<T> {
     budget: Arc<Budget>,
 }
 
-impl<E> IntoIterator for Job<'static, E>
+impl<F> IntoIterator for Job<'static, F>
 where
-    E: FileFn + Send + 'static,
-    E::Out: 'static,
+    F: FileFn + Send + 'static,
+    F::Out: 'static,
+    F::Error: 'static,
 {
-    type Item = Result<E::Out, FileError>;
-    type IntoIter = Iter<E::Out>;
+    type Item = Result<F::Out, FileError<F::Error>>;
+    type IntoIter = Iter<F::Out, F::Error>;
 
     /// Runs the job in the background and yields values as they become ready.
     ///
     /// ```
     /// let mut sum = 0;
-    /// for len in ioloom::files(["Cargo.toml", "src/lib.rs"]).map(|f| Ok(f.len())) {
+    /// for len in ioloom::files(["Cargo.toml", "src/lib.rs"]).map(|f| f.len()) {
     ///     sum += len?;
     /// }
     /// assert!(sum > 0);
     /// # Ok::<(), ioloom::FileError>(())
     /// ```
-    fn into_iter(self) -> Iter<E::Out> {
+    fn into_iter(self) -> Iter<F::Out, F::Error> {
         let (send, values) = sync_channel(ITER_READY);
         // Dropping this iterator must not cancel other runs that use the caller's token.
         let cancel = self.files.cancel.child();
@@ -261,15 +405,15 @@ where
     }
 }
 
-impl<T> Iter<T> {
+impl<T, E> Iter<T, E> {
     /// Returns why the run ended early, once the iterator has ended.
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
 }
 
-impl<T> Iterator for Iter<T> {
-    type Item = Result<T, FileError>;
+impl<T, E> Iterator for Iter<T, E> {
+    type Item = Result<T, FileError<E>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let values = self.values.as_ref()?;
@@ -299,7 +443,7 @@ impl<T> Iterator for Iter<T> {
     }
 }
 
-impl<T> Drop for Iter<T> {
+impl<T, E> Drop for Iter<T, E> {
     fn drop(&mut self) {
         self.cancel.cancel();
         // Without a receiver every send fails at once, so the workers end.

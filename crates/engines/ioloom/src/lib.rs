@@ -5,7 +5,7 @@
 //! count of files. No async runtime is needed.
 //!
 //! ```
-//! let bytes: u64 = ioloom::tree("src")?.map(|f| Ok(f.len())).sum()?;
+//! let bytes: u64 = ioloom::tree("src")?.map(|f| f.len()).sum()?;
 //! assert!(bytes > 10_000);
 //! # Ok::<(), ioloom::Error>(())
 //! ```
@@ -47,9 +47,12 @@ mod view;
 pub use cancel::Cancel;
 pub use default_plan::{default_plan, default_plan_for, usable_cores};
 pub use error::{Cause, Error, FileError, FnError, Operation};
-pub use file_fn::{FileFn, FoldFile, MapChunks, Whole};
+pub use file_fn::{Fallible, FileFn, FoldFile, Form, MapChunks, Plain, Until, Whole, WithInit};
 pub use files::{Files, files, list, tree};
-pub use ioloom_model::{Plan, ReadOrder};
+pub use ioloom_model::{
+    Buffers, HybridOrder, Measured, Method, Plan, ReadAhead, ReadOrder, Schedule,
+};
+pub use ioloom_walk::PathList;
 pub use job::{Chunks, Iter, Job};
 pub use keep::Bytes;
 pub use policy::{OnError, Order, Progress};

@@ -2,35 +2,40 @@
 
 use crate::default_plan::usable_cores;
 use crate::engine::{Executed, Piece, Work};
-use crate::error::{Error, FileError, FnError};
+use crate::error::{Error, FileError};
 use crate::file_fn::FileFn;
 use crate::policy::OnError;
 use ioloom_budget::Budget;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{Measured, Plan};
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Failures that [`OnError::Collect`] keeps; further ones are only counted.
 const ERRORS_KEPT: usize = 1000;
-/// The result of a run.
+
+/// The result of a run. `E` is the error of the function.
 #[derive(Debug)]
-pub struct Run<T> {
+#[non_exhaustive]
+pub struct Run<T, E = Infallible> {
     /// The values.
     pub value: T,
     /// Files that failed.
     pub failed: u64,
     /// The first 1000 failures, under [`OnError::Collect`].
-    pub errors: Vec<FileError>,
+    pub errors: Vec<FileError<E>>,
+    /// Whether the function stopped the run before the end of the input.
+    pub stopped: bool,
     /// The plan that ran.
     pub plan: Plan,
     /// The measurements.
     pub measured: Measured,
 }
 
-impl<T> Run<T> {
+impl<T, E> Run<T, E> {
     /// Describes what limited the run, in one sentence.
     pub fn why(&self) -> String {
         let m = &self.measured;
@@ -50,7 +55,8 @@ impl<T> Run<T> {
 pub(crate) trait Sink<T>: Sync {
     type Local: Send;
     fn local(&self) -> Self::Local;
-    fn take(&self, local: &mut Self::Local, index: usize, value: T) -> Result<(), FnError>;
+    /// Takes a value; `Break` if no more are wanted.
+    fn take(&self, local: &mut Self::Local, index: usize, value: T) -> ControlFlow<()>;
 }
 
 /// Keeps all values with their positions.
@@ -63,9 +69,9 @@ impl<T: Send> Sink<T> for Collect {
         Vec::new()
     }
 
-    fn take(&self, local: &mut Self::Local, index: usize, value: T) -> Result<(), FnError> {
+    fn take(&self, local: &mut Self::Local, index: usize, value: T) -> ControlFlow<()> {
         local.push((index, value));
-        Ok(())
+        ControlFlow::Continue(())
     }
 }
 
@@ -82,79 +88,138 @@ impl<T, A: Send, I: Fn() -> A + Sync, F: Fn(&mut A, T) + Sync> Sink<T> for Folde
         (self.init)()
     }
 
-    fn take(&self, local: &mut A, _: usize, value: T) -> Result<(), FnError> {
+    fn take(&self, local: &mut A, _: usize, value: T) -> ControlFlow<()> {
         (self.step)(local, value);
-        Ok(())
+        ControlFlow::Continue(())
     }
 }
 
 /// Makes a function, a sink and a policy into work for the engine.
-pub(crate) struct Adapter<'a, E, K> {
-    pub(crate) function: &'a E,
-    pub(crate) sink: &'a K,
-    pub(crate) on_error: OnError,
+pub(crate) struct Adapter<'a, F: FileFn, K> {
+    function: &'a F,
+    sink: &'a K,
+    on_error: OnError,
+    /// The failure that ended the run.
+    fatal: Mutex<Option<FileError<F::Error>>>,
 }
 
 /// The state of one thread.
-pub(crate) struct Local<L> {
+pub(crate) struct Local<L, E> {
     values: L,
-    errors: Vec<FileError>,
+    errors: Vec<FileError<E>>,
     failed: u64,
 }
 
-impl<E: FileFn, K: Sink<E::Out>> Work for Adapter<'_, E, K> {
-    type State = E::State;
-    type Local = Local<K::Local>;
-
-    fn local(&self) -> Self::Local {
-        Local { values: self.sink.local(), errors: Vec::new(), failed: 0 }
+impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
+    pub(crate) fn new(function: &'a F, sink: &'a K, on_error: OnError) -> Self {
+        Self { function, sink, on_error, fatal: Mutex::new(None) }
     }
 
-    fn begin(&self, _: usize, path: &Path) -> E::State {
-        self.function.begin(path)
-    }
-
-    fn piece(
+    /// Applies the policy to a failure.
+    fn fail(
         &self,
-        _: &mut Self::Local,
-        state: &mut E::State,
-        piece: &Piece<'_>,
-    ) -> Result<(), FnError> {
-        self.function.piece(state, piece)
-    }
-
-    fn finish(
-        &self,
-        local: &mut Self::Local,
-        state: E::State,
-        index: usize,
-        path: &Path,
-    ) -> Result<(), FnError> {
-        let value = self.function.finish(state, path)?;
-        self.sink.take(&mut local.values, index, value)
-    }
-
-    fn failed(&self, local: &mut Self::Local, error: FileError) -> ControlFlow<FileError> {
+        local: &mut Local<K::Local, F::Error>,
+        error: FileError<F::Error>,
+    ) -> ControlFlow<()> {
         local.failed += 1;
         match self.on_error {
-            OnError::Stop => return ControlFlow::Break(error),
+            OnError::Stop => {
+                lock(&self.fatal).get_or_insert(error);
+                return ControlFlow::Break(());
+            }
             OnError::Skip => {}
             OnError::Collect if local.errors.len() < ERRORS_KEPT => local.errors.push(error),
             OnError::Collect => {}
         }
         ControlFlow::Continue(())
     }
+
+    /// Returns what the run left, or the failure that ended it.
+    pub(crate) fn end(
+        self,
+        executed: Executed<Local<K::Local, F::Error>>,
+    ) -> EndedResult<K::Local, F::Error> {
+        let fatal = self.fatal.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match fatal {
+            Some(error) => Err(Error::File(error)),
+            None => Ended::from(executed),
+        }
+    }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl<F: FileFn, K: Sink<F::Out>> Work for Adapter<'_, F, K> {
+    type State = F::State;
+    type Local = Local<K::Local, F::Error>;
+    type Error = F::Error;
+
+    fn local(&self) -> Self::Local {
+        Local { values: self.sink.local(), errors: Vec::new(), failed: 0 }
+    }
+
+    fn begin(&self, _: usize, path: &Path) -> F::State {
+        self.function.begin(path)
+    }
+
+    fn piece(
+        &self,
+        _: &mut Self::Local,
+        state: &mut F::State,
+        piece: &Piece<'_>,
+    ) -> Result<ControlFlow<()>, F::Error> {
+        self.function.piece(state, piece).map(ControlFlow::Continue)
+    }
+
+    fn finish(
+        &self,
+        local: &mut Self::Local,
+        state: F::State,
+        index: usize,
+        path: &Path,
+    ) -> Result<ControlFlow<()>, F::Error> {
+        Ok(match self.function.finish(state, path)? {
+            ControlFlow::Continue(value) => self.sink.take(&mut local.values, index, value),
+            ControlFlow::Break(value) => {
+                let _ = self.sink.take(&mut local.values, index, value);
+                ControlFlow::Break(())
+            }
+        })
+    }
+
+    fn function_failed(
+        &self,
+        local: &mut Self::Local,
+        index: usize,
+        path: &Path,
+        error: F::Error,
+    ) -> ControlFlow<()> {
+        self.fail(local, FileError::function(index, path, error))
+    }
+
+    fn failed(&self, local: &mut Self::Local, error: FileError) -> ControlFlow<()> {
+        self.fail(local, error.widen())
+    }
+
+    fn failure(&self) -> Option<String> {
+        lock(&self.fatal).as_ref().map(FileError::outline)
+    }
+}
+
+/// A finished run, or why it failed.
+pub(crate) type EndedResult<L, E> = Result<Ended<L, E>, Error<E>>;
+
 /// A finished run before its values are merged.
-pub(crate) struct Ended<L> {
+pub(crate) struct Ended<L, E> {
     executed: Executed<L>,
-    errors: Vec<FileError>,
+    errors: Vec<FileError<E>>,
     failed: u64,
 }
 
-impl<L> Ended<L> {
-    pub(crate) fn from(executed: Executed<Local<L>>) -> Result<Self, Error> {
+impl<L, E> Ended<L, E> {
+    fn from(executed: Executed<Local<L, E>>) -> Result<Self, Error<E>> {
         if executed.cancelled {
             return Err(Error::Cancelled { files: executed.files });
         }
@@ -169,7 +234,7 @@ impl<L> Ended<L> {
         Ok(Self { executed, errors, failed })
     }
 
-    pub(crate) fn into_run<T>(mut self, values: impl FnOnce(Vec<L>) -> T) -> Run<T> {
+    pub(crate) fn into_run<T>(mut self, values: impl FnOnce(Vec<L>) -> T) -> Run<T, E> {
         let cores = usable_cores();
         let mut measured = self.executed.measured(cores, cores);
         measured.errors = self.failed;
@@ -177,6 +242,7 @@ impl<L> Ended<L> {
             value: values(self.executed.locals),
             failed: self.failed,
             errors: self.errors,
+            stopped: self.executed.stopped,
             plan: self.executed.plan,
             measured,
         }
@@ -184,67 +250,77 @@ impl<L> Ended<L> {
 }
 
 /// Sends values and failures through a bounded channel.
-pub(crate) struct Channel<T> {
-    pub(crate) send: SyncSender<Result<T, FileError>>,
+pub(crate) struct Channel<T, E> {
+    pub(crate) send: SyncSender<Result<T, FileError<E>>>,
     /// The budget of the run, which counts values in the channel as possible releases.
     pub(crate) budget: Arc<Budget>,
 }
 
-impl<T> Channel<T> {
-    /// Sends a value. Returns it if the iterator was dropped.
-    fn send(&self, value: Result<T, FileError>) -> Result<(), Result<T, FileError>> {
+impl<T, E> Channel<T, E> {
+    /// Sends a value. Returns `Break` if the iterator was dropped.
+    fn send(&self, value: Result<T, FileError<E>>) -> ControlFlow<()> {
         self.budget.add_releaser();
-        self.send.send(value).map_err(|unsent| {
+        if self.send.send(value).is_err() {
             self.budget.remove_releaser();
-            unsent.0
-        })
-    }
-}
-
-impl<T: Send> Sink<T> for Channel<T> {
-    type Local = ();
-
-    fn local(&self) {}
-
-    fn take(&self, (): &mut (), _: usize, value: T) -> Result<(), FnError> {
-        self.send(Ok(value)).map_err(|_| "the iterator was dropped".into())
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
     }
 }
 
 /// Work that also sends its failures through the channel.
-pub(crate) struct Sending<'a, E: FileFn> {
-    pub(crate) function: &'a E,
-    pub(crate) sink: &'a Channel<E::Out>,
+pub(crate) struct Sending<'a, F: FileFn> {
+    pub(crate) function: &'a F,
+    pub(crate) sink: &'a Channel<F::Out, F::Error>,
 }
 
-impl<E: FileFn> Work for Sending<'_, E> {
-    type State = E::State;
+impl<F: FileFn> Work for Sending<'_, F> {
+    type State = F::State;
     type Local = ();
+    type Error = F::Error;
 
     fn local(&self) {}
 
-    fn begin(&self, _: usize, path: &Path) -> E::State {
+    fn begin(&self, _: usize, path: &Path) -> F::State {
         self.function.begin(path)
     }
 
-    fn piece(&self, (): &mut (), state: &mut E::State, piece: &Piece<'_>) -> Result<(), FnError> {
-        self.function.piece(state, piece)
+    fn piece(
+        &self,
+        (): &mut (),
+        state: &mut F::State,
+        piece: &Piece<'_>,
+    ) -> Result<ControlFlow<()>, F::Error> {
+        self.function.piece(state, piece).map(ControlFlow::Continue)
     }
 
     fn finish(
         &self,
         (): &mut (),
-        state: E::State,
-        index: usize,
+        state: F::State,
+        _: usize,
         path: &Path,
-    ) -> Result<(), FnError> {
-        self.sink.take(&mut (), index, self.function.finish(state, path)?)
+    ) -> Result<ControlFlow<()>, F::Error> {
+        Ok(match self.function.finish(state, path)? {
+            ControlFlow::Continue(value) => self.sink.send(Ok(value)),
+            ControlFlow::Break(value) => {
+                let _ = self.sink.send(Ok(value));
+                ControlFlow::Break(())
+            }
+        })
     }
 
-    fn failed(&self, (): &mut (), error: FileError) -> ControlFlow<FileError> {
-        match self.sink.send(Err(error)) {
-            Err(Err(error)) => ControlFlow::Break(error),
-            Ok(()) | Err(Ok(_)) => ControlFlow::Continue(()),
-        }
+    fn function_failed(
+        &self,
+        (): &mut (),
+        index: usize,
+        path: &Path,
+        error: F::Error,
+    ) -> ControlFlow<()> {
+        self.sink.send(Err(FileError::function(index, path, error)))
+    }
+
+    fn failed(&self, (): &mut (), error: FileError) -> ControlFlow<()> {
+        self.sink.send(Err(error.widen()))
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Shared<'e> {
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) cancel: Cancel,
     pub(crate) stop: AtomicBool,
+    /// Whether the work ended the run.
+    pub(crate) work_stopped: AtomicBool,
     /// Threads that take paths.
     pub(crate) takers: usize,
     pub(crate) layout: Layout,
@@ -72,6 +74,12 @@ impl Shared<'_> {
         let mut panic = self.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         panic.get_or_insert(payload);
         drop(panic);
+        self.end();
+    }
+
+    /// Ends the run because the work wants no more.
+    pub(crate) fn stopped(&self) {
+        self.work_stopped.store(true, Ordering::Relaxed);
         self.end();
     }
 

@@ -9,6 +9,12 @@ pub struct File<'a> {
     pub(crate) piece: &'a Piece<'a>,
 }
 
+impl<'a> File<'a> {
+    pub(crate) fn of(piece: &'a Piece<'a>) -> Self {
+        Self { piece }
+    }
+}
+
 impl File<'_> {
     /// Returns the path as given.
     pub fn path(&self) -> &Path {
@@ -42,7 +48,7 @@ impl File<'_> {
     /// caller waits for the run.
     ///
     /// ```
-    /// let kept = ioloom::files(["Cargo.toml"]).map(|f| Ok(f.keep())).collect()?;
+    /// let kept = ioloom::files(["Cargo.toml"]).map(|f| f.keep()).collect()?;
     /// assert_eq!(&kept[0][..], std::fs::read("Cargo.toml").unwrap());
     /// # Ok::<(), ioloom::Error>(())
     /// ```

@@ -236,6 +236,20 @@ impl PathList {
     }
 }
 
+impl<P: AsRef<Path>> Extend<P> for PathList {
+    fn extend<I: IntoIterator<Item = P>>(&mut self, paths: I) {
+        paths.into_iter().for_each(|path| self.push(path.as_ref().as_os_str().as_bytes()));
+    }
+}
+
+impl<P: AsRef<Path>> FromIterator<P> for PathList {
+    fn from_iter<I: IntoIterator<Item = P>>(paths: I) -> Self {
+        let mut list = Self::new();
+        list.extend(paths);
+        list
+    }
+}
+
 /// Sorts numbers, in parallel parts if there are many.
 fn sort_keys(keys: &mut [u128]) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

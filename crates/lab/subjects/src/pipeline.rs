@@ -3,7 +3,7 @@
 use crate::kernel::{FileState, Kernel, Outcome as FileOutcome, digest_part};
 use crate::sets::{FileSets, walk_list};
 use ioloom::engine::{self, Piece, RunOptions, Tracing, Work};
-use ioloom::{FileError, FnError, TraceFile};
+use ioloom::{FileError, TraceFile};
 use ioloom_failure::{quoted, reason};
 use ioloom_fileset as fileset;
 use ioloom_lab::child::ChildAnswer;
@@ -15,6 +15,7 @@ use ioloom_model::{
 use ioloom_observe::Detail;
 use ioloom_sys::{file, map};
 use ioloom_walk::PathList;
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -230,6 +231,7 @@ struct Counted {
 impl Work for Study {
     type State = FileState;
     type Local = Counted;
+    type Error = Infallible;
 
     fn local(&self) -> Counted {
         Counted::default()
@@ -244,9 +246,9 @@ impl Work for Study {
         _: &mut Counted,
         state: &mut FileState,
         piece: &Piece<'_>,
-    ) -> Result<(), FnError> {
+    ) -> Result<ControlFlow<()>, Infallible> {
         self.kernel.piece(state, piece.index, piece.offset, piece.last, piece.bytes);
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn finish(
@@ -255,14 +257,24 @@ impl Work for Study {
         state: FileState,
         index: usize,
         _: &Path,
-    ) -> Result<(), FnError> {
+    ) -> Result<ControlFlow<()>, Infallible> {
         let FileOutcome { xxh3, touches, .. } = self.kernel.finish(state, index);
         local.digest = local.digest.wrapping_add(digest_part(index, xxh3));
         local.touches.extend(touches);
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn failed(&self, local: &mut Counted, error: FileError) -> ControlFlow<FileError> {
+    fn function_failed(
+        &self,
+        _: &mut Counted,
+        _: usize,
+        _: &Path,
+        never: Infallible,
+    ) -> ControlFlow<()> {
+        match never {}
+    }
+
+    fn failed(&self, local: &mut Counted, error: FileError) -> ControlFlow<()> {
         local.failed += 1;
         if local.error_samples.len() < ERROR_SAMPLES_MAX {
             local.error_samples.push(error.to_string());

@@ -32,10 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut files, mut digest) = (0, 0);
     for _ in 0..ROUNDS {
         for plan in ["null/window:l=32,p=1", "read/threads:n=1"] {
-            let run = ioloom::list(list.clone())
-                .pin(plan.parse()?)
-                .map(|f| Ok(xxh3_64(f.bytes())))
-                .fold(
+            let run =
+                ioloom::list(list.clone()).pin(plan.parse()?).map(|f| xxh3_64(f.bytes())).fold(
                     || 0u64,
                     |sum, hash| *sum = sum.wrapping_add(hash),
                     |sum, other| *sum ^= other,

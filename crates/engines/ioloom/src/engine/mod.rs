@@ -102,6 +102,7 @@ pub(crate) fn execute<W: Work>(
         gauges: Arc::new(Gauges::new(layout.threads_max() as usize)),
         cancel: options.cancel.clone(),
         stop: AtomicBool::new(false),
+        work_stopped: AtomicBool::new(false),
         takers: layout.roles().filter(|role| role.reads()).count(),
         at_once,
         first_bytes,

@@ -89,7 +89,7 @@ pub(super) fn run<W: Work>(
             sampled: &sampled,
             list_end_ns: shared.source.ended_ns().map(|at| at.saturating_sub(start)),
             function_waits: options.function_waits,
-            failed: fatal.as_ref(),
+            failed: fatal.as_ref().map(ToString::to_string).or_else(|| work.failure()),
         };
         Box::new(traced.end(shared, &ran))
     });
@@ -109,6 +109,7 @@ pub(super) fn run<W: Work>(
         in_flight: sampled.into_iter().map(|(at, (now, _))| (at, now.in_flight)).collect(),
         budget_peak_bytes: shared.budget.peak(),
         cancelled: shared.cancel.is_cancelled(),
+        stopped: shared.work_stopped.load(Ordering::Relaxed),
         trace,
         function_waits: options.function_waits,
         plan: shared.plan,

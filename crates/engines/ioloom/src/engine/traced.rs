@@ -69,7 +69,7 @@ pub(super) struct Ran<'r> {
     pub(super) list_end_ns: Option<u64>,
     pub(super) function_waits: Option<State>,
     /// Why the run failed.
-    pub(super) failed: Option<&'r Error>,
+    pub(super) failed: Option<String>,
 }
 
 /// Starts sampling the gauges and the memory budget.
@@ -140,7 +140,7 @@ impl Traced {
         let mut trace = ioloom_trace::classify(raw);
         trace.started_unix_ms = self.started_unix_ms;
         trace.title = title(shared, ran.elapsed_ns);
-        match ran.failed {
+        match &ran.failed {
             Some(error) => incomplete(&mut trace, &format!("the run failed: {error}")),
             None if shared.cancel.is_cancelled() => {
                 incomplete(&mut trace, "the run was interrupted");

@@ -3,7 +3,7 @@
 use super::traced::{Seen, Traced, Tracing};
 use crate::arena::{Arena, RetainedBytes};
 use crate::cancel::Cancel;
-use crate::error::{FileError, FnError};
+use crate::error::FileError;
 use crate::loaded::{Data, Loaded};
 use crate::shared::Shared;
 use ioloom_model::layout::Role;
@@ -19,23 +19,28 @@ use std::sync::{Arc, Mutex};
 
 /// Work on the pieces of files. In whole-file form each file is one piece. In chunk form the pieces
 /// of a file come in the order of their offsets, one at a time, with the state of that file.
+///
+/// `Break` from any of the methods ends the run: it takes no new files and drains what is in
+/// flight. The work remembers why.
 pub trait Work: Sync {
     /// State of one file between its pieces.
     type State: Send;
     /// State of one thread.
     type Local: Send;
+    /// The error of the function, which only [`Work::function_failed`] sees.
+    type Error;
 
     /// Creates the state of a thread.
     fn local(&self) -> Self::Local;
     /// Creates the state of a file.
     fn begin(&self, index: usize, path: &Path) -> Self::State;
-    /// Processes one piece of a file.
+    /// Processes one piece of a file. After `Break` the file has no more pieces.
     fn piece(
         &self,
         local: &mut Self::Local,
         state: &mut Self::State,
         piece: &Piece<'_>,
-    ) -> Result<(), FnError>;
+    ) -> Result<ControlFlow<()>, Self::Error>;
     /// Ends a file whose pieces were all processed.
     fn finish(
         &self,
@@ -43,9 +48,21 @@ pub trait Work: Sync {
         state: Self::State,
         index: usize,
         path: &Path,
-    ) -> Result<(), FnError>;
-    /// Handles a failed file; `Break` ends the run.
-    fn failed(&self, local: &mut Self::Local, error: FileError) -> ControlFlow<FileError>;
+    ) -> Result<ControlFlow<()>, Self::Error>;
+    /// Handles a file whose function failed.
+    fn function_failed(
+        &self,
+        local: &mut Self::Local,
+        index: usize,
+        path: &Path,
+        error: Self::Error,
+    ) -> ControlFlow<()>;
+    /// Handles a file that could not be read.
+    fn failed(&self, local: &mut Self::Local, error: FileError) -> ControlFlow<()>;
+    /// Describes the failure that ended the run, if one did, for the trace of the run.
+    fn failure(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A piece of a file, borrowed for one call.
@@ -135,6 +152,8 @@ pub struct Executed<L> {
     pub budget_peak_bytes: u64,
     /// Whether the run was cancelled.
     pub cancelled: bool,
+    /// Whether the work ended the run.
+    pub stopped: bool,
     /// The trace, if the run was traced.
     pub trace: Option<Box<Trace>>,
     /// See [`RunOptions::function_waits`].
@@ -155,6 +174,7 @@ impl<L> Executed<L> {
             in_flight: self.in_flight,
             budget_peak_bytes: self.budget_peak_bytes,
             cancelled: self.cancelled,
+            stopped: self.stopped,
             trace: self.trace,
             function_waits: self.function_waits,
         }
@@ -232,28 +252,37 @@ impl<'e, W: Work> Worker<'e, W> {
         let mut state = loaded.item.state.take();
         let result = catch_unwind(AssertUnwindSafe(|| {
             let mut own = state.take().unwrap_or_else(|| work.begin(index, path));
+            let mut last = last;
             // An empty last piece after other pieces only ends the file.
             if !(piece.bytes.is_empty() && piece.offset > 0) {
-                work.piece(local, &mut own, &piece)?;
+                last |= work.piece(local, &mut own, &piece)?.is_break();
             }
-            if last { work.finish(local, own, index, path).map(|()| None) } else { Ok(Some(own)) }
+            if last {
+                Ok(After::Ended(work.finish(local, own, index, path)?))
+            } else {
+                Ok(After::More(own))
+            }
         }));
         self.meter.lap(CallKind::Compute, index);
         if let Some(seen) = &mut self.seen {
             seen.push((index, path.to_owned(), bytes.len() as u64));
         }
         match result {
-            Ok(Ok(state)) => {
-                self.shared.gauges.done(self.number, bytes.len() as u64, last);
-                if last {
-                    self.meter.file_done();
+            Ok(Ok(After::More(state))) => {
+                self.shared.gauges.done(self.number, bytes.len() as u64, false);
+                loaded.item.state = Some(state);
+                true
+            }
+            Ok(Ok(After::Ended(flow))) => {
+                self.shared.gauges.done(self.number, bytes.len() as u64, true);
+                self.meter.file_done();
+                if flow.is_break() {
+                    self.shared.stopped();
                 }
-                loaded.item.state = state;
-                !last
+                false
             }
             Ok(Err(error)) => {
-                let error = FileError::function(index, path, error);
-                self.failed(error);
+                self.function_failed(index, path, error);
                 false
             }
             Err(payload) => {
@@ -263,14 +292,32 @@ impl<'e, W: Work> Worker<'e, W> {
         }
     }
 
+    /// Passes a failure of the function to the policy, as [`Worker::failed`] does for files.
+    fn function_failed(&mut self, index: usize, path: &Path, error: W::Error) {
+        if self.shared.stopping() {
+            return;
+        }
+        if self.work.function_failed(&mut self.local, index, path, error).is_break() {
+            self.shared.stopped();
+        }
+    }
+
     /// Passes a failure to the policy. Failures of a run that is ending already are dropped,
     /// because they may be caused by the end.
     pub(crate) fn failed(&mut self, error: FileError) {
         if self.shared.stopping() {
             return;
         }
-        if let ControlFlow::Break(error) = self.work.failed(&mut self.local, error) {
-            self.shared.fail(crate::Error::File(error));
+        if self.work.failed(&mut self.local, error).is_break() {
+            self.shared.stopped();
         }
     }
+}
+
+/// What follows a piece.
+enum After<S> {
+    /// More pieces of the file.
+    More(S),
+    /// The next file, or the end of the run.
+    Ended(ControlFlow<()>),
 }

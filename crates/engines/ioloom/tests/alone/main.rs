@@ -37,8 +37,7 @@ fn a_dropped_iterator_leaves_no_thread() {
     let (_dir, paths) = make(&roots()[0], &[20_000; 400]);
     let before = status("Threads:");
     for text in ["read/window:l=16,p=2", "uring/window:l=16,p=2", "read/roles:r=2,h=1,c=1,w=8"] {
-        let mut values =
-            ioloom::files(paths.clone()).pin(plan(text)).map(|f| Ok(f.len())).into_iter();
+        let mut values = ioloom::files(paths.clone()).pin(plan(text)).map(|f| f.len()).into_iter();
         match values.next() {
             Some(first) => assert_eq!(first.unwrap(), 20_000),
             None => assert!(lacks(&plan(text), values.error().unwrap())),
@@ -81,7 +80,7 @@ fn more_files_take_no_more_memory() {
     let (_dir, paths) = make(&roots()[0], &[4096; 50]);
     let many = |files: usize, text: &str| {
         let paths = (0..files).map(|i| &paths[i % 50]);
-        let files = ioloom::files(paths).pin(plan(text)).map(|f| Ok(f.len()));
+        let files = ioloom::files(paths).pin(plan(text)).map(|f| f.len());
         files.fold(|| 0, |sum, len| *sum += len, |sum, other| *sum += other).map(|run| run.value)
     };
     for text in [
@@ -111,7 +110,7 @@ fn files_in_memory_start_no_more_threads() {
         let before = device_bytes();
         let files = ioloom::files(paths.clone()).pin(plan("nowait/window:l=256,p=2"));
         // Touch each cache line of the memory once: computation without sleeping.
-        let run = files.map(|f| Ok(f.bytes().iter().step_by(64).max().copied())).run();
+        let run = files.map(|f| f.bytes().iter().step_by(64).max().copied()).run();
         let measured = run.unwrap().measured;
         let waited = measured.calls.get(&CallKind::Completion).is_some_and(|calls| calls.count > 0);
         if !waited && before.is_some() && before == device_bytes() {

@@ -143,7 +143,7 @@ fn windows_grow_to_the_threads_that_explain_prints() {
         let until_all = until_all.take_while(|_| workers() < layout.threads_max());
         let run = ioloom::files(until_all.cloned()).pin(plan(text)).map(|f| {
             std::thread::sleep(std::time::Duration::from_micros(100));
-            Ok(f.len())
+            f.len()
         });
         let run = run.run().unwrap();
         fault::set("");

@@ -123,7 +123,7 @@ fn an_empty_list_runs() {
         let got = run(PathList::new(), plan(text)).unwrap();
         assert!(got.hashes.is_empty() && got.failed.is_empty(), "{text}");
     }
-    let run = ioloom::files(Vec::<PathBuf>::new()).map(|f| Ok(f.len())).run().unwrap();
+    let run = ioloom::files(Vec::<PathBuf>::new()).map(|f| f.len()).run().unwrap();
     assert!(run.value.is_empty() && !run.why().is_empty());
 }
 
@@ -132,7 +132,7 @@ fn a_million_paths_stream_through() {
     let paths = (0..1_000_000).map(|_| PathBuf::from("x"));
     let run = ioloom::files(paths)
         .pin(plan("null/window:l=32,p=2"))
-        .map(|_| Ok(1u64))
+        .map(|_| 1u64)
         .fold(|| 0u64, |a, n| *a += n, |a, b| *a += b)
         .unwrap();
     assert_eq!((run.value, run.measured.files), (1_000_000, 1_000_000));
@@ -181,7 +181,7 @@ fn a_file_that_grows_or_shrinks_gives_a_prefix() {
                     .map(|f| {
                         // If the file was truncated and rewritten during the read, zeros may show.
                         let same = f.bytes().iter().zip(&pattern).all(|(a, b)| a == b || *a == 0);
-                        Ok((same, f.len() <= 1 << 20))
+                        (same, f.len() <= 1 << 20)
                     })
                     .run()
                     .unwrap();
@@ -280,7 +280,7 @@ fn child_with_few_descriptors() {
             }
         }
     }
-    let run = ioloom::files(&paths).pin(plan("uring/window:l=30,p=2")).map(|f| Ok(f.len())).run();
+    let run = ioloom::files(&paths).pin(plan("uring/window:l=30,p=2")).map(|f| f.len()).run();
     match run {
         Err(Error::File(error)) => assert!(error.to_string().contains("ulimit -n"), "{error}"),
         Err(Error::Refused(reason)) => assert!(reason.contains("io_uring"), "{reason}"),

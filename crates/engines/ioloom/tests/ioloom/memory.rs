@@ -89,10 +89,8 @@ fn retaining_everything_ends_the_run() {
     sizes[6..].fill(300_000);
     let (_dir, paths) = make(&roots()[0], &sizes);
     for text in LOOPS {
-        let run = ioloom::files(&paths)
-            .pin(plan(&format!("{text}/memory=4MiB")))
-            .map(|f| Ok(f.keep()))
-            .run();
+        let run =
+            ioloom::files(&paths).pin(plan(&format!("{text}/memory=4MiB"))).map(|f| f.keep()).run();
         match run {
             Err(Error::BudgetHeld { kept, budget }) => {
                 assert!(kept > 1 << 20 && budget == 4 << 20, "{text}: {kept}");
@@ -108,7 +106,7 @@ fn a_run_waits_while_the_caller_may_drop_bytes() {
     let (_dir, paths) = make(&roots()[0], &[900_000; 24]);
     for text in LOOPS {
         let files = || ioloom::files(paths.clone()).pin(plan(&format!("{text}/memory=4MiB")));
-        let mut values = files().map(|f| Ok(f.keep())).into_iter();
+        let mut values = files().map(|f| f.keep()).into_iter();
         let mut sum = 0;
         for bytes in values.by_ref() {
             // Long enough for all workers to find the budget filled by what is in the channel.
@@ -118,7 +116,7 @@ fn a_run_waits_while_the_caller_may_drop_bytes() {
         assert!(values.error().is_none(), "{text}: {:?}", values.error());
         assert_eq!(sum, 24 * 900_000, "{text}");
         // A caller that retains everything and waits for more gets an error.
-        let mut values = files().map(|f| Ok(f.keep())).into_iter();
+        let mut values = files().map(|f| f.keep()).into_iter();
         let kept: Vec<_> = values.by_ref().collect();
         assert!(kept.len() < 24, "{text}");
         assert!(matches!(values.error(), Some(Error::BudgetHeld { .. })), "{text}");
@@ -133,14 +131,14 @@ fn dropping_retained_bytes_makes_room() {
         let run = ioloom::files(&paths).pin(plan(&format!("{text}/memory=2MiB"))).map(|f| {
             let kept = f.keep();
             std::thread::yield_now();
-            Ok(kept.len() as u64)
+            kept.len() as u64
         });
         assert_eq!(run.sum::<u64>().unwrap(), 60 * 300_000, "{text}");
         // At the next file of the run, so that something is retained at all times.
         let last: Mutex<Option<Bytes>> = Mutex::new(None);
         let run = ioloom::files(&paths).pin(plan(&format!("{text}/memory=4MiB"))).map(|f| {
             let before = last.lock().unwrap().replace(f.keep());
-            Ok(before.map_or(0, |b| b.len() as u64))
+            before.map_or(0, |b| b.len() as u64)
         });
         assert_eq!(run.sum::<u64>().unwrap(), 59 * 300_000, "{text}");
     }
@@ -153,7 +151,7 @@ fn retained_bytes_do_not_change() {
     for text in LOOPS.iter().chain(&["uring:registered/window:l=4,p=2", "direct:read/threads:n=1"])
     {
         let plan = plan(&format!("{text}/memory=8MiB"));
-        let kept = match ioloom::files(&paths).pin(plan).map(|f| Ok(f.keep())).collect() {
+        let kept = match ioloom::files(&paths).pin(plan).map(|f| f.keep()).collect() {
             Err(error) if crate::support::lacks(&plan, &error) => continue,
             other => other.unwrap(),
         };
@@ -168,7 +166,7 @@ fn bytes_may_outlive_the_run_on_another_thread() {
     let (_dir, paths) = make(&roots()[0], &vec![20_000; 100]);
     let (send, receive) = channel::<Bytes>();
     let sum = std::thread::spawn(move || receive.iter().map(|b| b.len() as u64).sum::<u64>());
-    ioloom::files(&paths).map(|f| Ok(send.send(f.keep())?)).run().unwrap();
+    ioloom::files(&paths).try_map(|f| send.send(f.keep())).run().unwrap();
     drop(send);
     assert_eq!(sum.join().unwrap(), 2_000_000);
 }

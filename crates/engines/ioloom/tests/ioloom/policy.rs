@@ -1,7 +1,8 @@
 //! Policies, cancellation, panics, forms of results.
 
 use crate::support::{content, errno, make, plan, roots};
-use ioloom::{Cancel, Error, OnError, Order};
+use ioloom::{Cancel, Cause, Error, OnError, Order};
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +24,7 @@ fn stop_skip_and_collect_handle_a_failure() {
     let (_dir, mut paths) = make(&roots()[0], &[100; 30]);
     paths.insert(7, "no/such/file".into());
     for text in PLANS {
-        let sum =
-            |policy| ioloom::files(&paths).pin(plan(text)).on_error(policy).map(|f| Ok(f.len()));
+        let sum = |policy| ioloom::files(&paths).pin(plan(text)).on_error(policy).map(|f| f.len());
         match sum(OnError::Stop).run() {
             Err(Error::File(e)) => assert_eq!((e.index, errno(&e)), (7, Some(2)), "{text}"),
             other => panic!("{text}: {other:?}"),
@@ -39,7 +39,7 @@ fn stop_skip_and_collect_handle_a_failure() {
 #[test]
 fn collect_keeps_a_thousand_and_counts_all() {
     let paths = (0..2500).map(|i| PathBuf::from(format!("no/such/{i}")));
-    let run = ioloom::files(paths).on_error(OnError::Collect).map(|f| Ok(f.len())).run().unwrap();
+    let run = ioloom::files(paths).on_error(OnError::Collect).map(|f| f.len()).run().unwrap();
     assert_eq!((run.failed, run.errors.len(), run.value.len()), (2500, 1000, 0));
 }
 
@@ -50,11 +50,83 @@ fn an_error_of_the_function_is_an_error_of_its_file() {
         let run = ioloom::files(&paths)
             .pin(plan(text))
             .on_error(OnError::Collect)
-            .map(|f| if f.index() == 3 { Err("not mine".into()) } else { Ok(()) })
+            .try_map(|f| if f.index() == 3 { Err("not mine") } else { Ok(()) })
             .run()
             .unwrap();
         assert_eq!((run.value.len(), run.failed), (19, 1), "{text}");
-        assert!(run.errors[0].to_string().contains("not mine"));
+        assert_eq!(run.errors[0].function_error(), Some(&"not mine"), "{text}");
+    }
+}
+
+/// An error without a text, which is not `Sync` and borrows from the caller.
+#[derive(Debug, PartialEq)]
+struct Own<'a>(std::cell::Cell<u8>, &'a str);
+
+#[test]
+fn the_first_error_of_the_function_is_returned_with_its_type() {
+    let (_dir, mut paths) = make(&roots()[0], &[10; 200]);
+    paths.push("no/such/file".into());
+    let name = String::from("mine");
+    for text in PLANS {
+        let job = || ioloom::files(&paths).pin(plan(text)).on_error(OnError::Stop);
+        let run = job().try_map(|f| match f.index() {
+            7 => Err(Own(7.into(), &name)),
+            _ => Ok(f.len()),
+        });
+        match run.sum::<u64>() {
+            Err(Error::File(e)) => match e.cause {
+                Cause::Function(own) => assert_eq!(own, Own(7.into(), "mine"), "{text}"),
+                other => panic!("{text}: {other:?}"),
+            },
+            other => panic!("{text}: {other:?}"),
+        }
+        let run = job().try_map(|f| if f.index() > 900 { Err(Own(0.into(), "")) } else { Ok(()) });
+        match run.run() {
+            Err(Error::File(e)) => {
+                assert!(matches!(&e.cause, Cause::Io(io) if io.raw_os_error() == Some(2)));
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_function_that_breaks_ends_the_run_and_keeps_the_values() {
+    let (_dir, paths) = make(&roots()[0], &[10; 2000]);
+    for text in PLANS {
+        let run = ioloom::files(&paths).pin(plan(text)).map_until(|f| match f.index() {
+            50 => ControlFlow::Break(f.index()),
+            _ => ControlFlow::Continue(f.index()),
+        });
+        let run = run.run().unwrap();
+        assert!(run.stopped && run.value.contains(&50), "{text}: {:?}", run.value);
+        assert!(run.value.len() < 1000, "{text}: {} files", run.value.len());
+        assert_eq!(run.value.len() as u64, run.measured.files, "{text}");
+        let run = ioloom::files(&paths).pin(plan(text)).map_until(|_| ControlFlow::Continue(()));
+        assert!(!run.run().unwrap().stopped, "{text}");
+    }
+}
+
+#[test]
+fn states_are_as_many_as_functions_run_at_once() {
+    let (_dir, paths) = make(&roots()[0], &[10; 300]);
+    for text in PLANS {
+        let made = AtomicU64::new(0);
+        let run = ioloom::files(&paths).pin(plan(text)).map_init(
+            || {
+                made.fetch_add(1, Ordering::Relaxed);
+                0u64
+            },
+            |seen, _| {
+                *seen += 1;
+                *seen
+            },
+        );
+        let values = run.run().unwrap().value;
+        let made = made.into_inner();
+        assert!((1..=2).contains(&made), "{text}: {made} states");
+        // Each state counted its files from one.
+        assert_eq!(values.iter().filter(|n| **n == 1).count() as u64, made, "{text}");
     }
 }
 
@@ -67,7 +139,6 @@ fn a_cancelled_run_drains_and_reports_it() {
             if seen.fetch_add(1, Ordering::Relaxed) == 20 {
                 token.cancel();
             }
-            Ok(())
         });
         match run {
             Err(Error::Cancelled { files }) => assert_eq!(files, seen.into_inner(), "{text}"),
@@ -89,7 +160,6 @@ fn a_cancel_while_a_thread_waits_for_memory_is_a_cancel() {
         let run = ioloom::files(&paths).pin(plan(text)).cancel(&token).for_each(|_| {
             token.cancel();
             std::thread::sleep(Duration::from_millis(300));
-            Ok(())
         });
         assert!(matches!(run, Err(Error::Cancelled { .. })), "{text}: {run:?}");
     }
@@ -101,25 +171,27 @@ fn a_panic_is_resumed_after_the_drain_and_the_process_goes_on() {
     for text in PLANS {
         let job = || ioloom::files(&paths).pin(plan(text));
         let in_function = catch_unwind(AssertUnwindSafe(|| {
-            job().map(|f| if f.index() == 11 { panic!("boom {}", f.index()) } else { Ok(()) }).run()
+            job()
+                .map(|f| {
+                    if f.index() == 11 {
+                        panic!("boom {}", f.index())
+                    }
+                })
+                .run()
         }));
         let payload = in_function.expect_err("the panic must come out");
         assert_eq!(payload.downcast_ref::<String>().unwrap(), "boom 11", "{text}");
         // Code other than the function may panic, too.
         let in_accumulator = catch_unwind(AssertUnwindSafe(|| {
-            job().map(|_| Ok(())).fold(
-                || -> u64 { panic!("no accumulator") },
-                |_, ()| {},
-                |_, _| {},
-            )
+            job().map(|_| ()).fold(|| -> u64 { panic!("no accumulator") }, |_, ()| {}, |_, _| {})
         }));
         assert!(in_accumulator.is_err(), "{text}");
         let in_list = catch_unwind(AssertUnwindSafe(|| {
             let list = paths.iter().map(|p| if p.ends_with("00030") { panic!("list") } else { p });
-            ioloom::files(list).pin(plan(text)).map(|_| Ok(())).run()
+            ioloom::files(list).pin(plan(text)).map(|_| ()).run()
         }));
         assert!(in_list.is_err(), "{text}");
-        assert_eq!(job().map(|_| Ok(1u64)).sum::<u64>().unwrap(), 60, "{text}");
+        assert_eq!(job().map(|_| 1u64).sum::<u64>().unwrap(), 60, "{text}");
     }
 }
 
@@ -133,7 +205,7 @@ fn results_can_be_in_input_order() {
             let run = ioloom::files(&paths)
                 .pin(plan)
                 .order(Order::Input)
-                .map(|f| Ok((f.index(), f.path().to_owned())))
+                .map(|f| (f.index(), f.path().to_owned()))
                 .run()
                 .unwrap();
             for (i, (index, path)) in run.value.iter().enumerate() {
@@ -146,7 +218,7 @@ fn results_can_be_in_input_order() {
                 .pin(plan)
                 .take(50)
                 .order(Order::Input)
-                .map(|f| Ok(f.path().to_owned()))
+                .map(|f| f.path().to_owned())
                 .run()
                 .unwrap();
             assert_eq!(
@@ -163,26 +235,19 @@ fn folds_sums_and_chunks_agree() {
     let (_dir, paths) = make(&roots()[0], &[0, 1, 4096, 100_000, 300_000]);
     let all: u64 = 1 + 4096 + 100_000 + 300_000;
     let job = || ioloom::files(&paths);
-    assert_eq!(job().map(|f| Ok(f.len())).sum::<u64>().unwrap(), all);
-    assert_eq!(job().map(|f| Ok(f.len())).collect().unwrap(), [0, 1, 4096, 100_000, 300_000]);
-    let fold = job().map(|f| Ok(f.len())).fold(|| 0, |a, n| *a += n, |a, b| *a += b).unwrap();
+    assert_eq!(job().map(|f| f.len()).sum::<u64>().unwrap(), all);
+    assert_eq!(job().map(|f| f.len()).collect().unwrap(), [0, 1, 4096, 100_000, 300_000]);
+    let fold = job().map(|f| f.len()).fold(|| 0, |a, n| *a += n, |a, b| *a += b).unwrap();
     assert_eq!(fold.value, all);
     let copies = job()
         .chunks(1000)
-        .fold_file(
-            |_| Vec::new(),
-            |v, c| {
-                v.extend_from_slice(c.bytes());
-                Ok(())
-            },
-            |v, _| Ok(v),
-        )
+        .fold_file(|_| Vec::new(), |v, c| v.extend_from_slice(c.bytes()), |v, _| v)
         .collect()
         .unwrap();
     for (i, copy) in copies.iter().enumerate() {
         assert!(*copy == content(i as u64 + 1, copy.len()), "file {i}");
     }
-    let pieces = job().chunks(4096).map_chunks(|c| Ok(c.bytes().len())).collect().unwrap();
+    let pieces = job().chunks(4096).map_chunks(|c| c.bytes().len()).collect().unwrap();
     assert_eq!(pieces.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 25, 74]);
 }
 
@@ -195,10 +260,7 @@ fn progress_is_reported() {
             assert!(p.files <= 5);
             reported.fetch_add(1, Ordering::Relaxed);
         })
-        .map(|_| {
-            std::thread::sleep(Duration::from_millis(60));
-            Ok(())
-        })
+        .map(|_| std::thread::sleep(Duration::from_millis(60)))
         .run()
         .unwrap();
     assert!(reported.into_inner() > 0);
@@ -208,7 +270,7 @@ fn progress_is_reported() {
 fn an_iterator_leaves_the_token_of_the_caller_alone() {
     let (_dir, paths) = make(&roots()[0], &[10; 50]);
     let token = Cancel::new();
-    let job = || ioloom::files(paths.clone()).cancel(&token).map(|f| Ok(f.len()));
+    let job = || ioloom::files(paths.clone()).cancel(&token).map(|f| f.len());
     assert_eq!(job().into_iter().map(Result::unwrap).sum::<u64>(), 500);
     drop(job().into_iter().take(3).collect::<Vec<_>>());
     assert!(!token.is_cancelled());
@@ -234,7 +296,7 @@ fn a_progress_function_that_panics_ends_the_run() {
                     reported.fetch_add(1, Ordering::Relaxed);
                     panic!("stop reporting")
                 })
-                .for_each(|_| Ok(()))
+                .for_each(|_| ())
         }));
         let payload = run.expect_err(text);
         assert_eq!(payload.downcast_ref::<&str>(), Some(&"stop reporting"), "{text}");

@@ -1,9 +1,10 @@
 //! File sets, a client of the engine that hashes, and the oracle to compare it with.
 
 use ioloom::engine::{self, Piece, RunOptions, Work};
-use ioloom::{Error, FileError, FnError, Plan};
+use ioloom::{Error, FileError, Plan};
 use ioloom_walk::PathList;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -87,6 +88,7 @@ pub(crate) struct Hashing;
 impl Work for Hashing {
     type State = (Xxh3, u64);
     type Local = (Vec<(usize, (u64, u64))>, Vec<FileError>);
+    type Error = Infallible;
 
     fn local(&self) -> Self::Local {
         Self::Local::default()
@@ -101,11 +103,11 @@ impl Work for Hashing {
         _: &mut Self::Local,
         state: &mut Self::State,
         piece: &Piece<'_>,
-    ) -> Result<(), FnError> {
+    ) -> Result<ControlFlow<()>, Infallible> {
         assert_eq!(piece.offset, state.1, "pieces come in order");
         state.0.update(piece.bytes);
         state.1 += piece.bytes.len() as u64;
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn finish(
@@ -114,12 +116,22 @@ impl Work for Hashing {
         state: Self::State,
         index: usize,
         _: &Path,
-    ) -> Result<(), FnError> {
+    ) -> Result<ControlFlow<()>, Infallible> {
         local.0.push((index, (state.0.digest(), state.1)));
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn failed(&self, local: &mut Self::Local, error: FileError) -> ControlFlow<FileError> {
+    fn function_failed(
+        &self,
+        _: &mut Self::Local,
+        _: usize,
+        _: &Path,
+        never: Infallible,
+    ) -> ControlFlow<()> {
+        match never {}
+    }
+
+    fn failed(&self, local: &mut Self::Local, error: FileError) -> ControlFlow<()> {
         local.1.push(error);
         ControlFlow::Continue(())
     }
@@ -154,7 +166,7 @@ pub(crate) fn errno(error: &FileError) -> Option<i32> {
 }
 
 /// Reports whether a refusal is due to something that this machine may lack, and prints it.
-pub(crate) fn lacks(plan: &Plan, error: &Error) -> bool {
+pub(crate) fn lacks<E>(plan: &Plan, error: &Error<E>) -> bool {
     let Error::Refused(reason) = error else { return false };
     let missing = plan.method.is_direct() && reason.contains("does not support direct I/O")
         || plan.method.needs_ring()

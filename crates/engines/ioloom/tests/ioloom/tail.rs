@@ -1,7 +1,7 @@
 //! The end of a run: all workers compute what one worker has read.
 
 use crate::support::{content, make, plan, roots};
-use ioloom::{Cancel, Error, File, FnError, OnError};
+use ioloom::{Cancel, Error, File, OnError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -44,13 +44,13 @@ fn a_worker_without_files_computes_what_another_has_read() {
         let run = ioloom::files(for_one_thread(paths.clone()))
             .pin(plan(text))
             .on_error(OnError::Collect)
-            .map(|f| {
+            .try_map(|f| {
                 // The first two calls only return together, so they run on two threads.
                 let mut count = inside.lock().unwrap();
                 *count += 1;
                 came.notify_all();
                 let met = came.wait_timeout_while(count, NEVER, |count| *count < 2).unwrap();
-                if met.1.timed_out() { Err("no other thread computes".into()) } else { Ok(f.len()) }
+                if met.1.timed_out() { Err("no other thread computes") } else { Ok(f.len()) }
             })
             .run();
         match run {
@@ -67,21 +67,20 @@ fn resting_workers_end_with_the_run() {
     let paths: Vec<PathBuf> = (0..3).map(|i| PathBuf::from(format!("{i}"))).collect();
     let files = || ioloom::files(for_one_thread(paths.clone())).pin(plan("null/window:l=8,p=4"));
     let slow = || std::thread::sleep(Duration::from_millis(30));
-    let failing = |_: &File<'_>| -> Result<(), FnError> {
+    let failing = |_: &File<'_>| -> Result<(), &str> {
         slow();
-        Err("no".into())
+        Err("no")
     };
-    let run = files().map(failing).run();
+    let run = files().try_map(failing).run();
     assert!(matches!(run, Err(Error::File(_))), "{run:?}");
     let token = Cancel::new();
-    let cancelling = |_: &File<'_>| -> Result<(), FnError> {
+    let cancelling = |_: &File<'_>| {
         token.cancel();
         slow();
-        Ok(())
     };
     let run = files().cancel(&token).map(cancelling).run();
     assert!(matches!(run, Err(Error::Cancelled { .. })), "{run:?}");
-    let panicking = |_: &File<'_>| -> Result<(), FnError> {
+    let panicking = |_: &File<'_>| -> () {
         slow();
         panic!("as the function does")
     };
@@ -103,7 +102,6 @@ fn waiting_and_resting_workers_return_their_permits() {
             if at < 60 || at > 2980 - round * 40 {
                 std::thread::sleep(Duration::from_micros(300));
             }
-            Ok(())
         });
         run.unwrap();
         assert_eq!(seen.into_inner(), 3000);

@@ -9,7 +9,7 @@ use super::outcome::Outcome;
 use crate::exit::Failure;
 use ioloom::engine::{Piece, Work};
 use ioloom::{FileError, FnError};
-use ioloom_failure::reason;
+use ioloom_failure::{Operation, quoted, reason};
 use ioloom_model::{Measured, Method};
 use ioloom_subjects::Kernel;
 use ioloom_subjects::kernel::FileState;
@@ -121,6 +121,27 @@ impl<'a> EachWork<'a> {
         matches!(self.lines, Lines::Compare { .. })
     }
 
+    /// Counts a failed file and keeps its message.
+    fn fail(
+        &self,
+        local: &mut Local,
+        index: usize,
+        path: &Path,
+        message: String,
+    ) -> ControlFlow<()> {
+        local.failed += 1;
+        if self.compares() {
+            let mut line = Vec::new();
+            write_checked(&mut line, path.as_os_str().as_bytes(), "FAILED open or read");
+            local.lines.push((index, line));
+        }
+        let mut errors = lock(&self.errors);
+        if errors.len() < ERRORS_KEPT {
+            errors.push(message);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn line(&self, local: &mut Local, index: usize, path: &Path, hex: &str) {
         let name = path.as_os_str().as_bytes();
         let mut line = Vec::new();
@@ -143,6 +164,7 @@ impl<'a> EachWork<'a> {
 impl Work for EachWork<'_> {
     type State = State;
     type Local = Local;
+    type Error = FnError;
 
     fn local(&self) -> Local {
         Local::default()
@@ -155,14 +177,19 @@ impl Work for EachWork<'_> {
         }
     }
 
-    fn piece(&self, _: &mut Local, state: &mut State, piece: &Piece<'_>) -> Result<(), FnError> {
+    fn piece(
+        &self,
+        _: &mut Local,
+        state: &mut State,
+        piece: &Piece<'_>,
+    ) -> Result<ControlFlow<()>, FnError> {
         match state {
             State::Exec(running) => running.feed(piece.bytes)?,
             State::Kernel(state) => {
                 self.kernel.piece(state, piece.index, piece.offset, piece.last, piece.bytes);
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn finish(
@@ -171,7 +198,7 @@ impl Work for EachWork<'_> {
         state: State,
         index: usize,
         path: &Path,
-    ) -> Result<(), FnError> {
+    ) -> Result<ControlFlow<()>, FnError> {
         match state {
             State::Exec(running) => running.finish()?,
             State::Kernel(state) => {
@@ -189,21 +216,22 @@ impl Work for EachWork<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn failed(&self, local: &mut Local, error: FileError) -> ControlFlow<FileError> {
-        local.failed += 1;
-        if self.compares() {
-            let mut line = Vec::new();
-            write_checked(&mut line, error.path.as_os_str().as_bytes(), "FAILED open or read");
-            local.lines.push((error.index, line));
-        }
-        let mut errors = lock(&self.errors);
-        if errors.len() < ERRORS_KEPT {
-            errors.push(error.to_string());
-        }
-        ControlFlow::Continue(())
+    fn function_failed(
+        &self,
+        local: &mut Local,
+        index: usize,
+        path: &Path,
+        error: FnError,
+    ) -> ControlFlow<()> {
+        let message = format!("cannot {} {}: {error}", Operation::Process, quoted(path));
+        self.fail(local, index, path, message)
+    }
+
+    fn failed(&self, local: &mut Local, error: FileError) -> ControlFlow<()> {
+        self.fail(local, error.index, &error.path, error.to_string())
     }
 }
 
