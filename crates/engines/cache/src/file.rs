@@ -1,11 +1,11 @@
 //! Evicts one file from the page cache or loads it, and proves the result by querying it again.
 //!
 //! posix_fadvise(DONTNEED) is advice: it silently skips pages that are dirty, under writeback,
-//! mapped by a process or held by a reader. The file is therefore written first (sync_file_range,
-//! and fdatasync if that left dirty pages); pages that remain are counted and given a reason.
-//! Loading means reading: only a read proves that a page is filled, whereas cachestat also counts
-//! readahead in progress. Readahead is requested a window in advance, so that the device has more
-//! than one request.
+//! mapped by a process or being read. The file is therefore written first (sync_file_range, then
+//! fdatasync if dirty pages remain). Pages that are still resident afterwards are counted and
+//! reported with a reason. Loading means reading: only a read proves that a page is filled, whereas
+//! cachestat also counts readahead in progress. Readahead is requested one window in advance to
+//! keep more than one request queued on the device.
 
 use crate::state::{Source, State, residency, residency_with_seed, wait_for_samples};
 use ioloom_sys::{cache, file, make, transfer};
@@ -14,20 +14,20 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Readahead window, bytes.
+/// Readahead window in bytes.
 const AHEAD_BYTES: u64 = 16 << 20;
-/// Size of one read, bytes.
+/// Read size in bytes.
 const READ_BYTES: usize = 256 << 10;
 
-/// The reason why pages stay in memory, or are not loaded.
+/// The reason why pages stay resident or are not loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Incomplete {
-    /// They are dirty and were not written.
+    /// They are dirty and could not be written.
     Dirty,
     /// They are under writeback.
     Writeback,
-    /// The file system keeps its data only in memory.
+    /// The file system stores its data only in memory.
     InMemory,
     /// A process has the file mapped.
     Mapped,
@@ -35,7 +35,7 @@ pub enum Incomplete {
     InUse,
     /// Their state cannot be queried.
     Unknown,
-    /// They were read, and were reclaimed before they were queried.
+    /// They were read, but reclaimed before they could be queried.
     Reclaimed,
 }
 
@@ -45,15 +45,15 @@ impl Incomplete {
         match self {
             Self::Dirty => "dirty pages were not written",
             Self::Writeback => "pages are still under writeback",
-            Self::InMemory => "this file system keeps its data only in memory",
-            Self::Mapped => "a process maps it",
+            Self::InMemory => "this file system stores its data only in memory",
+            Self::Mapped => "mapped by a process",
             Self::InUse => "in use by an unknown process: mapped, locked or being read",
-            Self::Unknown => "the state of its pages cannot be queried",
+            Self::Unknown => "page cache state cannot be queried",
             Self::Reclaimed => "the kernel reclaimed the pages: there is more data than memory",
         }
     }
 
-    /// Returns the word for tables.
+    /// Returns the short form used in tables.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Dirty => "dirty",
@@ -67,14 +67,14 @@ impl Incomplete {
     }
 }
 
-/// States before and after an action, and why it is incomplete.
+/// States before and after an action, and why the action is incomplete.
 pub(crate) type Acted = (State, State, Option<Incomplete>);
 
-/// Evicts an open file of `bytes` from the page cache. With `write`, dirty pages are written first.
-/// Returns the states before and after, and why pages stay, if any do.
+/// Evicts an open file of `bytes` from the page cache. If `write` is set, writes dirty pages first.
+/// Returns the states before and after, and the reason if pages remain.
 ///
 /// # Errors
-/// Returns the error of a system call; a write error means lost data of the file.
+/// Returns the error of a failed system call. A write error means that file data was lost.
 pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> {
     let seed = make::random_number();
     let before = residency_with_seed(&open, bytes, seed)?;
@@ -96,7 +96,7 @@ pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted>
         after = residency_with_seed(&open, bytes, seed)?;
     }
     if matches!(after.source, Source::Pages | Source::Sampled) {
-        // The query itself loaded the pages that it did not find.
+        // The query itself loaded the pages that were not cached.
         wait_for_samples(&open, bytes, seed)?;
         cache::evict_file(&open)?;
     }
@@ -115,16 +115,17 @@ fn why_incomplete(after: &State) -> Option<Incomplete> {
     }
 }
 
-/// Loads an open file of `bytes` into the page cache through `buffer`, whose content is meaningless
-/// afterwards. Returns the states before and after, and why pages are missing, if any are.
+/// Loads an open file of `bytes` into the page cache. `buffer` is scratch space. Returns the states
+/// before and after, and the reason if pages are missing.
 ///
 /// # Errors
-/// Returns the error of a read.
+/// Returns the error of a failed read.
 pub fn load_file(open: impl AsFd, bytes: u64, buffer: &mut Vec<u8>) -> io::Result<Acted> {
     load_until(open, bytes, buffer, &AtomicBool::new(false))
 }
 
-/// Does the same, but stops early when `stop` is set; missing pages then have no reason.
+/// Like [`load_file`], but stops early when `stop` is set. Pages missing for that reason are not
+/// explained.
 pub(crate) fn load_until(
     open: impl AsFd,
     bytes: u64,
@@ -141,7 +142,7 @@ pub(crate) fn load_until(
     while !stop.load(Ordering::Relaxed) {
         if at + AHEAD_BYTES / 2 >= asked && asked < bytes {
             let len = AHEAD_BYTES.min(bytes - asked);
-            // Only advice: the reads below load the file even if it fails.
+            // Only a hint: the reads below load the file even if this fails.
             let _ = cache::prefetch(&open, asked, len);
             asked += len;
         }
@@ -152,7 +153,7 @@ pub(crate) fn load_until(
     }
     let after = residency(&open, bytes)?;
     let incomplete = match after.pages.resident {
-        // Every byte was just read, but whether it is still cached cannot be queried.
+        // Every byte has just been read, but residency cannot be queried.
         _ if stop.load(Ordering::Relaxed) => None,
         None => Some(Incomplete::Unknown),
         Some(resident) if resident < after.total => Some(Incomplete::Reclaimed),

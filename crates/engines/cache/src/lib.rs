@@ -1,18 +1,19 @@
 //! Queries, evicts and loads the page cache contents of files and trees, and proves the result.
 //!
-//! [`residency`] queries one open file. It uses cachestat(2), which is exact and changes nothing, but
-//! is allowed only for owners and writers of a file. Otherwise it tries reads that must not wait
-//! (`RWF_NOWAIT`), at most [`SAMPLES_MAX`] of them; they give an estimate with an interval, and no
-//! information about dirty pages. If neither works, the state is unknown. mincore(2) is never used: for
-//! files of other users it reports every page as resident.
+//! [`residency`] queries one open file. It uses cachestat(2), which is exact and has no side
+//! effects, but is permitted only to the owner of a file and to users who can write it. Otherwise
+//! it samples the file with up to [`SAMPLES_MAX`] non-blocking reads (`RWF_NOWAIT`), which yield an
+//! estimate with a confidence interval but no information about dirty pages. If neither works, the
+//! state is unknown. mincore(2) is never used: it reports every page of other users' files as
+//! resident.
 //!
 //! [`evict_file`] and [`load_file`] act on one file and query it again afterwards, so the reported
-//! state is measured rather than assumed. [`Scan`] performs one of the three actions on whole trees
-//! with the walker, or on a list of files. Sums are kept per directory. Files are passed to the caller
-//! one by one and only the largest are kept, so memory grows with the number of open directories and
-//! not with the number of files.
+//! state is measured rather than assumed. [`Scan`] applies one of the three actions to whole trees,
+//! using the walker, or to a list of files. Totals are maintained per directory. Files are passed
+//! to the caller one by one, and only the largest are retained, so memory grows with the number of
+//! open directories, not with the number of files.
 //!
-//! Cost per file: open, fstat, one cachestat of about a microsecond, close.
+//! Cost per file: open, fstat, one cachestat of about one microsecond, close.
 
 mod file;
 mod map;

@@ -1,4 +1,5 @@
-//! Where the resident pages of a file are: the file in equal stretches, each with its counts.
+//! The positions of a file's resident pages: the file is split into equal stretches, each with its
+//! own counts.
 
 use crate::state::{pages_of, stretch};
 use ioloom_sys::cache;
@@ -9,21 +10,21 @@ use std::os::fd::AsFd;
 /// A stretch of a file; `None` means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cell {
-    /// Pages of the stretch.
+    /// Number of pages in the stretch.
     pub total: u64,
-    /// In memory. A stretch that is sampled has the state of its sampled page.
+    /// Resident pages. A sampled stretch has the state of its sampled page.
     pub resident: Option<u64>,
-    /// Dirty.
+    /// Dirty pages.
     pub dirty: Option<u64>,
-    /// Under writeback.
+    /// Pages under writeback.
     pub writeback: Option<u64>,
 }
 
-/// Maps the first `bytes` of an open file in at most `cells` stretches, but no more than it has
-/// pages. The descriptor must not be shared. Makes one call per stretch.
+/// Maps the first `bytes` of an open file in at most `cells` stretches, but never more than the
+/// file has pages. The descriptor must not be shared. Makes one call per stretch.
 ///
 /// # Errors
-/// Returns the error of a system call, except those that mean "unsupported" or "not permitted".
+/// Returns any system call error other than "unsupported" and "not permitted".
 pub fn map(file: impl AsFd, bytes: u64, cells: usize) -> io::Result<Vec<Cell>> {
     let total = pages_of(bytes);
     let parts = total.min(cells as u64);

@@ -1,11 +1,11 @@
-//! Finds the processes that map files, whose pages cannot be evicted.
+//! Finds processes that map files and so prevent their eviction.
 //!
-//! Reads the mappings of every accessible process once for all files. Processes of other users are not
-//! accessible without privilege, so finding none proves nothing.
+//! Reads the mappings of every accessible process once for all files. Without privilege, processes
+//! of other users are not accessible, so an empty result proves nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Device and inode.
+/// Device and inode number.
 pub(crate) type Id = ((u32, u32), u64);
 
 /// A process that maps a file.

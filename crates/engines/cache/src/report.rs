@@ -6,9 +6,9 @@ use crate::state::State;
 use crate::tally::Tally;
 use std::path::PathBuf;
 
-/// Maximum number of files that are listed as incomplete.
+/// Maximum number of incomplete files to list.
 pub const INCOMPLETE_MAX: usize = 1000;
-/// Maximum number of errors whose messages are kept.
+/// Maximum number of error messages to keep.
 pub(crate) const ERRORS_MAX: usize = 1000;
 
 /// The result for one file.
@@ -29,53 +29,53 @@ pub struct FileReport {
     pub(crate) id: Id,
 }
 
-/// Sums of a directory.
+/// The totals of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirReport {
     /// Path.
     pub path: PathBuf,
-    /// Levels below its root.
+    /// Depth below the root.
     pub depth: u32,
-    /// Index of its root, from 0.
+    /// Zero-based index of the root.
     pub root: usize,
-    /// Sums of everything in and below it.
+    /// Totals of the directory and everything below it.
     pub tally: Tally,
 }
 
-/// Sums of one argument.
+/// The totals of one argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootReport {
-    /// The path as given; `None` for a list.
+    /// The path as specified; `None` for a list.
     pub path: Option<PathBuf>,
-    /// Sums.
+    /// The totals.
     pub tally: Tally,
 }
 
 /// The result of a scan.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The arguments in order.
+    /// The arguments, in order.
     pub roots: Vec<RootReport>,
-    /// Directories down to the requested depth, by path.
+    /// Directories down to the requested depth, sorted by path.
     pub directories: Vec<DirReport>,
-    /// The files with the most resident pages before or after the action, the largest first.
+    /// The files with the most resident pages before or after the action, largest first.
     pub top: Vec<FileReport>,
-    /// The first [`INCOMPLETE_MAX`] files for which the action is incomplete.
+    /// The first [`INCOMPLETE_MAX`] files whose action is incomplete.
     pub incomplete: Vec<FileReport>,
-    /// Number of all incomplete files.
+    /// Total number of incomplete files.
     pub incomplete_count: u64,
-    /// Number of entries that are not regular files, and of further names of files.
+    /// Number of skipped entries: those that are not regular files, and additional hard links.
     pub skipped: u64,
     /// Messages of the first thousand errors.
     pub errors: Vec<String>,
-    /// Number of all errors.
+    /// Total number of errors.
     pub errors_count: u64,
     /// Whether the scan was stopped early.
     pub stopped: bool,
 }
 
 impl Report {
-    /// Returns the sums over all arguments.
+    /// Returns the totals over all arguments.
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
         self.roots.iter().for_each(|root| total.add(&root.tally));

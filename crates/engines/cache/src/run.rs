@@ -1,8 +1,9 @@
 //! Runs a scan.
 //!
-//! Trees go through the walker, whose threads open, query and close the files they find. A list is
-//! processed by a fixed number of threads that share its iterator. In both cases each file is passed
-//! to the caller at once; only the largest files and the first incomplete ones are kept.
+//! Trees are scanned by the walker, whose threads open, query and close each file. A list is
+//! processed by a fixed number of threads that share its iterator. In both cases each file is
+//! passed to the caller immediately; only the largest files and the first incomplete ones are
+//! retained.
 
 use crate::file::Incomplete;
 use crate::mappings::{Id, mapping_processes};
@@ -18,11 +19,11 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
-/// Threads that process a list; most of the time they wait for the device.
+/// Number of threads that process a list; they mostly wait for the device.
 const LIST_THREADS: usize = 16;
 
 impl Scan<'_> {
-    /// Scans `roots`: directories with everything below, files, block devices.
+    /// Scans `roots`, which can be directories (scanned recursively), files or block devices.
     ///
     /// # Errors
     /// Returns an error if the walk cannot start.
@@ -50,10 +51,10 @@ impl Scan<'_> {
         Ok(self.finish(report, collected))
     }
 
-    /// Scans a list of files. An entry that cannot be read ends the list and is reported.
+    /// Scans a list of files. Stops at the first entry that cannot be read, and reports it.
     ///
     /// # Panics
-    /// Propagates a panic of a thread.
+    /// Propagates a panic from a worker thread.
     pub fn list(
         &self,
         paths: impl Iterator<Item = Result<PathBuf, ioloom_walk::ListError>> + Send,
@@ -105,7 +106,7 @@ impl Scan<'_> {
         self.finish(report, collected)
     }
 
-    /// Sorts the results and finds the processes that map files which were not evicted.
+    /// Sorts the results and looks up the processes that map files that could not be evicted.
     fn finish(&self, mut report: Report, collected: Collected) -> Report {
         let mut top: Vec<Ranked> =
             collected.top.into_iter().map(|Reverse(ranked)| ranked).collect();
@@ -123,7 +124,7 @@ impl Scan<'_> {
     }
 }
 
-/// Replaces "in use" by the specific reason if it can be found.
+/// Replaces "in use" by a more specific reason if there is one.
 fn name_reasons(incomplete: &mut [FileReport]) {
     let in_use = |file: &&mut FileReport| file.incomplete == Some(Incomplete::InUse);
     let mut memory: BTreeMap<(u32, u32), bool> = BTreeMap::new();

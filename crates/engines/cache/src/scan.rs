@@ -1,4 +1,4 @@
-//! The description of a scan: what to do with the files of trees or lists.
+//! The description of a scan: what to do with the files of a tree or list.
 
 use crate::report::FileReport;
 use ioloom_failure::Operation;
@@ -13,7 +13,7 @@ pub enum Action {
     Status,
     /// Evict the file from the page cache.
     Drop {
-        /// Whether to write dirty pages first.
+        /// Write dirty pages first.
         write: bool,
     },
     /// Read the file into the page cache.
@@ -30,12 +30,12 @@ impl Action {
     }
 }
 
-/// The progress of a scan, which other threads may read.
+/// The progress of a scan; other threads can read it at any time.
 #[derive(Debug, Default)]
 pub struct CacheProgress {
-    /// Completed files.
+    /// Number of completed files.
     pub files: AtomicU64,
-    /// Sizes of these files, bytes.
+    /// Total size of these files in bytes.
     pub bytes: AtomicU64,
 }
 
@@ -43,16 +43,16 @@ pub struct CacheProgress {
 pub struct Scan<'a> {
     /// The action on each file.
     pub action: Action,
-    /// Number of files with the most resident pages to report.
+    /// How many of the files with the most resident pages to report.
     pub top: usize,
-    /// Depth of the deepest directories to report; 0 for none.
+    /// Maximum depth of reported directories; 0 for none.
     pub depth_max: u32,
-    /// Number of threads for the walk.
+    /// Number of walker threads.
     pub threads: Threads,
     /// Stops the scan early when set to true.
     pub stop: Arc<AtomicBool>,
     /// The progress.
     pub progress: Arc<CacheProgress>,
-    /// Called for each file, from many threads.
+    /// Called for each file, from several threads.
     pub each: Option<&'a (dyn Fn(&FileReport) + Sync)>,
 }

@@ -1,4 +1,4 @@
-//! The state of one open file in the page cache, and how it was determined.
+//! The page cache state of one open file, and how it was determined.
 
 use ioloom_sys::cache;
 use ioloom_sys::file::{Nowait, read_at, read_nowait_at};
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsFd;
 
-/// Maximum number of one-byte reads that sample a file. A file with no more pages than this is
-/// queried page by page.
+/// Maximum number of one-byte reads used to sample a file. Files with no more pages than this are
+/// tested page by page.
 pub const SAMPLES_MAX: u64 = 256;
 
 /// How a state was determined.
@@ -17,16 +17,16 @@ pub const SAMPLES_MAX: u64 = 256;
 pub enum Source {
     /// cachestat(2): exact and without side effects.
     Cachestat,
-    /// Every page was tested with a read that must not wait.
+    /// Every page was tested with a non-blocking read.
     Pages,
-    /// A sample of the pages was tested with such reads; the resident pages are an estimate.
+    /// A sample of the pages was tested with non-blocking reads; the resident count is an estimate.
     Sampled,
-    /// It cannot be determined.
+    /// The state cannot be determined.
     Unknown,
 }
 
 impl Source {
-    /// Returns the word for output.
+    /// Returns the name used in output.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Cachestat => "cachestat",
@@ -37,31 +37,31 @@ impl Source {
     }
 }
 
-/// Pages of a file by state; `None` if unknown.
+/// Page counts by state; `None` if unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pages {
-    /// In memory. cachestat counts readahead in progress; samples do not.
+    /// Resident pages. cachestat includes readahead in progress; sampling does not.
     pub resident: Option<u64>,
-    /// Dirty.
+    /// Dirty pages.
     pub dirty: Option<u64>,
-    /// Under writeback.
+    /// Pages under writeback.
     pub writeback: Option<u64>,
-    /// Reclaimed.
+    /// Pages evicted from the cache.
     pub evicted: Option<u64>,
-    /// Reclaimed so recently that it indicates memory pressure.
+    /// Pages evicted so recently that this indicates memory pressure.
     pub recently_evicted: Option<u64>,
 }
 
 /// The page cache state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
-    /// Number of pages of the file.
+    /// Number of pages in the file.
     pub total: u64,
-    /// Pages by state.
+    /// Page counts by state.
     pub pages: Pages,
-    /// The 95 % confidence interval of the resident pages, if they are an estimate.
+    /// 95 % confidence interval of the resident count, if it is an estimate.
     pub resident_between: Option<(u64, u64)>,
-    /// How it was determined.
+    /// How the state was determined.
     pub source: Source,
 }
 
@@ -77,32 +77,32 @@ impl State {
         Self { total, pages, resident_between: None, source: Source::Unknown }
     }
 
-    /// Reports whether no page is known to be in memory.
+    /// Returns true if no page is known to be resident.
     pub fn is_cold(&self) -> bool {
         self.pages.resident == Some(0) && self.source != Source::Sampled
     }
 
-    /// Reports whether every page is known to be in memory.
+    /// Returns true if every page is known to be resident.
     pub fn is_warm(&self) -> bool {
         self.pages.resident.is_some_and(|n| n >= self.total) && self.source != Source::Sampled
     }
 }
 
-/// Returns the number of pages of a file of `bytes`.
+/// Returns the number of pages in a file of `bytes`.
 pub(crate) fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(ioloom_sys::proc::page_bytes())
 }
 
-/// Queries the page cache state of an open file of `bytes`. The descriptor must not be shared: for
-/// samples its readahead is turned off, so that a miss loads only the page itself.
+/// Queries the page cache state of an open file of `bytes`. The descriptor must not be shared:
+/// sampling turns off its readahead to ensure that a miss loads only that page.
 ///
 /// # Errors
-/// Returns the error of a system call, except those that mean "unsupported" or "not permitted".
+/// Returns any system call error other than "unsupported" and "not permitted".
 pub fn residency(file: impl AsFd, bytes: u64) -> io::Result<State> {
     residency_with_seed(file, bytes, make::random_number())
 }
 
-/// Does the same; if pages are sampled, `seed` selects them.
+/// Like [`residency`], but uses `seed` to choose the pages to sample.
 pub(crate) fn residency_with_seed(file: impl AsFd, bytes: u64, seed: u64) -> io::Result<State> {
     let total = pages_of(bytes);
     if let Some(found) = cache::state(&file, 0, 0)? {
@@ -122,8 +122,8 @@ pub(crate) fn residency_with_seed(file: impl AsFd, bytes: u64, seed: u64) -> io:
     sample(file, total, seed)
 }
 
-/// Waits for the pages that a query with `seed` loaded: they cannot be evicted while reads are in
-/// flight.
+/// Waits for the pages loaded by a query with `seed`. Pages cannot be evicted while their reads are
+/// in flight.
 pub(crate) fn wait_for_samples(file: impl AsFd, bytes: u64, seed: u64) -> io::Result<()> {
     let total = pages_of(bytes);
     let asked = total.min(SAMPLES_MAX);
@@ -134,7 +134,7 @@ pub(crate) fn wait_for_samples(file: impl AsFd, bytes: u64, seed: u64) -> io::Re
     Ok(())
 }
 
-/// Samples one page in each stretch of the file with one-byte reads that must not wait.
+/// Samples one page in each stretch of the file with non-blocking one-byte reads.
 fn sample(file: impl AsFd, total: u64, seed: u64) -> io::Result<State> {
     cache::advise_random(&file)?;
     let asked = total.min(SAMPLES_MAX);
@@ -157,8 +157,8 @@ fn sample(file: impl AsFd, total: u64, seed: u64) -> io::Result<State> {
     Ok(State { total, pages, resident_between: Some(between), source: Source::Sampled })
 }
 
-/// Returns the page of sample `i` of `asked`: one in its stretch that depends on `seed`. Sampling
-/// the same pages twice would find those that the first query loaded.
+/// Returns the page for sample `i` of `asked`: a page in its stretch, chosen by `seed`. A second
+/// query of the same pages would find those that the first one loaded.
 fn page_of_sample(seed: u64, i: u64, asked: u64, total: u64) -> u64 {
     let (start, end) = stretch(i, asked, total);
     let mut mixed = seed.wrapping_add((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -167,14 +167,14 @@ fn page_of_sample(seed: u64, i: u64, asked: u64, total: u64) -> u64 {
     start + (mixed ^ (mixed >> 31)) % (end - start).max(1)
 }
 
-/// Returns stretch `i` of `parts` of `total` pages. It is not empty if there are at least as many
-/// pages as parts.
+/// Returns stretch `i` when `total` pages are split into `parts`. No stretch is empty if there are
+/// at least as many pages as parts.
 pub(crate) fn stretch(i: u64, parts: u64, total: u64) -> (u64, u64) {
     let at = |i: u64| (u128::from(total) * u128::from(i) / u128::from(parts)) as u64;
     (at(i), at(i + 1))
 }
 
-/// Returns the estimate and its Wilson interval (95 %), pages. Stratified sampling makes the real
+/// Returns the estimate and its 95 % Wilson interval in pages. Stratified sampling makes the true
 /// interval narrower.
 fn estimate(hits: u64, asked: u64, total: u64) -> (u64, (u64, u64)) {
     const Z: f64 = 1.96;

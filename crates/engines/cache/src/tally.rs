@@ -1,37 +1,37 @@
-//! Sums over files.
+//! Totals over files.
 
 use crate::state::{Source, State};
 use serde::Serialize;
 
-/// Sums over the files of a tree, in pages unless stated otherwise. Files of unknown state count
-/// only in `files`, `size_bytes`, `pages`, `unknown_files` and `unknown_pages`.
+/// Totals over the files of a tree, in pages unless stated otherwise. Files of unknown state
+/// contribute only to `files`, `size_bytes`, `pages`, `unknown_files` and `unknown_pages`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Tally {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Sizes of the files, bytes.
+    /// Total file size in bytes.
     pub size_bytes: u64,
-    /// Pages of the files.
+    /// Total number of pages.
     pub pages: u64,
     /// Resident pages, including estimates.
     pub resident_pages: u64,
-    /// Resident pages before an eviction or load.
+    /// Resident pages before eviction or loading.
     pub was_resident_pages: u64,
     /// Dirty pages.
     pub dirty_pages: u64,
     /// Pages under writeback.
     pub writeback_pages: u64,
-    /// Reclaimed pages.
+    /// Evicted pages.
     pub evicted_pages: u64,
-    /// Recently reclaimed pages.
+    /// Recently evicted pages.
     pub recently_evicted_pages: u64,
-    /// Files whose resident pages are estimates.
+    /// Files whose resident count is an estimate.
     pub sampled_files: u64,
-    /// Files that were queried page by page, so dirty pages are unknown.
+    /// Files tested page by page, whose dirty pages are unknown.
     pub asked_files: u64,
     /// Files of unknown state.
     pub unknown_files: u64,
-    /// Pages of these files.
+    /// Total number of pages in files of unknown state.
     pub unknown_pages: u64,
 }
 
@@ -59,7 +59,7 @@ impl Tally {
         sum(&mut self.recently_evicted_pages, now.pages.recently_evicted);
     }
 
-    /// Adds the sums of other files.
+    /// Adds the totals of other files.
     pub fn add(&mut self, other: &Self) {
         self.files += other.files;
         self.size_bytes += other.size_bytes;

@@ -1,4 +1,4 @@
-//! The visitor of a walk: processes the files and adds up the sums of directories.
+//! The visitor of a walk: processes files and adds up directory totals.
 
 use crate::report::DirReport;
 use crate::tally::Tally;
@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct TreeVisitor<'g> {
     shared: &'g SharedScan<'g>,
     roots: &'g [Mutex<Tally>],
-    /// Sums of the current directory, over the entries that this thread visits.
+    /// Totals of the current directory, limited to the entries that this thread visits.
     part: Tally,
     pub(crate) collected: Collected,
     pub(crate) directories: Vec<DirReport>,

@@ -1,4 +1,4 @@
-//! The work on one file, and what each thread collects.
+//! Processes a single file, and collects results per thread.
 
 use crate::file::{Incomplete, evict_file, load_until};
 use crate::mappings::Id;
@@ -32,10 +32,10 @@ impl PartialOrd for Ranked {
     }
 }
 
-/// What one thread collects about its files.
+/// Results collected by one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
-    /// The files with the most resident pages, the smallest on top.
+    /// The files with the most resident pages; the smallest is on top.
     pub(crate) top: BinaryHeap<Reverse<Ranked>>,
     pub(crate) incomplete: Vec<FileReport>,
     pub(crate) incomplete_count: u64,
@@ -77,7 +77,7 @@ impl Collected {
         }
     }
 
-    /// Adds what another thread collected.
+    /// Merges the results of another thread.
     pub(crate) fn merge(&mut self, other: Self, top: usize) {
         for Reverse(ranked) in other.top {
             self.rank(ranked, top);
@@ -92,10 +92,10 @@ impl Collected {
     }
 }
 
-/// A scan as its threads share it.
+/// The state of a scan that is shared between threads.
 pub(crate) struct SharedScan<'a> {
     pub(crate) scan: &'a Scan<'a>,
-    /// Files with several names that were found, so that each counts once.
+    /// Files with several hard links found so far; each is counted once.
     linked: Mutex<HashSet<Id>>,
 }
 
@@ -104,7 +104,8 @@ impl<'a> SharedScan<'a> {
         Self { scan, linked: Mutex::default() }
     }
 
-    /// Performs the action on one file. A path that the user named may be a link or a device.
+    /// Performs the action on one file. Paths specified by the user can be symlinks or block
+    /// devices.
     pub(crate) fn visit(
         &self,
         path: PathBuf,
@@ -124,7 +125,7 @@ impl<'a> SharedScan<'a> {
                 collected.add_file(report, self.scan.top);
             }
             Ok(None) => collected.skipped += 1,
-            // It was removed after its directory was read.
+            // The file was removed after its directory was read.
             Err(error) if !named && error.source.kind() == io::ErrorKind::NotFound => {}
             Err(error) => collected.add_error(&error),
         }
@@ -143,7 +144,7 @@ impl<'a> SharedScan<'a> {
             Kind::Regular => {}
             Kind::Device if named && what.size > 0 => {}
             other if named => {
-                let why = format!("it is {}, which has no pages", other.word());
+                let why = format!("it is {}, which has no page cache", other.word());
                 let error = io::Error::new(io::ErrorKind::InvalidInput, why);
                 return Err(PathError::new(Operation::Residency, path, error));
             }

@@ -1,4 +1,4 @@
-//! Compares reports with trees of known state, and fails each system call.
+//! Compares reports with trees in a known state, and injects a failure into each system call.
 
 #![allow(clippy::print_stdout, reason = "skipped tests print the reason")]
 
@@ -20,7 +20,7 @@ struct Place {
 }
 
 impl Place {
-    /// Returns `None`, with a message, if the tree is in memory or the kernel has no cachestat.
+    /// Returns `None` and prints the reason if the tree is in memory or the kernel lacks cachestat.
     fn new() -> Option<Self> {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +32,7 @@ impl Place {
         }
         let probe = File::create(dir.path().join("probe")).unwrap();
         if cache::state(&probe, 0, 0).unwrap().is_none() {
-            println!("skipped: this kernel has no cachestat");
+            println!("skipped: this kernel lacks cachestat");
             return None;
         }
         fs::remove_file(dir.path().join("probe")).unwrap();
@@ -99,7 +99,7 @@ fn a_tree_is_evicted_and_loaded() {
     assert_eq!((warmed.total().resident_pages, warmed.incomplete_count), (pages, 0));
     let now = place.scan(Action::Status);
     assert_eq!(now.total().resident_pages, pages);
-    // Sums include everything below the directories of depth 1.
+    // Totals of depth-1 directories include everything below them.
     let sums: Vec<_> = now.directories.iter().map(|d| (d.tally.files, d.tally.pages)).collect();
     assert_eq!(sums, [(2, 6), (1, 25)]);
     let top: Vec<_> = now.top.iter().map(|f| f.now.pages.resident.unwrap()).collect();
@@ -125,14 +125,14 @@ fn dirty_pages_stay_unless_they_are_written() {
 fn a_mapped_file_stays_and_the_process_is_named() {
     let Some(place) = Place::new() else { return };
     let path = place.write("held", 32 * PAGE);
-    // A program that maps a file for a while: a copy of a shell maps its own executable.
+    // Runs a program that keeps a file mapped: a copy of a shell maps its own executable.
     let shell = place.dir.path().join("shell");
     let mut out = File::create(&shell).unwrap();
     out.write_all(&fs::read("/bin/sh").unwrap()).unwrap();
     fs::set_permissions(&shell, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     out.sync_all().unwrap();
     drop(out);
-    // Once it prints, its pages are mapped and not only listed in `maps`.
+    // Once it prints, its pages are actually mapped, not just listed in `maps`.
     let mut child = std::process::Command::new(&shell)
         .args(["-c", "echo runs; read x"])
         .stdin(std::process::Stdio::piped())
@@ -146,7 +146,7 @@ fn a_mapped_file_stays_and_the_process_is_named() {
     let report = place.scan(Action::Drop { write: true });
     child.kill().unwrap();
     child.wait().unwrap();
-    let held = report.incomplete.iter().find(|f| f.path == shell).expect("some of it stays");
+    let held = report.incomplete.iter().find(|f| f.path == shell).expect("some pages remain");
     assert_eq!(held.incomplete, Some(Incomplete::Mapped));
     assert_eq!(held.mapped_by.as_ref().map(|by| by.0), Some(pid));
     assert!(report.incomplete.iter().all(|f| f.path != path), "unmapped files are evicted");
@@ -206,7 +206,7 @@ fn without_cachestat_pages_are_sampled() {
     };
     let warm = asked(&small);
     assert_eq!((warm.source, warm.pages.resident), (Source::Pages, Some(100)));
-    assert_eq!(warm.pages.dirty, None, "such reads reveal no dirty pages");
+    assert_eq!(warm.pages.dirty, None, "sampling cannot detect dirty pages");
     let warm = asked(&big);
     assert_eq!((warm.source, warm.pages.resident), (Source::Sampled, Some(2000)));
     assert!(!warm.is_warm(), "a sample proves nothing");
@@ -227,7 +227,7 @@ fn a_query_does_not_find_pages_that_an_earlier_one_loaded() {
     place.scan(Action::Drop { write: true });
     let file = File::open(&path).unwrap();
     let size = file.metadata().unwrap().len();
-    // Different pages each time: ten queries load no more than an eighth of them.
+    // The pages differ each time: ten queries load at most an eighth of the file.
     for _ in 0..10 {
         fault::set("cachestat:1:1");
         let state = residency(&file, size).unwrap();
@@ -255,7 +255,7 @@ fn a_sampled_file_is_evicted_completely() {
     fault::set("");
     assert_eq!((after.source, after.pages.resident), (Source::Sampled, Some(0)));
     let left = cache::state(&file, 0, 0).unwrap().unwrap().resident;
-    assert_eq!(left, 0, "pages that the queries loaded");
+    assert_eq!(left, 0, "pages loaded by the queries");
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn each_failed_call_is_reported_and_the_others_continue() {
     ] {
         let one = Scan { threads: Threads::Count(1), ..scan(action) };
         let roots = ["d/1", "d/2"].map(|name| place.dir.path().join(name));
-        // The kernel may have written the pages on its own, so that the call is not made; retry.
+        // The kernel may have written the pages already, in which case the call is not made; retry.
         let tries = if op == "sync_file_range" { 50 } else { 1 };
         let scanned = || {
             place.write("d/1", PAGE);
