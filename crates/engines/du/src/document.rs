@@ -1,7 +1,8 @@
 //! A scan as one JSON document, which `--json` prints, `--save` writes and `--diff` reads.
 //!
-//! Directories are one flat list with their paths, so the depth of the tree does not affect the
-//! nesting. A path that is not UTF-8 appears twice: readable, and exactly in hexadecimal.
+//! Directories are stored as one flat list of paths, so nesting does not grow with the depth of the
+//! tree. A path that is not valid UTF-8 appears twice: in readable form, and exactly, in
+//! hexadecimal.
 
 use crate::tree::Kind;
 use crate::{Scan, Tally};
@@ -13,121 +14,121 @@ use std::time::UNIX_EPOCH;
 
 /// Version of the document.
 pub const SCHEMA: u32 = 1;
-/// Maximum number of errors that are listed.
+/// Maximum number of errors to list.
 pub const ERRORS_TOLD: usize = 1000;
 
 /// A scan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {
-    /// Version of this document.
+    /// Format version.
     pub schema: u32,
     /// Always `du`.
     pub command: String,
-    /// Whether the scan is complete; false after an interrupt or an unreadable path.
+    /// Whether the scan is complete; false after an interruption or an unreadable path.
     pub complete: bool,
     /// Whether the scan was interrupted.
     pub interrupted: bool,
-    /// Depth of the deepest directories in the list; null for all.
+    /// Maximum depth of directories in the list; null if unlimited.
     pub depth_max: Option<u32>,
     /// How sizes were read; null for an import.
     pub method: Option<String>,
-    /// Number of threads, and the reason if it was chosen automatically.
+    /// Number of threads, with the reason if it was chosen automatically.
     pub threads: Option<String>,
-    /// Statistics of reading inode tables, by device; empty with any other method. Sizes are then
-    /// those at the time of a sync.
+    /// Inode table statistics for each device; empty for all other methods. With inode tables,
+    /// sizes are those at the time of a sync.
     #[serde(default)]
     pub inode_tables: Vec<InodeTables>,
-    /// Time from the start to the last entry; 0 for an import.
+    /// Seconds from the start to the last entry; 0 for an import.
     pub elapsed_ns: u64,
-    /// Start time, seconds since 1970.
+    /// Start time in seconds since 1970.
     pub started_unix_s: u64,
-    /// Sums over all roots.
+    /// Totals over all roots.
     pub total: Tally,
-    /// The roots in the order given.
+    /// The roots, in command-line order.
     pub roots: Vec<Line>,
-    /// Directories below the roots, down to the requested depth, sorted by name within each root;
-    /// with `--all` also other entries.
+    /// Directories below the roots down to the requested depth, sorted by name within each root;
+    /// with `--all`, other entries too.
     pub directories: Vec<Line>,
     /// File systems below the roots that were not entered.
     pub not_entered: Vec<NotEntered>,
-    /// Number of names that vanished before they could be read. They occupy no space and are not
+    /// Number of names that disappeared before they could be read. They take no space and are not
     /// errors.
     #[serde(default)]
     pub vanished: u64,
     /// Number of paths that could not be read.
     pub errors: u64,
-    /// Messages of the first ones.
+    /// The first error messages.
     pub error_samples: Vec<String>,
 }
 
 /// A root, a directory or another entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// Path, starting with the root as given.
+    /// Path, starting with the root as specified.
     pub path: String,
-    /// The bytes of the path in hexadecimal if it is not UTF-8; else null.
+    /// The path bytes in hexadecimal if the path is not valid UTF-8; otherwise null.
     pub path_hex: Option<String>,
-    /// Index of the root that contains it, from 0.
+    /// Zero-based index of the root that contains it.
     pub root: u32,
-    /// Levels below the root.
+    /// Depth below the root.
     pub depth: u32,
     /// `directory`, `file`, `symlink` or `other`.
     pub kind: String,
-    /// Apparent size including everything below, bytes.
+    /// Apparent size in bytes, including everything below.
     pub apparent_bytes: u64,
-    /// Disk usage including everything below, bytes.
+    /// Disk usage in bytes, including everything below.
     pub disk_bytes: u64,
-    /// Entries including itself and everything below.
+    /// Number of entries, including this one and everything below.
     pub inodes: u64,
-    /// Disk usage of files that have a hard link here and another one outside, bytes.
+    /// Disk usage in bytes of files with hard links both inside and outside this directory.
     pub shared_bytes: u64,
-    /// Whether it is a directory that could not be read.
+    /// Whether this is a directory that could not be read.
     pub unreadable: bool,
 }
 
-/// Statistics of reading the inode tables of one device.
+/// Inode table statistics for one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InodeTables {
     /// The block device.
     pub device: String,
-    /// Start of the sync whose sizes were read, seconds since 1970.
+    /// Start of the sync to which the sizes belong, in seconds since 1970.
     pub synced_unix_s: u64,
     /// Whether each inode was verified by a checksum.
     pub checksums: bool,
-    /// Entries whose inode was read from the table.
+    /// Number of entries whose inode was read from the table.
     pub entries_read: u64,
-    /// Entries that were read with `statx` instead.
+    /// Number of entries that were read with `statx` instead.
     pub entries_asked: u64,
-    /// Entries that were read both ways.
+    /// Number of entries that were read both ways.
     pub entries_sampled: u64,
-    /// Entries read both ways that had changed since the sync.
+    /// Number of entries that were read both ways and had changed since the sync.
     pub entries_changed: u64,
 }
 
 /// A file system that was not entered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotEntered {
-    /// Its mount point.
+    /// Mount point.
     pub path: String,
-    /// Its type.
+    /// File system type.
     pub file_system: String,
 }
 
 /// The reason why a saved scan cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Reading failed, or the text is not such a document.
+    /// Reading failed, or the text is not a saved scan.
     #[error("not a saved scan: {0}; create one with 'ioloom du --save FILE DIR'")]
     Json(#[from] serde_json::Error),
-    /// The document is of another kind or version.
+    /// The document has another type or version.
     #[error(
         "not a saved scan that this version can read (command '{command}', schema {schema}); \
          create one with 'ioloom du --save FILE DIR'"
     )]
     Other {
-        /// Its kind.
+        /// The document type.
         command: String,
-        /// Its version.
+        /// The document version.
         schema: u32,
     },
     /// A path has an invalid encoding.
@@ -136,7 +137,7 @@ pub enum ReadError {
 }
 
 impl Line {
-    /// Returns the bytes of the path.
+    /// Returns the path bytes.
     pub fn path_bytes(&self) -> Result<Vec<u8>, ReadError> {
         let Some(hex) = &self.path_hex else { return Ok(self.path.clone().into_bytes()) };
         let wrong = || ReadError::Path(hex.clone());
@@ -145,7 +146,7 @@ impl Line {
         Ok(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
     }
 
-    /// Returns the sums.
+    /// Returns the totals.
     pub const fn tally(&self) -> Tally {
         Tally {
             apparent_bytes: self.apparent_bytes,
@@ -169,7 +170,7 @@ fn tables(used: &TablesUse) -> InodeTables {
 }
 
 impl Document {
-    /// Creates the document of a scan. `keep` selects the nodes of each root for the list.
+    /// Creates the document for a scan. `keep` selects the listed nodes of each root.
     pub fn of(scan: &Scan, depth_max: Option<u32>, keep: &dyn Fn(usize, usize) -> bool) -> Self {
         let line = |root: usize, at: usize| {
             let tree = &scan.roots[root];
@@ -242,19 +243,19 @@ impl Document {
     }
 }
 
-/// The change of one path between two scans.
+/// The difference in one path between two scans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The path.
     pub path: Vec<u8>,
-    /// Sums of the older scan; `None` if the path did not exist.
+    /// Totals in the older scan; `None` if the path did not exist.
     pub old: Option<Tally>,
-    /// Sums of the newer scan; `None` if the path no longer exists.
+    /// Totals in the newer scan; `None` if the path no longer exists.
     pub new: Option<Tally>,
 }
 
-/// Compares two scans path by path, down to the depth that both have. Returns the changed paths in
-/// order.
+/// Compares two scans path by path, down to the depth available in both. Returns the changed paths
+/// in order.
 pub fn changes(old: &Document, new: &Document) -> Result<Vec<Change>, ReadError> {
     let mut all: BTreeMap<Vec<u8>, (Option<Tally>, Option<Tally>)> = BTreeMap::new();
     let depth_max = [old, new].into_iter().filter_map(|d| d.depth_max).min().unwrap_or(u32::MAX);

@@ -1,12 +1,12 @@
 //! Exclude patterns with the semantics of GNU du.
 //!
-//! A pattern is matched against the whole path as printed and against each suffix of it that starts
-//! after a slash. So `*.o` excludes files of that name at any depth, and `a/b` every `b` in an `a`.
-//! `*` and `?` also match a slash; `[a-z]`, `[!a-z]` and `[[:digit:]]` match one character of a
-//! class; a backslash quotes the next character. Paths are bytes; a character is one well-formed
-//! UTF-8 sequence or one invalid byte.
+//! A pattern is matched against the whole path as printed, and against every suffix that starts
+//! after a slash. So `*.o` excludes files with that suffix at any depth, and `a/b` excludes every
+//! `b` inside an `a`. `*` and `?` also match a slash; `[a-z]`, `[!a-z]` and `[[:digit:]]` match one
+//! character of a class; a backslash escapes the next character. Paths are bytes; a character is
+//! one well-formed UTF-8 sequence or one invalid byte.
 //!
-//! Matching backtracks only to the last star, so it takes at most pattern × path steps.
+//! Matching backtracks only to the last star, so it takes at most |pattern| × |path| steps.
 
 /// One token of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ enum Token {
     Class { negated: bool, members: Vec<Member> },
 }
 
-/// A part of a class.
+/// A member of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Member {
     Range(u32, u32),
@@ -60,7 +60,7 @@ const NAMED: [(&[u8], Named); 12] = [
     (b"xdigit", Named::Hex),
 ];
 
-/// Offset of the code of an invalid UTF-8 byte, above all characters.
+/// Offset added to invalid UTF-8 bytes to place their codes above all characters.
 const RAW: u32 = 0x11_0000;
 
 /// A set of exclude patterns.
@@ -78,12 +78,12 @@ impl Exclude {
         self.0.push(read_pattern(pattern));
     }
 
-    /// Reports whether there are no patterns, so that callers need not build paths.
+    /// Returns true if there are no patterns. Callers then need not build paths.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reports whether a path, as printed, is excluded.
+    /// Returns true if a path, as printed, is excluded.
     pub fn matches(&self, path: &[u8]) -> bool {
         self.0.iter().any(|pattern| {
             let mut ends = std::iter::once(0).chain(
@@ -153,7 +153,8 @@ fn read_pattern(mut rest: &[u8]) -> Vec<Token> {
     tokens
 }
 
-/// Parses a class after its opening bracket; returns it and the rest after the closing one.
+/// Parses a class after its opening bracket; returns the class and the text after the closing
+/// bracket.
 fn read_class(mut rest: &[u8]) -> Option<(Token, &[u8])> {
     let negated = matches!(rest.first(), Some(b'!' | b'^'));
     if negated {
@@ -240,7 +241,7 @@ fn one(token: &Token, c: u32) -> bool {
 
 fn matches(pattern: &[Token], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to resume if the last star has to match one more character.
+    // Where to resume if the last star must match one more character.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         let (c, length) = character(&text[t..]);
@@ -315,7 +316,7 @@ mod tests {
         assert!(!hit(&pattern, &"a".repeat(4000)));
     }
 
-    /// The definition of the semantics, as a recursion.
+    /// The reference definition of the semantics, as a recursion.
     fn oracle(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern.first(), text.first()) {
             (None, None) => true,

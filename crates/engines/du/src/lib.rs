@@ -1,16 +1,17 @@
-//! Disk usage below a directory: apparent size, disk size and inodes, with hard links counted once.
+//! Disk usage below a directory: apparent size, disk usage and inodes, with hard links counted
+//! once.
 //!
 //! [`scan`](scan::scan) walks the roots and returns a [`Tree`] for each, in which every inode is
-//! charged to exactly one directory. The choice depends only on the paths, so every method and
-//! every number of threads gives the same sums. The counting rules are those of GNU du, with
-//! documented exceptions: kernel and network file systems are not entered from above ([`mounts`]),
-//! and a name that vanishes during the walk is not an error.
+//! charged to exactly one directory. The choice depends only on the paths, so all methods and
+//! thread counts give the same totals. The counting rules are those of GNU du, with documented
+//! exceptions: a walk does not descend into kernel and network file systems ([`mounts`]), and a
+//! name that disappears during the walk is not an error.
 //!
-//! Memory depends on what is retained ([`scan::Detail`]): a sum needs one node per root and about
-//! 90 bytes for each inode with several links; with `-L` also about 20 bytes for every entry.
+//! Memory use depends on what is retained ([`scan::Detail`]): a total needs one node per root and
+//! about 90 bytes for each inode with several links; `-L` adds about 20 bytes for every entry.
 //!
-//! [`ncdu`] writes and reads the export format of ncdu; [`document`] is our own format, in which
-//! two scans can be compared.
+//! [`ncdu`] reads and writes the export format of ncdu; [`document`] is the native format, which
+//! also allows two scans to be compared.
 
 pub mod document;
 pub mod exclude;

@@ -1,10 +1,10 @@
 //! Files that can be found more than once: a compact set of inodes and the locations of their
 //! links.
 //!
-//! Threads record each link as they find it, in any order, and add nothing to any sum. When a root
-//! is complete, [`LinkSet::settle`] returns every inode with all its links, so the node that is
-//! charged depends only on the paths and not on which thread came first. Inodes of earlier roots
-//! stay in the set and are not charged again.
+//! Threads record links in the order they find them and do not add them to any total. When a root
+//! is complete, [`LinkSet::settle`] returns every inode with all its links, so the choice of the
+//! charged node depends only on the paths, not on which thread came first. Inodes of earlier roots
+//! remain in the set and are not charged again.
 //!
 //! Cost: one of 64 locks and one lookup per link; about 90 bytes per inode and 12 per link.
 
@@ -14,15 +14,15 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of locks; more than the threads that find hard links at the same time.
+/// Number of locks; exceeds the number of threads that find hard links at the same time.
 const SHARDS: usize = 64;
 /// Marks the end of a chain of links.
 const END: u32 = u32::MAX;
 
-/// One inode of one device.
+/// An inode on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
-    /// Device number, major in the upper half.
+    /// Device number, with the major number in the upper half.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
@@ -45,11 +45,11 @@ struct Known {
     links: u32,
     /// First link in the current root.
     counts: u32,
-    /// Whether an earlier root was charged.
+    /// Whether it was charged in an earlier root.
     charged: bool,
 }
 
-/// Links of one inode in one directory.
+/// The links of one inode in one directory.
 #[derive(Debug, Clone, Copy)]
 struct LinkCount {
     node: u32,
@@ -77,18 +77,18 @@ impl Default for LinkSet {
     }
 }
 
-/// One inode at the end of a root.
+/// An inode as returned at the end of a root.
 #[derive(Debug)]
 pub struct Settled<'a> {
-    /// Its identity.
+    /// The inode.
     pub id: FileId,
-    /// Its size when it was first found.
+    /// Its size when first found.
     pub size: Tally,
     /// Link count of the inode.
     pub links: u32,
-    /// Whether an earlier root was charged.
+    /// Whether it was charged in an earlier root.
     pub charged_before: bool,
-    /// Nodes that contain links, and the number of links in each; unordered.
+    /// The nodes that contain its links, and the number of links in each; unordered.
     pub counts: &'a [(u32, u32)],
 }
 
@@ -113,13 +113,14 @@ impl LinkSet {
             entry.count = entry.count.saturating_add(1);
             return;
         }
-        // Four billion links in one of 64 shards would exceed the memory of any machine.
+        // Four billion links in one of 64 shards would need more memory than any machine has.
         let at = u32::try_from(counts.len()).unwrap_or(END - 1);
         counts.push(LinkCount { node, count: 1, next: known.counts });
         known.counts = at;
     }
 
-    /// Returns the inodes found since the last call, unordered, and starts the next root.
+    /// Returns the inodes found since the last call, in no particular order, and starts the next
+    /// root.
     pub fn settle(&self, each: &mut dyn FnMut(Settled<'_>)) {
         let mut found: Vec<(u32, u32)> = Vec::new();
         for shard in &self.shards {
@@ -156,7 +157,7 @@ impl LinkSet {
     }
 }
 
-/// Directories that were found, for walks with `-L` or over several roots.
+/// Directories found so far; used with `-L` and with several roots.
 #[derive(Debug)]
 pub struct Seen {
     shards: Vec<Mutex<std::collections::HashSet<FileId>>>,
@@ -171,7 +172,7 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// Records an ID; returns whether it is new.
+    /// Records an ID; returns true if it is new.
     pub fn first(&self, id: FileId) -> bool {
         let at = self.hash.hash_one(id) as usize % SHARDS;
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner).insert(id)
@@ -186,7 +187,7 @@ mod tests {
         FileId::new((8, 1), inode)
     }
 
-    /// Inode, whether an earlier root was charged, links.
+    /// Inode, whether it was charged in an earlier root, and its links.
     type Settlement = (u64, bool, Vec<(u32, u32)>);
 
     fn settled(set: &LinkSet) -> Vec<Settlement> {

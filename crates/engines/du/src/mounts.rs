@@ -1,9 +1,10 @@
-//! Decides which mounted file systems are entered from above.
+//! Decides which mounted file systems a walk descends into.
 //!
-//! A user who scans a tree rarely means the `/proc` or the network share in it, and a share whose
-//! server is gone can block a walk indefinitely. Kernel and network file systems are therefore not
-//! entered unless the user names a path in them; a root on such a file system is walked including
-//! others of its kind. Mount points are matched by name, before any call on them could block.
+//! A user who scans a tree rarely wants the `/proc` or the network share inside it, and a share
+//! whose server is down can block a walk indefinitely. A walk therefore skips kernel and network
+//! file systems unless a path specified by the user is inside one. A root on such a file system is
+//! walked, including other file systems of the same class. Mount points are matched by name, before
+//! a call on them can block.
 
 use ioloom_sys::mount::Mount;
 use std::collections::HashMap;
@@ -36,7 +37,7 @@ const KERNEL: [&str; 22] = [
     "tracefs",
 ];
 
-/// Types of file systems whose files are on another machine or served by another program.
+/// Types of file systems whose files are on another machine or provided by another program.
 const REMOTE: [&str; 18] = [
     "9p",
     "afs",
@@ -58,26 +59,26 @@ const REMOTE: [&str; 18] = [
     "sshfs",
 ];
 
-/// Reports whether a file system of this type is skipped when it is found from above.
+/// Returns true if a walk skips file systems of this type.
 pub fn is_left_out(file_system: &str) -> bool {
     KERNEL.contains(&file_system)
         || REMOTE.contains(&file_system)
         || file_system.starts_with("fuse.")
 }
 
-/// The mount points that one root must not enter.
+/// The mount points that the walk of a root must not enter.
 #[derive(Debug, Default)]
 pub(crate) struct Unwanted {
     /// Paths below the root, split into names.
     points: Vec<Vec<Vec<u8>>>,
     types: Vec<String>,
-    /// Types by mount ID.
+    /// File system types by mount ID.
     by_id: HashMap<u64, String>,
 }
 
 impl Unwanted {
-    /// Selects the skipped mounts below `root` (a real path); `root_mount` is the ID of the mount
-    /// that contains the root.
+    /// Selects the skipped mounts below `root` (a canonical path). `root_mount` is the ID of the
+    /// mount that contains the root.
     pub(crate) fn below(mounts: &[Mount], root: &Path, root_mount: Option<u64>) -> Self {
         let own = mounts.iter().find(|m| Some(m.id) == root_mount);
         let mut unwanted = Self::default();
@@ -96,12 +97,13 @@ impl Unwanted {
         unwanted
     }
 
-    /// Returns all points, for the root.
+    /// Returns all mount points, for use at the root.
     pub(crate) fn all(&self) -> Box<[u32]> {
         (0..self.points.len() as u32).collect()
     }
 
-    /// Returns those of `above` that are at or below the child `name` of a directory at `depth`.
+    /// Returns the mount points in `above` that are at or below child `name` of a directory at
+    /// `depth`.
     pub(crate) fn within(&self, above: &[u32], depth: usize, name: &[u8]) -> Box<[u32]> {
         let within = |point: &&u32| {
             self.points.get(**point as usize).and_then(|p| p.get(depth)).is_some_and(|n| n == name)
@@ -109,7 +111,7 @@ impl Unwanted {
         above.iter().filter(within).copied().collect()
     }
 
-    /// Returns the type of the skipped mount on the child `name` of a directory at `depth`, if any.
+    /// Returns the file system type if child `name` of a directory at `depth` is a skipped mount.
     pub(crate) fn on(&self, above: &[u32], depth: usize, name: &[u8]) -> Option<&str> {
         above.iter().find_map(|point| {
             let names = self.points.get(*point as usize)?;
@@ -118,7 +120,7 @@ impl Unwanted {
         })
     }
 
-    /// Returns the type of a mount by its ID, if it is skipped.
+    /// Returns the type of the mount with this ID if it is skipped.
     pub(crate) fn mounted(&self, mount: u64) -> Option<&str> {
         self.by_id.get(&mount).map(String::as_str)
     }
@@ -155,7 +157,7 @@ mod tests {
         assert_eq!((a.len(), below.within(&all, 0, b"b").len()), (2, 0));
         assert_eq!(below.on(&a, 1, b"share"), Some("nfs4"));
         assert_eq!(below.on(&a, 1, b"disk"), None);
-        assert_eq!(below.on(&all, 0, b"a"), None, "the directory above is entered");
+        assert_eq!(below.on(&all, 0, b"a"), None, "the parent directory is entered");
         assert_eq!(below.mounted(2), Some("proc"));
         let root = Unwanted::below(&mounts, Path::new("/"), Some(1));
         assert_eq!(root.on(&root.all(), 0, b"proc"), Some("proc"));

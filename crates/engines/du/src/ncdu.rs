@@ -1,10 +1,11 @@
-//! Exports and imports the format of ncdu.
+//! Reads and writes the ncdu export format.
 //!
-//! The format is one JSON array: version numbers, information about the program, then the root. A
-//! directory is an array whose first element describes it and whose other elements are its entries;
-//! directories are nested arrays. Like ncdu, the writer emits names as raw bytes, so a file may
-//! contain invalid UTF-8, and trees nest deeper than JSON libraries allow. Hence this own reader:
-//! it parses a stream with an explicit stack, enforces [`Limits`], and stores only nodes.
+//! An export is one JSON array: version numbers, information about the program, and the root. A
+//! directory is an array whose first element describes it and whose other elements are its entries,
+//! so subdirectories are nested arrays. Like ncdu, the writer emits names as raw bytes, so a file
+//! can contain invalid UTF-8, and trees can nest deeper than JSON libraries allow. This is why the
+//! module has its own reader: it parses a stream with an explicit stack, enforces [`Limits`], and
+//! stores only nodes.
 
 use crate::Tally;
 use crate::links::{FileId, LinkSet};
@@ -16,9 +17,9 @@ use std::io::{self, BufRead, Write};
 pub struct Limits {
     /// Maximum number of entries.
     pub nodes_max: u32,
-    /// Maximum nesting of directories.
+    /// Maximum nesting depth of directories.
     pub depth_max: usize,
-    /// Maximum length of a string, bytes.
+    /// Maximum string length in bytes.
     pub text_bytes_max: usize,
 }
 
@@ -35,24 +36,24 @@ pub enum ImportError {
     /// Reading failed.
     #[error("cannot read the export at byte {at}: {source}")]
     Read {
-        /// Offset of the failure.
+        /// Byte offset of the failure.
         at: u64,
-        /// The error.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// The input is not in ncdu's format.
-    #[error("not an ncdu export: at byte {at} {what}; create one with 'ncdu -o FILE DIR'")]
+    /// The input is not in ncdu format.
+    #[error("not an ncdu export: {what} at byte {at}; create one with 'ncdu -o FILE DIR'")]
     Wrong {
-        /// Offset of the fault.
+        /// Byte offset of the problem.
         at: u64,
-        /// The fault.
+        /// The problem.
         what: &'static str,
     },
 }
 
-/// Writes a tree whose files are nodes. The header names `program` and `version`; `unix_s` is the
-/// time of the scan.
+/// Writes a tree in which files are nodes. The header contains `program` and `version`; `unix_s` is
+/// the time of the scan.
 pub fn export(
     tree: &Tree,
     (program, version): (&str, &str),
@@ -109,7 +110,7 @@ pub fn export(
     out.write_all(b"]\n")
 }
 
-/// Packs a device number as the C library does.
+/// Encodes a device number in the same way as the C library.
 const fn device_out(device: u64) -> u64 {
     let (major, minor) = (device >> 32, device & 0xffff_ffff);
     (major & 0xfff) << 8 | minor & 0xff | (minor & !0xff) << 12 | (major & !0xfff) << 32
@@ -121,7 +122,7 @@ const fn device_in(packed: u64) -> u64 {
     (major & 0xffff_ffff) << 32 | minor & 0xffff_ffff
 }
 
-/// Writes a JSON string. Invalid UTF-8 is written as it is.
+/// Writes a JSON string. Invalid UTF-8 is written unchanged.
 fn text(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\"")?;
     let mut plain = 0;
@@ -140,22 +141,22 @@ fn text(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\"")
 }
 
-/// Reads an export. Sums are computed again: hard links are charged as in a scan.
+/// Reads an export and recalculates the totals. Hard links are charged as in a scan.
 pub fn import(reader: &mut dyn BufRead, limits: Limits) -> Result<Tree, ImportError> {
     let mut json = Json { reader, at: 0, limits };
-    json.expect(b'[', "an opening bracket is missing")?;
+    json.expect(b'[', "missing opening bracket")?;
     if json.number()? != 1 {
-        return Err(json.wrong("the major version is not 1"));
+        return Err(json.wrong("major version is not 1"));
     }
-    json.expect(b',', "the minor version is missing")?;
+    json.expect(b',', "missing minor version")?;
     json.number()?;
-    json.expect(b',', "the program information is missing")?;
+    json.expect(b',', "missing program information")?;
     json.skip_value()?;
-    json.expect(b',', "the root is missing")?;
+    json.expect(b',', "missing root")?;
     let tree = Import::default().run(&mut json)?;
-    json.expect(b']', "there is data after the root")?;
+    json.expect(b']', "unexpected data after the root")?;
     if json.peek()?.is_some() {
-        return Err(json.wrong("there is data after the end"));
+        return Err(json.wrong("unexpected data after the end"));
     }
     Ok(tree)
 }
@@ -186,7 +187,7 @@ impl Import {
     fn run(mut self, json: &mut Json<'_>) -> Result<Tree, ImportError> {
         // Open directories: node and device.
         let mut open: Vec<(u32, u64)> = Vec::new();
-        json.expect(b'[', "the root is not a directory")?;
+        json.expect(b'[', "root is not a directory")?;
         let item = json.item()?;
         open.push(self.node(json, item, true, None)?);
         while let Some(parent) = open.last().copied() {
@@ -199,7 +200,7 @@ impl Import {
                     if directory {
                         json.next_byte()?;
                         if open.len() >= json.limits.depth_max {
-                            return Err(json.wrong("directories are nested too deeply"));
+                            return Err(json.wrong("directories nested too deeply"));
                         }
                     }
                     let item = json.item()?;
@@ -211,10 +212,10 @@ impl Import {
                         open.push(node);
                     }
                 }
-                _ => return Err(json.wrong("a comma or closing bracket is missing")),
+                _ => return Err(json.wrong("missing comma or closing bracket")),
             }
         }
-        Tree::build(vec![self.part], &self.links).ok_or_else(|| json.wrong("the root is missing"))
+        Tree::build(vec![self.part], &self.links).ok_or_else(|| json.wrong("missing root"))
     }
 
     fn node(
@@ -224,16 +225,16 @@ impl Import {
         directory: bool,
         parent: Option<(u32, u64)>,
     ) -> Result<(u32, u64), ImportError> {
-        let name = item.name.ok_or_else(|| json.wrong("an entry has no name"))?;
+        let name = item.name.ok_or_else(|| json.wrong("entry without a name"))?;
         if name.is_empty() || name.contains(&0) {
-            return Err(json.wrong("a name is empty or has a NUL byte"));
+            return Err(json.wrong("empty name or NUL byte in a name"));
         }
         let odd = name == b"." || name == b".." || name.contains(&b'/');
         if parent.is_some() && odd {
-            return Err(json.wrong("a name is not a valid file name"));
+            return Err(json.wrong("invalid file name"));
         }
         if self.next >= json.limits.nodes_max {
-            return Err(json.wrong("there are too many entries"));
+            return Err(json.wrong("too many entries"));
         }
         let node = self.next;
         self.next += 1;
@@ -259,7 +260,7 @@ impl Import {
     }
 }
 
-/// A JSON reader that stores only what is requested.
+/// A JSON reader that stores only the requested values.
 struct Json<'a> {
     reader: &'a mut dyn BufRead,
     at: u64,
@@ -309,7 +310,7 @@ impl Json<'_> {
         if self.next_byte()? == Some(byte) { Ok(()) } else { Err(self.wrong(what)) }
     }
 
-    /// Reads a number that is not negative; a fraction is dropped.
+    /// Reads a non-negative number and discards any fraction.
     fn number(&mut self) -> Result<u64, ImportError> {
         let mut value: Option<u64> = None;
         self.peek()?;
@@ -317,19 +318,19 @@ impl Json<'_> {
             self.take();
             let next = value.unwrap_or(0).checked_mul(10);
             let next = next.and_then(|v| v.checked_add(u64::from(digit - b'0')));
-            value = Some(next.ok_or_else(|| self.wrong("a number is too large"))?);
+            value = Some(next.ok_or_else(|| self.wrong("number too large"))?);
         }
         while let Some(b'.' | b'e' | b'E' | b'+' | b'-' | b'0'..=b'9') = self.look()? {
             self.take();
         }
-        value.ok_or_else(|| self.wrong("a number is missing"))
+        value.ok_or_else(|| self.wrong("missing number"))
     }
 
     fn truth(&mut self) -> Result<bool, ImportError> {
         match self.word()?.as_slice() {
             b"true" => Ok(true),
             b"false" | b"null" => Ok(false),
-            _ => Err(self.wrong("'true' or 'false' is missing")),
+            _ => Err(self.wrong("missing 'true' or 'false'")),
         }
     }
 
@@ -340,7 +341,7 @@ impl Json<'_> {
             self.take();
             word.push(letter);
             if word.len() > 5 {
-                return Err(self.wrong("a word is unknown"));
+                return Err(self.wrong("unknown literal"));
             }
         }
         Ok(word)
@@ -351,9 +352,9 @@ impl Json<'_> {
         let mut out = Vec::new();
         loop {
             if out.len() > self.limits.text_bytes_max {
-                return Err(self.wrong("a string is too long"));
+                return Err(self.wrong("string too long"));
             }
-            let byte = self.look()?.ok_or_else(|| self.wrong("a string is not terminated"))?;
+            let byte = self.look()?.ok_or_else(|| self.wrong("unterminated string"))?;
             self.take();
             match byte {
                 b'"' => return Ok(out),
@@ -364,7 +365,7 @@ impl Json<'_> {
     }
 
     fn escape(&mut self, out: &mut Vec<u8>) -> Result<(), ImportError> {
-        let byte = self.look()?.ok_or_else(|| self.wrong("a string is not terminated"))?;
+        let byte = self.look()?.ok_or_else(|| self.wrong("unterminated string"))?;
         self.take();
         out.push(match byte {
             b'"' | b'\\' | b'/' => byte,
@@ -378,21 +379,21 @@ impl Json<'_> {
                 if (0xD800..0xDC00).contains(&code) {
                     for expected in [b'\\', b'u'] {
                         if self.look()? != Some(expected) {
-                            return Err(self.wrong("a surrogate is not paired"));
+                            return Err(self.wrong("unpaired surrogate"));
                         }
                         self.take();
                     }
                     let low = self.hex()?;
                     if !(0xDC00..0xE000).contains(&low) {
-                        return Err(self.wrong("a surrogate is not paired"));
+                        return Err(self.wrong("unpaired surrogate"));
                     }
                     code = 0x1_0000 + ((code - 0xD800) << 10) + (low - 0xDC00);
                 }
-                let c = char::from_u32(code).ok_or_else(|| self.wrong("a character is invalid"))?;
+                let c = char::from_u32(code).ok_or_else(|| self.wrong("invalid character"))?;
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                 return Ok(());
             }
-            _ => return Err(self.wrong("an escape sequence is invalid")),
+            _ => return Err(self.wrong("invalid escape sequence")),
         });
         Ok(())
     }
@@ -401,7 +402,7 @@ impl Json<'_> {
         let mut code = 0;
         for _ in 0..4 {
             let digit = self.look()?.and_then(|b| char::from(b).to_digit(16));
-            code = code * 16 + digit.ok_or_else(|| self.wrong("four hex digits are missing"))?;
+            code = code * 16 + digit.ok_or_else(|| self.wrong("expected four hex digits"))?;
             self.take();
         }
         Ok(code)
@@ -411,7 +412,7 @@ impl Json<'_> {
     fn skip_value(&mut self) -> Result<(), ImportError> {
         let mut depth = 0_u64;
         loop {
-            match self.peek()?.ok_or_else(|| self.wrong("a value is missing"))? {
+            match self.peek()?.ok_or_else(|| self.wrong("missing value"))? {
                 b'"' => {
                     self.string()?;
                 }
@@ -438,7 +439,7 @@ impl Json<'_> {
                 b'a'..=b'z' => {
                     self.word()?;
                 }
-                _ => return Err(self.wrong("a value is missing")),
+                _ => return Err(self.wrong("missing value")),
             }
             if depth == 0 {
                 return Ok(());
@@ -448,14 +449,14 @@ impl Json<'_> {
 
     fn item(&mut self) -> Result<Item, ImportError> {
         let mut item = Item::default();
-        self.expect(b'{', "an entry is not an object")?;
+        self.expect(b'{', "entry is not an object")?;
         if self.peek()? == Some(b'}') {
             self.take();
             return Ok(item);
         }
         loop {
             let key = self.string()?;
-            self.expect(b':', "a colon is missing")?;
+            self.expect(b':', "missing colon")?;
             match key.as_slice() {
                 b"name" => item.name = Some(self.string()?),
                 b"asize" => item.apparent_bytes = self.number()?,
@@ -475,7 +476,7 @@ impl Json<'_> {
             match self.next_byte()? {
                 Some(b',') => {}
                 Some(b'}') => return Ok(item),
-                _ => return Err(self.wrong("a comma or closing brace is missing")),
+                _ => return Err(self.wrong("missing comma or closing brace")),
             }
         }
     }
@@ -488,7 +489,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(text: &[u8]) -> Result<Tree, ImportError> {
-        // With a tiny buffer, every token crosses its edge.
+        // With a tiny buffer, every token crosses a buffer boundary.
         import(&mut io::BufReader::with_capacity(3, text), Limits::default())
     }
 

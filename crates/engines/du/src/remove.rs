@@ -1,9 +1,9 @@
-//! Removes one entry of a scanned tree with everything below, without ever leaving the tree.
+//! Removes one entry of a scanned tree, with everything below it, without ever leaving the tree.
 //!
-//! Every directory is opened relative to the root's descriptor and never through a symbolic link, so
-//! concurrent changes cannot redirect the removal outside the tree; links themselves are removed, not
-//! their targets. The entry must still be the inode that was scanned. Directories on another device
-//! or mount are not entered. Depth costs neither stack nor descriptors.
+//! Every directory is opened relative to the root's descriptor and never through a symbolic link,
+//! so concurrent changes cannot redirect the removal outside the tree. Symbolic links are removed,
+//! not their targets. The entry must still be the scanned inode. Directories on another device or
+//! mount are not entered. Depth consumes neither stack nor descriptors.
 
 use crate::links::FileId;
 use ioloom_failure::{Operation, PathError, quoted};
@@ -19,10 +19,10 @@ pub enum RemoveError {
     /// A call failed.
     #[error(transparent)]
     Call(#[from] PathError),
-    /// The path now names another file.
+    /// The path now refers to another file.
     #[error("cannot remove {}: it changed since the scan; scan again", quoted(.0))]
     Changed(PathBuf),
-    /// Another file system is mounted below.
+    /// Another file system is mounted on or below the path.
     #[error("cannot remove {}: it is on another mount; unmount it first", quoted(.0))]
     Mounted(PathBuf),
 }
@@ -39,8 +39,8 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Removes `path`, relative to the directory `root`, and everything below it. `id` is the scanned
-/// inode.
+/// Removes `path`, relative to the directory `root`, and everything below it. `id` is the inode
+/// that was scanned.
 pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
     let base =
         Dir::open(root).map_err(call(Operation::OpenDir, root.as_os_str().as_encoded_bytes()))?;
@@ -57,7 +57,7 @@ pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
     }
     let root_meta = parent.meta(fields).map_err(call(Operation::Stat, above))?;
     let mount = (root_meta.device, root_meta.mount);
-    // Directories that are still to be emptied, relative to the root.
+    // Directories not yet emptied, relative to the root.
     let mut waiting = vec![path.to_vec()];
     let mut buffer = ReadBuffer::new();
     while let Some(at) = waiting.last() {
@@ -88,7 +88,7 @@ pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
     Ok(())
 }
 
-/// Removes the entries that are not directories; returns the paths of the directories.
+/// Removes all entries except directories; returns the paths of the directories.
 fn empty(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<u8>>, RemoveError> {
     let mut names: Vec<(Vec<u8>, Kind)> = Vec::new();
     dir.read(buffer, &mut |entry| {
@@ -114,7 +114,7 @@ fn empty(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<u8>>, 
     Ok(within)
 }
 
-/// Splits a path into its directory and its last component.
+/// Splits a path into its parent and last component.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|b| *b == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),

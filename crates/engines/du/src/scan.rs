@@ -1,10 +1,11 @@
 //! Walks the roots and adds up what it finds.
 //!
-//! Roots are walked one after the other, each with all threads, because entries counted in an
-//! earlier root are not counted again. Within a root, sums do not depend on the threads: entries
-//! with one name are added where they are, and inodes with several names are charged at the end of
-//! the root (see [`crate::tree`]). Only with `-L`, where a directory can be reached in two ways,
-//! the first way wins; such a scan uses one thread if its directories are listed.
+//! Roots are walked one after another, each with all threads, because an entry counted in an
+//! earlier root must not be counted again. Within a root, totals do not depend on the threads: an
+//! entry with one name is added where it is found, and an inode with several names is charged at
+//! the end of the root (see [`crate::tree`]). The exception is `-L`, where a directory can be
+//! reached in two ways and the first one wins; such a scan uses one thread if its directories are
+//! listed.
 
 use crate::Tally;
 use crate::exclude::Exclude;
@@ -25,15 +26,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Maximum number of errors whose messages are kept.
+/// Maximum number of error messages to keep.
 pub const ERRORS_KEPT_MAX: usize = ioloom_walk::ERRORS_KEPT_MAX;
 
-/// The part of a tree that is retained.
+/// How much of a tree to retain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detail {
-    /// Depth of the deepest directories that become nodes; 0 keeps only the root.
+    /// Maximum depth of directories that become nodes; 0 keeps only the root.
     pub depth_max: u32,
-    /// Whether files down to that depth become nodes too.
+    /// Whether files down to that depth also become nodes.
     pub files: bool,
 }
 
@@ -44,16 +45,16 @@ impl Detail {
     pub const ROOTS: Self = Self { depth_max: 0, files: false };
 }
 
-/// The options of a scan.
+/// Scan options.
 #[derive(Debug, Clone)]
 pub struct ScanOptions {
-    /// The part of the tree to retain.
+    /// How much of the tree to retain.
     pub detail: Detail,
-    /// Whether to count hard links each time they are found.
+    /// Whether to count every hard link.
     pub count_links: bool,
     /// Whether to stay on the device of the root, as `du -x` does.
     pub one_file_system: bool,
-    /// Whether to stay on the mount of the root, excluding bind mounts and other mounts of its
+    /// Whether to stay on the mount of the root, excluding bind mounts and other mounts of the same
     /// device.
     pub one_mount: bool,
     /// Whether to enter kernel and network file systems too.
@@ -69,7 +70,7 @@ pub struct ScanOptions {
 }
 
 impl Default for ScanOptions {
-    /// Sums of the roots, without following links, with an automatic number of threads.
+    /// Totals of the roots, without following links, and with an automatic number of threads.
     fn default() -> Self {
         Self {
             detail: Detail::ROOTS,
@@ -85,60 +86,60 @@ impl Default for ScanOptions {
     }
 }
 
-/// The reason why a scan does not start.
+/// The reason why a scan cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
-    /// The walker refused.
+    /// The walker refused to start.
     #[error(transparent)]
     Walk(#[from] Refused),
-    /// The method reads no sizes.
-    #[error("the method names-only reads no sizes; use statx")]
+    /// The method does not read sizes.
+    #[error("the method names-only does not read sizes; use statx")]
     NoSizes,
 }
 
-/// The progress of a scan. Read by a timer; written once per directory and thread.
+/// The progress of a scan. A timer reads it; each thread updates it once per directory.
 #[derive(Debug, Default)]
 pub struct ScanProgress {
-    /// Entries.
+    /// Number of entries.
     pub entries: AtomicU64,
-    /// Disk usage, bytes; files with several links are added at the end of their root.
+    /// Disk usage in bytes. Files with several links are added at the end of their root.
     pub disk_bytes: AtomicU64,
 }
 
 /// The result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// A tree per root, except roots that are inside an earlier one or could not be read.
+    /// One tree per root, except for roots that are inside an earlier one or could not be read.
     pub roots: Vec<Tree>,
     /// Messages of the first [`ERRORS_KEPT_MAX`] errors.
     pub errors: Vec<String>,
-    /// Number of all errors.
+    /// Total number of errors.
     pub errors_count: u64,
-    /// Number of names that vanished before they could be read.
+    /// Number of names that disappeared before they could be read.
     pub vanished: u64,
-    /// Mount points that were not entered, with their types.
+    /// Mount points that were skipped, with their file system types.
     pub not_entered: Vec<(PathBuf, String)>,
     /// Whether the scan was stopped early.
     pub interrupted: bool,
     /// Name of the method; `None` for an import.
     pub method: Option<String>,
-    /// Number of threads and the reason; `None` for an import.
+    /// Number of threads, and the reason for it; `None` for an import.
     pub threads: Option<String>,
-    /// Statistics of reading inode tables, by device; empty with any other method.
+    /// Inode table statistics for each device; empty for all other methods.
     pub inode_tables: Vec<TablesUse>,
-    /// Duration of the walks, nanoseconds.
+    /// Duration of the walks in nanoseconds.
     pub elapsed_ns: u64,
-    /// Start time, seconds since 1970.
+    /// Start time in seconds since 1970.
     pub started_unix_s: u64,
 }
 
 impl Scan {
-    /// Returns the sums over all roots.
+    /// Returns the totals over all roots.
     pub fn total(&self) -> Tally {
         self.roots.iter().fold(Tally::default(), |sum, tree| sum + tree.root().total)
     }
 
-    /// Adds the inode table statistics of one root to those of the same device, keeping the time of
+    /// Adds the inode table statistics of one root to those of the same device. Keeps the time of
     /// the first sync.
     fn add_tables(&mut self, new: Option<TablesUse>) {
         let Some(new) = new else { return };
@@ -155,15 +156,15 @@ impl Scan {
     }
 }
 
-/// Scans roots one after the other.
+/// Scans roots one after another.
 #[derive(Debug)]
 pub struct Scanner {
     options: ScanOptions,
     links: LinkSet,
     seen: Seen,
-    /// Roots that are not directories: an entry elsewhere may be the same file.
+    /// Roots that are not directories: an entry in another root can be the same file.
     watched: HashSet<FileId>,
-    /// Whether directories, and with `-L` files, may be found twice.
+    /// Whether directories (and, with `-L`, files) can be found twice.
     several: bool,
     mounts: Vec<Mount>,
     stop: Arc<AtomicBool>,
@@ -172,8 +173,8 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Creates a scanner for these roots. Setting `stop` ends the scan early; `progress` is updated
-    /// while it runs.
+    /// Creates a scanner for these roots. Setting `stop` makes the scan return early; `progress` is
+    /// updated during the scan.
     pub fn new(
         options: ScanOptions,
         roots: &[PathBuf],
@@ -188,7 +189,7 @@ impl Scanner {
         if roots.len() > 1 && several {
             let follow = options.follow != Follow::Never;
             for root in roots {
-                // The error is reported when the root is scanned.
+                // The error is reported when this root is scanned.
                 match dir::meta(root.as_os_str().as_bytes(), follow, Fields::IDENTITY) {
                     Ok(meta) if meta.kind != dir::Kind::Directory => {
                         watched.insert(FileId::new(meta.device, meta.inode));
@@ -203,15 +204,14 @@ impl Scanner {
             started_unix_s: started.as_secs(),
             ..Scan::default()
         };
-        // Without /proc, no file system is skipped by type.
+        // Without /proc, file systems cannot be skipped by type.
         let mounts =
             if options.all_file_systems { Vec::new() } else { mounts().unwrap_or_default() };
         let (links, seen) = (LinkSet::default(), Seen::default());
         Ok(Self { options, links, seen, watched, several, mounts, stop, progress, scan })
     }
 
-    /// Scans one root. Returns `None` if it could not be read at all, or if an earlier root
-    /// contains it.
+    /// Scans one root. Returns `None` if it could not be read at all or is inside an earlier root.
     pub fn root(&mut self, root: &Path) -> Result<Option<&Tree>, ScanError> {
         let started = Instant::now();
         let common = Common {
@@ -253,7 +253,7 @@ impl Scanner {
         self.scan.add_tables(report.tables);
         let tree = Tree::build(parts, &self.links);
         self.scan.elapsed_ns += u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        // A file that was counted in an earlier root is not counted as a root.
+        // Do not count a file again that was counted in an earlier root.
         match tree.filter(|t| t.root().kind == Kind::Directory || t.root().total.inodes > 0) {
             None => Ok(None),
             Some(tree) => {
@@ -271,7 +271,7 @@ impl Scanner {
         }
     }
 
-    /// Reports whether the scan was asked to stop.
+    /// Returns true if the scan should stop.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -284,7 +284,7 @@ impl Scanner {
     }
 }
 
-/// The state shared by the threads of one root.
+/// The state shared between the threads of one root.
 struct Common<'a> {
     options: &'a ScanOptions,
     links: &'a LinkSet,
@@ -299,16 +299,16 @@ struct Common<'a> {
 
 /// The state of one directory.
 struct DirState {
-    /// The node that its entries are added to: its own, or that of the nearest directory above.
+    /// The node that its entries are added to: its own or that of the nearest ancestor.
     node: u32,
     /// Whether the node is its own.
     own: bool,
     /// Device and mount of the root.
     device: (u32, u32),
     mount: Option<u64>,
-    /// File systems below it that are skipped.
+    /// Skipped file systems below it.
     unwanted: Box<[u32]>,
-    /// Its path, if patterns have to be matched.
+    /// Its path, if needed for pattern matching.
     path: Option<Box<[u8]>>,
 }
 
@@ -316,7 +316,7 @@ struct DirState {
 struct Worker<'a> {
     common: &'a Common<'a>,
     part: Part,
-    /// Sum over the entries of the current directory.
+    /// Total over the entries of the current directory.
     sum: Tally,
     path: Vec<u8>,
     errors: Vec<String>,
@@ -345,7 +345,7 @@ impl<'a> Worker<'a> {
         list.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
     }
 
-    /// Decides whether to enter a directory on another mount than its parent.
+    /// Decides whether to enter a directory on a different mount than its parent.
     fn crosses(&self, dir: &NewDir<'_, DirState>, meta: &Meta, state: &DirState) -> bool {
         let options = self.common.options;
         if options.one_mount && meta.mount != state.mount {
@@ -355,7 +355,7 @@ impl<'a> Worker<'a> {
             self.leave_out(dir.path(), kind);
             return false;
         }
-        // A directory above that is bind-mounted here would be counted twice.
+        // A bind-mounted ancestor would be counted twice.
         let mut above = dir.parent;
         while let Some(at) = above {
             if at.meta().is_some_and(|own| own.identity() == meta.identity()) {
@@ -366,7 +366,8 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// Reports whether to count an entry now; one that may have several names is recorded instead.
+    /// Returns true if an entry is to be counted now; one with possibly several names is recorded
+    /// instead.
     #[inline]
     fn counts(&mut self, meta: &Meta, size: Tally, node: u32) -> bool {
         let common = self.common;
@@ -489,7 +490,7 @@ impl Visitor for Worker<'_> {
         let (state, options) = (dir.data(), self.common.options);
         let Some(meta) = found.meta else { return Control::Continue };
         if options.follow == Follow::Always && meta.kind == dir::Kind::Symlink {
-            // With -L, an entry is a link only if it is broken.
+            // With -L, an entry is reported as a link only if it is broken.
             self.errors_count += 1;
             if self.errors.len() < ERRORS_KEPT_MAX {
                 let path = dir.path_of(found.name);
@@ -528,7 +529,7 @@ impl Visitor for Worker<'_> {
     }
 
     fn failed(&mut self, dir: Option<DirRef<'_, DirState>>, error: &PathError) {
-        // A failed stat of an entry does not make its directory unreadable.
+        // If stat fails for an entry, its directory is still readable.
         if let Some(state) = dir.map(|dir| dir.data()).filter(|state| state.own)
             && error.operation != Operation::Stat
         {

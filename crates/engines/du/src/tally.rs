@@ -1,27 +1,27 @@
-//! Sums: apparent bytes, disk bytes, inodes.
+//! Totals: apparent bytes, disk bytes, inodes.
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign};
 
-/// Sums over entries. Addition saturates.
+/// Totals over entries. Addition saturates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Tally {
-    /// Apparent sizes, bytes.
+    /// Apparent size in bytes.
     pub apparent_bytes: u64,
-    /// Disk usage, bytes.
+    /// Disk usage in bytes.
     pub disk_bytes: u64,
-    /// Entries, directories included.
+    /// Number of entries, including directories.
     pub inodes: u64,
 }
 
 impl Tally {
-    /// Returns the sums of one entry.
+    /// Returns the totals of one entry.
     #[inline]
     pub const fn entry(apparent_bytes: u64, disk_bytes: u64) -> Self {
         Self { apparent_bytes, disk_bytes, inodes: 1 }
     }
 
-    /// Returns the requested sum.
+    /// Returns the requested total.
     pub const fn by(self, measure: Measure) -> u64 {
         match measure {
             Measure::Disk => self.disk_bytes,
@@ -51,7 +51,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// One of the sums.
+/// Selects one of the totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Measure {
     /// Disk usage.
@@ -64,7 +64,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Returns the name of the sum.
+    /// Returns the name of the total.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Disk => "disk",

@@ -1,13 +1,14 @@
-//! The tree of a scan, built at the end from the parts of the threads.
+//! The tree of a scan, built at the end from the parts recorded by the threads.
 //!
-//! During the walk, each thread only records in its own [`Part`] the nodes it found and the sums it
-//! added; threads share nothing but a counter of nodes. Only directories down to the requested
-//! depth (and files, if requested) are nodes; deeper entries are added to the node above them.
-//! Memory therefore depends on the output: a sum over millions of files needs one node.
+//! During the walk, each thread records in its own [`Part`] only the nodes it found and the totals
+//! it added; threads share nothing but a node counter. Only directories down to the requested depth
+//! (and files, if requested) become nodes; deeper entries are added to the node above them. Memory
+//! use therefore depends on the output: a total over millions of files needs one node.
 //!
-//! [`Tree::build`] sorts the nodes by name into the order of a walk by name, and charges each
-//! hard-linked inode to the first of its links in that order: of two directories the one whose path
-//! comes first, name by name and byte by byte, then the smaller file name.
+//! [`Tree::build`] sorts the nodes into the order of a walk by name, and charges each hard-linked
+//! inode to the first of its links in that order. Of two directories, that is the one whose path
+//! comes first, compared name by name and byte by byte; within a directory, it is the smaller file
+//! name.
 
 use crate::links::{FileId, LinkSet, Settled};
 use crate::{Measure, Tally};
@@ -26,21 +27,21 @@ pub enum Kind {
     Other,
 }
 
-/// The number of the root's node while a tree is built.
+/// The node number of the root while a tree is being built.
 pub const ROOT: u32 = 0;
 
 /// A node as recorded by a thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
-    /// Its type.
+    /// Node type.
     pub kind: Kind,
-    /// Its own size.
+    /// Size of the entry itself.
     pub size: Tally,
     /// Device and inode.
     pub id: FileId,
     /// Link count of the inode.
     pub links: u32,
-    /// Whether its size is counted here; inodes with several links are decided at the end.
+    /// Whether its size is counted here; this is decided at the end for inodes with several links.
     pub counts: bool,
 }
 
@@ -53,7 +54,7 @@ struct Made {
     found: Found,
 }
 
-/// The record of one thread.
+/// Everything recorded by one thread.
 #[derive(Debug, Default)]
 pub struct Part {
     made: Vec<Made>,
@@ -63,7 +64,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Adds a node; `parent` is an earlier node, from any thread.
+    /// Adds a node. `parent` is an earlier node from any thread.
     pub fn make(&mut self, node: u32, parent: u32, name: &[u8], found: Found) {
         let name_at = self.names.len();
         self.names.extend_from_slice(name);
@@ -71,7 +72,7 @@ impl Part {
         self.made.push(Made { node, parent, name_at, name_bytes, found });
     }
 
-    /// Adds sums in or below `node` that have no node themselves.
+    /// Adds totals of entries in or below `node` that are not nodes themselves.
     pub fn add(&mut self, node: u32, sum: Tally) {
         if sum != Tally::default() {
             *self.sums.entry(node).or_default() += sum;
@@ -84,26 +85,26 @@ impl Part {
     }
 }
 
-/// A node of a finished tree. Nodes are in the order of a walk by name.
+/// A node of a finished tree. Nodes are stored in the order of a walk by name.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Levels below the root.
+    /// Depth below the root.
     pub depth: u32,
     /// Index of the parent; the root is its own parent.
     pub parent: u32,
     /// Index after the last node below this one.
     pub end: u32,
-    /// Its type.
+    /// Node type.
     pub kind: Kind,
-    /// Whether it is a directory that could not be read.
+    /// Whether this is a directory that could not be read.
     pub unreadable: bool,
     /// Size of the entry itself.
     pub size: Tally,
-    /// Sums of the entry itself and of those below it that are not nodes.
+    /// Totals of the entry itself and the entries below it that are not nodes.
     pub own: Tally,
-    /// Sums of [`Node::own`] and all nodes below.
+    /// Totals of [`Node::own`] and all nodes below.
     pub total: Tally,
-    /// Disk usage of files that have a link here and another one outside, bytes.
+    /// Disk usage in bytes of files with hard links both inside and outside this directory.
     pub shared_bytes: u64,
     /// Device and inode.
     pub id: FileId,
@@ -121,8 +122,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Joins the parts of all threads. The name of node [`ROOT`] is the path of the root. Inodes in
-    /// `links` are charged to their first link. Returns `None` if no part has a root.
+    /// Merges the parts of all threads. The name of node [`ROOT`] is the path of the root. Inodes
+    /// in `links` are charged to their first link. Returns `None` if no part contains a root.
     pub fn build(parts: Vec<Part>, links: &LinkSet) -> Option<Self> {
         let mut joined = Part::default();
         for part in parts {
@@ -148,11 +149,11 @@ impl Tree {
         Some(tree)
     }
 
-    /// Returns the nodes in order, and the index of each by its number.
+    /// Returns the nodes in order, and a map from node numbers to indices.
     fn ordered(mut part: Part) -> Option<(Self, HashMap<u32, u32>)> {
         let names = std::mem::take(&mut part.names);
         let name = |m: &Made| &names[m.name_at..m.name_at + m.name_bytes as usize];
-        // The root first, then siblings next to each other, by name.
+        // The root comes first, followed by groups of siblings sorted by name.
         part.made.sort_by(|a, b| {
             (a.node != ROOT, a.parent)
                 .cmp(&(b.node != ROOT, b.parent))
@@ -168,8 +169,8 @@ impl Tree {
         }
         let mut tree = Self { nodes: Vec::with_capacity(part.made.len()), names: Vec::new() };
         let mut index_of = HashMap::with_capacity(part.made.len());
-        // Indices into `made` that are still to be visited, the next one last, with parent and
-        // depth.
+        // Indices into `made` that have not been visited yet, with parent and depth; the next one
+        // is last.
         let mut waiting = vec![(0_usize, 0_u32, 0_u32)];
         while let Some((at, parent, depth)) = waiting.pop() {
             let made = &part.made[at];
@@ -192,12 +193,12 @@ impl Tree {
         Some((tree, index_of))
     }
 
-    /// Closes the open nodes at `depth` and deeper: no later node is below them.
+    /// Closes the open nodes at `depth` and deeper; no later node is below them.
     fn close(&mut self, depth: u32) {
         let end = self.nodes.len() as u32;
         let mut at = self.nodes.len().wrapping_sub(1);
         while let Some(node) = self.nodes.get_mut(at) {
-            // Only the chain from the last node upward is still open.
+            // Only the chain from the last node up to the root is still open.
             if node.end == 0 && node.depth >= depth {
                 node.end = end;
             }
@@ -218,7 +219,7 @@ impl Tree {
         if !settled.charged_before {
             let first = indices.iter().map(|(index, _)| *index).min_by_key(|index| {
                 let node = &self.nodes[*index as usize];
-                // A file comes after its directory, so nodes for files do not change the sums.
+                // A file comes after its directory, so file nodes do not change the totals.
                 if node.kind == Kind::Directory { (*index, 0) } else { (node.parent, *index) }
             });
             if let Some(first) = first {
@@ -244,7 +245,7 @@ impl Tree {
         }
     }
 
-    /// Returns all nodes; the root is the first.
+    /// Returns all nodes, starting with the root.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -254,13 +255,13 @@ impl Tree {
         &self.nodes[0]
     }
 
-    /// Returns the name of a node; that of the root is the path as given.
+    /// Returns the name of a node; for the root, the path as specified.
     pub fn name(&self, index: usize) -> &[u8] {
         let node = &self.nodes[index];
         &self.names[node.name_at..node.name_at + node.name_bytes as usize]
     }
 
-    /// Returns the path of a node, starting with the path of the root as given.
+    /// Returns the path of a node, starting with the root path as specified.
     pub fn path(&self, index: usize) -> Vec<u8> {
         let mut names = Vec::new();
         let mut at = index;
@@ -278,7 +279,7 @@ impl Tree {
         path
     }
 
-    /// Returns the indices of the children of a node, by name.
+    /// Returns the indices of a node's children, sorted by name.
     pub fn children(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         let end = self.nodes[index].end as usize;
         let mut next = index + 1;
@@ -291,7 +292,7 @@ impl Tree {
         })
     }
 
-    /// Returns the indices with every directory after its content, as du prints them.
+    /// Returns all indices, with every directory after its contents, as du prints them.
     pub fn children_first(&self) -> impl Iterator<Item = usize> + '_ {
         let mut open: Vec<usize> = Vec::new();
         let mut next = 0;
@@ -309,15 +310,15 @@ impl Tree {
         })
     }
 
-    /// Returns the indices of the children of a node, the largest first; equal ones by name.
+    /// Returns the indices of a node's children, largest first; ties are sorted by name.
     pub fn by_size(&self, index: usize, measure: Measure) -> Vec<usize> {
         let mut children: Vec<usize> = self.children(index).collect();
         children.sort_by_key(|at| std::cmp::Reverse(self.nodes[*at].total.by(measure)));
         children
     }
 
-    /// Subtracts a node and everything below it from the sums, after its removal. The nodes stay in
-    /// place, empty.
+    /// Subtracts a removed node and everything below it from the totals. The nodes remain in place,
+    /// empty.
     pub fn forget(&mut self, index: usize) {
         let (end, gone) = (self.nodes[index].end as usize, self.nodes[index].total);
         let mut at = index;
@@ -355,8 +356,7 @@ impl Node {
         }
     }
 
-    /// Returns the sums counted here, given that `total` holds those reported by the children so
-    /// far.
+    /// Returns the totals counted here. `total` contains what the children have reported so far.
     fn total(&self) -> Tally {
         self.total + self.own
     }
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn files_as_nodes_charge_the_same_directory() {
-        // r/a/z and r/a/b/y are one inode: r/a is charged, whether files are nodes or not.
+        // r/a/z and r/a/b/y are the same inode: r/a is charged whether or not files are nodes.
         let size = Tally::entry(100, 4096);
         let shared = FileId::new((0, 1), 77);
         for as_nodes in [false, true] {

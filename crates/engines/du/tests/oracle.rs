@@ -1,5 +1,5 @@
-//! Random trees compared with a different implementation: a plain recursion over the standard
-//! library, a sorted list of links, sums by path.
+//! Compares scans of random trees with an independent implementation: a plain recursion over the
+//! standard library, a sorted list of links, and totals by path.
 
 use ioloom_du::document::Document;
 use ioloom_du::scan::{Detail, Scan, ScanError, ScanOptions, scan};
@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Make>> {
     proptest::collection::vec(one, 0..60)
 }
 
-/// Names that are unusual in every way, and unique.
+/// Names that are unusual in every way, but unique.
 fn name(i: usize) -> Vec<u8> {
     let odd: [&[u8]; 6] = [b"plain", b"new\nline", b"\xff\xfe", b" space ", b"a", b"-dash"];
     [odd[i % odd.len()], format!("{}", i / 2 * 7919 % 100 + i * 100).as_bytes()].concat()
@@ -74,12 +74,12 @@ fn build(root: &Path, steps: &[Make]) {
     }
 }
 
-/// Names from the root down.
+/// Names from the root downwards.
 type Names = Vec<Vec<u8>>;
 
 #[derive(Default)]
 struct Account {
-    /// The sums of each directory, itself included.
+    /// The totals of each directory, including the directory itself.
     dirs: BTreeMap<Names, Tally>,
     shared: BTreeMap<Names, u64>,
     /// Every link of every file: directory, name, inode, size, links.
@@ -131,7 +131,7 @@ fn oracle(root: &Path, count_links: bool) -> Account {
     account
 }
 
-/// Compares every directory of a scan, down to its depth, with the expected sums.
+/// Compares every directory of a scan, down to its depth, with the expected totals.
 fn agree(scan: &Scan, root: &Path, account: &Account, depth: u32) {
     let tree = &scan.roots[0];
     assert!(scan.errors.is_empty(), "{:?}", scan.errors);
@@ -154,7 +154,7 @@ fn agree(scan: &Scan, root: &Path, account: &Account, depth: u32) {
 fn scanned(root: &Path, options: ScanOptions) -> Option<Scan> {
     match scan(&[root.to_owned()], options) {
         Ok(scan) => Some(scan),
-        // The kernel has no io_uring, or forbids it.
+        // The kernel lacks io_uring or forbids it.
         Err(ScanError::Walk(_)) => None,
         Err(error) => panic!("{error}"),
     }
@@ -213,7 +213,7 @@ proptest! {
     }
 }
 
-/// Scans a root and a second one; returns what each adds.
+/// Scans two roots; returns what each one adds.
 fn two(first: &Path, second: &Path) -> (Scan, Vec<u64>) {
     let scan = scan(&[first.to_owned(), second.to_owned()], ScanOptions::default()).unwrap();
     let disk = scan.roots.iter().map(|tree| tree.root().total.inodes).collect();
@@ -234,7 +234,11 @@ fn entries_of_an_earlier_root_are_not_counted_again() {
     assert_eq!(two(&at("a/b"), &at("a")).1, [2, 2]);
     assert_eq!(two(&at("a"), &at("a/b")).1, [4], "a root inside an earlier one is skipped");
     assert_eq!(two(&at("a"), &at("a")).1, [4]);
-    assert_eq!(two(&at("a/g"), &at("a")).1, [1, 3], "a file given as a root is not counted again");
+    assert_eq!(
+        two(&at("a/g"), &at("a")).1,
+        [1, 3],
+        "a file that is itself a root is not counted again"
+    );
     assert_eq!(two(&at("a"), &at("a/g")).1, [4]);
     let shared = two(&at("a"), &at("c")).0;
     assert!(shared.roots.iter().all(|tree| tree.root().shared_bytes > 0));
@@ -273,8 +277,8 @@ fn a_sum_needs_one_node_for_any_tree() {
     assert_eq!(scan.total().inodes, 1 + 40 * 22);
 }
 
-/// Returns the output of GNU du for `root`; `None`, with a message, if no comparable du is
-/// installed.
+/// Returns the output of GNU du for `root`. If no comparable du is installed, prints the reason and
+/// returns `None`.
 fn gnu(root: &Path, flags: &[&str]) -> Option<u64> {
     let mut command = std::process::Command::new("du");
     command.args(flags).arg(root).env("LC_ALL", "C").env_remove("POSIXLY_CORRECT");
@@ -285,7 +289,7 @@ fn gnu(root: &Path, flags: &[&str]) -> Option<u64> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
-    /// Links only point to directories of the tree, and with `-L` both programs count each of these
+    /// Links point only to directories of the tree, and with `-L` both programs count each of them
     /// once. `-L` with `-l` would follow every combination of links, so it is not tested.
     #[test]
     fn random_trees_weigh_what_gnu_du_says(steps in steps(), threads in 1usize..5) {
