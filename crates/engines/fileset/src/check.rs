@@ -18,16 +18,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of faults that are kept in full; further ones are only counted.
+/// Maximum number of faults to keep in full; any others are only counted.
 const FAULTS_KEPT_MAX: usize = 1000;
 
-/// Threads that remove files. They wait for the file system journal rather than for a processor.
+/// Number of threads that remove files. They wait for the file system journal rather than for a
+/// CPU.
 const REMOVE_THREADS: usize = 8;
 
 /// A file that does not match the set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
-    /// Path below [`files_dir`].
+    /// Path relative to [`files_dir`].
     pub path: PathBuf,
     /// Description of the fault.
     pub what: String,
@@ -42,20 +43,20 @@ impl std::fmt::Display for Fault {
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verified {
-    /// Files that match the set.
+    /// Number of files that match the set.
     pub good: u64,
-    /// Files of the set.
+    /// Number of files in the set.
     pub files: u64,
-    /// Bytes compared.
+    /// Number of bytes compared.
     pub bytes: u64,
-    /// The first faults, by path.
+    /// The first faults, sorted by path.
     pub faults: Vec<Fault>,
-    /// Number of all faults: files that differ, are missing or do not belong.
+    /// Total number of faults: files that differ, are missing or do not belong to the set.
     pub faults_count: u64,
 }
 
 impl Verified {
-    /// Reports whether every file matches and no other file exists.
+    /// Returns true if every file matches and there are no other files.
     pub fn is_good(&self) -> bool {
         self.good == self.files && self.faults_count == 0
     }
@@ -69,7 +70,7 @@ impl Verified {
 }
 
 /// Compares every byte of the set in `dir` with its description and looks for files that do not
-/// belong. Reads everything, so as much as fits is in the page cache afterwards.
+/// belong to it. Afterwards, as many files as fit are in the page cache.
 pub fn verify(dir: &Path, threads: usize) -> Result<Verified, SetError> {
     let spec = load(dir)?.spec;
     let files = files_dir(dir);
@@ -162,7 +163,7 @@ fn find_strangers(spec: &FileSetSpec, files: &Path, all: &mut Verified) -> Resul
     Ok(())
 }
 
-/// Returns the index of the file at `path`, if the set has a file there.
+/// Returns the index of the file at `path` if it belongs to the set.
 fn index_of(spec: &FileSetSpec, path: &[u8]) -> Option<u64> {
     let path = std::str::from_utf8(path).ok()?;
     let index = path.rsplit('/').next()?.parse().ok()?;
@@ -172,15 +173,15 @@ fn index_of(spec: &FileSetSpec, path: &[u8]) -> Option<u64> {
 /// The result of a removal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Removed {
-    /// Files removed.
+    /// Number of files removed.
     pub files: u64,
     /// Directories that remain because they contain other files.
     pub left: Vec<PathBuf>,
 }
 
-/// Removes the files, directories and manifest of the set in `dir`, and nothing else. An
-/// interrupted removal leaves a set that [`crate::create`] can complete and this function can
-/// remove.
+/// Removes the files, directories and manifest of the set in `dir`, and nothing else. After an
+/// interrupted removal, [`crate::create`] can complete the set, and this function can remove the
+/// rest.
 pub fn remove(dir: &Path) -> Result<Removed, SetError> {
     let _lock = lock(dir)?;
     let held = Dir::open(dir).map_err(io_error(Operation::OpenDir, dir))?;
@@ -200,7 +201,7 @@ pub fn remove(dir: &Path) -> Result<Removed, SetError> {
         removed.left.push(files);
     }
     if !removed.left.is_empty() {
-        // Keep the manifest too: without it, nothing shows that the directory belongs to a set.
+        // Keep the manifest too: without it, the directory cannot be identified as a set.
         return Ok(removed);
     }
     held.remove_file_at(MANIFEST.as_bytes())
@@ -218,8 +219,8 @@ pub fn remove(dir: &Path) -> Result<Removed, SetError> {
     Ok(removed)
 }
 
-/// Removes the files with several threads, each taking a run of files of one directory, then the
-/// directories from the deepest up.
+/// Removes the files with several threads, each taking a run of files from one directory; then
+/// removes the directories, deepest first.
 fn remove_files(
     spec: &FileSetSpec,
     files: &Path,
@@ -268,7 +269,7 @@ fn remove_files(
             dir = dir.rsplit_once('/').map_or("", |(upper, _)| upper);
         }
     }
-    // In reverse order, a directory comes after those inside it.
+    // In reverse order, a directory comes after its subdirectories.
     for relative in above.iter().rev() {
         let path = files.join(relative);
         let blocked = removed.left.iter().any(|left| left.starts_with(&path));
@@ -279,7 +280,7 @@ fn remove_files(
     Ok(())
 }
 
-/// Removes files of one directory; returns how many existed.
+/// Removes files from one directory; returns how many existed.
 fn remove_run(spec: &FileSetSpec, root: &Dir, run: Range<u64>) -> io::Result<u64> {
     let leaf = leaf(spec, run.start);
     let dir = match root.open_below(leaf.trim_end_matches('/').as_bytes()) {

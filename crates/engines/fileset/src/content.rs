@@ -4,21 +4,21 @@ use ioloom_model::FileSetSpec;
 use ioloom_model::distribution::stream;
 use rand::Rng;
 
-/// Size of one piece, bytes; a multiple of the generator's 8, so pieces concatenate to the content.
+/// Piece size in bytes: a multiple of the generator's 8, so pieces concatenate to the content.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
-/// Separates the random stream of contents from that of sizes.
+/// Separates the random stream for contents from the one for sizes.
 const CONTENT: u64 = 0xC047_E479_0F11_E5ED;
 
-/// Generates the first bytes of file `index` of the set with `seed`.
+/// Generates the first bytes of file `index` in the set with `seed`.
 ///
-/// Fills all of `bytes`. For the whole content, pass a slice of the size of the file; to check
-/// files that do not fit in memory, use [`crate::verify`].
+/// Fills all of `bytes`. For the entire content, pass a slice as long as the file; to check files
+/// that do not fit in memory, use [`crate::verify`].
 pub fn fill(seed: u64, index: u64, bytes: &mut [u8]) {
     stream(seed ^ CONTENT, index).fill_bytes(bytes);
 }
 
-/// Generates the content of a file in pieces: random bytes, or zeros if the set is sparse.
+/// Generates file content in pieces: random bytes, or zeros if the set is sparse.
 pub(crate) fn content<E>(
     spec: &FileSetSpec,
     index: u64,
@@ -37,7 +37,7 @@ pub(crate) fn content<E>(
     Ok(())
 }
 
-/// Generates random content and passes each piece with its offset to `each`.
+/// Generates random content and passes each piece, with its offset, to `each`.
 fn pieces<E>(
     seed: u64,
     index: u64,
@@ -72,7 +72,7 @@ mod tests {
         let n = bytes.len() as f64;
         let entropy: f64 = counts.iter().map(|c| -(c / n) * (c / n).log2()).sum();
         assert!(entropy > 7.999, "{entropy}");
-        // All blocks differ.
+        // All blocks are different.
         let mut blocks: Vec<&[u8]> = bytes.chunks(512).collect();
         blocks.sort_unstable();
         blocks.dedup();

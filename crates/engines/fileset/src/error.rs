@@ -1,4 +1,4 @@
-//! Errors of file sets, each with advice.
+//! File set errors, each with advice.
 
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::format_size;
@@ -11,10 +11,10 @@ pub enum SetError {
     /// The description is not valid.
     #[error("invalid file set: {reason}")]
     Spec {
-        /// The fault and the correction.
+        /// What is wrong, and how to correct it.
         reason: String,
     },
-    /// The directory holds something else.
+    /// The directory contains something else.
     #[error(
         "cannot create a file set in {}: it is not empty and has no manifest of ioloom; choose an \
          empty or new directory", quoted(.dir)
@@ -23,7 +23,7 @@ pub enum SetError {
         /// The directory.
         dir: PathBuf,
     },
-    /// The directory holds another set.
+    /// The directory contains another set.
     #[error(
         "cannot create a file set in {}: it holds the set '{theirs}', not '{ours}'; choose another \
          directory, or remove that set first", quoted(.dir)
@@ -38,8 +38,8 @@ pub enum SetError {
     },
     /// Another process has locked it.
     #[error(
-        "the file set in {} is locked by another process that creates, uses or removes it; wait \
-         until it ends, or use another directory", quoted(.dir)
+        "the file set in {} is locked by another process that is creating, using or removing it; wait \
+         until it exits, or use another directory", quoted(.dir)
     )]
     Busy {
         /// The directory.
@@ -56,10 +56,10 @@ pub enum SetError {
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// The fault.
+        /// What is wrong.
         reason: String,
     },
-    /// There is not enough space to start.
+    /// There is not enough free space to start.
     #[error(
         "not enough space for the file set in {}: it needs {}; {} are free, of which {} are reserved; \
          free some space, or create fewer or smaller files",
@@ -69,14 +69,14 @@ pub enum SetError {
     NoRoom {
         /// The directory.
         dir: PathBuf,
-        /// Bytes left to write, in whole blocks.
+        /// Space needed for the remaining files, in bytes of whole blocks.
         needed_bytes: u64,
         /// Bytes available to this user.
         free_bytes: u64,
         /// Bytes to leave free.
         reserve_bytes: u64,
     },
-    /// There are not enough inodes to start.
+    /// There are not enough free inodes to start.
     #[error(
         "not enough inodes for the file set in {}: it needs {needed} files and directories, and the \
          file system can hold {free} more; create fewer files, or use another file system",
@@ -85,9 +85,9 @@ pub enum SetError {
     NoInodes {
         /// The directory.
         dir: PathBuf,
-        /// Files and directories left to create.
+        /// Number of files and directories left to create.
         needed: u64,
-        /// Free inodes.
+        /// Number of free inodes.
         free: u64,
     },
     /// The file system became full.
@@ -98,17 +98,17 @@ pub enum SetError {
     Full {
         /// The directory.
         dir: PathBuf,
-        /// Complete files.
+        /// Number of complete files.
         made: u64,
-        /// Files of the set.
+        /// Number of files in the set.
         files: u64,
     },
     /// The caller stopped it.
     #[error("stopped after {made} of {files} files; run the command again to continue")]
     Stopped {
-        /// Complete files.
+        /// Number of complete files.
         made: u64,
-        /// Files of the set.
+        /// Number of files in the set.
         files: u64,
     },
     /// A call on a path failed.
@@ -116,7 +116,7 @@ pub enum SetError {
     Path(#[from] PathError),
 }
 
-/// Returns a closure for `map_err`, which adds operation and path to an error.
+/// Returns a closure for `map_err` that adds the operation and path to an error.
 pub(crate) fn io_error(operation: Operation, path: &Path) -> impl FnOnce(io::Error) -> SetError {
     move |source| PathError::new(operation, path, source).into()
 }

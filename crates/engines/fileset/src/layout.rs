@@ -1,4 +1,4 @@
-//! The path and size of each file, and the identity of a set.
+//! File paths and sizes, and the identity of a set.
 
 use ioloom_model::{Compute, DirectoryLayout, FileSetSpec};
 use ioloom_walk::PathList;
@@ -6,39 +6,40 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Maximum number of entries of a nested directory.
+/// Maximum number of entries in a nested directory.
 pub(crate) const FAN_OUT: u64 = 256;
 
-/// Files per directory of a tree.
+/// Number of files per directory in a tree.
 const TREE_FILES: u64 = 40;
 
-/// Levels of directories of a tree below its top.
+/// Number of directory levels in a tree, below the top.
 const TREE_LEVELS: u32 = 5;
 
-/// Files per directory of a chain, and directories per chain.
+/// Number of files per directory in a chain, and number of directories per chain.
 const DEEP_FILES: u64 = 4;
 const DEEP_LEVELS: u64 = 64;
 
-/// Minimum number of digits of a file name.
+/// Minimum number of digits in a file name.
 const DIGITS_MIN: usize = 8;
 
-/// Returns the directory that holds only the files of the set.
+/// Returns the directory that contains only the files of the set.
 pub fn files_dir(dir: &Path) -> PathBuf {
     dir.join("files")
 }
 
-/// Returns the size of file `index`, bytes.
+/// Returns the size of file `index` in bytes.
 pub fn size(spec: &FileSetSpec, index: u64) -> u64 {
     spec.size.value(spec.seed, first_name(spec, index))
 }
 
-/// Returns the index of the file that `index` names: itself, or an earlier one that it links to.
+/// Returns the file that name `index` refers to: `index` itself, or an earlier file that it is a
+/// hard link to.
 pub(crate) fn first_name(spec: &FileSetSpec, index: u64) -> u64 {
     let links = u64::from(spec.making.links);
     if links > 0 && index % links == links - 1 { index - 1 } else { index }
 }
 
-/// Returns the length of aligned runs of files that are in one directory.
+/// Returns the length of aligned runs of files that share a directory.
 pub(crate) fn run_files(spec: &FileSetSpec) -> u64 {
     match spec.layout {
         DirectoryLayout::Flat | DirectoryLayout::Nested => FAN_OUT,
@@ -47,7 +48,8 @@ pub(crate) fn run_files(spec: &FileSetSpec) -> u64 {
     }
 }
 
-/// Returns the n-th file to create: each exactly once; in shuffled order, far from each other.
+/// Returns the n-th file to create. Each file comes up exactly once; in shuffled order, consecutive
+/// files are far apart.
 pub(crate) fn made_as(spec: &FileSetSpec, nth: u64) -> u64 {
     if !spec.making.shuffled {
         return nth;
@@ -64,7 +66,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns the maximum number of directories of the set.
+/// Returns the maximum number of directories in the set.
 pub(crate) fn directories(spec: &FileSetSpec) -> u64 {
     match spec.layout {
         DirectoryLayout::Flat => 1,
@@ -76,15 +78,15 @@ pub(crate) fn directories(spec: &FileSetSpec) -> u64 {
     }
 }
 
-/// Returns how many directories each directory of a tree of `directories` must hold to stay within
-/// the allowed depth.
+/// Returns how many subdirectories each directory needs to fit `directories` into a tree of the
+/// permitted depth.
 fn tree_fan_out(directories: u64) -> u64 {
     let room = |fan: u64| (0..=TREE_LEVELS).map(|level| fan.saturating_pow(level)).sum::<u64>();
     (2..).find(|fan| room(*fan) >= directories).unwrap_or(directories)
 }
 
-/// Returns the path of directory `number` of a tree. Directories are numbered in path order, each
-/// before those inside it, and the directories below each one are distributed evenly.
+/// Returns the path of directory `number` in a tree. Directories are numbered in path order, each
+/// one before its subdirectories, and descendants are distributed evenly.
 fn tree_path(directories: u64, mut number: u64) -> String {
     let (fan, mut below, mut path) = (tree_fan_out(directories), directories, String::new());
     while number > 0 {
@@ -109,13 +111,13 @@ fn deep_path(index: u64) -> String {
     format!("c{chain:07}/{}", "d/".repeat(level as usize))
 }
 
-/// Returns the compute time of file `index`, nanoseconds; 0 if the set has none.
+/// Returns the compute time of file `index` in nanoseconds; 0 if the set has no compute times.
 pub fn demand_ns(spec: &FileSetSpec, index: u64) -> u64 {
     let demand = spec.compute.as_ref();
     Compute::Spin(None).demand_ns(demand, spec.seed, index).unwrap_or(0)
 }
 
-/// Returns the number of levels of nested directories.
+/// Returns the number of nested directory levels.
 fn levels(spec: &FileSetSpec) -> u32 {
     match spec.layout {
         DirectoryLayout::Flat | DirectoryLayout::Tree | DirectoryLayout::Deep => 0,
@@ -141,21 +143,21 @@ pub(crate) fn leaf(spec: &FileSetSpec, index: u64) -> String {
     (0..levels(spec)).rev().map(name).collect()
 }
 
-/// Returns the name of file `index` in its directory.
+/// Returns the name of file `index` within its directory.
 pub(crate) fn name(spec: &FileSetSpec, index: u64) -> String {
     let digits = spec.count.saturating_sub(1).to_string().len().max(DIGITS_MIN);
     format!("{index:0digits$}")
 }
 
-/// Returns the path of file `index` below [`files_dir`]. Byte order of paths is the order of
-/// indices.
+/// Returns the path of file `index` relative to [`files_dir`]. Sorting paths by bytes yields the
+/// order of indices.
 pub fn relative_path(spec: &FileSetSpec, index: u64) -> String {
     leaf(spec, index) + &name(spec, index)
 }
 
-/// Returns the directories that hold files, in path order, each with a slash after every name, and
-/// the total size of the files in them. Does not access the file system. A second name of a file
-/// counts with the first.
+/// Returns the directories that contain files, in path order, each with a slash after every name,
+/// and the total size of their files. Does not access the file system. A second name of a file is
+/// counted with the first.
 pub fn leaves(spec: &FileSetSpec) -> impl Iterator<Item = (String, u64)> {
     let (run, count) = (run_files(spec), spec.count);
     let first = (0..count.div_ceil(run)).map(move |n| n * run);
@@ -171,15 +173,16 @@ pub fn paths(spec: &FileSetSpec, dir: &Path) -> PathList {
     let mut list = PathList::new();
     for index in 0..spec.count {
         let relative = relative_path(spec, index);
-        // The set only has regular files; the inode number is not known here.
+        // The set contains only regular files; the inode number is unknown here.
         list.push_found(&[files.as_os_str().as_bytes(), b"/", relative.as_bytes()], 0);
     }
     list
 }
 
-/// Returns the identity of a set: XXH3-64 over the lines `SIZE  PATH` in byte order, 16 digits.
-/// `find files -type f -printf '%s  %P\n' | LC_ALL=C sort | xxhsum -H3` computes the same.
-/// Needs memory for all lines, about 30 bytes each.
+/// Returns the identity of a set: XXH3-64 over the lines `SIZE  PATH` in byte order, as 16 digits.
+/// `find files -type f -printf '%s  %P\n'
+/// LC_ALL=C sort
+/// xxhsum -H3` produces the same value. Keeps all lines in memory, about 30 bytes each.
 pub fn hash(spec: &FileSetSpec) -> String {
     let mut lines = PathList::new();
     for index in 0..spec.count {

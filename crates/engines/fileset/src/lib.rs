@@ -1,14 +1,14 @@
 //! Seeded file sets from distributions, and the shape of existing trees.
 //!
-//! The directory of a set has two entries: a manifest (`.ioloom-set.json`), which is written first
-//! and records that the directory is ours and what belongs in it, and the directory `files`, which
-//! holds only the files. Sizes, compute times and contents follow from the seed and the index of
-//! the file, so any file can be created and checked on its own: an incomplete set can be completed,
-//! a complete one verified, and removal deletes only what was created.
+//! The directory of a set has two entries. The manifest (`.ioloom-set.json`) is written first; it
+//! identifies the directory as ours and records what belongs in it. The directory `files` contains
+//! only the files. Sizes, compute times and contents follow from the seed and the file index, so
+//! each file can be created and checked on its own: an incomplete set can be completed, a complete
+//! one can be verified, and removal deletes only what was created.
 //!
-//! Contents come from xoshiro256++ with one stream per file: they cannot be compressed or
+//! Contents come from xoshiro256++ with one stream per file: they can be neither compressed nor
 //! deduplicated, and generating them costs far less than writing them. Several threads create files
-//! relative to open directories, without syncing each one; [`CreateOptions::sync`] syncs the file
+//! relative to open directories, without syncing each file; [`CreateOptions::sync`] syncs the file
 //! system once at the end.
 
 mod check;

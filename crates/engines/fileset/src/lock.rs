@@ -1,9 +1,9 @@
 //! Locks the directory of a set while it is created, used or removed.
 //!
 //! A second study on the same files would evict them from the page cache and compete for the
-//! device, and creating a set again would truncate files that another process reads. The lock is
-//! released when the process ends, for whatever reason. On a file system without locks it protects
-//! nothing.
+//! device. Creating a set again would truncate files that another process is reading. The lock is
+//! released when the process exits for any reason. On file systems without lock support, it offers
+//! no protection.
 
 use crate::error::{SetError, io_error};
 use ioloom_failure::Operation;
@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct SetLock(File);
 
 impl Drop for SetLock {
-    /// Unlocks explicitly: a child process that is just being spawned may share the descriptor.
+    /// Unlocks explicitly because a child process that is being spawned might share the descriptor.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
@@ -24,7 +24,7 @@ impl Drop for SetLock {
 /// Locks the set in `dir` until the value is dropped.
 ///
 /// # Errors
-/// Returns [`SetError::Busy`] if another process holds the lock, or the error of opening the
+/// Returns [`SetError::Busy`] if another process holds the lock, or the error from opening the
 /// directory.
 pub fn lock(dir: &Path) -> Result<SetLock, SetError> {
     let file = File::open(dir).map_err(io_error(Operation::OpenDir, dir))?;

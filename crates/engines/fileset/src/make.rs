@@ -1,8 +1,8 @@
 //! Creates a set, or completes a partial one.
 //!
-//! Threads take runs of consecutive files from one counter. A directory stays open until the next
-//! file is in another one, so a file costs one open, one write and one close; in shuffled order it
-//! costs opening its directory as well.
+//! Threads take runs of consecutive files from a shared counter. A thread keeps a directory open
+//! until its next file is in another one, so each file costs one open, one write and one close. In
+//! shuffled order, each file also costs opening its directory.
 
 use crate::content::{PIECE_BYTES, content};
 use crate::error::{SetError, io_error};
@@ -23,18 +23,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Smallest reserve of free space, bytes.
+/// Minimum reserve of free space in bytes.
 const RESERVE_BYTES_MIN: u64 = 1 << 30;
 
-/// Number of files of a complete set that are checked before it is reused.
+/// Number of files to check before a complete set is reused.
 const SAMPLE_FILES: u64 = 64;
 
-/// The options for creating a set.
+/// Options for creating a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateOptions {
     /// Number of threads that create files.
     pub threads: usize,
-    /// Bytes to leave free; `None`: 5 % of the file system, at least 1 GiB.
+    /// Bytes to leave free; `None` means 5 % of the file system, but at least 1 GiB.
     pub reserve_bytes: Option<u64>,
     /// Whether to sync the file system at the end.
     pub sync: bool,
@@ -51,18 +51,19 @@ impl Default for CreateOptions {
 /// The progress of creating a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateProgress {
-    /// Complete files, including those found.
+    /// Number of complete files, including existing ones.
     pub files_done: u64,
-    /// Files of the set.
+    /// Number of files in the set.
     pub files: u64,
-    /// Bytes of complete files.
+    /// Total size of complete files in bytes.
     pub bytes_done: u64,
-    /// Bytes of the set.
+    /// Total size of the set in bytes.
     pub bytes: u64,
 }
 
-/// Creates the set `spec` in `dir`, completes it, or finds it complete. `progress` is called now
-/// and then from any thread; if it returns false, creation stops and can be continued later.
+/// Creates the set `spec` in `dir` or completes it; does nothing if it is already complete.
+/// `progress` is called now and then from any thread; if it returns false, creation stops and can
+/// be resumed later.
 pub fn create(
     spec: &FileSetSpec,
     dir: &Path,
@@ -79,7 +80,7 @@ pub fn create(
             refuse_foreign(&held, dir)?;
             if let Err(refused) = check_room(spec, dir, &[], options) {
                 if made_dir {
-                    // Nothing was created in it yet.
+                    // Nothing has been created in it yet.
                     let _ = std::fs::remove_dir(dir);
                 }
                 return Err(refused);
@@ -118,7 +119,7 @@ pub fn create(
     Ok(realised)
 }
 
-/// Checks a description; returns the total size of the set, bytes.
+/// Checks a description; returns the total size of the set in bytes.
 fn check(spec: &FileSetSpec) -> Result<u64, SetError> {
     let refuse = |reason: &str| Err(SetError::Spec { reason: reason.to_owned() });
     if spec.count == 0 {
@@ -146,7 +147,7 @@ fn is_empty_list(distribution: &Distribution) -> bool {
     }
 }
 
-/// Creates the directory and its parents; returns whether it is new.
+/// Creates the directory and its parents; returns true if it is new.
 fn make_dir(dir: &Path) -> Result<bool, SetError> {
     if let Some(parent) = dir.parent() {
         std::fs::create_dir_all(parent).map_err(io_error(Operation::CreateDir, parent))?;
@@ -158,8 +159,8 @@ fn make_dir(dir: &Path) -> Result<bool, SetError> {
     }
 }
 
-/// Refuses a directory without a manifest unless it is empty, apart from `lost+found` and an
-/// unfinished manifest of ours.
+/// Refuses a directory without a manifest unless it is empty, ignoring `lost+found` and an
+/// unfinished manifest.
 fn refuse_foreign(held: &Dir, dir: &Path) -> Result<(), SetError> {
     let ours = [MANIFEST_NEW.as_bytes(), b"lost+found"];
     let empty = held
@@ -172,7 +173,7 @@ fn name_of(dir: &Path) -> String {
     dir.display().to_string()
 }
 
-/// Reports whether a sample of the files exists with the right sizes.
+/// Returns true if a sample of the files exists with the correct sizes.
 fn sample_is_there(spec: &FileSetSpec, files: &Path) -> bool {
     let Ok(root) = Dir::open(files) else { return false };
     let step = (spec.count / SAMPLE_FILES).max(1);
@@ -185,10 +186,10 @@ fn is_there(spec: &FileSetSpec, root: &Dir, index: u64) -> bool {
         .is_ok_and(|stat| stat.kind == Kind::Regular && stat.bytes == size(spec, index))
 }
 
-/// Returns which files exist, one bit each; empty for a new set.
+/// Returns which files exist, one bit per file; empty for a new set.
 fn kept(spec: &FileSetSpec, root: &Dir) -> Vec<u64> {
     let mut any = false;
-    // A new set is recognized by reading one directory rather than by a stat of every file.
+    // A new set is recognised by reading one directory instead of calling stat on every file.
     let read = root.read(&mut ReadBuffer::new(), &mut |_| {
         any = true;
         false
@@ -218,7 +219,7 @@ fn check_room(
     let room = space(dir).map_err(io_error(Operation::StatFs, dir))?;
     let block = room.block_bytes;
     let leaves = directories(spec);
-    // A directory takes a block, plus about 40 bytes per name.
+    // A directory takes one block, plus about 40 bytes per name.
     let mut needed = leaves.saturating_mul(block).saturating_add(spec.count.saturating_mul(40));
     let mut files = leaves;
     for index in (0..spec.count).filter(|index| !is_kept(kept, *index)) {
@@ -288,7 +289,8 @@ impl<'a> Maker<'a> {
 
     fn run(self, threads: usize) -> Result<(), SetError> {
         let threads = threads.max(1);
-        // Short runs, so that threads finish together, that divide the files of a directory.
+        // Runs are short to make all threads finish at about the same time, and divide the number
+        // of files per directory.
         let run = (self.spec.count / (threads as u64 * 8)).clamp(1, FAN_OUT);
         let run = match run_files(self.spec) {
             FAN_OUT => 1 << run.ilog2(),
@@ -342,7 +344,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Opens the directory of file `index`, creating it if necessary; it stays open until another
+    /// Opens the directory of file `index`, creating it if necessary. It stays open until another
     /// one is needed.
     fn enter<'d>(
         &self,
@@ -381,7 +383,7 @@ impl<'a> Maker<'a> {
                     .map_err(fail(Operation::Write))?;
             }
         }
-        // A second name is created with its file, whichever of the two is drawn first.
+        // A second name is created together with its file, no matter which one comes up first.
         let second = index + 1;
         if is_file
             && second < spec.count

@@ -1,4 +1,4 @@
-//! The manifest: which set a directory holds, and whether it is complete.
+//! The manifest: which set a directory contains, and whether it is complete.
 
 use crate::error::{SetError, io_error};
 use crate::names::{MANIFEST, MANIFEST_NEW};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Version of the manifest, and of the derivation of contents from the seed.
+/// Version of the manifest format and of the method that derives contents from the seed.
 pub const FORMAT: u32 = 1;
 
 /// The state of a set.
@@ -18,22 +18,22 @@ pub const FORMAT: u32 = 1;
 pub enum State {
     /// Files may be missing.
     Making,
-    /// All files were created.
+    /// All files have been created.
     Complete,
 }
 
 /// The content of a manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`FORMAT`] of the program that created it.
+    /// [`FORMAT`] of the program that created the set.
     pub format: u32,
     /// The state of the set.
     pub state: State,
-    /// Whether the directory itself was created for the set, so that removal deletes it too.
+    /// Whether the directory itself was created for the set; if so, removal deletes it as well.
     pub made_dir: bool,
     /// The requested set.
     pub spec: FileSetSpec,
-    /// The created set; only if complete.
+    /// The created set, if it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub realised: Option<FileSetRealised>,
 }

@@ -1,7 +1,7 @@
-//! The names of the manifest.
+//! The names of manifest files.
 
-/// Name of the manifest.
+/// The manifest.
 pub const MANIFEST: &str = ".ioloom-set.json";
 
-/// Name of a new manifest before it replaces the old one.
+/// The new manifest before it replaces the old one.
 pub(crate) const MANIFEST_NEW: &str = ".ioloom-set.json.new";

@@ -1,4 +1,4 @@
-//! The shape of an existing tree, and the medium of a directory.
+//! The shape of an existing tree, and the storage medium of a directory.
 
 use crate::error::{SetError, io_error};
 use ioloom_failure::{Operation, PathError, quoted};
@@ -9,18 +9,18 @@ use std::path::Path;
 /// The shape of a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// A set with the same number and sizes of files, in path order.
+    /// A set with the same number of files and the same sizes, in path order.
     pub spec: FileSetSpec,
-    /// Sum of sizes, bytes.
+    /// Total size in bytes.
     pub bytes: u64,
-    /// Number of files and directories that could not be read and are not in the set.
+    /// Number of files and directories that could not be read and are missing from the set.
     pub errors_count: u64,
-    /// Message of the first such error.
+    /// The first error message.
     pub first_error: Option<String>,
 }
 
-/// Reads the shape of the tree below `dir`: the number of regular files and the size of each.
-/// Names, contents and directories are not copied. Costs one stat and 8 bytes of memory per file,
+/// Determines the shape of the tree below `dir`: the number of regular files and the size of each.
+/// Names, contents and directories are ignored. Each file costs one stat and 8 bytes of memory,
 /// plus its path.
 pub fn spec_from_tree(dir: &Path, seed: u64) -> Result<Shape, SetError> {
     let (mut list, summary) = ioloom_walk::files(dir, &ioloom_walk::WalkOptions::default())?;
@@ -41,7 +41,7 @@ pub fn spec_from_tree(dir: &Path, seed: u64) -> Result<Shape, SetError> {
     }
     if sizes.is_empty() {
         let why = first_error.map_or_else(String::new, |error| format!(" ({error})"));
-        let reason = format!("there is no regular file below {}{why}", quoted(dir));
+        let reason = format!("no regular files below {}{why}", quoted(dir));
         return Err(SetError::Spec { reason });
     }
     let bytes = sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(*size));
@@ -56,8 +56,8 @@ pub fn spec_from_tree(dir: &Path, seed: u64) -> Result<Shape, SetError> {
     Ok(Shape { spec, bytes, errors_count, first_error })
 }
 
-/// Returns the medium of `dir`. Its name is `tmpfs` if in memory, otherwise the directory; a study
-/// that knows a better name replaces it.
+/// Returns the medium of `dir`, named `tmpfs` if in memory and otherwise after the directory. A
+/// study that knows a better name replaces it.
 pub fn medium(dir: &Path) -> Result<Medium, SetError> {
     let found = ioloom_sys::mount::medium(dir).map_err(io_error(Operation::FindMount, dir))?;
     let file_system = found.mount.file_system;

@@ -2,8 +2,8 @@
 //!
 //! `count=10000,size=exp(mean=4KiB,min=1KiB,max=1MiB),compute=normal(mean=0.4ms,sd=0.4ms),`
 //! `layout=nested,seed=3`; or a preset, optionally followed by changes (`source000:C,count=20000`);
-//! or `like:DIR`, the shape of a tree. Commas inside parentheses do not separate. The syntax of an
-//! inline TOML table, with braces and quotes, is accepted as well.
+//! or `like:DIR`, which copies the shape of a tree. Commas inside parentheses are not separators.
+//! The syntax of an inline TOML table, with braces and quotes, is also accepted.
 
 use crate::{SetError, spec_from_tree};
 use ioloom_model::{Creation, DirectoryLayout, Distribution, FileSetSpec, ParseError};
@@ -41,20 +41,20 @@ const PRESETS: [(&str, &str); 10] = [
          512MiB)",
     ),
     ("source000:H", "count=10000,size=4KiB"),
-    // The walk study opens no files, so sizes without data represent the published tree.
+    // The walk study does not open files, so sparse files represent the published tree.
     (
         "source001",
         "count=2835154,size=lognormal(mu=5.858,sigma=2.17,max=64MiB),layout=tree,data=sparse",
     ),
-    // Approximates fits of home and source trees; the bound keeps a single draw from filling a
-    // disk.
+    // Approximates the size distribution of home and source trees; the maximum keeps a single draw
+    // from filling a disk.
     ("tree", "count=10000,size=lognormal(mu=8.2,sigma=1.6,max=64MiB)"),
 ];
 
 const KEYS: &str = "count, size, compute, layout, data, order, links and seed, or begin with a preset \
                     (source000:A to source000:H, source001, tree) or like:DIR";
 
-/// A parsed file set: complete, or to be derived from a tree.
+/// A parsed file set: either complete or derived from a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetText {
     /// A complete description.
@@ -63,13 +63,13 @@ pub enum SetText {
     Like {
         /// The tree.
         dir: PathBuf,
-        /// Seed of the contents.
+        /// Seed for the contents.
         seed: u64,
     },
 }
 
 impl SetText {
-    /// Returns the description; walks the tree if there is one.
+    /// Returns the description; walks the tree if necessary.
     pub fn resolve(self) -> Result<FileSetSpec, SetError> {
         match self {
             Self::Spec(spec) => Ok(spec),
@@ -77,7 +77,7 @@ impl SetText {
         }
     }
 
-    /// Returns the presets: name and definition.
+    /// Returns the presets: names and definitions.
     pub const fn presets() -> &'static [(&'static str, &'static str)] {
         &PRESETS
     }
@@ -101,7 +101,7 @@ impl FromStr for SetText {
         let inner = text.trim();
         let inner = inner.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(inner);
         if let Some(dir) = inner.trim().strip_prefix("like:") {
-            // The name of a directory may contain commas and equal signs.
+            // Directory names can contain commas and equal signs.
             let (dir, seed) = match dir.rsplit_once(",seed=") {
                 Some((dir, seed)) => (dir, number(seed).map_err(refuse)?),
                 None => (dir, 0),
@@ -136,7 +136,8 @@ impl FromStr for SetText {
     }
 }
 
-/// Returns the preset of a name. `seed000:E`, as older versions spelled it, is `source000:E`.
+/// Returns a preset by name. Older versions spelled `source000:E` as `seed000:E`, which is still
+/// accepted.
 fn preset(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let name = match name.strip_prefix("seed") {
@@ -199,7 +200,7 @@ impl Parts {
     }
 }
 
-/// Parses a whole number; `20k` and `1M` are powers of 1000, because files are counted.
+/// Parses an integer. `20k` and `1M` use powers of 1000 because they count files.
 fn number(text: &str) -> Result<u64, String> {
     let text = text.trim().replace('_', "");
     let thousands = match text.char_indices().next_back() {
@@ -230,8 +231,8 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Returns the one-line form of a set, which parses back unchanged. Long lists of sizes are
-/// shortened to `list(…1000 sizes)` and then do not parse back.
+/// Returns the one-line form of a set, which parses back to the same set. Long size lists are
+/// shortened to `list(…1000 sizes)` and then cannot be parsed.
 pub fn spell(spec: &FileSetSpec) -> String {
     let size = match &spec.size {
         Distribution::List(sizes) if sizes.len() > 16 => format!("list(…{} sizes)", sizes.len()),
@@ -297,7 +298,7 @@ mod tests {
         assert!(sizes.iter().filter(|s| **s < 1000).count() > 60_000);
         let total: u64 = (0..40).map(|i| spec("source000:A").size.value(0, i)).sum();
         assert_eq!(total, 20 << 30);
-        // The published parameters of set E give about 40 MiB, not the published 33.33.
+        // The published parameters of set E yield about 40 MiB, not the published 33.33.
         let e = spec("source000:E");
         let mib = (0..e.count).map(|i| e.size.value(1, i)).sum::<u64>() as f64 / 1048576.0;
         assert!((45.0..52.0).contains(&mib), "{mib}");

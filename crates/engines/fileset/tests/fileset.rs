@@ -1,4 +1,4 @@
-//! Sets on a real file system: created, completed, refused, verified, removed.
+//! Sets on a real file system: created, completed, refused, verified and removed.
 
 // Skipped tests print the reason to standard output.
 #![allow(clippy::print_stdout)]
@@ -24,7 +24,7 @@ fn spec(text: &str) -> FileSetSpec {
     }
 }
 
-/// Without a reserve, so that the tests run on small disks too.
+/// No reserve, so the tests also run on small disks.
 fn options() -> CreateOptions {
     CreateOptions { threads: 3, reserve_bytes: Some(0), sync: false }
 }
@@ -56,7 +56,7 @@ fn a_set_matches_its_text() {
     })
     .unwrap();
     assert_eq!(most.into_inner(), 700);
-    // The oracle is another program: sizes and paths as `find` prints them.
+    // The oracle is another program: `find` prints sizes and paths.
     let files = files_dir(&dir);
     let listed = command("find", &[files.to_str().unwrap(), "-type", "f", "-printf", "%s  %P\n"]);
     let mut lines: Vec<&str> = listed.lines().collect();
@@ -102,7 +102,7 @@ fn every_layout_is_created_verified_and_removed() {
         let (mut names, mut inodes, mut bytes) = (0, BTreeSet::new(), 0);
         for index in 0..901 {
             let meta = asked(index);
-            assert_eq!(meta.blocks(), 0, "file {index} must have no data");
+            assert_eq!(meta.blocks(), 0, "file {index} must not contain data");
             names += 1;
             inodes.insert(meta.ino());
             bytes += meta.len();
@@ -160,7 +160,8 @@ fn a_partial_set_is_completed_and_existing_files_are_kept() {
     let set = spec(SMALL);
     let file = |index| files_dir(&dir).join(relative_path(&set, index));
     let big = (0..100).find(|i| size(&set, *i) > 100).unwrap();
-    // One file is truncated, one has another length; a third must keep its time.
+    // One file is truncated and one has the wrong length; the modification time of a third must not
+    // change.
     std::fs::write(file(big), b"torn").unwrap();
     let kept = (0..100).find(|i| *i != big).unwrap();
     let before = std::fs::metadata(file(kept)).unwrap().modified().unwrap();
@@ -177,7 +178,7 @@ fn a_complete_set_is_reused_and_repaired_if_files_are_missing() {
     let calls = AtomicU64::new(0);
     let counted = |_: CreateProgress| calls.fetch_add(1, Ordering::Relaxed) < u64::MAX;
     assert_eq!(create(&spec(SMALL), &dir, &options(), &counted).unwrap(), first);
-    assert_eq!(calls.load(Ordering::Relaxed), 0, "it must not be created again");
+    assert_eq!(calls.load(Ordering::Relaxed), 0, "the set must not be created again");
     std::fs::remove_dir_all(files_dir(&dir).join("00/01")).unwrap();
     assert_eq!(create(&spec(SMALL), &dir, &options(), &counted).unwrap(), first);
     assert!(calls.load(Ordering::Relaxed) > 0);
@@ -236,7 +237,7 @@ fn a_full_device_is_one_clear_error() {
             return;
         }
     };
-    // There is enough space at the start; then something else takes it.
+    // There is enough space at the start; then another process uses it.
     let set = spec("count=400,size=16KiB");
     let one = CreateOptions { threads: 1, ..options() };
     let error = create(&set, &point, &one, &|p| {
@@ -343,7 +344,7 @@ fn a_tree_gives_its_shape() {
     let copy = temp.path().join("copy");
     let realised = create(&shape.spec, &copy, &options(), &quiet).unwrap();
     assert_eq!((realised.bytes_total, realised.hash), (77, hash(&shape.spec)));
-    // Sizes must survive the manifest.
+    // Sizes must survive a round trip through the manifest.
     assert_eq!(load(&copy).unwrap().spec, shape.spec);
     std::fs::create_dir(temp.path().join("empty")).unwrap();
     let error = spec_from_tree(&temp.path().join("empty"), 0).unwrap_err().to_string();
@@ -417,7 +418,11 @@ fn failed_calls_are_one_clear_error_and_the_set_can_be_completed() {
     ioloom_sys::fault::set("unlinkat:100:5");
     let error = remove(&dir).unwrap_err().to_string();
     assert!(error.contains("cannot remove files from"), "{error}");
-    assert_eq!(load(&dir).unwrap().state, State::Making, "a partial removal leaves it incomplete");
+    assert_eq!(
+        load(&dir).unwrap().state,
+        State::Making,
+        "a partial removal leaves the set incomplete"
+    );
     assert!(remove(&dir).unwrap().left.is_empty());
     assert!(!dir.exists());
 }
@@ -447,7 +452,7 @@ fn creating_a_set_locks_it() {
     let dir = temp.path().join("set");
     let seen = AtomicU64::new(0);
     create(&spec(SMALL), &dir, &options(), &|_| {
-        // While the set is being created, its directory exists.
+        // The directory exists while the set is being created.
         let second = create(&spec(SMALL), &dir, &options(), &quiet);
         seen.fetch_add(u64::from(matches!(second, Err(SetError::Busy { .. }))), Ordering::Relaxed);
         true
