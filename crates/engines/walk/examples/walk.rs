@@ -1,15 +1,15 @@
-//! Walks trees and prints their sums, with as little code around the walker as possible.
+//! Walks trees and prints the totals, with as little code around the walker as possible.
 //!
-//! `walk [--threads N|auto] [--method METHOD] [--follow] ROOT…` prints one line with entries,
-//! directories, apparent and disk bytes, threads, seconds and the reason for the thread count.
-//! Hard links are counted once per name.
+//! `walk [--threads N|auto] [--method METHOD] [--follow] ROOT…` prints one line: entries,
+//! directories, apparent and disk bytes, threads, seconds, and the reason for the thread count. A
+//! file with several hard links is counted once for each.
 
 use ioloom_walk::{Control, DirRef, Fields, Follow, Found, Method, NewDir, Threads, Visitor, Walk};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Sums of one thread.
+/// The totals of one thread.
 #[derive(Default)]
 struct Sums {
     bytes: u64,
@@ -44,7 +44,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     while let Some(argument) = arguments.next() {
         let mut value = || {
             let value = arguments.next().and_then(|value| value.into_string().ok());
-            value.ok_or("this flag takes a value")
+            value.ok_or("this flag requires a value")
         };
         match argument.to_str() {
             Some("--threads") => walk.threads = value()?.parse::<Threads>()?,

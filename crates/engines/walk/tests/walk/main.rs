@@ -1,4 +1,4 @@
-//! The walker on real trees: odd names, odd kinds, depth, changes and refusals.
+//! The walker on real trees: unusual names, file types, depth, concurrent changes and refusals.
 
 mod oracle;
 #[cfg(feature = "inode-tables")]
@@ -140,7 +140,7 @@ fn remove_deep(root: &Path) {
 
 #[test]
 fn depth_needs_neither_stack_nor_descriptors() {
-    // In memory if possible: with a journal, removing 15,000 entries is slow.
+    // Use tmpfs if possible: with a journal, removing 15,000 entries is slow.
     let temp = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let root = temp.path().join("deep");
     std::fs::create_dir(&root).unwrap();
@@ -169,7 +169,7 @@ fn few_descriptors_stay_open() {
         Control::Continue
     })
     .unwrap();
-    // Other tests of this process run at the same time and hold a few.
+    // Other tests run at the same time in this process and hold some descriptors.
     assert!(most < base + 20 + 150, "{most} open, {base} before");
     remove_deep(&root);
 }
@@ -208,8 +208,8 @@ fn a_visitor_can_stop_the_walk() {
 #[test]
 fn the_order_of_a_list_does_not_depend_on_threads() {
     let temp = tempfile::tempdir().unwrap();
-    // Names of a directory sort before and after its subdirectory, some share a prefix longer than
-    // a sort key, and one directory is wide enough to be visited in parts.
+    // Some names in a directory sort before its subdirectory, some after it, and some share a
+    // prefix longer than a sort key. One directory is wide enough to be visited in parts.
     for dir in ["a", "a/m", "a-b", "wide"] {
         std::fs::create_dir(temp.path().join(dir)).unwrap();
     }
@@ -228,7 +228,7 @@ fn the_order_of_a_list_does_not_depend_on_threads() {
         let (list, summary) = files(temp.path(), &with(threads, 16)).unwrap();
         assert_eq!(summary.files, 9008);
         let found: Vec<_> = list.iter().map(dir_and_name).collect();
-        assert!(found.is_sorted(), "directories by path, then names");
+        assert!(found.is_sorted(), "sorted by directory, then by name");
         assert_eq!(first.get_or_insert_with(|| found.clone()), &found);
         assert!((0..list.len()).all(|at| list.known_regular(at) && list.inode(at).is_some()));
     }
@@ -256,8 +256,8 @@ fn replaced_directories_are_errors_and_the_walk_continues() {
         touch(temp.path().join(name).join("f"));
     }
     touch(temp.path().join("first"));
-    // The visitor sees the first file while the subdirectories wait, and removes two of them:
-    // one is gone, one is replaced by a link that leads outside.
+    // The visitor sees the first file while the subdirectories are pending, and removes two of
+    // them: one disappears, the other is replaced by a symlink that leads outside the tree.
     let outside = tempfile::tempdir().unwrap();
     touch(outside.path().join("secret"));
     let mut found = Vec::new();
@@ -284,7 +284,7 @@ fn replaced_directories_are_errors_and_the_walk_continues() {
         Control::Continue
     })
     .unwrap();
-    assert!(!names.contains(&b"secret".to_vec()), "left the tree");
+    assert!(!names.contains(&b"secret".to_vec()), "the walk escaped the tree");
     assert_eq!(names.len(), 2);
     assert_eq!(summary.errors_count, 2);
     let error = &summary.errors[0];
@@ -395,12 +395,12 @@ fn failed_calls_are_reported_and_the_walk_continues() {
     let text = summary.errors[0].to_string();
     assert!(text.contains("cannot open directory") && text.contains("kernel log"), "{text}");
     let (files, summary) = run("openat", 3, "EMFILE", 8);
-    assert_eq!((files, summary.errors_count), (10, 0), "held directories are closed");
+    assert_eq!((files, summary.errors_count), (10, 0), "open directories are closed");
     for (op, descriptors_max) in [("openat", 8), ("openat2", 0), ("getdents", 8), ("statx", 8)] {
         let n = if op == "statx" { 1 } else { 2 };
         let (files, summary) = run(op, n, "EINTR", descriptors_max);
         assert_eq!((files, summary.errors_count), (10, 0), "{op}");
     }
     let (files, summary) = run("openat2", 3, "ENOSYS", 0);
-    assert_eq!((files, summary.errors_count), (10, 0), "an old kernel opens name by name");
+    assert_eq!((files, summary.errors_count), (10, 0), "old kernels open one name at a time");
 }

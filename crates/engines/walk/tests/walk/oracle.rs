@@ -1,4 +1,4 @@
-//! The contents of a directory, found with the standard library alone on one thread.
+//! Lists a directory tree using only the standard library, on one thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use ioloom_walk::Kind;
 
-/// One entry: kind, inode, size, blocks, links.
+/// One entry: type, inode, size, blocks, link count.
 pub(crate) type Seen = (Kind, u64, u64, u64, u32);
 
-/// Everything below `root`, including the root, by whole path.
+/// Everything below `root`, including the root, by full path.
 pub(crate) type Tree = BTreeMap<Vec<u8>, Seen>;
 
 pub(crate) fn tree(root: &Path, follow: bool) -> Tree {
@@ -54,7 +54,7 @@ fn kind(file_type: std::fs::FileType) -> Kind {
     }
 }
 
-/// The sum of sizes in and below each directory.
+/// The total size of each directory, including everything below it.
 pub(crate) fn sums(tree: &Tree) -> BTreeMap<Vec<u8>, u64> {
     let dirs: BTreeSet<_> = tree.iter().filter(|(_, seen)| seen.0 == Kind::Directory).collect();
     let below = |path: &[u8], dir: &[u8]| {

@@ -1,4 +1,4 @@
-//! Walks by inode tables, in builds with the feature `inode-tables`.
+//! Walks that read inode tables, in builds with the feature `inode-tables`.
 
 use crate::oracle::{self, Tree};
 use crate::visitor::{Collect, collect, fill, one, walk};
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// A varied tree whose inode tables can be read: on the device of other files if it is readable,
-/// otherwise in a new image. Returns `None` and prints why if neither works.
+/// Returns a varied tree whose inode tables can be read: next to other files if that device is
+/// readable, otherwise in a new image. If neither works, prints the reason and returns `None`.
 fn varied_in_tables() -> Option<(Option<LoopImage>, tempfile::TempDir, PathBuf)> {
     let temp = tempfile::tempdir().unwrap();
     let mut root = temp.path().join("tree");
@@ -68,7 +68,7 @@ fn files_of_an_unreadable_table_are_queried_by_name() {
     ioloom_sys::fault::set("pread:1:5");
     let refused = by.run(&one(&root), |_| Collect::default()).err().unwrap();
     assert!(refused.to_string().contains("cannot read the inode tables"), "{refused}");
-    // The number of reads before the first of a table depends on the file system.
+    // How many reads precede the first table read depends on the file system.
     ioloom_sys::fault::set("");
     let (expected, _, report) = collect(&by, &one(&root));
     let (calls, before) = (ioloom_sys::fault::calls_of("pread"), report.tables.unwrap().asked);

@@ -1,4 +1,5 @@
-//! The visitor compared with an independent walk: every method, thread count and descriptor limit.
+//! Compares the visitor with an independent walk for every method, thread count and descriptor
+//! limit.
 
 use crate::oracle::{self, Seen, Tree};
 use crate::{deep, remove_deep, touch};
@@ -21,14 +22,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) const ALL: Fields = Fields::BYTES;
 const METHODS: [Method; 4] = [Method::Statx, Method::Lstat, Method::Uring, Method::Sweep];
 
-/// The state of a directory: its sum, and whether it was left.
+/// The state of a directory: its total, and whether the walk has left it.
 #[derive(Default)]
 pub(crate) struct Node {
     bytes: AtomicU64,
     left: AtomicBool,
 }
 
-/// Collects everything, sums upward, and checks the order of calls.
+/// Collects all entries, adds up totals, and checks the order of calls.
 #[derive(Default)]
 pub(crate) struct Collect {
     pub(crate) seen: Vec<(Vec<u8>, Seen)>,
@@ -72,7 +73,10 @@ impl Visitor for Collect {
     }
 
     fn entry(&mut self, dir: DirRef<'_, Node>, found: &Found<'_>) -> Control {
-        assert!(!dir.data().left.load(Ordering::Relaxed), "an entry after its directory was left");
+        assert!(
+            !dir.data().left.load(Ordering::Relaxed),
+            "entry visited after leaving its directory"
+        );
         let path = dir.path_of(found.name).into_os_string();
         self.seen.push((path.as_bytes().to_vec(), seen(found.kind, found.inode, found.meta)));
         self.bytes += found.meta.map_or(0, |m| m.bytes);
@@ -93,13 +97,16 @@ impl Visitor for Collect {
     }
 
     fn part(&mut self, dir: DirRef<'_, Node>) {
-        assert!(!dir.data().left.load(Ordering::Relaxed), "a part after its directory was left");
+        assert!(
+            !dir.data().left.load(Ordering::Relaxed),
+            "part visited after leaving its directory"
+        );
         dir.data().bytes.fetch_add(std::mem::take(&mut self.bytes), Ordering::Relaxed);
     }
 
     fn leave(&mut self, dir: DirRef<'_, Node>) {
-        assert_eq!(self.bytes, 0, "sums of another directory were not added");
-        assert!(!dir.data().left.swap(true, Ordering::Relaxed), "left twice");
+        assert_eq!(self.bytes, 0, "totals of the previous directory were not added");
+        assert!(!dir.data().left.swap(true, Ordering::Relaxed), "directory left twice");
         self.left += 1;
         let bytes = dir.data().bytes.load(Ordering::Relaxed);
         self.sums.push((dir.path().into_os_string().as_bytes().to_vec(), bytes));
@@ -107,7 +114,7 @@ impl Visitor for Collect {
             self.partly.push(dir.path());
         }
         if let Some(parent) = dir.parent() {
-            assert!(!parent.data().left.load(Ordering::Relaxed), "left before its child");
+            assert!(!parent.data().left.load(Ordering::Relaxed), "parent left before its child");
             parent.data().bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
@@ -126,7 +133,7 @@ pub(crate) fn walk(method: Method, threads: usize) -> Walk {
     Walk { method, threads, fields: ALL | Fields::DISK | Fields::LINKS, ..Walk::default() }
 }
 
-/// Walks, merges what the threads saw, and checks what must hold of every walk.
+/// Runs a walk, merges the results of all threads, and checks the invariants of every walk.
 pub(crate) fn collect(walk: &Walk, roots: &[PathBuf]) -> (Tree, Collect, Report) {
     collect_with(walk, roots, |_| Collect::default())
 }
@@ -150,12 +157,12 @@ fn collect_with(
         all.roots.extend(one.roots);
         all.mounts.extend(one.mounts);
     }
-    assert_eq!(all.entered, all.left, "every directory that is entered is left once");
+    assert_eq!(all.entered, all.left, "each entered directory is left exactly once");
     assert_eq!(all.entered, report.directories);
     assert_eq!(all.failed.len() as u64, report.errors_count);
     let count = all.seen.len();
     let tree: Tree = all.seen.drain(..).collect();
-    assert_eq!(tree.len(), count, "something was seen twice");
+    assert_eq!(tree.len(), count, "an entry was visited twice");
     assert!(!report.threads_why.is_empty());
     (tree, all, report)
 }
@@ -164,7 +171,7 @@ pub(crate) fn one(root: &Path) -> [PathBuf; 1] {
     [root.to_owned()]
 }
 
-/// A tree with every kind, hard links, odd names and a wide directory.
+/// A tree with every file type, hard links, unusual names and a wide directory.
 fn varied() -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
     fill(temp.path());
@@ -219,7 +226,7 @@ fn every_method_and_thread_count_finds_the_same() {
     let (found, ..) = collect(&walk(Method::NamesOnly, 3), &one(temp.path()));
     let kinds = |tree: &Tree| -> Vec<_> { tree.iter().map(|(p, s)| (p.clone(), s.0)).collect() };
     assert!(kinds(&found) == kinds(&expected));
-    assert!(found.values().all(|seen| seen.4 == 0), "names only, no attributes");
+    assert!(found.values().all(|seen| seen.4 == 0), "only names, no attributes");
     for waits in [Waits::Anything, Waits::Reads, Waits::OneTree] {
         let auto = Walk { threads: Threads::Auto, waits, ..walk(Method::Statx, 1) };
         let (found, _, report) = collect(&auto, &one(temp.path()));
@@ -243,7 +250,7 @@ proptest! {
         follow: bool,
     ) {
         let temp = tempfile::tempdir().unwrap();
-        // Followed links multiply the number of paths behind them.
+        // Following links multiplies the number of paths behind them.
         let mut links_left = if follow { 1 } else { 20 };
         for (names, bytes, what) in &files {
             let path = temp.path().join(names.iter().collect::<PathBuf>());
@@ -253,7 +260,7 @@ proptest! {
             links_left -= i32::from(*what < 3);
             let _ = match what {
                 0..3 if links_left < 0 => Ok(()),
-                // Never above the tree: that would walk the files of other tests.
+                // Never links above the tree, which would walk the files of other tests.
                 0 => symlink(".", path),
                 1 => symlink("a/b", path),
                 2 => symlink(temp.path().join("c"), path),
@@ -306,7 +313,7 @@ fn links_are_followed_without_loops() {
             let (found, all, report) = collect(&walk, &one(root));
             assert!(found == expected, "{method} {threads}");
             assert!(report.loops >= 2 && report.loops == all.looped);
-            // Only the link that leads to itself is an error.
+            // Only the self-referencing link is an error.
             assert_eq!(report.errors_count, 1);
             assert!(report.errors[0].to_string().contains("leads back"), "{}", report.errors[0]);
         }
@@ -413,13 +420,13 @@ fn vanished_files_are_not_errors() {
         for d in 0..5 {
             std::fs::create_dir_all(gone.join(format!("d{d}"))).unwrap();
         }
-        // The walk is in the root when its only file is seen, so `gone` is not yet open or, if its
-        // name came first, waits on the stack.
+        // The walk visits the only file in the root. At that point `gone` is not open yet; it may
+        // already be on the stack if its name was read first.
         let make = |_| Collect { remove: Some(gone.clone()), ..Collect::default() };
         let (found, all, report) = collect_with(&walk(method, 1), &one(temp.path()), make);
         assert_eq!((report.errors_count, report.entries), (0, 1), "{method}");
         assert!(all.partly.is_empty());
-        // A sweep queries files last, so it has entered everything by then.
+        // A sweep queries files last, so all directories have been entered by then.
         let left = if method == Method::Sweep { 8 } else { 2 };
         assert_eq!((found.len(), report.vanished), (left, u64::from(left == 2)), "{method}");
     }
@@ -491,14 +498,14 @@ fn any_call_may_fail() {
                     let missing = found.len() < whole.len();
                     assert!(
                         !missing || report.errors_count > 0,
-                        "{method} {op} {n}: lost without an error"
+                        "{method} {op} {n}: entries missing without an error"
                     );
                     assert!(reached || report.errors_count == 0, "{method} {op} {n}");
                     assert!(found.keys().all(|path| whole.contains_key(path)));
                     let two_asks =
                         method == Method::Lstat || op == "open" || op == "io_uring_enter";
                     let said = report.errors_count > 0 || two_asks;
-                    assert!(!reached || said, "{method} {op} {n} {threads}: no error was reported");
+                    assert!(!reached || said, "{method} {op} {n} {threads}: error not reported");
                 }
             }
         }
@@ -517,7 +524,7 @@ fn calls_stay_within_the_budget() {
         let (_, _, report) = collect(&walk(Method::Statx, threads), &one(temp.path()));
         let calls = ioloom_sys::fault::calls_of;
         let opens = calls("open") + calls("openat") + calls("openat2");
-        // Everything opened is closed.
+        // Everything that was opened is closed.
         let all = 2 * opens + calls("statx") + calls("getdents");
         let budget = report.entries as f64 + 5.2 * report.directories as f64;
         assert!(all as f64 <= budget + 500.0, "{all} calls, {budget}");
@@ -529,7 +536,7 @@ fn calls_stay_within_the_budget() {
 fn few_descriptors_are_enough() {
     let limited = std::env::var_os("IOLOOM_FEW_DESCRIPTORS").is_some();
     if !limited {
-        // A process of its own, with a limit of 40 descriptors.
+        // Run in a separate process with a limit of 40 descriptors.
         let script = "ulimit -n 40 && exec \"$0\" visitor::few_descriptors_are_enough --exact";
         let output = std::process::Command::new("sh")
             .args(["-c", script])
@@ -574,7 +581,7 @@ fn memory_does_not_grow_with_files() {
     let before = ioloom_sys::proc::status().unwrap().peak_rss_bytes.unwrap();
     assert_eq!(run(temp.path()), 40_000);
     let after = ioloom_sys::proc::status().unwrap().peak_rss_bytes.unwrap();
-    // 40,000 names alone would be more.
+    // Storing 40,000 names would take more.
     assert!(after - before < 1 << 20, "{before} {after}");
 }
 
@@ -621,7 +628,7 @@ fn mounts_are_identified_even_on_the_same_device() {
     assert_eq!(number("target"), number("target/below"));
     assert_ne!(number("source"), number("target"));
     let inode = |name: &str| found[temp.path().join(name).as_os_str().as_bytes()].1;
-    assert_eq!(inode("source"), inode("target"), "the inode of what is mounted");
+    assert_eq!(inode("source"), inode("target"), "the inode of the mounted directory");
     let target = temp.path().join("target");
     assert!(std::process::Command::new("umount").arg(target).status().unwrap().success());
 }
