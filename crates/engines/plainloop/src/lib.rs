@@ -1,9 +1,9 @@
 //! The loop of a published cache test, compiled without optimisation.
 //!
-//! The workspace sets `opt-level = 0` for this crate in every profile and compiles the same file
-//! again, optimised, as a module of `ioloom-memory`: one source, two compilations, so that the two
-//! times differ only by the compiler. The loop uses an index and `while`, like the C program it
-//! reproduces; at level 0 an iterator would cost calls that C does not have.
+//! The workspace sets `opt-level = 0` for this crate in every profile. `ioloom-memory` compiles the
+//! same file again, optimised, as a module, so the compiler is the only difference between the two
+//! times. The loop uses an index and `while`, like the C program that it reproduces: at level 0, an
+//! iterator would add calls that C does not have.
 
 #[path = "store_lines.rs"]
 mod store_lines;

@@ -1,10 +1,10 @@
-//! The loop: one store in each line, in order, repeatedly.
+//! The loop: one store per line, in order, repeated.
 
 /// The optimisation level of this copy.
 pub const OPT_LEVEL: &str = env!("IOLOOM_OPT_LEVEL");
 
-/// Writes zero to the first byte of each line of `line_bytes`, `rounds` times through `buffer`.
-/// Returns the number of stores.
+/// Writes zero to the first byte of each line of `line_bytes` in `buffer`, `rounds` times. Returns
+/// the number of stores.
 #[inline(never)]
 pub fn store_lines(buffer: &mut [u8], line_bytes: usize, rounds: u64) -> u64 {
     let mut round = 0;
