@@ -1,10 +1,10 @@
 //! Counts the bytes to copy with a separate walk that runs in parallel with the copy.
 //!
-//! Not counted are files whose target stays as it is, files on excluded file systems, and further
-//! names of a file that become hard links. Because the copy is running, a target counts as existing
-//! only if it did not change since the copy began. The cost is one stat per file, and a second one
-//! for its target with [`Existing::Keep`] and [`Existing::Update`]. Files completed by an earlier copy
-//! are counted.
+//! The count excludes files whose target is kept, files on excluded file systems, and further names
+//! of a file that become hard links. Because the copy is already running, a target counts as
+//! existing only if it has not changed since the copy started. The cost is one stat per file, plus
+//! one for its target with [`Existing::Keep`] and [`Existing::Update`]. Files completed by an
+//! earlier copy are included.
 
 use crate::copy::{self, Target};
 use crate::options::{CopyOptions, Existing, Follow};
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Counts the bytes that a copy of `sources` to `target`, started at `since`, has to copy. Returns
-/// `None` if `stop` ended the count or if it cannot be computed. Unreadable files are left out.
+/// Counts the bytes that a copy of `sources` to `target`, started at `since`, has to transfer.
+/// Returns `None` if `stop` was set or if the count cannot be computed. Skips unreadable files.
 pub fn bytes_to_copy(
     sources: &[PathBuf],
     target: &Target,
@@ -50,26 +50,26 @@ struct Counting<'a> {
     /// The target of each source.
     targets: Vec<PathBuf>,
     since: Time,
-    /// Files with several names that were counted.
+    /// Files with several names that have been counted.
     met: HashSet<((u32, u32), u64)>,
     bytes: u64,
 }
 
-/// A directory that is being counted.
+/// A directory being counted.
 struct Counted {
     /// The device of the source.
     device: (u32, u32),
-    /// The target, if existing targets matter.
+    /// The target, if existing targets affect the count.
     target: Option<PathBuf>,
 }
 
 impl Counting<'_> {
-    /// Reports whether existing targets matter.
+    /// Returns true if existing targets affect the count.
     fn asks(&self) -> bool {
         matches!(self.options.existing, Existing::Keep | Existing::Update)
     }
 
-    /// Reports whether the target of a file stays as it is.
+    /// Returns true if the target of a file is kept.
     fn stays(&self, source: &Meta, target: &Path) -> bool {
         let Ok(there) = attr::of_path(target, false) else { return false };
         let was_there = there.changed < self.since;

@@ -25,7 +25,7 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) progress: &'a CopyCounters,
     pub(crate) rules: Rules,
     pub(crate) links: Links<CopiedName>,
-    /// Directories that this copy created or writes into. They are never copied themselves.
+    /// Directories that this copy creates or writes to. They are never copied themselves.
     pub(crate) written: Mutex<HashSet<(Device, u64)>>,
     pub(crate) verified: EvidenceCounters,
     pub(crate) out_of_space: AtomicBool,
@@ -64,7 +64,7 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Reports whether to stop: the user cancelled, or no space is left.
+    /// Returns true if the copy should stop because the user cancelled it or the device is full.
     pub(crate) fn ends(&self) -> bool {
         self.cancelled() || self.out_of_space.load(Ordering::Relaxed)
     }
@@ -73,12 +73,12 @@ impl<'a> CopyContext<'a> {
         self.options.cancel.load(Ordering::Relaxed)
     }
 
-    /// Returns the meter of one file; `mine` counts its bytes.
+    /// Returns the meter for one file; `mine` counts its bytes.
     pub(crate) fn meter<'f>(&'f self, mine: &'f AtomicU64) -> Meter<'f> {
         Meter { cancel: &self.options.cancel, all: &self.progress.bytes, mine }
     }
 
-    /// Returns the facts of a pair of devices; `gather` is called for the first file.
+    /// Returns the facts about a pair of devices; calls `gather` for the first file.
     pub(crate) fn facts_of(
         &self,
         devices: (Device, Device),
@@ -90,7 +90,7 @@ impl<'a> CopyContext<'a> {
         }
         let mut facts = gather()?;
         if self.options.reflink != crate::When::Never && facts.same_file_system {
-            // A plan is made only after an attempt to share the blocks of this file failed.
+            // A plan is only needed if sharing the blocks of this file has failed.
             facts.reflink = Some(false);
         }
         let facts = Arc::new(facts);
@@ -102,7 +102,7 @@ impl<'a> CopyContext<'a> {
         locked(&self.facts).values().map(|facts| Facts::clone(facts)).collect()
     }
 
-    /// Reports whether an attempt to share blocks between these devices failed before.
+    /// Returns true if an earlier attempt to share blocks between these devices failed.
     pub(crate) fn cannot_share(&self, devices: (Device, Device)) -> bool {
         devices.0 != devices.1 || locked(&self.unshared).contains(&devices)
     }
@@ -111,7 +111,7 @@ impl<'a> CopyContext<'a> {
         locked(&self.unshared).insert(devices);
     }
 
-    /// Returns the requested method, if it is not the one that small files use anyway.
+    /// Returns the requested method unless it is the one that small files use anyway.
     pub(crate) fn pinned_other_than_buffered(&self) -> Option<Mode> {
         let shares = self.options.reflink == crate::When::Always;
         let pinned = self.options.mode.or(shares.then_some(Mode::Reflink));
@@ -143,7 +143,7 @@ impl<'a> CopyContext<'a> {
         hashes
     }
 
-    /// Records a directory that this copy writes into.
+    /// Records a directory that this copy writes to.
     pub(crate) fn writes_into(&self, identity: (Device, u64)) {
         locked(&self.written).insert(identity);
     }

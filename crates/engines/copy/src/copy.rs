@@ -1,4 +1,4 @@
-//! A whole copy: resolves the target of each source, walks all of them and reports the result.
+//! Runs a whole copy: resolves the target of each source, walks the sources and reports the result.
 
 use crate::context::CopyContext;
 use crate::dirs::{DirCounters, Parent, RootTo, Roots};
@@ -23,30 +23,30 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Number of sources that are examined to estimate what threads will wait for.
+/// Number of sources to examine when estimating what threads will wait for.
 const SOURCES_SAMPLED: usize = 16;
 
 /// The target of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// An existing directory, into which all sources are copied under their own names.
+    /// An existing directory. All sources are copied into it under their own names.
     Into(PathBuf),
     /// The path of the copy of a single source.
     As(PathBuf),
-    /// `Into` if the path is a directory, else `As`.
+    /// `Into` if the path is a directory, otherwise `As`.
     Auto(PathBuf),
 }
 
-/// Copies `sources` to `target`. Files that cannot be copied are in the report; the others are
-/// copied.
+/// Copies `sources` to `target`. Files that cannot be copied are listed in the report; all others
+/// are copied.
 ///
-/// Sources that stand for the content of a directory (`dir/.`) may share names with other sources.
-/// Each of them is copied after those before it, so of two files with one name the later one wins.
-/// Hard links between two such sources are not preserved.
+/// Sources that represent the contents of a directory (`dir/.`) can share names with other sources.
+/// Each of them is copied after the sources before it, so if two files have the same name, the
+/// later one wins. Hard links between two such sources are not preserved.
 ///
 /// # Errors
-/// Returns an error if no source can be copied: a target that must be a directory is not one, there
-/// are several sources for a single target, or the walk cannot start.
+/// Returns an error if nothing can be copied: a target that must be a directory is not one, several
+/// sources have the same single target, or the walk cannot start.
 pub fn copy(
     sources: &[PathBuf],
     target: &Target,
@@ -74,8 +74,8 @@ pub fn copy(
     Ok(report)
 }
 
-/// Splits the sources into parts that must be copied one after the other: the content of a directory
-/// may share names with all others, and directories of one name are merged.
+/// Splits the sources into parts that must be copied one after another: the contents of a directory
+/// can share names with any other source, and directories with the same name are merged.
 fn sequential_parts<'s>(
     sources: &'s [PathBuf],
     target: &Target,
@@ -116,7 +116,7 @@ fn copy_part(
     let mut errors = Errors::default();
     let roots = TargetResolver { context: &context, errors: &mut errors, claimed }
         .roots(sources, target)?;
-    // Without a root, the errors already say why the single source cannot be copied.
+    // Without a root, the errors already explain why the only source cannot be copied.
     if options.resume && (sources.len() > 1 || !roots.from.is_empty()) {
         resume::begin(&context, sources, &roots)?;
     }
@@ -140,7 +140,7 @@ fn copy_part(
     }
     debug_assert!(
         context.ends() || dirs.pairs.load(Ordering::Relaxed) == 0,
-        "every directory that was begun was ended: an open one would lack its name or its attributes"
+        "every started directory must be completed; otherwise it lacks its name or attributes"
     );
     let sync_start = monotonic_ns();
     tree::sync_parents(&context, &roots, &mut errors);
@@ -175,7 +175,7 @@ fn copy_part(
     })
 }
 
-/// Reports whether there is work for one thread only, so that no thread count has to be chosen.
+/// Returns true if there is only work for one thread, so no thread count has to be chosen.
 fn is_one_file(options: &CopyOptions, roots: &Roots) -> bool {
     options.threads.is_none() && matches!(&roots.from[..], [only] if !only.is_dir())
 }
@@ -192,9 +192,9 @@ fn walk_of(options: &CopyOptions, roots: &Roots) -> Walk {
     }
 }
 
-/// Returns what the threads of this copy wait for. Threads that create names in one file system tree
-/// wait for its locks, and more threads do not help. They do help if every file is synced or if the
-/// data is not on a local device.
+/// Returns what the threads of this copy wait for. Threads that create names in a single file
+/// system tree wait for its locks, so adding threads does not help. It does help if every file is
+/// synced or if the data is not on a local device.
 fn waits_for(options: &CopyOptions, roots: &Roots) -> Waits {
     let sources = || roots.from.iter().take(SOURCES_SAMPLED);
     let is_moot = options.threads.is_some() || !sources().any(|from| from.is_dir());
@@ -221,7 +221,7 @@ struct TargetResolver<'a> {
     claimed: &'a mut ClaimedTargets,
 }
 
-/// The source that claimed each target, by directory and name.
+/// Maps each target, by directory and name, to the source that claimed it.
 type ClaimedTargets = HashMap<(PathBuf, CString), PathBuf>;
 
 impl TargetResolver<'_> {
@@ -252,7 +252,8 @@ impl TargetResolver<'_> {
                     roots.to.push(to);
                 }
                 Ok(None) => {
-                    let text = format!("{} is given more than once; copied once", quoted(source));
+                    let text =
+                        format!("{} is specified more than once; copied once", quoted(source));
                     self.context.watcher.note(&text);
                 }
                 Err(error) => self.errors.add(error),
@@ -262,8 +263,8 @@ impl TargetResolver<'_> {
         Ok(roots)
     }
 
-    /// Claims a target for a source. Returns false if the same source claimed it before. A directory
-    /// may claim the target of a directory in an earlier part.
+    /// Claims a target for a source. Returns false if the same source has already claimed it. A
+    /// directory can claim the same target as a directory in an earlier part.
     fn claim(&mut self, source: &Path, target: (PathBuf, CString)) -> Result<bool, CopyError> {
         let follow = self.context.options.follow;
         let is_dir = |path: &Path| {
@@ -274,7 +275,7 @@ impl TargetResolver<'_> {
         match earlier.filter(|_| !means_content(source)) {
             None => Ok(true),
             Some(earlier) if is_same(&earlier, source, follow) => Ok(false),
-            // A copy that can be resumed has a single part.
+            // A resumable copy has a single part.
             Some(earlier) if !self.context.options.resume && is_dir(&earlier) && is_dir(source) => {
                 Ok(true)
             }
@@ -285,7 +286,7 @@ impl TargetResolver<'_> {
         }
     }
 
-    /// Reports whether the target is a directory that sources are copied into.
+    /// Returns true if the target is a directory into which sources are copied.
     fn is_into(&self, sources: &[PathBuf], target: &Target) -> Result<bool, CopyError> {
         let is_dir = |path: &Path| match attr::of_path(path, true) {
             Ok(attr) => Ok(attr.kind == Kind::Directory),
@@ -294,12 +295,12 @@ impl TargetResolver<'_> {
         };
         match target {
             Target::Into(path) if !is_dir(path)? => {
-                Err(CopyError::cannot(Operation::CopyTo, path, "it is not an existing directory"))
+                Err(CopyError::cannot(Operation::CopyTo, path, "not an existing directory"))
             }
             Target::Into(_) => Ok(true),
             Target::Auto(path) if is_dir(path)? => Ok(true),
             Target::As(path) | Target::Auto(path) if sources.len() != 1 => {
-                let why = "several sources need a directory, and it is not one";
+                let why = "several sources require a directory";
                 Err(CopyError::cannot(Operation::CopyTo, path, why))
             }
             Target::As(_) | Target::Auto(_) => Ok(false),
@@ -332,7 +333,7 @@ impl TargetResolver<'_> {
 
     fn parent(&self, path: &Path) -> Result<Parent, CopyError> {
         let failed = |e| CopyError::io(Operation::OpenDir, path.to_owned(), e);
-        // A sync needs a descriptor that is open for reading.
+        // Syncing needs a descriptor that is open for reading.
         let waits = self.context.options.durable != Durable::None;
         let dir = if waits { Dir::open(path) } else { Dir::open_path_only(path) };
         let dir = dir.map_err(failed)?;
@@ -345,7 +346,7 @@ impl TargetResolver<'_> {
     }
 }
 
-/// Returns the target path of one source; with `into`, below the target under its own name.
+/// Returns the target path of one source; with `into`, its own name inside the target.
 fn target_path(source: &Path, target: &Path, into: bool) -> PathBuf {
     match source.file_name() {
         Some(name) if into && !means_content(source) => target.join(name),
@@ -353,7 +354,7 @@ fn target_path(source: &Path, target: &Path, into: bool) -> PathBuf {
     }
 }
 
-/// Returns the target path of each source, without checking whether it can be used.
+/// Returns the target path of each source without checking that it can be used.
 pub(crate) fn targets_of(sources: &[PathBuf], target: &Target) -> Vec<PathBuf> {
     let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
     let into = match target {
@@ -364,7 +365,7 @@ pub(crate) fn targets_of(sources: &[PathBuf], target: &Target) -> Vec<PathBuf> {
     sources.iter().map(|source| target_path(source, path, into)).collect()
 }
 
-/// Reports whether two sources are the same file.
+/// Returns true if two sources are the same file.
 fn is_same(a: &Path, b: &Path, follow: crate::Follow) -> bool {
     let identity = |path: &Path| {
         attr::of_path(path, follow != crate::Follow::Never).map(|attr| attr.identity()).ok()
@@ -372,13 +373,13 @@ fn is_same(a: &Path, b: &Path, follow: crate::Follow) -> bool {
     identity(a).is_some_and(|a| identity(b) == Some(a))
 }
 
-/// Reports whether a source stands for the content of a directory: `dir/.`, `..`, `/`.
+/// Returns true if a source represents the contents of a directory: `dir/.`, `..`, `/`.
 fn means_content(source: &Path) -> bool {
     let bytes = source.as_os_str().as_bytes();
     source.file_name().is_none() || bytes.ends_with(b"/.") || bytes.ends_with(b"/./")
 }
 
-/// Reports whether a path can only name a directory: `new/`, `new/.`, `new/..`.
+/// Returns true if a path can only name a directory: `new/`, `new/.`, `new/..`.
 fn means_directory(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     bytes.ends_with(b"/") || bytes.ends_with(b"/.") || path.file_name().is_none()
@@ -393,7 +394,7 @@ fn device_of(to: &Path) -> Option<(u32, u32)> {
     attr.ok().map(|attr| attr.device)
 }
 
-/// Splits a path into its directory and its last component.
+/// Splits a path into its parent and last component.
 fn split(path: &Path) -> Result<(PathBuf, CString), CopyError> {
     let failed = |e| CopyError::io(Operation::Resolve, path.to_owned(), e);
     let ends_in_dot = path.file_name().is_none();
@@ -402,12 +403,12 @@ fn split(path: &Path) -> Result<(PathBuf, CString), CopyError> {
         return Ok((PathBuf::from("/"), c".".to_owned()));
     };
     let name = CString::new(name.as_bytes())
-        .map_err(|_| CopyError::cannot(Operation::CopyTo, &path, "its name has a NUL byte"))?;
+        .map_err(|_| CopyError::cannot(Operation::CopyTo, &path, "the name contains a NUL byte"))?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok((parent.unwrap_or(Path::new(".")).to_owned(), name))
 }
 
-/// Refuses to copy a directory into itself, which would never end.
+/// Refuses to copy a directory into itself, which would recurse forever.
 fn refuse_into_itself(source: &Path, to: &Path) -> Result<(), CopyError> {
     let Ok(source_real) = canonicalize(source) else { return Ok(()) };
     let to_real = canonicalize(to).or_else(|e| match (to.parent(), to.file_name()) {
@@ -424,16 +425,16 @@ fn refuse_into_itself(source: &Path, to: &Path) -> Result<(), CopyError> {
     Ok(())
 }
 
-/// Resolves a target that is a symbolic link. A link that the user names as the target is followed,
-/// as other programs do; links below the target are replaced.
+/// Resolves a target that is a symbolic link. Like other programs, follows a link that the user
+/// specified as the target; links below the target are replaced.
 fn through_link(to: &Path) -> Result<PathBuf, CopyError> {
     match attr::of_path(to, false) {
         Ok(attr) if attr.kind == Kind::Symlink => canonicalize(to).map_err(|e| {
             let why = match attr::of_path(to, true) {
-                // Such as /dev/stdout, which may point to a pipe without a path.
+                // For example /dev/stdout, which can refer to a pipe without a path.
                 Ok(end) => {
                     format!(
-                        "it is a link to a {}; ioloom cp writes only files",
+                        "it is a link to a {}; ioloom cp only writes files",
                         end.kind.singular()
                     )
                 }

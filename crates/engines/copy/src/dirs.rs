@@ -1,4 +1,4 @@
-//! The directories of a copy: source and target, current and final name, and their creation.
+//! The directories of a copy: source and target, current and final names, and how they are created.
 
 use crate::meta::{Creation, ParentAttr};
 use crate::new_file::{hidden_name, with_hidden_name};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 /// The target of one source.
 pub(crate) struct RootTo {
-    /// Index of the directory that holds it.
+    /// Index of the directory that contains it.
     pub(crate) parent: usize,
     pub(crate) name: CString,
     /// The full path of the target.
@@ -46,14 +46,15 @@ pub(crate) struct DirPair {
 pub(crate) struct CopyDir {
     pub(crate) id: u64,
     pub(crate) source: Attr,
-    /// The hidden name it was created under, if it is the directory that is renamed at the end.
+    /// The hidden name under which it was created, if it is the directory that is renamed at the
+    /// end.
     pub(crate) hidden_name: Option<CString>,
     pub(crate) published: AtomicBool,
-    /// Whether it or a directory above it is still under a hidden name.
+    /// Whether it or an ancestor still has a hidden name.
     pub(crate) hidden: bool,
-    /// Bytes copied for files below while it is hidden. They no longer count if it is removed.
+    /// Bytes copied for files below it while it is hidden. They are subtracted if it is removed.
     pub(crate) bytes: AtomicU64,
-    /// Whether its entries are left out because it is on another file system.
+    /// Whether to skip its entries because it is on another file system.
     pub(crate) empty: bool,
     pub(crate) parent_attr: ParentAttr,
     pub(crate) made: Creation,
@@ -78,7 +79,7 @@ pub(crate) enum CopiedName {
     Root(usize),
 }
 
-/// The next directory number, and the number of pairs that are kept open.
+/// The next directory number, and the number of pairs kept open.
 #[derive(Default)]
 pub(crate) struct DirCounters {
     pub(crate) next: AtomicU64,
@@ -124,7 +125,7 @@ pub(crate) fn open_target(above: &Dir, name: &[u8], data: &CopyDir) -> io::Resul
     match &data.hidden_name {
         Some(hidden) if !data.published.load(Ordering::Acquire) => {
             match above.open_at(hidden.to_bytes()) {
-                // It was renamed in the meantime.
+                // It has been renamed since.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => above.open_at(name),
                 result => result,
             }
@@ -133,10 +134,10 @@ pub(crate) fn open_target(above: &Dir, name: &[u8], data: &CopyDir) -> io::Resul
     }
 }
 
-/// Removes the directory tree under a hidden name next to `path`.
+/// Removes the directory tree whose hidden name is next to `path`.
 pub(crate) fn remove_hidden(path: PathBuf, hidden: &CStr) {
     let hidden = OsStr::from_bytes(hidden.to_bytes());
-    // A failure is ignored: the name shows that it is an incomplete copy.
+    // Ignore a failure: the name identifies it as an incomplete copy.
     let _ = make::remove_tree(&path.with_file_name(hidden));
 }
 
@@ -150,7 +151,7 @@ pub(crate) struct TargetDir {
     pub(crate) is_new: bool,
 }
 
-/// How a copy that can be resumed creates directories.
+/// How a resumable copy creates directories.
 #[derive(Clone, Copy)]
 pub(crate) struct ResumedDir {
     /// The suffix of its hidden names.
@@ -158,7 +159,7 @@ pub(crate) struct ResumedDir {
     pub(crate) is_root: bool,
 }
 
-/// Creates a directory; with `resumed`, accepts the one that an earlier copy left.
+/// Creates a directory; with `resumed`, accepts one left by an earlier copy.
 fn make_or_reuse(above: &Dir, name: &CStr, mode: u32, resumed: bool) -> io::Result<()> {
     match make::directory(above, name, mode) {
         Err(e) if resumed && e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -166,12 +167,11 @@ fn make_or_reuse(above: &Dir, name: &CStr, mode: u32, resumed: bool) -> io::Resu
     }
 }
 
-/// Opens a directory that was just created. Removes it if that fails, unless a later copy can resume
-/// with it.
+/// Opens a newly created directory. Removes it on failure unless a later copy can resume with it.
 fn open_new(above: &Dir, name: &CStr, stays: bool) -> io::Result<(Dir, Attr)> {
     let opened = open_existing(above, name);
     if opened.is_err() && !stays {
-        // A failure is ignored: the directory is empty, and its name shows what it is.
+        // Ignore a failure: the directory is empty, and its name identifies it.
         let _ = make::remove_directory(above, name);
     }
     opened
@@ -184,7 +184,7 @@ fn open_existing(above: &Dir, name: &CStr) -> io::Result<(Dir, Attr)> {
 }
 
 impl TargetDir {
-    /// Creates or opens the directory `name`. Fails with `ENOTDIR` if a file of another type has that
+    /// Creates or opens the directory `name`. Fails with `ENOTDIR` if another type of file has that
     /// name.
     pub(crate) fn make(
         above: &Dir,
@@ -217,7 +217,7 @@ impl TargetDir {
                 make_or_reuse(above, &hidden, mode, true)?;
                 hidden
             }
-            // A later copy could not find a hidden name here, so it is filled under its final name.
+            // A later copy could not find a hidden name here, so fill it under its final name.
             Some(_) => {
                 make::directory(above, name, mode)?;
                 let (dir, own) = open_new(above, name, true)?;

@@ -1,11 +1,11 @@
-//! A failed copy of one file or directory: operation, path, reason and advice.
+//! A failure to copy one file or directory: operation, path, reason and advice.
 
 use ioloom_failure::{Explained, Operation, quoted};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Errors that are kept in full; further ones are only counted.
+/// Maximum number of errors to keep in full; any others are only counted.
 pub use ioloom_walk::ERRORS_KEPT_MAX;
 
 /// Why a file or directory was not copied.
@@ -14,13 +14,13 @@ pub enum Reason {
     /// A system call failed.
     #[error("{0}")]
     Io(#[source] io::Error),
-    /// The source was modified while it was copied.
+    /// The source was modified during the copy.
     #[error("the source {0} during the copy")]
     Changed(&'static str),
-    /// The target does not have the content of the source.
+    /// The target does not have the same content as the source.
     #[error("the copy differs from the source: {0}")]
     Differs(String),
-    /// The request cannot be carried out; the text says why.
+    /// The request is not possible; the text explains why.
     #[error("{0}")]
     Cannot(String),
     /// The requested copy method cannot be used here.
@@ -36,7 +36,7 @@ pub enum Reason {
 pub struct CopyError {
     /// The operation that failed.
     pub operation: Operation,
-    /// The path it failed on.
+    /// The path on which it failed.
     pub path: PathBuf,
     /// Why it failed.
     pub reason: Reason,
@@ -48,10 +48,10 @@ impl fmt::Display for CopyError {
         match &self.reason {
             Reason::Io(error) => write!(f, "{}", Explained::new(self.operation, error)),
             reason @ Reason::Changed(_) => {
-                write!(f, "{reason}; copy it again when it is not being written")
+                write!(f, "{reason}; copy it again when no program is writing to it")
             }
             reason @ Reason::Differs(_) => {
-                write!(f, "{reason}; the target was not touched: check memory, cables and device")
+                write!(f, "{reason}; the target was not modified; check memory, cables and device")
             }
             reason => write!(f, "{reason}"),
         }
@@ -76,17 +76,17 @@ impl CopyError {
         Self { operation, path: path.to_owned(), reason: Reason::Cannot(why.into()) }
     }
 
-    /// Reports whether space or quota is exhausted, so that further files would fail too.
+    /// Returns true if there is no space or quota left, so all further files would fail too.
     pub fn is_out_of_space(&self) -> bool {
         matches!(&self.reason, Reason::Io(e) if out_of_space(e))
     }
 
-    /// Reports whether the copy was refused before it started.
+    /// Returns true if the copy was refused before it started.
     pub fn is_refused(&self) -> bool {
         matches!(self.reason, Reason::Refused(_))
     }
 
-    /// Reports whether the copy was only cancelled.
+    /// Returns true if the copy was merely cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.reason, Reason::Cancelled)
     }
@@ -96,7 +96,7 @@ pub(crate) fn out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Errors of one thread: the first ones in full, and a count.
+/// Errors of one thread: the first ones in full, and the total count.
 pub(crate) type Errors = ioloom_walk::Errors<CopyError>;
 
 #[cfg(test)]

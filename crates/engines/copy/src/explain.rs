@@ -1,4 +1,4 @@
-//! Explains how a copy would be done, without doing it: the facts, probed with a file of the source
+//! Explains how a copy would be done without performing it: the facts, probed with a source file
 //! and a temporary file, and the plan for each class of files.
 
 use crate::copy::Target;
@@ -22,9 +22,9 @@ const GIB: u64 = 1 << 30;
 pub struct Class {
     /// A description of the class.
     pub name: &'static str,
-    /// A file size in the class, bytes.
+    /// An example file size for the class, in bytes.
     pub bytes: u64,
-    /// The plan, or why the request is refused.
+    /// The plan, or the reason why the request is refused.
     pub plan: Result<CopyPlan, Refused>,
 }
 
@@ -42,7 +42,8 @@ pub struct Explanation {
 /// Explains how `source` would be copied to `target`.
 ///
 /// # Errors
-/// Returns an error if the source has no regular file, or if no file can be created at the target.
+/// Returns an error if the source contains no regular file or if no file can be created at the
+/// target.
 pub fn explain(
     source: &Path,
     target: &Target,
@@ -88,7 +89,7 @@ fn classes(facts: &Facts, from: &OwnedFd, options: &CopyOptions) -> Vec<Class> {
     ]
 }
 
-/// Returns a regular file of the source: the source itself, or the first one that a walk finds.
+/// Returns a regular file from the source: the source itself or the first file that a walk finds.
 fn sample(source: &Path) -> Result<PathBuf, CopyError> {
     let mut found = None;
     let mut visit = |entry: ioloom_walk::Entry<'_>| {
@@ -99,10 +100,8 @@ fn sample(source: &Path) -> Result<PathBuf, CopyError> {
     let summary = walked.map_err(|e| CopyError::io(e.operation, e.path, e.source))?;
     match found {
         Some(path) => Ok(summary.base.join(path)),
-        None => Err(CopyError::cannot(
-            Operation::PlanCopy,
-            source,
-            "no regular file found to probe with",
-        )),
+        None => {
+            Err(CopyError::cannot(Operation::PlanCopy, source, "no regular file to probe with"))
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! Gathers the facts for a plan by probing, once per pair of file systems.
+//! Gathers the facts for a plan by probing once per pair of file systems.
 //!
-//! Kernel versions are never compared: each feature is tried on the two files at hand. This costs a
-//! few system calls and one byte written to the new file, for the first file that is large enough.
+//! Kernel versions are never compared: each feature is tried on the actual files. The first file
+//! that is large enough costs a few system calls and a one-byte write to the new file.
 
 use crate::plan::Facts;
 use ioloom_sys::ring::Ring;
@@ -10,11 +10,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
-/// Offsets at which a file is sampled if the kernel cannot report its cached pages. A miss starts
-/// readahead, so there are few.
+/// Number of offsets to sample in a file if the kernel cannot report its cached pages. The number
+/// is small because each miss starts readahead.
 const SAMPLES: u64 = 4;
 
-/// Gathers the facts about two open files; the target is new and empty.
+/// Gathers facts about two open files. The target is new and empty.
 pub(crate) fn gather(from: impl AsFd, to: impl AsFd) -> io::Result<Facts> {
     let (source, target) = (attr::of_file(&from)?, attr::of_file(&to)?);
     let target_system = attr::file_system(&to)?;
@@ -48,7 +48,7 @@ fn takes_uncached(from: impl AsFd, to: impl AsFd) -> bool {
     reads && writes() && transfer::set_len(&to, 0).is_ok()
 }
 
-/// Reports whether both paths are on one rotating disk. Virtual disks report that they rotate and do
+/// Returns true if both paths are on the same rotating disk. Virtual disks claim to rotate but do
 /// not.
 fn same_spindle(from: &Path, to: &Path) -> bool {
     let disk = |path: &Path| {
@@ -60,27 +60,27 @@ fn same_spindle(from: &Path, to: &Path) -> bool {
     disk(from).is_some_and(|from| disk(to) == Some(from))
 }
 
-/// Reports whether `path` is on a local block device or in memory.
+/// Returns true if `path` is on a local block device or in memory.
 pub(crate) fn is_local(path: &Path) -> bool {
     let on_disk = || mount::medium(path).is_ok_and(|medium| medium.disk.is_some());
     cache::is_memory_backed(path).unwrap_or(false) || on_disk()
 }
 
-/// Reports whether sharing blocks between the two paths modifies a single file system tree.
+/// Returns true if sharing blocks between the two paths modifies a single file system tree.
 pub(crate) fn in_one_tree(from: &Path, to: &Path) -> bool {
     let one_tree = || attr::file_system(std::fs::File::open(to)?).map(|system| system.one_tree);
     let device = |path: &Path| mount::medium(path).ok()?.block_device;
     one_tree().unwrap_or(false) && device(from).is_some_and(|from| device(to) == Some(from))
 }
 
-/// The memory figures of the kernel, bytes.
+/// Kernel memory figures in bytes.
 pub(crate) struct Memory {
     pub(crate) available: u64,
     pub(crate) dirty_headroom: u64,
 }
 
 impl Memory {
-    /// Reads the current figures; missing ones are zero.
+    /// Reads the current figures; missing ones become zero.
     pub(crate) fn read() -> Self {
         let (meminfo, vmstat) = (read_or_empty("/proc/meminfo"), read_or_empty(VMSTAT));
         let threshold = bytes_of(&vmstat, "nr_dirty_background_threshold");
@@ -97,7 +97,7 @@ fn read_or_empty(path: &str) -> String {
     proc::read_text(Path::new(path)).unwrap_or_default()
 }
 
-/// Returns a page count of `/proc/vmstat` in bytes.
+/// Returns a `/proc/vmstat` page count converted to bytes.
 fn bytes_of(vmstat: &str, name: &str) -> u64 {
     let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * proc::page_bytes()
@@ -107,13 +107,13 @@ fn unwritten(vmstat: &str) -> u64 {
     bytes_of(vmstat, "nr_dirty") + bytes_of(vmstat, "nr_writeback")
 }
 
-/// Returns the dirty bytes of all programs on this machine that are not yet on a device; zero if
-/// unknown.
+/// Returns the number of dirty bytes on this machine that have not reached a device, counting all
+/// programs; zero if unknown.
 pub fn unwritten_bytes() -> u64 {
     unwritten(&read_or_empty(VMSTAT))
 }
 
-/// Returns the share of the first `bytes` of an open file that is in the page cache; `None` if
+/// Returns the fraction of the first `bytes` of an open file that is in the page cache; `None` if
 /// unknown.
 pub(crate) fn resident_share(file: impl AsFd, bytes: u64) -> Option<f64> {
     let pages = bytes.div_ceil(proc::page_bytes()).max(1);

@@ -1,4 +1,4 @@
-//! Copies one regular file, from an open source to a complete target under its final name.
+//! Copies one regular file: from an open source to a complete target under its final name.
 //!
 //! ```text
 //! open source ─► stat ─► new file without a final name ─► content ─► stat again ─► owner,
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The final name comes last: at any moment the target is absent, the old file, or complete. If the
-//! second stat differs from the first, a small source is copied again a few times; a large one is
-//! reported as changed. A small file in a new tree costs eight system calls: open, stat, read, stat
-//! and close for the source; create, write and close for the target.
+//! second stat differs from the first, a small source is copied again a few times, and a large one
+//! is reported as changed. A small file in a new tree costs eight system calls: open, stat, read,
+//! stat and close for the source; create, write and close for the target.
 
 use crate::context::CopyContext;
 use crate::data::{self, Job, TransferError};
@@ -35,16 +35,16 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Attempts to copy a source that changes during the copy.
+/// Maximum number of attempts to copy a source that changes during the copy.
 const TRIES: u32 = 3;
 
-/// Largest source that is copied again after a change, bytes.
+/// Maximum size of a source that is copied again after a change, in bytes.
 const RETRY_BYTES_MAX: u64 = 64 << 20;
 
-/// Buffer size. It exceeds the largest small file, so that a short read proves the end of the file.
+/// Buffer size. It exceeds the largest small file, so a short read indicates the end of the file.
 pub(crate) const BUFFER_BYTES: usize = SMALL_BYTES as usize + 4096;
 
-/// Examines the target and decides whether to write it. Returns `None` if it stays as it is.
+/// Inspects the target and decides whether to write it. Returns `None` if it is kept.
 pub(crate) fn inspect_target(
     context: &CopyContext<'_>,
     route: &Route<'_>,
@@ -64,7 +64,7 @@ pub(crate) fn inspect_target(
     if source.kind == Kind::Symlink && leads_to(route, &old) {
         return refuse("the source is a symbolic link to it");
     }
-    // A target that is skipped may be of any type.
+    // A target that is kept can have any type.
     let stays = match context.options.existing {
         Existing::Keep => true,
         Existing::Update | Existing::UpdateAsk => source.modified <= old.modified,
@@ -78,7 +78,7 @@ pub(crate) fn inspect_target(
         Kind::Regular | Kind::Symlink => {}
         kind if source.kind == kind => {}
         kind => {
-            return refuse(&format!("it is a {}; ioloom cp replaces only files", kind.singular()));
+            return refuse(&format!("it is a {}; ioloom cp only replaces files", kind.singular()));
         }
     }
     let asks = matches!(context.options.existing, Existing::Ask | Existing::UpdateAsk);
@@ -86,7 +86,7 @@ pub(crate) fn inspect_target(
     Ok(goes_on.then_some(TargetState::Present(old)))
 }
 
-/// Reports whether a source that is a symbolic link points to the file it would replace. Copying it
+/// Returns true if a source that is a symbolic link points to the file it would replace. Copying it
 /// would destroy that file and leave a link to itself.
 fn leads_to(route: &Route<'_>, old: &Attr) -> bool {
     let end = attr::of_name(route.from, route.from_name, true);
@@ -142,7 +142,8 @@ fn attempt(
         }
         None => NewFile::make(route.to, route.to_name, destination, mode),
     };
-    // The old file may be writable while its directory is not; the message has to show which.
+    // The old file may be writable even if its directory is not; the message must distinguish the
+    // two.
     let operation = match destination {
         Destination::Occupied => Operation::CreateBeside,
         _ => Operation::Create,
@@ -170,16 +171,16 @@ fn attempt(
     finished.map(|()| Outcome::Copied(mine.load(Ordering::Relaxed)))
 }
 
-/// The content that was copied.
+/// Describes the copied content.
 struct Transferred {
-    /// Bytes read from the source.
+    /// Number of bytes read from the source.
     bytes: u64,
-    /// The hash, if requested and if this process saw the bytes.
+    /// The hash, if it was requested and this process saw the bytes.
     hash: Option<String>,
 }
 
-/// Completes a file whose content is written: verifies it if requested, applies the preserved
-/// attributes and finally gives it its name.
+/// Finishes a file whose content has been written: verifies it if requested, applies the preserved
+/// attributes and then gives it its final name.
 fn finish(
     context: &CopyContext<'_>,
     route: &Route<'_>,
@@ -239,7 +240,7 @@ fn still_the_same(route: &Route<'_>, source: &Source) -> Result<(), CopyError> {
 }
 
 impl FileTransfer<'_> {
-    /// Copies the whole content.
+    /// Copies the entire content.
     fn bytes(&self, buffer: &mut Buffer) -> Result<Transferred, CopyError> {
         let mut hasher = (self.context.options.verify != Verify::None)
             .then(|| Hasher::new(self.context.options.hash));
@@ -265,8 +266,8 @@ impl FileTransfer<'_> {
         has_holes(self.context, &self.source.attr)
     }
 
-    /// Copies a small file with one read and one write; returns the bytes copied. The read requests
-    /// one byte more than the file has, so a full read shows that the file grew.
+    /// Copies a small file with one read and one write; returns the number of bytes copied. The
+    /// read requests one byte more than the file size, so a full read indicates that the file grew.
     fn small(&self, buffer: &mut Buffer, hasher: Option<&mut Hasher>) -> Result<u64, CopyError> {
         let (route, attr) = (self.route, &self.source.attr);
         self.context.count_mode(Mode::Buffered);
@@ -306,8 +307,9 @@ impl FileTransfer<'_> {
         Ok(got as u64)
     }
 
-    /// Reports whether a source that ended early is a kernel file (as in /sys), which reports the size
-    /// of a page whatever its content: it occupies no blocks and did not change.
+    /// Returns true if a source with a premature end of file is a kernel file (as in /sys). These
+    /// report a size of one page regardless of content: such a file occupies no blocks and has not
+    /// changed.
     fn overstates_its_size(&self) -> Result<bool, CopyError> {
         let before = &self.source.attr;
         let now = attr::of_file(&self.source.file)
@@ -315,13 +317,16 @@ impl FileTransfer<'_> {
         Ok(before.blocks_512 == 0 && before.same_content(&now))
     }
 
-    /// Checks that a source of size zero is really empty. Kernel files report size zero and have
-    /// content, which only reading to the end finds; `mode` cannot copy those.
+    /// Checks that a source of size zero is really empty. Kernel files report size zero but can
+    /// have content, which can be discovered only by reading to the end; `mode` cannot copy those.
     fn check_is_empty(&self, mode: Mode) -> Result<(), CopyError> {
         let got = file::read_at(&self.source.file, &mut [0], 0);
         match got.map_err(|e| self.route.failed_from(Operation::Read, e))? {
             0 => Ok(()),
-            _ => Err(self.refused(mode, "the source reports no size and must be read to the end")),
+            _ => Err(self.refused(
+                mode,
+                "the source reports size zero but has content and must be read to the end",
+            )),
         }
     }
 
@@ -331,7 +336,7 @@ impl FileTransfer<'_> {
         CopyError { operation: Operation::Copy, path, reason }
     }
 
-    /// Copies a source that reports size zero, as kernel files do, by reading to the end.
+    /// Copies a source that reports size zero, such as a kernel file, by reading to the end.
     fn unsized_source(
         &self,
         buffer: &mut Buffer,
@@ -372,8 +377,9 @@ impl FileTransfer<'_> {
         let mut mode = plan.mode;
         let moved = match data::transfer(&job, buffer, hasher.as_deref_mut()) {
             Err(TransferError::Unsupported(_)) if self.context.options.mode.is_none() => {
-                // The file system offers this method and fails it for this file: start over with the
-                // method that always works. The failed one may have made the target too long.
+                // The file system claims to support this method, but it fails for this file: start
+                // over with the method that always works. The failed attempt may have left the
+                // target too long.
                 let plan = CopyPlan::fallback();
                 mode = plan.mode;
                 self.meter().take_back_to(0);
@@ -391,7 +397,7 @@ impl FileTransfer<'_> {
         Ok(())
     }
 
-    /// Returns the facts of this pair of file systems, which are gathered for the first file.
+    /// Returns the facts about this pair of file systems, gathering them for the first file.
     fn facts(&self) -> Result<Arc<Facts>, CopyError> {
         let target =
             attr::of_file(&self.new.file).map_err(|e| self.route.failed_to(Operation::Stat, e))?;
@@ -420,7 +426,7 @@ impl FileTransfer<'_> {
         })
     }
 
-    /// Checks the free space where the file system cannot reserve any.
+    /// Checks the free space if the file system cannot reserve it.
     fn check_free_space(&self, facts: &Facts) -> Result<(), CopyError> {
         let needed = self.source.attr.blocks_512.saturating_mul(512);
         if facts.reserves || needed < data::RESERVE_BYTES_MIN {
@@ -434,12 +440,12 @@ impl FileTransfer<'_> {
         }
     }
 
-    /// Shares the blocks of the source, if requested and possible.
+    /// Shares the blocks of the source if requested and possible.
     fn share_blocks(&self) -> Result<bool, CopyError> {
         let (options, attr) = (&self.context.options, &self.source.attr);
         let must = self.context.pinned_other_than_buffered() == Some(Mode::Reflink);
         let may = options.mode.is_none() && options.reflink == When::Auto;
-        // Sharing blocks neither reads nor writes them.
+        // Sharing blocks does not read or write them.
         let not = match (options.verify, options.sparse) {
             (Verify::InFlight | Verify::Cache | Verify::Device, _) => Some(plan::SHARED_NOT_HASHED),
             (_, When::Always) => Some("shared blocks are not read, so zeros cannot be found"),
@@ -463,7 +469,7 @@ impl FileTransfer<'_> {
                 self.meter().moved(attr.bytes);
                 Ok(true)
             }
-            // EINVAL is about the file, not about the file system.
+            // EINVAL concerns the file, not the file system.
             Err(e)
                 if must
                     && transfer::is_unsupported(&e)

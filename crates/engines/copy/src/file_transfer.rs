@@ -1,4 +1,4 @@
-//! The state of one file whose content is being copied.
+//! The state of one file during its transfer.
 
 use crate::context::CopyContext;
 use crate::data::Meter;
@@ -8,13 +8,13 @@ use crate::route::{Route, Source};
 use ioloom_sys::attr::Attr;
 use std::sync::atomic::AtomicU64;
 
-/// One file whose content is being copied.
+/// One file during its transfer.
 pub(crate) struct FileTransfer<'a> {
     pub(crate) context: &'a CopyContext<'a>,
     pub(crate) route: &'a Route<'a>,
     pub(crate) source: &'a Source,
     pub(crate) new: &'a NewFile<'a>,
-    /// Bytes copied so far.
+    /// Number of bytes copied so far.
     pub(crate) mine: &'a AtomicU64,
 }
 
@@ -24,12 +24,12 @@ impl FileTransfer<'_> {
     }
 }
 
-/// Reports whether a source has holes to preserve, or is to be searched for zeros.
+/// Returns true if a source has holes to preserve or is to be searched for zeros.
 pub(crate) fn has_holes(context: &CopyContext<'_>, attr: &Attr) -> bool {
     match context.options.sparse {
         When::Always => attr.bytes > 0,
         When::Never => false,
-        // A hole of a page or less is not worth the system calls to find it.
+        // A hole of one page or less is not worth the system calls needed to find it.
         When::Auto => attr.bytes > 4096 && attr.blocks_512 * 512 < attr.bytes,
     }
 }

@@ -1,9 +1,9 @@
-//! Hashes of file contents, computed in order.
+//! Hashes file contents in order.
 
 use crate::options::HashKind;
 use md5::Digest;
 
-/// A hash in progress.
+/// A hash computation in progress.
 pub(crate) enum Hasher {
     Blake3(Box<blake3::Hasher>),
     Md5(md5::Md5),

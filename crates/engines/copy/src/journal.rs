@@ -1,14 +1,14 @@
-//! The journal of a copy that can be resumed.
+//! The journal of a resumable copy.
 //!
-//! Resuming relies on this record, never on file sizes. The journal is an append-only text file next
-//! to the target. A complete file has a line with the identity of its source; a big file in progress
-//! has a line for each piece, with its hash, written after the piece was synced. A line is valid only
-//! while the source is unchanged. Lines about complete files are written without a sync, so after a
-//! reboot only those before a `synced` line are valid. A torn last line and lines that are not UTF-8
-//! are ignored.
+//! Resuming relies on this record, never on file sizes. The journal is an append-only text file
+//! next to the target. Each complete file has a line that identifies its source. Each large file in
+//! progress has a line for every piece, with the hash of the piece, written after the piece was
+//! synced. A line is valid only while the source is unchanged. Lines about complete files are
+//! written without a sync, so after a reboot only those before a `synced` line are valid. A torn
+//! last line and lines that are not UTF-8 are ignored.
 //!
-//! Memory: only 16-byte hashes of each line are kept, about 50 bytes for each file of an earlier copy
-//! and 150 for each piece. The text is read one block at a time.
+//! Memory: only 16-byte hashes of each line are stored, about 50 bytes per file of an earlier copy
+//! and 150 per piece. The text is read one block at a time.
 
 use crate::new_file::is_ours;
 use ioloom_sys::attr::{self, Attr};
@@ -23,23 +23,24 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of complete files between two syncs of the file system. A crash repeats at most this much.
+/// Number of bytes of complete files between two syncs of the file system. After a crash, at most
+/// this much is copied again.
 const SYNC_BYTES: u64 = 1 << 30;
 
-/// Size of one read, bytes.
+/// Read size in bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Longest line that is read. Paths are shorter, so a longer line is garbage.
+/// Maximum line length. Paths are shorter, so a longer line is garbage.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Hash of a path or of the identity of a source.
+/// Hash of a path or source identity.
 type Key = [u8; 16];
 
 /// The journal of one copy, shared by its threads.
 pub(crate) struct Journal {
     file: OwnedFd,
     name: CString,
-    /// The suffix of the hidden names of this copy.
+    /// The suffix of this copy's hidden names.
     pub(crate) number: u64,
     known: Known,
     state: Mutex<State>,
@@ -53,7 +54,7 @@ struct State {
 /// The records of earlier copies.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Known {
-    /// The identity of the source of each complete file, by target.
+    /// The source identity of each complete file, by target.
     complete: HashMap<Key, Key>,
     /// The pieces of incomplete files, by target.
     pieces: HashMap<Key, Vec<Piece>>,
@@ -67,12 +68,12 @@ pub(crate) struct Piece {
     pub(crate) hash: String,
 }
 
-/// The reason why a journal cannot be used.
+/// Why a journal cannot be used.
 #[derive(Debug)]
 pub(crate) enum JournalError {
     /// Another copy has locked it.
     Busy,
-    /// It does not belong to this user alone, so its content cannot be trusted.
+    /// It is not owned exclusively by this user, so its content cannot be trusted.
     Foreign,
     /// A system call failed.
     Io(io::Error),
@@ -96,7 +97,7 @@ impl Journal {
         }
         let own = attr::of_file(&file)?;
         if own.links == 0 {
-            // The copy that held the lock completed and removed the journal in between.
+            // The copy that held the lock has completed and removed the journal.
             return Err(JournalError::Busy);
         }
         if !is_ours(&own) {
@@ -104,7 +105,7 @@ impl Journal {
         }
         let boot = proc::boot_id()?;
         let mut reading = Reading::default();
-        // New lines overwrite a torn last line; appended to it, they would be read as its end.
+        // Overwrite a torn last line: a line appended to it would be read as its continuation.
         let end = each_line(&file, |end, line| reading.line(end, line))?;
         let known = reading.known(&boot);
         let state = Mutex::new(State { end, unsynced_bytes: 0 });
@@ -113,7 +114,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Reports whether `target` is a complete copy of the source as it is now.
+    /// Returns true if `target` is a complete copy of the source in its current state.
     pub(crate) fn is_complete(&self, target: &Path, source: &Attr) -> bool {
         self.known
             .complete
@@ -121,7 +122,7 @@ impl Journal {
             .is_some_and(|was| *was == key(&identity(source)))
     }
 
-    /// Returns the recorded piece that covers `range` of the source as it is now, if there is one.
+    /// Returns the recorded piece that covers `range` of the source in its current state, if any.
     pub(crate) fn piece(&self, target: &Path, source: &Attr, range: &Range<u64>) -> Option<&Piece> {
         let pieces = self.known.pieces.get(&key(&hex(target)))?;
         let source = key(&identity(source));
@@ -147,9 +148,9 @@ impl Journal {
         if due { self.sync_all(dir) } else { Ok(()) }
     }
 
-    /// Syncs the file system and records how much of the journal that covers.
+    /// Syncs the file system and records how much of the journal the sync covers.
     fn sync_all(&self, dir: &Dir) -> io::Result<()> {
-        // Lines that other threads append during the sync are beyond this offset and not covered.
+        // Lines appended by other threads during the sync are after this offset and not covered.
         let end = self.state.lock().unwrap_or_else(PoisonError::into_inner).end;
         dir.sync_file_system()?;
         self.write(&format!("synced {end}\n"))?;
@@ -189,7 +190,7 @@ impl Journal {
     }
 }
 
-/// Returns the identity of a source as one word, which differs after any change of its content.
+/// Returns the source identity as one word. Any change of content produces a different word.
 fn identity(source: &Attr) -> String {
     let ((major, minor), inode) = source.identity();
     let ((m, m_ns), (c, c_ns)) = (source.modified, source.changed);
@@ -211,8 +212,8 @@ fn key(text: &str) -> Key {
     key
 }
 
-/// Calls `each` with every terminated line of a file and the offset of its end; returns the offset of
-/// the last end.
+/// Calls `each` with every terminated line of a file and the offset of its end. Returns the offset
+/// of the last line end.
 fn each_line(file: &OwnedFd, mut each: impl FnMut(u64, &str)) -> io::Result<u64> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut line = Vec::new();
@@ -241,7 +242,7 @@ fn each_line(file: &OwnedFd, mut each: impl FnMut(u64, &str)) -> io::Result<u64>
 #[derive(Default)]
 struct Reading {
     known: Known,
-    /// Complete files whose lines may not be on the device: end of the line, target, source.
+    /// Complete files whose lines may not have reached the device: end of line, target, source.
     open: Vec<(u64, Key, Key)>,
     /// The boot during which the latest lines were written.
     boot: Option<String>,
@@ -273,7 +274,7 @@ impl Reading {
         }
     }
 
-    /// Returns the valid records. `boot` is the ID of the current boot.
+    /// Returns the valid records. `boot` is the current boot ID.
     fn known(mut self, boot: &str) -> Known {
         if self.boot.as_deref() == Some(boot) {
             let open = self.open.into_iter().map(|(_, target, source)| (target, source));
@@ -354,7 +355,7 @@ mod tests {
         let wanted = [&b"begin one\nwhole \xff\xff\xff\xff\n"[..], begun.as_bytes()];
         assert_eq!(text, wanted.concat());
         drop(opened);
-        // Through a second hard link, another user could write to it.
+        // A second hard link would allow another user to write to it.
         fs::hard_link(&path, temp.path().join("k")).unwrap();
         assert!(matches!(open(), Err(JournalError::Foreign)));
     }

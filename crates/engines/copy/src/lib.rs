@@ -1,26 +1,26 @@
 //! Copies files and trees, completely or not at all, with their attributes.
 //!
 //! Correctness comes first. At any moment a target is absent, the old file, or complete: new files
-//! have no name and new directories a hidden one until they are complete. Short transfers are
-//! continued; a source that changes during the copy is an error rather than a torn copy; space is
-//! reserved before the first byte is written. Holes, hard links and other attributes are preserved as
-//! `cp -a` does.
+//! have no name, and new directories have a hidden one, until they are complete. Short transfers
+//! are continued. A source that changes during the copy causes an error rather than a torn copy.
+//! Space is reserved before the first write. Holes, hard links and other attributes are preserved
+//! as with `cp -a`.
 //!
-//! Speed comes second. A walk with one visitor per thread distributes the names, so small files are
-//! copied by all threads, even those of one wide directory, each with the fewest system calls that
-//! keep it correct. The method for a big file is chosen by a pure [`plan`] from probed facts: shared
-//! blocks, the page cache with several threads per file, or direct I/O with many requests in flight.
+//! Speed comes second. A walk with one visitor per thread distributes the names, so all threads
+//! copy small files, even those in a single wide directory, each with the fewest system calls that
+//! ensure correctness. A pure [`plan`] chooses the method for a large file from probed facts:
+//! shared blocks, the page cache with several threads per file, or direct I/O with many requests in
+//! flight.
 //!
 //! ```text
 //! sources ─► copy: targets ─► walk ─► tree: directories, links, special files
 //!                                      └► file: plan ─► data ─► verify ─► meta ─► final name
 //! ```
 //!
-//! Memory: one buffer per thread; the blocks of big files in flight; about 150 bytes for each
+//! Memory: one buffer per thread; the blocks of large files in flight; about 150 bytes for each
 //! directory in progress and each file with several names; about 40 bytes for each directory that
-//! existed before or is a source; and the paths of up to 100,000 hashes if hashes are requested. A
-//! resumed copy also needs about 50 bytes for each file in its journal (see
-//! [`CopyOptions::resume`]).
+//! existed before or is a source; and up to 100,000 paths if hashes are requested. A resumed copy
+//! also needs about 50 bytes for each file in its journal (see [`CopyOptions::resume`]).
 
 mod amount;
 mod context;

@@ -1,6 +1,6 @@
-//! Hard links: the first name of a file is copied, the others become links to that copy.
+//! Hard links: the first name of a file is copied; all others become links to that copy.
 //!
-//! A thread that finds a file which another thread is copying waits for it. A copying thread never
+//! A thread that finds a file being copied by another thread waits for it. A copying thread never
 //! waits, so there is no deadlock. Memory: about 150 bytes for each file with several names.
 
 use crate::error::CopyError;
@@ -15,7 +15,7 @@ enum State<P> {
     Copied(P),
 }
 
-/// Files with several names that were found, and the names of their copies.
+/// Files with several names found so far, and the names of their copies.
 pub(crate) struct Links<P> {
     met: Mutex<HashMap<Identity, State<P>>>,
     changed: Condvar,
@@ -26,8 +26,8 @@ impl<P: Clone> Links<P> {
         Self { met: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Returns the name of the copy of a file. On `None`, the caller copies the file and must then call
-    /// [`release`](Self::release). Blocks while another thread copies the file.
+    /// Returns the name of the copy of a file. On `None`, the caller must copy the file and then
+    /// call [`release`](Self::release). Blocks while another thread is copying the file.
     pub(crate) fn claim(&self, identity: Identity) -> Option<P> {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -44,8 +44,8 @@ impl<P: Clone> Links<P> {
         }
     }
 
-    /// Ends a claim: with the name of the copy, or with `None` if copying failed, so that the next
-    /// thread tries.
+    /// Releases a claim: with the name of the copy, or with `None` if copying failed, in which case
+    /// the next thread tries.
     pub(crate) fn release(&self, identity: Identity, name: Option<P>) {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match name {
@@ -54,8 +54,8 @@ impl<P: Clone> Links<P> {
         };
         debug_assert!(
             matches!(before, Some(State::Busy)),
-            "only the thread that claimed a file may release it: two copies of one file would break \
-             its hard links"
+            "only the thread that claimed a file may release it; two copies of one file would \
+             break its hard links"
         );
         drop(met);
         self.changed.notify_all();

@@ -1,6 +1,6 @@
 //! Copies the attributes of a file: owner, extended attributes and ACLs, permissions, times.
 //!
-//! The order matters, because setting each of them can change one of those after it.
+//! The order matters because setting one attribute can change those set after it.
 
 use crate::options::Preserve;
 use ioloom_failure::Operation;
@@ -22,28 +22,28 @@ const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) preserve: Preserve,
-    /// Whether new files get default permissions rather than those of their source.
+    /// Whether new files get default permissions rather than those of the source.
     plain_mode: bool,
     umask: OnceLock<u32>,
     own: (u32, u32),
-    /// Whether the target rejected an extended attribute; reported once.
+    /// Whether the target rejected an extended attribute; this is reported once.
     pub(crate) no_xattrs: AtomicBool,
 }
 
-/// The attributes of the directory that holds a new file.
+/// The attributes of the directory that contains a new file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ParentAttr {
     pub(crate) device: (u32, u32),
-    /// The group, which a new file may inherit.
+    /// The group, which new files can inherit.
     pub(crate) group: u32,
     /// Whether new files inherit an ACL.
     pub(crate) has_default_acl: bool,
 }
 
-/// The operation that failed and its error.
+/// The operation that failed, and its error.
 pub(crate) type MetaError = (Operation, io::Error);
 
-/// A file by descriptor or by name.
+/// A file, by descriptor or name.
 #[derive(Clone, Copy)]
 pub(crate) enum FileRef<'a> {
     Open(BorrowedFd<'a>),
@@ -80,16 +80,16 @@ impl<'a> FileRef<'a> {
     }
 }
 
-/// How a target was created, which decides what is left to set.
+/// How a target was created, which determines what remains to be set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Creation {
-    /// The permissions it was created with, before the umask.
+    /// The mode it was created with, before the umask.
     pub(crate) mode: u32,
     pub(crate) parent_attr: ParentAttr,
     /// Whether it is a symbolic link, which has no permissions.
     pub(crate) is_link: bool,
     pub(crate) is_dir: bool,
-    /// Whether it existed before this copy; then only preserved attributes are set.
+    /// Whether it existed before this copy; if so, only preserved attributes are set.
     pub(crate) is_old: bool,
 }
 
@@ -107,8 +107,8 @@ impl Rules {
         Self { preserve, plain_mode, umask, own: attr::own_ids(), no_xattrs }
     }
 
-    /// Returns the umask of this process. It is read on first use: the kernel has to format all of
-    /// `/proc/self/status` for it.
+    /// Returns the umask of this process. It is read on first use because the kernel has to format
+    /// all of `/proc/self/status` for it.
     pub(crate) fn umask(&self) -> u32 {
         *self.umask.get_or_init(|| attr::umask().unwrap_or(0o077))
     }
@@ -122,14 +122,14 @@ impl Rules {
         }
     }
 
-    /// Returns the permissions to create a copy of `source` with. Until the owner is changed, only the
-    /// current one may open it.
+    /// Returns the mode with which to create a copy of `source`. Until the owner is changed, only
+    /// the current one may open it.
     pub(crate) fn initial_mode(&self, source: &Attr) -> u32 {
         let others = self.preserve.owner && (source.user, source.group) != self.own;
         self.mode_of(source) & if others { 0o700 } else { inheritable_bits(source.kind) }
     }
 
-    /// Returns the permissions that a file created with `made.mode` has, if they are known.
+    /// Returns the permissions of a file created with `made.mode`, if known.
     fn mode_after_creation(&self, made: &Creation) -> Option<u32> {
         // The umask does not apply to a file that inherits an ACL.
         (!made.parent_attr.has_default_acl).then_some(made.mode & !self.umask())
@@ -156,7 +156,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Sets owner and group; returns which of the two now equal those of the source.
+    /// Sets owner and group; returns which of them now match the source.
     fn put_owner(
         &self,
         source: &Attr,
@@ -171,7 +171,7 @@ impl Rules {
         }
         match on.set_owner(wanted.0, wanted.1) {
             Ok(()) => Ok((true, true)),
-            // Unprivileged users cannot change the owner, but may choose among their groups.
+            // Unprivileged users cannot change the owner but can choose among their groups.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 let group = on.set_owner(self.own.0, wanted.1).is_ok();
                 Ok((same.0, group))
@@ -189,7 +189,7 @@ impl Rules {
     ) -> Result<(), MetaError> {
         let mut mode = self.mode_of(source);
         if !self.preserve.mode {
-            // Remove permissions that were only needed while the target was written.
+            // Remove permissions needed only while the target was being written.
             if made.mode == mode & inheritable_bits(source.kind) {
                 return Ok(());
             }
@@ -234,7 +234,7 @@ impl Rules {
                 Err(e) if Errno::from_io_error(&e) == Some(Errno::OPNOTSUPP) => {
                     self.no_xattrs.store(true, Ordering::Relaxed);
                 }
-                // Security labels are assigned by the security module.
+                // The security module assigns security labels.
                 Err(_) if name.to_bytes().starts_with(b"security.") => {
                     self.no_xattrs.store(true, Ordering::Relaxed);
                 }
@@ -244,7 +244,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Reports whether new files in a directory inherit an ACL. Queried only if it matters.
+    /// Returns true if new files in a directory inherit an ACL. The query is made only if it
+    /// matters.
     pub(crate) fn has_default_acl(&self, dir: &Dir) -> bool {
         let asks = self.preserve.mode || self.preserve.xattrs;
         asks && XattrOf::Open(dir.as_fd())
@@ -252,10 +253,10 @@ impl Rules {
             .is_ok_and(|names| names.iter().any(|name| name.as_c_str() == ACL_DEFAULT))
     }
 
-    /// Gives a file that replaces another one the attributes of the old file, as if it had been
-    /// overwritten, except those that are preserved from the source.
+    /// Gives a replacement file the attributes of the old file, as if that had been overwritten,
+    /// except those preserved from the source.
     pub(crate) fn take_over_attributes(&self, old: &Attr, old_on: FileRef<'_>, on: FileRef<'_>) {
-        // Failures are ignored: the new file then has what this user may create.
+        // Ignore failures: the new file then has the attributes that this user can set.
         if !self.preserve.owner && (old.user, old.group) != self.own {
             let _ = on.set_owner(old.user, old.group);
         }
@@ -268,8 +269,8 @@ impl Rules {
     }
 }
 
-/// Returns the permission bits that a copy takes from its source if permissions are not preserved. A
-/// directory also takes the sticky bit.
+/// Returns the permission bits copied from the source if permissions are not preserved. For
+/// directories, this includes the sticky bit.
 const fn inheritable_bits(kind: Kind) -> u32 {
     if matches!(kind, Kind::Directory) { 0o1777 } else { 0o777 }
 }

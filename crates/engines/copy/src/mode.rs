@@ -1,24 +1,24 @@
-//! The methods of moving the bytes of a file.
+//! The methods of copying file data.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A method of copying the content of a file.
+/// A method of copying file data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Shares the blocks of the source until either file is modified.
     Reflink,
-    /// Lets the kernel copy from file to file (`copy_file_range`).
+    /// Copies in the kernel (`copy_file_range`).
     Range,
     /// Reads and writes through the page cache.
     Buffered,
-    /// Like `Buffered`, but pages are dropped from the cache once written (`RWF_DONTCACHE`).
+    /// Like `Buffered`, but drops pages from the cache once they are written (`RWF_DONTCACHE`).
     Uncached,
     /// Bypasses the page cache with many requests in flight (io_uring, `O_DIRECT`).
     Direct,
-    /// Maps the source. For measurements only: if the file is truncated during the copy, the process
-    /// is killed by `SIGBUS`.
+    /// Maps the source. For measurements only: truncating the file during the copy kills the
+    /// process with `SIGBUS`.
     Mmap,
 }
 

@@ -1,10 +1,10 @@
-//! New files, which have a hidden name or none until they are complete.
+//! New files, which have a hidden name or no name until they are complete.
 //!
-//! In a directory that this copy created and that is still hidden, a file is created under its final
-//! name: no incomplete file can be seen, and no extra system call is needed. Elsewhere a file is
-//! created without a name (`O_TMPFILE`) and linked at the end. If it replaces another file, or the
-//! file system has no unnamed files, it is created under a hidden name and renamed. A file that is
-//! not published is removed when it is dropped.
+//! In a directory that this copy created and that is still hidden, a file is created under its
+//! final name: no incomplete file is visible, and no extra system call is needed. Elsewhere, a file
+//! is created without a name (`O_TMPFILE`) and linked at the end. If it replaces another file, or
+//! if the file system does not support unnamed files, it is created under a hidden name and
+//! renamed. A file that has not been published is removed when dropped.
 
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
@@ -13,13 +13,13 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Longest prefix of the final name in a hidden name, bytes.
+/// Maximum length of the part of the final name that a hidden name contains, in bytes.
 const NAME_PART_MAX: usize = 180;
 
-/// Attempts to find an unused hidden name.
+/// Maximum number of attempts to find an unused hidden name.
 const NAME_TRIES: u32 = 8;
 
-/// The state of the final name of a new file.
+/// The state of a new file's final name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// The directory is still hidden.
@@ -48,7 +48,7 @@ pub(crate) struct NewFile<'a> {
 }
 
 impl<'a> NewFile<'a> {
-    /// Creates a file in `dir` that will be called `name`. The umask of the process applies to `mode`.
+    /// Creates a file in `dir` that will be called `name`. The process umask applies to `mode`.
     pub(crate) fn make(
         dir: &'a Dir,
         name: &'a CStr,
@@ -67,8 +67,9 @@ impl<'a> NewFile<'a> {
         Ok(Self { dir, name, destination, current_name, file })
     }
 
-    /// Creates it under the name `hidden`, which is the same for each copy of the same source, or opens
-    /// the file that an earlier copy left there. `mode` comes with the umask.
+    /// Creates the file under the name `hidden`, which is the same in every copy of the same
+    /// source, or opens the file that an earlier copy left there. `mode` already includes the
+    /// umask.
     pub(crate) fn resumable(
         dir: &'a Dir,
         name: &'a CStr,
@@ -118,8 +119,8 @@ impl<'a> NewFile<'a> {
     }
 }
 
-/// Opens the file under a hidden name that others can predict. Returns `None` if it cannot be the
-/// remains of an earlier copy by this user; then nothing may be written to it.
+/// Opens the file under a hidden name that others can predict. Returns `None` if it cannot be left
+/// over from an earlier copy by this user; it must then not be written to.
 fn go_on(dir: &Dir, hidden: &CStr) -> io::Result<Option<OwnedFd>> {
     let there = attr::of_name(dir, hidden, false)?;
     if !is_ours(&there) {
@@ -130,7 +131,7 @@ fn go_on(dir: &Dir, hidden: &CStr) -> io::Result<Option<OwnedFd>> {
     Ok((is_ours(&opened) && opened.identity() == there.identity()).then_some(file))
 }
 
-/// Reports whether a regular file belongs to this user and has a single name.
+/// Returns true if a regular file belongs to this user and has a single name.
 pub(crate) fn is_ours(attr: &Attr) -> bool {
     attr.kind == Kind::Regular && attr.links == 1 && attr.user == attr::own_ids().0
 }
@@ -142,12 +143,12 @@ impl Drop for NewFile<'_> {
             CurrentName::Hidden(name) => name.as_c_str(),
             CurrentName::Unnamed | CurrentName::Published => return,
         };
-        // A failure is ignored: the name shows that it is an incomplete copy.
+        // Ignore a failure: the name identifies it as an incomplete copy.
         let _ = make::remove(self.dir, name);
     }
 }
 
-/// Calls `make` with hidden names until one is unused; returns that name.
+/// Calls `make` with hidden names until an unused one is found; returns that name.
 pub(crate) fn with_hidden_name<T>(
     name: &CStr,
     mut make: impl FnMut(&CStr) -> io::Result<T>,
@@ -169,7 +170,7 @@ pub(crate) fn hidden_name(name: &CStr, number: u64) -> CString {
     let mut hidden = vec![b'.'];
     hidden.extend_from_slice(&name[..name.len().min(NAME_PART_MAX)]);
     hidden.extend_from_slice(format!(".ioloom-{number:016x}.part").as_bytes());
-    CString::new(hidden).expect("a part of a name without zero bytes")
+    CString::new(hidden).expect("a prefix of a name without NUL bytes")
 }
 
 #[cfg(test)]
@@ -193,11 +194,11 @@ mod tests {
         let first = begin(0o644);
         fs::File::from(first.file.try_clone().unwrap()).write_all_at(b"piece", 0).unwrap();
         first.leave();
-        // The source is now readable by its owner only.
+        // The source is now readable only by its owner.
         begin(0o600).leave();
         let found = fs::metadata(&part).unwrap();
         assert_eq!((found.permissions().mode() & 0o777, found.size()), (0o600, 5));
-        // Another user's link under that name must not be written through.
+        // Never write through another user's link under that name.
         let other = temp.path().join("other");
         fs::write(&other, "theirs").unwrap();
         type Plant = fn(&Path, &Path) -> io::Result<()>;

@@ -6,19 +6,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Which symbolic links are followed.
+/// Which symbolic links to follow.
 pub use ioloom_walk::Follow;
 
-/// The attributes of a file that are preserved in addition to its content.
+/// The file attributes to preserve in addition to the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Preserve {
-    /// Permission bits and ACLs. Without it, new files get the permissions of the source minus the
-    /// umask, and replaced files keep their own. Set-user-ID and set-group-ID are preserved only if
-    /// the owner or group is.
+    /// Permission bits and ACLs. Otherwise, new files get the source permissions minus the umask,
+    /// and replaced files keep theirs. Set-user-ID and set-group-ID are preserved only together
+    /// with the owner or group.
     pub mode: bool,
-    /// Owner and group, if the user may set them.
+    /// Owner and group, if the user is permitted to set them.
     pub owner: bool,
-    /// Access and modification times, also of directories.
+    /// Access and modification times, including those of directories.
     pub times: bool,
     /// Hard links.
     pub links: bool,
@@ -37,13 +37,13 @@ pub enum Existing {
     /// Replace them atomically when the copy is complete.
     #[default]
     Replace,
-    /// Keep them.
+    /// Keep existing files.
     Keep,
-    /// Replace those that are older than the source.
+    /// Replace files that are older than the source.
     Update,
-    /// Replace those that are older than the source if [`Watcher::may_replace`] agrees.
+    /// Replace files that are older than the source if [`Watcher::may_replace`] agrees.
     UpdateAsk,
-    /// Replace those for which [`Watcher::may_replace`] agrees.
+    /// Replace files if [`Watcher::may_replace`] agrees.
     Ask,
 }
 
@@ -51,23 +51,23 @@ pub enum Existing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durable {
-    /// Nothing: a power failure may lose the copy.
+    /// Nothing: a power failure can lose the copy.
     #[default]
     None,
-    /// The content of every file before the file gets its name, and the names before the copy
+    /// Sync the content of every file before giving it its name, and sync the names before the copy
     /// returns.
     File,
-    /// The same, and the whole file system of the target: directories, links, owners, times.
+    /// The same, followed by the whole target file system: directories, links, owners and times.
     Full,
 }
 
 /// Whether to use a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum When {
-    /// Where it is possible and worthwhile.
+    /// If it is possible and worthwhile.
     #[default]
     Auto,
-    /// Always; fail where it is impossible.
+    /// Always; fail if it is impossible.
     Always,
     /// Never.
     Never,
@@ -77,7 +77,7 @@ pub enum When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verify {
-    /// Not at all.
+    /// Do not verify.
     #[default]
     None,
     /// Hash the bytes while copying; do not read the copy.
@@ -89,33 +89,34 @@ pub enum Verify {
 }
 
 impl Verify {
-    /// Reports whether the copy is read back.
+    /// Returns true if the copy is read back.
     pub const fn reads_again(self) -> bool {
         matches!(self, Self::Cache | Self::Device)
     }
 }
 
-/// The hash function for contents.
+/// The hash function for file contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HashKind {
     /// BLAKE3, 256 bits.
     #[default]
     Blake3,
-    /// MD5, for existing checksum lists; it detects accidents but not attacks.
+    /// MD5, for existing checksum lists. It detects accidental changes but not attacks.
     Md5,
 }
 
-/// Overrides of the numbers in a plan, for measurements. The plan chooses those that are `None`.
+/// Overrides for the figures in a plan, for measurements. Fields that are `None` are chosen by the
+/// plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tuning {
-    /// Size of one request, bytes.
+    /// Request size in bytes.
     pub block_bytes: Option<u32>,
-    /// Requests in flight; only `direct` has more than one.
+    /// Number of requests in flight; only `direct` uses more than one.
     pub depth: Option<u32>,
-    /// Threads that copy parts of one file.
+    /// Number of threads that copy parts of one file.
     pub threads: Option<u32>,
-    /// Whether the target grows as it is written, without preallocation.
+    /// Whether to let the target grow during the copy, without preallocation.
     pub extends: bool,
 }
 
@@ -124,24 +125,24 @@ pub struct Tuning {
 pub struct CopyOptions {
     /// Whether to copy directories and their contents.
     pub recursive: bool,
-    /// Which symbolic links to follow; the others are copied as links.
+    /// Which symbolic links to follow; all others are copied as links.
     pub follow: Follow,
     /// The attributes to preserve.
     pub preserve: Preserve,
-    /// Whether new files get default permissions rather than those of the source minus the umask. Has
-    /// no effect with [`Preserve::mode`].
+    /// Whether new files get default permissions rather than those of the source minus the umask.
+    /// Has no effect with [`Preserve::mode`].
     pub plain_mode: bool,
     /// How to treat existing target files.
     pub existing: Existing,
     /// How much to sync before returning.
     pub durable: Durable,
-    /// Whether to share blocks if the file system can.
+    /// Whether to share blocks if the file system supports it.
     pub reflink: When,
-    /// Whether to preserve holes; `Always` also turns zeros into holes.
+    /// Whether to preserve holes. `Always` also turns zeros into holes.
     pub sparse: When,
-    /// The required copy method; the copy fails where it cannot be used.
+    /// The required copy method; the copy fails if it cannot be used.
     pub mode: Option<Mode>,
-    /// Overrides for the transfer of big files.
+    /// Overrides for large file transfers.
     pub tuning: Tuning,
     /// How to verify the copy.
     pub verify: Verify,
@@ -151,9 +152,9 @@ pub struct CopyOptions {
     pub one_file_system: bool,
     /// Whether to keep completed files when interrupted, and to resume an earlier copy.
     pub resume: bool,
-    /// Number of threads; `None` chooses it.
+    /// Number of threads; `None` for an automatic choice.
     pub threads: Option<usize>,
-    /// Cancels the copy when set to true.
+    /// Setting this to true cancels the copy.
     pub cancel: Arc<AtomicBool>,
 }
 
@@ -180,23 +181,24 @@ impl Default for CopyOptions {
     }
 }
 
-/// The progress of a copy, which other threads may read.
+/// The progress of a copy; other threads can read it at any time.
 #[derive(Debug, Default)]
 pub struct CopyCounters {
-    /// Bytes copied.
+    /// Number of bytes copied.
     pub bytes: AtomicU64,
-    /// Entries copied: files, directories, links and special files.
+    /// Number of entries copied: files, directories, links and special files.
     pub entries: AtomicU64,
 }
 
 /// Observes a copy; called from any of its threads.
 pub trait Watcher: Sync {
-    /// Reports whether [`copied`](Self::copied) is to be called; it costs building the paths.
+    /// Returns true if [`copied`](Self::copied) should be called, which requires building the
+    /// paths.
     fn wants_names(&self) -> bool {
         false
     }
 
-    /// Called when a file has its final name, and when a directory was created.
+    /// Called after a file gets its final name, and after a directory is created.
     fn copied(&self, from: &Path, to: &Path) {
         let _ = (from, to);
     }
@@ -208,7 +210,8 @@ pub trait Watcher: Sync {
         false
     }
 
-    /// Called when a file is written and about to be read back; it has no final name yet.
+    /// Called when a file has been written and is about to be read back. It does not have its final
+    /// name yet.
     fn before_verify(&self, file: BorrowedFd<'_>) {
         let _ = file;
     }

@@ -1,63 +1,64 @@
 //! Chooses the copy method for a file: a pure function from facts to a plan and its reason.
 //!
-//! The facts are probed once per pair of file systems (`crate::facts`); for each big file, its share
-//! in the page cache is queried too. Nothing here touches the system, so the same facts always give
-//! the same plan.
+//! Facts are probed once per pair of file systems (`crate::facts`); for each large file, its cached
+//! fraction is queried as well. Nothing in this module accesses the system, so the same facts
+//! always produce the same plan.
 
 use crate::mode::Mode;
 use crate::options::{Durable, Tuning, When};
 
-/// Largest file that is copied with one read and one write, bytes.
+/// Maximum size of a file that is copied with one read and one write, in bytes.
 pub const SMALL_BYTES: u64 = 256 << 10;
 
-/// Smallest file for which the page cache is queried and many requests are kept in flight, bytes.
+/// Minimum size of a file for which the page cache is queried and many requests are kept in flight,
+/// in bytes.
 pub const BIG_BYTES: u64 = 32 << 20;
 
-/// Share of a file that must be in the page cache for it to count as warm.
+/// Fraction of a file that must be cached for it to count as warm.
 const WARM_SHARE: f64 = 0.5;
 
-/// A file larger than the available memory divided by this bypasses the page cache.
+/// A file larger than the available memory divided by this number bypasses the page cache.
 const MEMORY_PARTS: u64 = 2;
 
 /// Why blocks cannot be shared when contents are hashed.
 pub(crate) const SHARED_NOT_HASHED: &str = "shared blocks are not read, so nothing is hashed";
 
-/// Facts about a pair of file systems and this machine.
+/// Facts about a pair of file systems and the machine.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Facts {
-    /// Whether source and target are on one file system.
+    /// Whether source and target are on the same file system.
     pub same_file_system: bool,
     /// Whether blocks can be shared; null if not probed.
     pub reflink: Option<bool>,
-    /// Alignment of direct I/O on the source, bytes; null if unsupported.
+    /// Direct I/O alignment of the source in bytes; null if unsupported.
     pub direct_source_bytes: Option<u32>,
-    /// Alignment of direct I/O on the target, bytes; null if unsupported.
+    /// Direct I/O alignment of the target in bytes; null if unsupported.
     pub direct_target_bytes: Option<u32>,
-    /// Whether this process may use io_uring, which the direct method needs. Container policies and
-    /// `kernel.io_uring_disabled` can forbid it.
+    /// Whether this process may use io_uring, which the direct method requires. Container policies
+    /// and `kernel.io_uring_disabled` can forbid it.
     pub ring: bool,
     /// Whether both file systems support `RWF_DONTCACHE`.
     pub uncached: bool,
-    /// Whether the target keeps its files only in memory.
+    /// Whether the target file system stores files only in memory.
     pub target_in_memory: bool,
-    /// Whether space is reserved before the first write; otherwise the free space is checked.
+    /// Whether space is reserved before the first write; otherwise, the free space is checked.
     pub reserves: bool,
-    /// Whether both are on the same rotating disk.
+    /// Whether source and target are on the same rotating disk.
     pub same_spindle: bool,
-    /// Processors available to this process.
+    /// Number of processors available to this process.
     pub cores: usize,
-    /// Memory available to programs, bytes.
+    /// Memory available to programs in bytes.
     pub memory_available_bytes: u64,
-    /// Bytes that can be dirtied before the kernel starts background writeback.
+    /// Number of bytes that can be dirtied before the kernel starts background writeback.
     pub dirty_headroom_bytes: u64,
 }
 
 /// Facts about one file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FileFacts {
-    /// Size, bytes.
+    /// File size in bytes.
     pub bytes: u64,
-    /// Share of the file in the page cache; `None` if unknown.
+    /// Fraction of the file in the page cache; `None` if unknown.
     pub resident: Option<f64>,
 }
 
@@ -68,40 +69,41 @@ pub struct PlanRequest {
     pub mode: Option<Mode>,
     /// Whether to share blocks.
     pub reflink: When,
-    /// What is synced before the copy returns.
+    /// What to sync before the copy returns.
     pub durable: Durable,
-    /// Whether this process must see every byte, to hash it or to find zeros.
+    /// Whether this process must see every byte, for hashing or to find zeros.
     pub sees_bytes: bool,
 }
 
-/// How one file is copied.
+/// How to copy one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct CopyPlan {
     /// The method.
     pub mode: Mode,
-    /// Size of one request, bytes.
+    /// Request size in bytes.
     pub block_bytes: u32,
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub depth: u32,
-    /// Threads that copy parts of the file.
+    /// Number of threads that copy parts of the file.
     pub threads: u32,
-    /// With `direct`: whether reads of the source bypass the page cache too.
+    /// With `direct`: whether source reads bypass the page cache too.
     pub reads_direct: bool,
-    /// With `direct`: whether all buffers are filled before any is written, so that a disk seeks less.
+    /// With `direct`: whether to fill all buffers before the first write, to reduce disk seeks.
     pub in_turns: bool,
-    /// Whether the target grows as it is written, without preallocation. For measurements only.
+    /// Whether to let the target grow during the copy, without preallocation. For measurements
+    /// only.
     pub extends: bool,
     /// The reason for this plan.
     pub why: &'static str,
 }
 
-/// The reason why a required method cannot be used.
+/// Why a required method cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{mode} cannot be used here: {why}")]
 pub struct Refused {
     /// The required method.
     pub mode: Mode,
-    /// What it lacks.
+    /// What is missing.
     pub why: &'static str,
 }
 
@@ -126,17 +128,17 @@ impl CopyPlan {
         Self::of(Mode::Buffered, MIB, why)
     }
 
-    /// Returns the plan that always works, for a file that rejected the chosen method.
+    /// Returns the fallback plan for a file that rejected the chosen method.
     pub(crate) const fn fallback() -> Self {
         Self::buffered("the chosen method does not work for this file")
     }
 
-    /// Returns the buffer size that a thread needs, bytes.
+    /// Returns the buffer size that a thread needs, in bytes.
     pub(crate) fn buffer_bytes(&self) -> usize {
         if self.mode == Mode::Range { 0 } else { self.block_bytes as usize }
     }
 
-    /// Returns the plan with the tuning values that are set.
+    /// Returns the plan with the specified tuning values applied.
     #[must_use]
     pub(crate) fn tuned(self, tuning: Tuning) -> Self {
         Self {
@@ -149,8 +151,9 @@ impl CopyPlan {
     }
 
     fn direct(facts: &Facts, file: FileFacts, warm: bool, why: &'static str) -> Self {
-        // Measured in results/copy-tuning/2026-11-22-amd-epyc-2c: 1 MiB blocks take twice as long, and
-        // a depth of 8 is no faster. Smaller blocks for smaller files keep several in flight.
+        // Measured in results/copy-tuning/2026-11-22-amd-epyc-2c: 1 MiB blocks take twice as long,
+        // and a depth of 8 is not faster. Smaller files use smaller blocks to keep several in
+        // flight.
         let block_bytes = if file.bytes >= u64::from(64 * MIB) { 4 * MIB } else { 2 * MIB };
         let depth = if facts.same_spindle { 16 } else { 4 };
         Self {
@@ -162,7 +165,7 @@ impl CopyPlan {
     }
 }
 
-/// Chooses how a file is copied.
+/// Chooses how to copy a file.
 ///
 /// # Errors
 /// Returns an error if the required method cannot be used here.
@@ -197,7 +200,7 @@ fn big(facts: &Facts, file: FileFacts, request: PlanRequest) -> CopyPlan {
         return CopyPlan::direct(facts, file, warm, why);
     }
     if may_direct && request.sees_bytes && request.durable != Durable::None {
-        // The device can write while the one thread hashes.
+        // The device can write while a single thread hashes.
         let why = "big, hashed and synced: writes bypass the page cache";
         return CopyPlan::direct(facts, file, warm, why);
     }
@@ -211,7 +214,7 @@ fn big(facts: &Facts, file: FileFacts, request: PlanRequest) -> CopyPlan {
     }
     let threads = if request.sees_bytes { 1 } else { facts.cores.clamp(1, 4) as u32 };
     let why = "big and cached: through the page cache in parallel, written back immediately";
-    // With 1 MiB writes, some copies took five times the processor time of others
+    // With 1 MiB writes, some copies took five times as much processor time as others
     // (results/copy-tuning/2026-11-22-amd-epyc-2c). Smaller writes allocate smaller folios.
     CopyPlan { threads, ..CopyPlan::of(Mode::Buffered, MIB / 4, why) }
 }

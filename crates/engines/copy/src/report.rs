@@ -7,7 +7,7 @@ use crate::plan::Facts;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of hashes that are kept.
+/// Maximum number of hashes to keep.
 pub(crate) const HASHES_KEPT_MAX: usize = 100_000;
 
 /// The hash of one copied file.
@@ -15,13 +15,13 @@ pub(crate) const HASHES_KEPT_MAX: usize = 100_000;
 pub struct Hashed {
     /// The target.
     pub path: PathBuf,
-    /// The size, bytes.
+    /// Size in bytes.
     pub bytes: u64,
     /// The hash in hexadecimal.
     pub hash: String,
 }
 
-/// Entries by outcome.
+/// Number of entries by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Regular files whose bytes were copied or shared.
@@ -55,14 +55,14 @@ impl Counts {
 /// The evidence from reading the copies back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Files that were read back and match.
+    /// Number of files that were read back and match.
     pub files: u64,
-    /// Bytes of these files.
+    /// Total size of these files in bytes.
     pub bytes: u64,
-    /// Bytes that were read from devices.
+    /// Number of bytes read from devices.
     pub device_bytes: u64,
-    /// Files without evidence that their bytes were read from a device: they are in memory only, or
-    /// the kernel does not count.
+    /// Number of files without evidence that their bytes were read from a device: they are only in
+    /// memory, or the kernel provides no count.
     pub not_from_device: u64,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct EvidenceCounters {
 }
 
 impl EvidenceCounters {
-    /// Returns the counts so far.
+    /// Returns the current counts.
     pub(crate) fn load(&self) -> Evidence {
         Evidence {
             files: self.files.load(Ordering::Relaxed),
@@ -90,20 +90,20 @@ impl EvidenceCounters {
 /// The result of a copy.
 #[derive(Debug)]
 pub struct Report {
-    /// Entries by outcome. Entries in a directory that was removed because it could not be completed
-    /// are included.
+    /// Number of entries by outcome, including entries in directories that were removed because
+    /// they could not be completed.
     pub counts: Counts,
-    /// Bytes copied, including shared blocks.
+    /// Number of bytes copied, including shared blocks.
     pub bytes: u64,
     /// The first [`crate::ERRORS_KEPT_MAX`] errors.
     pub errors: Vec<CopyError>,
-    /// Number of all errors.
+    /// Total number of errors.
     pub errors_count: u64,
     /// Whether the user cancelled the copy.
     pub cancelled: bool,
-    /// Whether the copy stopped because no space was left.
+    /// Whether the copy stopped because the device was full.
     pub out_of_space: bool,
-    /// Number of files by method.
+    /// Number of files copied by each method.
     pub modes: Vec<(Mode, u64)>,
     /// Facts about each pair of file systems.
     pub facts: Vec<Facts>,
@@ -117,9 +117,9 @@ pub struct Report {
     pub evidence: Evidence,
     /// Hashes of the copies, by path; at most 100,000.
     pub hashes: Vec<Hashed>,
-    /// Time until every name was in place and, if requested, synced.
+    /// Time until every name was in place and, if requested, synced, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Time of the final syncs, included in `elapsed_ns`.
+    /// Time of the final syncs in nanoseconds; included in `elapsed_ns`.
     pub sync_ns: u64,
     /// Number of threads.
     pub threads: usize,
@@ -139,11 +139,11 @@ impl Evidence {
 }
 
 impl Report {
-    /// Adds the result of the next part of the same copy.
+    /// Adds the results of the next part of the same copy.
     pub(crate) fn append(&mut self, next: Self) {
         self.counts.add(&next.counts);
         self.evidence.add(&next.evidence);
-        // The counters run across parts.
+        // These counters continue across parts.
         self.bytes = next.bytes;
         self.errors_count += next.errors_count;
         let room = crate::ERRORS_KEPT_MAX.saturating_sub(self.errors.len());
@@ -169,22 +169,22 @@ impl Report {
         }
     }
 
-    /// Adds the error of a part that could not start.
+    /// Adds the error from a part that could not start.
     pub(crate) fn failed(&mut self, error: CopyError) {
         self.errors_count += 1;
         self.errors.push(error);
     }
 
-    /// Returns the bytes that a power failure right after the copy may lose: all of them if nothing was
-    /// synced, because their names may be lost too.
+    /// Returns the number of bytes that a power failure right after the copy can lose: all of them
+    /// if nothing was synced, because their names can be lost too.
     pub fn may_be_lost_bytes(&self) -> u64 {
         if self.durable == Durable::None { self.bytes } else { 0 }
     }
 
-    /// Returns the level of verification that was reached.
+    /// Returns the verification level reached.
     pub fn verified_word(&self) -> &'static str {
-        // Files completed by an earlier copy were not read back by this one, and a copy without any
-        // file that was read back proves nothing.
+        // Files completed by an earlier copy were not read back by this one, and a copy in which no
+        // file was read back proves nothing.
         let all = self.errors_count == 0 && !self.cancelled && self.counts.resumed == 0;
         let all = all && self.evidence.files > 0;
         match self.verify {

@@ -1,9 +1,10 @@
 //! Resuming an interrupted copy.
 //!
-//! A copy that can be resumed uses the same hidden names each time, and a [`Journal`] next to the
-//! target records which of the data under them is good. Files recorded as complete are skipped. Of a
-//! big file, the recorded pieces are read and compared with their hashes, and only the others are
-//! copied. The cost is one line per file, one sync per piece, and hashing of big files.
+//! A resumable copy uses the same hidden names in each run, and a [`Journal`] next to the target
+//! records which of the data under those names is valid. Files recorded as complete are skipped. In
+//! a large file, the recorded pieces are read and compared with their hashes, and only the
+//! remaining pieces are copied. The cost is one line per file, one sync per piece, and hashing of
+//! large files.
 
 use crate::context::CopyContext;
 use crate::data::{self, Job, TransferError};
@@ -27,17 +28,17 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Size of a recorded piece of a big file, bytes.
+/// Piece size of a large file in bytes.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// Opens the journal of the copy of `sources`, which must be a single one.
+/// Opens the journal for copying `sources`, of which there must be exactly one.
 pub(crate) fn begin(
     context: &CopyContext<'_>,
     sources: &[PathBuf],
     roots: &Roots,
 ) -> Result<(), CopyError> {
     let ([from], [to], [parent]) = (&roots.from[..], &roots.to[..], &roots.parents[..]) else {
-        let why = "a copy that can be resumed takes a single source";
+        let why = "a resumable copy takes a single source";
         return Err(CopyError::cannot(Operation::Copy, &sources[0], why));
     };
     let failed = |e| CopyError::io(Operation::OpenJournal, to.path.clone(), e);
@@ -61,7 +62,7 @@ pub(crate) fn begin(
         JournalError::Io(e) => failed(e),
     })?;
     let unset = context.resume.set(journal).is_ok();
-    assert!(unset, "a copy has one journal: a second one would record under other hidden names");
+    assert!(unset, "a copy has one journal; a second one would use other hidden names");
     Ok(())
 }
 
@@ -77,8 +78,7 @@ pub(crate) fn record_complete(
         .map_err(|e| route.failed_to(Operation::WriteJournal, e))
 }
 
-/// Copies a big file piece by piece, skipping the pieces that are already good; returns the method
-/// used.
+/// Copies a large file piece by piece, skipping valid pieces; returns the method used.
 pub(crate) fn copy_pieces(
     journal: &Journal,
     file_transfer: &FileTransfer<'_>,
@@ -108,7 +108,7 @@ pub(crate) fn copy_pieces(
         let so_far = job.meter.so_far();
         let mut moved = data::transfer_range(&job, piece.clone(), buffer, &mut hasher);
         if matches!(moved, Err(TransferError::Unsupported(_))) && !job.pinned {
-            // As for a whole file: use the method that always works from this piece on.
+            // As with a whole file, switch to the method that always works from this piece on.
             job.plan = CopyPlan::fallback();
             job.meter.take_back_to(so_far);
             hasher = Hasher::new(HashKind::Blake3);
@@ -128,13 +128,13 @@ pub(crate) fn copy_pieces(
     Ok(job.plan.mode)
 }
 
-/// Reports whether a file is copied in recorded pieces.
+/// Returns true if a file is copied in recorded pieces.
 pub(crate) fn in_pieces(context: &CopyContext<'_>, source: &Attr) -> bool {
     let copies = !matches!(context.options.mode, Some(Mode::Reflink | Mode::Range));
     copies && source.bytes > PIECE_BYTES && !has_holes(context, source)
 }
 
-/// Reports whether an earlier copy completed this file, according to its journal.
+/// Returns true if an earlier copy completed this file, according to its journal.
 pub(crate) fn is_complete(context: &CopyContext<'_>, route: &Route<'_>, source: &Attr) -> bool {
     let Some(journal) = context.resume.get() else { return false };
     let there = attr::of_name(route.to, route.to_name, false);
@@ -156,7 +156,7 @@ pub(crate) fn remove_partial(
     }
 }
 
-/// Derives a number from source and target; it is the same in every run.
+/// Derives a number from source and target that is the same in every run.
 fn number_of(source: &Path, target: &Path) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(source.as_os_str().as_encoded_bytes()).update(&[0]);

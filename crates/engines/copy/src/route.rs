@@ -1,4 +1,4 @@
-//! One entry on its way: the two directories, the two names, and the source once it is open.
+//! One entry of a copy: both directories, both names, and the source once it is open.
 
 use crate::data::TransferError;
 use crate::error::{CopyError, Reason};
@@ -16,14 +16,14 @@ use std::path::PathBuf;
 pub(crate) struct Route<'a> {
     pub(crate) from: &'a Dir,
     pub(crate) from_name: &'a CStr,
-    /// Whether a symbolic link at the source is followed.
+    /// Whether to follow a symbolic link at the source.
     pub(crate) follow: bool,
     pub(crate) to: &'a Dir,
     pub(crate) to_name: &'a CStr,
-    /// Whether the target's directory is still under a hidden name.
+    /// Whether the target directory still has a hidden name.
     pub(crate) hidden: bool,
     pub(crate) parent_attr: ParentAttr,
-    /// The two paths, for messages.
+    /// Both paths, for messages.
     pub(crate) paths: &'a dyn Fn() -> (PathBuf, PathBuf),
 }
 
@@ -55,13 +55,13 @@ impl Route<'_> {
     }
 }
 
-/// The target before the copy.
+/// The target as it was before the copy.
 pub(crate) enum TargetState {
     Absent,
     Present(Attr),
 }
 
-/// An open source, with its attributes from when it was opened.
+/// An open source, with its attributes at the time of opening.
 pub(crate) struct Source {
     pub(crate) file: OwnedFd,
     pub(crate) attr: Attr,

@@ -11,7 +11,8 @@ use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use std::ffi::CStr;
 
-/// Copies one as it is. A file that appeared at the target since it was inspected is not replaced.
+/// Copies one special file unchanged. Does not replace a file created at the target since it was
+/// inspected.
 pub(crate) fn copy(
     context: &CopyContext<'_>,
     route: &Route<'_>,

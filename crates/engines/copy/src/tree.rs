@@ -1,12 +1,12 @@
 //! Copies the entries that a walk finds.
 //!
 //! A new directory is created under a hidden name, filled, and renamed when everything below it is
-//! complete. Other programs see it complete or not at all, so files inside it need no hidden names. An
-//! existing directory is merged into; each new file in it appears when it is complete.
+//! complete. Other programs see either the complete directory or none, so files inside it need no
+//! hidden names. An existing directory is merged into; each new file appears there when complete.
 //!
-//! Every directory being copied has a pair of open descriptors, source and target. When too many are
-//! open, a thread opens the pair it needs starting from the nearest open directory above. The cost of
-//! a directory is one mkdir, two opens, two closes, two statx calls, and its preserved attributes.
+//! Every directory being copied has a pair of open descriptors: source and target. When too many
+//! are open, a thread opens the pair it needs, starting from the nearest open ancestor. Each
+//! directory costs one mkdir, two opens, two closes, two statx calls, and its preserved attributes.
 
 mod location;
 mod visit;
@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum number of directory pairs that are kept open.
+/// Maximum number of directory pairs to keep open.
 const PAIRS_MAX: usize = 128;
 
 /// One thread of a copy.
@@ -51,7 +51,7 @@ pub(crate) struct Worker<'r> {
     buffer: Buffer,
     /// The current name, NUL-terminated.
     name: Vec<u8>,
-    /// The last pair used, with the number of its directory.
+    /// The last pair used, with its directory number.
     last_pair: Option<(u64, Arc<DirPair>)>,
     /// The parent of the last source, for long lists of files in one directory.
     above: Option<(PathBuf, Dir)>,
@@ -114,7 +114,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Returns the pair of a directory that is being copied.
+    /// Returns the pair for a directory that is being copied.
     fn pair_of(&mut self, dir: DirRef<'_, CopyDir>) -> io::Result<Arc<DirPair>> {
         let id = dir.data().id;
         if let Some((at, pair)) = &self.last_pair
@@ -131,7 +131,7 @@ impl<'r> Worker<'r> {
         Ok(pair)
     }
 
-    /// Opens a pair starting from the nearest open directory above.
+    /// Opens a pair, starting from the nearest open ancestor.
     fn open_pair(&self, dir: DirRef<'_, CopyDir>) -> io::Result<DirPair> {
         let mut below = Vec::new();
         let mut at = dir;
@@ -163,7 +163,7 @@ impl<'r> Worker<'r> {
         open_target(&self.roots.parents[to.parent].dir, to.name.to_bytes(), root.data())
     }
 
-    /// Opens only the target of a directory, which may be complete already.
+    /// Opens only the target of a directory that may already be complete.
     fn target_of(&self, dir: DirRef<'_, CopyDir>) -> io::Result<Dir> {
         let mut below = Vec::new();
         let mut at = dir;
@@ -209,7 +209,7 @@ impl<'r> Worker<'r> {
         let other = device.is_some_and(|device| device != source.device);
         let stays_out = other && self.context.options.one_file_system;
         if !stays_out && self.context.is_written(source.identity()) {
-            let why = "it is a directory that this copy writes into";
+            let why = "it is a directory that this copy writes to";
             return Err(CopyError::cannot(Operation::Copy, &paths().0, why));
         }
         let parent = match &above {
@@ -255,7 +255,7 @@ impl<'r> Worker<'r> {
         self.context.resume.get().map(|resume| ResumedDir { number: resume.number, is_root })
     }
 
-    /// Remembers the pair of a directory, and keeps it open for other threads unless too many are.
+    /// Remembers the pair for a directory, and keeps it open for other threads unless too many are.
     fn keep_open(&mut self, dir: &CopyDir, pair: DirPair) {
         let pair = Arc::new(pair);
         if self.dirs.pairs.fetch_add(1, Ordering::Relaxed) < PAIRS_MAX {
@@ -266,9 +266,9 @@ impl<'r> Worker<'r> {
         self.last_pair = Some((dir.id, pair));
     }
 
-    /// Completes a directory after everything below it: preserves its attributes, syncs it if
-    /// requested, and renames it. If attributes cannot be preserved, the error is reported and the
-    /// directory is renamed nevertheless; if the sync fails, it is not.
+    /// Finishes a directory after everything below it: preserves its attributes, syncs it if
+    /// requested, and renames it. If attributes cannot be preserved, reports the error and renames
+    /// the directory anyway; if the sync fails, does not rename it.
     fn end_dir(&mut self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
         let data = dir.data();
         let gives_up = self.context.cancelled() && data.hidden;
@@ -309,7 +309,7 @@ impl<'r> Worker<'r> {
         put.map_err(|(what, e)| self.failed_at(dir, what, e))
     }
 
-    /// Syncs a directory, if requested and if the sync of a directory above will not cover it.
+    /// Syncs a directory if requested, unless syncing an ancestor will cover it.
     fn sync(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
         let data = dir.data();
         let is_top = data.hidden_name.is_some();
@@ -369,7 +369,7 @@ impl<'r> Worker<'r> {
         let roots = self.roots;
         let paths = || at.paths(roots, name);
         let name = CStr::from_bytes_with_nul(name).map_err(|_| {
-            CopyError::cannot(Operation::Copy, &paths().0, "its name has a NUL byte")
+            CopyError::cannot(Operation::Copy, &paths().0, "the name contains a NUL byte")
         })?;
         match at {
             Location::In(dir) => {
@@ -424,7 +424,7 @@ impl<'r> Worker<'r> {
 
     fn along(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {
         if kind != Kind::Regular {
-            // With `follow`, the target of a link is copied rather than the link.
+            // With `follow`, copy the target of a link instead of the link.
             let follow = route.follow && kind != Kind::Symlink;
             let attr = attr::of_name(route.from, route.from_name, follow)
                 .map_err(|e| route.failed_from(Operation::Stat, e))?;
@@ -455,8 +455,8 @@ impl<'r> Worker<'r> {
         })
     }
 
-    /// Reports whether the copy that an earlier run completed is kept. It is not if another name of the
-    /// source was copied in this run: then it becomes a hard link to that copy.
+    /// Returns true if a copy completed by an earlier run is kept. It is not kept if another name
+    /// of the source was copied in this run; it then becomes a hard link to that copy.
     fn stays(&self, route: &Route<'_>, at: Location<'_>, attr: &Attr) -> bool {
         if !self.may_have_more_names(route, attr) {
             return true;
@@ -468,13 +468,13 @@ impl<'r> Worker<'r> {
         is_first
     }
 
-    /// Reports whether the walk may find a file again: under another hard link, or through a symbolic
-    /// link that is followed.
+    /// Returns true if the walk can find a file again: under another hard link, or through a
+    /// followed symbolic link.
     fn may_have_more_names(&self, route: &Route<'_>, attr: &Attr) -> bool {
         self.context.options.preserve.links && (attr.links > 1 || route.follow)
     }
 
-    /// Copies a file, or links it to the copy that was made under another name.
+    /// Copies a file, or links it to a copy made under another name.
     fn linked(
         &mut self,
         route: &Route<'_>,
@@ -489,8 +489,8 @@ impl<'r> Worker<'r> {
         if let Some(copied) = self.context.links.claim(attr.identity()) {
             match self.link(route, &copied, there) {
                 Ok(()) => return Ok(Outcome::Linked),
-                // Too many links, a file system without hard links, or another file system: make a
-                // separate copy.
+                // There are too many links, or the file system does not support hard links, or it
+                // is a different file system: make a separate copy.
                 Err(e)
                     if matches!(
                         Errno::from_io_error(&e),
@@ -528,7 +528,7 @@ impl<'r> Worker<'r> {
                 let linked = |hidden: &CStr| make::link(from, &name, route.to, hidden);
                 let (hidden, ()) = with_hidden_name(route.to_name, linked)?;
                 let renamed = make::rename(route.to, &hidden, route.to, route.to_name, true);
-                // Renaming one hard link of a file to another does nothing, so the hidden name may
+                // Renaming one hard link of a file to another has no effect, so the hidden name may
                 // still exist.
                 let removed = make::remove(route.to, &hidden);
                 renamed?;
@@ -570,7 +570,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Syncs the directories that sources were copied into.
+/// Syncs the directories into which sources were copied.
 pub(crate) fn sync_parents(context: &CopyContext<'_>, roots: &Roots, errors: &mut Errors) {
     for (number, parent) in roots.parents.iter().enumerate() {
         let synced = match context.options.durable {

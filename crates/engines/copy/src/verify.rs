@@ -1,10 +1,10 @@
 //! Verifies a copy by reading it back before it gets its name, and collects evidence of where the
-//! bytes came from.
+//! bytes were read from.
 //!
-//! With `device`, the copy is synced first. It is then read past the page cache if the file system
-//! reports an alignment for direct I/O; otherwise its pages are evicted, which is checked. The
-//! evidence is the kernel's count of bytes that this thread read from devices. Reads that a drive
-//! answers from its own cache cannot be detected.
+//! With `device`, the copy is synced first. It is then read without the page cache if the file
+//! system reports a direct I/O alignment; otherwise, its pages are evicted and the eviction is
+//! checked. The evidence is the kernel's count of bytes that this thread read from devices. Reads
+//! served from a drive's internal cache cannot be detected.
 
 use crate::context::CopyContext;
 use crate::error::{CopyError, Reason};
@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Size of one read, bytes.
+/// Read size in bytes.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Reads a new file back and compares its hash with that of the bytes read from the source.
@@ -58,7 +58,7 @@ pub(crate) fn check(
     seen.files.fetch_add(1, Ordering::Relaxed);
     seen.bytes.fetch_add(bytes, Ordering::Relaxed);
     seen.device_bytes.fetch_add(device_bytes.min(bytes), Ordering::Relaxed);
-    // Without a count from the kernel there is no evidence; a hole needs none.
+    // Without a kernel count there is no evidence; a hole needs none.
     let evident = || device_bytes > 0 || attr::of_file(new).is_ok_and(|new| new.blocks_512 == 0);
     if from_device && bytes > 0 && !(reading.from_device && evident()) {
         seen.not_from_device.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Reading {
         Ok(Self { file, from_device: gone })
     }
 
-    /// Reads to the end; returns the number of bytes.
+    /// Reads to the end of the file; returns the number of bytes.
     fn each(&self, part: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
         let mut buffer = Buffer::new(BLOCK_BYTES);
         let mut at = 0;
@@ -102,13 +102,13 @@ impl Reading {
     }
 }
 
-/// Evicts the pages of a written file; returns whether all of them are proved to be gone.
+/// Evicts the pages of a written file; returns true if all of them are proved to be evicted.
 fn evict(file: &OwnedFd) -> io::Result<bool> {
     cache::evict_file(file)?;
     Ok(cache::state(file.as_fd(), 0, 0)?.is_some_and(|state| state.resident == 0))
 }
 
-/// Returns the bytes that this thread caused to be read from devices.
+/// Returns the number of bytes that this thread has read from devices.
 fn thread_read_bytes() -> u64 {
     let text = proc::read_text(Path::new("/proc/thread-self/io")).unwrap_or_default();
     parse::parse_io(&text).map_or(0, |io| io.read_bytes)

@@ -9,21 +9,22 @@ use ioloom_sys::{file, transfer};
 use std::io;
 use std::ops::Range;
 
-/// Bytes copied by one `copy_file_range` call; between calls, progress is counted and cancellation
-/// checked.
+/// Maximum number of bytes per `copy_file_range` call. Between calls, progress is updated and
+/// cancellation is checked.
 const KERNEL_BLOCK_BYTES: u64 = 64 << 20;
 
-/// Size and alignment of zeros that become a hole, bytes.
+/// Size and alignment of zero blocks that become a hole, in bytes.
 const HOLE_BYTES: usize = 4096;
 
-/// Copies a range in the kernel.
+/// Copies a range using the kernel.
 pub(super) fn copy_file_range(job: &Job<'_>, range: Range<u64>) -> Result<(), TransferError> {
     let mut at = range.start;
     while at < range.end {
         job.meter.check_cancelled()?;
         let len = (range.end - at).min(KERNEL_BLOCK_BYTES) as usize;
         match transfer::copy_range(job.ends.from, at, job.ends.to, at, len) {
-            // Some kernel file systems return zero before the end; only reading them works.
+            // Some kernel file systems return zero before the end of the file; they can only be
+            // read.
             Ok(0) => return Err(TransferError::SourceEnded),
             Ok(n) => {
                 at += n as u64;
@@ -38,7 +39,7 @@ pub(super) fn copy_file_range(job: &Job<'_>, range: Range<u64>) -> Result<(), Tr
     Ok(())
 }
 
-/// Copies a range by reads and writes.
+/// Copies a range with reads and writes.
 pub(super) fn read_and_write(
     job: &Job<'_>,
     range: Range<u64>,
@@ -77,8 +78,8 @@ pub(super) fn read_and_write(
     Ok(())
 }
 
-/// Copies a range by writing from a mapping of the source. For measurements only: if the source is
-/// truncated, the process is killed by `SIGBUS`.
+/// Copies a range by writing from a mapping of the source. For measurements only: truncating the
+/// source kills the process with `SIGBUS`.
 pub(super) fn read_mapped(
     job: &Job<'_>,
     range: Range<u64>,
@@ -101,7 +102,7 @@ pub(super) fn read_mapped(
     Ok(())
 }
 
-/// Writes all of `bytes` at `at`, skipping zeros that become holes.
+/// Writes all of `bytes` at `at`, skipping zero blocks that become holes.
 fn write(job: &Job<'_>, bytes: &[u8], at: u64) -> Result<(), TransferError> {
     if !job.punch_zeros {
         return write_full(job, bytes, at);
@@ -147,7 +148,7 @@ fn write_full(job: &Job<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Transf
     Ok(())
 }
 
-/// Reads and writes until the end of the source; returns the bytes copied.
+/// Reads and writes until the end of the source; returns the number of bytes copied.
 pub(super) fn until_eof(
     job: &Job<'_>,
     buffer: &mut Buffer,

@@ -1,16 +1,16 @@
-//! Copies past the page cache with many requests in flight, using io_uring.
+//! Copies without the page cache, keeping many requests in flight with io_uring.
 //!
-//! Each slot has a buffer that is read into and then written from; while one slot writes, others
-//! read. The target has its final size before, because writes that extend a file are serialized. The
-//! last block is padded with zeros, written in full, and truncated afterwards. Reads and writes are
-//! not linked, because a short last read would break the chain. If source and target are on the same
-//! rotating disk, all slots are filled before any is written, so that the disk seeks once per round
-//! rather than once per block.
+//! Each slot has a buffer that is filled by a read and then written; while one slot writes, others
+//! read. The target is extended to its final size first, because writes that extend a file are
+//! serialized. The last block is padded with zeros, written in full, and truncated afterwards.
+//! Reads and writes are not linked, because a short last read would break the chain. If source and
+//! target are on the same rotating disk, all slots are filled before the first write, to seek once
+//! per round rather than once per block.
 //!
-//! Buffers use huge pages where available: a request of 4 MiB then has two segments rather than a
+//! Buffers use huge pages if available: a 4 MiB request then has two segments instead of a
 //! thousand, which is more than many devices accept.
 //!
-//! Memory: depth times block size, 16 MiB by default.
+//! Memory: depth times block size; 16 MiB by default.
 
 use super::job::{Job, TransferError};
 use crate::hash::Hasher;
@@ -22,13 +22,13 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-/// Alignment of offsets and lengths, bytes. No current file system requires more.
+/// Alignment of offsets and lengths in bytes. No current file system requires more.
 pub(super) const ALIGN: u64 = 4096;
 
-/// Smallest range that is worth setting up a ring, bytes.
+/// Minimum range size for which setting up a ring pays off, in bytes.
 const PAYS_BYTES_MIN: u64 = 1 << 20;
 
-/// Reports whether a range is aligned, and either large enough or required to use this method.
+/// Returns true if a range is aligned, and either large enough or required to use this method.
 pub(super) fn pays(range: &Range<u64>, pinned: bool) -> bool {
     let worth_it = pinned || range.end - range.start >= PAYS_BYTES_MIN;
     worth_it && range.start.is_multiple_of(ALIGN)
@@ -40,7 +40,7 @@ pub(super) fn transfer(
     range: Range<u64>,
     hasher: Option<&mut Hasher>,
 ) -> Result<(), TransferError> {
-    assert!(range.start.is_multiple_of(ALIGN), "direct I/O needs aligned offsets: {range:?}");
+    assert!(range.start.is_multiple_of(ALIGN), "direct I/O requires aligned offsets: {range:?}");
     let flags = Flags::set(job)?;
     let moved = Pipeline::new(job, range, hasher).and_then(Pipeline::run);
     drop(flags);
@@ -57,7 +57,7 @@ fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput || error.kind() == io::ErrorKind::Unsupported
 }
 
-/// Sets `O_DIRECT` on the two files until it is dropped.
+/// Sets `O_DIRECT` on both files until dropped.
 struct Flags<'a>(&'a Job<'a>);
 
 impl<'a> Flags<'a> {
@@ -81,15 +81,15 @@ impl Drop for Flags<'_> {
 
 /// The state of one block in flight.
 struct Slot {
-    /// The two files and the buffer; `None` while the ring owns them.
+    /// Both files and the buffer; `None` while the ring owns them.
     from: Option<OwnedFd>,
     to: Option<OwnedFd>,
     buffer: Option<Buffer>,
     /// Offset of the block.
     at: u64,
-    /// Bytes of the block that belong to the file.
+    /// Number of bytes in the block that belong to the file.
     want: usize,
-    /// Bytes of `want` that were read or, later, written.
+    /// Number of bytes of `want` that have been read or, later, written.
     done: usize,
 }
 
@@ -98,10 +98,10 @@ struct Pipeline<'a> {
     ring: Ring,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    /// Blocks that were read and are not yet hashed or written, by offset.
+    /// Blocks that have been read but not yet hashed or written, by offset.
     read: BTreeMap<u64, usize>,
     next_read: u64,
-    /// The offset that is hashed next.
+    /// The next offset to hash.
     next_hash: u64,
     end: u64,
     reading: usize,
@@ -154,12 +154,12 @@ impl<'a> Pipeline<'a> {
             debug_assert_eq!(
                 self.free.len() + self.read.len() + self.reading + self.writing,
                 self.slots.len(),
-                "every slot is free, waiting, reading or writing: a lost slot would lose its block"
+                "every slot must be free, waiting, reading or writing; otherwise its block is lost"
             );
             if self.reading + self.writing == 0 {
                 debug_assert!(
                     self.next_read == self.end && self.read.is_empty(),
-                    "the pipeline must not stop before every block is written"
+                    "the pipeline must not stop until every block is written"
                 );
                 return Ok(());
             }
@@ -205,7 +205,7 @@ impl<'a> Pipeline<'a> {
         }
         while let Some((&at, &number)) = self.read.first_key_value() {
             if let Some(hasher) = self.hasher.as_deref_mut() {
-                // Blocks are hashed in order; a later one waits for those before it.
+                // Blocks are hashed in order; each one waits for those before it.
                 if at != self.next_hash {
                     return;
                 }
@@ -254,7 +254,7 @@ impl<'a> Pipeline<'a> {
                             self.reading -= 1;
                             self.read.insert(slot.at, number);
                         } else if slot.done - slot.done % ALIGN as usize == before {
-                            // A short read before the end, without progress: the source shrank.
+                            // A short read before the end made no progress: the source shrank.
                             return Err(TransferError::SourceEnded);
                         } else {
                             self.read_on(number);

@@ -5,28 +5,28 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The reason why a transfer failed.
+/// Why a transfer failed.
 #[derive(Debug)]
 pub(crate) enum TransferError {
     /// Reading the source failed.
     Read(io::Error),
     /// Writing the target failed.
     Write(io::Error),
-    /// The source ended before its size.
+    /// The source is shorter than its reported size.
     SourceEnded,
     /// The copy was cancelled.
     Cancelled,
-    /// The method does not work here. Part of the target may have been written.
+    /// The method does not work for these files. Part of the target may have been written.
     Unsupported(io::Error),
 }
 
-/// The cancel flag and the byte counters of a transfer.
+/// The cancellation flag and byte counters of a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Meter<'a> {
     pub(crate) cancel: &'a AtomicBool,
-    /// Bytes of all files of the copy.
+    /// Bytes copied in all files of this copy.
     pub(crate) all: &'a AtomicU64,
-    /// Bytes of this file, which are subtracted again if it fails.
+    /// Bytes copied in this file; subtracted again if the transfer fails.
     pub(crate) mine: &'a AtomicU64,
 }
 
@@ -40,12 +40,13 @@ impl Meter<'_> {
         self.mine.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the bytes of this file so far.
+    /// Returns the number of bytes copied in this file so far.
     pub(crate) fn so_far(&self) -> u64 {
         self.mine.load(Ordering::Relaxed)
     }
 
-    /// Resets the bytes of this file to `so_far`, because the rest failed or will be copied again.
+    /// Resets the byte count of this file to `so_far`, because the rest failed or will be copied
+    /// again.
     pub(crate) fn take_back_to(&self, so_far: u64) {
         let before = self.mine.swap(so_far, Ordering::Relaxed);
         debug_assert!(before >= so_far, "the counters would underflow: {before} < {so_far} bytes");
@@ -64,15 +65,15 @@ pub(crate) struct FilePair<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
     pub(crate) ends: FilePair<'a>,
-    /// Size of the source, bytes.
+    /// Size of the source in bytes.
     pub(crate) bytes: u64,
-    /// Whether to preserve holes of the source.
+    /// Whether to preserve holes in the source.
     pub(crate) holes: bool,
-    /// Whether blocks of zeros become holes.
+    /// Whether to turn blocks of zeros into holes.
     pub(crate) punch_zeros: bool,
     /// Whether to reserve space before the first write.
     pub(crate) reserve: bool,
-    /// Whether the method is required, even where another one is cheaper.
+    /// Whether the method is required even if another one is cheaper.
     pub(crate) pinned: bool,
     pub(crate) plan: CopyPlan,
     pub(crate) meter: Meter<'a>,

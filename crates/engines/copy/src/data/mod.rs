@@ -1,8 +1,8 @@
-//! Copies the content of one open file to another.
+//! Copies the contents of one open file to another.
 //!
-//! Every method loops until its range is complete: short reads and writes are normal. A read of zero
-//! bytes means that the source ended early, which is an error and never a shorter copy. Holes of the
-//! source are skipped and stay holes.
+//! Every method loops until its range is complete because short reads and writes are normal. A read
+//! of zero bytes means that the source was truncated; this is an error, never a shorter copy. Holes
+//! in the source are skipped and remain holes.
 
 mod blocks;
 mod direct;
@@ -17,10 +17,11 @@ use ioloom_sys::buffer::Buffer;
 use ioloom_sys::transfer;
 use std::ops::Range;
 
-/// Smallest file for which space is reserved, bytes. Below it, the call costs more than it is worth.
+/// Minimum file size for which space is reserved, in bytes. Below it, the call is not worth its
+/// cost.
 pub(crate) const RESERVE_BYTES_MIN: u64 = 64 << 10;
 
-/// Copies all bytes of a job by a plan other than reflink. `hasher` gets every byte in order.
+/// Copies all bytes of a job by any plan except reflink. `hasher` receives every byte in order.
 pub(crate) fn transfer(
     job: &Job<'_>,
     buffer: &mut Buffer,
@@ -41,13 +42,13 @@ pub(crate) fn transfer(
     }
     let padded = job.plan.mode == Mode::Direct && !job.bytes.is_multiple_of(direct::ALIGN);
     if padded || job.plan.extends {
-        // Direct I/O wrote the last block in full, or a hole at the end was not written at all.
+        // Direct I/O wrote the last block in full, or skipped a hole at the end.
         transfer::set_len(job.ends.to, job.bytes).map_err(TransferError::Write)?;
     }
     Ok(())
 }
 
-/// Copies one range of a prepared file. After the last range, the caller sets the size.
+/// Copies one range of a prepared file. The caller sets the size after the last range.
 pub(crate) fn transfer_range(
     job: &Job<'_>,
     data: Range<u64>,
@@ -65,7 +66,7 @@ pub(crate) fn prepare(job: &Job<'_>) -> Result<(), TransferError> {
     let direct = job.plan.mode == Mode::Direct;
     let in_parallel = job.plan.threads > 1;
     if job.holes || job.punch_zeros || direct || in_parallel {
-        // Writes that extend a file are serialized by the kernel.
+        // The kernel serializes writes that extend a file.
         let bytes = if direct { job.bytes.next_multiple_of(direct::ALIGN) } else { job.bytes };
         transfer::set_len(job.ends.to, bytes).map_err(TransferError::Write)?;
     }
@@ -86,13 +87,13 @@ pub(crate) fn prepare(job: &Job<'_>) -> Result<(), TransferError> {
     Ok(())
 }
 
-/// Returns the next range with data, within the original size of the source.
+/// Returns the next range with data within the original size of the source.
 fn next_data(job: &Job<'_>, at: u64) -> Result<Option<Range<u64>>, TransferError> {
     let data = transfer::next_data(job.ends.from, at).map_err(TransferError::Read)?;
     Ok(data.map(|data| data.start.min(job.bytes)..data.end.min(job.bytes)))
 }
 
-/// Copies one range that has data.
+/// Copies one range that contains data.
 fn range(
     job: &Job<'_>,
     range: Range<u64>,

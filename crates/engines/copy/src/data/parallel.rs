@@ -1,8 +1,9 @@
-//! Copies parts of one big file in parallel.
+//! Copies parts of one large file in parallel.
 //!
-//! A thread takes the next part when it has finished one, so a slow part delays no other. The target
-//! has its final size before, because writes that extend a file are serialized. Writeback of a part
-//! starts as soon as it is copied; otherwise it would all happen at the end, when a sync waits for it.
+//! Each thread takes the next part when it finishes one, so a slow part does not delay the others.
+//! The target is extended to its final size first, because writes that extend a file are
+//! serialized. Writeback of a part starts as soon as it is copied; otherwise it would all happen
+//! during the final sync.
 
 use super::blocks;
 use super::job::{Job, TransferError};
@@ -13,14 +14,14 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Size of one part, bytes: several of the largest requests that devices accept.
+/// Part size in bytes: several times the largest request that devices accept.
 const PART_BYTES: u64 = 8 << 20;
 
-/// Copies a range with several threads, including the caller.
+/// Copies a range with several threads, including the calling one.
 pub(super) fn transfer(job: &Job<'_>, range: Range<u64>) -> Result<(), TransferError> {
     assert!(
         !range.is_empty() && range.end <= job.bytes,
-        "a range beyond the source would read its end as an error: {range:?}"
+        "a range past the end of the source would cause a read error: {range:?}"
     );
     let threads = u64::from(job.plan.threads).min((range.end - range.start).div_ceil(PART_BYTES));
     let next = AtomicU64::new(range.start);
@@ -52,13 +53,13 @@ pub(super) fn transfer(job: &Job<'_>, range: Range<u64>) -> Result<(), TransferE
     });
     debug_assert!(
         stop.into_inner() || next.into_inner() >= range.end,
-        "without an error, every part was taken: a missing one would be a hole of zeros"
+        "without an error, every part must be taken; a missing one would leave zeros"
     );
     first.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
-/// Starts writeback of a part while others are copied. A file system that does not support this
-/// writes it back in its own time.
+/// Starts writeback of a part while others are copied. File systems without support for this write
+/// it back at their own pace.
 fn begin_write(job: &Job<'_>, done: Range<u64>) -> Result<(), TransferError> {
     match transfer::start_writeback(job.ends.to, done) {
         Err(e) if !transfer::is_unsupported(&e) => Err(TransferError::Write(e)),

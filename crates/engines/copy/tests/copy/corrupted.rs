@@ -1,4 +1,4 @@
-//! A byte that is corrupted on the device is found by reading the device, not by reading the cache.
+//! A byte corrupted on the device is detected by reading the device, but not by reading the cache.
 
 use crate::test_dir::TestDir;
 use ioloom_copy::{CopyCounters, CopyOptions, Reason, Report, Target, Verify, Watcher, copy};
@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Changes one byte of the copy in the image, after it was written and before it is read back.
+/// Changes one byte of the copy in the image after it is written and before it is read back.
 struct Saboteur {
     image: PathBuf,
     marker: Vec<u8>,
@@ -52,7 +52,7 @@ fn corruption_on_the_device_is_found_only_by_reading_the_device() {
     assert_eq!((report.errors_count, report.verified_word()), (0, "verified-cache"));
     assert!(to.exists());
     fs::remove_file(&to).unwrap();
-    // The freed blocks keep their bytes: they must not be mistaken for the new ones.
+    // The freed blocks still contain their bytes, which must not be mistaken for the new ones.
     drop(disk);
     let Some(disk) = TestDir::mounted("ext4", 64) else { return };
     let (report, to) = attempt(&disk, &from, Verify::Device);

@@ -1,4 +1,4 @@
-//! The guarantees of the copier other than the content.
+//! The guarantees of the copier, except for content.
 
 use crate::test_dir::TestDir;
 use ioloom_copy::{
@@ -32,7 +32,7 @@ fn names(dir: &Path) -> Vec<String> {
     all
 }
 
-/// Modifies the source after it was opened and before it is read.
+/// Modifies the source between open and read.
 struct Meddler<F: Fn() + Sync>(F);
 
 impl<F: Fn() + Sync> Watcher for Meddler<F> {
@@ -88,7 +88,7 @@ fn tuning_values_do_not_change_the_bytes() {
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let bytes: Vec<u8> = (0..5_000_001u32).map(|i| (i >> 8) as u8 ^ i as u8).collect();
     fs::write(&from, &bytes).unwrap();
-    // The last half mebibyte is a hole: it is not written, and the size must be right.
+    // The last half mebibyte is a hole: it is not written, but the size must be correct.
     let holed = place.path().join("holed");
     fs::write(&holed, &bytes).unwrap();
     File::options().write(true).open(&holed).unwrap().set_len(5_500_001).unwrap();
@@ -209,7 +209,7 @@ fn one_failure_is_one_error_and_the_rest_is_copied() {
     assert_eq!(names(&at("into")), ["a", "c"]);
 }
 
-/// Removes the other file after one was copied.
+/// Removes the other file after one has been copied.
 struct Remover {
     one: PathBuf,
     other: PathBuf,
@@ -236,7 +236,7 @@ fn a_source_that_vanishes_after_it_was_listed_is_one_error() {
     fs::create_dir(at("from")).unwrap();
     fs::write(at("from/a"), "same").unwrap();
     fs::write(at("from/b"), "same").unwrap();
-    // A single thread has listed both before it copies the first.
+    // A single thread lists both before it copies the first one.
     let options = CopyOptions { recursive: true, threads: Some(1), ..CopyOptions::default() };
     let remover = Remover { one: at("from/a"), other: at("from/b") };
     let report = run(&[&at("from")], Target::As(at("to")), &options, &remover);
@@ -299,13 +299,13 @@ fn a_full_target_fails_before_the_first_write_and_keeps_its_files() {
         assert_eq!(report.errors_count, 1);
         assert!(messages(&report).contains("No space left"), "{}", messages(&report));
         assert!(report.out_of_space);
-        assert_eq!(report.bytes, 0, "{kind}: the shortage must be found before writing");
+        assert_eq!(report.bytes, 0, "{kind}: the shortage must be detected before writing");
         assert_eq!(fs::read(&to).unwrap(), b"old");
         assert!(!names(small.path()).iter().any(|name| name.contains("ioloom")));
     }
 }
 
-/// Copies a file by every method that is supported; returns those.
+/// Copies a file by every supported method; returns these methods.
 fn by_every_mode(place: &TestDir) -> Vec<Mode> {
     let from = place.path().join("from");
     let bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i * 7 % 251) as u8).collect();
@@ -422,7 +422,7 @@ fn a_missing_source_is_reported_by_a_resumed_copy_too() {
     assert_eq!(names(place.path()), [""; 0]);
 }
 
-/// Cancels the copy when both names exist; records which was copied and which linked.
+/// Cancels the copy once both names exist; records which one was copied and which was linked.
 struct Ender<'a> {
     cancel: &'a AtomicBool,
     seen: Mutex<Vec<PathBuf>>,
@@ -440,8 +440,8 @@ impl Watcher for Ender<'_> {
     }
 }
 
-/// The threads find the names of one file in another order than in the interrupted copy: the
-/// recorded name comes after one that is not recorded.
+/// The threads find the names of a file in a different order than in the interrupted copy: the
+/// recorded name comes after one that was not recorded.
 #[test]
 fn hard_links_survive_a_resumed_copy_that_finds_them_in_another_order() {
     let place = TestDir::disk();
@@ -478,7 +478,7 @@ fn hard_links_survive_a_resumed_copy_that_finds_them_in_another_order() {
     assert_eq!(names(place.path()), ["from", "to"]);
 }
 
-/// The kernel answers `ENOENT` for a new file in /proc, although nothing was removed.
+/// The kernel returns `ENOENT` for a new file in /proc, although nothing was removed.
 #[test]
 fn a_file_system_that_allows_no_new_files_gets_no_false_advice() {
     let place = TestDir::disk();

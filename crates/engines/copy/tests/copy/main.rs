@@ -1,6 +1,6 @@
 //! Compares the copier with `cp -a` and with its own guarantees.
 
-#![allow(clippy::print_stdout, reason = "tests say what they skip")]
+#![allow(clippy::print_stdout, reason = "skipped tests print the reason")]
 
 mod corrupted;
 mod guarantees;

@@ -1,4 +1,4 @@
-//! Options are carried out as requested or refused with a reason, never silently replaced.
+//! Options are applied as requested or refused with a reason, never silently replaced.
 
 use crate::test_dir::TestDir;
 use ioloom_copy::{
@@ -51,7 +51,7 @@ fn small_files_use_direct_io_if_required() {
         }
         // Called before verification reads the copy.
         let state = cache::state(File::open(&to).unwrap(), 0, 0).unwrap();
-        // Truncating the padded end makes the kernel zero the rest of one page in memory.
+        // Truncating the padded end makes the kernel zero the rest of a page in memory.
         let most = u64::from(bytes % 4096 != 0);
         assert!(state.is_none_or(|state| state.resident <= most), "{bytes}: {state:?}");
         assert!(fs::read(&to).unwrap() == noise(bytes), "{bytes}");
@@ -74,7 +74,7 @@ fn a_source_that_reports_no_size_is_never_copied_as_empty() {
             assert!(report.errors[0].is_refused(), "{mode}: {}", messages(&report));
             assert!(!to.exists(), "{mode}");
         }
-        // An empty file can be copied by every method.
+        // Every method can copy an empty file.
         let report = one(&empty, &to, &with(mode));
         assert_eq!(
             (report.errors_count, report.counts.files),
@@ -168,7 +168,7 @@ fn permissions_that_are_not_preserved_are_the_defaults() {
     fs::set_permissions(at("from/dir"), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
-/// Counts questions and answers yes.
+/// Counts prompts and answers yes.
 #[derive(Default)]
 struct Counter(AtomicU32);
 
@@ -228,7 +228,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// Like copying a system to a disk that is mounted inside it.
+/// Simulates copying a system to a disk mounted inside it.
 #[test]
 fn a_file_system_can_be_copied_to_another_one_mounted_inside_it() {
     let place = TestDir::disk();
@@ -253,7 +253,7 @@ fn a_file_system_can_be_copied_to_another_one_mounted_inside_it() {
         assert_eq!(report.errors_count, 0, "{}", messages(&report));
         assert_eq!(fs::read(other.join("file")).unwrap(), b"text");
         let inner = fs::read_dir(other.join("other")).unwrap();
-        assert_eq!(inner.count(), 0, "the mount point is copied, its content is not");
+        assert_eq!(inner.count(), 0, "the mount point is copied but its content is not");
     }
     let both = CopyOptions { one_file_system: false, ..options };
     let report = one(&at("system"), &other, &both);
@@ -294,7 +294,7 @@ fn a_path_that_only_a_directory_can_have_is_not_written_as_a_file() {
     drop(read);
 }
 
-/// Of files with one name, the later source wins every time, as with cp; counts are summed.
+/// If files share a name, the later source always wins, as with cp; counts are added up.
 #[test]
 fn contents_of_several_directories_are_merged_in_order() {
     const FILES: usize = 200;
@@ -494,7 +494,7 @@ fn the_byte_count_leaves_out_targets_that_stay() {
     let kept = CopyOptions { existing: Existing::Keep, ..plain.clone() };
     let updated = CopyOptions { existing: Existing::Update, ..plain.clone() };
     let linked = CopyOptions { preserve: Preserve::ALL, ..plain.clone() };
-    // No target is newer than a time in the future.
+    // No target is newer than a timestamp in the future.
     let later = SystemTime::now() + Duration::from_secs(1000);
     let (sources, target) = ([at("from")], Target::As(at("to")));
     let counted =
@@ -502,7 +502,7 @@ fn the_byte_count_leaves_out_targets_that_stay() {
     assert_eq!(counted(&plain, later), 2230);
     assert_eq!(counted(&kept, later), 1030);
     assert_eq!(counted(&linked, later), 1230);
-    // Files that the copy created before the count do not count as existing.
+    // Files created by the copy before the count do not count as existing.
     assert_eq!(counted(&kept, old), 2230);
     let report = |options: &CopyOptions| one(&at("from"), &at("to"), options).bytes;
     let update = counted(&updated, later);

@@ -1,4 +1,4 @@
-//! Random trees copied by ioloom and by `cp -a` must be the same.
+//! Random trees copied by ioloom and by `cp -a` must be identical.
 
 use crate::snapshot::{differences, snapshot};
 use crate::test_dir::TestDir;
@@ -52,7 +52,11 @@ fn same_as_cp(from: &TestDir, to: &TestDir, cases: u32) {
         // Copying again over the existing target must change nothing.
         ours(&tree, &mine, &options);
         prop_assert_eq!(differences(&before, &snapshot(&mine)), Vec::<String>::new());
-        prop_assert_eq!(std::fs::read_dir(target.path()).unwrap().count(), 2, "something was left");
+        prop_assert_eq!(
+            std::fs::read_dir(target.path()).unwrap().count(),
+            2,
+            "a temporary file was left behind"
+        );
         Ok(())
     });
     if let Err(why) = result {
@@ -60,8 +64,7 @@ fn same_as_cp(from: &TestDir, to: &TestDir, cases: u32) {
     }
 }
 
-/// Checks that a copy occupies no more space than its source, apart from rounding by the file
-/// system.
+/// Checks that a copy uses no more space than its source, apart from rounding by the file system.
 fn holes_stayed(from: &Path, to: &Path) {
     use std::os::unix::fs::MetadataExt;
     for (name, _) in snapshot(from) {
@@ -73,7 +76,11 @@ fn holes_stayed(from: &Path, to: &Path) {
         let (a, b) = (a.symlink_metadata().unwrap(), b.symlink_metadata().unwrap());
         if a.is_file() && a.dev() == b.dev() {
             let (a, b) = (a.blocks() * 512, b.blocks() * 512);
-            assert!(b <= a + (128 << 10), "{}: {a} bytes taken became {b}", name.display());
+            assert!(
+                b <= a + (128 << 10),
+                "{}: disk usage grew from {a} to {b} bytes",
+                name.display()
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The content of a tree, read with only the standard library and rustix: an oracle that shares no
+//! The content of a tree, read using only the standard library and rustix: an oracle that shares no
 //! code with the copier.
 
 use std::collections::{BTreeMap, HashMap};
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// One name of a tree.
+/// One name in a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) kind_and_mode: u32,
@@ -61,7 +61,7 @@ fn visit(path: &Path, name: &[u8], all: &mut Snapshot, first: &mut HashMap<(u64,
     } else {
         Content::Other
     };
-    // Read again: reading must not have changed the times that are compared.
+    // Read again: reading must not have changed the compared times.
     let first_name = match kind.is_dir() {
         true => name.to_vec(),
         false => first.entry((meta.dev(), meta.ino())).or_insert_with(|| name.to_vec()).clone(),

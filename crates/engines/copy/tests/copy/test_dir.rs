@@ -1,13 +1,13 @@
-//! Directories to copy between, on several file systems, some of them mounted for the test.
+//! Directories to copy between, on several file systems, some of which are mounted for the test.
 
 use ioloom_sys_lab::image::can_mount_images;
 use ioloom_testbed::Disk;
 use std::path::Path;
 
-/// A directory on one file system, removed at the end.
+/// A directory on one file system, removed when dropped.
 pub(crate) struct TestDir {
     pub(crate) kind: &'static str,
-    /// Dropped before the directory that contains its image.
+    /// Dropped before the directory that contains the image.
     mounted: Option<Disk>,
     dir: tempfile::TempDir,
 }
@@ -17,19 +17,19 @@ impl TestDir {
         self.mounted.as_ref().map_or(self.dir.path(), Disk::path)
     }
 
-    /// Creates one on the disk of the build.
+    /// Creates a directory on the build disk.
     pub(crate) fn disk() -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         Self { kind: "disk", mounted: None, dir }
     }
 
-    /// Creates one in memory, if `/dev/shm` exists.
+    /// Creates a directory in memory if `/dev/shm` exists.
     pub(crate) fn memory() -> Option<Self> {
         let dir = tempfile::tempdir_in("/dev/shm").ok()?;
         Some(Self { kind: "tmpfs", mounted: None, dir })
     }
 
-    /// Creates and mounts a file system image, if this user may mount and the tool is installed.
+    /// Creates and mounts a file system image if the user may mount and the tool is installed.
     pub(crate) fn mounted(kind: &'static str, mebibytes: u64) -> Option<Self> {
         if let Err(why) = can_mount_images() {
             println!("skipped: {kind}: {why}");
@@ -47,7 +47,7 @@ impl TestDir {
 
     /// Remounts a mounted file system read-only.
     pub(crate) fn read_only(&self) {
-        self.mounted.as_ref().expect("it is mounted").set_read_only();
+        self.mounted.as_ref().expect("the file system is mounted").set_read_only();
     }
 
     /// Creates a directory here.

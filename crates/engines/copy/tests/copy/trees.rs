@@ -1,5 +1,5 @@
-//! Random trees: names of every kind of byte, sizes around every boundary, holes, links, modes,
-//! attributes, times.
+//! Random trees: names with all kinds of bytes, sizes around every boundary, holes, links, modes,
+//! attributes and times.
 
 use proptest::prelude::*;
 use std::ffi::{CString, OsStr};
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// One entry to create in a directory that was created before it.
+/// An entry to create in a directory that was created earlier.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     name: Vec<u8>,
@@ -32,7 +32,7 @@ enum What {
     Fifo,
 }
 
-/// Boundaries of the copier and of file systems, and one byte to each side.
+/// Boundaries of the copier and of file systems, and one byte on either side.
 fn sizes() -> impl Strategy<Value = u64> {
     let around = [0u64, 512, 4096, 8192, 64 << 10, 256 << 10, 1 << 20, 3 << 20];
     let edge = (proptest::sample::select(around.to_vec()), 0u64..3)
@@ -88,7 +88,7 @@ pub(crate) fn tree() -> impl Strategy<Value = Vec<Item>> {
     proptest::collection::vec(item, 0..40)
 }
 
-/// Creates the tree below `root`, without the entries that this file system does not support.
+/// Creates the tree below `root`, omitting entries that this file system does not support.
 pub(crate) fn make(root: &Path, items: &[Item]) {
     let mut dirs = vec![root.to_owned()];
     let mut made: Vec<(PathBuf, &Item)> = Vec::new();
@@ -156,7 +156,7 @@ fn dress(path: &Path, item: &Item) {
         let _ = std::os::unix::fs::lchown(path, Some(owner), Some(owner));
     }
     if !is_link {
-        // An unprivileged user could not read it any more.
+        // An unprivileged user could no longer read it.
         let floor = if rustix::process::geteuid().is_root() { 0 } else { 0o700 };
         let permissions = std::fs::Permissions::from_mode(item.mode | floor);
         std::fs::set_permissions(path, permissions).unwrap();

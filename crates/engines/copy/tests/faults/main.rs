@@ -1,7 +1,8 @@
-//! Every system call of a copy fails once. Afterwards each target is absent, old or right, and the
-//! failure was reported. In a process of its own, because fault rules apply to the whole process.
+//! Injects a failure into every system call of a copy. Afterwards each target is absent, old or
+//! correct, and the failure was reported. Runs in a separate process because fault rules apply to
+//! the whole process.
 
-#![allow(clippy::print_stdout, reason = "tests say what they skip")]
+#![allow(clippy::print_stdout, reason = "skipped tests print the reason")]
 
 use ioloom_copy::{
     CopyCounters, CopyOptions, Durable, Follow, Mode, Preserve, Report, Silent, Target, Verify,
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Every operation of a copy that passes the fault seam.
+/// Every operation of a copy that supports fault injection.
 const OPERATIONS: &[&str] = &[
     "open",
     "openat",
@@ -65,7 +66,7 @@ const OPERATIONS: &[&str] = &[
     "mmap",
 ];
 
-/// Fault rules apply to the whole process: one test at a time.
+/// Fault rules apply to the whole process, so only one test runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +77,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// `EIO` and `ENOSPC`.
 const ERRORS: [i32; 2] = [5, 28];
 
-/// Files of the tree; the last one only if requested.
+/// The files in the tree; the last one only if requested.
 const FILES: [&str; 5] = ["small", "dir/middle", "dir/again", "sparse", "dir/deep/big"];
 
 fn make(root: &Path, big: bool) {
@@ -84,7 +85,7 @@ fn make(root: &Path, big: bool) {
     fs::write(root.join("small"), "small").unwrap();
     fs::write(root.join("dir/middle"), content(700_000)).unwrap();
     if big {
-        // Big enough for direct I/O and mostly a hole, so that each round is fast.
+        // Large enough for direct I/O, but mostly a hole to keep each round fast.
         let file = fs::File::create(root.join("dir/deep/big")).unwrap();
         file.set_len(32 << 20).unwrap();
         file.write_all_at(&content(2 << 20), 0).unwrap();
@@ -104,7 +105,7 @@ fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (i * 31 % 253) as u8).collect()
 }
 
-/// A tree to copy, with the content of its files.
+/// A tree to copy, with the contents of its files.
 struct Source {
     path: PathBuf,
     files: Vec<(&'static str, Vec<u8>)>,
@@ -119,7 +120,8 @@ impl Source {
     }
 }
 
-/// Counts the regular files at the target that are complete; each must be right or the old one.
+/// Counts the complete regular files at the target; each must have either the correct or the old
+/// content.
 fn look(source: &Source, target: &Path, old: &[u8]) -> usize {
     let mut right = 0;
     for (name, content) in &source.files {
@@ -163,7 +165,7 @@ fn each_system_call_fails_once_and_nothing_is_lost() {
         let called: Vec<_> = OPERATIONS.iter().filter(|op| fault::calls_of(op) > 0).collect();
         fs::remove_dir_all(place.path().join("first")).unwrap();
         for op in called {
-            // Rounds with the big file are slow; one error is enough there.
+            // Rounds with the large file are slow; one error is enough there.
             for error in &ERRORS[..if big { 1 } else { 2 }] {
                 let target = place.path().join("target");
                 if merges {
@@ -177,22 +179,22 @@ fn each_system_call_fails_once_and_nothing_is_lost() {
         }
         fs::remove_dir_all(&source.path).unwrap();
     }
-    assert!(hit > 150, "only {hit} faults were met");
+    assert!(hit > 150, "only {hit} faults were triggered");
 }
 
 fn nothing_is_left(place: &Path, op: &str) {
     for left in fs::read_dir(place).unwrap() {
         let left = left.unwrap().path();
         if !["source", "target"].contains(&&*left.file_name().unwrap().to_string_lossy()) {
-            // Only if removal itself failed may a file be left.
+            // A file may be left only if the removal itself failed.
             assert_eq!(op, "unlinkat", "{} was left behind by {op}", left.display());
             fs::remove_dir_all(left).unwrap();
         }
     }
 }
 
-/// Fails the first call of an operation, then copies again without faults; returns whether it was
-/// called.
+/// Injects a failure into the first call of an operation, then copies again without faults. Returns
+/// true if the operation was called.
 fn survives(
     source: &Source,
     target: &Path,
@@ -219,7 +221,7 @@ fn survives(
     met
 }
 
-/// One entry of each type, with times that no new file has.
+/// One entry of each type, with timestamps that no new file has.
 fn kinds(root: &Path) {
     fs::create_dir_all(root.join("dir")).unwrap();
     fs::write(root.join("dir/inner"), "inner").unwrap();
@@ -232,8 +234,8 @@ fn kinds(root: &Path) {
     assert!(touch.status().unwrap().success());
 }
 
-/// Returns the incomplete entries below a target, and the bytes of the complete files, each counted
-/// once.
+/// Returns the incomplete entries below a target, and the total size of the complete files, each
+/// counted once.
 fn half_made(target: &Path) -> (Vec<String>, u64) {
     let (mut found, mut whole) = (Vec::new(), HashMap::new());
     let mut dirs = vec![target.to_owned()];
@@ -260,7 +262,7 @@ fn half_made(target: &Path) -> (Vec<String>, u64) {
     (found, whole.into_values().sum())
 }
 
-/// Goal: an error leaves no incomplete file under its final name, and the byte count is right.
+/// Goal: an error leaves no incomplete file under its final name, and the byte count is correct.
 /// Method: fail each of the first calls of each operation, into a new target and over an old one.
 #[test]
 fn an_error_leaves_no_incomplete_file_and_is_not_counted() {
@@ -314,7 +316,7 @@ fn an_error_leaves_no_incomplete_file_and_is_not_counted() {
 }
 
 /// Goal: a method that fails after it was chosen leaves no trace in the copy and is not reported as
-/// the one used. Method: fail the calls of direct I/O one by one, on a file whose last block is
+/// the one used. Method: fail the direct I/O calls one by one, on a file whose last block is
 /// partial.
 #[test]
 fn a_method_that_fails_late_leaves_the_copy_right() {

@@ -302,7 +302,7 @@ fn a_repeated_source_is_copied_once_with_a_note() {
     fs::write(at("sub/file"), "other").unwrap();
     let output = cp(dir.path(), &["file", "./file", "to"]);
     assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(said(&output), "ioloom: './file' is given more than once; copied once\n");
+    assert_eq!(said(&output), "ioloom: './file' is specified more than once; copied once\n");
     assert_eq!(fs::read(at("to/file")).unwrap(), b"text");
     let output = cp(dir.path(), &["file", "sub/file", "to"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
