@@ -1,20 +1,20 @@
 //! Due times of requests in an open loop, independent of their answers.
 //!
 //! Arrival times are the sums of gaps with mean one (constant or exponential), mapped to time by
-//! the inverse of the integrated rate. So a ramp does not change any draw, and the threads of a
-//! constant rate are interleaved.
+//! the inverse of the integrated rate. So a ramp does not affect the draws, and at a constant rate,
+//! the arrivals of the threads are interleaved.
 
 use crate::draw::stream;
 use crate::plan::{Arrival, LoadPlan};
 use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Maximum number of arrivals that are drawn again to count them; beyond that the mean is used.
+/// Maximum number of arrivals to draw again for an exact count; above that, the mean is used.
 const DRAWN_MAX: f64 = 50e6;
 
-/// Returns how many arrivals of a plan are due between the end of its warm-up and `until_ns`, in
-/// nanoseconds from the start. Up to fifty million are counted exactly, from the draws of the run.
-/// Beyond that, where chance changes the count by about one in seven thousand, the rate is used.
+/// Returns the number of arrivals due between the end of the plan's warm-up and `until_ns`, in
+/// nanoseconds from the start. Up to fifty million are counted exactly by repeating the draws of
+/// the run. Above that, where random variation is about one in seven thousand, the rate is used.
 /// Returns `None` for a closed loop.
 pub(crate) fn due(plan: &LoadPlan, until_ns: u64) -> Option<u64> {
     let (rate_per_s, arrival) = plan.pace.arrivals()?;
@@ -47,7 +47,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Creates the share of thread `index` of `threads` in arrivals of `rate_per_s`.
+    /// Creates the share of thread `index` of `threads` of an arrival rate of `rate_per_s`.
     pub(crate) fn new(
         kind: Arrival,
         rate_per_s: f64,
@@ -56,10 +56,10 @@ impl Arrivals {
         random: u64,
     ) -> Self {
         let threads = threads as f64;
-        // The first arrival of a constant rate is due after a full gap of all threads together.
+        // At a constant rate, the first arrival is due after a full gap of all threads combined.
         let sum =
             if kind == Arrival::Constant { (index as f64 + 1.0) / threads - 1.0 } else { 0.0 };
-        // Arrivals use other random streams than requests.
+        // Arrivals and requests use different random streams.
         let rng = stream(random, 1 << 40 | index as u64);
         Self { rng, kind, rate_per_s: rate_per_s / threads, ramp_s, sum }
     }
@@ -106,7 +106,7 @@ mod tests {
         let gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]) as f64 / 1e6).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let spread = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // Exponential gaps have equal mean and standard deviation.
+        // The mean of exponential gaps equals their standard deviation.
         assert!((0.98..1.02).contains(&mean), "{mean}");
         assert!((0.95..1.05).contains(&(spread.sqrt() / mean)), "{spread}");
     }
@@ -125,7 +125,7 @@ mod tests {
         assert!((1998..=2000).contains(&counted(&plan, 3 * second)));
         plan.warm_up = Duration::from_secs(2);
         assert!((998..=1001).contains(&counted(&plan, 3 * second)), "the ramp does not count");
-        // Too many to draw again; an hour of the same rate without the ramp.
+        // Too many to draw again; an hour at the same rate without the ramp.
         plan.pace = Pace::Open { rate_per_s: 1e6, arrival };
         let hour = counted(&plan, 3602 * second);
         assert!(hour.abs_diff(3_600_000_000) < 2, "{hour}");

@@ -6,19 +6,19 @@ use ioloom_tls::TlsSession;
 use std::io;
 use std::time::Duration;
 
-/// Size of the read buffer.
+/// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 16 * 1024;
 
 pub(crate) struct Channel {
     socket: Socket,
     tls: Option<TlsSession>,
     buffer: Vec<u8>,
-    /// Decrypted bytes of the latest read.
+    /// Decrypted bytes from the latest read.
     plain: Vec<u8>,
 }
 
 impl Channel {
-    /// Connects to the server of a plan. The handshake takes place during the first sends and
+    /// Connects to the server in the plan. The handshake takes place during the first sends and
     /// receives.
     pub(crate) fn connect(plan: &LoadPlan) -> io::Result<Self> {
         let socket = Socket::connect(plan.target)?;
@@ -27,7 +27,7 @@ impl Channel {
         Ok(Self { socket, tls: tls.transpose()?, buffer, plain })
     }
 
-    /// Sets the timeouts of single reads and writes.
+    /// Sets the timeouts for individual reads and writes.
     pub(crate) fn set_timeouts(&self, read: Duration, write: Duration) -> io::Result<()> {
         self.socket.set_timeouts(Some(read), Some(write))
     }
@@ -45,7 +45,7 @@ impl Channel {
         loop {
             let is_handshaking = self.tls.as_ref().is_some_and(TlsSession::is_handshaking);
             let read = match self.socket.recv(&mut self.buffer) {
-                // Before a handshake, a busy server cannot say so.
+                // Before the handshake, a busy server cannot report its state.
                 Ok(0) if is_handshaking => return Err(io::ErrorKind::ResourceBusy.into()),
                 Err(e) if is_handshaking && e.kind() == io::ErrorKind::ConnectionReset => {
                     return Err(io::ErrorKind::ResourceBusy.into());

@@ -1,36 +1,37 @@
 //! Linearizability checking of histories.
 //!
 //! A server is linearizable if every request appears to take effect at one moment between its call
-//! and its answer (Herlihy and Wing, 1990). The search processes calls and answers by time and
-//! holds every state that the stocks may be in, with the open requests that have taken effect in
-//! it. A request must have taken effect when its answer arrives; other requests that must precede
-//! it are tried then and not earlier (Lowe, 2017). This keeps the states few: executed orders
-//! commute, and equal states are merged.
+//! and its answer (Herlihy and Wing, 1990). The search processes calls and answers in order of time
+//! and keeps every possible state of the stocks, together with the open requests that have taken
+//! effect in it. When the answer to a request arrives, that request must have taken effect; only
+//! then are other requests tried that must precede it (Lowe, 2017). This limits the number of
+//! states: executed orders commute, and equal states are merged.
 //!
-//! - Without lists the stocks are independent and each is checked separately; that is sound because
+//! - Without lists, stocks are independent and each is checked separately; this is sound because
 //!   linearizability is local.
-//! - A list of all stocks is one request on the whole state ([`Lists::Atomic`]). The assignment
-//!   requires less: each stock of a list at some moment ([`Lists::PerStock`]). Then a list is split
-//!   into a read of each stock, and stocks are again checked separately.
+//! - A list of all stocks is a single request on the whole state ([`Lists::Atomic`]). The
+//!   assignment only requires that each stock in a list is consistent with some moment
+//!   ([`Lists::PerStock`]). A list is then split into one read per stock, and stocks are again
+//!   checked separately.
 //! - A request without an answer may take effect at any time after its call, or never.
 //!
-//! Cost: exponential in the number of concurrent requests in the worst case, so the number of
-//! states is limited, and beyond the limit the check is undecided.
+//! Cost: exponential in the number of concurrent requests in the worst case. The number of states
+//! is therefore limited; if the limit is exceeded, the check is undecided.
 
 use crate::draw::Op;
 use crate::history::{Event, History, Outcome};
 use ioloom_exchange::{Refused, Side};
 use std::collections::{BTreeMap, HashSet};
 
-/// Maximum number of states held at a time.
+/// Maximum number of states stored at the same time.
 pub const STATES_MAX: usize = 200_000;
-/// Maximum number of concurrent requests: one bit each.
+/// Maximum number of concurrent requests; each one takes one bit.
 const OPEN_MAX: usize = 64;
 
-/// Guarantee of a list.
+/// The consistency of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lists {
-    /// All stocks at one moment.
+    /// All stocks at the same moment.
     Atomic,
     /// Each stock at some moment.
     PerStock,
@@ -39,16 +40,16 @@ pub enum Lists {
 /// Result of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Some order explains every answer.
+    /// At least one order of execution explains every answer.
     Explained,
-    /// No order explains this answer and those before it.
+    /// No order of execution explains this answer and the previous ones.
     Violated {
         /// Description of the request.
         request: String,
-        /// Shares left of the stocks in some of the possible states.
+        /// Remaining shares of the stocks in some of the possible states.
         states: Vec<Vec<u32>>,
     },
-    /// There were too many possibilities.
+    /// There were too many possible states.
     Undecided {
         /// Which limit was reached.
         reason: String,
@@ -64,7 +65,7 @@ pub fn check(history: &History, lists: Lists, states_max: usize) -> Verdict {
     for event in &history.events {
         match step(event, &places) {
             Some(step) => all.push(step),
-            // A list without an answer changes nothing and shows nothing.
+            // A list without an answer has no effect and reveals nothing.
             None if event.outcome == Outcome::Unknown => {}
             None => {
                 return Verdict::Violated { request: format!("{event:?}"), states: vec![left] };
@@ -96,9 +97,9 @@ struct Step {
 
 #[derive(Debug, Clone, PartialEq)]
 enum What {
-    /// An order on the stock at an index, with its outcome.
+    /// An order on the stock at an index, and its outcome.
     Trade { place: usize, order: ioloom_exchange::Order, outcome: Outcome },
-    /// A read of all stocks, or of the one stock of a separate search.
+    /// A read of all stocks, or of the single stock in a separate search.
     List(Vec<u32>),
 }
 
@@ -123,7 +124,7 @@ fn step(event: &Event, places: &BTreeMap<u32, usize>) -> Option<Step> {
 }
 
 impl Step {
-    /// Returns its part that concerns the stock at this index, as a step on that stock alone.
+    /// Returns the part that concerns the stock at this index, as a step on that stock alone.
     fn of(&self, at: usize) -> Option<Self> {
         let what = match &self.what {
             What::Trade { place, order, outcome } if *place == at => {
@@ -135,7 +136,7 @@ impl Step {
         Some(Self { what, ..self.clone() })
     }
 
-    /// Returns the state after it, if it can take effect in this state with its answer.
+    /// Returns the state afterwards, if the request can take effect in this state with its answer.
     fn after(&self, left: &[u32]) -> Option<Vec<u32>> {
         let (place, order, outcome) = match &self.what {
             What::List(shown) => return (shown == left).then(|| left.to_vec()),
@@ -147,7 +148,7 @@ impl Step {
             {
                 Some(with(left, place, now))
             }
-            // Without an answer it may have been executed; a refusal has no effect.
+            // Without an answer, the order may have been executed; a refusal has no effect.
             (Ok(now), Outcome::Unknown) => Some(with(left, place, now)),
             (Err(Refused::NotEnough), Outcome::NotEnough)
             | (Err(Refused::TooMany), Outcome::TooMany) => Some(left.to_vec()),
@@ -162,7 +163,7 @@ fn with(left: &[u32], place: usize, now: u32) -> Vec<u32> {
     left
 }
 
-/// A possible state of the stocks, and the open requests that have taken effect in it.
+/// A possible state of the stocks, with the open requests that have taken effect in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct State {
     left: Vec<u32>,
@@ -170,8 +171,8 @@ struct State {
 }
 
 fn search(left: &[u32], steps: &[Step], states_max: usize) -> Verdict {
-    // Calls are processed before answers of the same time: if the order is unclear, both must be
-    // considered.
+    // Process calls before answers with the same timestamp: if the order is unclear, both orders
+    // must be considered.
     let mut moments: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * steps.len());
     for (at, step) in steps.iter().enumerate() {
         moments.push((step.call_ns, false, at));
@@ -204,7 +205,7 @@ fn search(left: &[u32], steps: &[Step], states_max: usize) -> Verdict {
     Verdict::Explained
 }
 
-/// Returns the states after the answer of the open request `bit`, or `None` if there are too many.
+/// Returns the states after the answer to open request `bit`, or `None` if there are too many.
 fn answered(
     states: &HashSet<State>,
     steps: &[Step],
@@ -217,7 +218,7 @@ fn answered(
     let mut rest: Vec<State> = states.iter().cloned().collect();
     while let Some(state) = rest.pop() {
         if state.happened >> bit & 1 == 1 {
-            // The bit is free again.
+            // The bit can be reused.
             next.insert(State { happened: state.happened & !(1 << bit), ..state });
             continue;
         }
@@ -270,12 +271,12 @@ mod tests {
             let events = vec![buy(first, Outcome::NotEnough), buy(second, Outcome::Done(None))];
             explained(&history(&[1], events), Lists::Atomic)
         };
-        // One share: refused first and executed afterwards is impossible; concurrently it is
-        // possible.
+        // With one share, a refusal followed by an execution is impossible, but both are possible
+        // if the requests are concurrent.
         assert!(!two((1, 2), (3, 4)));
         assert!(two((1, 5), (3, 4)));
         assert!(two((3, 4), (1, 2)));
-        // Equal times count as concurrent.
+        // Requests with equal times count as concurrent.
         assert!(two((1, 3), (3, 4)));
     }
 
@@ -315,7 +316,7 @@ mod tests {
         assert!(!seen(&[2, 7]) && !seen(&[6]));
     }
 
-    /// While a per-stock list is read, a client moves a share from the first stock to the second.
+    /// A client moves a share from the first stock to the second while a per-stock list is read.
     fn moved_during_a_list() -> History {
         history(
             &[10, 10],
@@ -360,7 +361,7 @@ mod tests {
         assert!(undecided(open(65)));
     }
 
-    /// Tries every order of the requests, and every choice for those without an answer.
+    /// Tries every order of requests, and both possibilities for each request without an answer.
     fn by_hand(events: &[Event], done: u32, left: &[u32]) -> bool {
         let is_open = |at: usize| done >> at & 1 == 0;
         let must = |event: &Event| event.ret_ns.is_some();

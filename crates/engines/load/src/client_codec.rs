@@ -1,8 +1,8 @@
 //! The client side of the protocols: encodes requests and decodes answers.
 //!
-//! Written independently of the server's codec, so that neither can hide a bug of the other. The
-//! original protocol has no request numbers and no lengths: an answer is 8192 bytes, or as many
-//! lines as the request implies, and servers use different spellings; all known spellings are
+//! Written independently of the server's codec, so bugs in one cannot hide bugs in the other. The
+//! original protocol has neither request numbers nor lengths: an answer takes 8192 bytes, or as
+//! many lines as the request implies. Servers use different spellings; all known spellings are
 //! accepted.
 
 use crate::draw::Op;
@@ -15,14 +15,14 @@ const PADDED: usize = 8192;
 /// Maximum size of an answer in bytes.
 pub(crate) const ANSWER_MAX: usize = 256 << 20;
 
-/// An answer of a server.
+/// A server answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Response {
     /// The order was executed.
     Done {
-        /// Side of the order, if the protocol repeats it.
+        /// The side of the order, if the protocol repeats it.
         side: Option<Side>,
-        /// Shares left, if the protocol reports it.
+        /// Number of shares left, if the protocol reports it.
         left: Option<u32>,
         /// Log number, if the protocol reports it.
         seq: Option<u64>,
@@ -31,13 +31,13 @@ pub(crate) enum Response {
     NotEnough,
     /// Too many shares would be left.
     TooMany,
-    /// The stock does not exist.
+    /// There is no such stock.
     Unknown,
     /// The server is busy.
     Busy,
     /// The server does not know whether the order was executed.
     Unsure,
-    /// List of all stocks.
+    /// A list of all stocks.
     Shown {
         /// The stocks, in the order of the answer.
         lines: Vec<Line>,
@@ -46,7 +46,7 @@ pub(crate) enum Response {
     },
     /// Greeting.
     Hello,
-    /// Anything else.
+    /// Any other answer.
     Other(String),
 }
 
@@ -54,11 +54,11 @@ pub(crate) enum Response {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) response: Response,
-    /// Number of the request, if the protocol repeats it.
+    /// The request number, if the protocol repeats it.
     pub(crate) id: Option<u64>,
 }
 
-/// What the next answer belongs to.
+/// What the next answer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// The greeting.
@@ -74,7 +74,7 @@ pub(crate) fn encode_request(protocol: Protocol, op: Op, id: u64, out: &mut Vec<
         Op::Trade(order) if order.side() == Side::Buy => ("buy", Some(order)),
         Op::Trade(order) => ("sell", Some(order)),
     };
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = match (protocol, order) {
         (Protocol::Padded | Protocol::Line, None) => writeln!(out, "{word}"),
         (Protocol::Padded | Protocol::Line, Some(order)) => {
@@ -100,7 +100,7 @@ pub(crate) fn encode_request(protocol: Protocol, op: Op, id: u64, out: &mut Vec<
     };
 }
 
-/// Returns the greeting of a connection, if the protocol has one or needs one for the token.
+/// Returns the greeting of a connection if the protocol has one or needs one for the token.
 pub(crate) fn greeting(
     protocol: Protocol,
     name: Option<&str>,
@@ -125,7 +125,7 @@ pub(crate) fn greeting(
 /// Decodes answers from received bytes.
 pub(crate) struct Reader {
     protocol: Protocol,
-    /// Number of lines of a list, if the protocol does not report it.
+    /// Number of lines in a list, if the protocol does not report it.
     stocks: usize,
     pending: Vec<u8>,
     at: usize,
@@ -180,7 +180,7 @@ impl<'a> Cursor<'a> {
         let end = rest.iter().position(|b| *b == b'\n')?;
         self.at += end + 1;
         let line = &rest[..end];
-        // Invalid UTF-8 cannot be a known answer.
+        // Invalid UTF-8 cannot match any known answer.
         Some(std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).unwrap_or("?"))
     }
 
@@ -294,7 +294,7 @@ pub(crate) fn triple(line: &str) -> Option<Line> {
     words.next().is_none().then_some(line)
 }
 
-/// Parses an answer of the original protocol, in any known spelling.
+/// Parses an answer in the original protocol, in any known spelling.
 pub(crate) fn classic(text: &str) -> Response {
     let plain = without_colours(text);
     let plain = plain.trim_end();
@@ -323,7 +323,7 @@ pub(crate) fn classic(text: &str) -> Response {
     }
 }
 
-/// Removes escape sequences, with which some servers colour their answers.
+/// Removes escape sequences; some servers colour their answers.
 fn without_colours(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -382,7 +382,7 @@ mod tests {
             encode(request.form, &settings, local.as_ref().unwrap_or(answer), &mut out);
         });
         let mut reader = Reader::new(protocol, LINES.len());
-        // Byte by byte: no answer is decoded before its end.
+        // Feed byte by byte: no answer may be decoded before its end.
         let mut replies = Vec::new();
         for byte in &out {
             reader.feed(std::slice::from_ref(byte));

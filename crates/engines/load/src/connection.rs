@@ -1,4 +1,4 @@
-//! One connection of a load: its requests in flight, and its partial input and output.
+//! One connection of a load: requests in flight, and partial input and output.
 
 use crate::client_codec::{Expected, Reader, Reply, encode_request, greeting};
 use crate::draw::{Draw, Op};
@@ -19,23 +19,23 @@ pub(crate) struct InFlight {
 }
 
 pub(crate) struct Connection {
-    /// Its number among all connections of the load.
+    /// Its index among all connections of the load.
     pub(crate) number: usize,
     pub(crate) socket: Option<Socket>,
     pub(crate) is_connecting: bool,
-    /// The waiter reports when it is writable.
+    /// Whether to be notified when it is writable.
     pub(crate) waits_to_write: bool,
-    /// The latest answer was that the server is busy.
+    /// Whether the latest answer was "busy".
     pub(crate) was_busy: bool,
     pub(crate) flight: VecDeque<InFlight>,
     pub(crate) draw: Draw,
-    /// Remaining requests of its session, in a partly open loop.
+    /// Number of remaining requests in its session, in a partly open loop.
     pub(crate) session_left: u64,
-    /// Largest log number received.
+    /// Largest log number received so far.
     pub(crate) seq: u64,
     reader: Reader,
     tls: Option<TlsSession>,
-    /// Decrypted bytes of the latest read.
+    /// Decrypted bytes from the latest read.
     plain: Vec<u8>,
     out: Vec<u8>,
     sent: usize,
@@ -43,8 +43,8 @@ pub(crate) struct Connection {
     stocks: usize,
 }
 
-/// Returns the number of the first order of a named client: the time in nanoseconds. So a later run
-/// under the same name does not repeat orders of an earlier one.
+/// Returns the number of the first order of a named client: the current time in nanoseconds. This
+/// ensures that a later run under the same name does not repeat order numbers.
 fn first_id() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(1)
@@ -72,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// Begins to connect, with the greeting of the protocol as first output.
+    /// Starts connecting. The protocol's greeting is the first output.
     pub(crate) fn open(&mut self, plan: &LoadPlan, now_ns: u64) -> io::Result<()> {
         let socket = Socket::begin_connect(plan.target)?;
         let tls = plan.tls.as_ref().map(|trust| trust.session().map_err(io::Error::other));
@@ -92,7 +92,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Appends a request to the output, which [`flush`](Self::flush) sends.
+    /// Appends a request to the output; [`flush`](Self::flush) sends it.
     pub(crate) fn ask(&mut self, plan: &LoadPlan, op: Op, due_ns: u64, sent_ns: u64) {
         let id = self.next_id;
         self.next_id += 1;
@@ -102,7 +102,7 @@ impl Connection {
         self.flight.push_back(InFlight { asked: Expected::Op(op), id, due_ns, sent_ns });
     }
 
-    /// Encrypts `out` from index `from` on, preceded by pending handshake messages.
+    /// Encrypts `out` starting at index `from`, preceded by pending handshake messages.
     fn seal(&mut self, from: usize) {
         if let Some(tls) = &mut self.tls {
             let plain = self.out.split_off(from);
@@ -110,12 +110,12 @@ impl Connection {
         }
     }
 
-    /// Reports whether a handshake is in progress.
+    /// Returns true if a handshake is in progress.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(TlsSession::is_handshaking)
     }
 
-    /// Sends pending output as far as the server accepts it; returns the number of bytes.
+    /// Sends as much pending output as the server accepts; returns the number of bytes.
     pub(crate) fn flush(&mut self) -> io::Result<usize> {
         self.seal(self.out.len());
         let before = self.sent;
@@ -136,13 +136,13 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Reports whether it must be notified when it is writable.
+    /// Returns true if it must be notified when it is writable.
     pub(crate) fn wants_to_write(&self) -> bool {
         self.is_connecting || !self.out.is_empty()
     }
 
-    /// Reads once; returns the number of bytes from the network, 0 at the end of the stream, or
-    /// `None` if there were none.
+    /// Reads once. Returns the number of bytes from the network, 0 at the end of the stream, or
+    /// `None` if no bytes were available.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(socket) = &self.socket else { return Ok(None) };
         match socket.recv(buffer) {
@@ -161,14 +161,14 @@ impl Connection {
         }
     }
 
-    /// Returns the next complete answer with its request, or without one if it was not requested.
+    /// Returns the next complete answer, together with its request if there is one.
     pub(crate) fn next(&mut self) -> Option<(Option<InFlight>, Reply)> {
         let asked = self.flight.front().map_or(Expected::Hello, |flight| flight.asked);
         let reply = self.reader.next(asked)?;
         Some((self.flight.pop_front(), reply))
     }
 
-    /// Returns when the oldest request in flight was sent.
+    /// Returns the send time of the oldest request in flight.
     pub(crate) fn waits_since_ns(&self) -> Option<u64> {
         self.flight.front().map(|flight| flight.sent_ns)
     }

@@ -16,9 +16,9 @@ pub enum Op {
     Trade(Order),
 }
 
-/// Returns the random stream with this index: equal arguments give equal numbers.
+/// Returns the random stream with this index: equal arguments produce equal numbers.
 pub(crate) fn stream(random: u64, index: u64) -> Xoshiro256PlusPlus {
-    // Two odd constants spread neighbouring indices over the seeds.
+    // Two odd constants spread adjacent indices over the seeds.
     let mixed =
         (random ^ index.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xD129_0D3B_4E1F_A3C5);
     Xoshiro256PlusPlus::seed_from_u64(mixed ^ index)
@@ -35,7 +35,7 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
-    /// Draws requests for these stocks; there must be at least one.
+    /// Draws requests for these stocks, of which there must be at least one.
     pub(crate) fn new(plan: &LoadPlan, ids: &Arc<[u32]>, index: u64) -> Self {
         let zipf = match plan.skew {
             Skew::Zipf(s) => Zipf::new(ids.len() as f64, s).ok(),
@@ -94,7 +94,7 @@ impl Draw {
         }
     }
 
-    /// Draws the number of requests of a session, at least one.
+    /// Draws the number of requests in a session, at least one.
     pub(crate) fn session(&mut self, mean: f64) -> u64 {
         let more = Geometric::new((1.0 / mean).clamp(1e-9, 1.0));
         1 + more.map_or(0, |more| more.sample(&mut self.rng))

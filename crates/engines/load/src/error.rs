@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a load could not be run, or was aborted.
+/// Why a load could not run or was aborted.
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// The plan is invalid.
     #[error("{0}")]
     Plan(String),
-    /// The machine does not allow it.
+    /// The system does not permit it.
     #[error("{0}")]
     Refused(String),
     /// The null server cannot listen.
@@ -21,23 +21,24 @@ pub enum LoadError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The system's error.
+        /// The system error.
         source: io::Error,
     },
-    /// No server answers at the address.
+    /// No server is listening at the address.
     #[error(
-        "cannot connect to {target}: {}; start a server there (ioloom serve), or name another address",
+        "cannot connect to {target}: {}; start a server there (ioloom serve), or specify another \
+         address",
         reason(source)
     )]
     Connect {
         /// The server.
         target: SocketAddr,
-        /// The system's error.
+        /// The system error.
         source: io::Error,
     },
     /// The stocks cannot be listed.
     #[error(
-        "cannot list the stocks of {target}: {reason}; choose the --protocol that the server speaks"
+        "cannot list the stocks on {target}: {reason}; choose the --protocol that the server speaks"
     )]
     List {
         /// The server.
@@ -46,15 +47,15 @@ pub enum LoadError {
         reason: String,
     },
     /// The server is at its connection limit.
-    #[error("cannot list the stocks of {target}: the server is busy; retry when clients have left")]
+    #[error(
+        "cannot list the stocks on {target}: the server is busy; retry when it has fewer clients"
+    )]
     Full {
         /// The server.
         target: SocketAddr,
     },
-    /// The server has stopped answering.
-    #[error(
-        "lost {target}: {failures} consecutive connections failed, the last one with: {reason}"
-    )]
+    /// The server stopped answering.
+    #[error("lost {target}: {failures} consecutive connections failed; last error: {reason}")]
     Gone {
         /// The server.
         target: SocketAddr,
@@ -68,7 +69,7 @@ pub enum LoadError {
     System {
         /// What failed.
         operation: SystemOperation,
-        /// The system's error.
+        /// The system error.
         source: io::Error,
     },
     /// A history cannot be read or written.
@@ -93,12 +94,12 @@ impl LoadError {
     }
 }
 
-/// A system call without a path. Displays as the verb of the message.
+/// A system call without a path. Displays as the verb phrase of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemOperation {
     /// Reading the address of a listener.
     GetAddress,
-    /// Reading which CPUs this process may use.
+    /// Reading the set of CPUs that this process may use.
     GetCpus,
     /// Pinning a thread to its CPU.
     PinThread,

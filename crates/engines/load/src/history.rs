@@ -27,22 +27,22 @@ pub enum Outcome {
     NotEnough,
     /// Refused: too many shares would have been left.
     TooMany,
-    /// The shares left of each stock, in the order of the first line.
+    /// The remaining shares of each stock, in the order of the first line.
     Shown(Vec<u32>),
-    /// No answer: it may have been executed or not.
+    /// No answer: the order may or may not have been executed.
     Unknown,
 }
 
-/// One request of a history.
+/// One request in a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The client; it waits for each answer unless it pipelines.
     pub client: u32,
     /// The request.
     pub op: Op,
-    /// Time of sending in nanoseconds, on the clock of the load.
+    /// Send time in nanoseconds on the load's clock.
     pub call_ns: u64,
-    /// Time of the answer; `None` if there was none.
+    /// Time of the answer; `None` if there was no answer.
     pub ret_ns: Option<u64>,
     /// The answer.
     pub outcome: Outcome,
@@ -61,7 +61,7 @@ pub struct History {
 struct Head {
     schema: u32,
     kind: String,
-    /// Number, shares left and price of each stock.
+    /// Number, remaining shares and price of each stock.
     stocks: Vec<[u32; 3]>,
 }
 
@@ -80,7 +80,7 @@ struct Row {
 }
 
 impl History {
-    /// Creates the history that a load recorded.
+    /// Creates the history recorded by a load.
     pub(crate) fn new(before: &StockList, mut events: Vec<Event>) -> Self {
         events.sort_by_key(|event| event.call_ns);
         // A truncated list is reduced to the stocks that every list contains.
@@ -95,7 +95,7 @@ impl History {
     /// Writes the file.
     ///
     /// # Errors
-    /// The error of the system.
+    /// Returns the system error.
     pub fn write(&self, path: &Path) -> Result<(), LoadError> {
         let write = || {
             let mut out = BufWriter::new(File::create(path)?);
@@ -117,7 +117,7 @@ impl History {
     /// Reads a file.
     ///
     /// # Errors
-    /// The error of the system, or the first invalid line.
+    /// Returns the system error, or the first invalid line.
     pub fn read(path: &Path) -> Result<Self, LoadError> {
         let failed = PathError::on(Operation::Read, path);
         let invalid =

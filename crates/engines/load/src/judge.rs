@@ -1,4 +1,4 @@
-//! Checking of answers, and the balance of stocks.
+//! Checks answers and the balance of stocks.
 
 use crate::client_codec::Response;
 use crate::draw::Op;
@@ -7,21 +7,21 @@ use ioloom_exchange::{Line, Side};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The stocks of a server at one moment.
+/// The stocks on a server at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StockList {
-    /// In the order of the server.
+    /// The stocks, in server order.
     pub(crate) lines: Vec<Line>,
-    /// The list was truncated: this contains only stocks that every such list has.
+    /// Whether the list was truncated; it then contains only stocks that every such list contains.
     pub(crate) is_cut: bool,
 }
 
-/// Size in bytes from which a list in the padded protocol may have been truncated.
+/// Minimum size in bytes of a list in the padded protocol that may have been truncated.
 const PADDED_FULL: usize = 8192 - 40;
 
 impl StockList {
-    /// Creates a list from an answer. The last quarter of a truncated list is dropped: with other
-    /// numbers other lines fit.
+    /// Creates a list from an answer. Drops the last quarter of a truncated list: how many lines
+    /// fit depends on the number of digits.
     pub(crate) fn of(mut lines: Vec<Line>, protocol: Protocol) -> Self {
         let bytes: usize =
             lines.iter().map(|l| format!("{} {} {}\n", l.id, l.left, l.price).len()).sum();
@@ -33,19 +33,19 @@ impl StockList {
     }
 }
 
-/// Properties of the stocks that a load does not change: their numbers and prices.
+/// Stock properties that a load does not change: numbers and prices.
 pub(crate) struct KnownStocks {
     pub(crate) ids: Arc<[u32]>,
     places: HashMap<u32, (usize, u32)>,
     is_cut: bool,
 }
 
-/// Meaning of an answer.
+/// The meaning of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The order was executed.
     Traded,
-    /// It was validly refused.
+    /// The order was refused for a valid reason.
     Refused,
     /// The server was busy.
     TurnedAway,
@@ -89,7 +89,7 @@ impl KnownStocks {
                 if enough && lines.iter().take(self.ids.len()).all(same) {
                     Verdict::Listed
                 } else {
-                    Verdict::Wrong("a list with other stocks or prices than before".to_owned())
+                    Verdict::Wrong("the list has different stocks or prices than before".to_owned())
                 }
             }
             (Op::Trade(order), Response::Done { side, .. }) => match side {
@@ -105,14 +105,14 @@ impl KnownStocks {
     }
 }
 
-/// Number of shares of each stock that orders took (negative) or added.
+/// Number of shares of each stock that orders removed (negative) or added.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Holdings {
-    /// By index of the stock: according to the answers.
+    /// By stock index, according to the answers.
     sure: Vec<i64>,
-    /// Shares that orders without an answer may have taken.
+    /// Shares that orders without an answer may have removed.
     taken_max: Vec<i64>,
-    /// Shares that they may have added.
+    /// Shares that orders without an answer may have added.
     added_max: Vec<i64>,
 }
 

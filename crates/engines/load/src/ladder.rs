@@ -1,38 +1,38 @@
 //! Ladders: increasing rates up to the knee, and the scalability law over connections.
 //!
-//! The knee of a ladder of rates is the highest sustained rate: at least 99 % of the due requests
-//! are answered in time, and the 99th percentile of the corrected latency is within the target.
-//! Poisson arrivals deviate slightly from their rate, so due requests are counted. Steps beyond the
-//! knee are run and reported too, until two in a row are not sustained. An interrupted step does
-//! not count as sustained. The knee is only a lower bound if no step failed, or if the load
-//! generator was the bottleneck in the first step that did.
+//! The knee of a rate ladder is the highest sustained rate: at least 99 % of the due requests are
+//! answered in time, and the 99th percentile of the corrected latency meets the target. Poisson
+//! arrivals deviate slightly from their rate, so due requests are counted. The ladder continues
+//! past the knee until two consecutive steps are not sustained; those steps are reported too. An
+//! interrupted step does not count as sustained. The knee is only a lower bound if no step failed,
+//! or if the load generator was the bottleneck in the first failed step.
 //!
-//! The universal scalability law is fitted to the throughput of a closed loop over its connections.
-//! Its error is reported at every point, relative to the measured throughput. It makes no
-//! prediction beyond twice the largest measured number of connections.
+//! The universal scalability law is fitted to the throughput of a closed loop as a function of
+//! connections. The error is reported for every point, relative to the measured throughput.
+//! Predictions stop at twice the largest measured number of connections.
 
 use crate::report::Run;
 use ioloom_predict::Usl;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Share of due requests that must be answered in time.
+/// Fraction of due requests that must be answered in time.
 pub const CARRIED: f64 = 0.99;
-/// Number of steps to run beyond the knee.
+/// Number of steps to run past the knee.
 const BEYOND: usize = 2;
 
-/// One rate of a ladder.
+/// One rate in a ladder.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
     /// Requested rate per second.
     pub asked_per_s: f64,
-    /// Average rate of due requests per second.
+    /// Average number of due requests per second.
     pub offered_per_s: f64,
-    /// Requests answered in time per second.
+    /// Number of requests answered in time per second.
     pub answered_per_s: f64,
-    /// 99th percentile of the corrected latency, in nanoseconds.
+    /// 99th percentile of the corrected latency in nanoseconds.
     pub p99_ns: u64,
-    /// Whether the rate was sustained within the target.
+    /// Whether the rate was sustained and met the target.
     pub carried: bool,
     /// Whether the load generator kept up.
     pub kept_up: bool,
@@ -44,7 +44,7 @@ impl Step {
         let p99_ns = run.latency.corrected.p99_ns;
         let of = &run.outcomes;
         let counted = of.answered + of.unanswered + of.turned_away + of.unsent;
-        // In an interrupted run, more may have been due than was counted.
+        // In an interrupted run, more requests may have been due than were counted.
         let due = counted.max(run.due.unwrap_or(0));
         let enough = due > 0 && of.answered_in_time as f64 >= CARRIED * due as f64;
         Self {
@@ -58,18 +58,18 @@ impl Step {
     }
 }
 
-/// Reports whether a ladder has gone far enough beyond its knee.
+/// Returns true if a ladder has gone far enough past its knee.
 pub fn is_enough(steps: &[Step]) -> bool {
     steps.len() >= BEYOND && steps[steps.len() - BEYOND..].iter().all(|step| !step.carried)
 }
 
-/// Returns the highest requested rate that was sustained together with all lower ones.
+/// Returns the highest requested rate for which it and all lower rates were sustained.
 pub fn knee(steps: &[Step]) -> Option<f64> {
     steps.iter().take_while(|step| step.carried).map(|step| step.asked_per_s).last()
 }
 
-/// Reports whether the knee may be higher than [`knee`] returns: no higher rate was tried, or the
-/// load generator was the bottleneck there.
+/// Returns true if the knee may be higher than the result of [`knee`]: no higher rate was tried, or
+/// the load generator was the bottleneck at that rate.
 pub fn knee_is_least(steps: &[Step]) -> bool {
     steps.iter().find(|step| !step.carried).is_none_or(|step| !step.kept_up)
 }
@@ -79,25 +79,26 @@ pub fn knee_is_least(steps: &[Step]) -> bool {
 pub struct Scaling {
     /// Throughput of one connection, per second.
     pub lambda_per_s: f64,
-    /// Serial share of the work.
+    /// Serial fraction of the work.
     pub sigma: f64,
     /// Coordination cost per pair.
     pub kappa: f64,
     /// Root mean square of the relative errors.
     pub error_rms: f64,
-    /// The largest relative error.
+    /// Largest relative error.
     pub error_worst: f64,
-    /// Predicted over measured throughput, minus one, at each number of connections.
+    /// Predicted throughput divided by measured throughput, minus one, for each number of
+    /// connections.
     pub errors: Vec<f64>,
-    /// Number of connections beyond which throughput decreases; null if there is none, or if it
-    /// exceeds twice the largest measured number.
+    /// Number of connections above which throughput decreases; null if there is no such number, or
+    /// if it exceeds twice the largest measured number.
     pub connections_best: Option<f64>,
 }
 
 /// Fits the law to pairs of connections and answers per second.
 ///
 /// # Errors
-/// There are fewer than four points, or one is not a positive number.
+/// Returns an error if there are fewer than four points, or if one is not a positive number.
 pub fn scaling(points: &[(usize, f64)]) -> Result<Scaling, String> {
     let times: Vec<(u32, f64)> = points
         .iter()
@@ -105,8 +106,8 @@ pub fn scaling(points: &[(usize, f64)]) -> Result<Scaling, String> {
         .collect();
     let usl = Usl::fit(&times).map_err(|error| error.to_string())?;
     let most = points.iter().map(|(n, _)| *n).max().unwrap_or(0) as f64;
-    // The law is fitted to times and reported as throughput: too long a time is too low a
-    // throughput.
+    // The law is fitted to times but reported as throughput: overestimating the time means
+    // underestimating the throughput.
     let errors: Vec<f64> = usl.errors.each.iter().map(|error| 1.0 / (1.0 + error) - 1.0).collect();
     let square = errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64;
     Ok(Scaling {
@@ -132,7 +133,7 @@ mod tests {
         Step { asked_per_s, offered_per_s, answered_per_s, p99_ns: 1, carried, kept_up: true }
     }
 
-    /// A run of an open loop at 1000 per second for one second.
+    /// An open-loop run at 1000 requests per second for one second.
     fn run(answered: u64, in_time: u64, unsent: u64) -> Run {
         let outcomes =
             Outcomes { answered, answered_in_time: in_time, unsent, ..Outcomes::default() };
@@ -174,7 +175,7 @@ mod tests {
         let carried = |answered, in_time, unsent| {
             Step::new(&run(answered, in_time, unsent), Duration::from_millis(1)).carried
         };
-        // Poisson arrivals: three percent fewer than the rate, and all answered.
+        // Poisson arrivals: three percent below the rate, and all answered.
         assert!(carried(970, 970, 0));
         // Additional answers do not make up for unsent requests.
         assert!(!carried(1000, 1000, 30));
@@ -212,7 +213,7 @@ mod tests {
         let rates = [100.0, 200.0, 400.0, 800.0, 3200.0];
         let points: Vec<(usize, f64)> = [1, 2, 4, 8, 16].into_iter().zip(rates).collect();
         let scaling = scaling(&points).unwrap();
-        // The prediction is too low there, so its error is negative.
+        // The prediction is too low at that point, so its error is negative.
         assert!(scaling.errors[4] < 0.0, "{scaling:?}");
         let law = |n: f64| {
             let (s, k) = (scaling.sigma, scaling.kappa);
@@ -235,12 +236,13 @@ mod tests {
         assert!(scaling.error_worst < 1e-9);
         let best = scaling.connections_best.unwrap();
         assert!((best - (0.95_f64 / 0.001).sqrt()).abs() < 1e-6);
-        // Throughput that falls from the first connection on: the second one already costs some.
+        // Throughput that decreases from the first connection on: even the second connection
+        // reduces it.
         let falling: Vec<(usize, f64)> =
             [1, 2, 3, 4].map(|n| (n, 1000.0 * n as f64 / (1.2 * n as f64 - 0.2))).to_vec();
         let falling = super::scaling(&falling).unwrap();
         assert!(falling.kappa < 1e-9 && falling.connections_best == Some(1.0), "{falling:?}");
-        // From few connections the same law makes no prediction for so many.
+        // With measurements for few connections, the same law makes no prediction for that many.
         let few: Vec<(usize, f64)> = points[..4].to_vec();
         assert_eq!(super::scaling(&few).unwrap().connections_best, None);
         assert!(super::scaling(&points[..3]).is_err());

@@ -1,18 +1,19 @@
-//! A load generator for servers of the stock exchange, ours and any other that speaks the original
+//! A load generator for stock exchange servers: ours, and any other that speaks the original
 //! protocol.
 //!
-//! A [`LoadPlan`] says how requests are generated (closed, open or partly open loop), how many and
-//! of which kind. [`run`] executes it against a server and returns a [`Run`]. Three properties make
-//! the result meaningful:
+//! A [`LoadPlan`] specifies how requests are generated (closed, open or partly open loop), how
+//! many, and of which types. [`run`] executes it against a server and returns a [`Run`]. Three
+//! properties make the result meaningful:
 //!
-//! - latencies count from when requests were due, not only from when they could be sent;
+//! - latencies are measured from the time requests were due, not only from the time they could be
+//!   sent;
 //! - every answer is checked, and the final stocks must match the initial stocks and the answers,
 //!   so a fast server that loses orders is detected;
-//! - the load generator measures itself, and reports when it was the bottleneck.
+//! - the load generator measures itself and reports when it was the bottleneck.
 //!
-//! [`multiclient`] is the original client with its sleeps. [`NullServer`] and [`null_client`]
+//! [`multiclient`] is the original client, including its sleeps. [`NullServer`] and [`null_client`]
 //! measure baselines. [`check`] decides whether a recorded [`History`] can be explained by
-//! executing one order after another.
+//! executing orders one after another.
 
 mod arrivals;
 mod channel;
@@ -44,5 +45,5 @@ pub use report::{Conservation, Generator, Latencies, Latency, Run, Second};
 pub use run::{LoadProgress, run};
 pub use tally::Outcomes;
 
-/// Trust anchor of a load over TLS.
+/// Trust anchor for a load over TLS.
 pub use ioloom_tls::Trust;

@@ -1,8 +1,8 @@
-//! Listing the stocks before and after a run, on a separate connection.
+//! Lists the stocks before and after a run on a separate connection.
 //!
-//! A list of the line protocol has no end marker. Its length is found by sending another request
-//! behind it: the sale of one share of the first stock, which is bought back. Later lists have as
-//! many lines as the first.
+//! In the line protocol, a list has no end marker. To find its length, the client sends another
+//! request after it: the sale of one share of the first stock, followed by a purchase of the same
+//! share. Later lists have as many lines as the first.
 
 use crate::channel::Channel;
 use crate::client_codec::{
@@ -17,13 +17,13 @@ use ioloom_failure::reason as reason_of;
 use std::io;
 use std::time::Duration;
 
-/// Number of attempts to list the stocks of a busy server, and the pause between them.
+/// Number of attempts to list the stocks on a busy server, and the pause between them.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
 struct ListConnection(Channel);
 
-/// Lists all stocks; `stocks` is their number if it is known from an earlier list.
+/// Lists all stocks. `stocks` is the number of stocks if known from an earlier list.
 pub(crate) fn list(plan: &LoadPlan, stocks: Option<usize>) -> Result<StockList, LoadError> {
     let connect = |source| LoadError::Connect { target: plan.target, source };
     let mut connection = ListConnection(Channel::connect(plan).map_err(connect)?);
@@ -42,13 +42,13 @@ pub(crate) fn list(plan: &LoadPlan, stocks: Option<usize>) -> Result<StockList, 
     })?;
     Ok(match stocks {
         None => StockList::of(lines, plan.protocol),
-        // Stocks are compared by number: those that the first list left out are ignored.
+        // Stocks are compared by number; those missing from the first list are ignored.
         Some(_) => StockList { lines, is_cut: false },
     })
 }
 
-/// Lists the stocks at the end. Slots of the load's connections become free when the server notices
-/// that they were closed.
+/// Lists the stocks at the end of a run. The slots of the load's connections become free once the
+/// server notices that they are closed.
 pub(crate) fn list_again(plan: &LoadPlan, stocks: usize) -> Result<StockList, LoadError> {
     for _ in 0..TRIES {
         match list(plan, Some(stocks)) {
@@ -98,7 +98,7 @@ impl ListConnection {
         }
     }
 
-    /// Reads a list without an end marker, of at most `bytes_max` bytes.
+    /// Reads a list without an end marker, up to `bytes_max` bytes.
     fn list_without_end(&mut self, bytes_max: usize) -> io::Result<Vec<Line>> {
         self.0.send(b"show\n")?;
         let mut text = Vec::new();

@@ -1,14 +1,15 @@
-//! The original client: each client connects once, then ten times sends a request, reads the whole
-//! answer and sleeps for a second, also after the last order.
+//! The original client: each client connects once; then, ten times, it sends a request, reads the
+//! complete answer and sleeps for one second, even after the last order.
 //!
-//! The original forks a process per client; here each client is a thread, started one after another
-//! like the processes. The time is measured from before the first start to after the last end. The
-//! sleep can be divided, so that a ten-second run is reproduced in one second.
+//! The original program forks a process per client. Here each client is a thread; threads start one
+//! after another, as the processes do. The time is measured from before the first start until the
+//! last client exits. The sleep can be scaled down to reproduce a ten-second run in one second.
 //!
-//! The expected time: clients that sleep need `orders × sleep`, whatever the server does in the
-//! meantime; a pool that serves `T` connections at a time needs that `⌈clients / T⌉` times. It is
-//! compared with the measurement only if every order was answered. How much longer than requested
-//! clients slept is reported as well: that part is caused by the load generator.
+//! The expected time: clients that sleep need `orders × sleep`, regardless of what the server does
+//! during the sleep. A pool that serves `T` connections at a time needs that `⌈clients / T⌉` times.
+//! The expected and measured times are compared only if every order was answered. How much longer
+//! than requested the clients slept is reported as well, because the load generator is responsible
+//! for that part.
 
 use crate::channel::Channel;
 use crate::client_codec::{Expected, Reader, Response, encode_request, greeting};
@@ -27,25 +28,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Stack size of a client, without and with TLS.
+/// Stack size of a client thread, without and with TLS.
 const STACK_BYTES: usize = 64 * 1024;
 const STACK_TLS_BYTES: usize = 512 * 1024;
-/// Maximum sleep of a client before it checks for a stop. With more than a hundred clients each
-/// sleeps longer, so that all together wake up at most a thousand times per second.
+/// Maximum time that a client sleeps before checking for a stop request. With more than a hundred
+/// clients, each one sleeps longer, which limits the total to a thousand wake-ups per second.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Minimum read timeout of a client that waits for an answer.
 const READ_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// Options of the original client.
+/// Options for the original client.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Multiclient {
     /// Number of concurrent clients.
     pub clients: usize,
-    /// Orders per client.
+    /// Number of orders per client.
     pub orders: u32,
     /// Sleep after each order.
     pub sleep: Duration,
-    /// Number of threads of the server's pool, if it has one with a thread per connection: for the
+    /// Number of threads in the server's pool, if it uses one thread per connection; used for the
     /// expected time.
     pub pool: Option<u32>,
 }
@@ -55,35 +56,35 @@ pub struct Multiclient {
 pub struct MultiRun {
     /// Number of clients.
     pub clients: usize,
-    /// Orders per client.
+    /// Number of orders per client.
     pub orders: u32,
     /// Sleep after each order in nanoseconds.
     pub sleep_ns: u64,
-    /// Time from before the first start to after the last end, in nanoseconds.
+    /// Time from before the first start until the last client exits, in nanoseconds.
     pub elapsed_ns: u64,
     /// Expected time in nanoseconds.
     pub law_ns: u64,
-    /// Measured over expected time, minus one; null if not every order was answered, or if clients
-    /// do not sleep.
+    /// Measured time divided by expected time, minus one; null if an order was not answered, or if
+    /// clients do not sleep.
     pub law_error: Option<f64>,
     /// Orders per second.
     pub orders_per_s: f64,
-    /// Latency of requests, without the sleep.
+    /// Latency of requests, excluding the sleep.
     pub latency: Latency,
-    /// How much longer than requested clients slept.
+    /// How much longer than requested the clients slept.
     pub overslept: Latency,
     /// Outcomes of requests.
     pub outcomes: Outcomes,
     /// Wrong answers, at most 10.
     pub wrong_samples: Vec<String>,
-    /// Whether any shares were lost or invented.
+    /// Whether shares were lost or invented.
     pub conservation: Conservation,
     /// Whether the run was interrupted.
     pub interrupted: bool,
 }
 
 impl MultiRun {
-    /// Reports whether every answer arrived and was right, and no shares were lost or invented.
+    /// Returns true if every answer arrived and was correct, and no shares were lost or invented.
     pub fn is_right(&self) -> bool {
         let lost = self.outcomes.lost + self.outcomes.timed_out;
         let all = self.outcomes.answered > 0 && lost == 0;
@@ -98,15 +99,16 @@ struct Client<'a> {
     stop: &'a AtomicBool,
     tally: &'a Mutex<Tally>,
     answered: &'a AtomicU64,
-    /// End of the latest client.
+    /// Time at which the last client exited.
     ended_ns: &'a AtomicU64,
 }
 
-/// Runs the original client. Of the plan, only the server, protocol, mix, skew, counts and seed are
+/// Runs the original client. Only the server, protocol, mix, skew, counts and seed of the plan are
 /// used.
 ///
 /// # Errors
-/// The plan is invalid, the machine does not allow it, or the server is not reachable.
+/// Returns an error if the plan is invalid, if the system does not permit it, or if the server
+/// cannot be reached.
 pub fn multiclient(
     plan: &LoadPlan,
     multi: &Multiclient,
@@ -140,14 +142,14 @@ pub fn multiclient(
 fn check(multi: &Multiclient) -> Result<(), LoadError> {
     let bad = |text: &str| Err(LoadError::Plan(text.to_owned()));
     if !(1..=20_000).contains(&multi.clients) {
-        return bad("the number of clients must be 1 to 20000");
+        return bad("the number of clients must be between 1 and 20000");
     }
     if !(1..=1_000_000).contains(&multi.orders) {
-        return bad("the number of orders per client must be 1 to 1000000");
+        return bad("the number of orders per client must be between 1 and 1000000");
     }
     let longest = multi.sleep.saturating_mul(multi.orders);
     if longest > crate::plan::DURATION_MAX {
-        return bad("a client must not run longer than 24 hours");
+        return bad("a client must not run for more than 24 hours");
     }
     Ok(())
 }
@@ -186,7 +188,7 @@ fn summary(
     }
 }
 
-/// Request without an answer yet.
+/// Request that has not been answered yet.
 type Pending = Option<Op>;
 
 impl Client<'_> {
@@ -225,7 +227,7 @@ impl Client<'_> {
         self.ended_ns.fetch_max(clock::monotonic_ns(), Ordering::Relaxed);
         let Err(reason) = ended else { return };
         let mut tally = self.tally.lock().expect("no panic under this lock");
-        // An interrupted client has lost nothing, but the outcome of its order is unknown.
+        // An interrupted client has not lost an order, but the outcome of its order is unknown.
         if reason.kind() != io::ErrorKind::Interrupted {
             match reason.kind() {
                 io::ErrorKind::TimedOut => tally.outcomes.timed_out += 1,
@@ -290,15 +292,14 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Waits for one answer; returns it with the number of bytes received for it. A stop interrupts
-    /// it.
+    /// Waits for one answer; returns it with its size in bytes. A stop request interrupts the wait.
     fn receive(
         &self,
         channel: &mut Channel,
         reader: &mut Reader,
         asked: Expected,
     ) -> io::Result<(Response, usize)> {
-        // A client that waits for a thread of a pool waits as long as the others take.
+        // A client that waits for a pool thread waits until the clients ahead of it finish.
         let round = self.plan.timeout + self.multi.sleep * self.multi.orders * 4;
         let turns = self.multi.clients as u32 / self.multi.pool.unwrap_or(1).max(1) + 1;
         let limit = round.saturating_mul(turns);
@@ -372,12 +373,12 @@ impl Client<'_> {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how long a client sleeps before it checks for a stop.
+    /// Returns how long a client sleeps before it checks for a stop request.
     fn sleep_max(&self) -> Duration {
         SLEEP_MAX.max(Duration::from_millis(self.multi.clients as u64))
     }
 
-    /// Sleeps like the original, in parts, so that a stop interrupts it.
+    /// Sleeps like the original, but in parts that a stop request can interrupt.
     fn sleep(&self) {
         let end_ns = clock::monotonic_ns() + self.multi.sleep.as_nanos() as u64;
         while !self.stop.load(Ordering::Relaxed) {

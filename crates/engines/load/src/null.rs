@@ -1,9 +1,9 @@
 //! Baselines: a server that only answers, and a client without a server.
 //!
-//! The null server parses requests and sends fixed answers with the codec of the real server, on
-//! one thread with epoll: no stocks, no locks, no log. The throughput of a load against it is the
-//! maximum that the protocol, the kernel and the load generator allow. The null client does
-//! everything that a thread of a load does for a request, except for network system calls.
+//! The null server parses requests and sends fixed answers with the real server's codec, on one
+//! thread with epoll: no stocks, no locks, no log. The throughput of a load against it is the
+//! maximum that the protocol, the kernel and the load generator can achieve. The null client does
+//! everything that a load thread does for a request, except for network system calls.
 
 use crate::client_codec::{Expected, Reader, encode_request, greeting};
 use crate::draw::{Draw, Op};
@@ -25,9 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Number of stocks of the null server.
+/// Number of stocks on the null server.
 const STOCKS: u32 = 10;
-/// Interval between checks for a stop.
+/// Interval between checks for a stop request.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of requests parsed per turn of a connection.
 const AT_ONCE: usize = 128;
@@ -57,10 +57,10 @@ struct NullConnection {
 }
 
 impl NullServer {
-    /// Listens on `address`. The protocol only selects whether answers are padded.
+    /// Listens on `address`. The protocol only determines whether answers are padded.
     ///
     /// # Errors
-    /// The system refuses to listen there.
+    /// Returns an error if the system cannot listen there.
     pub fn bind(address: SocketAddr, protocol: Protocol) -> Result<Self, LoadError> {
         let listener = Listener::bind(address, 1024, false)
             .map_err(|source| LoadError::Listen { address, source })?;
@@ -70,7 +70,7 @@ impl NullServer {
     /// Returns the listen address.
     ///
     /// # Errors
-    /// The error of the system.
+    /// Returns the system error.
     pub fn address(&self) -> Result<SocketAddr, LoadError> {
         self.listener.address().map_err(LoadError::system(SystemOperation::GetAddress))
     }
@@ -78,7 +78,7 @@ impl NullServer {
     /// Answers requests until `stop` is set.
     ///
     /// # Errors
-    /// Waiting failed.
+    /// Returns an error if waiting fails.
     pub fn run(self, stop: &AtomicBool) -> Result<(), LoadError> {
         let fail = LoadError::system(SystemOperation::Wait);
         let mut waiter = EpollLevel::new().map_err(&fail)?;
@@ -142,7 +142,7 @@ impl NullConnection {
         shown: &Answer,
         buffer: &mut [u8],
     ) -> io::Result<bool> {
-        // Nothing is read while answers are pending, which bounds the output.
+        // Do not read while answers are pending: this bounds the output.
         if self.out.is_empty() {
             let read = if self.session.has_more() { 0 } else { self.socket.recv(buffer)? };
             if read == 0 && !self.session.has_more() {
@@ -170,7 +170,7 @@ impl NullConnection {
         }
         self.out.clear();
         self.sent = 0;
-        // Requests beyond the limit: no event would announce them.
+        // Process requests left over by the limit: no event would report them.
         if self.session.has_more() {
             return self.serve(settings, shown, buffer);
         }
@@ -187,15 +187,15 @@ pub struct NullClient {
     pub elapsed_ns: u64,
     /// Maximum throughput of one thread.
     pub requests_per_s: f64,
-    /// Latency of each request.
+    /// Latency per request.
     pub latency: Latency,
 }
 
-/// Draws, encodes, decodes, checks and counts this many requests, with no system calls except for
-/// the clock.
+/// Draws, encodes, decodes, checks and counts the specified number of requests, with no system
+/// calls except for the clock.
 ///
 /// # Errors
-/// The plan is invalid.
+/// Returns an error if the plan is invalid.
 pub fn null_client(plan: &LoadPlan, requests: u64) -> Result<NullClient, LoadError> {
     plan.check()?;
     let known = KnownStocks::new(&StockList { lines: lines(), is_cut: false });
@@ -227,7 +227,7 @@ pub fn null_client(plan: &LoadPlan, requests: u64) -> Result<NullClient, LoadErr
     let elapsed_ns = clock::monotonic_ns() - began_ns;
     let mut all = table();
     for pair in &tally.commands {
-        // Histograms with equal bounds can always be added.
+        // Histograms with equal bounds can always be merged.
         let _ = all.add(&pair.raw);
     }
     Ok(NullClient {

@@ -1,9 +1,10 @@
-//! The plan of a load: how requests are generated, how many, how fast, and of which kind.
+//! The plan of a load: how requests are generated, how many, how fast, and of which types.
 //!
-//! Connections, rate and think time are three parameters. A closed loop has a fixed number of
-//! clients that wait for each answer; an open loop has arrivals that do not wait; a partly open
-//! loop has arrivals of sessions, each a small closed loop. The same server at the same rate
-//! answers them very differently (Schroeder, 2006), so a result names its loop.
+//! Connections, rate and think time are three separate parameters. A closed loop has a fixed number
+//! of clients that wait for each answer; an open loop has arrivals that do not wait; a partly open
+//! loop has session arrivals, each of which is a small closed loop. The same server at the same
+//! rate performs very differently under each of them (Schroeder, 2006), so a result states its
+//! loop.
 
 use crate::error::LoadError;
 use ioloom_tls::Trust;
@@ -12,12 +13,12 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Maximum number of connections of a run, whatever open files allow.
+/// Maximum number of connections in a run, regardless of the open file limit.
 pub const CONNECTIONS_MAX: usize = 65_536;
 /// Maximum duration of a run.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Protocol of the load.
+/// Protocol used by the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
@@ -89,20 +90,21 @@ pub enum Pace {
     },
     /// Requests arrive independently of earlier ones.
     Open {
-        /// Arrivals per second of all connections together.
+        /// Arrivals per second over all connections.
         rate_per_s: f64,
         /// Distribution of arrivals.
         arrival: Arrival,
     },
-    /// Sessions arrive; each connects, is a closed loop for some requests, and disconnects.
+    /// Sessions arrive. Each one connects, runs a closed loop for a number of requests, and
+    /// disconnects.
     PartlyOpen {
         /// Session arrivals per second.
         sessions_per_s: f64,
         /// Distribution of arrivals.
         arrival: Arrival,
-        /// Mean number of requests of a session; geometrically distributed, at least 1.
+        /// Mean number of requests per session; geometrically distributed, at least 1.
         requests_mean: f64,
-        /// Think time between the requests of a session.
+        /// Think time between requests in a session.
         think: Think,
     },
 }
@@ -117,8 +119,8 @@ impl Pace {
         }
     }
 
-    /// Returns the requested arrivals per second and their distribution; of sessions in a partly
-    /// open loop, `None` in a closed one.
+    /// Returns the requested arrivals per second and their distribution: of requests in an open
+    /// loop, of sessions in a partly open one. Returns `None` for a closed loop.
     pub(crate) fn arrivals(&self) -> Option<(f64, Arrival)> {
         match *self {
             Self::Closed { .. } => None,
@@ -128,19 +130,19 @@ impl Pace {
     }
 }
 
-/// Shares of the three commands.
+/// Fractions of the three commands.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Mix {
-    /// Share of lists.
+    /// Fraction of lists.
     pub show: f64,
-    /// Share of purchases.
+    /// Fraction of purchases.
     pub buy: f64,
-    /// Share of sales.
+    /// Fraction of sales.
     pub sell: f64,
 }
 
 impl Default for Mix {
-    /// A third each, like the original clients.
+    /// One third each, like the original clients.
     fn default() -> Self {
         Self { show: 1.0, buy: 1.0, sell: 1.0 }
     }
@@ -149,7 +151,7 @@ impl Default for Mix {
 impl FromStr for Mix {
     type Err = String;
 
-    /// Parses `show=1,buy=4,sell=4`; omitted commands have share zero.
+    /// Parses `show=1,buy=4,sell=4`; omitted commands have a fraction of zero.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut mix = Self { show: 0.0, buy: 0.0, sell: 0.0 };
         for part in text.split(',') {
@@ -180,7 +182,7 @@ pub enum Skew {
     Uniform,
     /// The k-th stock with weight `1 / k^s`.
     Zipf(f64),
-    /// One stock with this share, the others uniformly.
+    /// One stock with this fraction, the others uniformly.
     Hot(f64),
 }
 
@@ -203,53 +205,53 @@ impl FromStr for Skew {
 /// A complete load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadPlan {
-    /// Address of the server.
+    /// Server address.
     pub target: SocketAddr,
     /// Protocol.
     pub protocol: Protocol,
     /// How requests are generated.
     pub pace: Pace,
-    /// Connections; with [`Pace::PartlyOpen`] the maximum.
+    /// Number of connections; with [`Pace::PartlyOpen`], the maximum.
     pub connections: usize,
     /// Number of threads.
     pub threads: usize,
     /// Maximum number of requests in flight per connection.
     pub pipeline: usize,
-    /// Shares of the commands.
+    /// Fractions of the commands.
     pub mix: Mix,
     /// Distribution over stocks.
     pub skew: Skew,
     /// Maximum number of shares per order; the minimum is 1.
     pub count_max: u32,
-    /// How long requests are sent.
+    /// How long to send requests.
     pub duration: Duration,
     /// Maximum number of requests.
     pub requests_max: u64,
-    /// Requests before this time are not counted.
+    /// Time before which requests are not counted.
     pub warm_up: Duration,
     /// Time until all connections, or the full rate, are reached; at most the duration.
     pub ramp: Duration,
-    /// Timeout of an answer; closes its connection.
+    /// Timeout for an answer; after a timeout the connection is closed.
     pub timeout: Duration,
     /// Seed of all random numbers.
     pub random: u64,
     /// Whether to record every request for a history check.
     pub keep_history: bool,
-    /// Name of `v2` clients, followed by their number. The numbers of their orders then start at
-    /// the current time, so that another run under the same name repeats none.
+    /// Name of `v2` clients, to which their index is appended. Order numbers then start at the
+    /// current time to ensure that another run under the same name does not repeat any.
     pub name: Option<String>,
-    /// Token for the server, if any; with `v2` and `resp`.
+    /// Token for the server, if any; requires `v2` or `resp`.
     pub token: Option<String>,
     /// Trust anchor, if the server uses TLS. Handshakes take place when connections are opened.
     pub tls: Option<Trust>,
-    /// Processors to which the threads are pinned, in rotation, each named once; empty for any.
+    /// Processors to which the threads are pinned in rotation, without duplicates; empty for any.
     pub cpus: Vec<u32>,
     /// Whether the final stocks must match the initial stocks and the answers.
     pub conserve: bool,
 }
 
 impl LoadPlan {
-    /// Creates a closed loop of ten connections for ten seconds.
+    /// Creates a ten-second closed loop with ten connections.
     pub fn new(target: SocketAddr) -> Self {
         Self {
             target,
@@ -276,46 +278,48 @@ impl LoadPlan {
         }
     }
 
-    /// Rejects invalid plans.
+    /// Rejects an invalid plan.
     ///
     /// # Errors
-    /// The value that is out of range, and the range.
+    /// Returns the value that is out of range, and the range.
     pub fn check(&self) -> Result<(), LoadError> {
         let refuse = |why: String| Err(LoadError::Plan(why));
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
-            return refuse(format!("the number of connections must be 1 to {CONNECTIONS_MAX}"));
+            return refuse(format!(
+                "the number of connections must be between 1 and {CONNECTIONS_MAX}"
+            ));
         }
         if self.threads == 0 || self.threads > self.connections.min(256) {
             return refuse(format!(
-                "cannot use {} threads for {} connections: must be 1 to the number of connections, \
-                 at most 256",
+                "cannot use {} threads for {} connections; use between 1 and the number of \
+                 connections, at most 256",
                 self.threads, self.connections
             ));
         }
         if !(1..=128).contains(&self.pipeline) {
-            return refuse("the pipeline of a connection must be 1 to 128 requests".to_owned());
+            return refuse("the pipeline depth must be between 1 and 128 requests".to_owned());
         }
         if self.pipeline > 1 && matches!(self.pace, Pace::PartlyOpen { .. }) {
             return refuse(
-                "clients of sessions wait for each answer; use either a pipeline or sessions"
+                "session clients wait for each answer; use either a pipeline or sessions"
                     .to_owned(),
             );
         }
         if self.duration.is_zero() || self.duration > DURATION_MAX {
-            return refuse("the duration must be more than 0 and at most 24 hours".to_owned());
+            return refuse("the duration must be greater than 0 and at most 24 hours".to_owned());
         }
         if self.warm_up >= self.duration {
             return refuse("the warm-up must be shorter than the run".to_owned());
         }
         if self.timeout.is_zero() || self.timeout > DURATION_MAX {
-            return refuse("the timeout must be more than 0 and at most 24 hours".to_owned());
+            return refuse("the timeout must be greater than 0 and at most 24 hours".to_owned());
         }
         if self.ramp > self.duration {
             return refuse("the ramp must not be longer than the run".to_owned());
         }
         if let Some(cpu) = first_duplicate(&self.cpus) {
             return refuse(format!(
-                "processor {cpu} is named twice; name each once, threads use them in rotation"
+                "processor {cpu} is listed twice; list each one once (threads use them in rotation)"
             ));
         }
         if self.token.is_some() && !matches!(self.protocol, Protocol::V2 | Protocol::Resp) {
@@ -329,17 +333,20 @@ impl LoadPlan {
             Pace::PartlyOpen { sessions_per_s, requests_mean, .. } => {
                 if !(1.0..=1e6).contains(&requests_mean) {
                     return refuse(
-                        "the mean number of requests per session must be 1 to 1000000".to_owned(),
+                        "the mean number of requests per session must be between 1 and 1000000"
+                            .to_owned(),
                     );
                 }
                 sessions_per_s
             }
         };
         if !(1e-3..=1e7).contains(&rate) {
-            return refuse("the rate must be 0.001 to 10000000 per second".to_owned());
+            return refuse("the rate must be between 0.001 and 10000000 per second".to_owned());
         }
         if self.count_max == 0 || self.count_max > ioloom_exchange::COUNT_MAX {
-            return refuse("the maximum count of an order must be 1 to 2147483647".to_owned());
+            return refuse(
+                "the maximum count of an order must be between 1 and 2147483647".to_owned(),
+            );
         }
         Ok(())
     }

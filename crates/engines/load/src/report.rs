@@ -4,7 +4,7 @@ use crate::tally::{Outcomes, Pair, Table, Tally};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Latencies in nanoseconds; all zero if there were none.
+/// Latencies in nanoseconds; all zero if there were no samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Latency {
     /// Number of samples.
@@ -47,7 +47,7 @@ impl From<&Table> for Latency {
     }
 }
 
-/// Latencies from the due time and from the send time.
+/// Latencies, measured from the due time and from the send time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Latencies {
     /// From the due time.
@@ -67,7 +67,7 @@ impl From<&Pair> for Latencies {
 pub struct Second {
     /// Seconds since the start.
     pub second: usize,
-    /// Answered requests that were due in this second.
+    /// Number of answered requests that were due in this second.
     pub answered: u64,
     /// Median of the corrected latency.
     pub p50_ns: u64,
@@ -80,34 +80,34 @@ pub struct Second {
 /// Whether the final stocks match the initial stocks and the answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Conservation {
-    /// Whether this was checked.
+    /// Whether this check was made.
     pub checked: bool,
-    /// The reason if not.
+    /// The reason if it was not made.
     pub reason: Option<String>,
     /// Number of compared stocks.
     pub stocks: usize,
-    /// Descriptions of stocks that differ; at most 20.
+    /// Descriptions of stocks that do not match; at most 20.
     pub differences: Vec<String>,
 }
 
-/// Self-measurement of the load generator.
+/// How the load generator measured itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Generator {
     /// Number of threads.
     pub threads: usize,
-    /// Delay of sending after the due time although a connection was free.
+    /// Send delay after the due time although a connection was free.
     pub late: Latency,
-    /// Time that received answers waited for their thread, at least.
+    /// Minimum time that received answers waited for their thread.
     pub pickup: Latency,
-    /// Share of time that the busiest thread was on a CPU; null if the system does not report it
-    /// for all threads.
+    /// Fraction of time that the busiest thread spent on a CPU; null if the system does not report
+    /// it for all threads.
     pub cpu_share: Option<f64>,
-    /// Share of time that it was on a CPU or waited for one, without unsuccessful polling; null
-    /// with `cpu_share`.
+    /// Fraction of time that it spent on a CPU or waiting for one, excluding unsuccessful polling;
+    /// null if `cpu_share` is null.
     pub busy_share: Option<f64>,
-    /// Whether the load generator kept up as far as known, so that the result describes the server.
+    /// Whether, as far as is known, the load generator kept up, so the result describes the server.
     pub kept_up: bool,
-    /// The reason if not.
+    /// The reason if it did not keep up.
     pub reason: Option<String>,
     /// What is unknown about this, and what was used instead.
     pub unknown: Option<String>,
@@ -118,22 +118,22 @@ pub struct Generator {
 pub struct Run {
     /// `closed`, `open`, `partly-open` or `multiclient`.
     pub pace: String,
-    /// Connections; in a partly open loop the maximum.
+    /// Number of connections; in a partly open loop, the maximum.
     pub connections: usize,
-    /// Requested arrivals per second; of sessions in a partly open loop.
+    /// Requested arrivals per second; in a partly open loop, of sessions.
     pub asked_per_s: Option<f64>,
-    /// Due arrivals per second of the counted time: fewer than requested during a ramp, and about
-    /// as many without one.
+    /// Due arrivals per second in the counted time: fewer than requested during a ramp, and about
+    /// as many as requested without one.
     pub offered_per_s: Option<f64>,
-    /// Number of due arrivals; null in a closed loop, and if the run was interrupted.
+    /// Number of due arrivals; null in a closed loop or if the run was interrupted.
     pub due: Option<u64>,
     /// Answers per second until the end of the run.
     pub answered_per_s: f64,
-    /// Time over which this rate is taken, in nanoseconds.
+    /// Time over which this rate is computed, in nanoseconds.
     pub elapsed_ns: u64,
     /// Outcomes of requests.
     pub outcomes: Outcomes,
-    /// Latencies of all commands. Requests that were never sent or never answered count with their
+    /// Latencies of all commands. Requests that were never sent or answered count with their
     /// waiting time.
     pub latency: Latencies,
     /// Latencies by command: `show`, `buy`, `sell`.
@@ -142,38 +142,38 @@ pub struct Run {
     pub seconds: Vec<Second>,
     /// Wrong answers, at most 10.
     pub wrong_samples: Vec<String>,
-    /// Whether any shares were lost or invented.
+    /// Whether shares were lost or invented.
     pub conservation: Conservation,
-    /// Self-measurement of the load generator.
+    /// How the load generator measured itself.
     pub generator: Generator,
     /// Whether the run was interrupted.
     pub interrupted: bool,
 }
 
 impl Run {
-    /// Reports whether every answer was right, no shares were lost or invented, and there was an
-    /// answer.
+    /// Returns true if there was at least one answer, every answer was correct, and no shares were
+    /// lost or invented.
     pub fn is_right(&self) -> bool {
         let some = self.outcomes.answered > 0;
         some && self.outcomes.wrong == 0 && self.conservation.differences.is_empty()
     }
 }
 
-/// Share of busy time above which the load generator is the bottleneck.
+/// Busy fraction above which the load generator is the bottleneck.
 const BUSY_MAX: f64 = 0.95;
-/// Lateness below this is timer noise, in nanoseconds.
+/// Lateness below this value is timer noise, in nanoseconds.
 const LATE_NS: u64 = 250_000;
 /// Minimum number of requests for a 99th percentile.
 const LATE_COUNT: u64 = 500;
-/// Share of the latency that may be caused by the load generator.
+/// Fraction of the latency that the load generator is permitted to cause.
 const LATE_SHARE: f64 = 0.25;
 
 /// Decides whether the load generator kept up.
 pub(crate) fn generator(threads: usize, tally: &Tally, all: &Pair) -> Generator {
     let (late, pickup) = (Latency::from(&tally.late), Latency::from(&tally.pickup));
     let p99_ns = all.corrected.value_at_quantile(0.99);
-    // A thread without known times may have been the busiest; known times are enough to prove that
-    // one was too busy.
+    // A thread without known times may have been the busiest, but the known times can still prove
+    // that a thread was too busy.
     let share = tally.busy.share();
     let is_known = tally.busy.is_known() && tally.unaccounted == 0;
     let too_late = |own: &Latency| {
@@ -230,7 +230,7 @@ fn unknown(is_busy_known: bool, is_late_known: bool) -> Option<String> {
     }
 }
 
-/// Returns the seconds of a run with answers.
+/// Returns the seconds of a run that have answers.
 pub(crate) fn seconds(tally: &Tally) -> Vec<Second> {
     let second = |(second, table): (usize, &ioloom_stats::Histogram)| Second {
         second,
@@ -273,7 +273,7 @@ mod tests {
         assert!(late.reason.unwrap().contains("late"));
         let slow = judged(|tally| (0..20).for_each(|_| tally.pickup.record(400_000).unwrap()));
         assert!(slow.reason.unwrap().contains("waited"));
-        // With a slow server, the same lateness does not matter.
+        // With a slow server, the same lateness is insignificant.
         let slow_server = judged(|tally| {
             (0..20).for_each(|_| tally.late.record(400_000).unwrap());
             (0..20).for_each(|_| tally.commands[0].corrected.record(9_000_000).unwrap());
@@ -285,7 +285,7 @@ mod tests {
     fn missing_times_are_unknown_rather_than_zero() {
         let silent = |change: fn(&mut Tally)| {
             judged(|tally| {
-                // Some systems have no such times for threads, and some report zero.
+                // Some systems do not provide these times for threads, and some report zero.
                 tally.busy = Busy { elapsed_ns: 100, ..Busy::default() };
                 change(tally);
             })
@@ -314,7 +314,7 @@ mod tests {
             generator(2, &all, &pair)
         };
         assert_eq!(both(50).busy_share, None);
-        // The known times of the other one are enough here.
+        // The known times of the other thread are sufficient here.
         assert!(both(98).reason.unwrap().contains("98 %"));
         let mut all = Tally::new(1);
         let mut one = Tally::new(1);

@@ -1,4 +1,4 @@
-//! A run, from its first list of stocks to its last.
+//! A run, from the first list of stocks to the last.
 
 use crate::arrivals;
 use crate::error::{LoadError, SystemOperation};
@@ -16,13 +16,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-/// File descriptors that are not connections of the load.
+/// Number of file descriptors not used for connections of the load.
 const DESCRIPTORS_OTHER: usize = 64;
 /// Time between all threads being ready and the start, in nanoseconds.
 const HEAD_START_NS: u64 = 5_000_000;
-/// Interval between checks whether the threads have ended.
+/// Interval between checks for finished threads.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Maximum number of differing stocks to report.
+/// Maximum number of mismatched stocks to report.
 const DIFFERENCES_MAX: usize = 20;
 
 /// Progress of a run.
@@ -30,7 +30,7 @@ const DIFFERENCES_MAX: usize = 20;
 pub struct LoadProgress {
     /// Time since the start.
     pub elapsed: Duration,
-    /// Answers so far.
+    /// Number of answers so far.
     pub answered: u64,
     /// Answers per second since the last report.
     pub answered_per_s: f64,
@@ -39,8 +39,8 @@ pub struct LoadProgress {
 /// Runs a load. `stop` interrupts it; `watch` is called about once a second.
 ///
 /// # Errors
-/// The plan is invalid, the machine does not allow it, or the server is not reachable or
-/// disappears.
+/// Returns an error if the plan is invalid, if the system does not permit it, or if the server
+/// cannot be reached or disappears.
 pub fn run(
     plan: &LoadPlan,
     stop: &AtomicBool,
@@ -60,9 +60,9 @@ pub fn run(
     Ok(summary(plan, &before, tally, conservation, stop.load(Relaxed), &shared))
 }
 
-/// Rejects more connections than open files allow.
+/// Rejects more connections than the open file limit permits.
 pub(crate) fn check_descriptors(connections: usize) -> Result<(), LoadError> {
-    // Without permission to raise it, the old limit applies.
+    // Without permission to raise the limit, the old one applies.
     let _ = proc::raise_open_files_limit();
     let limit = proc::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
     let possible = limit.map_or(usize::MAX, |limit| limit.saturating_sub(DESCRIPTORS_OTHER));
@@ -70,7 +70,7 @@ pub(crate) fn check_descriptors(connections: usize) -> Result<(), LoadError> {
         return Ok(());
     }
     Err(LoadError::Refused(format!(
-        "{connections} connections need {} open files, and the limit is {}; use at most \
+        "{connections} connections need {} open files, but the limit is {}; use at most \
          --connections {possible}, or raise the limit (ulimit -n)",
         connections + DESCRIPTORS_OTHER,
         possible + DESCRIPTORS_OTHER
@@ -84,7 +84,7 @@ fn check_processors(cpus: &[u32]) -> Result<(), LoadError> {
     let Some(missing) = cpus.iter().find(|cpu| !allowed.contains(cpu)) else { return Ok(()) };
     let allowed: Vec<String> = allowed.iter().map(u32::to_string).collect();
     Err(LoadError::Refused(format!(
-        "cannot use processor {missing}; choose --cpus among those that this process may use: {}",
+        "cannot use processor {missing}; choose --cpus from those that this process may use: {}",
         allowed.join(", ")
     )))
 }
@@ -98,7 +98,7 @@ fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(LoadProgress)) -> Result<Tal
             threads.push(scope.spawn(move || {
                 let hold = LoadError::system(SystemOperation::PinThread);
                 let held = cpu.map(affinity::PinnedThread::pin).transpose().map_err(hold);
-                // Both live until the thread has finished.
+                // Both exist until the thread has finished.
                 let made = held.and_then(|held| Ok((held, Worker::new(shared, index)?)));
                 made.map_or_else(
                     |error| {
@@ -167,8 +167,7 @@ fn summary(
     let mut all = tally.commands[0].clone();
     tally.commands[1..].iter().for_each(|pair| all.merge(pair));
     let start_ns = shared.start_ns.load(Relaxed);
-    // An interrupted run lasts until its last answer; a run whose server stopped answering does
-    // not.
+    // An interrupted run lasts until its last answer, unless the server stopped answering.
     let planned_ns = plan.duration.as_nanos() as u64;
     let early = interrupted || shared.is_exhausted();
     let ended_ns = tally.last_ns.saturating_sub(start_ns);

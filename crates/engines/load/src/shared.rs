@@ -1,4 +1,4 @@
-//! State shared by the threads of a load: the plan, the start time, and early ends.
+//! State shared by the threads of a load: plan, start time and early stops.
 
 use crate::error::LoadError;
 use crate::judge::KnownStocks;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Barrier, Mutex};
 
-/// Number of consecutive failed connections after which the server counts as gone.
+/// Number of consecutive failed connections after which the server is considered gone.
 pub(crate) const FAILURES_MAX: u32 = 100;
 
 /// State shared by the threads of a load.
@@ -17,11 +17,11 @@ pub(crate) struct Shared<'a> {
     pub(crate) stop: &'a AtomicBool,
     pub(crate) ready: Barrier,
     pub(crate) start_ns: AtomicU64,
-    /// Answers so far, for progress reports.
+    /// Number of answers so far, for progress reports.
     pub(crate) answered: AtomicU64,
-    /// Requests begun, if their number is limited.
+    /// Number of requests started, if limited.
     pub(crate) tickets: AtomicU64,
-    /// Consecutive failed connections.
+    /// Number of consecutive failed connections.
     pub(crate) failures: AtomicU32,
     gone: Mutex<Option<LoadError>>,
 }
@@ -41,7 +41,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Reports whether the limit of requests was reached: a thread needed one more.
+    /// Returns true if a thread was denied a request because the limit had been reached.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.tickets.load(Relaxed) > self.plan.requests_max
     }
@@ -51,12 +51,12 @@ impl<'a> Shared<'a> {
         self.gone.lock().expect("no panic under this lock").take()
     }
 
-    /// Aborts the load; the first reason counts.
+    /// Aborts the load; only the first reason is kept.
     pub(crate) fn fail(&self, error: LoadError) {
         self.gone.lock().expect("no panic under this lock").get_or_insert(error);
     }
 
-    /// Reports whether so many consecutive connections failed that the server is gone.
+    /// Returns true if so many consecutive connections failed that the server is considered gone.
     pub(crate) fn is_broken(&self) -> bool {
         self.failures.load(Relaxed) >= FAILURES_MAX
     }

@@ -1,8 +1,9 @@
-//! Counters of one thread: latencies, outcomes, and its own lateness.
+//! Counters of one thread: latencies, outcomes and its own lateness.
 //!
-//! Every latency is recorded twice. The *corrected* latency counts from the time the request was
-//! due, so that a server that stalls for a second is not measured by a single request of that
-//! second; the *raw* latency counts from the time it was sent. Both have three significant digits.
+//! Every latency is recorded twice. The *corrected* latency is measured from the time the request
+//! was due, so if a server stalls for a second, all requests of that second show it, not just one.
+//! The *raw* latency is measured from the time the request was sent. Both have three significant
+//! digits.
 //!
 //! Cost: about 0.4 MB per histogram and twelve histograms per thread, all allocated before the
 //! start.
@@ -14,11 +15,11 @@ use hdrhistogram::Histogram;
 use ioloom_exchange::Side;
 use serde::Serialize;
 
-/// Maximum latency of the histograms, in nanoseconds.
+/// Maximum latency in histograms, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
-/// Number of wrong answers kept as samples.
+/// Number of wrong answers to keep as samples.
 const SAMPLES_MAX: usize = 10;
-/// Number of seconds with separate histograms.
+/// Number of seconds that have their own histograms.
 const SECONDS_MAX: usize = 3600;
 
 /// Histogram of latencies.
@@ -41,7 +42,7 @@ impl Pair {
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        // Histograms with equal bounds can always be added.
+        // Histograms with equal bounds can always be merged.
         let _ = self.corrected.add(&other.corrected);
         let _ = self.raw.add(&other.raw);
     }
@@ -54,11 +55,11 @@ pub struct Outcomes {
     pub sent: u64,
     /// Answers to requests after the warm-up.
     pub answered: u64,
-    /// Answers that arrived before the end of the run; the throughput counts these.
+    /// Answers that arrived before the end of the run; they determine the throughput.
     pub answered_in_time: u64,
     /// Executed orders.
     pub traded: u64,
-    /// Validly refused orders.
+    /// Orders refused for a valid reason.
     pub refused: u64,
     /// Lists.
     pub listed: u64,
@@ -66,15 +67,15 @@ pub struct Outcomes {
     pub turned_away: u64,
     /// Wrong answers.
     pub wrong: u64,
-    /// Connections that ended or failed before all answers had arrived.
+    /// Connections that closed or failed before all answers had arrived.
     pub lost: u64,
     /// Connections closed because an answer timed out.
     pub timed_out: u64,
-    /// Requests without an answer, or whose outcome the server does not know.
+    /// Requests without an answer, or with an outcome unknown to the server.
     pub unanswered: u64,
-    /// Requests that were due but never sent, because no connection was free.
+    /// Requests that were due but never sent because no connection was free.
     pub unsent: u64,
-    /// Sessions begun, in a partly open loop.
+    /// Sessions started, in a partly open loop.
     pub sessions: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
@@ -104,13 +105,13 @@ impl Outcomes {
 
 /// All counters of a thread.
 pub(crate) struct Tally {
-    /// Lists, purchases, sales.
+    /// Lists, purchases and sales.
     pub(crate) commands: [Pair; 3],
-    /// Delay of sending after the due time although a connection was free.
+    /// Send delay after the due time although a connection was free.
     pub(crate) late: Table,
-    /// Time that received answers waited for this thread, at least.
+    /// Minimum time that received answers waited for this thread.
     pub(crate) pickup: Table,
-    /// Corrected latencies of each second.
+    /// Corrected latencies for each second.
     pub(crate) seconds: Vec<ioloom_stats::Histogram>,
     pub(crate) outcomes: Outcomes,
     pub(crate) samples: Vec<String>,
@@ -118,7 +119,7 @@ pub(crate) struct Tally {
     pub(crate) history: Vec<Event>,
     /// Time of the latest counted answer.
     pub(crate) last_ns: u64,
-    /// CPU time, time waiting for a CPU, and elapsed time.
+    /// CPU time, time spent waiting for a CPU, and elapsed time.
     pub(crate) busy: Busy,
     /// Number of threads for which those times could not be read.
     pub(crate) unaccounted: usize,
@@ -129,23 +130,23 @@ pub(crate) struct Tally {
 pub(crate) struct Busy {
     pub(crate) on_cpu_ns: u64,
     pub(crate) ready_ns: u64,
-    /// Part of both times that was spent polling without success.
+    /// Part of both times that was spent on unsuccessful polling.
     pub(crate) rest_ns: u64,
     pub(crate) elapsed_ns: u64,
 }
 
 impl Busy {
-    /// Reports whether the system provides these times: some systems do not, and some report zero.
+    /// Returns true if the system provides these times: some systems do not, and some report zero.
     pub(crate) fn is_known(&self) -> bool {
         self.on_cpu_ns > 0 && self.elapsed_ns > 0
     }
 
-    /// Returns the share of time on a CPU.
+    /// Returns the fraction of time on a CPU.
     pub(crate) fn cpu_share(&self) -> f64 {
         self.on_cpu_ns as f64 / self.elapsed_ns.max(1) as f64
     }
 
-    /// Returns the share of time on a CPU or waiting for one, without unsuccessful polling.
+    /// Returns the fraction of time on a CPU or waiting for one, excluding unsuccessful polling.
     pub(crate) fn share(&self) -> f64 {
         let busy_ns = (self.on_cpu_ns + self.ready_ns).saturating_sub(self.rest_ns);
         busy_ns as f64 / self.elapsed_ns.max(1) as f64
@@ -192,13 +193,13 @@ impl Tally {
         self.last_ns = self.last_ns.max(times.now_ns);
     }
 
-    /// Records a request that was due and never sent, with its waiting time.
+    /// Records the waiting time of a request that was due but never sent.
     pub(crate) fn unsent(&mut self, op: Op, waited_ns: u64) {
         self.outcomes.unsent += 1;
         self.waited(op, waited_ns);
     }
 
-    /// Records the waiting time of a request without an answer: its latency would have been longer.
+    /// Records the waiting time of an unanswered request; its latency would have been longer.
     pub(crate) fn waited(&mut self, op: Op, waited_ns: u64) {
         self.commands[index_of(op)].corrected.saturating_record(waited_ns.max(1));
     }

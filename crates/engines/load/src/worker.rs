@@ -1,13 +1,13 @@
-//! A thread of a load: its connections, one epoll set, one queue of due requests.
+//! A load thread: its connections, one epoll set, and one queue of due requests.
 //!
-//! Nothing is computed in advance and nothing is allocated per request: the next arrival is drawn
-//! when the previous one was sent. If the thread is late, missed arrivals are sent with their
-//! original due times. The delay counts as the thread's own if a connection was free for them;
-//! otherwise the server was late.
+//! Nothing is computed in advance or allocated per request: the next arrival is drawn when the
+//! previous one has been sent. If the thread is late, missed arrivals are sent with their original
+//! due times. The delay counts as the thread's own if a connection was free; otherwise the server
+//! was late.
 //!
-//! A thread with its own processor does not sleep until requests that are due very soon: falling
-//! asleep and waking up takes longer, many times as long on virtual processors. It polls instead,
-//! and polls that find nothing count as idle time.
+//! A thread with a dedicated processor does not sleep when the next request is due very soon,
+//! because falling asleep and waking up would take longer, many times as long on virtual
+//! processors. It polls instead; unsuccessful polls count as idle time.
 
 mod answers;
 
@@ -31,10 +31,10 @@ use std::time::Duration;
 
 /// Interval between checks for timed-out answers, in nanoseconds.
 const CHECK_INTERVAL_NS: u64 = 100_000_000;
-/// Pause of a connection after it failed or was rejected, in nanoseconds.
+/// Pause after a connection failed or was rejected, in nanoseconds.
 const PAUSE_NS: u64 = 10_000_000;
-/// A thread with its own processor does not sleep for requests due within this time, in
-/// nanoseconds.
+/// A thread with a dedicated processor does not sleep if the next request is due within this time,
+/// in nanoseconds.
 const SPIN_NS: u64 = 200_000;
 /// Size of the read buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -44,9 +44,9 @@ pub(crate) struct Worker<'a> {
     plan: &'a LoadPlan,
     waiter: EpollLevel,
     connections: Vec<Connection>,
-    /// Connections with room for a request, and since when; in an open loop.
+    /// Connections with room for a request, and the time since when they have it; in an open loop.
     free: VecDeque<(usize, u64)>,
-    /// Due times of the next requests of connections, in a closed loop.
+    /// Due times of the connections' next requests, in a closed loop.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     arrivals: Option<Arrivals>,
     arrival_ns: u64,
@@ -59,9 +59,9 @@ pub(crate) struct Worker<'a> {
     /// End of the latest wait.
     woke_ns: u64,
     is_exhausted: bool,
-    /// No other thread of the load is pinned to its processor.
+    /// Whether no other load thread is pinned to its processor.
     is_alone: bool,
-    /// Time of unsuccessful polls, in nanoseconds.
+    /// Time spent on unsuccessful polls, in nanoseconds.
     rest_ns: u64,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Runs to the end and returns the counters.
+    /// Runs until the load is finished and returns the counters.
     pub(crate) fn run(mut self) -> Result<Tally, LoadError> {
         clock::minimize_timer_slack();
         let prepared = self.prepare();
@@ -135,8 +135,8 @@ impl<'a> Worker<'a> {
         Ok(self.tally)
     }
 
-    /// Connects before the run. With a ramp, and in a partly open loop, connections are opened when
-    /// they are needed.
+    /// Connects before the run. With a ramp, and in a partly open loop, connections are opened on
+    /// demand.
     fn prepare(&mut self) -> Result<(), LoadError> {
         let later = matches!(self.plan.pace, Pace::PartlyOpen { .. })
             || (matches!(self.plan.pace, Pace::Closed { .. }) && !self.plan.ramp.is_zero());
@@ -146,7 +146,7 @@ impl<'a> Worker<'a> {
         let began_ns = clock::monotonic_ns();
         for at in 0..self.connections.len() {
             self.open(at, began_ns);
-            // A bounded number at a time, or the backlog of the server overflows.
+            // Open a bounded number at a time; otherwise the server's backlog overflows.
             if at % 64 == 63 {
                 self.turn(Duration::from_millis(1))?;
             }
@@ -218,12 +218,12 @@ impl<'a> Worker<'a> {
             let due_ns = arrival_ns.min(timer_ns);
             let next_ns = due_ns.min(check_ns).min(self.end_ns);
             let wait = Duration::from_nanos(next_ns.saturating_sub(clock::monotonic_ns()));
-            // Only due times need precision in microseconds.
+            // Only due times require microsecond precision.
             if next_ns == due_ns { self.turn_precisely(wait)? } else { self.turn(wait)? }
         }
     }
 
-    /// Waits for answers in flight, and counts those that never arrive.
+    /// Waits for outstanding answers, and counts those that never arrive.
     fn drain(&mut self, over_ns: u64) -> Result<(), LoadError> {
         self.free.clear();
         self.due.clear();
@@ -262,13 +262,13 @@ impl<'a> Worker<'a> {
         } else if wait <= spin {
             self.poll_until(&mut ready, wait.as_nanos() as u64)
         } else {
-            // Wake up before it is due.
+            // Wake up before the request is due.
             self.waiter.wait_precise(&mut ready, wait - spin)
         };
         self.take_in(waited, ready)
     }
 
-    /// Polls for answers until there are some or the time is over.
+    /// Polls for answers until one arrives or the time is over.
     fn poll_until(&mut self, ready: &mut Vec<Ready>, wait_ns: u64) -> io::Result<()> {
         let mut now_ns = clock::monotonic_ns();
         let until_ns = now_ns + wait_ns;
@@ -302,7 +302,7 @@ impl<'a> Worker<'a> {
             }
             self.due.pop();
             self.tally.late.saturating_record((now_ns - due_ns).max(1));
-            // All due requests of one connection are sent together.
+            // Send all due requests of a connection together.
             self.ask(at, due_ns, now_ns);
             while self.due.peek().is_some_and(|Reverse((due, next))| *next == at && *due <= now_ns)
             {
@@ -338,7 +338,7 @@ impl<'a> Worker<'a> {
             return;
         }
         if self.connections[at].socket.is_none() && !self.open(at, now_ns) {
-            // In a closed loop the request is repeated; an arrival is over.
+            // In a closed loop the request is repeated; in an open loop the arrival is lost.
             if !matches!(self.plan.pace, Pace::Closed { .. }) && due_ns >= self.count_from_ns {
                 let op = self.connections[at].draw.op();
                 self.tally.unsent(op, now_ns.saturating_sub(due_ns));
@@ -382,7 +382,7 @@ impl<'a> Worker<'a> {
         {
             connection.waits_to_write = wants;
             let interest = if wants { Interest::BOTH } else { Interest::READ };
-            // This fails only for a descriptor that is not in the set, which the next read reports.
+            // This fails only for a descriptor outside the set, which the next read reports.
             let _ = self.waiter.change(socket, at, interest);
         }
     }
@@ -446,7 +446,7 @@ impl<'a> Worker<'a> {
         self.due.push(Reverse((now_ns.saturating_add(think_ns), at)));
     }
 
-    /// Makes the slots of failed requests available again, after a pause.
+    /// Makes the slots of failed requests available again after a pause.
     fn free_again(&mut self, at: usize, requests: usize, now_ns: u64) {
         let later_ns = now_ns + PAUSE_NS;
         match self.plan.pace {
@@ -466,7 +466,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Handles a connection that ended unexpectedly.
+    /// Handles a connection that closed unexpectedly.
     fn fail(&mut self, at: usize, reason: &str, now_ns: u64) {
         let had_room = !self.connections[at].was_busy;
         if had_room {
@@ -480,7 +480,7 @@ impl<'a> Worker<'a> {
         self.give_up(at, now_ns);
     }
 
-    /// Closes a connection; its outstanding answers never arrive.
+    /// Closes a connection; its outstanding answers will never arrive.
     fn give_up(&mut self, at: usize, now_ns: u64) {
         self.close(at);
         let mut requests = 0;

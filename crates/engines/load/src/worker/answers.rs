@@ -1,5 +1,4 @@
-//! Handling of answers: whether they can be right, what they count as, and what the stock balance
-//! and the history need to know.
+//! Processes answers: checks them, classifies them, and updates the stock balance and the history.
 
 use super::Worker;
 use crate::client_codec::{Expected, Reply, Response};
@@ -79,7 +78,7 @@ impl Worker<'_> {
         if let Response::Done { seq: Some(seq), .. } = response {
             let connection = &mut self.connections[at];
             if *seq <= connection.seq {
-                self.tally.wrong(format!("number {seq} of the log came after {}", connection.seq));
+                self.tally.wrong(format!("log number {seq} arrived after {}", connection.seq));
             } else {
                 connection.seq = *seq;
             }
@@ -100,7 +99,7 @@ impl Worker<'_> {
     }
 
     /// Records a request for the history check. A request without an answer counts with its waiting
-    /// time, so that a server does not look faster by not answering.
+    /// time, so a server does not appear faster by not answering.
     pub(super) fn keep(
         &mut self,
         at: usize,
@@ -124,7 +123,7 @@ impl Worker<'_> {
             (_, Response::Shown { lines, .. }) => {
                 Outcome::Shown(lines.iter().map(|line| line.left).collect())
             }
-            // A wrong answer is counted as such; its effect is unknown.
+            // A wrong answer is counted as wrong; its effect is unknown.
             _ => Outcome::Unknown,
         };
         let ret_ns = ret_ns.filter(|_| outcome != Outcome::Unknown);

@@ -1,4 +1,4 @@
-//! Servers that give wrong answers, lose orders, stall or disappear, and how each is detected.
+//! Servers that give wrong answers, lose orders, stall or disappear; checks that each is detected.
 
 use crate::load;
 use ioloom_load::{
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A line server with one thread per connection. `answer` receives the number of the connection,
-/// the number of the request on it, and the request. `None` closes the connection.
+/// A line server with one thread per connection. `answer` receives the index of the connection, the
+/// index of the request on it, and the request. `None` closes the connection.
 fn server(
     answer: impl Fn(usize, usize, &str) -> Option<String> + Send + Sync + Clone + 'static,
 ) -> SocketAddr {
@@ -37,7 +37,7 @@ fn serve(stream: TcpStream, number: usize, answer: impl Fn(usize, usize, &str) -
             return;
         }
         let Some(answer) = answer(number, at, line.trim()) else { return };
-        // As in the original protocol: 8192 bytes.
+        // The original protocol pads answers to 8192 bytes.
         let mut bytes = answer.into_bytes();
         bytes.resize(8192, 0);
         if lines.get_mut().write_all(&bytes).is_err() {
@@ -81,7 +81,7 @@ fn a_server_that_loses_orders_is_detected() {
 
 #[test]
 fn orders_without_an_answer_may_or_may_not_be_executed() {
-    // The third order of each connection is its last, and its outcome is unknown.
+    // The third order on each connection is the last, and its outcome is unknown.
     let target = server(|number, at, ask| match (number, at) {
         (1.., 2) => None,
         _ => list(ask).or(Some("Not enough left stock\n".to_owned())),
@@ -108,8 +108,8 @@ fn a_pause_of_the_server_counts_for_all_requests_due_in_it() {
         requests_max: u64::MAX,
         ..plan(target)
     });
-    // A hundred of the three hundred were due in the first half of the pause: each waited at least
-    // the other half.
+    // A hundred of the three hundred were due in the first half of the pause, so each waited at
+    // least for the other half.
     let half_ns = PAUSE.as_nanos() as u64 / 2;
     assert!(run.latency.corrected.p90_ns >= half_ns * 99 / 100, "{:?}", run.latency);
     assert!(run.latency.raw.p50_ns <= run.latency.corrected.p50_ns, "{:?}", run.latency);
@@ -117,7 +117,7 @@ fn a_pause_of_the_server_counts_for_all_requests_due_in_it() {
 
 #[test]
 fn a_server_that_stops_answering_does_not_look_faster() {
-    // Ten answers in total, then none.
+    // Sends ten answers in total, then none.
     let target = server(|number, at, ask| {
         if number > 1 || at >= 10 {
             std::thread::sleep(Duration::from_secs(600));
@@ -133,7 +133,7 @@ fn a_server_that_stops_answering_does_not_look_faster() {
     };
     let (run, _) = load(&plan);
     assert_eq!(run.outcomes.answered, 10, "{:?}", run.outcomes);
-    // Unanswered requests count with the time that they waited.
+    // Unanswered requests count with their waiting time.
     let (latency, unanswered) = (&run.latency, run.outcomes.unanswered);
     assert!(unanswered > 0, "{:?}", run.outcomes);
     assert_eq!((latency.raw.count, latency.corrected.count), (10, 10 + unanswered));
@@ -151,7 +151,7 @@ fn a_server_that_disappears_ends_the_load() {
 
 #[test]
 fn arrivals_without_a_server_are_reported() {
-    // It answers the list before the load, and then stops listening.
+    // Answers the list before the load, and then stops listening.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -168,7 +168,7 @@ fn arrivals_without_a_server_are_reported() {
         conserve: false,
         ..plan(target)
     });
-    // The last one before the end is the 49th, at 490 ms.
+    // The last request before the end is the 49th, at 490 ms.
     assert_eq!(run.outcomes.sent + run.outcomes.unsent, 49, "{:?}", run.outcomes);
     assert_eq!((run.outcomes.lost, run.latency.corrected.count), (49, 49), "{:?}", run.outcomes);
 }

@@ -1,4 +1,4 @@
-//! Loads against this project's server, the null server, and servers that lie.
+//! Loads against this project's server, the null server, and faulty servers.
 
 #![allow(clippy::print_stdout, reason = "a skipped test reports it")]
 
@@ -151,7 +151,7 @@ fn threads_mixes_and_skews_change_only_the_requests() {
     let (run, _) =
         load(&LoadPlan { mix, skew, threads: 3, count_max: 1, ..server.plan(Protocol::V2) });
     is_whole(&run);
-    // The one stock that was ordered had fifty shares.
+    // The only stock that was ordered had fifty shares.
     assert_eq!((run.outcomes.traded, run.outcomes.listed), (50, 0));
     assert_eq!(run.generator.threads, 3);
 }
@@ -168,7 +168,7 @@ fn a_truncated_list_is_compared_as_far_as_possible() {
     assert_eq!(run.conservation.stocks, 2000);
 }
 
-/// Each sale makes a line longer, so fewer lines fit into the list at the end.
+/// Each sale makes a line longer, so fewer lines fit into the final list.
 #[test]
 fn truncated_lists_that_become_shorter_are_compared_and_explained() {
     let stocks: String = (1..=2000).map(|id| format!("{id} 9 1\n")).collect();
@@ -221,7 +221,7 @@ fn a_ramp_offers_less_than_its_rate_and_the_run_reports_it() {
     };
     let (run, _) = load(&plan);
     is_whole(&run);
-    // About a hundred of the two hundred of the full rate.
+    // About half of the two hundred arrivals at the full rate.
     let due = run.offered_per_s.unwrap() * 0.500_1;
     assert_eq!(run.outcomes.sent + run.outcomes.unsent, due.round() as u64);
     assert!((50.0..150.0).contains(&due), "{due}");
@@ -286,7 +286,7 @@ fn the_original_client_takes_as_long_as_its_sleeps_in_rounds() {
         assert_eq!(run.outcomes.answered, 15);
         let rounds = if pool.is_some() { 3 } else { 1 };
         assert_eq!(run.law_ns, rounds * 3 * 20_000_000);
-        // It cannot be shorter than its sleeps.
+        // The run cannot be shorter than its sleeps.
         assert!(run.elapsed_ns >= run.law_ns, "{model}: {run:?}");
     }
 }

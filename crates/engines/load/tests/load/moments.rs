@@ -1,4 +1,4 @@
-//! Recorded histories of every model and sharing strategy, checked for linearizability.
+//! Records histories of every model and sharing strategy, and checks their linearizability.
 
 use crate::{Served, load};
 use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
@@ -6,15 +6,15 @@ use ioloom_load::{LoadPlan, Mix, Protocol};
 use ioloom_serve::{Durability, Model, Sharing, ShowMode, refusal};
 use std::time::Duration;
 
-/// Few shares, so that orders are refused and answers depend on their order.
+/// Few shares, so some orders are refused and the answers depend on the execution order.
 const STOCKS: &str = "1 6 10\n2 8 20\n3 5 30\n";
 
-/// Reports whether this system supports a model.
+/// Returns true if this system supports a model.
 fn is_possible(model: Model) -> bool {
     let make = || std::thread::spawn(|| ioloom_sys_net::ring::NetRing::new(true).is_err());
     let refused = model.needs_ring() && make().join().unwrap();
     if refused {
-        println!("skipped: io_uring, which model {model} needs, is not available");
+        println!("skipped: model {model} requires io_uring, which is not available");
     }
     !refused
 }
@@ -49,7 +49,7 @@ fn every_model_and_sharing_is_linearizable() {
             let server = Served::new(STOCKS, |config| {
                 (config.model, config.sharing) = (model, sharing);
             });
-            // The iterative server has one connection at a time.
+            // The iterative server handles one connection at a time.
             let connections = if model == Model::Iterative { 1 } else { 6 };
             for protocol in [Protocol::V2, Protocol::Line] {
                 let what = format!("{model} {sharing} {protocol:?}");
@@ -61,7 +61,7 @@ fn every_model_and_sharing_is_linearizable() {
 
 #[test]
 fn durable_servers_are_linearizable_too() {
-    // Every sharing strategy under one model, every model with its default strategy.
+    // Every sharing strategy with one model, and every model with its default strategy.
     let sharings = Sharing::ALL.iter().map(|sharing| (Model::Thread, *sharing));
     let models = Model::ALL.iter().map(|model| (*model, model.default_sharing()));
     for (model, sharing) in sharings.chain(models) {
@@ -80,7 +80,8 @@ fn durable_servers_are_linearizable_too() {
 
 #[test]
 fn per_stock_lists_are_detected_in_a_recorded_history() {
-    // Many stocks, so that a list takes long; repeated until it is seen, with a limit.
+    // Many stocks, so a list takes a long time; repeated up to a limit until an overlap is
+    // observed.
     let stocks: String = (1..=8000).map(|id| format!("{id} 1000 1\n")).collect();
     let server = Served::new(&stocks, |config| {
         (config.model, config.sharing) = (Model::Thread, Sharing::Stock);
@@ -99,8 +100,8 @@ fn per_stock_lists_are_detected_in_a_recorded_history() {
         let history = history.unwrap();
         matches!(check(&history, Lists::Atomic, STATES_MAX), Verdict::Violated { .. })
     });
-    // Whether a list and an order overlap is chance. A constructed history in `serve` and the tests
-    // of the checker show that such a list is detected.
+    // Whether a list overlaps an order is random. A constructed history in `serve` and the tests of
+    // the checker show that such a list is detected.
     if !found {
         println!("skipped: no list overlapped an order in 40 runs");
     }
