@@ -1,4 +1,4 @@
-//! Times short blocks of work on a thread that is pinned to one processor.
+//! Times short blocks of work on a thread pinned to one processor.
 
 use ioloom_model::distribution::stream;
 use ioloom_stats::{median, quantile};
@@ -9,20 +9,20 @@ use rand::RngExt;
 
 use crate::error::MemoryError;
 
-/// Duration of a block: below a scheduler tick, long compared with reading the clock.
+/// Block duration: shorter than a scheduler tick, but long compared with reading the clock.
 const BLOCK_NS: f64 = 500_000.0;
-/// Duration of a block in quick mode.
+/// Block duration in quick mode.
 const BLOCK_QUICK_NS: f64 = 300_000.0;
-/// Additions in one calibration of the clock rate.
+/// Number of additions in one calibration of the clock rate.
 const CALIBRATION_ADDS: u64 = 100_000;
 
 /// The timer shared by all parts of the measurement.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pinned: Option<PinnedThread>,
-    /// Blocks that started or ended on another processor.
+    /// Number of blocks that started or ended on another processor.
     moved: u64,
-    /// Number of all blocks.
+    /// Total number of blocks.
     blocks: u64,
     block_ns: f64,
     seed: u64,
@@ -57,7 +57,7 @@ impl Bench {
         Released { moved, blocks, cycles_ns }
     }
 
-    /// Returns a new seed, different for each random order of this measurement.
+    /// Returns a new seed; each random order of a measurement uses a different one.
     pub(crate) fn next_seed(&mut self) -> u64 {
         self.draws += 1;
         self.seed.wrapping_add(self.draws.wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -74,7 +74,7 @@ impl Bench {
         order
     }
 
-    /// Measures the cycle time, if the processor has a loop of known length.
+    /// Measures the cycle time if the processor has a loop of known length.
     pub(crate) fn calibrate(&mut self) {
         let minimum = (0..9)
             .filter_map(|_| {
@@ -87,11 +87,11 @@ impl Bench {
         self.cycles_ns.extend(minimum);
     }
 
-    /// Returns the nanoseconds per step of `count` blocks. `work` gets the minimum number of steps
-    /// and returns the number it took.
+    /// Returns the nanoseconds per step of `count` blocks. `work` receives the minimum number of
+    /// steps and returns the number it executed.
     pub(crate) fn time(&mut self, count: usize, mut work: impl FnMut(usize) -> usize) -> Vec<f64> {
         let mut steps = 256;
-        // Find the block length by doubling, so that a slow step does not take a second.
+        // Find the block length by doubling, to avoid a one-second block if steps are slow.
         let mut per_step = loop {
             let start = monotonic_ns();
             let took = work(steps).max(1);
@@ -126,12 +126,12 @@ impl Bench {
     }
 }
 
-/// Returns the minimum of some times; infinity if there are none.
+/// Returns the minimum of the times; infinity if there are none.
 pub(crate) fn minimum(times: &[f64]) -> f64 {
     times.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Returns minimum, tenth percentile and median of some times.
+/// Returns the minimum, tenth percentile and median of the times.
 pub(crate) fn summary(times: &[f64]) -> (f64, f64, f64) {
     (minimum(times), quantile(times, 0.1), median(times))
 }

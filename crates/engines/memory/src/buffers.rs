@@ -1,7 +1,7 @@
-//! The effect of the caches on a system call: read(2) of a warm file by buffer size.
+//! How caches affect a system call: read(2) of a warm file by buffer size.
 //!
-//! A small buffer pays the cost of the call for few bytes. A large one exceeds the caches, so the
-//! bytes go to memory and back before the program sees them. The best buffer size is in between.
+//! A small buffer pays the cost of a call for only a few bytes. A large one exceeds the caches, so
+//! the bytes travel to memory and back before the program sees them. The best size is in between.
 
 use crate::blocks::minimum;
 use crate::error::MemoryError;
@@ -14,26 +14,26 @@ use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::{cache, file, proc};
 use std::path::PathBuf;
 
-/// Size of the file, bytes.
+/// File size in bytes.
 const FILE_BYTES: usize = 64 << 20;
-/// Size of the file in quick mode, bytes.
+/// File size in quick mode in bytes.
 const FILE_QUICK_BYTES: usize = 32 << 20;
 /// Buffer sizes: powers of two in this range.
 const BUFFER_MIN: usize = 4 << 10;
 const BUFFER_MAX: usize = 16 << 20;
 
-/// The results of the reads that the checks need.
+/// The results of the reads, as needed by the checks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reads {
-    /// Share of the file in the page cache before the reads; `None` if unknown.
+    /// Fraction of the file in the page cache before the reads; `None` if unknown.
     pub(crate) warm_share: Option<f64>,
-    /// Bytes returned by the calls.
+    /// Number of bytes returned by the calls.
     pub(crate) brought: u64,
-    /// Bytes that the kernel counted for the calls of this process.
+    /// Number of bytes that the kernel counted for this process's calls.
     pub(crate) counted: Option<u64>,
-    /// Bytes read from the device on behalf of this process during the reads.
+    /// Number of bytes read from the device for this process during the reads.
     pub(crate) from_device: Option<u64>,
-    /// Requests in flight by two measurements, or why they were not counted.
+    /// Requests in flight according to two measurements, or the reason why they were not counted.
     pub(crate) flights: Result<[Flight; 2], &'static str>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn run(
                 if got == 0 {
                     break;
                 }
-                // Touch each line, as a program that uses the bytes does.
+                // Touch each line, like a program that uses the data.
                 let seen = into[..got].iter().step_by(64).fold(0u64, |s, b| s + u64::from(*b));
                 std::hint::black_box(seen);
                 at += got;
@@ -113,8 +113,8 @@ pub(crate) fn run(
     Ok(reads)
 }
 
-/// Returns the smallest buffer within 5 % of the best rate, and its rate. A smaller buffer leaves
-/// more of the cache to other programs.
+/// Returns the smallest buffer whose rate is within 5 % of the best, and its rate. A smaller buffer
+/// leaves more of the cache to other programs.
 pub(crate) fn best(curve: &[(f64, f64)]) -> Option<(f64, f64)> {
     let top = curve.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     curve.iter().copied().find(|(_, rate)| *rate >= 0.95 * top)

@@ -1,7 +1,7 @@
 //! Sixteen questions about the validity of a memory measurement, with the evidence.
 //!
-//! System counters are read before and after; their difference covers everything measured in
-//! between. A question without evidence is skipped with the reason, never passed.
+//! System counters are read before and after the measurement; the difference covers everything in
+//! between. A question without evidence is skipped with a reason, never passed.
 
 use crate::blocks::Released;
 use crate::buffers::Reads;
@@ -82,7 +82,7 @@ pub(crate) fn answer(
     answers.into_iter().enumerate().map(check).collect()
 }
 
-/// Returns a pass below one limit, a warning below another, and a failure above both.
+/// Returns a pass below the first limit, a warning below the second, and a failure above both.
 fn below(value: f64, pass: f64, warn: f64) -> CheckState {
     match value {
         v if v < pass => Pass,
@@ -150,7 +150,10 @@ fn huge(result: &MemoryResult) -> (CheckState, String) {
         _ if share < 0.9 => (Warn, format!("{granted}: latencies include address translation")),
         (Some(small), Some(huge)) if huge < 4.0 * small => (
             Warn,
-            format!("{granted}, but the TLB reaches only {huge:.0} small pages: split below"),
+            format!(
+                "{granted}, but the TLB reaches only {huge:.0} small pages: probably \
+                 split by the hypervisor"
+            ),
         ),
         _ => (Pass, granted),
     }
@@ -193,7 +196,8 @@ fn free_memory_agrees() -> (CheckState, String) {
     };
     let (a, b) = ((kib << 10) as f64, (pages * proc::page_bytes()) as f64);
     let text = format!("MemFree {:.2} GiB, free pages {:.2} GiB", a / GIB, b / GIB);
-    // Both change while they are read; a difference of 10 % or 64 MiB is not a contradiction.
+    // Both values change while they are read, so a difference of 10 % or 64 MiB is not a
+    // contradiction.
     let apart = (a - b).abs();
     (if apart < 0.1 * a.max(b) || apart < 64.0 * 1024.0 * 1024.0 { Pass } else { Warn }, text)
 }
@@ -261,7 +265,7 @@ fn bytes(reads: Option<&Reads>) -> (CheckState, String) {
     let (Some(counted), Some(device)) = (reads.counted, reads.from_device) else {
         return (Skipped, "/proc/self/io cannot be read".to_owned());
     };
-    // The kernel also counts what this program itself reads from /proc.
+    // The kernel also counts what this program reads from /proc.
     let extra = counted.saturating_sub(reads.brought);
     let text = format!(
         "calls returned {} MiB, the kernel counted {} KiB more, {} KiB from a device",
@@ -281,7 +285,7 @@ fn bytes(reads: Option<&Reads>) -> (CheckState, String) {
 /// Accepted ratios of the device's count to ours. The device does not see the path from the call to
 /// the request and back.
 const DEVICE_SHARE: std::ops::RangeInclusive<f64> = 0.6..=1.15;
-/// Outside this range the device counts something else.
+/// Outside this range, the device counts something else.
 const DEVICE_SHARE_FAIL: std::ops::RangeInclusive<f64> = 0.25..=2.0;
 
 fn in_flight(reads: Option<&Reads>) -> (CheckState, String) {
@@ -336,7 +340,7 @@ fn prefetch(facts: &LadderFacts) -> (CheckState, String) {
         return (Skipped, "there is no second cache level".to_owned());
     };
     let text = format!("a new order takes {ratio:.2} times as long as a repeated one");
-    // The first walk also finds lines that were just written, so a slightly higher ratio is normal.
+    // The first walk also hits lines that were just written, so a slightly higher ratio is normal.
     (below(ratio, 1.05, 1.5), text)
 }
 

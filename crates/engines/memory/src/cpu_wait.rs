@@ -1,13 +1,13 @@
-//! The time that threads of this machine waited for a processor.
+//! The time that threads on this machine waited for a processor.
 
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc;
 use std::path::Path;
 
-/// Share of time spent waiting above which measurements with two processors are meaningless.
+/// Fraction of time spent waiting above which two-processor measurements are meaningless.
 pub(crate) const BUSY_MAX: f64 = 0.10;
 
-/// Pressure stall information: the time during which some thread waited for a processor.
+/// Pressure stall information: the time during which at least one thread waited for a processor.
 #[derive(Debug)]
 pub(crate) struct CpuWait {
     started_ns: u64,
@@ -19,7 +19,7 @@ impl CpuWait {
         Self { started_ns: monotonic_ns(), waited_us: waited_us() }
     }
 
-    /// Returns the share of the time since the start; `None` if the kernel does not report it.
+    /// Returns the fraction of time since the start; `None` if the kernel does not report it.
     pub(crate) fn share(&self) -> Option<f64> {
         let waited = waited_us()?.checked_sub(self.waited_us?)?;
         Some(waited as f64 * 1e3 / (monotonic_ns() - self.started_ns).max(1) as f64)

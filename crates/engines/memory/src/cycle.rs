@@ -1,13 +1,13 @@
 //! A random order that visits every node once and returns to the start: Sattolo's shuffle.
 //!
-//! A prefetcher predicts the next address from earlier ones; in a random cycle it cannot. It must
-//! be a single cycle: an ordinary shuffle splits into several smaller ones, and a walk would cover
-//! a smaller set than intended.
+//! A prefetcher predicts the next address from previous ones; a random cycle makes this impossible.
+//! There must be exactly one cycle: an ordinary shuffle splits into several smaller ones, and a
+//! walk would then cover a smaller set than intended.
 
 use ioloom_model::distribution::stream;
 use rand::RngExt;
 
-/// Returns, for each of `n` nodes, its successor in one random cycle through all of them.
+/// Returns the successor of each of `n` nodes in one random cycle through all of them.
 pub fn sattolo(n: u32, seed: u64) -> Vec<u32> {
     let mut next: Vec<u32> = (0..n).collect();
     let mut random = stream(seed, u64::from(n));
@@ -18,7 +18,7 @@ pub fn sattolo(n: u32, seed: u64) -> Vec<u32> {
     next
 }
 
-/// Reports whether following `next` from node 0 visits every node once before it returns.
+/// Returns true if following `next` from node 0 visits every node once before it returns.
 pub fn is_one_cycle(next: &[u32]) -> bool {
     let mut at = 0usize;
     for step in 1..=next.len() {
@@ -54,7 +54,7 @@ mod tests {
         assert_ne!(sattolo(64, 5), sattolo(64, 6));
     }
 
-    /// Steps to the next line, which a prefetcher would predict, must be no more frequent than by
+    /// Steps to the next line, which a prefetcher would predict, must not be more frequent than by
     /// chance.
     #[test]
     fn steps_to_the_next_line_are_rare() {

@@ -1,9 +1,9 @@
-//! Errors of the measurement.
+//! Measurement errors.
 
 use ioloom_failure::{PathError, reason};
 use std::io;
 
-/// The reason why nothing could be measured.
+/// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The working set could not be mapped.
@@ -12,18 +12,18 @@ pub enum MemoryError {
         reason(.source)
     )]
     Region {
-        /// Requested bytes.
+        /// Number of bytes requested.
         bytes: usize,
-        /// The system's error.
+        /// The system error.
         source: io::Error,
     },
     /// A call on the scratch file failed.
-    #[error("{0}; --dir DIR chooses another directory")]
+    #[error("{0}; use --dir DIR to choose another directory")]
     Scratch(#[from] PathError),
-    /// Threads could not be run on these processors.
-    #[error("cannot run threads on processors {0:?}: check which processors this process may use")]
+    /// Threads could not run on these processors.
+    #[error("cannot run threads on processors {0:?}; check which processors this process may use")]
     Pin(Vec<u32>),
-    /// The curve is too short to find levels.
+    /// The curve is too short to identify levels.
     #[error("cannot find cache levels: {0}")]
     Curve(#[from] ioloom_stats::StatsError),
     /// The user stopped the measurement.

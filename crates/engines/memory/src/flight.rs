@@ -1,10 +1,11 @@
 //! Requests in flight, measured twice: by our clock and by the device.
 //!
-//! By Little's law, the mean number in flight is the sum of the durations of all requests over the
-//! elapsed time, regardless of where they are measured. We measure the calls; the kernel measures the
-//! requests to its device. If the two differ, the wait times and queue lengths that the device
-//! reports cannot be trusted: it counts other requests, splits ours, or serves them from elsewhere.
-//! Takes 0.2 seconds and reads the file of the read buffers with direct I/O.
+//! By Little's law, the mean number of requests in flight is the sum of all request durations
+//! divided by the elapsed time, no matter where they are measured. This module measures the calls;
+//! the kernel measures the requests to its device. If the two differ, the wait times and queue
+//! lengths reported by the device cannot be trusted: it counts other requests, splits ours, or
+//! serves them from elsewhere. The measurement takes 0.2 seconds and reads the read buffer file
+//! with direct I/O.
 
 use crate::threads::spawn;
 use ioloom_sys::buffer::Buffer;
@@ -15,37 +16,37 @@ use ioloom_sys::{cache, file};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Requests that are kept in flight.
+/// Number of requests to keep in flight.
 const ASKED: [usize; 2] = [1, 4];
-/// Size of a request, bytes; usual devices do not split it.
+/// Request size in bytes; most devices do not split it.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Duration of each measurement; the device counts in milliseconds.
+/// Duration of each measurement; device counters have millisecond resolution.
 const TIME_NS: u64 = 100_000_000;
 
 /// The mean number of requests in flight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Flight {
-    /// Requests that were kept in flight.
+    /// Number of requests to keep in flight.
     pub(crate) asked: usize,
-    /// Measured by the durations of our calls.
+    /// According to the durations of our calls.
     pub(crate) by_calls: f64,
-    /// Measured by the device.
+    /// According to the device.
     pub(crate) by_device: f64,
 }
 
-/// Measures with the file of `bytes` at `path`, or returns the reason why that is not possible.
+/// Measures with the file of `bytes` at `path`, or returns the reason why this is impossible.
 pub(crate) fn count(path: &Path, bytes: usize) -> Result<[Flight; 2], &'static str> {
     let how = file::OpenHow { direct: true, ..file::OpenHow::default() };
-    let open = file::open(path, how).map_err(|_| "the file cannot be opened for direct I/O")?;
+    let open = file::open(path, how).map_err(|_| "cannot open the file for direct I/O")?;
     match file::direct_alignment_of(&open) {
         Ok(Some(needed)) if BLOCK_BYTES.is_multiple_of(needed.offset as usize) => {}
         _ => return Err("the file system does not report direct I/O support"),
     }
-    let device = file::identity(&open).map_err(|_| "the device of the file is unknown")?;
+    let device = file::identity(&open).map_err(|_| "the file's device is unknown")?;
     let (major, minor) = device.device;
     let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
     let mut stat = ProcFile::open(&stat, 512).map_err(|_| "the file is not on a block device")?;
-    cache::write_back(&open).map_err(|_| "the file cannot be written back")?;
+    cache::write_back(&open).map_err(|_| "cannot write back the file")?;
     let blocks = bytes / BLOCK_BYTES;
     let mut flights = ASKED.map(|asked| Flight { asked, by_calls: 0.0, by_device: 0.0 });
     for flight in &mut flights {
@@ -63,11 +64,11 @@ pub(crate) fn count(path: &Path, bytes: usize) -> Result<[Flight; 2], &'static s
 
 fn counters(stat: &mut ProcFile) -> Result<DiskCounters, &'static str> {
     let text = stat.read().ok();
-    text.and_then(parse_disk_counters).ok_or("the counters of the device cannot be read")
+    text.and_then(parse_disk_counters).ok_or("cannot read the device counters")
 }
 
-/// Reads blocks with `asked` threads, each one at a time, until the time is over. Returns the sum
-/// of the durations of all calls, ns; `None` if a read failed.
+/// Reads blocks with `asked` threads, each reading one block at a time, until the time is over.
+/// Returns the sum of all call durations in nanoseconds; `None` if a read failed.
 fn read(open: impl AsFd + Sync, blocks: usize, asked: usize) -> Option<u64> {
     assert!(blocks > 0 && asked > 0, "without blocks or threads, nothing would be in flight");
     let end = monotonic_ns() + TIME_NS;
@@ -107,7 +108,7 @@ mod tests {
         match counted {
             Ok(flights) => {
                 assert_eq!(flights.map(|f| f.asked), ASKED);
-                // One thread cannot have more than one request in flight, nor four more than four.
+                // One thread has at most one request in flight, and four threads have at most four.
                 assert!(flights.iter().all(|f| f.by_calls > 0.0 && f.by_calls <= f.asked as f64));
             }
             Err(why) => assert!(!why.is_empty()),

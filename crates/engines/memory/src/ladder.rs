@@ -1,4 +1,4 @@
-//! The latency ladder: time of a dependent load over the size of the working set, and its levels.
+//! The latency ladder: dependent load time by working set size, and the resulting levels.
 
 use crate::blocks::{Bench, region, summary};
 use crate::cycle::sattolo;
@@ -9,20 +9,20 @@ use ioloom_stats::levels::{Agreement, Levels, levels};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_lab::memory::{Chain, Layout, Pages, Region, Step};
 
-/// Smallest working set, bytes.
+/// Minimum working set size in bytes.
 const BYTES_MIN: usize = 4 << 10;
-/// Maximum duration of a warm-up of two laps. A set that fits in no cache does not get warmer.
+/// Maximum duration of a two-lap warm-up. A set that fits in no cache does not get warmer.
 const WARM_NS: u64 = 20_000_000;
-/// Warm-up steps between two readings of the clock.
+/// Number of warm-up steps between clock reads.
 const WARM_STEPS: usize = 16_384;
 
-/// The results of the ladder that the checks need.
+/// The results of the ladder, as needed by the checks.
 #[derive(Debug)]
 pub(crate) struct LadderFacts {
     pub(crate) found: Levels,
-    /// All blocks of one size in each level.
+    /// All blocks of one size per level.
     pub(crate) blocks_of_levels: Vec<Vec<f64>>,
-    /// Duration of a lap in a new order over that of a second lap in the same order.
+    /// Duration of a lap in a new order divided by that of a second lap in the same order.
     pub(crate) fresh_over_same: Option<f64>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn run(
         points.sort_by_key(|(size, _)| *size);
         found = found_in(&points)?;
     }
-    // Measure disturbed sizes again.
+    // Repeat the measurement of disturbed sizes.
     for index in found.disturbed.clone() {
         let (size, times) = &mut points[index];
         times.extend(walk.measure(bench, *size, blocks));
@@ -87,7 +87,7 @@ pub(crate) fn run(
     Ok(LadderFacts { found, blocks_of_levels, fresh_over_same })
 }
 
-/// Returns the blocks of the size in the middle of a plateau.
+/// Returns the blocks of the size at the middle of a plateau.
 fn blocks_of(plateau: (f64, f64), points: &[(usize, Vec<f64>)]) -> Vec<f64> {
     let middle = (plateau.0 * plateau.1).sqrt();
     let near = |size: usize| (size as f64 / middle).ln().abs();
@@ -112,7 +112,7 @@ fn between(found: &Levels, line: usize) -> Vec<usize> {
     found.levels.iter().filter_map(|l| l.bracket).flat_map(inside).collect()
 }
 
-/// Adds the levels to the result, with the advertised sizes.
+/// Adds the levels to the result, together with the advertised sizes.
 fn advertised(options: &MemoryOptions, found: &Levels, result: &mut MemoryResult) {
     let advertised: Vec<f64> = options.advertised.kernel_bytes.iter().map(|b| *b as f64).collect();
     let verdicts = found.compare(&advertised);
@@ -143,7 +143,7 @@ fn advertised(options: &MemoryOptions, found: &Levels, result: &mut MemoryResult
     result.unclear.clone_from(&found.unclear);
 }
 
-/// A region in which chains of any size are linked.
+/// A region in which chains of any size can be linked.
 pub(crate) struct ChaseRegion {
     region: Option<Region>,
     line: usize,
@@ -158,7 +158,7 @@ impl ChaseRegion {
         Ok(Self { region: Some(region), line, bytes_max, huge_share })
     }
 
-    /// Links a chain of one load per line of `bytes`, in a new random order.
+    /// Links a chain with one load per line of `bytes` in a new random order.
     pub(crate) fn chain(&mut self, bench: &mut Bench, bytes: usize) -> Chain {
         let nodes = (bytes.min(self.bytes_max) / self.line).max(2) as u32;
         let next = sattolo(nodes, bench.next_seed());
@@ -205,8 +205,8 @@ impl ChaseRegion {
     }
 
     /// Measures whether a prefetcher learns a repeated order: the duration of a lap in a new order
-    /// over that of the next lap in the same order, beyond the second level; minimum over some
-    /// rounds.
+    /// divided by that of the next lap in the same order, beyond the second level. Returns the
+    /// minimum over several rounds.
     fn fresh_over_same(&mut self, bench: &mut Bench, found: &Levels) -> Option<f64> {
         let level = found.levels.get(1)?;
         let bytes = (level.plateau.1 * 0.75) as usize;
@@ -226,7 +226,7 @@ impl ChaseRegion {
     }
 }
 
-/// Walks a chain until the caches hold as much of it as they can.
+/// Walks a chain until the caches contain as much of it as possible.
 fn warm(chain: &mut Chain, step: Step) {
     let start = monotonic_ns();
     let mut left = 2 * chain.len();

@@ -1,15 +1,15 @@
 //! Measures the behaviour of the memory hierarchy, independently of what is advertised.
 //!
-//! [`measure`] takes the latency of dependent loads over the size of the working set and finds the
-//! cache levels in it. Unless quick, it then compares other rulers, measures the effects of page size,
-//! parallel loads, threads and read buffers, and answers sixteen questions about the validity of the
-//! measurement. Cache sizes reported by the kernel and the processor are never an input; they are
-//! compared at the end.
+//! [`measure`] determines the latency of dependent loads as a function of the working set size and
+//! identifies the cache levels. Unless quick mode is on, it then compares other measurement
+//! methods; measures the effects of page size, parallel loads, threads and read buffers; and
+//! answers sixteen questions about the validity of the measurement. Cache sizes reported by the
+//! kernel and the processor are never an input; they are compared at the end.
 //!
 //! Every figure is a minimum over many short blocks in shuffled passes, each well below a scheduler
-//! tick: on a busy machine, a mean would measure other programs. Median and tenth percentile are stored
-//! as well; they show what a program gets under the current load. Cost: a few seconds if quick, less
-//! than half a minute otherwise, and at most 400 MiB of memory.
+//! tick: on a busy machine, a mean would measure other programs. The median and tenth percentile
+//! are stored as well; they show what a program gets under the current load. The cost is a few
+//! seconds in quick mode, less than half a minute otherwise, and at most 400 MiB of memory.
 
 mod blocks;
 mod buffers;

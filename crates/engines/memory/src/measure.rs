@@ -8,11 +8,11 @@ use ioloom_model::memory::{MEMORY_SCHEMA, MemoryResult};
 use ioloom_sys::affinity;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs the measurement. `announce` is called with the name of each part before it starts; `stop`
-/// ends the measurement at the next step.
+/// Runs the measurement. Calls `announce` with the name of each part before it starts. Setting
+/// `stop` aborts the measurement at the next step.
 ///
 /// # Errors
-/// Returns an error if memory or a scratch file cannot be allocated, or after an interrupt.
+/// Returns an error after an interrupt, or if memory or a scratch file cannot be allocated.
 pub fn measure(
     options: &MemoryOptions,
     stop: &AtomicBool,

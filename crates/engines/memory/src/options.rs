@@ -3,23 +3,23 @@
 use crate::smt::SmtPlan;
 use std::path::PathBuf;
 
-/// The advertised caches of the measuring processor; smallest level first.
+/// The advertised caches of the measuring processor, smallest level first.
 #[derive(Debug, Clone, Default)]
 pub struct Advertised {
-    /// Sizes of data caches reported by the kernel (sysfs), bytes.
+    /// Data cache sizes reported by the kernel (sysfs), in bytes.
     pub kernel_bytes: Vec<u64>,
-    /// Sizes of data caches reported by CPUID, bytes.
+    /// Data cache sizes reported by CPUID, in bytes.
     pub cpuid_bytes: Vec<u64>,
-    /// Size of the last level by an older CPUID leaf, which covers the whole socket, bytes.
+    /// Last-level size from an older CPUID leaf, which covers the whole socket, in bytes.
     pub cpuid_socket_bytes: Option<u64>,
-    /// Reported entries of the first- and second-level TLB for small pages.
+    /// Reported number of first- and second-level TLB entries for small pages.
     pub tlb_entries: (Option<u32>, Option<u32>),
-    /// Size of a cache line, bytes; 64 if unknown.
+    /// Cache line size in bytes; 64 if unknown.
     pub line_bytes: usize,
 }
 
 impl Advertised {
-    /// Returns the line size to use for chains, bytes.
+    /// Returns the line size to use for chains, in bytes.
     pub(crate) fn line(&self) -> usize {
         let advertised = self.line_bytes;
         if advertised.is_power_of_two() && (16..=4096).contains(&advertised) {
@@ -33,7 +33,7 @@ impl Advertised {
 /// A part of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Latency of dependent loads; always measured, because the others need its levels.
+    /// Latency of dependent loads; always measured because the other parts need its levels.
     Ladder,
     /// Other ways to measure the same memory.
     Rulers,
@@ -50,7 +50,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All parts in the order in which they run.
+    /// All parts in execution order.
     pub const ALL: [Self; 7] = [
         Self::Ladder,
         Self::Rulers,
@@ -75,28 +75,28 @@ impl Part {
     }
 }
 
-/// The options of a measurement.
+/// Measurement options.
 #[derive(Debug, Clone)]
 pub struct MemoryOptions {
     /// Parts to measure in addition to the ladder.
     pub parts: Vec<Part>,
     /// Whether to use fewer and shorter blocks and smaller sets.
     pub quick: bool,
-    /// Largest working set, bytes.
+    /// Maximum working set size in bytes.
     pub bytes_max: usize,
-    /// Seed of all random orders.
+    /// Seed for all random orders.
     pub seed: u64,
-    /// The processor of the measuring thread; `None` chooses the last allowed one.
+    /// The processor of the measuring thread; `None` chooses the last permitted one.
     pub cpu: Option<u32>,
-    /// Directory for the file of the read buffers.
+    /// Directory for the read buffer file.
     pub dir: PathBuf,
     /// The advertised caches.
     pub advertised: Advertised,
     /// The processors that share a core.
     pub smt: SmtPlan,
-    /// Fingerprint of the machine, for the result.
+    /// Machine fingerprint, stored in the result.
     pub machine: String,
-    /// Version of the program, for the result.
+    /// Program version, stored in the result.
     pub version: String,
 }
 

@@ -1,10 +1,11 @@
-//! Address translation: the reach of the TLB, the cost of a page table walk, and the cost of the
-//! first touch of a page.
+//! Address translation: TLB reach, the cost of a page table walk, and the cost of touching a page
+//! for the first time.
 //!
-//! Two chains of the same length are compared: one line per page, and the same number of adjacent
-//! lines. Both miss the same caches, so the difference is the cost of translation. The same is
-//! repeated with huge pages: if the knee stays in place, the pages are not huge for the processor,
-//! whatever the kernel reports (a hypervisor may split them).
+//! Two chains of the same length are compared: one with one line per page, and one with the same
+//! number of adjacent lines. Both miss the same caches, so the difference is the cost of
+//! translation. The comparison is repeated with huge pages: if the knee does not move, the
+//! processor does not see huge pages, regardless of what the kernel reports (a hypervisor may split
+//! them).
 
 use crate::blocks::{Bench, minimum, region};
 use crate::cycle::sattolo;
@@ -17,9 +18,9 @@ use ioloom_sys_lab::memory::{Chain, HUGE_BYTES, Layout, Pages, Region, Step};
 const PAGE: usize = 4096;
 /// Maximum number of warm-up steps.
 const WARM_STEPS: usize = 200_000;
-/// Size of new memory for timing page faults, bytes.
+/// Size of newly mapped memory for timing page faults, in bytes.
 const FAULT_BYTES: usize = 16 << 20;
-/// Translation cost below which there is none, nanoseconds; less than a cycle.
+/// Translation cost in nanoseconds that counts as zero; less than a cycle.
 const NONE_NS: f64 = 0.6;
 
 pub(crate) fn run(
@@ -85,11 +86,12 @@ pub(crate) fn chain_ns(
     ns
 }
 
-/// Finds the knees in a curve of translation cost over pages: the last count without cost and the
-/// first with cost, the cost of a second-level TLB hit, where that rises, and the cost of a walk.
+/// Finds the knees in a curve of translation cost by page count: the last count without a cost and
+/// the first with one, the cost of a second-level TLB hit, where that cost rises, and the cost of a
+/// walk.
 pub(crate) fn knees(cost: &[(f64, f64)]) -> Vec<(&'static str, f64)> {
     let mut out = Vec::new();
-    // Noise only adds: a cost above that of a larger count is noise.
+    // Noise only adds to the cost, so a cost above that of a larger count is noise.
     let mut minimum = cost.to_vec();
     for i in (0..minimum.len().saturating_sub(1)).rev() {
         minimum[i].1 = minimum[i].1.min(minimum[i + 1].1);
@@ -114,7 +116,7 @@ pub(crate) fn knees(cost: &[(f64, f64)]) -> Vec<(&'static str, f64)> {
     out
 }
 
-/// Measures first touches: of memory that the process just released, and of memory it never had.
+/// Measures first touches of memory that the process just released, and of memory it never had.
 fn faults(result: &mut MemoryResult) -> Result<(), MemoryError> {
     let pages = (FAULT_BYTES / PAGE) as f64;
     let mut per_page = Vec::new();
@@ -137,7 +139,7 @@ fn faults(result: &mut MemoryResult) -> Result<(), MemoryError> {
         huge = huge.min(ns);
         granted &= region.huge_bytes().is_some_and(|bytes| bytes >= FAULT_BYTES as u64);
     }
-    // Without huge pages, this would be the cost of small faults.
+    // Without huge pages, this would measure small faults.
     if granted {
         result.extra.insert("huge_fault_ns".to_owned(), huge);
     }

@@ -1,4 +1,4 @@
-//! Parallel accesses: loads of one thread, streams of several, a cache line between two.
+//! Parallel accesses: loads of one thread, streams of several, and a cache line shared by two.
 
 use crate::blocks::{Bench, minimum, region};
 use crate::cpu_wait::{BUSY_MAX, CpuWait};
@@ -14,17 +14,18 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
 
-/// Working sets of the bandwidth streams, bytes.
+/// Working set sizes of the bandwidth streams in bytes.
 const STREAM_BYTES: [usize; 4] = [16 << 10, 256 << 10, 4 << 20, 64 << 20];
-/// Duration of one stream.
+/// Duration of a stream.
 const STREAM_NS: f64 = 8e6;
-/// Round trips between two processors in one round.
+/// Number of round trips between two processors per round.
 const TURNS: u64 = 2000;
-/// Spins without an answer after which the other side is considered gone; a few seconds.
+/// Number of spins without an answer after which the other thread is considered gone; a few
+/// seconds.
 const SPINS_MAX: u64 = 200_000_000;
 /// Maximum number of pairs; with more processors, only some pairs are measured.
 const PAIRS_MAX: usize = 120;
-/// Measures chains walked in parallel in the largest set: time per load over the number of chains.
+/// Measures chains walked in parallel in the largest set: time per load by number of chains.
 pub(crate) fn parallel_loads(
     bench: &mut Bench,
     options: &MemoryOptions,
@@ -69,7 +70,8 @@ impl Stream {
         }
     }
 
-    /// Passes once through the memory; returns the bytes read or written, each byte of a copy once.
+    /// Makes one pass through the memory; returns the bytes read or written, counting each byte of
+    /// a copy once.
     fn once(self, from: &[u64], to: &mut [u64]) -> usize {
         match self {
             Self::Read => {
@@ -83,9 +85,9 @@ impl Stream {
     }
 }
 
-/// Measures the bytes per second of streams on 1 to all allowed processors, each with its own
-/// memory. The size is that of all memory that a thread touches; a copy uses half of it for each
-/// side.
+/// Measures the bandwidth in bytes per second of streams on 1 to all permitted processors, each
+/// with separate memory. The size covers all memory that a thread touches; a copy uses half of it
+/// for each side.
 pub(crate) fn bandwidth(
     options: &MemoryOptions,
     allowed: &[u32],
@@ -116,7 +118,8 @@ pub(crate) fn bandwidth(
     Ok(())
 }
 
-/// Returns the best of some rounds: bytes of all threads over the time of the slowest.
+/// Returns the best of several rounds: total bytes of all threads divided by the time of the
+/// slowest.
 fn stream_rate(
     stream: Stream,
     bytes: usize,
@@ -132,7 +135,7 @@ fn stream_rate(
     }
     assert!(
         !cpus.is_empty() && (1..cpus.len()).all(|i| !cpus[..i].contains(&cpus[i])),
-        "each stream needs a processor of its own, or they would share its bandwidth: {cpus:?}"
+        "each stream must have its own processor; otherwise they share its bandwidth: {cpus:?}"
     );
     let barrier = Barrier::new(cpus.len());
     let each: Vec<Vec<(u64, u64, usize)>> = std::thread::scope(|scope| {
@@ -150,7 +153,7 @@ fn stream_rate(
                     let start = monotonic_ns();
                     let once = stream.once(from, to);
                     let ns = (monotonic_ns() - start).max(1) as f64;
-                    // The first pass is slow at every size, so the count is only an estimate.
+                    // The first pass is slow at every size, so this count is only an estimate.
                     let turns = ((STREAM_NS / ns) as usize).clamp(1, 1 << 20) * 2;
                     let mut all = Vec::new();
                     for _ in 0..rounds {
@@ -177,8 +180,8 @@ fn stream_rate(
     Ok((0..rounds).map(rate).fold(0.0, f64::max))
 }
 
-/// Measures the transfer of a cache line between every two processors, or records why it is
-/// meaningless here.
+/// Measures the transfer of a cache line between each pair of processors, or records why this would
+/// be meaningless.
 pub(crate) fn pairs(options: &MemoryOptions, allowed: &[u32], result: &mut MemoryResult) {
     if allowed.len() < 2 {
         result.pairs_skipped = Some("only one processor is allowed".to_owned());

@@ -1,10 +1,11 @@
-//! Other ways to measure the same memory, to show how much the result depends on the ruler.
+//! Other ways to measure the same memory, to show how much the result depends on the method.
 //!
 //! A published test stores one byte in each line in order and reports the time per store as the
-//! access time. Stores do not wait for each other and a prefetcher anticipates them, so this
-//! measures a rate and not a latency. This module compares the dependent chain with that loop, with
-//! the same loop of loads, and with independent loads in random order; rows with columns of a
-//! matrix; and a chain of loads with one of stores, where every evicted line is dirty.
+//! access time. Stores do not wait for each other and a prefetcher anticipates them, so the test
+//! measures a rate rather than a latency. This module compares the dependent chain with that loop,
+//! with the same loop using loads, and with independent loads in random order. It also compares
+//! rows with columns of a matrix, and a chain of loads with a chain of stores, where every evicted
+//! line is dirty.
 
 use crate::blocks::{Bench, minimum, region};
 use crate::error::MemoryError;
@@ -14,13 +15,13 @@ use ioloom_model::memory::MemoryResult;
 use ioloom_sys_lab::memory::{Pages, Region, Step};
 use std::hint::black_box;
 
-#[allow(unreachable_pub, reason = "the same file is public in its own crate")]
+#[allow(unreachable_pub, reason = "the same file is public in another crate")]
 #[path = "../../plainloop/src/store_lines.rs"]
 mod optimised;
 
-/// Side of the square matrix of 8-byte numbers: 32 MiB, beyond most caches.
+/// Side length of the square matrix of 8-byte numbers: 32 MiB, larger than most caches.
 const SIDE: usize = 2048;
-/// The sizes of the published table, KiB.
+/// The sizes in the published table, in KiB.
 const PUBLISHED_KIB: [usize; 14] =
     [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768];
 
@@ -54,7 +55,7 @@ pub(crate) fn run(
     store_chain(bench, options, result, check_stop)
 }
 
-/// Stores to each line in order, as optimised code; returns the number of stores.
+/// Stores to each line in order, in optimised code; returns the number of stores.
 fn stores(words: &mut [u64], stride: usize, rounds: usize) -> usize {
     let mut count = 0;
     for _ in 0..rounds {
@@ -79,14 +80,14 @@ fn loads(words: &[u64], stride: usize, rounds: usize) -> usize {
     count
 }
 
-/// Loads random lines; the next address does not depend on the loaded value.
+/// Loads random lines. The next address does not depend on the loaded value.
 fn random_loads(words: &[u64], stride: usize, steps: usize) -> usize {
     let lines = (words.len() / stride).max(1) as u64;
     let (mut state, mut sum) = (0x9E37_79B9_7F4A_7C15u64, 0u64);
     for _ in 0..steps {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // Multiply and shift instead of dividing to get an index below `lines`.
+        // Multiply and shift, instead of dividing, to get an index below `lines`.
         let at = ((state >> 32) * lines) >> 32;
         sum = sum.wrapping_add(words[at as usize * stride]);
     }
@@ -149,7 +150,7 @@ pub(crate) fn random(
     Ok(bench.time(blocks, |steps| random_loads(words, line / 8, steps)))
 }
 
-/// Measures blocks of a matrix sum by rows or by columns.
+/// Measures blocks of a matrix sum by rows or columns.
 pub(crate) fn matrix(
     bench: &mut Bench,
     by_rows: bool,
@@ -165,12 +166,12 @@ fn rows(matrix: &[u64]) -> usize {
     sum(matrix, |row, column| row * SIDE + column)
 }
 
-/// Sums a matrix column by column: consecutive accesses are a row apart.
+/// Sums a matrix column by column: consecutive accesses are one row apart.
 fn columns(matrix: &[u64]) -> usize {
     sum(matrix, |column, row| row * SIDE + column)
 }
 
-/// Sums a matrix; `at` maps the outer and inner index to an element.
+/// Sums a matrix; `at` maps the outer and inner indices to an element.
 #[inline(always)]
 fn sum(matrix: &[u64], at: impl Fn(usize, usize) -> usize) -> usize {
     let matrix = black_box(matrix);

@@ -1,4 +1,4 @@
-//! Single figures, for a study that repeats each in a separate process.
+//! Individual figures, for a study that repeats each one in a separate process.
 
 use crate::blocks::{Bench, region, summary};
 use crate::error::MemoryError;
@@ -9,16 +9,16 @@ use crate::smt::{SmtPlan, Work};
 use ioloom_sys::affinity::{self, PinnedThread};
 use ioloom_sys_lab::memory::{Layout, Pages, Step, dependent_adds};
 
-/// Blocks per figure; enough that start-up does not dominate a run.
+/// Number of blocks per figure; large enough that start-up does not dominate a run.
 const BLOCKS: usize = 41;
-/// Size of a cache line, bytes.
+/// Cache line size in bytes.
 const LINE: usize = 64;
-/// Size of a small page, bytes.
+/// Small page size in bytes.
 const PAGE: usize = 4096;
-/// Size of the largest set, KiB.
+/// Size of the largest set in KiB.
 const KIB_MAX: u64 = 1 << 20;
 
-/// The placement of threads on processors.
+/// Placement of threads on processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// One thread.
@@ -36,9 +36,9 @@ pub enum Single {
     Add,
     /// Dependent loads in random order in a set of this many bytes.
     Chase(usize),
-    /// The same with a store at each step.
+    /// The same with a store in each step.
     ChaseStore(usize),
-    /// The published loop, optimised: one store per line in order.
+    /// The published loop, optimised: one store per line, in order.
     Store(usize),
     /// The published loop, not optimised.
     Plain(usize),
@@ -48,15 +48,15 @@ pub enum Single {
     Rows,
     /// The same sum by columns.
     Columns,
-    /// Dependent loads, one in each of this many pages.
+    /// Dependent loads, one per page, in this many pages.
     Spread(usize),
-    /// Dependent loads of as many adjacent lines.
+    /// Dependent loads from the same number of adjacent lines.
     Packed(usize),
     /// A fixed amount of work on threads.
     Threads(Placement, Work),
 }
 
-/// The methods, each with the setting it needs.
+/// The methods, each with the setting that it needs.
 pub const METHODS: [(&str, &str); 13] = [
     ("add", ""),
     ("chase", "kib"),
@@ -74,10 +74,10 @@ pub const METHODS: [(&str, &str); 13] = [
 ];
 
 impl Single {
-    /// Parses a method and its setting, which is a number or the name of a kind of work.
+    /// Parses a method and its setting, which is a number or the name of a type of work.
     ///
     /// # Errors
-    /// Returns the fault and the accepted values.
+    /// Returns what is wrong, and the accepted values.
     pub fn parse(method: &str, setting: Option<&str>) -> Result<Self, String> {
         let Some((_, needs)) = METHODS.iter().find(|(word, _)| *word == method) else {
             let known: Vec<_> = METHODS.iter().map(|(word, _)| *word).collect();
@@ -123,7 +123,7 @@ impl Single {
             Self::Rows => "the sum of a 32 MiB matrix by rows",
             Self::Columns => "the sum of a 32 MiB matrix by columns",
             Self::Spread(_) => "dependent loads, one in each page",
-            Self::Packed(_) => "dependent loads of the same number of adjacent lines",
+            Self::Packed(_) => "dependent loads from the same number of adjacent lines",
             Self::Threads(Placement::Alone, _) => "a fixed amount of work on one thread",
             Self::Threads(Placement::Siblings, _) => {
                 "the same work on each of two threads that share a core"
@@ -132,25 +132,25 @@ impl Single {
         }
     }
 
-    /// Checks whether this machine has the processors for the placement.
+    /// Checks whether this machine has the processors needed for the placement.
     ///
     /// # Errors
-    /// Returns a sentence that names what is missing.
+    /// Returns a sentence that states what is missing.
     pub fn check_possible(self, plan: &SmtPlan) -> Result<(), String> {
         match self {
             Self::Threads(Placement::Siblings, _) if plan.siblings.is_none() => Err(plan
                 .why_none
                 .clone()
-                .unwrap_or_else(|| "no two threads of a core are allowed".to_owned())),
+                .unwrap_or_else(|| "no two permitted processors share a core".to_owned())),
             Self::Threads(Placement::Cores, _) if plan.cores.is_none() => {
-                Err("two cores are required, one is allowed".to_owned())
+                Err("two cores are required, but only one is permitted".to_owned())
             }
             _ => Ok(()),
         }
     }
 
-    /// Returns the size of the accessed set, bytes; 0 if it is not a setting. Only figures of equal
-    /// size do the same work.
+    /// Returns the size of the accessed set in bytes; 0 if it is not a setting. Only figures with
+    /// equal sizes do the same work.
     pub fn set_bytes(self) -> u64 {
         match self {
             Self::Chase(bytes)
@@ -164,7 +164,7 @@ impl Single {
     }
 
     /// Measures the figure: minimum, tenth percentile and median of its blocks, in nanoseconds per
-    /// access, or for the whole work of threads.
+    /// access, or in nanoseconds for the entire work of the threads.
     ///
     /// # Errors
     /// Returns an error if memory cannot be mapped or a thread cannot be pinned.

@@ -1,11 +1,11 @@
-//! Threads that share a core: the throughput of two threads on siblings, on separate cores, and of
-//! one alone.
+//! Threads that share a core: the throughput of one thread alone, of two threads on siblings, and
+//! of two threads on separate cores.
 //!
-//! Each thread does a fixed amount of work, so the time alone over the time with another is the
-//! gain. It is reported in two ways that are often confused: work per time, and time saved. Rounds
-//! run in the order A B B A, so that clock drift affects all equally. Without visible siblings,
-//! separate cores are still measured: virtual processors that are reported as cores and slow each
-//! other down in work that keeps a core busy share one.
+//! Each thread does a fixed amount of work, so the gain is the time alone divided by the time with
+//! another thread. It is reported in two ways that are often confused: work per time, and time
+//! saved. Rounds run in the order A B B A to balance out clock drift. Without visible siblings,
+//! separate cores are still measured: if virtual processors are reported as cores but slow each
+//! other down in work that keeps a core busy, they share a core.
 
 use crate::blocks::minimum;
 use crate::cycle::sattolo;
@@ -18,27 +18,27 @@ use ioloom_sys_lab::memory::{
 };
 use std::sync::Barrier;
 
-/// If two busy threads do less than this many times the work of one, they share a core.
+/// If two busy threads do less than this multiple of the work of one, they share a core.
 const SHARED: f64 = 1.4;
-/// From this ratio on they do not share a core.
+/// At this ratio and above, they do not share a core.
 const SEPARATE: f64 = 1.8;
 
-/// Repetitions of one kind of work; the best counts.
+/// Number of repetitions of each type of work; the best one counts.
 const TURNS: usize = 3;
 
 /// The processors for measuring threads that share a core.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SmtPlan {
-    /// Two allowed processors of one core.
+    /// Two permitted processors on one core.
     pub siblings: Option<(u32, u32)>,
-    /// Two allowed processors of different cores.
+    /// Two permitted processors on different cores.
     pub cores: Option<(u32, u32)>,
     /// Why there are no siblings; `None` if there are.
     pub why_none: Option<String>,
 }
 
 impl SmtPlan {
-    /// Chooses among the allowed processors. `cores` lists the processors of each core; `state` is
+    /// Chooses from the permitted processors. `cores` lists the processors of each core; `state` is
     /// the kernel's SMT state, such as `notsupported`.
     pub fn choose(cores: &[Vec<u32>], allowed: &[u32], state: Option<&str>) -> Self {
         let usable: Vec<Vec<u32>> = cores
@@ -66,7 +66,7 @@ impl SmtPlan {
     }
 }
 
-/// A kind of work.
+/// A type of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// Dependent additions; they use at most half of a core.
@@ -77,12 +77,12 @@ pub enum Work {
     Chase,
     /// A working set of 60 % of the first-level cache per thread.
     L1Share,
-    /// Computing alternating with sleeping, as if waiting for a device.
+    /// Computation alternating with sleep, as if waiting for a device.
     Mixed,
 }
 
 impl Work {
-    /// All kinds of work.
+    /// All types of work.
     pub const ALL: [Self; 5] = [Self::Alu, Self::Wide, Self::Chase, Self::L1Share, Self::Mixed];
 
     /// Parses a name.
@@ -107,7 +107,7 @@ impl Work {
         }
     }
 
-    /// Prepares the work of one thread; each run does the same.
+    /// Prepares the work of one thread; each run performs the same work.
     fn make(self, l1_bytes: usize, seed: u64) -> Option<Box<dyn FnMut() + Send>> {
         let chain = |bytes: usize| {
             let region = Region::new(bytes, Pages::Huge).ok()?;
@@ -142,8 +142,8 @@ impl Work {
         })
     }
 
-    /// Measures the same work on all of `cpus` at once: the time of the slowest thread, best of
-    /// some turns. Returns `None` without processors, or if one cannot be used.
+    /// Measures the same work on all of `cpus` at once. Returns the time of the slowest thread in
+    /// the fastest turn, or `None` if there are no processors or one of them cannot be used.
     pub(crate) fn time(self, l1_bytes: usize, cpus: &[u32]) -> Option<f64> {
         if cpus.is_empty() {
             return None;
@@ -169,7 +169,8 @@ impl Work {
         (0..TURNS).map(slowest).reduce(f64::min)
     }
 
-    /// Runs one thread: prepares the work, then runs turns that start together with the others.
+    /// Runs one thread: prepares the work, then runs turns that start together with the other
+    /// threads.
     fn on(self, cpu: u32, l1_bytes: usize, barrier: &Barrier) -> Option<Vec<f64>> {
         let pinned = PinnedThread::pin(cpu);
         let mut run = self.make(l1_bytes, u64::from(cpu));
@@ -187,7 +188,7 @@ impl Work {
     }
 }
 
-/// Measures all kinds of work; without siblings, only separate cores and one thread alone.
+/// Measures all types of work; without siblings, only separate cores and one thread alone.
 pub(crate) fn run(plan: &SmtPlan, result: &MemoryResult, quick: bool) -> SmtResult {
     let mut out = SmtResult {
         skipped: plan.why_none.clone(),
@@ -203,7 +204,7 @@ pub(crate) fn run(plan: &SmtPlan, result: &MemoryResult, quick: bool) -> SmtResu
     for work in Work::ALL {
         let (mut one, mut siblings, mut cores) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..rounds {
-            // A B B A: reverse the order in every other round.
+            // A B B A: reverse the order every other round.
             let mut order = [0, 1, 2];
             if round % 2 == 1 {
                 order.reverse();
@@ -235,14 +236,15 @@ fn pair(pair: Option<(u32, u32)>) -> Vec<u32> {
     pair.map_or(Vec::new(), |(a, b)| vec![a, b])
 }
 
-/// Judges whether processors that are reported as cores behave like siblings.
+/// Decides whether processors that are reported as cores behave like siblings.
 fn hidden(found: &SmtResult) -> Option<String> {
     let wide = found.works.iter().find(|w| w.work == "wide")?;
     let ratio = wide.throughput_ratio(wide.cores_ns?);
     let word = if ratio < SHARED {
-        "likely: reported as cores, but they behave like threads of one, or another program used one"
+        "likely: reported as cores, but they behave like threads of one core, or another \
+         program used one"
     } else if ratio >= SEPARATE {
-        "unlikely: each works as fast as alone"
+        "unlikely: each is as fast as when alone"
     } else {
         "undecided"
     };

@@ -2,10 +2,10 @@
 
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-/// Starts a scoped thread with a name, of which the system keeps 15 bytes.
+/// Starts a scoped thread with a name; the system keeps 15 bytes of the name.
 ///
 /// # Panics
-/// Panics if the thread cannot be started, as [`Scope::spawn`] does.
+/// Panics if the thread cannot be started, like [`Scope::spawn`].
 pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     role: String,

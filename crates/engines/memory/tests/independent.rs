@@ -1,10 +1,10 @@
-//! Compares the chase of the ladder with an independent one, written as in C.
+//! Compares the ladder's pointer chase with an independent one, written in C style.
 //!
-//! They share no code: this one uses nodes that point at each other, in the same order in every
-//! run, in ordinary heap memory, and takes the minimum of many short blocks. Both are measured
-//! alternately until they agree. Clock changes and other programs can only slow one of them down,
-//! so the minimum of enough blocks is that of the machine. The test judges no speed, only that two
-//! rulers agree.
+//! They share no code: this one uses nodes that point to each other, in the same order in every
+//! run, in ordinary heap memory, and takes the minimum over many short blocks. The two are measured
+//! alternately until they agree. Clock changes and other programs can only slow down one of them,
+//! so with enough blocks the minimum is a property of the machine. The test does not judge speed;
+//! it only checks that the two methods agree.
 
 use ioloom_memory::SmtPlan;
 use ioloom_memory::single::Single;
@@ -12,11 +12,11 @@ use std::cell::Cell;
 use std::time::Instant;
 
 const LINE: usize = 64;
-/// Loads per block.
+/// Number of loads per block.
 const LOADS: u32 = 40_000;
-/// Blocks before the other ruler is measured again.
+/// Number of blocks before switching to the other method.
 const BLOCKS: usize = 12;
-/// Rounds after which the two are considered to disagree.
+/// Number of rounds after which the two methods are considered to disagree.
 const ROUNDS: u64 = 60;
 
 #[repr(align(64))]
@@ -38,7 +38,7 @@ fn link<'a>(nodes: &'a [Node<'a>]) {
     }
 }
 
-/// Returns the minimum time of a load over `blocks` blocks, nanoseconds.
+/// Returns the minimum load time over `blocks` blocks in nanoseconds.
 fn least_ns<'a>(start: &'a Node<'a>, blocks: usize) -> f64 {
     let mut node = start;
     let mut least = f64::INFINITY;
