@@ -43,16 +43,16 @@ macro_rules! words {
 }
 
 words! {
-    /// Which threads do what, and how they wait.
+    /// How threads divide the work, and how they wait.
     Model, "model":
     /// One connection at a time.
     Iterative = "iterative",
     /// One thread per connection.
     Thread = "thread",
-    /// A pool of threads that each serve one connection until it ends; others wait in a bounded
-    /// queue.
+    /// A pool of threads, each serving one connection until it closes; other connections wait in a
+    /// bounded queue.
     Pool = "pool",
-    /// One thread reads and writes, others execute requests.
+    /// One thread reads and writes; others execute requests.
     RequestPool = "request-pool",
     /// One thread, `select`.
     Select = "select",
@@ -64,15 +64,15 @@ words! {
     EpollEdge = "epoll-et",
     /// One thread per core with its own listener, level-triggered epoll.
     ReusePort = "reuseport",
-    /// Several threads read and write, one executes all requests.
+    /// Several threads read and write; one executes all requests.
     IoThreads = "io-threads",
     /// One thread, io_uring with single-shot requests.
     Uring = "uring",
     /// One thread, io_uring with multishot requests and shared buffers.
     UringMany = "uring-multishot",
-    /// Like `uring-multishot`, on each core with its own listener.
+    /// Like `uring-multishot`, with one loop and listener per core.
     UringPerCore = "uring-per-core",
-    /// Tasks on work-stealing threads.
+    /// Asynchronous tasks on work-stealing threads.
     Tokio = "tokio",
 }
 
@@ -89,42 +89,42 @@ words! {
     Atomic = "atomic",
     /// One thread owns all stocks.
     Writer = "writer",
-    /// One thread per part of the stocks, as many as cores.
+    /// One thread per part of the stocks, with one part per core.
     Shards = "shards",
-    /// A database shares the stocks, also between processes.
+    /// A database shares the stocks, even between processes.
     Database = "database",
 }
 
 words! {
     /// When an order counts as durable.
     Durability, "durability":
-    /// Never; in memory only.
+    /// Never; orders are only in memory.
     None = "none",
-    /// Once the kernel has it: orders survive a crash of the program, not of the machine.
+    /// Once the kernel has it: orders survive a crash of the program, but not of the machine.
     Os = "os",
     /// Once it is on disk; concurrent orders share a sync.
     Group = "group",
-    /// Once it is on disk; each order is synced separately.
+    /// Once it is on disk; each order is synced on its own.
     Each = "each",
 }
 
 words! {
-    /// What a list of all stocks shows.
+    /// What a list of all stocks contains.
     ShowMode, "show mode":
     /// All stocks at one moment.
     Atomic = "atomic",
-    /// Each stock at the moment it is read.
+    /// Each stock at the moment when it is read.
     PerStock = "per-stock",
 }
 
 words! {
-    /// Where orders are kept.
+    /// Where orders are stored.
     StoreKind, "store":
     /// An SQLite database with a write-ahead log.
     Sqlite = "sqlite",
     /// A redb database: copy-on-write trees, each commit synced.
     Redb = "redb",
-    /// A fjall database: a log, and trees merged in the background.
+    /// A fjall database: a log, with trees merged in the background.
     Fjall = "fjall",
     /// A plain log: write, then sync.
     Log = "log",
@@ -136,12 +136,12 @@ words! {
     LogUring = "log-uring",
 }
 
-/// Where orders are kept: in a store of this server or in a database.
+/// Where orders are stored: in a store of this server or in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderStore {
-    /// In a file or directory used by this server only.
+    /// In a file or directory used only by this server.
     Own(StoreKind),
-    /// In a PostgreSQL database, which several servers may share.
+    /// In a PostgreSQL database, which can be shared by several servers.
     Postgres,
 }
 
@@ -173,16 +173,16 @@ impl FromStr for OrderStore {
     }
 }
 
-/// Error for builds without the model tokio.
+/// Error for builds without tokio.
 pub(crate) const WITHOUT_TOKIO: &str = "this build does not support model tokio; rebuild with the \
      feature 'tokio' of ioloom-serve, or choose another model, such as epoll";
 
-/// Error for builds without the database.
+/// Error for builds without PostgreSQL support.
 #[cfg(not(feature = "postgres"))]
 pub(crate) const WITHOUT_POSTGRES: &str = "this build does not support store postgres; rebuild with \
      the feature 'postgres' of ioloom-serve, or choose another store, such as sqlite";
 
-/// Returns why a model, sharing and durability cannot be combined, or `None` if they can.
+/// Returns why a model, sharing strategy and durability cannot be combined, or `None` if they can.
 pub fn refusal(model: Model, sharing: Sharing, durability: Durability) -> Option<String> {
     if sharing == Sharing::Database {
         return Some(
@@ -215,12 +215,12 @@ pub(crate) fn model_refusal(model: Model) -> Option<String> {
     (model == Model::Tokio && !cfg!(feature = "tokio")).then(|| WITHOUT_TOKIO.to_owned())
 }
 
-/// Returns why service time cannot be spent while the stocks are locked, or `None` if it can.
+/// Returns why the service time cannot be spent while stocks are locked, or `None` if it can.
 pub fn held_refusal(sharing: Sharing, show: ShowMode) -> Option<String> {
     if sharing == Sharing::Atomic {
         return Some(
-            "sharing atomic holds nothing while it executes an order, so there is no lock to \
-             spend time in; omit --service-in-lock, or use another sharing, such as stock"
+            "sharing atomic does not lock anything while it executes an order, so there is no \
+             lock to spend time in; omit --service-in-lock, or use another sharing, such as stock"
                 .to_owned(),
         );
     }
@@ -250,9 +250,9 @@ pub fn store_refusal(store: StoreKind, durability: Durability) -> Option<String>
 }
 
 impl StoreKind {
-    /// Returns the default store for a new server. Chosen by measurement: a plain log replaces the
-    /// engine where it is more than 1.5 times as fast, which is the case only without syncs
-    /// (`results/serve-vs-redis` and `results/serve-vs-redis-group`).
+    /// Returns the default store for a new server. The choice is based on measurements: a plain log
+    /// replaces the engine only if it is more than 1.5 times as fast, which is the case only
+    /// without syncs (`results/serve-vs-redis` and `results/serve-vs-redis-group`).
     pub fn default_for(durability: Durability) -> Self {
         match durability {
             Durability::Os => Self::Log,
@@ -262,18 +262,18 @@ impl StoreKind {
 }
 
 impl Model {
-    /// Reports whether the model needs io_uring.
+    /// Returns true if the model requires io_uring.
     pub fn needs_ring(self) -> bool {
         matches!(self, Self::Uring | Self::UringMany | Self::UringPerCore)
     }
 
-    /// Reports whether each loop of the model has its own listener on the same port.
+    /// Returns true if each loop of the model has a separate listener on the same port.
     pub(crate) fn shares_port(self) -> bool {
         matches!(self, Self::ReusePort | Self::UringPerCore)
     }
 
-    /// Returns the default sharing of the model. With one thread, an uncontended lock costs
-    /// nothing.
+    /// Returns the model's default sharing strategy. With a single thread, an uncontended lock
+    /// costs nothing.
     pub fn default_sharing(self) -> Sharing {
         match self {
             Self::IoThreads => Sharing::Writer,

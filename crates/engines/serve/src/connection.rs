@@ -1,10 +1,10 @@
-//! A non-blocking connection: what arrived, what is to be sent, and when to time out.
+//! A non-blocking connection: received bytes, pending output, and timeouts.
 //!
-//! Bytes are read into a buffer of the loop. A connection stores only an incomplete request and
-//! answers that its client has not accepted. An idle connection holds neither, which makes ten
-//! thousand of them cheap.
+//! Bytes are read into a buffer that belongs to the loop. A connection stores only an incomplete
+//! request and answers that its client has not accepted yet. An idle connection stores neither, so
+//! ten thousand of them are cheap.
 //!
-//! When the server ends a connection, it first shuts down writing, then keeps reading for a moment:
+//! To close a connection, the server first shuts down writing and then keeps reading for a moment:
 //! closing a socket with unread bytes would reset the connection, and the client might never
 //! receive its last answer.
 
@@ -25,7 +25,7 @@ const LINGER_NS: u64 = 1_000_000_000;
 pub(crate) enum Next {
     /// Wait for an event.
     Wait,
-    /// Continue without waiting: requests or unread bytes are left.
+    /// Continue without waiting: there are more requests or unread bytes.
     Again,
     /// Close the connection.
     Close,
@@ -37,28 +37,29 @@ pub(crate) struct Connection {
     settings: Settings,
     output: Vec<u8>,
     sent: usize,
-    /// Bytes being sent by a ring.
+    /// Number of bytes that a ring is sending.
     sending: usize,
     /// Parsed requests whose answers are not in the output yet.
     unanswered: usize,
-    /// The client has ended its stream.
+    /// Whether the client has closed its side of the stream.
     ended: bool,
-    /// Time at which writing was shut down; 0 if it was not.
+    /// Time when writing was shut down; 0 if it was not.
     lingering_ns: u64,
-    /// Time at which the client last sent or accepted something.
+    /// Time when the client last sent or accepted data.
     active_ns: u64,
-    /// Time at which the incomplete request or handshake began; 0 if there is none.
+    /// Start time of the incomplete request or handshake; 0 if there is none.
     begun_ns: u64,
     /// Time since which answers are pending; 0 if there are none.
     pending_ns: u64,
-    /// Bytes that were pending at that time and still are.
+    /// Number of bytes that were pending at that time and still are.
     pending_then: usize,
-    /// The output limit is reached, so nothing is read and the current request cannot complete.
+    /// Whether the output limit is reached; nothing is read, and the current request cannot
+    /// complete.
     is_full: bool,
-    /// A read may return more.
+    /// Whether a read may return more data.
     readable: bool,
-    /// Edge-triggered: no further event announces remaining bytes. A short read is then not the
-    /// last one, since the end of the stream may follow.
+    /// With edge triggering, no further event announces remaining bytes. Reading therefore
+    /// continues after a short read, because the end of the stream may follow.
     by_edge: bool,
     pub(crate) interest: Interest,
     /// Whether it is queued to continue without waiting.
@@ -104,7 +105,7 @@ impl Connection {
         self.output.len() - self.sent + self.sending
     }
 
-    /// Reads once and parses the complete requests. On error the connection must be closed.
+    /// Reads once and parses the complete requests. On error, the connection must be closed.
     pub(crate) fn take(
         &mut self,
         token: usize,
@@ -140,8 +141,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Parses the requests in bytes that a ring has received; empty bytes are the end of the
-    /// stream. With `None`, parses requests left in the buffer.
+    /// Parses the requests in bytes received by a ring; an empty slice means the end of the stream.
+    /// With `None`, parses requests left in the buffer.
     pub(crate) fn arrived(
         &mut self,
         token: usize,
@@ -157,20 +158,20 @@ impl Connection {
         if self.lingering_ns != 0 || self.transport.is_over() {
             return;
         }
-        // While the output limit is reached, bytes are only buffered. So are requests beyond the
-        // limit of one turn: a ring may report many pieces at once.
+        // While the output limit is reached, bytes are only buffered. The same applies to requests
+        // above the limit of one turn: a ring may report many pieces at once.
         let full = self.pending_bytes() > service.limits.output_bytes;
         let most =
             if full { 0 } else { service.requests_at_once().saturating_sub(self.unanswered) };
         self.feed(token, service, (bytes.unwrap_or_default(), most), jobs, now_ns);
     }
 
-    /// Reports whether requests are left in the buffer.
+    /// Returns true if there are requests left in the buffer.
     pub(crate) fn has_more(&self) -> bool {
         self.transport.has_more()
     }
 
-    /// Parses bytes and takes at most this many requests.
+    /// Parses bytes and takes at most the specified number of requests.
     fn feed(
         &mut self,
         token: usize,
@@ -196,8 +197,8 @@ impl Connection {
         }
     }
 
-    /// Reads once and discards the bytes: a client that keeps sending gets no more attention than
-    /// others.
+    /// Reads once and discards the bytes: a client that keeps sending does not get more attention
+    /// than others.
     fn discard(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         if self.readable && !self.ended {
             match self.socket.recv(buffer) {
@@ -217,9 +218,9 @@ impl Connection {
         }
     }
 
-    /// Notes that the client accepted `taken` bytes. The drain timeout restarts once the client has
-    /// accepted everything that was pending when it started, so a client with a constantly filled
-    /// buffer is not disconnected while it keeps reading.
+    /// Records that the client accepted `taken` bytes. The drain timeout restarts when the client
+    /// has accepted everything that was pending when it started. A client whose buffer is always
+    /// full is therefore not disconnected as long as it keeps reading.
     fn note_taken(&mut self, taken: usize, now_ns: u64) {
         self.active_ns = now_ns;
         self.pending_then = self.pending_then.saturating_sub(taken);
@@ -229,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// Sends the answers of jobs, all of this connection, after any earlier output.
+    /// Sends the answers of jobs, all for this connection, after any earlier output.
     pub(crate) fn give(
         &mut self,
         jobs: &[Job],
@@ -267,14 +268,14 @@ impl Connection {
         self.transport.seal(out, from);
     }
 
-    /// Appends the answers of jobs and pending handshake messages to the output, to be sent by a
-    /// ring.
+    /// Appends the answers of jobs and pending handshake messages to the output, which a ring will
+    /// send.
     pub(crate) fn push_answers(&mut self, jobs: &[Job], now_ns: u64) {
         self.encode_answers(jobs, None);
         self.note_pending(now_ns);
     }
 
-    /// Returns the output for a ring to send.
+    /// Returns the output to be sent by a ring.
     pub(crate) fn take_output(&mut self) -> Option<Vec<u8>> {
         if self.output.is_empty() {
             return None;
@@ -284,9 +285,9 @@ impl Connection {
         Some(std::mem::take(&mut self.output))
     }
 
-    /// Notes that a ring has sent `sent` of the bytes it was given.
+    /// Records that a ring has sent `sent` of the bytes passed to it.
     pub(crate) fn sent(&mut self, mut bytes: Vec<u8>, sent: usize, now_ns: u64) {
-        debug_assert!(sent <= bytes.len(), "more bytes sent than were given to the ring");
+        debug_assert!(sent <= bytes.len(), "the ring sent more bytes than it was given");
         self.sending = 0;
         if sent < bytes.len() {
             bytes.drain(..sent);
@@ -296,7 +297,7 @@ impl Connection {
         self.note_taken(sent, now_ns);
     }
 
-    /// Sends pending output as far as the client accepts it.
+    /// Sends as much pending output as the client accepts.
     pub(crate) fn flush(&mut self, now_ns: u64) -> io::Result<()> {
         while self.pending_bytes() > 0 {
             match self.socket.send(&self.output[self.sent..]) {
@@ -337,14 +338,14 @@ impl Connection {
         let is_last = self.transport.is_over() || (self.ended && !self.transport.has_more());
         if is_last && self.pending_bytes() == 0 {
             if self.transport.end(&mut self.output) {
-                // The alert leaves in the next turn.
+                // The alert is sent in the next turn.
                 self.note_pending(now_ns);
                 return Next::Again;
             }
             if self.ended {
                 return Next::Close;
             }
-            // Remaining input must be read, or the last answers may be lost.
+            // Remaining input must be read; otherwise, the last answers may be lost.
             self.lingering_ns = now_ns;
             self.readable = true;
             let gone = self.socket.shutdown_write().is_err();
@@ -361,7 +362,7 @@ impl Connection {
         Interest { read: listening && !self.ended, write: self.pending_bytes() > 0 }
     }
 
-    /// Reports whether a timeout has expired.
+    /// Returns true if a timeout has expired.
     pub(crate) fn is_overdue(&self, service: &Service, now_ns: u64) -> bool {
         let limits = &service.limits;
         let passed = |since: u64, limit: std::time::Duration| {
@@ -419,7 +420,7 @@ mod tests {
             connection.pending_bytes(),
             service.requests_at_once() * ioloom_exchange::PADDED
         );
-        // While the output limit is reached nothing is parsed; afterwards parsing continues.
+        // Nothing is parsed while the output limit is reached; parsing continues afterwards.
         connection.arrived(0, &service, None, &mut jobs, 3);
         assert!(jobs.is_empty() && connection.has_more());
         let output = connection.take_output().unwrap();
@@ -457,7 +458,7 @@ mod tests {
         request(&mut connection, 20);
         let is_late = |connection: &Connection, now_ns| connection.is_overdue(&service, now_ns);
         assert!(!is_late(&connection, drain_ns + 10) && is_late(&connection, drain_ns + 11));
-        // Half of the first answer is not all of it.
+        // Half of the first answer is not the whole answer.
         connection.sent(first, ioloom_exchange::PADDED / 2, 30);
         assert!(is_late(&connection, drain_ns + 11));
         let both = connection.take_output().unwrap();

@@ -1,4 +1,4 @@
-//! Errors that end a server as a whole. An error of one connection ends that connection and is
+//! Errors that stop the whole server. An error on one connection closes that connection and is
 //! counted.
 
 use crate::store::StoreError;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a server did not start, or stopped by itself.
+/// Why a server did not start, or stopped on its own.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The address is in use.
@@ -27,13 +27,13 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The system's error.
+        /// The system error.
         source: io::Error,
     },
     /// The stock file cannot be read.
-    #[error("{0}; name the stock file with --stock")]
+    #[error("{0}; specify the stock file with --stock")]
     ReadStock(#[source] PathError),
-    /// The stock file is malformed.
+    /// The stock file is invalid.
     #[error("invalid stock file {}: {source}", quoted(path))]
     BadStock {
         /// The file.
@@ -42,15 +42,15 @@ pub enum ServeError {
         source: BadStockFile,
     },
     /// The stock file cannot be written.
-    #[error("{0}; the orders are safe in the store, if there is one: fix the cause and restart")]
+    #[error("{0}; if there is a store, no orders are lost: fix the cause and restart")]
     WriteStock(#[source] PathError),
-    /// The options contradict each other or are not supported.
+    /// The options conflict or are not supported.
     #[error("{0}")]
     Refused(String),
-    /// The store failed. No order was acknowledged that it does not hold.
+    /// The store failed. All acknowledged orders are in the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The database failed. No order was acknowledged that it does not hold.
+    /// The database failed. All acknowledged orders are in the database.
     #[error("cannot {operation} database {database}: {reason}; {advice}")]
     Database {
         /// What failed.
@@ -59,15 +59,15 @@ pub enum ServeError {
         database: String,
         /// The reason.
         reason: String,
-        /// What to do about it.
+        /// What the user can do.
         advice: &'static str,
     },
-    /// A system call failed that every server of this model needs.
+    /// A system call that the model requires has failed.
     #[error("cannot {operation}: {}", reason(source))]
     System {
         /// What failed.
         operation: SystemOperation,
-        /// The system's error.
+        /// The system error.
         source: io::Error,
     },
 }
@@ -79,7 +79,7 @@ impl ServeError {
     }
 }
 
-/// A call to a database. Displays as the verb of the message.
+/// A database operation. Displays as the verb phrase of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatabaseOperation {
     /// Connecting.
@@ -100,7 +100,7 @@ impl fmt::Display for DatabaseOperation {
     }
 }
 
-/// A system call without a path. Displays as the verb of the message.
+/// A system call without a path. Displays as the verb phrase of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemOperation {
     /// Creating an event descriptor.

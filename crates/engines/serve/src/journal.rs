@@ -1,10 +1,10 @@
-//! The order log on its way to the store: group commit.
+//! The order log on its way to the store, with group commit.
 //!
-//! An order gets its log number while the stock it changes is locked, so numbers and changes have
-//! the same order. Before its answer leaves, its thread waits until the store holds everything up
-//! to that number. The first waiting thread takes all gathered records and commits them; records
-//! that arrive during the commit gather for the next one. So the slower the disk, the larger the
-//! commits, and no thread waits for a timer.
+//! An order gets its log number while the stock that it changes is locked, so numbers and changes
+//! have the same order. Before its answer is sent, its thread waits until the store contains
+//! everything up to that number. The first waiting thread takes all gathered records and commits
+//! them; records that arrive during the commit are gathered for the next one. So the slower the
+//! disk, the larger the commits, and no thread waits for a timer.
 //!
 //! If the store fails, the server stops: no waiting order is ever acknowledged.
 
@@ -14,7 +14,7 @@ use ioloom_exchange::{Order, OrderOutcome, Record, Refused, RequestId};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// The store failed. The first thread to notice keeps the reason.
+/// The store failed. The first thread that notices stores the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoreFailed;
 
@@ -40,8 +40,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Creates a journal whose latest order has the number `latest`. Without a store it only
-    /// assigns numbers.
+    /// Creates a journal in which `latest` is the number of the latest order. Without a store, the
+    /// journal only assigns numbers.
     pub(crate) fn new(latest: u64, store: Option<Box<dyn Store>>, durability: Durability) -> Self {
         Self {
             latest: AtomicU64::new(latest),
@@ -53,7 +53,7 @@ impl Journal {
         }
     }
 
-    /// Reports whether records are stored at all.
+    /// Returns true if records are stored at all.
     pub(crate) fn keeps(&self) -> bool {
         self.store.is_some()
     }
@@ -68,16 +68,16 @@ impl Journal {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Counts a commit of a database, which assigns the numbers itself. Orders up to `latest` are
-    /// known to be in it.
+    /// Counts a commit by a database, which assigns the numbers itself. All orders up to `latest`
+    /// are known to be in the database.
     #[cfg(feature = "postgres")]
     pub(crate) fn committed_elsewhere(&self, latest: u64) {
         self.latest.fetch_max(latest, Ordering::SeqCst);
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes all records, which are already numbered up to `latest`. The caller must prevent
-    /// concurrent calls. Takes one lock, and copies nothing if no other records are pending.
+    /// Takes all records, already numbered up to `latest`. The caller must prevent concurrent
+    /// calls. Takes one lock, and copies nothing if no other records are pending.
     pub(crate) fn push_all(&self, latest: u64, records: &mut Vec<Record>) {
         self.latest.store(latest, Ordering::SeqCst);
         if records.is_empty() {
@@ -86,7 +86,7 @@ impl Journal {
         debug_assert_eq!(
             records.last().map(|record| record.outcome.seq()),
             Some(latest),
-            "the journal must know of every record, or a waiter would return too early"
+            "the journal must receive every record; otherwise a waiter would return too early"
         );
         let mut gathering = self.gathering();
         if gathering.records.is_empty() {
@@ -108,9 +108,9 @@ impl Journal {
         seq
     }
 
-    /// Gives an order its log number and returns its outcome. To be called while its stock is
-    /// locked. A refusal gets a number only if the log must store it, which is the case if the order
-    /// has an identity.
+    /// Gives an order its log number and returns its outcome. Must be called while its stock is
+    /// locked. A refusal gets a number only if the log must store it, which is the case if the
+    /// order has an identity.
     pub(crate) fn log(
         &self,
         order: &Order,
@@ -131,13 +131,10 @@ impl Journal {
         }
     }
 
-    /// Returns when the store holds every order up to `seq`.
+    /// Returns once the store contains every order up to `seq`.
     pub(crate) fn wait(&self, seq: u64) -> Result<(), StoreFailed> {
         let Some(store) = &self.store else { return Ok(()) };
-        debug_assert!(
-            seq <= self.latest(),
-            "no commit would ever reach a number that was not assigned"
-        );
+        debug_assert!(seq <= self.latest(), "no commit would ever reach an unassigned number");
         let mut gathering = self.gathering();
         loop {
             if gathering.broken {
@@ -155,7 +152,7 @@ impl Journal {
             let mut records = std::mem::replace(&mut gathering.records, spare);
             debug_assert!(
                 records.is_sorted_by(|a, b| a.outcome.seq() < b.outcome.seq()),
-                "the log must be stored in the order of its numbers"
+                "log records must be stored in numerical order"
             );
             drop(gathering);
             let result = self.commit(store, &records);
@@ -166,7 +163,7 @@ impl Journal {
                     let last = records.last().map(|record| record.outcome.seq());
                     debug_assert!(
                         last.is_none_or(|last| last > gathering.committed),
-                        "an acknowledged order must stay acknowledged"
+                        "an acknowledged order must remain acknowledged"
                     );
                     gathering.committed = last.unwrap_or(gathering.committed);
                     records.clear();
@@ -197,14 +194,14 @@ impl Journal {
         Some(f(&mut **store.lock().expect("no panic under this lock")))
     }
 
-    /// Stops all acknowledgements because the store failed at something other than a commit. A
-    /// failed sync may also have lost earlier writes.
+    /// Stops all acknowledgements because a store operation other than a commit failed. A failed
+    /// sync may also have lost earlier writes.
     pub(crate) fn give_up(&self) {
         self.gathering().broken = true;
         self.changed.notify_all();
     }
 
-    /// Takes the reason why the store failed.
+    /// Takes the reason for the store failure.
     pub(crate) fn take_error(&self) -> Option<StoreError> {
         self.gathering().error.take()
     }

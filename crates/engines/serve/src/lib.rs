@@ -1,15 +1,15 @@
 //! A server for the stock exchange, in every architecture worth comparing.
 //!
-//! The service exists once, behind many concurrency models. The pure crate `exchange` computes the
+//! There is one service behind many concurrency models. The pure crate `exchange` computes the
 //! answers. This crate adds the [`Model`]s (which threads read, write and wait, and how), the ways
 //! to share the stocks ([`Sharing`]), the order log with group commit, the stores, and a database
-//! that can replace a store. All models pass the same tests, because their common parts exist once:
-//! a non-blocking connection is in `connection`, its byte stream with or without TLS in
-//! `transport`, and `service` answers a turn of jobs.
+//! that can replace a store. All models pass the same tests because they share their common parts:
+//! `connection` implements a non-blocking connection, `transport` its byte stream with or without
+//! TLS, and `service` answers a turn of jobs.
 //!
-//! Every turn has the same order: read, parse the complete requests, execute them, wait until the
-//! store holds what the answers depend on, then write. So every answer that leaves is as safe as
-//! the durability promises, and no model can get this wrong.
+//! Every turn has the same steps: read, parse the complete requests, execute them, wait until the
+//! store contains everything that the answers depend on, then write. So every answer that is sent
+//! is as safe as the durability promises, and no model can get this wrong.
 
 mod choice;
 mod connection;

@@ -5,30 +5,30 @@ use std::time::Duration;
 /// Limits of a server and of each connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of open connections; another one gets `BUSY` and is closed.
+    /// Maximum number of open connections; any further connection gets `BUSY` and is closed.
     pub connections: usize,
-    /// Maximum number of requests of one connection per turn.
+    /// Maximum number of requests per connection and turn.
     pub requests_at_once: usize,
-    /// Bytes of unsent answers at which the server stops reading from a connection.
+    /// Number of unsent answer bytes at which the server stops reading from a connection.
     pub output_bytes: usize,
-    /// Time limit for the rest of a request that has begun, and for a TLS handshake up to the
-    /// token, if one is required.
+    /// Time limit for the rest of a request once it has started, and for a TLS handshake including
+    /// the token, if required.
     pub request: Duration,
-    /// Time limit for a client to accept all answers that are pending at one moment.
+    /// Time limit for a client to accept all answers pending at a given moment.
     pub drain: Duration,
     /// Time after which an idle connection is closed; zero disables this.
     pub idle: Duration,
-    /// Time after which an idle connection is closed if others wait for its thread, in models where
-    /// that can happen.
+    /// Time after which an idle connection is closed if others are waiting for its thread, in
+    /// models where that can happen.
     pub hog: Duration,
-    /// Maximum time that a single epoll loop polls for the next request before it sleeps; zero
+    /// Maximum time for which a single epoll loop polls for the next request before it sleeps; zero
     /// disables polling.
     pub spin: Duration,
-    /// Time limit for a stopping server to finish requests.
+    /// Time limit for finishing requests when the server stops.
     pub stop: Duration,
     /// Number of threads, for models with a configurable number.
     pub threads: usize,
-    /// Number of connections that may wait in the queue of the pool.
+    /// Maximum number of connections waiting in the queue of the pool.
     pub waiting: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Options of a server.
+//! Server options.
 
 use crate::choice::{Durability, Model, Sharing, ShowMode, StoreKind};
 use crate::limits::Limits;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Maximum service time.
 pub const SERVICE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Store of a server.
+/// The store of a server.
 #[derive(Debug, Clone)]
 pub struct StoreChoice {
     /// Kind of the store.
@@ -20,14 +20,15 @@ pub struct StoreChoice {
     pub path: PathBuf,
 }
 
-/// Default number of connections to a database: a list need not wait for a commit. More connections
-/// do not execute more orders if the orders share stocks, which stay locked until the commit.
+/// Default number of database connections: one for orders, plus one so a list does not wait for a
+/// commit. More connections do not increase the order rate if the orders share stocks, which stay
+/// locked until the commit.
 const DATABASE_CONNECTIONS: usize = 2;
-/// Environment variable with the connection string, used if no option names a database. All users
-/// can read the arguments of a process, so this is the place for a password.
+/// Environment variable with the connection string, used if no option specifies a database. All
+/// users can read the arguments of a process, so passwords belong here.
 pub const DATABASE_VARIABLE: &str = "IOLOOM_DATABASE";
 
-/// A PostgreSQL database that keeps stocks and orders, possibly for several servers.
+/// A PostgreSQL database that stores stocks and orders, possibly for several servers.
 #[derive(Clone)]
 pub struct DatabaseChoice {
     /// Connection string: a URL or `host=… dbname=…`. May contain a password, which is never
@@ -52,7 +53,7 @@ impl fmt::Debug for DatabaseChoice {
     }
 }
 
-/// Certificate and private key of a server, both PEM.
+/// The certificate and private key of a server, both in PEM format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The certificate, followed by any intermediate certificates.
@@ -61,26 +62,26 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Options of a server.
+/// Server options.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
     /// Concurrency model.
     pub model: Model,
     /// How threads share the stocks.
     pub sharing: Sharing,
-    /// What a list of all stocks shows.
+    /// What a list of all stocks contains.
     pub show: ShowMode,
     /// When an order counts as durable.
     pub durability: Durability,
-    /// Store of the orders; unused with durability `none`.
+    /// The order store; unused with durability `none`.
     pub store: StoreChoice,
-    /// Database that replaces the store, if any; then `sharing` must be `database`.
+    /// A database that replaces the store, if any; `sharing` must then be `database`.
     pub database: Option<DatabaseChoice>,
     /// The stock file.
     pub stock: PathBuf,
     /// Listen address for the protocol variant in `settings`.
     pub listen: SocketAddr,
-    /// Second listen address with unpadded answers, if any.
+    /// Second listen address, with unpadded answers, if any.
     pub listen_line: Option<SocketAddr>,
     /// Variant of the original protocol.
     pub settings: Settings,
@@ -88,16 +89,16 @@ pub struct ServeOptions {
     pub limits: Limits,
     /// Number of cores, for models with one loop per core.
     pub cores: usize,
-    /// Token that clients must present, if any.
+    /// The token that clients must present, if any.
     pub token: Option<Token>,
     /// Enables TLS on every port.
     pub tls: Option<TlsFiles>,
-    /// Called with a warning about a connection that does not use TLS, at most once a second, from
-    /// the thread that serves it.
+    /// Called with a warning about a connection that does not use TLS, at most once per second,
+    /// from the thread that serves it.
     pub warn: Option<fn(&str)>,
     /// Artificial CPU time per order and list, at most [`SERVICE_TIME_MAX`]; for experiments.
     pub service_time: Duration,
-    /// Whether to spend that time while holding the stocks of the request, rather than before; see
+    /// Whether to spend that time while holding the stocks of the request rather than before; see
     /// [`held_refusal`](crate::held_refusal).
     pub service_in_lock: bool,
 }

@@ -1,4 +1,4 @@
-//! A server: assembled from its options, run, stopped, and its stocks written to the stock file.
+//! A server: assembles it from options, runs it, stops it, and writes its stocks to the stock file.
 
 #[cfg(not(feature = "postgres"))]
 use crate::choice::WITHOUT_POSTGRES;
@@ -27,18 +27,18 @@ use std::time::Duration;
 /// Backlog of pending connections.
 const BACKLOG: u32 = 4096;
 
-/// Final counters of a server that was asked to stop.
+/// Final counters of a server that was stopped on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServeSummary {
-    /// Orders answered as executed, including repetitions.
+    /// Number of orders answered as executed, including repetitions.
     pub done: u64,
-    /// Accepted connections.
+    /// Number of accepted connections.
     pub connections: u64,
     /// Number of the latest order in the log.
     pub seq: u64,
 }
 
-/// A server that listens but does not serve yet.
+/// A server that is listening but not serving yet.
 pub struct Server {
     service: Arc<Service>,
     ports: Vec<Vec<Port>>,
@@ -54,7 +54,7 @@ pub struct StopHandle(Weak<Service>);
 
 impl StopHandle {
     /// Asks the server to stop. It finishes the requests that have arrived, writes the stock file
-    /// and returns.
+    /// and exits.
     pub fn stop(&self) {
         if let Some(service) = self.0.upgrade() {
             service.stop();
@@ -72,8 +72,9 @@ struct StockFile {
 }
 
 impl StockFile {
-    /// Writes the stock file unless nothing has changed. If a database cannot list the stocks, that
-    /// is an error only at the end: until then the file is merely older, and nothing is lost.
+    /// Writes the stock file unless nothing has changed. If the stocks cannot be read from a
+    /// database, this is an error only at the end: until then, the file is merely outdated and
+    /// nothing is lost.
     fn write(&self, is_last: bool) {
         let Some(service) = self.service.get().and_then(Weak::upgrade) else { return };
         let mut written = self.written.lock().expect("no panic under this lock");
@@ -115,7 +116,7 @@ impl Server {
         check(options)?;
         probe_ring(options.model)?;
         let identity = options.tls.as_ref().map(identity).transpose()?;
-        // A database may not need a stock file.
+        // With a database, a stock file may not be needed.
         let initial = match &options.database {
             None => Some(stock_file::read(&options.stock)?),
             Some(_) => None,
@@ -161,12 +162,12 @@ impl Server {
         Ok(Self { service, ports, addresses, stocks, is_new_store, database_name })
     }
 
-    /// Returns the listen addresses: the main address, then the one with unpadded answers.
+    /// Returns the listen addresses: the main one, followed by the one with unpadded answers.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Reports whether the store was created by this start; `None` without a store.
+    /// Returns true if this start created the store; `None` without a store.
     pub fn is_new_store(&self) -> Option<bool> {
         self.is_new_store
     }
@@ -192,7 +193,7 @@ impl Server {
         StopHandle(Arc::downgrade(&self.service))
     }
 
-    /// Serves until it is asked to stop, then writes the stock file.
+    /// Serves until a stop is requested, then writes the stock file.
     pub fn run(self) -> Result<ServeSummary, ServeError> {
         let ran = model::run(self.service.model, &self.service, self.ports);
         self.service.stop();
@@ -235,7 +236,7 @@ fn check(options: &ServeOptions) -> Result<(), ServeError> {
     held.map_or(Ok(()), |reason| Err(ServeError::Refused(reason)))
 }
 
-/// Returns the service time spent before a request is executed, and with its stocks locked.
+/// Returns the service time to spend before executing a request, and while its stocks are locked.
 fn service_times(options: &ServeOptions) -> (Duration, Duration) {
     if options.service_in_lock {
         (Duration::ZERO, options.service_time)
@@ -244,19 +245,19 @@ fn service_times(options: &ServeOptions) -> (Duration, Duration) {
     }
 }
 
-/// Rejects a model that needs io_uring if the system refuses it, as many containers do.
+/// Rejects a model that requires io_uring if the system does not permit it, as in many containers.
 fn probe_ring(model: Model) -> Result<(), ServeError> {
     if !model.needs_ring() {
         return Ok(());
     }
-    // In a separate thread: the kernel's cleanup after a ring interrupts system calls of the thread
-    // that created it.
+    // In a separate thread: after a ring is closed, the kernel's cleanup interrupts system calls of
+    // the thread that created it.
     let many = model != Model::Uring;
     let parts = std::thread::spawn(move || NetRing::new(many).map(drop)).join();
     parts.unwrap_or_else(|_| Err(io::Error::other("the probe panicked"))).map_err(|reason| {
         ServeError::Refused(format!(
-            "model {model} needs io_uring, which is not available: {}; choose another model, such \
-             as epoll",
+            "model {model} requires io_uring, which is not available: {}; choose another model, \
+             such as epoll",
             ioloom_failure::reason(&reason)
         ))
     })
@@ -267,7 +268,7 @@ fn identity(files: &TlsFiles) -> Result<Identity, ServeError> {
     read.map_err(|error| ServeError::Refused(error.to_string()))
 }
 
-/// Opens the listeners of each loop. Also returns the addresses.
+/// Opens the listeners of each loop. Also returns their addresses.
 fn listen(
     options: &ServeOptions,
     loops: usize,
@@ -282,7 +283,7 @@ fn listen(
     for (mut address, settings) in asked.into_iter().flatten() {
         for group in &mut all {
             let listener = bind(address, shared)?;
-            // The kernel replaced port 0 by a port, which the others must share.
+            // The kernel replaced port 0 by an actual port, which the other listeners must share.
             address =
                 listener.address().map_err(ServeError::system(SystemOperation::GetAddress))?;
             group.push(Port { listener, settings });
@@ -299,12 +300,12 @@ fn bind(address: SocketAddr, shared: bool) -> Result<Listener, ServeError> {
     })
 }
 
-/// Initial state of a server.
+/// The initial state of a server.
 struct Initial {
     strategy: Box<dyn Strategy>,
     journal: Arc<Journal>,
     stocks: Exchange,
-    /// Whether the store or database was created by this start; `None` if orders are not kept.
+    /// Whether this start created the store or database; `None` if orders are not stored.
     is_new: Option<bool>,
     /// Log number of the latest order in the stock file, and its hash.
     written: (u64, u64),
@@ -329,7 +330,7 @@ fn open_with_store(
         service_times(options).1,
     )
     .map_err(ServeError::system(SystemOperation::StartThread))?;
-    // An existing store may be ahead of the file.
+    // An existing store may be more recent than the file.
     let written = (if is_new == Some(false) { u64::MAX } else { seq }, file_hash);
     let store = is_new.map_or("none", |_| options.store.kind.name()).to_owned();
     Ok(Initial { strategy, journal, stocks, is_new, written, store, database_name: None })
@@ -354,7 +355,7 @@ fn open_with_database(options: &ServeOptions) -> Result<Initial, ServeError> {
         strategy: Box::new(strategy),
         journal,
         is_new: Some(opened.is_new),
-        // A filled database is ahead of the file.
+        // A filled database is more recent than the file.
         written: (if opened.is_new { opened.seq } else { u64::MAX }, 0),
         store,
         database_name: Some(opened.access.name().to_owned()),
@@ -409,7 +410,7 @@ mod tests {
     use ioloom_exchange::Record;
     use ioloom_failure::Operation;
 
-    /// A store that stores orders and fails at anything else.
+    /// A store that can store orders but fails at everything else.
     struct Failing;
 
     impl Store for Failing {

@@ -1,4 +1,4 @@
-//! What every model calls: jobs in, answers out, and the counters of the server.
+//! The interface used by every model: jobs in, answers out, and the server's counters.
 
 use crate::choice::{Durability, Model, Sharing, ShowMode};
 use crate::journal::{Journal, StoreFailed};
@@ -14,35 +14,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Minimum interval between two warnings about connections without TLS, in nanoseconds.
+/// Minimum interval between warnings about connections without TLS, in nanoseconds.
 const WARN_INTERVAL_NS: u64 = 1_000_000_000;
-/// Maximum length of a line in a list of stocks, in bytes.
+/// Maximum length of a line in a stock list, in bytes.
 const LINE_BYTES: usize = 33;
 
-/// Counters of a server since it started.
+/// Counters since the server started.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Open connections.
+    /// Number of open connections.
     pub open: AtomicUsize,
-    /// Accepted connections.
+    /// Number of accepted connections.
     pub accepted: AtomicU64,
-    /// Connections rejected with `BUSY`.
+    /// Number of connections rejected with `BUSY`.
     pub turned_away: AtomicU64,
-    /// Connections closed because of a timeout.
+    /// Number of connections closed because of a timeout.
     pub cut: AtomicU64,
-    /// Connections closed because they did not use TLS or could not be decrypted.
+    /// Number of connections closed because they did not use TLS or could not be decrypted.
     pub not_opened: AtomicU64,
-    /// Orders answered as executed, including repetitions.
+    /// Number of orders answered as executed, including repetitions.
     pub done: AtomicU64,
-    /// Refused orders.
+    /// Number of refused orders.
     pub refused: AtomicU64,
-    /// Lists of all stocks.
+    /// Number of lists of all stocks.
     pub shown: AtomicU64,
-    /// Malformed requests.
+    /// Number of malformed requests.
     pub faults: AtomicU64,
 }
 
-/// State shared by the threads of a model.
+/// State shared between the threads of a model.
 pub(crate) struct Service {
     pub(crate) limits: Limits,
     pub(crate) counts: Counts,
@@ -60,11 +60,11 @@ pub(crate) struct Service {
     token: Option<Token>,
     identity: Option<Identity>,
     warn: Option<fn(&str)>,
-    /// Time of the latest warning about a connection without TLS; 0 if none.
+    /// Time of the latest warning about a connection without TLS; 0 if there was none.
     warned_ns: AtomicU64,
-    /// CPU time that each order and each list spends before it is executed.
+    /// CPU time to spend before executing each order and each list.
     service_time: Duration,
-    /// Called when the last connection has closed.
+    /// Called after the last connection has closed.
     on_idle: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct ServiceParts {
     pub(crate) on_idle: Box<dyn Fn() + Send + Sync>,
 }
 
-/// A store for tests that stores nothing.
+/// A store for tests that does not store anything.
 #[cfg(test)]
 pub(crate) struct NullStore;
 
@@ -107,7 +107,7 @@ impl crate::store::Store for NullStore {
 impl Service {
     pub(crate) fn new(parts: ServiceParts, settings: Settings, stocks: &Exchange) -> Self {
         let limits = parts.limits;
-        // The answers to one turn of a connection should fit the output limit.
+        // The answers to one turn of a connection should fit within the output limit.
         let list_bytes = match settings.classic {
             ClassicForm::Padded => ioloom_exchange::PADDED,
             ClassicForm::Line => stocks.len() * LINE_BYTES,
@@ -137,7 +137,7 @@ impl Service {
         }
     }
 
-    /// Creates a service with one stock and the given store, for tests.
+    /// Creates a service with one stock and the specified store, for tests.
     #[cfg(test)]
     pub(crate) fn with_store(store: Box<dyn crate::store::Store>) -> Arc<Self> {
         let stocks = Exchange::from_text("1 1000 100\n").expect("a stock");
@@ -165,12 +165,12 @@ impl Service {
         Arc::new(Self::new(parts, Settings::default(), &stocks))
     }
 
-    /// Returns the maximum number of requests of one connection per turn.
+    /// Returns the maximum number of requests per connection and turn.
     pub(crate) fn requests_at_once(&self) -> usize {
         self.requests_at_once
     }
 
-    /// Reports whether an answer may wait for the disk or for another thread.
+    /// Returns true if an answer may have to wait for the disk or for another thread.
     #[cfg(feature = "tokio")]
     pub(crate) fn may_wait(&self) -> bool {
         self.durability != Durability::None
@@ -183,12 +183,13 @@ impl Service {
         Transport::new(Session::with_token(self.token.clone()), tls)
     }
 
-    /// Reports whether connections use TLS, so that nothing can be sent before a handshake.
+    /// Returns true if connections use TLS; nothing can then be sent before a handshake.
     pub(crate) fn is_sealed(&self) -> bool {
         self.identity.is_some()
     }
 
-    /// Counts a connection that could not be decrypted, and warns about it at most once a second.
+    /// Counts a connection that could not be decrypted, and prints a warning at most once per
+    /// second.
     pub(crate) fn tls_failed(&self, reason: &SessionError) {
         let count = self.counts.not_opened.fetch_add(1, Ordering::Relaxed) + 1;
         let (now_ns, warned_ns) = (clock::monotonic_ns(), self.warned_ns.load(Ordering::Relaxed));
@@ -214,15 +215,15 @@ impl Service {
         Job { token, request, due_ns, answer: None }
     }
 
-    /// Reports whether answers may have to wait for the disk, and for nothing else.
+    /// Returns true if answers may have to wait for the disk, but for nothing else.
     pub(crate) fn commits_late(&self) -> bool {
         self.journal.keeps()
             && matches!(self.durability, Durability::Group | Durability::Each)
             && !matches!(self.sharing, Sharing::Writer | Sharing::Database)
     }
 
-    /// Answers all jobs, in order, and returns when the answers may leave. If the store failed, the
-    /// server is stopping and no answer may leave.
+    /// Answers all jobs in order, and returns when the answers may be sent. If the store failed,
+    /// the server is stopping and no answers may be sent.
     pub(crate) fn answer(&self, jobs: &mut Vec<Job>) -> Result<(), StoreFailed> {
         if jobs.is_empty() {
             return Ok(());
@@ -233,8 +234,8 @@ impl Service {
         Ok(())
     }
 
-    /// Executes all jobs, in order. Their answers may leave, and are counted, once the store holds
-    /// the returned log number; see [`Self::wait`].
+    /// Executes all jobs in order. Their answers may be sent, and are counted, once the store
+    /// contains the returned log number; see [`Self::wait`].
     pub(crate) fn execute(&self, jobs: &mut Vec<Job>) -> Result<u64, StoreFailed> {
         let mut orders_and_lists = 0;
         for job in jobs.iter_mut().filter(|job| job.answer.is_none()) {
@@ -256,17 +257,17 @@ impl Service {
         answered.inspect_err(|StoreFailed| self.stop())
     }
 
-    /// Returns when the store holds every order up to this number. If the store failed, the server
-    /// is stopping.
+    /// Returns once the store contains every order up to this number. If the store failed, the
+    /// server is stopping.
     pub(crate) fn wait(&self, seq: u64) -> Result<(), StoreFailed> {
         self.journal.wait(seq).inspect_err(|StoreFailed| self.stop())
     }
 
-    /// Counts answers that leave.
+    /// Counts answers that are being sent.
     pub(crate) fn count(&self, jobs: &[Job]) {
         debug_assert!(
             jobs.iter().all(|job| job.answer.is_some()),
-            "a job without an answer would put its client out of step"
+            "a job without an answer would desynchronise its client"
         );
         let (mut done, mut refused, mut shown, mut faults) = (0, 0, 0, 0);
         for job in jobs {
@@ -324,7 +325,7 @@ impl Service {
         true
     }
 
-    /// Unregisters a connection. The last one causes the stock file to be written.
+    /// Unregisters a connection. After the last one, the stock file is written.
     pub(crate) fn leave(&self) {
         let open = self.counts.open.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Maximum size of a stock file in bytes.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Reads a stock file. Returns its stocks and its hash.
+/// Reads a stock file. Returns the stocks and the hash of the file.
 pub(crate) fn read(path: &Path) -> Result<(Exchange, u64), ServeError> {
     let failed = PathError::on(Operation::Read, path);
     let text = read_text(path).map_err(|e| ServeError::ReadStock(failed(e)))?;
@@ -30,17 +30,17 @@ fn read_text(path: &Path) -> io::Result<String> {
     fault::call("read", || std::fs::read_to_string(path))
 }
 
-/// Returns the hash that identifies a text.
+/// Returns a hash that identifies a text.
 pub(crate) fn hash(text: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(text.as_bytes())
 }
 
-/// Writes a stock file: to a temporary file in the same directory, synced and renamed, so that a
-/// crash leaves either the old or the new file. Permissions are kept, and a symlink stays a
+/// Writes a stock file to a temporary file in the same directory, syncs it and renames it, so a
+/// crash leaves either the old or the new file. Permissions are preserved, and a symlink remains a
 /// symlink.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), ServeError> {
     let failed = PathError::on(Operation::Write, path);
-    // A file that was removed is created at its original path.
+    // If the file was removed, it is created at its original path.
     let target = std::fs::canonicalize(path);
     let permissions = target.as_ref().ok().and_then(|target| std::fs::metadata(target).ok());
     let path = target.as_deref().unwrap_or(path);

@@ -1,20 +1,20 @@
-//! The bytes of one connection, in the clear or under TLS.
+//! The bytes of one connection, in plain text or over TLS.
 //!
-//! Every model passes in the bytes it has read and takes out the bytes to write; it does not see
-//! whether they are encrypted in between. A handshake behaves like a request that takes several
-//! turns: it begins when the connection is accepted, is subject to the request timeout, and its
-//! messages leave with the answers, of which there are none yet. So an incomplete handshake delays
-//! other clients no more than an incomplete line does. If a token is required, presenting it counts as
-//! part of the handshake: a client that does not present it in time is disconnected and cannot occupy
-//! a connection slot.
+//! Every model passes in the bytes that it has read and takes out the bytes to write; it does not
+//! know whether they are encrypted. A handshake behaves like a request that takes several turns: it
+//! starts when the connection is accepted, is subject to the request timeout, and its messages are
+//! sent together with answers, of which there are none yet. So an incomplete handshake delays other
+//! clients no more than an incomplete line does. If a token is required, presenting it is part of
+//! the handshake: a client that does not present it in time is disconnected, so it cannot occupy a
+//! connection slot.
 //!
-//! Bytes that cannot be decrypted end the connection like a final request: earlier answers are sent,
-//! then the TLS alert.
+//! Bytes that cannot be decrypted close the connection like a final request: earlier answers are
+//! sent first, then the TLS alert.
 
 use ioloom_exchange::{Request, Session};
 use ioloom_tls::{SessionError, TlsSession};
 
-/// What a client has begun and not completed.
+/// What a client has started but not completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Nothing.
@@ -26,8 +26,8 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// Reports whether this began now, given the stage `had` before and whether requests were
-    /// completed in between. A handshake begins only once.
+    /// Returns true if this stage started now, given the previous stage `had` and whether requests
+    /// were completed in between. A handshake starts only once.
     pub(crate) fn begins_after(self, had: Self, has_ended: bool) -> bool {
         self != had || (self == Self::Request && has_ended)
     }
@@ -45,8 +45,9 @@ impl Transport {
         Self { session, tls, is_broken: false }
     }
 
-    /// Takes bytes from the network and emits at most `most` requests. On error the connection must
-    /// end after the answers to the requests emitted so far, including those of this call.
+    /// Takes bytes from the network and emits at most `most` requests. On error, the connection
+    /// must be closed after the answers to all requests emitted so far, including those of this
+    /// call.
     pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
@@ -67,7 +68,7 @@ impl Transport {
         opened
     }
 
-    /// Encrypts `out` from index `from` on, preceded by pending handshake messages.
+    /// Encrypts `out` starting at index `from`, preceded by pending handshake messages.
     pub(crate) fn seal(&mut self, out: &mut Vec<u8>, from: usize) {
         let Some(tls) = &mut self.tls else { return };
         let plain = out.split_off(from);
@@ -79,18 +80,18 @@ impl Transport {
         self.tls.as_mut().is_some_and(|tls| tls.end(out))
     }
 
-    /// Reports whether the client has announced the end of its stream.
+    /// Returns true if the client has announced the end of its stream.
     pub(crate) fn has_ended(&self) -> bool {
         self.tls.as_ref().is_some_and(TlsSession::has_ended)
     }
 
-    /// Reports whether the latest [`feed`](Self::feed) reached its limit and left requests in the
+    /// Returns true if the latest [`feed`](Self::feed) reached its limit and left requests in the
     /// buffer.
     pub(crate) fn has_more(&self) -> bool {
         self.session.has_more() && !self.is_broken
     }
 
-    /// Reports whether the connection ends after the answers to the emitted requests.
+    /// Returns true if the connection must be closed after the answers to the emitted requests.
     pub(crate) fn is_over(&self) -> bool {
         self.session.is_over() || self.is_broken
     }

@@ -1,4 +1,4 @@
-//! One connection to the database. A broken or unresponsive connection counts as lost.
+//! One database connection. A broken or unresponsive connection counts as lost.
 //!
 //! ```text
 //! orders ──► sent? ── no ───────────────────────────► not executed: the client may retry
@@ -12,20 +12,21 @@
 //!                                       unsure: reported to the client
 //! ```
 //!
-//! **All of this is limited to one second**, because a waiting thread may block all connections of
-//! its loop. The database itself cancels statements earlier, so an order that waited for a lock in
-//! vain was certainly not executed. Only a slower commit or an unresponsive network leaves the
-//! outcome unsure. After a timeout the connection is lost too: the database may still execute what
-//! it has received, which is what unsure means. New connections are made outside of that limit,
-//! with more time, and count only once the database has committed something over them.
+//! **The entire exchange is limited to one second**, because a waiting thread may block all
+//! connections of its loop. The database itself cancels statements earlier, so an order that timed
+//! out waiting for a lock was definitely not executed. Only a slow commit or an unresponsive
+//! network makes the outcome unsure. A timeout also loses the connection: the database may still
+//! execute what it has received, which is what unsure means. New connections are made outside this
+//! limit, with more time, and are used only after the database has committed something over them.
 //!
-//! Repeating orders is safe because every order has a name and a number in the database and locks
-//! its stock: the second copy waits for the first, then finds its result. Only an error of severity
-//! `ERROR` proves that nothing was committed; a connection may also break after a commit.
+//! Orders can be repeated safely because every order has a name and number in the database and
+//! locks its stock: the second copy waits for the first and then finds its result. Only an error
+//! with severity `ERROR` proves that nothing was committed; a connection can also break after a
+//! commit.
 //!
-//! The client library is asynchronous and the threads here are not, so each link has a small
-//! runtime that runs only during a query. An idle connection is checked before the next query, so
-//! that no query is sent over a connection that is known to be lost.
+//! The client library is asynchronous but the threads are not, so each link has a small runtime
+//! that runs only during a query. An idle connection is checked before the next query, so no query
+//! is sent over a connection known to be lost.
 
 use super::{Access, reason, tables};
 use crate::error::{ServeError, SystemOperation};
@@ -39,12 +40,12 @@ use tokio::time::timeout;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::{Client, Error, NoTls, Row, Statement};
 
-/// Time limit for a new connection.
+/// Time limit for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for a query including retries; longer than the database may work on a statement
+/// Time limit for a query, including retries; longer than the database's limit for a statement
 /// (`super::STATEMENT_MS`).
 const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Interval between checks whether a connection being made is still needed.
+/// Interval between checks whether a connection attempt is still needed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Pause before a retry.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -53,37 +54,37 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct NamedOrder<'a> {
     /// The order.
     pub(crate) order: Order,
-    /// Name of its client, or of this server.
+    /// Name of its client or of this server.
     pub(crate) client: &'a str,
     /// Its number.
     pub(crate) request: u64,
 }
 
-/// Why orders have no answer.
+/// Why orders were not answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
     /// None of them was executed.
     NotTried(String),
-    /// Either all of them or none were executed.
+    /// Either all or none of them were executed.
     Unsure(String),
 }
 
-/// Why a query has no result.
+/// Why a query returned no result.
 #[derive(Debug)]
 struct Fault {
     reason: String,
-    /// It was certainly not executed.
+    /// It was definitely not executed.
     is_void: bool,
     /// A retry may help.
     again: bool,
 }
 
-/// The task that transfers the bytes of a connection. Aborted on drop.
+/// The task that transfers the bytes of a connection; aborted on drop.
 pub(super) struct ConnectionTask(JoinHandle<()>);
 
 impl Drop for ConnectionTask {
     fn drop(&mut self) {
-        // Otherwise it would wait for answers that are no longer needed.
+        // Otherwise it would keep waiting for answers that are no longer needed.
         self.0.abort();
     }
 }
@@ -99,16 +100,16 @@ struct Ready {
 pub(crate) struct Link {
     access: Access,
     runtime: Runtime,
-    /// The connection, or why there is none.
+    /// The connection, or the reason why there is none.
     ready: Result<Ready, String>,
 }
 
-/// Connects and sets the session options, within the time limit.
+/// Connects and sets the session options within the time limit.
 pub(super) async fn connect(access: &Access) -> Result<(Client, ConnectionTask), String> {
     let connecting = async {
         let (client, connection) = access.config.connect(NoTls).await?;
         let task = ConnectionTask(tokio::spawn(async move {
-            // The next query reports the end of the connection.
+            // The next query reports that the connection is closed.
             let _ = connection.await;
         }));
         client.batch_execute(&access.set_up).await?;
@@ -117,8 +118,8 @@ pub(super) async fn connect(access: &Access) -> Result<(Client, ConnectionTask),
     within(CONNECT_TIMEOUT, connecting).await
 }
 
-/// Opens a connection with its prepared statements, to a database that commits. A database whose
-/// disk does not respond, or that is read-only, is not available yet.
+/// Opens a connection, with its prepared statements, to a database that can commit. A database with
+/// an unresponsive disk or in read-only mode does not count as available.
 async fn make(access: &Access) -> Result<Ready, String> {
     let (client, _task) = connect(access).await?;
     let prepared = async {
@@ -142,7 +143,7 @@ async fn within<T>(
     }
 }
 
-/// Creates the runtime of one connection.
+/// Creates the runtime for one connection.
 pub(super) fn runtime() -> Result<Runtime, ServeError> {
     Builder::new_current_thread()
         .enable_all()
@@ -170,8 +171,8 @@ impl Link {
         self.ready = Err(reason.to_owned());
     }
 
-    /// Opens a new connection. Gives up after the time limit, or when `is_over` reports that it is
-    /// no longer needed.
+    /// Opens a new connection. Gives up after the time limit, or when `is_over` returns true
+    /// because the connection is no longer needed.
     pub(crate) fn connect(&mut self, is_over: &dyn Fn() -> bool) -> Result<(), String> {
         self.leave("connecting");
         let made = self.runtime.block_on(async {
@@ -189,7 +190,7 @@ impl Link {
     }
 
     /// Executes orders in one transaction, each exactly once. Returns their answers in the same
-    /// order and the largest log number among them.
+    /// order, and the largest log number in them.
     pub(crate) fn carry_out(
         &mut self,
         orders: &[NamedOrder<'_>],
@@ -216,7 +217,7 @@ impl Link {
         until: Instant,
     ) -> Result<(Vec<Answer>, u64), Fault> {
         let clients: Vec<&str> = orders.iter().map(|one| one.client).collect();
-        // PostgreSQL has no unsigned numbers; the bits are preserved.
+        // PostgreSQL has no unsigned integers; the bits are preserved.
         let requests: Vec<i64> = orders.iter().map(|one| one.request as i64).collect();
         let sells: Vec<bool> = orders.iter().map(|one| one.order.side() == Side::Sell).collect();
         let stocks: Vec<i64> = orders.iter().map(|one| one.order.stock().into()).collect();
@@ -236,14 +237,14 @@ impl Link {
             shown(&rows)
         };
         let until = Instant::now() + QUERY_TIMEOUT;
-        // A list changes nothing, so it can be repeated on a new connection.
+        // A list does not change anything, so it can be repeated on a new connection.
         match self.query(until, show) {
             Ok(shown) => Ok(shown),
             Err(_) => self.query(until, show).map_err(|fault| fault.reason),
         }
     }
 
-    /// Deletes orders up to a number. If that fails, the next call deletes them.
+    /// Deletes orders up to a number. After a failure, the next call deletes them.
     pub(crate) fn trim(&mut self, up_to: u64) {
         let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
         let _ = self.query(Instant::now() + QUERY_TIMEOUT, async |ready: &Ready| {
@@ -251,8 +252,8 @@ impl Link {
         });
     }
 
-    /// Runs a query, opening a connection if there is none. Without an answer by `until` the
-    /// connection is lost.
+    /// Runs a query, opening a connection if there is none. If there is no answer before `until`,
+    /// the connection is lost.
     fn query<T>(
         &mut self,
         until: Instant,
@@ -260,7 +261,8 @@ impl Link {
     ) -> Result<T, Fault> {
         let left = || until.saturating_duration_since(Instant::now());
         self.runtime.block_on(async {
-            // One turn for events from the system, one for the task that handles them.
+            // The first turn is for events from the system, the second for the task that handles
+            // them.
             yield_now().await;
             yield_now().await;
         });
@@ -293,7 +295,7 @@ impl Link {
 }
 
 impl Fault {
-    /// Creates a fault for a query that was not sent.
+    /// Creates a fault for a query that has not been sent.
     fn before(reason: String) -> Self {
         Self { reason, is_void: true, again: false }
     }
@@ -312,7 +314,7 @@ impl Fault {
     }
 }
 
-/// Returns the answers in the rows of `carry_out`, and the largest log number among them.
+/// Returns the answers from the rows of `carry_out`, and the largest log number in them.
 fn answers(rows: &[Row], count: usize) -> Result<(Vec<Answer>, u64), Error> {
     // An order without a row has an unknown outcome.
     let (mut answers, mut latest) = (vec![Answer::Stopped(Stop::Unsure); count], 0);
@@ -337,7 +339,7 @@ fn answers(rows: &[Row], count: usize) -> Result<(Vec<Answer>, u64), Error> {
     Ok((answers, latest))
 }
 
-/// Returns the list in the rows of `SHOW`.
+/// Returns the list from the rows of `SHOW`.
 pub(super) fn shown(rows: &[Row]) -> Result<Shown, Error> {
     let (mut lines, mut latest) = (Vec::with_capacity(rows.len()), 0);
     for row in rows {

@@ -1,16 +1,16 @@
-//! PostgreSQL in place of a store, for several servers on one database.
+//! PostgreSQL instead of a store, to let several servers share one database.
 //!
-//! Stocks, orders with their answers, and log numbers live in the database, so several servers can
-//! share it, and a server holds nothing that a crash could lose. The log of a store cannot do that,
+//! The database contains stocks, orders with their answers, and log numbers, so several servers can
+//! share it, and a server holds nothing that a crash could lose. The log of a store cannot do this
 //! because it knows only the orders of its own process. The database is therefore not a store
 //! behind the journal but a sharing strategy (`crate::sharing::database`), which passes gathered
 //! orders to a connection and waits for the commit.
 //!
-//! PostgreSQL defines what is durable: `group` and `each` set `synchronous_commit` to `on` and are
-//! rejected on a server that does not sync (`fsync = off`). `os` sets it to `off`: an acknowledged
-//! order survives a crash of this program, but a crash of the database server may lose the latest
-//! fraction of a second (three times its `wal_writer_delay`). Stocks and orders are still
-//! consistent then.
+//! PostgreSQL determines what is durable: `group` and `each` set `synchronous_commit` to `on` and
+//! are rejected on a server that does not sync (`fsync = off`). `os` sets it to `off`: an
+//! acknowledged order survives a crash of this program, but a crash of the database server can lose
+//! the last fraction of a second (three times `wal_writer_delay`). Stocks and orders remain
+//! consistent even then.
 //!
 //! The connection is not encrypted.
 
@@ -32,32 +32,33 @@ use tokio_postgres::config::{Host, SslMode};
 const CONNECTIONS_MAX: usize = 64;
 /// Default time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Default time limit for sent data to be acknowledged by the network.
+/// Default time limit for the network to acknowledge sent data.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 /// Idle time after which keepalive probes are sent.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
-/// Time limit for a statement in the database; shorter than the time that clients here wait for it.
+/// Time limit for a statement in the database; shorter than the time for which clients in this
+/// process wait.
 const STATEMENT_MS: u32 = 900;
-/// Time limit for a lock; a longer wait means that an interactive session holds it.
+/// Time limit for a lock. A longer wait means that an interactive session holds it.
 const LOCK_MS: u32 = 800;
 
 const CHECK_OPTION: &str = "check --database, which takes a URL (postgresql://USER@HOST/NAME) or a connection string \
      (host=… port=… dbname=… user=…), or start the database server";
 
-/// A database that was opened.
+/// An open database.
 pub(crate) struct Opened {
     /// How to connect.
     pub(crate) access: Access,
-    /// Its stocks.
+    /// The stocks in the database.
     pub(crate) stocks: Exchange,
-    /// Log number of its latest order.
+    /// Log number of the latest order.
     pub(crate) seq: u64,
-    /// Whether its tables were created by this start.
+    /// Whether this start created the tables.
     pub(crate) is_new: bool,
 }
 
-/// How to connect to a database, and the options of each session.
+/// How to connect to a database, and the session options.
 #[derive(Clone)]
 pub(crate) struct Access {
     config: tokio_postgres::Config,
@@ -73,7 +74,7 @@ pub(crate) fn synchronous_commit(durability: Durability) -> &'static str {
     }
 }
 
-/// Returns why the options are not supported with a database, or `None` if they are.
+/// Returns why the options cannot be used with a database, or `None` if they can.
 pub(crate) fn refusal(options: &ServeOptions, connections: usize) -> Option<String> {
     let durability = options.durability;
     if durability == Durability::None {
@@ -85,7 +86,7 @@ pub(crate) fn refusal(options: &ServeOptions, connections: usize) -> Option<Stri
     }
     if options.sharing != Sharing::Database {
         return Some(format!(
-            "store postgres does not support --sharing {}: the database shares the stocks, also \
+            "store postgres does not support --sharing {}: the database shares the stocks, even \
              between processes; omit it",
             options.sharing
         ));
@@ -115,7 +116,7 @@ pub(crate) fn refusal(options: &ServeOptions, connections: usize) -> Option<Stri
 impl Access {
     /// Parses a connection string. A password in it is never printed.
     fn read(connection_string: &str, durability: Durability) -> Result<Self, ServeError> {
-        // The parser's message is not shown: it may contain part of a password.
+        // The parser's message is not shown because it may contain part of a password.
         let mut config: tokio_postgres::Config = connection_string.parse().map_err(|_| {
             ServeError::Refused(format!(
                 "invalid connection string for --database; {CHECK_OPTION}; sslmode must be disable or \
@@ -168,13 +169,13 @@ impl Access {
         ServeError::Database { operation, database: self.name.clone(), reason, advice }
     }
 
-    /// Returns the error for a database that was opened and cannot be reached again.
+    /// Returns the error for a database that was open but can no longer be reached.
     pub(crate) fn unreached(&self, reason: String) -> ServeError {
         self.error(DatabaseOperation::Connect, reason, CHECK_OPTION)
     }
 
-    /// Returns the error for a stock file that cannot be written because the database does not list
-    /// the stocks.
+    /// Returns the error for a stock file that cannot be written because the stocks cannot be read
+    /// from the database.
     pub(crate) fn unwritten(&self, reason: String) -> ServeError {
         self.error(
             DatabaseOperation::List,
@@ -202,7 +203,7 @@ fn name_of(config: &tokio_postgres::Config) -> String {
     format!("{name} at {}", hosts.join(","))
 }
 
-/// Returns an error and its sources in one line.
+/// Returns an error and its sources on one line.
 fn reason(error: &tokio_postgres::Error) -> String {
     let mut text = match error.as_db_error() {
         Some(db_error) => db_error.message().to_owned(),

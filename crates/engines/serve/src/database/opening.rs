@@ -1,9 +1,9 @@
 //! Opening a database: creates its tables if they do not exist.
 //!
-//! Everything happens in one transaction under one lock of the whole database. If several servers
-//! start at the same time, one fills the database and the others find it filled. A stock file fills
-//! an empty database and never changes a filled one. If it lists other stocks than the database,
-//! the database or the file is the wrong one, and nothing is changed.
+//! Everything happens in one transaction under a single lock on the whole database. If several
+//! servers start at the same time, one of them fills the database and the others find it filled. A
+//! stock file fills an empty database but never changes a filled one. If the file lists different
+//! stocks than the database, one of the two is wrong, and nothing is changed.
 
 use super::link::{connect, runtime, shown};
 use super::{Access, CHECK_OPTION, DatabaseChoice, Opened, reason, tables};
@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use tokio_postgres::{Client, Error};
 
-/// Why a database was not opened.
+/// Why a database could not be opened.
 enum OpenError {
     /// The database reported an error.
     Database(Error),
@@ -44,7 +44,7 @@ pub(crate) fn open(
         let (client, task) = connected
             .map_err(|reason| access.error(DatabaseOperation::Connect, reason, CHECK_OPTION))?;
         let opened = begin(&client, durability, stock).await;
-        // Dropping the connection rolls back.
+        // Dropping the connection rolls the transaction back.
         drop(task);
         opened.map_err(|error| match error {
             OpenError::Database(error) => {
@@ -80,7 +80,7 @@ async fn begin(
         .transpose()?;
     if version != Some(tables::VERSION) {
         return Err(OpenError::Refused(
-            "its schema ioloom_exchange has another version; name another database with \
+            "its schema ioloom_exchange has another version; specify another database with \
              --database"
                 .to_owned(),
         ));
@@ -89,18 +89,18 @@ async fn begin(
     if is_there {
         compare(&now, stock)?;
     }
-    // The new tables are durable even if commits are otherwise not waited for.
+    // The new tables are durable even if other commits do not wait for the disk.
     client.batch_execute("SET LOCAL synchronous_commit = on; COMMIT").await?;
     Ok((now, !is_there))
 }
 
-/// Rejects a database server that cannot provide the durability.
+/// Rejects a database server that cannot provide the requested durability.
 async fn check_server(client: &Client, durability: Durability) -> Result<(), OpenError> {
     let row = client.query_one(tables::SERVER, &[]).await?;
     let (syncs, is_standby): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
     if is_standby {
         return Err(OpenError::Refused(
-            "it is a standby and read-only; name the primary server with --database".to_owned(),
+            "it is a read-only standby; specify the primary server with --database".to_owned(),
         ));
     }
     let promised = matches!(durability, Durability::Group | Durability::Each);
@@ -125,8 +125,8 @@ async fn make(client: &Client, stock: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Rejects a stock file that lists other stocks. Their numbers of shares may differ; the database
-/// is authoritative.
+/// Rejects a stock file that lists different stocks. The number of shares may differ, because the
+/// database is authoritative.
 fn compare(now: &Shown, stock: &Path) -> Result<(), OpenError> {
     let listed = match stock_file::read(stock) {
         Ok((listed, _)) => listed,
@@ -142,9 +142,9 @@ fn compare(now: &Shown, stock: &Path) -> Result<(), OpenError> {
         return Ok(());
     }
     Err(OpenError::Refused(format!(
-        "it holds other stocks or prices than the stock file {}, which never changes a filled \
-         database; name the file that belongs to it or one that is not there with --stock, or an \
-         empty database with --database",
+        "its stocks or prices differ from those in the stock file {}, which never changes a filled \
+         database; use --stock with the matching or a nonexistent file, or --database with an \
+         empty database",
         quoted(stock)
     )))
 }

@@ -1,55 +1,57 @@
-//! The tables of the exchange in PostgreSQL, and the function that executes orders.
+//! The PostgreSQL tables of the exchange, and the function that executes orders.
 //!
-//! The database enforces the rules, not the servers: a guarded `UPDATE` keeps the shares left of a
-//! stock within their range, and the unique name and number of an order make it execute once
-//! whichever server receives it. This is a function rather than separate statements because stocks
-//! are locked during execution; this way they are not locked for any round trip.
+//! The rules are enforced by the database, not by the servers: a guarded `UPDATE` keeps the
+//! remaining shares of a stock within range, and the unique name and number of an order ensure that
+//! it is executed once, no matter which server receives it. This is a function rather than a series
+//! of statements because stocks are locked during execution; this way, no lock is held during a
+//! round trip.
 //!
-//! - Stocks are locked in the order of their numbers, so transactions do not deadlock. Reads after
-//!   the lock see what the previous holder has committed.
+//! - Stocks are locked in numerical order, so transactions do not deadlock. Reads after the lock
+//!   see what the previous holder committed.
 //! - An order gets its number while its stock is locked. The numbers of one stock therefore follow
 //!   the order of execution, and an order sent after the answer to another one has a larger number.
 //!   A rollback leaves a gap.
-//! - An unnamed order gets a name from its server that starts with `#`, which no client name does.
-//!   So a server that lost its connection can repeat its orders too. A refusal of such an order is
-//!   not stored.
-//! - Clients number their orders with unsigned 64-bit numbers, which PostgreSQL lacks: the bits are
-//!   stored, and compared with the highest bit flipped.
+//! - An unnamed order gets a name from its server that starts with `#`, which client names never
+//!   do. So a server that lost its connection can repeat these orders too. A refusal of such an
+//!   order is not stored.
+//! - Clients number their orders with unsigned 64-bit integers, which PostgreSQL lacks: the bits
+//!   are stored, and compared with the highest bit flipped.
 
 /// Version of the tables.
 pub(super) const VERSION: i32 = 1;
 
-/// Begins opening the database. No client waits yet, so these steps get more time than orders: many
-/// stocks may be inserted, and servers that start at the same time wait for the one that does so.
+/// Starts opening the database. No client is waiting yet, so these steps get more time than orders:
+/// many stocks may have to be inserted, and servers that start at the same time wait for the one
+/// that inserts them.
 pub(super) const BEGIN: &str =
     "BEGIN; SET LOCAL statement_timeout = '60s'; SET LOCAL lock_timeout = '60s'";
 
-/// Lock for servers that open the same database at the same time: one of them creates the tables.
+/// Lock for servers that open the same database at the same time; one of them creates the tables.
 pub(super) const OPENING: &str = "SELECT pg_advisory_xact_lock(7310314285311648875)";
 
-/// Queries whether the tables exist.
+/// Checks whether the tables exist.
 pub(super) const IS_THERE: &str = "SELECT to_regclass('ioloom_exchange.version') IS NOT NULL";
 
-/// Queries the settings that durability depends on.
+/// Queries the settings that affect durability.
 pub(super) const SERVER: &str = "SELECT current_setting('fsync') = 'on', pg_is_in_recovery(), current_setting('server_version')";
 
 /// Lists all stocks as of one moment.
 pub(super) const SHOW: &str =
     "SELECT id, remaining, price, seq FROM ioloom_exchange.stock ORDER BY id";
 
-/// Executes orders. Arrays of equal length: clients, requests, whether they sell, stocks, counts.
+/// Executes orders. Arrays of equal length: clients, requests, whether to sell, stocks, counts.
 pub(super) const CARRY_OUT: &str =
     "SELECT place, outcome, left_over, number FROM ioloom_exchange.carry_out($1, $2, $3, $4, $5)";
 
-/// Fills the table of stocks. Arrays of equal length: numbers, shares left, prices.
+/// Fills the stock table. Arrays of equal length: numbers, remaining shares, prices.
 pub(super) const FILL: &str = "INSERT INTO ioloom_exchange.stock (id, remaining, price)
     SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])";
 
-/// Commits a record without effect, which waits for the disk as orders do.
+/// Commits a record without effect, which waits for the disk just as orders do.
 pub(super) const KEEP: &str = "SELECT pg_logical_emit_message(true, 'ioloom', 'there')";
 
-/// Deletes old orders, few enough to be quick, and records up to which of its orders each client's
-/// orders were deleted. Orders that another server is deleting are skipped.
+/// Deletes old orders, few enough to be quick, and records the latest deleted order of each client.
+/// Skips orders that another server is deleting.
 pub(super) const TRIM: &str = "
     WITH old AS (
         DELETE FROM ioloom_exchange.orders WHERE seq IN (

@@ -1,9 +1,9 @@
 //! Blocking threads: one connection at a time, one thread per connection, or a pool.
 //!
-//! A thread reads a connection until it ends. In the pool and in the iterative server, an idle
-//! client keeps others waiting; if others are waiting, a connection that is idle for longer than
-//! [`Limits::hog`](crate::Limits) is therefore closed. The queue of the pool is bounded; if it is
-//! full, a client gets `BUSY` at once.
+//! A thread serves a connection until it closes. In the pool and in the iterative server, an idle
+//! client keeps others waiting. If others are waiting, a connection that is idle for longer than
+//! [`Limits::hog`](crate::Limits) is therefore closed. The queue of the pool is bounded; when it is
+//! full, clients get `BUSY` immediately.
 
 use super::port::{Port, connections_max};
 use super::stop::wait_for_stop;
@@ -21,9 +21,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Interval at which a blocked read checks timeouts.
+/// Interval at which a blocked read checks for timeouts.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Size of the read buffer.
+/// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 16 * 1024;
 /// How long to wait for the client to close after shutting down writing.
 const LINGER: Duration = Duration::from_secs(1);
@@ -31,8 +31,8 @@ const LINGER: Duration = Duration::from_secs(1);
 const STACK_BYTES: usize = 128 * 1024;
 const STACK_TLS_BYTES: usize = 512 * 1024;
 
-/// Sockets of threads that may be blocked on their clients, so that a stop can interrupt them:
-/// first their reads, and after the stop timeout their writes too.
+/// Sockets of threads that may be blocked on their clients, so a stop can interrupt them: first
+/// their reads and, after the stop timeout, also their writes.
 #[derive(Default)]
 struct OpenSockets {
     state: Mutex<OpenState>,
@@ -42,9 +42,9 @@ struct OpenSockets {
 #[derive(Default)]
 struct OpenState {
     sockets: HashMap<usize, Arc<Socket>>,
-    /// Number of serving threads.
+    /// Number of threads that are serving a connection.
     serving: usize,
-    /// The stop timeout has expired.
+    /// Whether the stop timeout has expired.
     is_late: bool,
 }
 
@@ -56,7 +56,7 @@ impl OpenSockets {
     fn enter(&self, key: usize, socket: &Arc<Socket>, service: &Service) {
         let mut state = self.lock();
         state.sockets.insert(key, Arc::clone(socket));
-        // A stop before this moment has not seen the socket.
+        // A stop before this point has not seen the socket.
         if service.is_stopping() {
             let _ = socket.shutdown_read();
         }
@@ -75,7 +75,7 @@ impl OpenSockets {
         }
     }
 
-    /// Shuts down writing too, for threads blocked on clients that do not accept their answers.
+    /// Also shuts down writing, for threads blocked on clients that do not accept their answers.
     fn end_writing(&self) {
         let mut state = self.lock();
         state.is_late = true;
@@ -84,7 +84,7 @@ impl OpenSockets {
         }
     }
 
-    /// Waits until no thread is serving, and shuts down writing after `limit`.
+    /// Waits until no thread is serving a connection, and shuts down writing after `limit`.
     fn give_time(&self, limit: Duration) {
         let is_on = |state: &mut OpenState| state.serving > 0;
         let waited = self.ended.wait_timeout_while(self.lock(), limit, is_on);
@@ -94,31 +94,31 @@ impl OpenSockets {
         }
     }
 
-    /// Registers a serving thread.
+    /// Registers a thread that serves a connection.
     fn begin(&self) {
         self.lock().serving += 1;
     }
 
-    /// Unregisters a serving thread.
+    /// Unregisters a thread that served a connection.
     fn end(&self) {
         let mut state = self.lock();
-        assert!(state.serving > 0, "a stop would return while threads still serve");
+        assert!(state.serving > 0, "a stop would return while threads are still serving");
         state.serving -= 1;
         drop(state);
         self.ended.notify_all();
     }
 }
 
-/// State shared by the threads of a blocking model.
+/// State shared between the threads of a blocking model.
 struct Handler<'a> {
     service: &'a Service,
     open: &'a OpenSockets,
-    /// Reports whether others wait for a thread, in models where an idle client can block them.
+    /// Returns true if others wait for a thread, in models where an idle client can block them.
     others_wait: Option<&'a dyn Fn() -> bool>,
 }
 
 impl Handler<'_> {
-    /// Serves one connection, with registration and counting.
+    /// Serves one connection, including registration and counting.
     fn serve(&self, key: usize, socket: Socket, settings: &Settings) {
         let socket = Arc::new(socket);
         self.open.enter(key, &socket, self.service);
@@ -131,7 +131,7 @@ impl Handler<'_> {
     }
 }
 
-/// Serves a connection until it ends; returns true if it timed out.
+/// Serves a connection until it closes; returns true if it timed out.
 fn serve(
     service: &Service,
     socket: &Socket,
@@ -163,7 +163,7 @@ fn serve(
             return Ok(true);
         }
         connection.renew_deadline(&out);
-        // An idle client holds no memory for earlier answers.
+        // An idle client must not occupy memory for earlier answers.
         if out.capacity() > BUFFER_BYTES && !connection.transport.has_more() {
             out = Vec::new();
         }
@@ -176,9 +176,9 @@ fn serve(
 
 /// Result of waiting for bytes.
 enum ReadOutcome {
-    /// This many bytes; 0 if requests are left in the buffer.
+    /// Number of bytes received; 0 if there are requests left in the buffer.
     Bytes(usize),
-    /// The client has ended its stream.
+    /// The client has closed its side of the stream.
     End,
     /// A timeout expired.
     Late,
@@ -190,11 +190,11 @@ struct BlockingConnection<'a> {
     socket: &'a Socket,
     transport: Transport,
     buffer: Vec<u8>,
-    /// Whether reads have a timeout; `None` until the first read.
+    /// Whether reads have a timeout; `None` before the first read.
     checking: Option<bool>,
-    /// Time at which the client last sent something.
+    /// Time when the client last sent data.
     active_ns: u64,
-    /// Time at which the incomplete request or handshake began; 0 if there is none.
+    /// Start time of the incomplete request or handshake; 0 if there is none.
     begun_ns: u64,
 }
 
@@ -206,7 +206,7 @@ impl<'a> BlockingConnection<'a> {
         Self { service, socket, transport, buffer, checking: None, active_ns: now_ns, begun_ns }
     }
 
-    /// Waits for bytes, up to the timeouts.
+    /// Waits for bytes until a timeout expires.
     fn read(&mut self, others_wait: Option<&dyn Fn() -> bool>) -> io::Result<ReadOutcome> {
         let limits = &self.service.limits;
         let check = others_wait.is_some() || self.begun_ns != 0 || !limits.idle.is_zero();
@@ -263,18 +263,19 @@ impl<'a> BlockingConnection<'a> {
         true
     }
 
-    /// Restarts the request timeout after answers were sent, because nothing was read in that time.
+    /// Restarts the request timeout after sending answers, because nothing was read during that
+    /// time.
     fn renew_deadline(&mut self, sent: &[u8]) {
         if self.begun_ns != 0 && !sent.is_empty() && self.transport.stage() == Stage::Request {
             self.begun_ns = clock::monotonic_ns();
         }
     }
 
-    /// Announces the end of the stream, if the transport has a message for that.
+    /// Announces the end of the stream if the transport has a message for this.
     fn send_end(&mut self) -> io::Result<()> {
         let mut last = Vec::new();
         if self.transport.end(&mut last) {
-            // A client that does not accept it has disconnected.
+            // A client that does not accept this has disconnected.
             send_all(self.service, self.socket, &last, clock::monotonic_ns())?;
         }
         Ok(())
@@ -317,7 +318,7 @@ fn linger(socket: &Socket, buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts connections until asked to stop. `take` receives connections that were registered.
+/// Accepts connections until a stop is requested. `take` receives the registered connections.
 fn accept_all(
     service: &Service,
     ports: &[Port],
@@ -409,7 +410,7 @@ pub(super) fn thread_per_connection(
             open_too.end();
         });
         if spawned.is_err() {
-            // No thread could be started: reject this connection and continue.
+            // The thread could not be started: reject this connection and continue.
             if let Some(socket) = socket.lock().expect("no panic under this lock").take() {
                 port.turn_away(service, &socket);
             }
@@ -461,7 +462,8 @@ impl Buffer {
     }
 }
 
-/// A pool of threads, each serving one connection until it ends; others wait in a bounded queue.
+/// A pool of threads, each serving one connection until it closes; other connections wait in a
+/// bounded queue.
 pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeError> {
     let open = OpenSockets::default();
     let buffer = Buffer {
@@ -500,7 +502,7 @@ pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeEr
                 Ok(())
             })
         });
-        // Also if accepting failed. Idle threads see it once they hold the lock.
+        // Also applies if accepting failed. Idle threads see it once they get the lock.
         service.stop();
         drop(buffer.waiting.lock().expect("no panic under this lock"));
         buffer.changed.notify_all();

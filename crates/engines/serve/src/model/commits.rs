@@ -1,20 +1,19 @@
-//! Commits on a separate thread, so that the loop can continue.
+//! Commits on a separate thread, so the loop can continue.
 //!
-//! A loop that waits for the disk itself stalls for the duration of a sync although other clients
-//! have requests. If there are many, the answers of a turn are deferred, a separate thread waits
-//! for the commit, and the loop reads and executes new requests, for the next commit. A connection
-//! with deferred answers is not read, so its answers keep their order and it has at most one batch
-//! here.
+//! If the loop itself waits for the disk, it stalls for the duration of a sync even though other
+//! clients have requests. If there are many of them, the answers of a turn are deferred: a separate
+//! thread waits for the commit, while the loop reads and executes new requests for the next commit.
+//! A connection with deferred answers is not read, so its answers remain in order and it has at
+//! most one deferred batch.
 //!
-//! Protocol: only the loop sends, and the log numbers it sends never decrease. The thread waits
-//! until the store holds the newest number it received, sends that number back and wakes the loop.
-//! Batches are queued in the order of their numbers, so a returned number releases all batches up
-//! to it.
+//! Protocol: only the loop sends log numbers, and they never decrease. The thread waits until the
+//! store contains the latest number it received, sends that number back and wakes the loop. Batches
+//! are queued in numerical order, so a returned number releases all batches up to it.
 //!
-//! Cost: a deferred commit wakes two threads, and requests arrive in smaller turns during it. That
-//! is a loss if few clients are waiting, or if commits are short. The loop therefore commits by
+//! Cost: a deferred commit wakes two threads, and during it, requests arrive in smaller turns. This
+//! is a loss if few clients are waiting or if commits are short. The loop therefore commits by
 //! itself unless [`WAITING_MIN`] connections sent requests during the previous commit and commits
-//! take [`LONG_NS`].
+//! take at least [`LONG_NS`].
 
 use crate::journal::StoreFailed;
 use crate::service::Service;
@@ -26,10 +25,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Number of connections that must have sent requests during a commit before the next one is
+/// Number of connections that must have sent requests during a commit for the next one to be
 /// deferred.
 const WAITING_MIN: usize = 8;
-/// Duration of commits from which they are deferred, in nanoseconds. With syncs of a fifth of this,
+/// Minimum commit duration for deferral, in nanoseconds. With syncs of a fifth of this duration,
 /// the loop answered more requests by itself; with longer ones, fewer
 /// (`results/serve-commit-thread`).
 const LONG_NS: u64 = 1_000_000;
@@ -39,40 +38,40 @@ const LATEST: u64 = 8;
 /// The answers of a turn.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Log number that they depend on.
+    /// The log number they depend on.
     seq: u64,
     pub(super) jobs: Vec<Job>,
-    /// Slots of the connections of the jobs, in the same order.
+    /// Connection slots of the jobs, in the same order.
     pub(super) slots: Vec<usize>,
 }
 
-/// Report of the thread.
+/// A message from the thread.
 struct Committed {
-    /// The store holds everything up to this number.
+    /// The store contains everything up to this number.
     seq: u64,
     took_ns: u64,
 }
 
-/// The commit thread, the deferred batches, and the decision whether to defer.
+/// The commit thread, the deferred batches, and the deferral decision.
 pub(super) struct Commits {
     to_thread: Option<Sender<u64>>,
     from_thread: Receiver<Result<Committed, StoreFailed>>,
     thread: Option<JoinHandle<()>>,
     batches: VecDeque<Batch>,
-    /// Newest number returned by the thread.
+    /// Latest number returned by the thread.
     committed: u64,
-    /// Newest number known to be in the store.
+    /// Latest number known to be in the store.
     safe: u64,
-    /// Buffers of a released batch, for reuse.
+    /// Buffers from a released batch, for reuse.
     spare: Batch,
-    /// Connections that sent requests during the latest commit.
+    /// Number of connections that sent requests during the latest commit.
     waiting: usize,
-    /// Moving average of the duration of commits, in nanoseconds.
+    /// Moving average of the commit duration in nanoseconds.
     takes_ns: u64,
 }
 
 impl Commits {
-    /// Starts the thread for the loop with this number.
+    /// Starts the thread for the loop with this index.
     pub(super) fn start(service: &Arc<Service>, number: usize) -> io::Result<Self> {
         let (to_thread, numbers) = channel();
         let (to_loop, from_thread) = channel();
@@ -94,24 +93,24 @@ impl Commits {
     }
 
     /// Decides whether to defer the commit of this turn, whose answers depend on `seq`. `others` is
-    /// the number of connections with requests in this turn that had none in the previous turn.
-    /// Deferred batches must be released first, so while there are any, the answer is yes.
+    /// the number of connections with requests in this turn but not in the previous one. Returns
+    /// true while there are deferred batches, because they must be released first.
     pub(super) fn takes(&mut self, seq: u64, others: usize) -> bool {
         if !self.batches.is_empty() {
             self.waiting += others;
             return true;
         }
-        // Requests that arrive while the loop commits by itself appear in one turn.
+        // Requests that arrive while the loop itself commits appear in a single turn.
         self.waiting = self.waiting.max(others);
         let is_long = self.waiting >= WAITING_MIN && self.takes_ns >= LONG_NS;
-        // A turn of lists only has nothing to wait for.
+        // A turn that contains only lists has nothing to wait for.
         let takes = is_long && seq > self.safe;
         self.waiting = 0;
         takes
     }
 
-    /// Records how long it took until everything up to `seq` was stored. Numbers stored earlier are
-    /// ignored: lists between commits would make commits look short.
+    /// Records how long it took to store everything up to `seq`. Ignores numbers stored earlier:
+    /// lists between commits would make commits appear short.
     pub(super) fn took(&mut self, seq: u64, took_ns: u64) {
         if seq > self.safe {
             self.safe = seq;
@@ -135,7 +134,7 @@ impl Commits {
         self.to_thread.as_ref().is_some_and(|to_thread| to_thread.send(seq).is_ok())
     }
 
-    /// Returns the next batch whose answers may leave.
+    /// Returns the next batch whose answers may be sent.
     pub(super) fn next(&mut self) -> Result<Option<Batch>, StoreFailed> {
         while let Ok(back) = self.from_thread.try_recv() {
             let Committed { seq, took_ns } = back?;
@@ -233,7 +232,7 @@ mod tests {
         commits.defer(batch, 7);
         // Few per turn, but enough during the commit.
         for _ in 0..WAITING_MIN {
-            assert!(commits.takes(1, 1), "deferred batches come first");
+            assert!(commits.takes(1, 1), "deferred batches must come first");
         }
         commits.batches.clear();
         assert!(commits.takes(1, 0), "enough clients sent requests during the latest commit");
@@ -248,11 +247,11 @@ mod tests {
         for seq in 2..50 {
             commits.took(seq, 2 * LONG_NS);
         }
-        assert!(commits.takes(200, 2 * WAITING_MIN), "all recent ones");
+        assert!(commits.takes(200, 2 * WAITING_MIN), "all others have recent requests");
         for seq in 50..100 {
             commits.took(seq, LONG_NS / 2);
         }
-        assert!(!commits.takes(200, 2 * WAITING_MIN), "no recent ones");
+        assert!(!commits.takes(200, 2 * WAITING_MIN), "no others have recent requests");
     }
 
     #[test]
@@ -283,7 +282,7 @@ mod tests {
         }
         assert_eq!(left, [3, 5]);
         to_loop.send(Err(StoreFailed)).unwrap();
-        assert!(commits.next().is_err(), "nothing leaves after the store failed");
+        assert!(commits.next().is_err(), "no answers are sent after the store failed");
     }
 
     /// A store whose commits wait at a gate.
@@ -294,7 +293,7 @@ mod tests {
     }
 
     impl Gate {
-        /// Returns when this many commits have reached the gate.
+        /// Returns once the specified number of commits have reached the gate.
         fn wait_for(&self, commits: u32) {
             let counts = self.counts.lock().unwrap();
             drop(self.changed.wait_while(counts, |counts| counts.0 < commits).unwrap());
@@ -342,7 +341,7 @@ mod tests {
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     }
 
-    /// Returns a server whose store waits, with a listener and its address.
+    /// Returns a server whose store blocks, together with a listener and its address.
     fn gated() -> (Arc<Gate>, Arc<Service>, Port, SocketAddr) {
         let gate = Arc::new(Gate::default());
         let service = Service::with_store(Box::new(Gated(Arc::clone(&gate))));
@@ -351,8 +350,8 @@ mod tests {
         (gate, service, Port { listener, settings: Settings::default() }, address)
     }
 
-    /// Returns a client whose order was acknowledged, and others whose orders are with the commit
-    /// thread, which waits at the gate, together with what `also` sends.
+    /// Returns a client with an acknowledged order, together with clients whose orders are in the
+    /// commit thread, which waits at the gate along with whatever `also` sends.
     fn deferred(
         gate: &Gate,
         address: SocketAddr,
@@ -361,11 +360,11 @@ mod tests {
         let mut first = client(address);
         buy(&mut first);
         gate.wait_for(1);
-        // The loop commits by itself, so these wait for it and arrive in one turn.
+        // The loop commits by itself, so these wait for it and arrive in a single turn.
         let mut waiting: Vec<TcpStream> = (0..WAITING_MIN).map(|_| client(address)).collect();
         waiting.iter_mut().for_each(buy);
         also();
-        // Wait so long that this one commit dominates the moving average.
+        // Wait long enough for this one commit to dominate the moving average.
         let began_ns = clock::monotonic_ns();
         while clock::monotonic_ns() - began_ns < 2 * LATEST * LONG_NS {
             std::thread::yield_now();
@@ -378,7 +377,7 @@ mod tests {
 
     fn health(other: &mut TcpStream) {
         other.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        assert!(answer(other).contains("durability group"), "the loop is stalled");
+        assert!(answer(other).contains("durability group"), "the loop must not stall");
     }
 
     #[test]
@@ -387,7 +386,7 @@ mod tests {
         let served = Arc::clone(&service);
         let server = std::thread::spawn(move || run(Model::Epoll, &served, vec![vec![port]]));
         let (mut first, mut waiting) = deferred(&gate, address, || {});
-        // The second commit stays at the gate until another client has its answers.
+        // The second commit stays at the gate until another client has received its answers.
         health(&mut client(address));
         buy(&mut first);
         gate.let_through(3);
@@ -397,13 +396,13 @@ mod tests {
         let lowest = 999 - WAITING_MIN - 1;
         assert_eq!(left.first().map(String::as_str), Some(&*format!(":{lowest}\r\n")));
         left.dedup();
-        assert_eq!(left.len(), WAITING_MIN + 1, "each answer once");
+        assert_eq!(left.len(), WAITING_MIN + 1, "each answer is sent once");
         service.stop();
         server.join().unwrap().unwrap();
         assert_eq!(service.journal.latest(), 2 + WAITING_MIN as u64);
     }
 
-    /// Counts waits, and never polls.
+    /// Counts waits and never polls.
     struct Counted(EpollLevel, Arc<AtomicUsize>);
 
     impl Waiter for Counted {
@@ -436,14 +435,14 @@ mod tests {
         rude.set_reset_on_close().unwrap();
         let say = || assert!(rude.send(b"*1\r\n$4\r\nSHOW\r\n").is_ok());
         let (first, mut waiting) = deferred(&gate, address, say);
-        // It sends another request, which the loop notices and does not read, and then disconnects.
+        // It sends another request, which the loop notices but does not read, and then disconnects.
         say();
         let mut other = client(address);
         health(&mut other);
         drop(rude);
         health(&mut other);
         let before = waits.load(SeqCst);
-        // In any period, a sleeping loop waits a few times and a busy one thousands of times.
+        // In any interval, a sleeping loop waits a few times, a busy one thousands of times.
         std::thread::sleep(Duration::from_millis(300));
         let during = waits.load(SeqCst) - before;
         assert!(during < 50, "{during} waits");

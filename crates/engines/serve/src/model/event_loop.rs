@@ -1,9 +1,9 @@
-//! One thread, many connections: wait, read what is ready, execute all of it together, write.
+//! One thread, many connections: wait, read what is ready, execute it all together, write.
 //!
 //! All requests of a turn are executed together, so they share one lock and one commit: the busier
 //! the loop, the larger the batch. All four ways to wait share this loop. With edge triggering, a
-//! connection with unread bytes continues in the next turn without waiting. If answers wait for the
-//! disk and many clients have requests, [`super::commits`] does the waiting.
+//! connection with unread bytes continues in the next turn without waiting. If answers depend on
+//! the disk and many clients have requests, [`super::commits`] does the waiting.
 
 use super::commits::Commits;
 use super::executor::{Executor, JobBatch};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-/// Size of the read buffer.
+/// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Maximum number of connections accepted per turn.
 const ACCEPT_MAX: usize = 256;
@@ -31,29 +31,29 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Events to wait for while jobs are with other threads.
 const NO_INTEREST: Interest = Interest { read: false, write: false };
 const WAKER: usize = 0;
-/// Smallest token of a connection; smaller ones are the waker and the listeners.
+/// Smallest token of a connection; smaller ones identify the waker and the listeners.
 const CONNECTIONS: usize = 8;
 
 /// Connections accepted by another loop.
 pub(super) struct Inbox(pub(super) Receiver<(Socket, Settings)>);
 
-/// Source of connections.
+/// Where connections come from.
 pub(super) enum Incoming {
     /// Listeners of this loop.
     Own(Vec<Port>),
-    /// Listeners of this loop, which distributes their connections over all loops.
+    /// Listeners of this loop, which distributes connections over all loops.
     Handing(Vec<Port>, Vec<Sender<(Socket, Settings)>>),
-    /// Another loop.
+    /// Connections from another loop.
     Inbox(Inbox),
 }
 
 struct Slot {
     connection: Connection,
-    /// Its jobs are with other threads, or its answers wait for a commit.
+    /// Whether its jobs are with other threads or its answers wait for a commit.
     is_away: bool,
     /// Latest turn in which it had a request.
     active_turn: u64,
-    /// To be closed once they are back.
+    /// Whether to close it once they are back.
     is_dead: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct EventLoop<'a> {
     handed: usize,
     inbox: Option<Inbox>,
     executor: Executor,
-    /// Deferred commits, if answers wait for the disk.
+    /// Deferred commits, if answers depend on the disk.
     commits: Option<Commits>,
     /// Number of turns with requests.
     turns: u64,
@@ -81,14 +81,14 @@ pub(super) struct EventLoop<'a> {
     queue: Vec<usize>,
     /// Listeners that may have more pending connections.
     more_to_accept: Vec<usize>,
-    /// Likewise, but file descriptors have run out: to be retried periodically.
+    /// The same, but file descriptors have run out: retried periodically.
     starved: Vec<usize>,
     jobs: Vec<Job>,
     buffer: Vec<u8>,
     scratch: Vec<u8>,
     checked_ns: u64,
     now_ns: u64,
-    /// Time at which a stopping loop closes what is unfinished.
+    /// Time when a stopping loop closes unfinished connections.
     stop_ns: Option<u64>,
 }
 
@@ -111,7 +111,7 @@ impl<'a> EventLoop<'a> {
             .map_err(ServeError::system(SystemOperation::Wait))?;
         assert!(
             ports.len() < CONNECTIONS,
-            "the token of a listener would be taken for that of a connection"
+            "a listener's token could be mistaken for a connection's"
         );
         for (at, port) in ports.iter().enumerate() {
             waiter
@@ -119,7 +119,7 @@ impl<'a> EventLoop<'a> {
                 .map_err(ServeError::system(SystemOperation::Wait))?;
         }
         let now_ns = clock::monotonic_ns();
-        // Several polling loops would compete with each other and with the clients for processors.
+        // Several polling loops would compete with one another and with the clients for processors.
         let spins = matches!(executor, Executor::Inline)
             && service.loops() == 1
             && waiter.has_constant_cost();
@@ -169,7 +169,7 @@ impl<'a> EventLoop<'a> {
             }
             self.gather(&ready);
             if !(self.release_committed() && self.work()) {
-                // The store failed: no pending request may be answered.
+                // The store failed: pending requests must not be answered.
                 self.close_all();
                 return Ok(());
             }
@@ -204,7 +204,7 @@ impl<'a> EventLoop<'a> {
         self.waiter.wait(ready, Some(timeout))
     }
 
-    /// Adds ready connections to the turn, and accepts new ones.
+    /// Adds ready connections to the turn and accepts new ones.
     fn gather(&mut self, ready: &[Ready]) {
         std::mem::swap(&mut self.turn, &mut self.queue);
         let mut accept = std::mem::take(&mut self.more_to_accept);
@@ -222,8 +222,8 @@ impl<'a> EventLoop<'a> {
                     && slot.connection.interest == NO_INTEREST
                     && !self.waiter.is_edge_triggered()
                 {
-                    // The client has disconnected. Level triggering would report that until its
-                    // answers are back.
+                    // The client has disconnected. Level triggering would keep reporting this until
+                    // its answers are back.
                     let _ = self.waiter.remove(&slot.connection.socket);
                     continue;
                 }
@@ -255,7 +255,8 @@ impl<'a> EventLoop<'a> {
                 Err(e) if is_out_of_sockets(&e) => {
                     let listener = &port.listener;
                     let turned = self.reserve.as_mut().is_some_and(|r| r.reject_one(listener));
-                    // Edge triggering reports neither this connection again nor those behind it.
+                    // Edge triggering will not report this connection again, nor those queued
+                    // behind it.
                     match self.waiter.is_edge_triggered() {
                         true if turned => break,
                         true => self.starved.push(at),
@@ -270,7 +271,7 @@ impl<'a> EventLoop<'a> {
         self.more_to_accept.push(at);
     }
 
-    /// Keeps a new connection, or passes it to the next loop in round-robin order.
+    /// Keeps a new connection or passes it to the next loop in round-robin order.
     fn place(&mut self, socket: Socket, settings: Settings) {
         self.handed += 1;
         let to = self.handed % (self.hand_to.len() + 1);
@@ -343,8 +344,8 @@ impl<'a> EventLoop<'a> {
             let Some(slot) = self.slots[*at].as_mut() else { continue };
             slot.connection.is_queued = false;
             if slot.is_away {
-                // It sent more before it had its answers; until then no events of it are waited
-                // for.
+                // It sent more data before it received its answers; until then, its events are not
+                // waited for.
                 self.settle(*at);
                 continue;
             }
@@ -414,7 +415,8 @@ impl<'a> EventLoop<'a> {
         debug_assert!(rest.is_empty(), "answers must be grouped in the order of the turn");
     }
 
-    /// Defers the answers of a turn until they are stored; returns false if that will never happen.
+    /// Defers the answers of a turn until they are stored; returns false if that can no longer
+    /// happen.
     fn defer(&mut self, jobs: &mut Vec<Job>, turn: &[usize], seq: u64) -> bool {
         let Some(mut batch) = self.commits.as_mut().map(Commits::batch) else { return false };
         let mut rest = jobs.as_slice();
@@ -433,7 +435,7 @@ impl<'a> EventLoop<'a> {
         self.commits.as_mut().is_some_and(|commits| commits.defer(batch, seq))
     }
 
-    /// Writes deferred answers that are now stored; returns false if the store failed.
+    /// Writes deferred answers that have been stored; returns false if the store failed.
     fn release_committed(&mut self) -> bool {
         loop {
             let Some(commits) = self.commits.as_mut() else { return true };
@@ -495,7 +497,8 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Decides what to do next with a connection. While its jobs are with other threads, nothing.
+    /// Decides what to do next with a connection. Does nothing while its jobs are with other
+    /// threads.
     fn settle(&mut self, at: usize) {
         let Some(slot) = self.slots[at].as_mut() else { return };
         let connection = &mut slot.connection;
@@ -544,7 +547,7 @@ impl<'a> EventLoop<'a> {
         self.checked_ns = self.now_ns;
         self.more_to_accept.append(&mut self.starved);
         for at in 0..self.slots.len() {
-            // A dead connection was counted when it was closed.
+            // A dead connection was already counted when it was closed.
             let overdue = self.slots[at].as_ref().is_some_and(|slot| {
                 !slot.is_dead && slot.connection.is_overdue(self.service, self.now_ns)
             });

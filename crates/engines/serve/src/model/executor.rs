@@ -1,18 +1,18 @@
-//! Where the jobs of an event loop are executed.
+//! Where an event loop's jobs are executed.
 
 use crate::sharing::Job;
 use ioloom_exchange::{Answer, Command, Stop};
 use std::sync::mpsc::Receiver;
 
-/// Jobs of one connection on their way to other threads and back.
+/// The jobs of one connection on their way to other threads and back.
 pub(super) struct JobBatch {
-    /// Slot of the connection in the loop.
+    /// The connection's slot in the loop.
     pub(super) slot: usize,
     pub(super) jobs: Vec<Job>,
 }
 
 impl JobBatch {
-    /// Answers all jobs as busy, because the queue is full.
+    /// Answers all jobs as busy because the queue is full.
     pub(super) fn refuse(&mut self) {
         for job in &mut self.jobs {
             job.answer = Some(match job.request.command {
@@ -23,7 +23,7 @@ impl JobBatch {
     }
 }
 
-/// What executes the jobs of a loop.
+/// What executes a loop's jobs.
 pub(super) enum Executor {
     /// The loop itself.
     Inline,

@@ -1,5 +1,5 @@
-//! The concurrency models. Each takes listeners and the service, and returns when it was asked to
-//! stop and has finished its requests.
+//! The concurrency models. Each one takes listeners and the service, and returns after a stop was
+//! requested and its requests are finished.
 
 mod blocking;
 mod commits;
@@ -23,7 +23,7 @@ pub(crate) use port::Port;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-/// Returns the number of loops that a model runs on this many cores.
+/// Returns the number of loops that a model runs on the specified number of cores.
 pub(crate) fn loops(model: Model, cores: usize) -> usize {
     match model {
         Model::ReusePort | Model::IoThreads | Model::UringPerCore | Model::Tokio => cores.max(1),
@@ -31,7 +31,7 @@ pub(crate) fn loops(model: Model, cores: usize) -> usize {
     }
 }
 
-/// Runs a model until asked to stop. `ports` contains the listeners of each loop.
+/// Runs a model until a stop is requested. `ports` contains the listeners of each loop.
 pub(crate) fn run(
     model: Model,
     service: &Arc<Service>,
@@ -93,7 +93,8 @@ fn epoll_loop(
     }
 }
 
-/// Runs one loop per element of `incoming`, each on its own thread; the first on this thread.
+/// Runs one loop per element of `incoming`: the first on this thread, each of the others on a new
+/// one.
 fn several<In: Send>(
     service: &Service,
     incoming: Vec<In>,
@@ -103,7 +104,7 @@ fn several<In: Send>(
         let mut incoming = incoming.into_iter().enumerate();
         let run = |(number, incoming): (usize, In)| {
             let ended = run(number, incoming);
-            // A loop that fails stops them all.
+            // If one loop fails, all of them stop.
             if ended.is_err() {
                 service.stop();
             }

@@ -1,4 +1,4 @@
-//! A listener with its settings, and connections beyond the limit.
+//! A listener with its settings, and the handling of connections above the limit.
 
 use crate::choice::Model;
 use crate::service::Service;
@@ -6,24 +6,24 @@ use ioloom_exchange::{Answer, Form, Settings, Stop, encode};
 use ioloom_sys_net::wait::SELECT_MAX;
 use ioloom_sys_net::{Listener, Socket};
 
-/// File descriptors within the limit of `select` that are not connections.
+/// Number of file descriptors within the `select` limit that are not connections.
 const SELECT_RESERVED: usize = 24;
 
-/// A listener, and the variant of the original protocol spoken on it.
+/// A listener, and the variant of the original protocol used on it.
 pub(crate) struct Port {
     pub(crate) listener: Listener,
     pub(crate) settings: Settings,
 }
 
 impl Port {
-    /// Answers `BUSY` to a connection beyond the limit.
+    /// Answers a connection above the limit with `BUSY`.
     pub(super) fn turn_away(&self, service: &Service, socket: &Socket) {
         turn_away(service, &self.settings, socket);
     }
 }
 
-/// Answers `BUSY` to a connection beyond the limit. The send buffer of a new connection has room for
-/// that, so this does not block.
+/// Answers a connection above the limit with `BUSY`. This does not block, because the send buffer
+/// of a new connection has room for it.
 pub(super) fn turn_away(service: &Service, settings: &Settings, socket: &Socket) {
     let bytes = busy_bytes(service, settings);
     if !bytes.is_empty() {
@@ -31,8 +31,8 @@ pub(super) fn turn_away(service: &Service, settings: &Settings, socket: &Socket)
     }
 }
 
-/// Returns the answer for a connection beyond the limit. Under TLS it is empty: nothing can be sent
-/// before a handshake.
+/// Returns the answer for a connection above the limit. With TLS it is empty, because nothing can
+/// be sent before a handshake.
 pub(super) fn busy_bytes(service: &Service, settings: &Settings) -> Vec<u8> {
     let mut bytes = Vec::new();
     if service.is_sealed() {

@@ -1,20 +1,20 @@
-//! When an idle loop polls before it sleeps.
+//! Decides when an idle loop polls before it sleeps.
 //!
 //! Sleeping and waking up can cost more than a request, and the client pays for it. If the next
-//! request usually arrives soon after the latest answer, polling a little longer is cheaper.
-//! Polling occupies a processor that others may need, so it is bounded in two ways: by a time, and
-//! by success. Every poll that finds nothing doubles the number of waits without polling, and only
-//! a wait that turns out to be short resets it. A loop with rare requests therefore sleeps.
+//! request usually arrives soon after the latest answer, polling for a short time is cheaper.
+//! Polling occupies a processor that others may need, so it is limited both by time and by success.
+//! Every unsuccessful poll doubles the number of waits without polling, and only a wait that turns
+//! out to be short resets this number. So a loop that rarely gets requests sleeps.
 
 /// Maximum number of waits without polling after a failed poll.
 const SKIP_MAX: u32 = 1024;
 
-/// State of the decision.
+/// State for the decision.
 #[derive(Debug)]
 pub(super) struct SpinPolicy {
     /// Polling time in nanoseconds; 0 disables polling.
     spin_ns: u64,
-    /// Remaining waits without polling.
+    /// Number of remaining waits without polling.
     skip: u32,
     /// Number of waits skipped after the latest failed poll.
     skipped: u32,
@@ -25,7 +25,7 @@ impl SpinPolicy {
         Self { spin_ns, skip: 0, skipped: 0 }
     }
 
-    /// Returns how long to poll in this wait before sleeping, in nanoseconds.
+    /// Returns how long to poll before sleeping in this wait, in nanoseconds.
     pub(super) fn spin_ns(&mut self) -> u64 {
         if self.skip == 0 {
             return self.spin_ns;
@@ -45,7 +45,7 @@ impl SpinPolicy {
         self.skip = self.skipped;
     }
 
-    /// A wait without polling took this long.
+    /// Records how long a wait without polling took.
     pub(super) fn slept(&mut self, slept_ns: u64) {
         if slept_ns < self.spin_ns {
             self.skip = 0;
@@ -57,7 +57,7 @@ impl SpinPolicy {
 mod tests {
     use super::*;
 
-    /// Returns the number of polls in `waits` waits if each next request arrives after `late_ns`.
+    /// Returns the number of polls in `waits` waits if each request arrives after `late_ns`.
     fn spins(waits: u32, late_ns: u64) -> u32 {
         let mut policy = SpinPolicy::new(50_000);
         let mut spins = 0;

@@ -1,8 +1,8 @@
 //! tokio: one task per connection, on work-stealing threads.
 //!
 //! The code of a connection reads like that of a thread, and an idle connection is cheap: its
-//! buffer exists only while there is something to read. If an answer may wait for the disk or for
-//! another thread, the worker announces that first, and another worker takes over its tasks.
+//! buffer exists only while there is data to read. If an answer may have to wait for the disk or
+//! for another thread, the worker announces this first, so another worker can take over its tasks.
 
 use super::port::{Port, busy_bytes, connections_max};
 use super::stop::wait_for_stop;
@@ -19,16 +19,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Size of the read buffer.
+/// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 16 * 1024;
 /// How long to wait for the client to close after shutting down writing.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long to wait for a connection to reject when file descriptors have run out.
+/// How long to wait for a connection to reject when there are no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(10);
 /// A timeout that never expires.
 const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Serves until asked to stop.
+/// Serves until a stop is requested.
 pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(service.loops())
@@ -39,7 +39,7 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
         .map_err(ServeError::system(SystemOperation::StartRuntime))?;
     let (set_stop, stop) = watch::channel(false);
     let service_too = Arc::clone(service);
-    // In a separate thread: waiting for a borrowed descriptor inside tokio would need an unsafe
+    // In a separate thread: waiting for a borrowed descriptor inside tokio would require an unsafe
     // promise that it stays open.
     let waiting = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
         wait_for_stop(&service_too, 0);
@@ -112,9 +112,9 @@ async fn accept(
     }
 }
 
-/// Returns when the server was asked to stop.
+/// Returns when a stop is requested.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone, which is also a stop.
+    // An error means that the sender no longer exists, which also counts as a stop.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -141,7 +141,7 @@ async fn wait(
     }
 }
 
-/// Serves a connection until it ends; returns true if it timed out.
+/// Serves a connection until it closes; returns true if it timed out.
 async fn serve_connection(
     service: &Service,
     stream: TcpStream,
@@ -172,7 +172,7 @@ async fn serve_connection(
             _ if begun.is_some_and(|begun| begun.elapsed() > limits.request) => return Ok(true),
             _ => {}
         }
-        // On a stop, answer everything that has arrived and nothing else.
+        // On a stop, answer everything that has already arrived and nothing else.
         let is_over = transport.is_over() || (stopping && is_drained && !transport.has_more());
         let has_ended = step == Step::End || (transport.has_ended() && !transport.has_more());
         if is_over || has_ended {
@@ -192,7 +192,7 @@ async fn serve_connection(
             return linger(stream).await.map(|()| false);
         }
         if transport.has_more() {
-            // Let other connections run before the rest of this one.
+            // Let other connections run before processing the rest of this one.
             tokio::task::yield_now().await;
         }
     }
@@ -205,13 +205,13 @@ enum Step {
     Answered,
     /// No request was complete.
     Nothing,
-    /// The client has ended its stream.
+    /// The client has closed its side of the stream.
     End,
-    /// The store failed: nothing may be answered.
+    /// The store failed: no more answers may be sent.
     Failed,
 }
 
-/// Reads once if `reads` is set, and answers. Also returns whether there was nothing to read.
+/// Reads once if `reads` is set, and answers. Also returns whether there was anything to read.
 fn step(
     service: &Service,
     stream: &TcpStream,
@@ -293,6 +293,6 @@ async fn linger(stream: TcpStream) -> io::Result<()> {
             }
         }
     };
-    // A client that does not close in time is disconnected.
+    // Disconnect a client that does not close in time.
     timeout(LINGER, read).await.unwrap_or(Ok(()))
 }

@@ -1,10 +1,10 @@
 //! One thread with an io_uring.
 //!
-//! The turn is that of the event loop, with completions in place of readiness: when an event
-//! arrives, the bytes have already been received. With single-shot requests each connection waits
-//! with its own buffer and is not read while its output limit is reached. With multishot requests
-//! the connections of a ring share buffers; if a client does not accept its answers, its receive
-//! request is cancelled, so what can pile up is bounded there too.
+//! The turn is the same as in the event loop, with completions instead of readiness: when an event
+//! arrives, the bytes have already been received. With single-shot requests, each connection waits
+//! with a buffer of its own and is not read while its output limit is reached. With multishot
+//! requests, the connections of a ring share buffers; if a client does not accept its answers, its
+//! receive request is cancelled, which bounds the amount of data that can accumulate.
 
 use super::port::{Port, connections_max, turn_away};
 use crate::connection::{Connection, Next};
@@ -26,21 +26,21 @@ struct Slot {
     connection: Connection,
     /// The receive request, if one is in flight.
     reading: Option<Request>,
-    /// It was cancelled and has not completed yet.
+    /// Whether it was cancelled but has not completed yet.
     is_cancelled: bool,
     is_sending: bool,
-    /// To be closed once nothing is in flight.
+    /// Whether to close it once nothing is in flight.
     is_dead: bool,
     is_in_turn: bool,
 }
 
-/// Everything but the ring, so that completions can be handled while the ring is borrowed.
+/// Everything but the ring, to allow handling completions while the ring is borrowed.
 struct RingLoop<'a> {
     service: &'a Arc<Service>,
     listeners: Vec<(Arc<Listener>, Settings)>,
     /// Listeners without an accept request.
     to_accept: Vec<usize>,
-    /// Likewise, but file descriptors have run out: to be retried when one is free.
+    /// The same, but file descriptors have run out: retried when one becomes free.
     starved: Vec<usize>,
     reserve: Option<SpareDescriptor>,
     slots: Vec<Option<Slot>>,
@@ -52,7 +52,7 @@ struct RingLoop<'a> {
     now_ns: u64,
 }
 
-/// Serves with a ring until asked to stop.
+/// Serves with a ring until a stop is requested.
 pub(super) fn run(
     service: &Arc<Service>,
     number: usize,
@@ -150,7 +150,8 @@ impl RingLoop<'_> {
                             now_ns,
                         );
                     }
-                    // Cancelled, or no shared buffer was free: requested again later.
+                    // The request was cancelled, or no shared buffer was free; it is submitted
+                    // again later.
                     Err(e) if is_transient(&e) => {}
                     Err(_) => slot.is_dead = true,
                 }
@@ -236,7 +237,7 @@ impl RingLoop<'_> {
     fn settle(&mut self, at: usize, ring: &mut NetRing) {
         let Some(slot) = self.slots[at].as_mut() else { return };
         let connection = &mut slot.connection;
-        // A handshake sends without a request.
+        // A handshake sends data without a request.
         connection.push_answers(&[], self.now_ns);
         if !slot.is_sending
             && !slot.is_dead
@@ -266,11 +267,11 @@ impl RingLoop<'_> {
         }
     }
 
-    /// Closes a connection. While something is in flight it only shuts the socket down.
+    /// Closes a connection. While something is in flight, only shuts the socket down.
     fn close(&mut self, at: usize) {
         let Some(slot) = self.slots[at].as_mut() else { return };
         slot.is_dead = true;
-        // Reusing the slot now would hand a late completion to another connection.
+        // Reusing the slot now would deliver a late completion to another connection.
         if slot.reading.is_some() || slot.is_sending {
             let _ = slot.connection.socket.shutdown_read();
             let _ = slot.connection.socket.shutdown_write();

@@ -1,7 +1,7 @@
-//! The request pool: one thread reads and writes, others execute requests.
+//! The request pool: one thread reads and writes; others execute requests.
 //!
-//! A connection has at most one batch of requests with the workers, so its answers keep their
-//! order. The queue to the workers is bounded; requests beyond it are answered with `BUSY`.
+//! The workers have at most one batch of requests per connection, so its answers remain in order.
+//! The queue to the workers is bounded; requests that do not fit are answered with `BUSY`.
 
 use super::event_loop::{EventLoop, Incoming};
 use super::executor::{Executor, JobBatch};
@@ -50,7 +50,7 @@ fn work(service: &Service, for_workers: &Mutex<Receiver<JobBatch>>, to_loop: &Se
     loop {
         let next = for_workers.lock().expect("no panic under this lock").recv();
         let Ok(mut batch) = next else { return };
-        // The store failed: the service is stopping, and no answer may leave.
+        // The store failed: the service is stopping, and no answers may be sent.
         if service.answer(&mut batch.jobs).is_err() {
             batch.jobs.clear();
         }

@@ -1,12 +1,12 @@
-//! Options of strategies in which several threads access the stocks.
+//! Options for strategies in which several threads access the stocks.
 
 use crate::choice::ShowMode;
 use std::time::Duration;
 
-/// How stocks are accessed that no single thread owns.
+/// How to access stocks that are not owned by a single thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Access {
     pub(super) show: ShowMode,
-    /// CPU time that each order spends with its stock locked, and each list with all stocks locked.
+    /// CPU time to spend while holding the lock on one stock for an order, or all locks for a list.
     pub(super) hold_time: Duration,
 }

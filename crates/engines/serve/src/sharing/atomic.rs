@@ -1,10 +1,10 @@
 //! One atomic number per stock, without locks.
 //!
-//! An order replaces the number by compare-and-swap. The change and its log number are two steps,
-//! so this strategy cannot be durable, and the numbers in its answers count orders without
-//! reflecting their sequence. An atomic list is read between two reads of the counters of begun and
-//! finished orders: if both are equal, no order was in progress. After [`TRIES`] attempts, new
-//! orders are held back until the list is read.
+//! An order updates the number with compare-and-swap. The change and its log number are two
+//! separate steps, so this strategy cannot be durable, and the numbers in its answers count orders
+//! without reflecting their sequence. An atomic list is read between two reads of the counters of
+//! started and finished orders: if both are equal, no order was in progress. After [`TRIES`]
+//! attempts, new orders are held back until the list has been read.
 
 use super::job::Job;
 use super::request_memory::RequestMemory;
@@ -34,7 +34,7 @@ pub(super) struct Atomic {
     named: RequestMemory,
     begun: AtomicU64,
     ended: AtomicU64,
-    /// Number of lists that hold orders back.
+    /// Number of lists that are holding orders back.
     holding: AtomicUsize,
     show: ShowMode,
     journal: Arc<Journal>,
@@ -83,7 +83,7 @@ impl Atomic {
                         None
                     }
                 };
-                // This one step executes the order.
+                // This single step executes the order.
                 let before = self.cells[at].left.fetch_update(SeqCst, SeqCst, next);
                 before.map_err(|_| why).and_then(|left| order.left_after(left))
             }
@@ -99,7 +99,7 @@ impl Atomic {
         Shown { seq: self.journal.latest(), lines: self.cells.iter().map(line).collect() }
     }
 
-    /// Reads a list, unless an order was in progress.
+    /// Reads a list unless an order is in progress.
     fn try_read(&self) -> Option<Shown> {
         let ended = self.ended.load(SeqCst);
         if self.begun.load(SeqCst) != ended {
@@ -118,7 +118,7 @@ impl Atomic {
         }
         self.holding.fetch_add(1, SeqCst);
         let shown = loop {
-            // Orders that are held back still count as begun for a moment, so the counters may
+            // Orders that are held back still count as started for a moment, so the counters may
             // differ while they withdraw.
             if let Some(shown) = self.try_read() {
                 break shown;

@@ -3,8 +3,9 @@
 use ioloom_sys::clock;
 use std::time::Duration;
 
-/// Keeps the calling thread busy until it has used this much CPU time. Time during which the thread
-/// is preempted does not count; otherwise many threads could spend more CPU time than there is.
+/// Keeps the calling thread busy until it has used this much CPU time. Time while the thread is
+/// preempted does not count; otherwise many threads could appear to spend more CPU time than there
+/// is.
 pub(crate) fn spend(time: Duration) {
     if time.is_zero() {
         return;

@@ -1,4 +1,4 @@
-//! The state as used by one thread at a time.
+//! The state, used by one thread at a time.
 
 use super::cpu_time::spend;
 use super::job::Job;
@@ -6,11 +6,11 @@ use crate::journal::Journal;
 use ioloom_exchange::{Answer, Command, Exchange, Record, State};
 use std::time::Duration;
 
-/// A state used by one thread at a time, and the records of a turn on their way to the log.
+/// A state used by one thread at a time, and the records of a turn that have not been logged yet.
 pub(super) struct Exclusive {
     state: State,
     records: Vec<Record>,
-    /// CPU time that each order and each list spends here.
+    /// CPU time to spend on each order and each list.
     hold_time: Duration,
 }
 
@@ -19,10 +19,13 @@ impl Exclusive {
         Self { state, records: Vec::new(), hold_time }
     }
 
-    /// Answers jobs and passes their records to the journal in one go. Returns the log number that
-    /// the answers depend on.
+    /// Answers jobs and passes their records to the journal in a single call. Returns the log
+    /// number that the answers depend on.
     pub(super) fn answer(&mut self, jobs: &mut [Job], journal: &Journal) -> u64 {
-        debug_assert!(self.records.is_empty(), "records of an earlier turn would be logged twice");
+        debug_assert!(
+            self.records.is_empty(),
+            "records from an earlier turn would be logged twice"
+        );
         let (state, keeps) = (&mut self.state, journal.keeps());
         for job in jobs {
             if !job.is_open(|request_id| state.clients().seen(request_id)) {

@@ -1,4 +1,4 @@
-//! One lock for everything, taken once for all jobs of a turn.
+//! A single lock for everything, taken once for all jobs of a turn.
 
 use super::exclusive::Exclusive;
 use super::job::Job;

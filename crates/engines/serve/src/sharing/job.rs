@@ -1,30 +1,31 @@
-//! One request on its way through the server.
+//! A request on its way through the server.
 
 use ioloom_exchange::{Answer, Command, Request, RequestId, Seen, Stop};
 use ioloom_sys::clock;
 
-/// One request on its way through the server.
+/// A request on its way through the server.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Connection it came from, in the numbering of its model.
+    /// The connection it came from, in the model's numbering.
     pub(crate) token: usize,
     /// The request.
     pub(crate) request: Request,
-    /// Deadline in monotonic nanoseconds; 0 if none.
+    /// Deadline in monotonic nanoseconds; 0 if there is none.
     pub(crate) due_ns: u64,
     /// The answer, once known.
     pub(crate) answer: Option<Answer>,
 }
 
 impl Job {
-    /// Reports whether the exchange has to answer it.
+    /// Returns true if the exchange has to answer it.
     pub(super) fn needs_exchange(&self) -> bool {
         self.answer.is_none() && matches!(self.request.command, Command::Trade(_) | Command::Show)
     }
 
-    /// Reports whether the exchange has to answer it and its deadline has not passed. After the
-    /// deadline this sets the answer. `seen` looks up an order: one that was answered before gets
-    /// that answer again, however late, because `late` means that it was not executed.
+    /// Returns true if the exchange has to answer it and its deadline has not passed. After the
+    /// deadline, sets the answer. `seen` looks up an order: an order that has been answered before
+    /// gets the same answer again even after the deadline, because `late` means that it was not
+    /// executed.
     pub(super) fn is_open(&mut self, seen: impl FnOnce(&RequestId) -> Seen) -> bool {
         if !self.needs_exchange() {
             return false;

@@ -1,9 +1,9 @@
 //! One lock per stock: a mutex or a reader-writer lock.
 //!
-//! The table of stocks never changes, so lookups need no lock. An order locks only its stock and
-//! gets its log number before it unlocks it. An atomic list takes all locks in the order of the
-//! stock numbers. A per-stock list is what the assignment requires and may show a state that never
-//! existed. Orders of named clients also lock the memory of their client until they are logged.
+//! The set of stocks never changes, so lookups need no lock. An order locks only its stock and gets
+//! its log number before unlocking it. An atomic list takes all locks in stock number order. A
+//! per-stock list is what the assignment requires; it may show a state that never existed. Orders
+//! of named clients also lock their client's request memory until they are logged.
 
 use super::access::Access;
 use super::cpu_time::spend;
@@ -88,7 +88,7 @@ impl<L: Lock> Locks<L> {
                 log(stock.trade(order.side(), order.count()))
             }),
             Err(_) => {
-                // There is no stock to lock.
+                // The stock does not exist, so there is nothing to lock.
                 spend(self.access.hold_time);
                 log(Err(Refused::UnknownStock))
             }
@@ -102,7 +102,7 @@ impl<L: Lock> Locks<L> {
                 Err(why) => Answer::Refused(why),
             },
             (Command::Trade(order), Some(request_id)) => self.named.once(request_id, || {
-                // Every outcome of a named order has a number.
+                // Every outcome of a named order gets a number.
                 self.trade(&order, Some(request_id))
                     .unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
             }),
@@ -204,7 +204,7 @@ mod tests {
         Order::new(side, stock, 1).unwrap()
     }
 
-    /// While a list is read, another client moves a share from the first stock to the second.
+    /// Another client moves a share from the first stock to the second while a list is being read.
     #[test]
     fn per_stock_lists_show_impossible_states_and_the_checker_finds_them() {
         let locks = locks(ShowMode::PerStock);
@@ -240,7 +240,7 @@ mod tests {
         };
         let atomic = check(&history, Lists::Atomic, STATES_MAX);
         assert!(matches!(atomic, Verdict::Violated { .. }), "{atomic:?}");
-        // It satisfies the assignment, and nothing stronger.
+        // It satisfies the assignment, but nothing stronger.
         assert_eq!(check(&history, Lists::PerStock, STATES_MAX), Verdict::Explained);
     }
 
@@ -251,6 +251,6 @@ mod tests {
         let hook = move || assert!(other_client.stocks[0].0.try_lock().is_err());
         BEFORE.set(Some((200, Box::new(hook))));
         assert!(matches!(answer(&locks, Command::Show), Answer::Shown(_)));
-        assert!(BEFORE.with_borrow(Option::is_none), "the second stock was read");
+        assert!(BEFORE.with_borrow(Option::is_none), "the second stock must be read");
     }
 }

@@ -1,9 +1,9 @@
 //! How threads share the stocks.
 //!
-//! All strategies give the same answers to the same jobs; they differ in who waits for whom. A list
-//! shows all stocks at one moment, unless mode `per-stock` was requested. Each strategy returns the
-//! log number that the store must hold before its answers may leave: refusals and lists also depend
-//! on earlier orders.
+//! All strategies give the same answers to the same jobs; they differ in which threads wait for
+//! which. A list shows all stocks at one moment, unless mode `per-stock` was requested. Each
+//! strategy returns the log number that the store must contain before the answers may be sent:
+//! refusals and lists also depend on earlier orders.
 
 mod access;
 mod atomic;
@@ -33,7 +33,7 @@ use std::time::Duration;
 pub(crate) use strategy::Strategy;
 
 /// Creates the strategy for a state. `cores` is the number of shards; `hold_time` is the CPU time
-/// that each order and each list spends while it holds its stocks.
+/// that each order and each list spends while holding its stocks.
 pub(crate) fn make(
     sharing: Sharing,
     show: ShowMode,
@@ -52,7 +52,7 @@ pub(crate) fn make(
         Sharing::Writer => {
             Box::new(writer::Writer::new(Exclusive::new(state, hold_time), Arc::clone(journal))?)
         }
-        // The options were checked: a database has its own way to start.
-        Sharing::Database => return Err(io::Error::other("no database was given")),
+        // The options have been checked: a database is started in a different way.
+        Sharing::Database => return Err(io::Error::other("no database was specified")),
     })
 }

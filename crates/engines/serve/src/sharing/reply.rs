@@ -1,4 +1,4 @@
-//! Where a thread waits for jobs that it has submitted to another thread.
+//! Where a thread waits for jobs that it submitted to another thread.
 //!
 //! Each thread has one slot and at most one batch in flight, so the number of threads bounds the
 //! queue.
@@ -7,7 +7,7 @@ use super::job::Job;
 use crate::journal::StoreFailed;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// An executed batch, and whether its answers may leave.
+/// An executed batch, and whether its answers may be sent.
 type Reply = (Vec<Job>, Result<(), StoreFailed>);
 
 #[derive(Default)]
@@ -20,8 +20,8 @@ thread_local! {
     static REPLY_SLOT: Arc<ReplySlot> = Arc::default();
 }
 
-/// Submits jobs and returns when they are answered. `send` returns whether another thread took
-/// them.
+/// Submits jobs and returns when they have been answered. `send` returns true if another thread
+/// accepted them.
 pub(super) fn submit(
     jobs: &mut Vec<Job>,
     send: impl FnOnce(Vec<Job>, Arc<ReplySlot>) -> bool,
@@ -47,7 +47,10 @@ impl ReplySlot {
     /// Returns jobs to the waiting thread.
     pub(super) fn send(&self, jobs: Vec<Job>, result: Result<(), StoreFailed>) {
         let mut back = self.back.lock().expect("no panic under this lock");
-        assert!(back.is_none(), "a thread has one batch in flight, or an answer would be lost");
+        assert!(
+            back.is_none(),
+            "a thread must have at most one batch in flight; otherwise an answer would be lost"
+        );
         *back = Some((jobs, result));
         drop(back);
         self.arrived.notify_one();

@@ -1,7 +1,7 @@
-//! Which orders of named clients were executed.
+//! Remembers which orders of named clients were executed.
 //!
-//! An order holds the lock of its client's part until it is logged, so that two copies that arrive at
-//! the same time execute once.
+//! An order holds the lock on its client's part until it is logged. If two copies arrive at the
+//! same time, only one is executed.
 
 use ioloom_exchange::{Answer, Clients, OrderOutcome, RequestId, Seen, Stop};
 use std::hash::{BuildHasher, RandomState};
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 /// Number of parts.
 const PARTS: usize = 16;
 
-/// Memory of named clients, split into parts with one lock each.
+/// The memory of named clients, split into parts with one lock each.
 pub(super) struct RequestMemory {
     parts: Vec<Mutex<Clients>>,
     hasher: RandomState,
@@ -29,7 +29,7 @@ impl RequestMemory {
         part.lock().expect("no panic under this lock").seen(request_id)
     }
 
-    /// Executes an order once. `trade` executes it and returns its outcome with its log number.
+    /// Executes an order once. `trade` executes it and returns its outcome and log number.
     pub(super) fn once(
         &self,
         request_id: &RequestId,

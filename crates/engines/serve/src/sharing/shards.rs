@@ -1,11 +1,12 @@
-//! Stocks in shards, each owned by a thread that receives orders as messages. No stock is locked.
+//! Stocks in shards, each owned by a thread that receives orders as messages. Stocks are not
+//! locked.
 //!
-//! Orders of one turn from different connections are sent to their owners at once. Several orders
-//! of one connection are sent one after another, so that they keep their order. An atomic list
-//! stops all owners at a barrier: its moment is the arrival of the last owner, and none continues
-//! before all have added their stocks. Lists are sent one at a time, so all owners see them in the
-//! same order and no two barriers deadlock. Each requesting thread has at most one turn in flight,
-//! which bounds the queues.
+//! In each turn, orders from different connections are sent to their owners concurrently. Several
+//! orders from one connection are sent one after another to preserve their order. An atomic list
+//! stops all owners at a barrier: it shows the moment when the last owner arrives, and no owner
+//! continues until all have added their stocks. Lists are sent one at a time, so all owners see
+//! them in the same order and barriers cannot deadlock. Each requesting thread has at most one turn
+//! in flight, which bounds the queues.
 
 use super::access::Access;
 use super::cpu_time::spend;
@@ -34,7 +35,7 @@ struct ShardOrder {
     ended: Result<OrderOutcome, Refused>,
 }
 
-/// Where executed orders return to.
+/// Where executed orders are returned.
 #[derive(Default)]
 struct ReplyQueue {
     back: Mutex<Vec<ShardOrder>>,
@@ -52,14 +53,14 @@ impl ReplyQueue {
         while back.len() < count {
             back = self.arrived.wait(back).expect("no panic under this lock");
         }
-        debug_assert_eq!(back.len(), count, "orders of another turn came back");
+        debug_assert_eq!(back.len(), count, "orders from another turn came back");
         std::mem::take(&mut back)
     }
 }
 
 /// A list to which every owner adds its stocks.
 struct List {
-    /// Barrier of the owners; `None` for a per-stock list.
+    /// The barrier of the owners; `None` for a per-stock list.
     meet: Option<Barrier>,
     /// CPU time to spend while all owners wait.
     hold_time: Duration,
@@ -68,7 +69,7 @@ struct List {
 }
 
 impl List {
-    /// Returns when all owners have arrived, if the list is atomic.
+    /// Returns once all owners have arrived, if the list is atomic.
     fn meet(&self) {
         if let Some(meet) = &self.meet {
             meet.wait();
@@ -88,13 +89,13 @@ enum Message {
 }
 
 pub(super) struct Shards {
-    /// Empty once the threads must exit.
+    /// Empty when the threads must exit.
     owners: Vec<Sender<Message>>,
     threads: Vec<JoinHandle<()>>,
-    /// Numbers of all stocks, ascending; the index selects the owner.
+    /// The numbers of all stocks in ascending order; the index selects the owner.
     ids: Vec<u32>,
     named: RequestMemory,
-    /// Locked while a list is sent.
+    /// Locked while a list is being sent.
     listing: Mutex<()>,
     access: Access,
     journal: Arc<Journal>,
@@ -135,7 +136,7 @@ impl Shards {
         Ok(all)
     }
 
-    /// Returns the owner of a stock, or any owner if it does not exist.
+    /// Returns the owner of a stock, or any owner if the stock does not exist.
     fn owner(&self, stock: u32) -> usize {
         self.ids.binary_search(&stock).unwrap_or_default() % self.owners.len()
     }
@@ -145,7 +146,7 @@ impl Shards {
         assert!(sent.is_ok(), "owners live as long as their handle");
     }
 
-    /// Executes orders, concurrently if their owners differ.
+    /// Executes orders, concurrently if they have different owners.
     fn trade(&self, orders: Vec<ShardOrder>) -> Vec<ShardOrder> {
         let count = orders.len();
         let replies = REPLIES.with(Arc::clone);
@@ -188,7 +189,7 @@ impl Shards {
             let ended = Err(Refused::UnknownStock);
             let order = ShardOrder { at: 0, order, request_id: Some(request_id.clone()), ended };
             let ended = self.trade(vec![order]).pop().map_or(ended, |order| order.ended);
-            // Every outcome of a named order has a number.
+            // Every outcome of a named order gets a number.
             ended.unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
         })
     }
@@ -272,15 +273,15 @@ impl Owner {
                     replies.put(orders);
                 }
                 Message::List(list) => {
-                    // All owners have arrived: the latest log number is that of the stocks they
+                    // All owners have arrived, so the latest log number matches the stocks they
                     // hold.
                     list.meet();
-                    // The others wait while one spends the time of the list.
+                    // The others wait while one owner spends the time for the list.
                     if self.is_first {
                         spend(list.hold_time);
                     }
                     collect(&self.mine, &list, journal);
-                    // No owner continues before all have read that number.
+                    // No owner continues until all have read that number.
                     list.meet();
                 }
             }

@@ -1,7 +1,7 @@
-//! One thread owns the stocks; the others send it their jobs and wait.
+//! One thread owns the stocks; the others send it jobs and wait.
 //!
-//! It takes everything that is queued, executes it, commits it once and replies. So the order of
-//! the log, the order of changes and the batches of commits are the same. Each thread has at most
+//! The thread takes everything in the queue, executes it, commits it once and replies. So the log
+//! order, the order of changes and the commit batches are the same. Each sending thread has at most
 //! one batch in flight, which bounds the queue.
 
 use super::exclusive::Exclusive;

@@ -1,8 +1,8 @@
-//! Records as bytes, for key-value stores.
+//! Encodes records as bytes for key-value stores.
 //!
-//! The key is the log number in big-endian order, so that keys sort in log order. The value is a
-//! checksum, then numbers in little-endian order (side, outcome, stock, count, shares left, whether
-//! the client is named, its request number), then the name of the client.
+//! The key is the log number in big-endian order, which makes keys sort in log order. The value
+//! consists of a checksum, numbers in little-endian order (side, outcome, stock, count, remaining
+//! shares, whether the client is named, its request number), and the client name.
 
 use ioloom_exchange::{Order, OrderOutcome, Record, Refused, RequestId, Side};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Size of the checksum in bytes.
 const SUM: usize = 4;
-/// Size of the fields between checksum and name in bytes.
+/// Size of the fields between the checksum and the name in bytes.
 const FIXED: usize = 1 + 1 + 4 + 4 + 4 + 1 + 8;
 
-/// Returns the checksum of a record: of its key and all of its fields.
+/// Returns the checksum of a record, covering its key and all fields.
 pub(super) fn checksum(key: &[u8], body: &[u8]) -> u32 {
     xxh3_64(&[key, body].concat()) as u32
 }
@@ -23,7 +23,7 @@ pub(super) fn key(seq: u64) -> [u8; 8] {
     seq.to_be_bytes()
 }
 
-/// Returns the log number of a key.
+/// Returns the log number from a key.
 pub(super) fn seq(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
 }
@@ -90,7 +90,7 @@ pub(super) fn record(key: &[u8], value: &[u8]) -> Option<Record> {
     Some(Record { order: Order::new(side, stock, count)?, outcome, request_id })
 }
 
-/// Encodes the shares left of a stock and its price.
+/// Encodes the remaining shares and the price of a stock.
 pub(super) fn stock(left: u32, price: u32) -> [u8; 8] {
     let mut out = [0; 8];
     out[..4].copy_from_slice(&left.to_le_bytes());
@@ -98,7 +98,7 @@ pub(super) fn stock(left: u32, price: u32) -> [u8; 8] {
     out
 }
 
-/// Decodes the shares left of a stock and its price.
+/// Decodes the remaining shares and the price of a stock.
 pub(super) fn left_and_price(bytes: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     if bytes.len() == 8 { number(0).zip(number(4)) } else { None }
@@ -142,7 +142,7 @@ mod tests {
             let mut flipped = bytes.clone();
             flipped[bit / 8 % bytes.len()] ^= 1 << (bit % 8);
             prop_assert_eq!(record(&key(at), &flipped), None);
-            // Any bytes decode completely or are rejected, even with a valid checksum.
+            // Any bytes are either decoded completely or rejected, even if the checksum is valid.
             let sum = checksum(&key(at), &odd).to_le_bytes();
             if let Some(read) = record(&key(at), &[&sum[..], &odd].concat()) {
                 prop_assert_eq!(body(&read).len(), odd.len());

@@ -1,8 +1,8 @@
 //! A store in a fjall database: a directory with a log, and trees merged in the background.
 //!
-//! A commit is one checksummed batch in the log of the database. With durability `os` it is passed
-//! to the kernel; above that the log is synced each time. The latest [`ORDERS_KEPT`] orders are
-//! kept.
+//! A commit is one checksummed batch in the database log. With durability `os`, it is passed to the
+//! kernel; with stricter durability, the log is synced each time. The latest [`ORDERS_KEPT`] orders
+//! are retained.
 
 use super::bytes;
 use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Marks the database as a store, with the version of its tables.
+/// Marks the database as a store; includes the table version.
 const MARK: &[u8] = b"ioloom-stock 2";
 /// File that identifies a directory as a fjall database.
 const VERSION_FILE: &str = "version";
@@ -60,15 +60,14 @@ impl Tables {
         }
         let number = |name: &str| Ok::<_, io::Error>(of(name)?.as_deref().and_then(bytes::seq));
         let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {
-            return Err(invalid("the number of the latest order is missing"));
+            return Err(invalid("the latest order number is missing"));
         };
         let mut lines = Vec::new();
         for entry in self.stocks.iter() {
             let (key, value) = entry.into_inner().map_err(failed)?;
             let id = <[u8; 4]>::try_from(&*key).ok().map(u32::from_be_bytes);
             let stock = id.zip(bytes::left_and_price(&value));
-            let (id, (left, price)) =
-                stock.ok_or_else(|| invalid("the table of stocks is damaged"))?;
+            let (id, (left, price)) = stock.ok_or_else(|| invalid("the stock table is damaged"))?;
             lines.push(Line { id, left, price });
         }
         let mut reading = Reading::new(lines, latest, seal)?;
@@ -104,12 +103,14 @@ pub(super) fn open(
     durability: Durability,
 ) -> Result<(Box<dyn Store>, State), StoreError> {
     let unusable = |operation| StoreError::unusable(operation, path);
-    // Anything that is not a database must not be touched.
+    // Leave anything that is not a database untouched.
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_dir()) {
-        return Err(unusable(Operation::Open)(invalid("a file, and a fjall store is a directory")));
+        return Err(unusable(Operation::Open)(invalid(
+            "it is a file, but a fjall store is a directory",
+        )));
     }
     if !path.join(VERSION_FILE).exists() {
-        return Err(unusable(Operation::Open)(invalid("a directory of something else")));
+        return Err(unusable(Operation::Open)(invalid("the directory contains something else")));
     }
     let mode = match durability {
         Durability::None | Durability::Os => PersistMode::Buffer,
@@ -127,8 +128,8 @@ pub(super) fn open(
 }
 
 /// Verifies the file list of each tree against the checksum that fjall stores in the file `current`
-/// and does not check itself: a corrupted list would abort the program with a panic inside a panic.
-/// Missing files are left to fjall.
+/// but does not check itself: a corrupted list would cause a panic during a panic, which aborts the
+/// program. Missing files are left to fjall.
 fn verify_lists(path: &Path) -> io::Result<()> {
     let trees = std::fs::read_dir(path.join("keyspaces")).into_iter().flatten().flatten();
     for tree in trees.map(|entry| entry.path()) {
@@ -137,24 +138,23 @@ fn verify_lists(path: &Path) -> io::Result<()> {
             let (sum, _) = rest.split_first_chunk::<16>()?;
             Some((u64::from_le_bytes(*number), u128::from_le_bytes(*sum)))
         });
-        let (number, sum) =
-            entry.ok_or_else(|| invalid("the number of a file list is truncated"))?;
+        let (number, sum) = entry.ok_or_else(|| invalid("truncated file list number"))?;
         let Ok(list) = std::fs::read(tree.join(format!("v{number}"))) else { continue };
         if xxh3_128(&list) != sum {
-            return Err(invalid("a file list is damaged"));
+            return Err(invalid("damaged file list"));
         }
     }
     Ok(())
 }
 
 thread_local! {
-    /// Whether a panic of this thread is reported as a refusal.
+    /// Whether a panic on this thread is reported as a refusal.
     static IS_REFUSAL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Opens a database. fjall panics on some kinds of damage that it considers impossible, such as a
-/// wrong number of levels in its file list. Such a panic is reported like other damage, without its
-/// message: returns `None`.
+/// Opens a database. fjall panics on some types of damage that it considers impossible, such as a
+/// wrong number of levels in its file list. Such a panic is reported like any other damage, without
+/// its message: returns `None`.
 fn catch_damage<T>(open: impl FnOnce() -> T) -> Option<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {

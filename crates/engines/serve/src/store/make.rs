@@ -1,8 +1,8 @@
-//! Creation of a store: under a temporary name in the same directory, then renamed.
+//! Creates a store under a temporary name in the same directory and then renames it.
 //!
-//! So a store is either complete or absent, however its creation is interrupted, and an empty file
-//! is a damaged store rather than a new one. That matters: a truncated store that silently started
-//! over would execute orders again that clients merely repeat.
+//! A store is therefore either complete or absent, even if its creation is interrupted, and an
+//! empty file is a damaged store rather than a new one. This matters: if a truncated store silently
+//! started over, it would execute orders again that clients merely repeat.
 
 use super::interface::{Beginning, StoreError};
 use super::path::with_suffix;
@@ -14,8 +14,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// Reports whether a store must be created: the path does not exist, or is an empty directory for a
-/// store that is a directory.
+/// Returns true if a store must be created: the path does not exist, or it is an empty directory
+/// and the store is a directory.
 pub(super) fn is_missing(kind: StoreKind, path: &Path) -> io::Result<bool> {
     let meta = match fault::call("stat", || fs::metadata(path)) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(true),
@@ -24,7 +24,7 @@ pub(super) fn is_missing(kind: StoreKind, path: &Path) -> io::Result<bool> {
     Ok(kind == StoreKind::Fjall && meta.is_dir() && fs::read_dir(path)?.next().is_none())
 }
 
-/// Returns the kind of an existing store, or `None` if there is none.
+/// Returns the type of an existing store, or `None` if there is none.
 pub(super) fn found(path: &Path) -> io::Result<Option<StoreKind>> {
     let is_there = |kind| is_missing(kind, path).map(|missing| !missing);
     if path.is_dir() {
@@ -51,7 +51,7 @@ pub(super) fn make(
 ) -> Result<(), StoreError> {
     let unusable = StoreError::unusable(Operation::Create, path);
     let temp = with_suffix(path, ".new");
-    // Left by an interrupted creation.
+    // Left over from an interrupted creation.
     remove(&temp).map_err(&unusable)?;
     let made = match kind {
         StoreKind::Sqlite => sqlite::make(&temp, beginning),
@@ -68,12 +68,12 @@ pub(super) fn make(
     placed.map_err(unusable)
 }
 
-/// Moves a complete store to its path, durably and without replacing another store.
+/// Moves a complete store to its path durably, without replacing another store.
 fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
     fault::call("place-store", || {
         File::open(temp)?.sync_all()?;
         if kind == StoreKind::Fjall {
-            // A rename replaces only an empty directory.
+            // A rename can only replace an empty directory.
             fs::rename(temp, path)?;
         } else {
             fs::hard_link(temp, path)?;
@@ -84,7 +84,7 @@ fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
     })
 }
 
-/// Removes an incomplete store, with the additional files of SQLite.
+/// Removes an incomplete store, including the additional files of SQLite.
 fn remove(temp: &Path) -> io::Result<()> {
     let unless_missing = |result: io::Result<()>| match result {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),

@@ -1,10 +1,9 @@
-//! Stores of orders.
+//! Order stores.
 //!
-//! A store takes batches of records. Each batch is one commit: after a crash the store holds all of
-//! it or none. A store contains the stocks, their latest orders with the answers (so that a
+//! A store accepts batches of records. Each batch is one commit: after a crash, the store contains
+//! all of it or nothing. A store contains the stocks, the latest orders with their answers (so a
 //! repeated order gets the same answer after a restart), and the hashes of the stock files written
-//! from it. Stores are created under a temporary name (`make`) and verified when they are opened
-//! (`proof`).
+//! from it. Stores are created under a temporary name (`make`) and verified when opened (`proof`).
 
 mod bytes;
 mod fjall;
@@ -26,17 +25,17 @@ use ioloom_failure::Operation;
 use ioloom_sys::fault;
 use std::path::{Path, PathBuf};
 
-/// A store and the state it contained.
+/// A store and the state that it contained.
 pub(crate) struct Opened {
     /// The store.
     pub(crate) store: Box<dyn Store>,
-    /// Its state.
+    /// The state.
     pub(crate) state: State,
-    /// Whether this call created it.
+    /// Whether this call created the store.
     pub(crate) is_new: bool,
 }
 
-/// Opens a store, or creates one with these stocks, which come from a file with this hash.
+/// Opens a store, or creates one with these stocks from a file with this hash.
 pub(crate) fn open(
     kind: StoreKind,
     path: &Path,
@@ -64,25 +63,25 @@ pub(crate) fn open(
     Ok(Opened { store, state, is_new })
 }
 
-/// Detects the kind of store at a path from its first bytes. Returns `None` if there is none. Raw
-/// logs differ only in how they are written, so all of them are detected as [`StoreKind::Log`].
+/// Detects the type of a store from its first bytes. Returns `None` if there is no store. Raw logs
+/// differ only in how they are written, so all of them are detected as [`StoreKind::Log`].
 ///
 /// # Errors
-/// The path cannot be read.
+/// Returns an error if the path cannot be read.
 pub fn detect_store(path: &Path) -> Result<Option<StoreKind>, StoreError> {
     make::found(path).map_err(StoreError::unusable(Operation::Open, path))
 }
 
-/// Checks by trial whether a store of this kind works below a directory.
+/// Tests whether a store of this type works below a directory.
 ///
 /// # Errors
-/// The reason why it does not.
+/// Returns the reason why it does not work.
 pub fn probe_store(kind: StoreKind, dir: &Path) -> Result<(), String> {
     log::probe(kind, dir)
 }
 
-/// Passes calls through the fault seam, because those of a storage engine to the system do not, and
-/// checks that commits follow each other.
+/// Passes calls through the fault injection layer, because system calls made by a storage engine
+/// bypass it, and checks that commits are consecutive.
 struct Seam {
     store: Box<dyn Store>,
     path: PathBuf,
@@ -100,15 +99,11 @@ impl Store for Seam {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
         let Some((first, last)) = records.first().zip(records.last()) else { return Ok(()) };
         let (first, last) = (first.outcome.seq(), last.outcome.seq());
-        assert_eq!(
-            first,
-            self.latest + 1,
-            "a store with a gap between orders cannot be opened again"
-        );
+        assert_eq!(first, self.latest + 1, "a store with gaps between orders cannot be reopened");
         debug_assert_eq!(
             last - first + 1,
             records.len() as u64,
-            "a store with a gap between orders cannot be opened again"
+            "a store with gaps between orders cannot be reopened"
         );
         self.pass("commit")?;
         self.store.commit(records)?;

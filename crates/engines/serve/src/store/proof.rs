@@ -1,14 +1,14 @@
-//! Verification of stores.
+//! Store verification.
 //!
-//! Storage engines verify only part of what they read: SQLite has no checksums over its tables,
-//! redb trusts a file that was closed, and fjall truncates its log at damage although its trees may
-//! be ahead of it. So a store verifies itself. Each order carries a checksum, orders have no gaps
-//! up to the latest, and one checksum over all stocks is stored with the number of the latest
-//! order. Contents that do not match are rejected; contents that match are a state in which the
-//! server once was.
+//! Storage engines verify only part of what they read: SQLite has no checksums for its tables, redb
+//! trusts a file that was closed cleanly, and fjall truncates its log at the first damage although
+//! its trees may be more recent. So a store verifies itself. Each order has a checksum, there are
+//! no gaps between orders up to the latest one, and one checksum of all stocks is stored together
+//! with the latest order number. Contents that do not match are rejected; contents that match are a
+//! state that the server once had.
 //!
-//! The checksum over the stocks is a sum of checksums, so a commit computes two hashes per changed
-//! stock. The stocks are kept in memory a second time, in a tree with twelve bytes per stock.
+//! The stock checksum is a sum of checksums, so a commit computes two hashes per changed stock.
+//! This requires a second copy of the stocks in memory, in a tree with twelve bytes per stock.
 
 use super::bytes;
 use super::interface::{ORDERS_KEPT, invalid};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Returns the checksum of an order, over its number and all of its fields.
+/// Returns the checksum of an order, covering its number and all fields.
 pub(super) fn order_sum(record: &Record) -> u32 {
     bytes::checksum(&bytes::key(record.outcome.seq()), &bytes::body(record))
 }
@@ -38,12 +38,12 @@ impl Proof {
         Self { stocks, sum }
     }
 
-    /// Returns the checksum stored with the number of the latest order.
+    /// Returns the checksum to store with the latest order number.
     pub(super) fn seal(&self, latest: u64) -> u64 {
         xxh3_64(&[self.sum.to_le_bytes(), latest.to_le_bytes()].concat())
     }
 
-    /// Applies orders and returns the stocks they changed; `None` if a stock does not exist.
+    /// Applies orders and returns the changed stocks; `None` if a stock does not exist.
     pub(super) fn apply(&mut self, records: &[Record]) -> Option<Vec<Line>> {
         let mut changed = BTreeSet::new();
         for record in records {
@@ -65,7 +65,7 @@ fn sum(id: u32, (left, price): (u32, u32)) -> u64 {
     xxh3_64(&[id.to_le_bytes(), left.to_le_bytes(), price.to_le_bytes()].concat())
 }
 
-/// A state assembled from the contents of a store.
+/// A state that is assembled from the contents of a store.
 pub(super) struct Reading {
     state: State,
     proof: Proof,
@@ -75,13 +75,13 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Starts with the stocks, the number of the latest order, and the checksum stored with it.
+    /// Starts with the stocks, the latest order number, and the checksum stored with it.
     pub(super) fn new(lines: Vec<Line>, latest: u64, seal: u64) -> io::Result<Self> {
         let count = lines.len();
         let exchange: Exchange = lines.into_iter().collect();
         let proof = Proof::new(&exchange);
         if exchange.len() != count || proof.seal(latest) != seal {
-            return Err(invalid("the stocks are not those of the latest order"));
+            return Err(invalid("the stocks do not match the latest order"));
         }
         Ok(Self { state: State::new(exchange, latest), proof, latest, before: None })
     }
@@ -101,7 +101,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Returns the state, and the checksums for later commits.
+    /// Returns the state, and the checksums for subsequent commits.
     pub(super) fn end(self) -> io::Result<(State, Proof)> {
         if self.before.unwrap_or(0) != self.latest {
             return Err(invalid("the latest orders are missing"));

@@ -1,8 +1,8 @@
 //! A store in a redb database: copy-on-write trees in one file, checksums, no log.
 //!
-//! Every commit is synced: redb keeps nothing between memory and disk, so durability `os` is
-//! rejected. The latest [`ORDERS_KEPT`] orders are kept. Opening reads the whole file, because redb
-//! verifies its checksums only on request.
+//! Every commit is synced. redb has no level between memory and disk, so durability `os` is
+//! rejected. The latest [`ORDERS_KEPT`] orders are retained. Opening reads the whole file, because
+//! redb verifies checksums only on request.
 
 use super::bytes;
 use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const STOCKS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("stock");
 const ORDERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("orders");
 const ABOUT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("about");
-/// Marks the database as a store, with the version of its tables.
+/// Marks the database as a store; includes the table version.
 const MARK: &[u8] = b"ioloom-stock 2";
 
 pub(super) struct Redb {
@@ -79,14 +79,14 @@ fn load(database: &Database) -> io::Result<(State, Proof)> {
     }
     let number = |name: &str| Ok::<_, io::Error>(of(name)?.as_deref().and_then(bytes::seq));
     let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {
-        return Err(invalid("the number of the latest order is missing"));
+        return Err(invalid("the latest order number is missing"));
     };
     let mut lines = Vec::new();
     let stocks = transaction.open_table(STOCKS).map_err(failed)?;
     for entry in stocks.iter().map_err(failed)? {
         let (id, value) = entry.map_err(failed)?;
         let stock = bytes::left_and_price(value.value());
-        let (left, price) = stock.ok_or_else(|| invalid("the table of stocks is damaged"))?;
+        let (left, price) = stock.ok_or_else(|| invalid("the stock table is damaged"))?;
         lines.push(Line { id: id.value(), left, price });
     }
     let mut reading = Reading::new(lines, latest, seal)?;

@@ -1,12 +1,13 @@
 //! A store in an SQLite database.
 //!
-//! One writer, with a write-ahead log. With durability `os` a commit is written and not synced
-//! (`synchronous = NORMAL`: the log is synced before a checkpoint, so a power failure loses the
-//! latest commits and damages nothing). Above that every commit is synced (`FULL`), and the blocks
-//! of the write-ahead log are allocated on opening: syncing a growing file also commits its new
-//! length, which every commit would wait for until the log has been filled once. The latest
-//! [`ORDERS_KEPT`] orders stay in a table, for repeated orders and for inspection. Opening checks
-//! the structure of the file; damage would otherwise appear only when it is written to.
+//! There is one writer, with a write-ahead log. With durability `os`, a commit is written but not
+//! synced (`synchronous = NORMAL`: the log is synced before a checkpoint, so a power failure loses
+//! the latest commits but does not damage the database). With stricter durability, every commit is
+//! synced (`FULL`), and the blocks of the write-ahead log are allocated on opening: syncing a
+//! growing file also commits its new length, and every commit would wait for this until the log has
+//! been filled once. The latest [`ORDERS_KEPT`] orders are retained in a table, for repeated orders
+//! and for inspection. Opening checks the structure of the file; otherwise, damage would be noticed
+//! only on a write.
 
 use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
 use super::path::with_suffix;
@@ -25,18 +26,18 @@ use std::time::Duration;
 
 /// Marks the database as a store ("stck").
 const APPLICATION: i64 = 0x7374_636b;
-/// Version of the tables.
+/// Table version.
 const VERSION: i64 = 2;
-/// Old orders are deleted each time this many new ones were stored.
+/// Old orders are deleted whenever this many new ones have been stored.
 const TRIM_EVERY: u64 = 50_000;
 /// Number of pages in the write-ahead log that triggers a checkpoint.
 const LOG_PAGES: u64 = 1000;
-/// Size of the log at that point: a page and its header each, plus a tenth for the commit that
+/// Size of the log at that point: a page and its header for each, plus a tenth for the commit that
 /// exceeds it.
 const LOG_BYTES: u64 = LOG_PAGES * (4096 + 24) / 10 * 11;
-/// Size of a write of zeros in bytes.
+/// Size of a zero-filling write in bytes.
 const ZEROS: usize = 256 << 10;
-/// How long to wait for a lock, such as of a user who inspects the database.
+/// How long to wait for a lock, for example if a user is inspecting the database.
 const LOCKED_MAX: Duration = Duration::from_secs(2);
 
 const TABLES: &str = "
@@ -70,7 +71,7 @@ fn create(path: &Path, beginning: &Beginning<'_>) -> rusqlite::Result<()> {
         let values = params![line.id, line.left, line.price];
         transaction.execute("INSERT INTO stock VALUES (?, ?, ?)", values)?;
     }
-    // SQLite has no unsigned numbers; the bits are preserved.
+    // SQLite has no unsigned integers; the bits are preserved.
     let seal = Proof::new(beginning.stocks).seal(0) as i64;
     transaction.execute("INSERT INTO latest VALUES (0, ?)", [seal])?;
     let hash = beginning.file_hash as i64;
@@ -78,7 +79,7 @@ fn create(path: &Path, beginning: &Beginning<'_>) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
-    // Closing moves the log into the file, which is then complete.
+    // Closing the database moves the log into the file, which is then complete.
     connection.close().map_err(|(_, error)| error)
 }
 
@@ -105,16 +106,16 @@ fn reopen(path: &Path, durability: Durability) -> Result<(Sqlite, State), StoreE
     let loaded = load(&connection).map_err(io::Error::other).and_then(|loaded| loaded);
     let (state, proof) = loaded.map_err(StoreError::unusable(Operation::Read, path))?;
     if synchronous == FULL {
-        // This saves only time; a commit that finds no space reports it.
+        // Preallocation only saves time; a commit that runs out of space reports it.
         fill_log(path).ok();
     }
-    // Computed from the log number rather than counted, so that many short runs trim like one long
-    // run.
+    // Computed from the log number rather than counted, so many short runs trim in the same way as
+    // one long run.
     let (path, trimmed) = (path.to_owned(), state.seq() - state.seq() % TRIM_EVERY);
     Ok((Sqlite { connection, path, proof, synchronous, trimmed }, state))
 }
 
-/// Every commit is synced.
+/// Makes every commit sync.
 const FULL: &str = "FULL";
 
 fn set_up(connection: &Connection, synchronous: &str) -> rusqlite::Result<()> {
@@ -125,8 +126,8 @@ fn set_up(connection: &Connection, synchronous: &str) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", synchronous)
 }
 
-/// Writes zeros after the contents of the write-ahead log. They are not frames, because no page has
-/// the number zero.
+/// Writes zeros after the contents of the write-ahead log. They do not form frames, because page
+/// numbers start at one.
 fn fill_log(path: &Path) -> io::Result<()> {
     let file = file::open_to_write(&with_suffix(path, "-wal"), WriteMode::Buffered)?;
     let zeros = vec![0; ZEROS];
@@ -148,7 +149,7 @@ fn load(connection: &Connection) -> rusqlite::Result<io::Result<(State, Proof)>>
     }
     let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if check != "ok" {
-        return Ok(Err(invalid("the structure of the file is damaged")));
+        return Ok(Err(invalid("the file structure is damaged")));
     }
     let mut stocks = connection.prepare("SELECT id, left, price FROM stock")?;
     let line = |row: &Row<'_>| Ok(Line { id: row.get(0)?, left: row.get(1)?, price: row.get(2)? });
@@ -156,7 +157,7 @@ fn load(connection: &Connection) -> rusqlite::Result<io::Result<(State, Proof)>>
     let latest = "SELECT seq, seal FROM latest";
     let numbers = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
     let Some((latest, seal)) = connection.query_row(latest, [], numbers).optional()? else {
-        return Ok(Err(invalid("the number of the latest order is missing")));
+        return Ok(Err(invalid("the latest order number is missing")));
     };
     let mut reading = match Reading::new(lines, latest as u64, seal as u64) {
         Ok(reading) => reading,
@@ -190,7 +191,7 @@ impl Sqlite {
                     OrderOutcome::Refused { why, .. } => (None, Some(refusal_word(why))),
                 };
                 let client = record.request_id.as_ref().map(|request_id| &*request_id.client);
-                // SQLite has no unsigned numbers; the bits are preserved.
+                // SQLite has no unsigned integers; the bits are preserved.
                 let request =
                     record.request_id.as_ref().map(|request_id| request_id.request as i64);
                 insert.execute(params![
@@ -289,7 +290,7 @@ mod tests {
     use super::*;
     use ioloom_exchange::Exchange;
 
-    /// Returns the size of the write-ahead log of a store, and of its blocks.
+    /// Returns the size of a store's write-ahead log, and the size of its blocks.
     fn log_bytes(path: &Path) -> (u64, u64) {
         use std::os::unix::fs::MetadataExt;
         let log = std::fs::metadata(with_suffix(path, "-wal"));
@@ -316,7 +317,7 @@ mod tests {
         let (before, after, seq) = run(Durability::Group);
         assert_eq!((before.0, after.0, seq), (LOG_BYTES, LOG_BYTES, 800));
         assert!(before.1 >= LOG_BYTES, "{before:?}");
-        // A killed server leaves frames followed by zeros: both are read correctly.
+        // A killed server leaves frames followed by zeros; both must be read correctly.
         let left = dir.path().join("left");
         let (mut store, mut state) = reopen(&path, Durability::Group).unwrap();
         store.commit(&[state.trade(&order, None).1.unwrap()]).unwrap();

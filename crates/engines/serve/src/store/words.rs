@@ -19,7 +19,7 @@ pub(crate) fn refusal_word(why: Refused) -> &'static str {
     }
 }
 
-/// Returns the refusal with this name, if there is one.
+/// Returns the refusal with this name, if any.
 pub(crate) fn refusal_of(word: &str) -> Option<Refused> {
     [Refused::NotEnough, Refused::UnknownStock, Refused::TooMany]
         .into_iter()

@@ -1,4 +1,4 @@
-//! A server in this process, and clients for it.
+//! A server in the test process, and clients for it.
 
 use ioloom_load::Trust;
 use ioloom_serve::{
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Stocks of most tests.
+/// The stocks used by most tests.
 pub(crate) const STOCKS: &str = "1 1000 10\n2 1000 20\n3 5 30\n";
 /// Time after which a client gives up waiting for an answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -28,7 +28,7 @@ pub(crate) struct Bench {
     thread: Option<JoinHandle<Result<ServeSummary, ServeError>>>,
 }
 
-/// Limits that keep tests of timeouts short.
+/// Limits that keep timeout tests short.
 pub(crate) fn short_limits() -> Limits {
     Limits {
         request: Duration::from_millis(600),
@@ -94,7 +94,7 @@ impl Bench {
         Self { dir, address, lines, trust, stop, thread }
     }
 
-    /// Connects a client to one of the two addresses, with TLS if the server uses it.
+    /// Connects a client to one of the two addresses, using TLS if the server does.
     pub(crate) fn dial(&self, address: SocketAddr) -> Client {
         let tls = self.trust.as_ref().map(|trust| trust.session().unwrap());
         Client { tls, ..Client::new(address) }
@@ -106,7 +106,7 @@ impl Bench {
 
     /// Returns the trust anchor of a TLS server.
     pub(crate) fn trust(&self) -> Trust {
-        self.trust.clone().expect("a server of TLS")
+        self.trust.clone().expect("a TLS server")
     }
 
     pub(crate) fn stock_file(&self) -> PathBuf {
@@ -121,7 +121,7 @@ impl Bench {
         self.stop.stop();
     }
 
-    /// Reports whether the server has stopped.
+    /// Returns true if the server has stopped.
     pub(crate) fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -149,7 +149,7 @@ impl Drop for Bench {
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     tls: Option<TlsSession>,
-    /// Received bytes that were not taken yet.
+    /// Received bytes that have not been consumed yet.
     received: Vec<u8>,
 }
 
@@ -171,12 +171,12 @@ impl Client {
         self.stream.write_all(&sealed).unwrap();
     }
 
-    /// Reads once; returns false at the end. A reset counts as the end.
+    /// Reads once; returns false at the end of the stream. A reset counts as the end.
     fn receive(&mut self) -> bool {
         let mut buffer = [0; 4096];
         let read = match self.stream.read(&mut buffer) {
             Err(e) if e.kind() == ErrorKind::ConnectionReset => 0,
-            // Interrupted by the cleanup of a ring of this process: there may be more.
+            // Interrupted by the cleanup of a ring in this process: there may be more.
             Err(e) if e.kind() == ErrorKind::Interrupted => return true,
             read => read.unwrap(),
         };
@@ -204,7 +204,7 @@ impl Client {
         String::from_utf8(self.received.drain(..count).collect()).unwrap()
     }
 
-    /// Returns the next line with its terminator.
+    /// Returns the next line, including its terminator.
     pub(crate) fn line(&mut self) -> String {
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
@@ -223,28 +223,29 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Returns everything until the server closes the connection, which under TLS it must announce.
+    /// Returns everything up to the end of the stream, which a TLS server must announce.
     pub(crate) fn rest(&mut self) -> String {
         while self.receive() {}
         let is_announced = self.tls.as_ref().is_none_or(TlsSession::has_ended);
-        assert!(is_announced, "the end of the stream was not announced");
+        assert!(is_announced, "the server must announce the end of the stream");
         String::from_utf8(std::mem::take(&mut self.received)).unwrap()
     }
 }
 
-/// Reports whether this system supports a model.
+/// Returns true if this system supports a model.
 pub(crate) fn is_possible(model: Model) -> bool {
-    // In a separate thread, or the cleanup of the ring would interrupt calls of the test.
+    // In a separate thread: otherwise the cleanup of the ring would interrupt system calls of the
+    // test.
     let make = || std::thread::spawn(|| ioloom_sys_net::ring::NetRing::new(true).is_err());
     let refused = model.needs_ring() && make().join().unwrap();
     if refused {
-        println!("skipped: io_uring, which model {model} needs, is not available");
+        println!("skipped: model {model} requires io_uring, which is not available");
     }
     !refused
 }
 
-/// `select` does not support descriptors above 1023, and all servers are in this process: a test
-/// with a crowd of connections runs alone.
+/// `select` does not support descriptors above 1023, and all servers run in this process: a test
+/// with a crowd of connections must run alone.
 static DESCRIPTORS: RwLock<()> = RwLock::new(());
 
 /// Held by tests that must not run at the same time as a crowd.
@@ -257,13 +258,13 @@ pub(crate) fn crowd_alone() -> RwLockWriteGuard<'static, ()> {
     DESCRIPTORS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reports whether a store works below a directory.
+/// Returns true if a store works below a directory.
 pub(crate) fn is_store_possible(kind: StoreKind, dir: &TempDir) -> bool {
     let probed = ioloom_serve::probe_store(kind, dir.path());
     probed.inspect_err(|reason| println!("skipped: {reason}")).is_ok()
 }
 
-/// Runs a test for every model concurrently.
+/// Runs a test for all models concurrently.
 pub(crate) fn every_model(test: impl Fn(Model) + Sync) {
     let _beside = without_crowds();
     std::thread::scope(|scope| {
@@ -280,7 +281,7 @@ pub(crate) fn every_model(test: impl Fn(Model) + Sync) {
     });
 }
 
-/// Returns the sharing strategies that a model supports at a durability.
+/// Returns the sharing strategies that a model supports at a durability level.
 pub(crate) fn sharings(model: Model, durability: Durability) -> Vec<Sharing> {
     let fits = |sharing: &Sharing| ioloom_serve::refusal(model, *sharing, durability).is_none();
     Sharing::ALL.iter().copied().filter(fits).collect()

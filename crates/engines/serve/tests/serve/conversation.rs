@@ -1,11 +1,10 @@
-//! Requests of every protocol and their expected answers, which do not depend on where orders are
-//! stored or on TLS.
+//! Requests in every protocol and their expected answers, which depend neither on the store nor on
+//! TLS.
 
 use crate::bench::{Bench, Client, STOCKS};
 use ioloom_serve::Model;
 
-/// Runs a client of each protocol, then reads pages that must contain `health`, then stops the
-/// server.
+/// Runs a client for each protocol, reads pages that must contain `health`, and stops the server.
 pub(crate) fn every_protocol(bench: Bench, model: Model, health: &[&str]) {
     padded(&mut bench.dial(bench.address), model);
     lines(&mut bench.client(), model);
@@ -62,7 +61,7 @@ fn lines(client: &mut Client, model: Model) {
     }
 }
 
-/// Numbered orders; a second one with the same number gets the answer of the first.
+/// Numbered orders; a repeated number gets the answer of the first order.
 fn numbered(client: &mut Client, model: Model) {
     client.send("HELLO stock/2 client=a\n1 BUY 1 10\n2 SHOW\n3 SELL 3 2\n1 BUY 1 10\n4 SHOW\n");
     client.send("5 BUY 3 14\n6 BUY 9 1\n7 SELL 1 2147483647\n5 BUY 3 14\n8 EXIT\n");

@@ -1,10 +1,10 @@
-//! Stores with truncated files or flipped bits. Opening one gives a state in which the server once
-//! was, or one clear error; never another state.
+//! Stores with truncated files or flipped bits. Opening one yields either a state that the server
+//! once had or a single clear error; never another state.
 //!
-//! Each case is a copy of the same store with one damage. A server that starts on it must list the
-//! stocks as they were after the number of orders it reports. Its client, which sends everything
-//! again, must get the original answers: surviving orders are repeated, lost ones are executed
-//! again.
+//! Each case is a copy of the same store with one fault. A server that starts on it must list the
+//! stocks as they were after the number of orders that it reports. Its client sends everything
+//! again and must get the original answers: surviving orders are answered from memory, lost ones
+//! are executed again.
 
 use crate::bench::{Bench, Client, config, is_store_possible};
 use ioloom_serve::{Durability, Model, ServeOptions, Server, StoreKind};
@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Number of orders: enough for several pages, and fewer than are remembered per client.
+/// Number of orders: enough for several pages, but fewer than the server remembers per client.
 const ORDERS: usize = 60;
-/// Truncations per file; `IOLOOM_DAMAGES` overrides this number and the next.
+/// Truncations per file; `IOLOOM_DAMAGES` overrides this and the next number.
 const CUTS: usize = 12;
 /// Flipped bits per file.
 const BITS: usize = 30;
@@ -43,7 +43,7 @@ fn order(number: usize) -> String {
     format!("{number} {side} {} {}\n", number % 3 + 1, number % 5 + 1)
 }
 
-/// The answers of a client, and the stocks after each number of orders.
+/// A client's answers, and the stocks after each order.
 struct Trades {
     answers: Vec<String>,
     lists: Vec<[String; 3]>,
@@ -72,7 +72,7 @@ fn trade(bench: &Bench) -> (Trades, Client) {
     (trades, client)
 }
 
-/// Copies a store and its stock file, including holes.
+/// Copies a store and its stock file, preserving holes.
 fn copy(from: &Path, to: &Path) {
     let mut command = Command::new("cp");
     command.args(["-rT", "--sparse=auto"]).arg(from).arg(to);
@@ -84,7 +84,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Returns the files of the store in a directory, and how much of each is not zeros.
+/// Returns the files of the store in a directory, and how much of each is nonzero.
 fn store_files(dir: &Path) -> Vec<(PathBuf, u64)> {
     let own = |path: &PathBuf| path.file_name().is_some_and(|name| name != "stock.txt");
     let used = |path: &Path| {
@@ -112,11 +112,11 @@ fn damage(path: &Path, damage: &Damage) {
     }
 }
 
-/// Starts a server on a damaged store and checks it; returns whether it started.
+/// Starts a server on a damaged store and checks it; returns true if it started.
 fn check(dir: TempDir, change: &dyn Fn(&mut ServeOptions), trades: &Trades, case: &str) -> bool {
     let mut config = config(&dir, Model::Epoll);
     change(&mut config);
-    // A panic of a storage engine is not a valid refusal.
+    // A storage engine panic is not a valid refusal.
     let started = std::thread::scope(|scope| {
         let start = scope.spawn(|| Server::start(&config).map(drop).map_err(|e| e.to_string()));
         start.join().unwrap_or_else(|_| panic!("{case}: a panic"))
@@ -131,7 +131,7 @@ fn check(dir: TempDir, change: &dyn Fn(&mut ServeOptions), trades: &Trades, case
     client.send("HELLO stock/2 client=a\n");
     client.line();
     let (seq, stocks) = list(&mut client);
-    assert!(seq <= ORDERS, "{case}: order {seq} was never given");
+    assert!(seq <= ORDERS, "{case}: order {seq} was never sent");
     assert_eq!(stocks, trades.lists[seq], "{case}: the stocks after {seq} orders");
     client.send((1..=ORDERS).map(order).collect::<String>());
     for answer in &trades.answers {
@@ -169,7 +169,7 @@ fn damaged(
             try_one(&name, Damage::Cut(random.below(used)));
         }
         for at in 0..damages(BITS) as u64 {
-            // Half of them at the beginning, which contains the structure of the file.
+            // Half of them are near the beginning, which contains the file structure.
             let within = if at % 2 == 0 { used.min(512) } else { used };
             if used > 0 {
                 try_one(&name, Damage::Flipped(random.below(within * 8)));
@@ -177,7 +177,7 @@ fn damaged(
         }
     }
     println!("{kind}, {how}: {opened} opened, {refused} refused");
-    assert!(refused > 0, "{kind}, {how}: no damage was noticed");
+    assert!(refused > 0, "{kind}, {how}: no damage was detected");
 }
 
 fn truncated_and_flipped(kind: StoreKind) {
@@ -186,7 +186,7 @@ fn truncated_and_flipped(kind: StoreKind) {
     };
     let bench = Bench::with(Model::Epoll, change);
     let (trades, client) = trade(&bench);
-    // As left by a killed program, and by a stop.
+    // As left by a killed program, and by a clean stop.
     let killed = TempDir::new().unwrap();
     copy(bench.dir.path(), killed.path());
     drop(client);
@@ -214,7 +214,7 @@ fn a_damaged_store_of_fjall_gives_a_prefix_or_is_refused() {
     truncated_and_flipped(StoreKind::Fjall);
 }
 
-/// Some offsets of each; the unit tests of the logs cover every byte and bit of small ones.
+/// Some offsets in each file; the unit tests of the logs cover every byte and bit of small ones.
 #[test]
 fn a_damaged_raw_log_gives_a_prefix_or_is_refused() {
     let dir = TempDir::new().unwrap();
@@ -223,8 +223,8 @@ fn a_damaged_raw_log_gives_a_prefix_or_is_refused() {
     }
 }
 
-/// An empty store was truncated: starting over would execute orders again that clients merely
-/// repeat.
+/// An empty store file must have been truncated: starting over would execute orders again that
+/// clients merely repeat.
 #[test]
 fn an_empty_file_is_not_a_new_store() {
     for kind in [StoreKind::Sqlite, StoreKind::Redb].into_iter().chain(RAW_LOGS) {
@@ -232,7 +232,7 @@ fn an_empty_file_is_not_a_new_store() {
         File::create(dir.path().join("store")).unwrap();
         let mut config = config(&dir, Model::Epoll);
         (config.durability, config.store.kind) = (Durability::Group, kind);
-        let error = Server::start(&config).err().expect("it must be refused").to_string();
+        let error = Server::start(&config).err().expect("the store must be refused").to_string();
         assert!(error.contains("--store-path"), "{kind}: {error}");
     }
 }

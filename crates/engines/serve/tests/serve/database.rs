@@ -1,5 +1,5 @@
-//! Servers with a PostgreSQL database: the answers of every model, two servers with the same
-//! orders, unsupported options, and a database that is killed or stopped during orders.
+//! Servers with a PostgreSQL database: the answers of every model, two servers receiving the same
+//! orders, unsupported options, and a database that is killed or suspended while orders are sent.
 //!
 //! If PostgreSQL is not installed, each test prints that it is skipped.
 
@@ -54,8 +54,8 @@ fn pipelined_orders_keep_their_order() {
     });
 }
 
-/// Clients of two servers order at the same time. All answers, with their times, must be
-/// explainable by one exchange that executes one order after another.
+/// Clients of two servers send orders at the same time. All answers, with their timestamps, must be
+/// explainable by one exchange that executes orders one after another.
 #[test]
 fn two_servers_answer_as_one_exchange() {
     let Some(postgres) = Postgres::start(&[]) else { return };
@@ -114,8 +114,8 @@ fn one_event(client: &mut Client, number: usize, at: usize) -> Event {
     Event { client: number as u32, op, call_ns, ret_ns, outcome }
 }
 
-/// The same orders under the same name go to two servers at once, with conflicting orders under
-/// some of the numbers: each number executes once, and both servers give the same answer.
+/// The same orders under the same name are sent to two servers at once, with conflicting orders
+/// under some of the numbers: each number is executed once, and both servers give the same answer.
 #[test]
 fn an_order_sent_to_two_servers_executes_once() {
     let Some(postgres) = Postgres::start(&[]) else { return };
@@ -144,7 +144,7 @@ fn an_order_sent_to_two_servers_executes_once() {
     assert_eq!(postgres.sql("twice", "SELECT count(*) FROM ioloom_exchange.orders"), "60");
 }
 
-/// Orders older than those kept are forgotten, and not executed again.
+/// Orders that are no longer retained are forgotten and not executed again.
 #[test]
 fn forgotten_orders_are_not_executed_again() {
     let Some(postgres) = Postgres::start(&[]) else { return };
@@ -155,10 +155,10 @@ fn forgotten_orders_are_not_executed_again() {
     for line in ["HELLO stock/2 window=128\n", "1 OK 999 1\n", "18446744073709551615 OK 998 2\n"] {
         assert_eq!(client.line(), line);
     }
-    // As if there had been a million orders in between.
+    // Simulate a million orders in between.
     postgres.sql("old", "SELECT setval('ioloom_exchange.number', 1004999)");
     assert_eq!(client.request("2 BUY 1 1"), "2 OK 997 1005000\n");
-    // Old orders are deleted after the answers were sent.
+    // Old orders are deleted after the answers are sent.
     let old = "SELECT count(*) FROM ioloom_exchange.orders WHERE seq < 3";
     while postgres.sql("old", old) != "0" {
         std::thread::sleep(Duration::from_millis(10));
@@ -227,7 +227,7 @@ fn a_filled_database_is_not_overwritten() {
     let bench = Bench::with(Model::Epoll, &change);
     assert_eq!(bench.client().request("buy 1 10"), "[buy] success\n");
     bench.end();
-    // The share counts of a file no longer matter; its stocks and prices do.
+    // The share counts in the file no longer matter, but its stocks and prices do.
     let bench = Bench::with(Model::Epoll, &change);
     let mut client = bench.client();
     client.send("show\n");
@@ -237,8 +237,8 @@ fn a_filled_database_is_not_overwritten() {
         std::fs::write(&config.stock, STOCKS.replace(" 30", " 31")).unwrap();
         change(config);
     };
-    refused(&dir, other, &["stock.txt", "other stocks", "--database"]);
-    // Without a file, the matching one is written at the end.
+    refused(&dir, other, &["stock.txt", "stocks or prices differ", "--database"]);
+    // Without a stock file, a matching one is written at the end.
     let server = Server::start(&{
         let mut config = config(&dir, Model::Epoll);
         empty(&mut config);
@@ -265,8 +265,8 @@ fn a_database_without_fsync_is_refused() {
     assert_eq!(bench.client().request("buy 1 10"), "[buy] success\n");
 }
 
-/// Repeats an order until its answer is final; a server may report that the database is away or the
-/// outcome unknown.
+/// Repeats an order until its answer is final; a server may report that the database is away or
+/// that the outcome is unknown.
 fn until_known(client: &mut Client, order: &str, doubts: &AtomicUsize) -> String {
     for _ in 0..12_000 {
         let said = client.request(order);
@@ -279,8 +279,8 @@ fn until_known(client: &mut Client, order: &str, doubts: &AtomicUsize) -> String
     panic!("{order} is never answered");
 }
 
-/// The database is killed repeatedly while clients of two servers order. Acknowledged orders
-/// survive, unknown ones execute once, and the servers continue by themselves.
+/// The database is killed repeatedly while clients of two servers send orders. Acknowledged orders
+/// survive, unknown ones are executed once, and the servers recover by themselves.
 #[test]
 fn a_killed_database_keeps_what_was_acknowledged() {
     let Some(mut postgres) = Postgres::start(&[]) else { return };
@@ -329,7 +329,7 @@ fn a_killed_database_keeps_what_was_acknowledged() {
         println!("{durability}: {} orders, {} doubts", received.len(), doubts.into_inner());
         let mut taken = [0, 0];
         for ((number, id), (order, said)) in &received {
-            // The other server knows it too.
+            // The other server knows the order too.
             let mut client = Client::new(servers[(number + 1) % 2].address);
             client.request(&format!("HELLO stock/2 client=c{number}"));
             assert_eq!(client.request(order), *said, "{durability}");
@@ -344,7 +344,7 @@ fn a_killed_database_keeps_what_was_acknowledged() {
     }
 }
 
-/// Number of orders refused in sequence while the database does not respond.
+/// Number of consecutive orders refused while the database does not respond.
 const REFUSED: usize = 100;
 
 fn health(bench: &Bench) -> String {
@@ -359,8 +359,8 @@ fn named(bench: &Bench) -> Client {
     client
 }
 
-/// Checks a server whose database does not respond: one order waits for a limited time, all others
-/// are refused at once.
+/// Checks a server whose database does not respond: one order waits for a limited time; all others
+/// are refused immediately.
 fn refuses(bench: &Bench, model: Model) {
     let mut client = named(bench);
     client.send("2 BUY 1 1\n");
@@ -378,8 +378,8 @@ fn refuses(bench: &Bench, model: Model) {
     assert!(text.contains("\r\n\r\ntrouble\n") && text.contains("\ntrouble no answer"), "{text}");
 }
 
-/// The database is stopped and continued. A waiting thread blocks all connections of its loop, so
-/// every model must refuse rather than wait; when the database responds again, the servers continue
+/// The database is suspended and resumed. A waiting thread blocks all connections of its loop, so
+/// every model must refuse rather than wait; when the database responds again, the servers recover
 /// by themselves.
 #[test]
 fn an_unresponsive_database_blocks_no_clients() {
@@ -414,7 +414,8 @@ fn an_unresponsive_database_blocks_no_clients() {
     }
 }
 
-/// Of two servers that start at once, the second waits for the first, longer than an order would.
+/// If two servers start at the same time, the second waits for the first, for longer than an order
+/// would.
 #[test]
 fn a_start_waits_for_another_server_opening_the_database() {
     let Some(postgres) = Postgres::start(&[]) else { return };
@@ -433,7 +434,7 @@ fn a_start_waits_for_another_server_opening_the_database() {
     });
 }
 
-/// Without its database a server reports that, answers busy, and ends with its own error.
+/// Without its database, a server reports this, answers busy, and exits with its own error.
 #[test]
 fn a_server_without_its_database_reports_it() {
     let Some(mut postgres) = Postgres::start(&[]) else { return };
@@ -448,8 +449,8 @@ fn a_server_without_its_database_reports_it() {
     let mut client = Client::new(lines);
     assert_eq!(client.request("buy 1 1"), "[buy] success\n");
     postgres.kill();
-    // The first order finds the connection lost, and may not be able to say whether it was
-    // executed.
+    // The first order discovers that the connection is lost; whether it was executed may be
+    // unknown.
     let said = client.request("buy 1 1");
     assert!(["BUSY\n", "Unknown outcome\n"].contains(&said.as_str()), "{said}");
     assert_eq!(client.request("buy 1 1"), "BUSY\n");

@@ -1,8 +1,10 @@
-//! Failing system calls. Each call that passes the fault seam fails once, under every model: no
-//! acknowledged order is lost, nothing panics and nothing hangs; fatal failures end with an error.
+//! Failing system calls. Each call that supports fault injection fails once, under every model: no
+//! acknowledged order is lost, nothing panics and nothing hangs; fatal failures stop the server
+//! with an error.
 //!
-//! These tests run in a separate process, because faults are injected process-wide. Calls of
-//! storage engines are tested with `ioloom serve` under a tracer, in the tests of the program.
+//! These tests run in a separate process because faults are injected process-wide. System calls
+//! made by storage engines are tested with `ioloom serve` under a tracer, in the tests of the
+//! program.
 
 use crate::bench::{config, is_possible, is_store_possible};
 use ioloom_serve::{Durability, Model, ServeError, ServeSummary, Server, StoreKind};
@@ -16,8 +18,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Every operation that a server and its store pass through the seam. Calls of a waker are not
-/// included: the kernel has no error for a counter that is not full, and waiting threads must be
+/// Every operation for which a server and its store support fault injection. Waker calls are
+/// excluded: the kernel has no error for a counter that is not full, and waiting threads must be
 /// woken.
 const OPERATIONS: &[&str] = &[
     "accept",
@@ -72,7 +74,7 @@ const OPERATIONS_LOG: &[&str] = &[
 ];
 /// `EIO`, `ENOMEM`, `EMFILE`.
 const ERRORS: [i32; 3] = [5, 12, 24];
-/// Anything slower than this counts as hanging.
+/// Anything slower than this counts as a hang.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const ORDERS: usize = 5;
 
@@ -80,7 +82,7 @@ fn order(number: usize) -> String {
     format!("{number} {} 1 {number}\n", if number == 3 { "SELL" } else { "BUY" })
 }
 
-/// Returns the shares left of stock 1 after this many orders.
+/// Returns the remaining shares of stock 1 after this many orders.
 fn left_after(orders: usize) -> i64 {
     let change = |number| if number == 3 { 3 } else { -(number as i64) };
     1000 + (1..=orders).map(change).sum::<i64>()
@@ -111,11 +113,11 @@ fn talk(address: SocketAddr, received: &mut Heard, case: &str) -> Option<()> {
     Some(())
 }
 
-/// A model, a store and a durability.
+/// A model, store and durability.
 type Shape = (Model, StoreKind, Durability);
 
-/// Runs a server until its client has all answers or the server ends; returns the answers and how
-/// it ended.
+/// Runs a server until its client has all answers or the server stops; returns the answers and how
+/// the server stopped.
 fn serve(dir: &TempDir, shape: Shape, case: &str) -> (Heard, Result<ServeSummary, ServeError>) {
     let (model, store, durability) = shape;
     let mut config = config(dir, model);
@@ -134,12 +136,14 @@ fn serve(dir: &TempDir, shape: Shape, case: &str) -> (Heard, Result<ServeSummary
         }
     }
     stop.stop();
-    let ended = receiver.recv_timeout(TIMEOUT).unwrap_or_else(|e| panic!("{case}: the end: {e}"));
+    let ended = receiver
+        .recv_timeout(TIMEOUT)
+        .unwrap_or_else(|e| panic!("{case}: the server did not stop: {e}"));
     thread.join().unwrap_or_else(|_| panic!("{case}: a panic")).unwrap();
     (received, ended)
 }
 
-/// Checks a restart without failures: every acknowledged order is present, and nothing else.
+/// Checks a restart without failures: all acknowledged orders are present, and no others.
 fn check(dir: &TempDir, shape: Shape, received: &Heard, case: &str) {
     let (again, ended) = serve(dir, shape, case);
     assert_eq!(again.len(), ORDERS, "{case}: {ended:?}");
@@ -168,16 +172,22 @@ fn fail_once(shape: Shape, operation: &str, n: u64, errno: i32) {
         assert!(text.lines().count() == 1 && text.len() > 20, "{case}: {text}");
     }
     if operation == "commit" {
-        assert!(matches!(ended, Err(ServeError::Store(_))), "{case}: a failed commit stops it");
+        assert!(
+            matches!(ended, Err(ServeError::Store(_))),
+            "{case}: a failed commit must stop the server"
+        );
         assert!((received.len() as u64) < n, "{case}: {received:?} was acknowledged");
     }
     if ["fdatasync", "fsync", "pwrite", "uring_fsync", "uring_write"].contains(&operation) {
-        assert!(matches!(ended, Err(ServeError::Store(_))), "{case}: it continues: {ended:?}");
+        assert!(
+            matches!(ended, Err(ServeError::Store(_))),
+            "{case}: the server continues: {ended:?}"
+        );
     }
     check(&dir, shape, &received, &case);
 }
 
-/// Fails calls of each operation; returns how many.
+/// Injects failures into each operation; returns the number of failed calls.
 fn fail_each(shape: Shape, operations: &[&'static str], places: fn(u64) -> Vec<u64>) -> usize {
     let dir = TempDir::new().unwrap();
     fault::set("");
@@ -210,7 +220,7 @@ fn each_call_fails_once_and_no_acknowledged_order_is_lost() {
     }
 }
 
-/// The calls of a raw log pass the seam themselves, so each of them can fail.
+/// A raw log makes its system calls through the fault injection layer, so each of them can fail.
 #[test]
 fn each_call_of_a_raw_log_fails_once_and_no_acknowledged_order_is_lost() {
     if !alone("failing::each_call_of_a_raw_log_fails_once_and_no_acknowledged_order_is_lost") {
@@ -231,6 +241,6 @@ fn each_call_of_a_raw_log_fails_once_and_no_acknowledged_order_is_lost() {
         let shape = (Model::Epoll, store, durability);
         let rounds = fail_each(shape, OPERATIONS_LOG, |count| (1..=count).collect());
         println!("{store} {durability}: {rounds} calls failed");
-        assert!(rounds > 20, "{store} {durability}: the seam is not passed");
+        assert!(rounds > 20, "{store} {durability}: fault injection is not reached");
     }
 }

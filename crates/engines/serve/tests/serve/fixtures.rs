@@ -1,7 +1,8 @@
-//! Stores written by an earlier version open with the present one and hold the same orders.
+//! Opens stores written by an earlier version with the current one and checks that they contain the
+//! same orders.
 //!
-//! The stores and the expected results are in `tests/fixtures/a8ad189`; its README says how they were
-//! made.
+//! The stores and the expected results are in `tests/fixtures/a8ad189`; its README explains how
+//! they were created.
 
 use crate::bench::{Bench, is_store_possible};
 use ioloom_serve::{Durability, Model, StoreKind, detect_store};
@@ -12,14 +13,14 @@ use tempfile::TempDir;
 
 #[derive(Deserialize)]
 struct Fixture {
-    /// The kind of store that was requested when the fixture was made.
+    /// The requested store type when the fixture was created.
     store: String,
     expected: Expected,
 }
 
 #[derive(Deserialize)]
 struct Expected {
-    /// The kind of store that is detected.
+    /// The detected store type.
     store: String,
     log_number: u64,
     orders_done_again: u64,
@@ -41,7 +42,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/fixtures/a8ad189/exchange")
 }
 
-/// Copies the files of a fixture, a directory or an archive, into a new directory.
+/// Copies the files of a fixture, which is a directory or an archive, to a new directory.
 fn copy(name: &str) -> TempDir {
     let (from, to) = (fixtures(), TempDir::new().unwrap());
     let archive = from.join(format!("{name}.tar.gz"));
@@ -62,7 +63,7 @@ fn lines(dir: &TempDir) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Opens a copy of a fixture as a kind of store and compares everything that it holds.
+/// Opens a copy of a fixture as one type of store and compares all of its contents.
 fn check(name: &str, kind: StoreKind, expected: &Expected) {
     let case = format!("{name} as {kind}");
     let dir = copy(name);
@@ -97,7 +98,7 @@ fn stores_of_an_earlier_version_open_with_the_same_orders() {
         let entry = entry.unwrap().file_name().into_string().unwrap();
         let Some(name) = entry.strip_suffix(".expected.json") else { continue };
         let text = std::fs::read_to_string(fixtures().join(&entry)).unwrap();
-        // The expected results of histories have another form.
+        // The expected results of histories have a different format.
         let Ok(fixture) = serde_json::from_str::<Fixture>(&text) else { continue };
         let kind = |name: &str| name.parse::<StoreKind>().unwrap();
         let mut kinds = vec![kind(&fixture.expected.store), kind(&fixture.store)];

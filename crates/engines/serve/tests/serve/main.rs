@@ -1,6 +1,6 @@
-//! Tests of the server over real sockets: every model gets the same requests, valid and invalid.
+//! Server tests over real sockets: every model gets the same requests, both valid and invalid.
 
-#![allow(clippy::print_stdout, reason = "a skipped test reports it")]
+#![allow(clippy::print_stdout, reason = "skipped tests print the reason")]
 
 mod bench;
 mod conversation;

@@ -1,4 +1,4 @@
-//! Behaviour that well-behaved clients of each protocol see under every model.
+//! Behaviour that well-behaved clients of each protocol see with every model.
 
 use crate::bench::{Bench, Client, every_model, sharings, short_limits};
 use crate::conversation::{every_protocol, pipelined};
@@ -26,7 +26,7 @@ fn the_stock_file_is_written_when_the_last_client_leaves_and_at_the_end() {
         client.send("exit\n");
         client.rest();
         drop(client);
-        // The file is written shortly after the last connection closes.
+        // The file is written shortly after the last connection is closed.
         for _ in 0..2000 {
             if bench.stocks().starts_with("1 990 10\n") {
                 break;
@@ -83,13 +83,13 @@ fn clients_without_the_token_are_disconnected_in_time() {
             known.request(&format!("HELLO stock/2 token={token}")),
             "HELLO stock/2 window=128\n"
         );
-        // A client that has presented it may be idle for longer.
+        // A client that has presented the token may be idle for longer.
         std::thread::sleep(short_limits().request * 2);
         assert_eq!(known.request("1 BUY 1 1"), "1 OK 999 1\n", "{model}");
     });
 }
 
-/// `late` would claim that the order was not executed.
+/// The answer `late` would claim that the order was not executed.
 #[test]
 fn orders_repeated_after_the_deadline_get_their_answer() {
     for model in [Model::Epoll, Model::Thread, Model::RequestPool, Model::IoThreads] {
@@ -119,7 +119,7 @@ fn requests_take_the_configured_service_time() {
         for _ in 0..4 {
             assert_eq!(client.request("buy 1 1"), "[buy] success\n", "{model}");
         }
-        // Never less; the upper bound is not tested.
+        // Never less than this; the upper bound is not tested.
         assert!(began.elapsed() >= each * 4, "{model}");
     });
 }

@@ -1,4 +1,4 @@
-//! Misbehaving clients. After each of them a well-behaved one must be served normally.
+//! Misbehaving clients. After each of them, a well-behaved client must be served normally.
 
 use crate::bench::{Bench, Client, crowd_alone, every_model, short_limits, without_crowds};
 use ioloom_serve::Model;
@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Asserts that a well-behaved client is served. Models with few threads may answer BUSY while they
-/// clean up.
+/// Asserts that a well-behaved client is served. Models with few threads may answer BUSY during
+/// cleanup.
 fn assert_serves(bench: &Bench, model: Model, after: &str) {
     for _ in 0..1000 {
         let mut client = bench.client();
@@ -18,7 +18,7 @@ fn assert_serves(bench: &Bench, model: Model, after: &str) {
             Ok(said) => return assert_eq!(said, "[sell] success\n", "{model} after {after}"),
         }
     }
-    panic!("{model} serves no clients after {after}");
+    panic!("{model} does not serve clients after {after}");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn an_incomplete_line_orders_nothing_and_blocks_no_clients() {
         gone.end_writing();
         assert_eq!(gone.rest(), "", "{model}");
         drop(gone);
-        // The incomplete line ends with its timeout.
+        // The incomplete line is dropped after its timeout.
         let _ = half.rest();
         drop(half);
         let mut client = bench.client();
@@ -94,7 +94,7 @@ fn an_endless_line_is_rejected_with_an_answer() {
         flood.send(vec![b'x'; 9000]);
         assert_eq!(flood.rest(), "Line too long\n", "{model}");
         assert_serves(&bench, model, "a long line");
-        // A flood without a pause may be reset, but ends in any case.
+        // A flood without a pause may be reset, but always terminates.
         let mut flood = bench.client();
         for _ in 0..2000 {
             if flood.stream.write_all(&[b'x'; 9000]).is_err() {
@@ -129,12 +129,13 @@ fn a_client_that_never_reads_is_bounded_and_disconnected() {
         let bench = Bench::new(model);
         let mut deaf = Client::new(bench.address);
         deaf.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
-        // Answers are 1000 times as long as requests, so the server soon stops reading from it.
+        // Answers are 1000 times as long as requests, so the server soon stops reading from this
+        // client.
         let questions = "show\n".repeat(2000);
         let stuck = (0..2000).any(|_| deaf.stream.write_all(questions.as_bytes()).is_err());
-        assert!(stuck, "{model} reads without bound");
+        assert!(stuck, "{model} reads without limit");
         assert_serves(&bench, model, "a deaf client");
-        // It is disconnected: data in flight can be read, then the end or a reset.
+        // The client is disconnected: data in flight can be read, followed by the end or a reset.
         std::thread::sleep(Duration::from_secs(3));
         let (mut buffer, mut read) = (vec![0; 1 << 16], 0);
         while let Ok(n @ 1..) = std::io::Read::read(&mut deaf.stream, &mut buffer) {
@@ -158,7 +159,7 @@ fn a_client_with_constant_output_that_reads_is_not_disconnected() {
         let mut asking = client.stream.try_clone().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || flood_with_requests(&mut asking));
-            // Longer than the drain timeout, with answers pending at all times.
+            // Longer than the drain timeout, with answers pending the whole time.
             let (began, mut buffer) = (Instant::now(), vec![0; 1 << 16]);
             while began.elapsed() < short_limits().drain * 2 {
                 let read = client.stream.read(&mut buffer);
@@ -186,7 +187,7 @@ fn a_stop_waits_a_limited_time_for_a_client_that_never_reads() {
             std::thread::sleep(Duration::from_millis(10));
             bench.has_ended()
         });
-        assert!(ended, "{model} does not end");
+        assert!(ended, "{model} does not stop");
         drop(deaf);
     });
 }
@@ -221,7 +222,7 @@ fn many_short_connections_leave_nothing_behind() {
 fn idle_crowds_do_not_block_others() {
     every_model(|model| {
         let bench = Bench::new(model);
-        // More than the threads and the queue of the pool.
+        // More than the threads and the queue of the pool can hold.
         let crowd: Vec<Client> = (0..18).map(|_| bench.client()).collect();
         let served = (0..200).any(|_| {
             let mut client = bench.client();
@@ -232,7 +233,7 @@ fn idle_crowds_do_not_block_others() {
             if read.is_ok() && &answer == b"[sell]" {
                 return true;
             }
-            // Rejected with BUSY or closed, rather than left waiting.
+            // They are rejected with BUSY or closed rather than left waiting.
             std::thread::sleep(Duration::from_millis(20));
             false
         });
@@ -249,14 +250,14 @@ const CROWD: usize = 1045;
 fn a_crowd_beyond_the_limit_of_select_harms_no_model() {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let limit = ioloom_sys::proc::open_files_limit();
-    // Both ends are in this process, and other tests have connections too.
+    // Both ends are in this process, and other tests use connections too.
     if limit.is_some_and(|limit| limit < 4 * CROWD as u64) {
         println!("skipped: {limit:?} open files are too few for {CROWD} connections");
         return;
     }
     let _alone = crowd_alone();
     for model in Model::ALL.iter().copied().filter(|model| crate::bench::is_possible(*model)) {
-        // One connection at a time: each waiting one times out only in its turn.
+        // One connection at a time: each waiting connection times out only when it is next.
         let crowd = if model == Model::Iterative { 5 } else { CROWD };
         let bench = Bench::new(model);
         let idle: Vec<Client> = (0..crowd).map(|_| bench.client()).collect();
@@ -277,7 +278,7 @@ fn a_crowd_beyond_the_limit_of_select_harms_no_model() {
             }
             served
         });
-        assert!(again, "{model} serves no clients after a crowd");
+        assert!(again, "{model} does not serve clients after a crowd");
     }
 }
 
@@ -289,7 +290,7 @@ fn a_connection_beyond_the_limit_gets_busy() {
             continue;
         }
         if *model == Model::Iterative {
-            println!("skipped: the iterative model has one connection at a time");
+            println!("skipped: the iterative model serves one connection at a time");
             continue;
         }
         let bench = Bench::with(*model, |config| config.limits.connections = 3);

@@ -1,4 +1,4 @@
-//! TLS: every model, every protocol, and misbehaving clients.
+//! TLS with every model, every protocol, and misbehaving clients.
 
 use crate::bench::{Bench, config, every_model, without_crowds};
 use crate::conversation::{every_protocol, pipelined};
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Warnings of the servers in these tests.
+/// Warnings from the servers in these tests.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn record(warning: &str) {
@@ -61,14 +61,14 @@ fn loads_under_tls_lose_nothing() {
     });
 }
 
-/// Returns the first handshake message of a client.
+/// Returns a client's first handshake message.
 fn hello(bench: &Bench) -> Vec<u8> {
     let mut hello = Vec::new();
     bench.trust().session().unwrap().seal(&[], &mut hello);
     hello
 }
 
-/// Waits for bytes or the end of the stream; reports whether it was the end.
+/// Waits for bytes or the end of the stream; returns true for the end.
 fn is_closed(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0; 4096]) {
         Ok(read) => read == 0,
@@ -84,7 +84,7 @@ fn incomplete_handshakes_time_out_and_block_no_clients() {
         let mut slow = TcpStream::connect(bench.lines).unwrap();
         slow.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         slow.write_all(&hello[..hello.len() / 2]).unwrap();
-        // A client that connects and sends nothing.
+        // This client connects but sends nothing.
         let mut silent = TcpStream::connect(bench.lines).unwrap();
         silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut honest = bench.client();
@@ -112,7 +112,7 @@ fn plain_text_is_disconnected_with_a_warning() {
             plain.write_all(text.as_bytes()).unwrap();
             let mut said = Vec::new();
             let _ = plain.read_to_end(&mut said);
-            // At most a TLS alert, and no answer.
+            // At most a TLS alert, but no answer.
             assert!(said.is_empty() || said[0] == 21, "{model}: {said:?}");
         }
         let mut known = bench.dial(bench.address);
@@ -150,7 +150,7 @@ fn a_stop_answers_what_has_arrived_under_tls() {
     every_model(|model| {
         let bench = Bench::with(model, sealed);
         let mut busy = bench.client();
-        // The incomplete last line is never an order.
+        // The incomplete last line is never executed as an order.
         busy.send("buy 1 1\n".repeat(100) + "buy 1 1");
         let answer = "[buy] success\n";
         assert_eq!(busy.take(answer.len()), answer, "{model}");

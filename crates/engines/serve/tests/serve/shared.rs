@@ -1,4 +1,4 @@
-//! Many concurrent clients, under every model and sharing strategy: no order is lost, none executes
+//! Many concurrent clients with every model and sharing strategy: no order is lost or executed
 //! twice, and lists are atomic.
 
 use crate::bench::{Bench, Client, every_model, sharings};
@@ -85,8 +85,8 @@ fn the_same_order_on_two_connections_executes_once() {
 }
 
 /// Writers move one share at a time from the first stock to the last and back, with two orders
-/// each; in every actual state 0 to 2 shares are in transit. Returns whether a list showed anything
-/// else.
+/// each; in every actual state, 0 to 2 shares are in transit. Returns true if a list showed
+/// anything else.
 fn shows_impossible_states(sharing: Sharing, show: ShowMode, stocks: usize, lists: usize) -> bool {
     let text: String = (1..=stocks).map(|id| format!("{id} 1000 1\n")).collect();
     let bench = Bench::with(Model::Thread, |config| {
@@ -133,6 +133,6 @@ fn lists_are_atomic_in_every_sharing() {
 
 #[test]
 fn per_stock_lists_are_found_to_show_impossible_states() {
-    // The test above must be able to detect this: it finds per-stock lists.
+    // The test above must be able to detect this: check that it detects per-stock lists.
     assert!(shows_impossible_states(Sharing::Stock, ShowMode::PerStock, 10_000, 2000));
 }

@@ -1,4 +1,4 @@
-//! Restarts: every acknowledged order survives, under every model and sharing strategy.
+//! Restarts: every acknowledged order survives, with every model and sharing strategy.
 
 use crate::bench::{Bench, Client, config, every_model, is_store_possible, sharings};
 use ioloom_serve::{
@@ -20,8 +20,8 @@ fn orders_and_answers_survive_a_stop() {
                 client.send("HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n");
                 let received = [client.line(), client.line(), client.line(), client.line()];
                 let (dir, _) = bench.end();
-                // The stock file alone would suffice, so reset it, as after a crash: the store must
-                // know.
+                // The stock file alone would suffice, so reset it to simulate a crash: the stocks
+                // must come from the store.
                 std::fs::write(dir.path().join("stock.txt"), crate::bench::STOCKS).unwrap();
                 let refused = Server::start(&{
                     let mut config = config(&dir, model);
@@ -44,8 +44,7 @@ fn orders_and_answers_survive_a_stop() {
     });
 }
 
-/// Every store keeps acknowledged orders, repeats earlier answers, and is refused to a second
-/// server.
+/// Every store retains acknowledged orders, repeats earlier answers, and refuses a second server.
 #[test]
 fn every_store_keeps_orders_and_answers() {
     std::thread::scope(|scope| {
@@ -70,11 +69,12 @@ fn keeps_orders_and_answers(kind: StoreKind, durability: Durability) {
     };
     let orders = "HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n4 BUY 9 1\n";
     let mut received: Vec<String> = Vec::new();
-    // Repeated stops and starts change nothing.
+    // Repeated stops and starts do not change anything.
     for round in 0..3 {
         let bench = Bench::in_dir(dir, Model::Epoll, change);
         if round == 0 {
-            // Once is enough: a second server waits a while for the first before it reports this.
+            // Once is enough: a second server waits for the first for a while before it reports
+            // this.
             let text = error(start(&bench.dir, change));
             assert!(text.contains("lock"), "{kind}: {text}");
         }
@@ -94,7 +94,7 @@ fn keeps_orders_and_answers(kind: StoreKind, durability: Durability) {
     let found = detect_store(&path).unwrap();
     let raw = !matches!(kind, StoreKind::Sqlite | StoreKind::Redb | StoreKind::Fjall);
     assert_eq!(found, Some(if raw { StoreKind::Log } else { kind }), "{}", path.display());
-    // The file written last matches the store; another one does not.
+    // The file written last matches the store; any other file does not.
     std::fs::write(dir.path().join("stock.txt"), "1 5 10\n").unwrap();
     let refused = start(&dir, change);
     assert!(matches!(refused, Err(ServeError::Refused(_))), "{kind} {durability}");
@@ -140,7 +140,7 @@ fn start(
 }
 
 fn error(started: Result<Server, ServeError>) -> String {
-    started.err().expect("it must be refused").to_string()
+    started.err().expect("the store must be refused").to_string()
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn unsupported_options_are_refused_with_advice() {
     let first = start(&dir, |_| {}).unwrap();
     let text = error(start(&dir, |config| config.listen = first.addresses()[0]));
     assert!(text.contains("--listen"), "{text}");
-    // A second server must not open the store of the first.
+    // A second server must not open the first server's store.
     let text = error(start(&dir, |_| {}));
     assert!(text.contains("locked"), "{text}");
 }

@@ -1,10 +1,11 @@
-//! The database shares the stocks, between the threads of this process and with other processes.
+//! The database shares the stocks between the threads of this process and with other processes.
 //!
 //! A few threads have one connection each. Threads with jobs queue them and wait. A thread with a
-//! free connection takes everything that has gathered and executes its orders in one transaction
-//! (one by one with durability `each`). While the disk of the database is busy, orders gather for
-//! the next commit, as with a store. Jobs of one connection keep their order: its orders up to its
-//! first list are executed with those of others, then the lists, then the rest.
+//! free connection takes everything gathered so far and executes the orders in one transaction (one
+//! by one with durability `each`). While the database's disk is busy, orders are gathered for the
+//! next commit, as with a store. Jobs of one connection remain in order: the orders before the
+//! connection's first list are executed together with those of other connections, then the lists,
+//! then the rest.
 //!
 //! ```text
 //! jobs ─┐           ┌─ thread ─ connection ─┐
@@ -12,11 +13,11 @@
 //! jobs ─┘           └─ thread ─ connection ─┘
 //! ```
 //!
-//! A waiting thread blocks all connections of its loop, so no query takes longer than a second
+//! A waiting thread blocks all connections of its loop, so no query takes longer than one second
 //! (`crate::database::Link`). After a timeout the database counts as away: everything else is
-//! answered as busy at once (`queue`), and these threads reconnect in the background, with growing
-//! pauses. The server keeps running: it holds nothing that the database does not have, so there is
-//! nothing to lose.
+//! immediately answered as busy (`queue`), and these threads reconnect in the background with
+//! increasing pauses. The server keeps running: it has no data that is not in the database, so
+//! nothing can be lost.
 
 mod queue;
 
@@ -38,25 +39,25 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Maximum number of orders in a transaction; their stocks are locked until all are executed.
+/// Maximum number of orders in a transaction. Their stocks are locked until all are executed.
 const ORDERS_MAX: usize = 512;
-/// Old orders are deleted each time this many new ones were executed.
+/// Old orders are deleted whenever this many new ones have been executed.
 const TRIM_EVERY: u64 = 1_000;
-/// First pause between two attempts to connect; each is twice as long as the previous one.
+/// First pause between connection attempts; each further pause is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// Longest pause between two attempts.
+/// Maximum pause between connection attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// State shared by the threads.
+/// State shared between the threads.
 struct Shared {
     queue: Queue,
     journal: Arc<Journal>,
     orders_at_once: usize,
     access: crate::database::Access,
-    /// Name of this server for orders of unnamed clients, and the number of the next one.
+    /// Name of this server for orders of unnamed clients, and the number of the next such order.
     name: String,
     unnamed: AtomicU64,
-    /// Number of deletions, in steps of [`TRIM_EVERY`].
+    /// Number of deletions so far, in steps of [`TRIM_EVERY`].
     trimmed: AtomicU64,
     /// Error of the latest query.
     trouble: Mutex<Option<String>>,
@@ -67,13 +68,13 @@ pub(crate) struct Database {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Jobs of one thread and the slot where it waits for them.
+/// The jobs of one thread, and the slot where it waits for them.
 type JobBatch = (Vec<Job>, Arc<ReplySlot>);
 /// Identifies a job by batch and index.
 type JobIndex = (usize, usize);
 
 impl Database {
-    /// Starts the threads for a database that was opened.
+    /// Starts the threads for an open database.
     pub(crate) fn new(
         opened: &Opened,
         journal: Arc<Journal>,
@@ -94,7 +95,7 @@ impl Database {
         for number in 0..connections {
             let mut link = Link::new(opened.access.clone())?;
             if number == 0 {
-                // Open one connection now, so that the first request does not wait for it.
+                // Open one connection now; otherwise the first request would wait for it.
                 let made = link.connect(&|| false);
                 made.map_err(|reason| opened.access.unreached(reason))?;
             }
@@ -109,7 +110,7 @@ impl Database {
     }
 }
 
-/// Returns a name that no other server uses at any time, and that no client can use.
+/// Returns a name that no other server ever uses and that no client can use.
 fn own_name() -> String {
     let some = || RandomState::new().hash_one(std::process::id());
     format!("#{:016x}{:016x}", some(), some())
@@ -143,7 +144,7 @@ impl Strategy for Database {
     }
 }
 
-/// Processes tasks while there is a connection; otherwise connects.
+/// Processes tasks while there is a connection; otherwise, connects.
 fn work(shared: &Shared, mut link: Link) {
     let (mut losses, mut pause) = (0, PAUSE_MIN);
     loop {
@@ -176,13 +177,13 @@ fn work(shared: &Shared, mut link: Link) {
 }
 
 /// Groups open jobs into stages that can be executed together: orders, then lists, then orders, and
-/// so on, so that those of one connection keep their order.
+/// so on. This preserves the order of jobs on each connection.
 fn stages(batches: &mut [JobBatch]) -> Vec<Vec<JobIndex>> {
     let mut stages: Vec<Vec<JobIndex>> = Vec::new();
     for (at, (jobs, _)) in batches.iter_mut().enumerate() {
         let mut reached: HashMap<usize, usize> = HashMap::new();
         for (place, job) in jobs.iter_mut().enumerate() {
-            // Only the database knows earlier outcomes, and it is not queried for late orders.
+            // Only the database knows earlier outcomes, but it is not queried for late orders.
             if !job.is_open(|_| Seen::New) {
                 continue;
             }
@@ -201,13 +202,13 @@ fn stages(batches: &mut [JobBatch]) -> Vec<Vec<JobIndex>> {
 }
 
 impl Shared {
-    /// Records the error of the database, or that there is none.
+    /// Records the database error, or that there is none.
     fn note_trouble<T>(&self, result: Result<T, String>) -> Result<T, String> {
         *self.trouble.lock().expect("no panic under this lock") = result.as_ref().err().cloned();
         result
     }
 
-    /// Processes tasks with a connection of this loss count, as far as it lasts; answers all of
+    /// Processes tasks over a connection of this loss count as long as it lasts; answers all of
     /// them.
     fn run(&self, link: &mut Link, tasks: Vec<Task>, losses: u64) {
         let (mut batches, mut latest) = (Vec::<JobBatch>::new(), 0);
@@ -229,8 +230,8 @@ impl Shared {
                 self.show(link, &mut batches, &places);
             }
         }
-        // Before the answers leave: a client that then sends another request must not wait for a
-        // reconnect.
+        // Do this before the answers are sent: a client that then sends another request must not
+        // wait for a reconnect.
         if let Some(reason) = link.lost() {
             self.queue.lost(losses, reason);
         }
@@ -240,7 +241,7 @@ impl Shared {
         self.trim(link, latest);
     }
 
-    /// Executes orders in one transaction; returns the largest log number among their answers.
+    /// Executes orders in one transaction; returns the largest log number in their answers.
     fn carry_out(&self, link: &mut Link, batches: &mut [JobBatch], places: &[JobIndex]) -> u64 {
         let numbered = |(batch, place): &JobIndex| {
             let request = &batches[*batch].0[*place].request;
@@ -256,7 +257,7 @@ impl Shared {
             })
         };
         let orders: Vec<NamedOrder<'_>> = places.iter().filter_map(numbered).collect();
-        // Only the thread that found it lost has waited for that.
+        // Only the thread that detected the loss has waited for it.
         let carried = match link.lost() {
             Some(reason) => Err(Unanswered::NotTried(reason.to_owned())),
             None => link.carry_out(&orders),
@@ -284,7 +285,7 @@ impl Shared {
         latest
     }
 
-    /// Deletes orders beyond the number to keep, periodically. Only the next task waits for it.
+    /// Periodically deletes orders beyond the number to keep. Only the next task waits for this.
     fn trim(&self, link: &mut Link, latest: u64) {
         let step = latest / TRIM_EVERY;
         let is_due = latest > ORDERS_KEPT && link.lost().is_none();

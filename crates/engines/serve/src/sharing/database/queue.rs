@@ -1,8 +1,8 @@
-//! The queue of tasks for the database, and whether the database is available.
+//! The queue of database tasks, and whether the database is available.
 //!
-//! No task waits for a database that is away. The thread that loses the connection reports it here:
-//! queued tasks are answered at once, and so are new ones, until one of the threads is connected
-//! again. A model with one loop is therefore blocked by a lost database only once, for at most the
+//! No task waits for an unavailable database. The thread that loses its connection reports this
+//! here; queued and new tasks are then answered immediately until one of the threads is connected
+//! again. A lost database therefore blocks a model with one loop only once, for at most the
 //! duration of one query.
 //!
 //! ```text
@@ -12,14 +12,14 @@
 //!     └──────────── back, if losses is unchanged ──────┘ └───┘
 //! ```
 //!
-//! **Losses are counted.** A connection is valid for the count at which connecting began. A thread
-//! with an older connection reconnects before it takes a task: its connection may have been lost
-//! together with the one that was found lost, and the network does not report that. A thread that
-//! finds an old connection lost changes nothing.
+//! **Losses are counted.** A connection is valid for the loss count at which connecting started. A
+//! thread with an older connection reconnects before it takes a task: its connection may have been
+//! lost together with the reported one, which the network does not report. A thread that discovers
+//! the loss of an old connection changes nothing.
 //!
-//! While the database is not away, some thread has a connection of the latest count or is about to
-//! report its loss, so no task stays in the queue. Two condition variables are used, so that new
-//! tasks do not wake threads in a pause.
+//! While the database is available, at least one thread has a connection of the latest count or is
+//! about to report its loss, so no task remains in the queue. Two condition variables are used to
+//! avoid that new tasks wake pausing threads.
 
 use crate::sharing::job::Job;
 use crate::sharing::reply::ReplySlot;
@@ -29,7 +29,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// A task for the database.
+/// A database task.
 pub(super) enum Task {
     Jobs(Vec<Job>, Arc<ReplySlot>),
     Snapshot(Sender<Result<(Exchange, u64), String>>),
@@ -79,7 +79,7 @@ struct Waiting {
     is_over: bool,
     /// How often the database was lost.
     losses: u64,
-    /// Why it is away, if it is.
+    /// Why the database is away, if it is.
     away: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl Queue {
         self.waiting.lock().expect("no panic under this lock")
     }
 
-    /// Queues a task, or answers it if the database is away; returns false if the queue was closed.
+    /// Queues a task, or answers it if the database is away; returns false if the queue is closed.
     pub(super) fn put(&self, task: Task) -> bool {
         let mut waiting = self.lock();
         if waiting.is_over {
@@ -104,8 +104,8 @@ impl Queue {
         true
     }
 
-    /// Waits for tasks, and takes tasks with about `most` jobs. `losses` is the loss count of the
-    /// thread's connection.
+    /// Waits for tasks, and takes tasks with a total of about `most` jobs. `losses` is the loss
+    /// count of the thread's connection.
     pub(super) fn take(&self, losses: u64, most: usize) -> Next {
         let mut waiting = self.lock();
         loop {
@@ -132,7 +132,8 @@ impl Queue {
         Next::Tasks(taken)
     }
 
-    /// Marks the database as away, as seen on a connection of this count, and refuses queued tasks.
+    /// Marks the database as away, as detected on a connection of this count, and refuses queued
+    /// tasks.
     pub(super) fn lost(&self, losses: u64, reason: &str) {
         let mut waiting = self.lock();
         if waiting.losses != losses {
@@ -148,13 +149,13 @@ impl Queue {
         }
     }
 
-    /// Returns the loss count; to be read before connecting.
+    /// Returns the loss count; read it before connecting.
     pub(super) fn losses(&self) -> u64 {
         self.lock().losses
     }
 
-    /// Marks the database as available over a connection of this count; returns false if it was
-    /// lost since.
+    /// Marks the database as available over a connection of this count; returns false if it has
+    /// been lost since then.
     pub(super) fn back(&self, losses: u64) -> bool {
         let mut waiting = self.lock();
         let is_good = waiting.losses == losses;
@@ -164,7 +165,7 @@ impl Queue {
         is_good
     }
 
-    /// Pauses before the next attempt to connect, after one that failed with `reason`; returns true
+    /// Pauses before the next connection attempt, after one that failed with `reason`; returns true
     /// if the queue was closed.
     pub(super) fn pause(&self, pause: Duration, reason: String) -> bool {
         let mut waiting = self.lock();
@@ -185,7 +186,7 @@ impl Queue {
         self.lock().is_over
     }
 
-    /// Closes the queue; only queued tasks are still processed.
+    /// Closes the queue. Tasks already in the queue are still processed.
     pub(super) fn end(&self) {
         self.lock().is_over = true;
         self.arrived.notify_all();
@@ -206,7 +207,7 @@ mod tests {
         jobs.iter().all(|job| matches!(job.answer, Some(Answer::Stopped(Stop::Busy))))
     }
 
-    /// No thread takes tasks here, so a task that waited would block forever.
+    /// No thread takes tasks here, so a queued task would block forever.
     #[test]
     fn nothing_waits_for_a_database_that_is_away() {
         let queue = Queue::default();
@@ -243,7 +244,7 @@ mod tests {
         let queue = Queue::default();
         queue.lost(0, "gone");
         assert_eq!(queue.losses(), 1);
-        assert!(!queue.back(0), "it began before the loss");
+        assert!(!queue.back(0), "connecting started before the loss");
         assert!(queue.away().is_some());
         assert!(queue.back(1));
         // A late report of a known loss.

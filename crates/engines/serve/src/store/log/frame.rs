@@ -1,4 +1,4 @@
-//! The frames of a log. After the last frame there are only zeros.
+//! The frames of a log. Only zeros follow the last frame.
 //!
 //! ```text
 //! 0   magic with the version           8
@@ -13,9 +13,10 @@
 //! 64  contents
 //! ```
 //!
-//! One frame is one write, so one checksum shows whether it is complete. A frame contains its
-//! offset and its log, so stale bytes and bytes at a wrong offset are not valid frames. The synced
-//! length distinguishes a torn tail from damage: an incomplete frame before that point was on disk
+//! A frame is written with a single write, so one checksum shows whether it is complete. A frame
+//! contains its offset and log number, so neither stale bytes nor misplaced bytes form a valid
+//! frame. The synced length distinguishes a torn tail from damage: an incomplete frame before that
+//! point had once been on disk. The cost is 64 bytes and one hash per commit.
 //! once. The cost is 64 bytes and one hash per commit.
 
 use super::super::bytes;
@@ -26,18 +27,18 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Size of the header in bytes.
 pub(super) const HEAD: usize = 64;
-/// Maximum size of the contents in bytes, unless one order is larger.
+/// Maximum size of the contents in bytes, unless a single order is larger.
 pub(super) const CONTENT_MAX: usize = 1 << 20;
 /// Maximum size of a frame accepted when reading, in bytes.
 const FRAME_MAX: usize = 2 * CONTENT_MAX;
-/// Size of a read in bytes.
+/// Read size in bytes.
 const WINDOW: usize = 1 << 20;
 
-/// First bytes of a frame, including the version.
+/// The first bytes of a frame, including the version.
 pub(super) const MARK: [u8; 8] = *b"iolog v1";
 const SUM_AT: usize = 56;
 
-/// Kind of a frame.
+/// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// First frame of a log; see [`Beginning`].
@@ -50,7 +51,7 @@ pub(super) enum Kind {
     Hashes = 4,
 }
 
-/// Contents of the first frame of a log.
+/// Contents of the first frame in a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Beginning {
     /// Alignment of frames in bytes.
@@ -78,18 +79,18 @@ impl Beginning {
     }
 }
 
-/// Header of a frame.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Number of its log.
+    /// The log number.
     pub(super) log: u64,
-    /// Its offset.
+    /// The frame's offset.
     pub(super) at: u64,
     /// Synced length of the log when the frame was written.
     pub(super) synced: u64,
-    /// Number of its first order; in the first frame, of the latest order before it.
+    /// Number of the first order in the frame; in the first frame, of the latest order before it.
     pub(super) first: u64,
-    /// Its kind.
+    /// The frame type.
     pub(super) kind: Kind,
 }
 
@@ -103,7 +104,7 @@ pub(super) fn put(out: &mut Vec<u8>, head: &Head, content: &[u8], align: u32) {
         out.extend_from_slice(&number.to_le_bytes());
     }
     for number in [whole, content.len()] {
-        // Contents are far smaller.
+        // The contents are far smaller.
         out.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
     }
     out.extend_from_slice(&u64::from(head.kind as u8).to_le_bytes());
@@ -125,8 +126,8 @@ pub(super) fn push_order(content: &mut Vec<u8>, value: &[u8]) {
     content.extend_from_slice(value);
 }
 
-/// Iterates over the orders in the contents of a frame; `None` marks an invalid one and ends the
-/// iteration.
+/// Iterates over the orders in a frame's contents. Yields `None` for an invalid order and then
+/// stops.
 pub(super) fn orders(mut content: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     std::iter::from_fn(move || {
         if content.is_empty() {
@@ -162,7 +163,7 @@ pub(super) fn stocks(content: &[u8]) -> Option<Vec<Line>> {
     if rest.is_empty() { whole.iter().map(line).collect() } else { None }
 }
 
-/// Source of frames.
+/// A source of frames.
 pub(super) trait Source {
     /// Returns the size in bytes.
     fn size(&self) -> io::Result<u64>;
@@ -194,7 +195,7 @@ impl<'a> Frames<'a> {
         Ok(Self { source, size: source.size()?, start: 0, bytes: Vec::new() })
     }
 
-    /// Returns up to `count` bytes, fewer at the end.
+    /// Returns up to `count` bytes; fewer at the end.
     pub(super) fn bytes(&mut self, at: u64, count: usize) -> io::Result<&[u8]> {
         let rest = self.size.saturating_sub(at);
         let count = usize::try_from(rest).unwrap_or(count).min(count);
@@ -211,7 +212,7 @@ impl<'a> Frames<'a> {
         Ok(&self.bytes[from..to])
     }
 
-    /// Returns the frame at an offset, with its contents and its end, if it is complete.
+    /// Returns the frame at an offset, with its contents and end, if it is complete.
     pub(super) fn frame(&mut self, at: u64) -> io::Result<Option<(Head, &[u8], u64)>> {
         let Some((head, whole, used)) = head_of(self.bytes(at, HEAD)?) else { return Ok(None) };
         if head.at != at || !(HEAD..=FRAME_MAX).contains(&whole) || used > whole - HEAD {
@@ -224,8 +225,8 @@ impl<'a> Frames<'a> {
         Ok(Some((head, &frame[HEAD..HEAD + used], at + whole as u64)))
     }
 
-    /// Searches the bytes from `from` on: for a complete frame of this log that was written when
-    /// the log was synced beyond `from`, and for anything but zeros.
+    /// Searches the bytes starting at `from` for two things: a complete frame of this log that was
+    /// written when the log was synced past `from`, and any nonzero byte.
     pub(super) fn after(&mut self, from: u64, log: u64) -> io::Result<After> {
         let sign = [&MARK[..], &log.to_le_bytes()].concat();
         let mut found = After { synced_frame: None, is_zeros: true };
@@ -250,19 +251,19 @@ impl<'a> Frames<'a> {
             if read < WINDOW as u64 {
                 break;
             }
-            // The pattern may begin in the last bytes of a piece.
+            // The pattern may start in the last bytes of a piece.
             at += read - sign.len() as u64;
         }
         Ok(found)
     }
 }
 
-/// Bytes after the last frame of a log.
+/// The bytes after the last frame of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct After {
-    /// Offset of a frame which proves that the bytes before it were on disk.
+    /// Offset of a frame that proves that the preceding bytes were on disk.
     pub(super) synced_frame: Option<u64>,
-    /// Whether there are only zeros.
+    /// Whether all bytes are zero.
     pub(super) is_zeros: bool,
 }
 

@@ -1,26 +1,26 @@
-//! Raw logs: stores without a storage engine. Orders are appended to one file; nothing else is
+//! Raw logs: stores without a storage engine. Orders are appended to a single file; nothing else is
 //! written.
 //!
-//! The file contains the initial stocks and hashes of the stock file, then the orders, in
-//! checksummed frames (`frame`). Opening replays the orders (`recover`), truncates a torn tail and
-//! rejects damage. The four kinds of log differ only in how a frame is written (`writing`).
+//! The file contains the initial stocks and hashes of the stock file, followed by the orders, in
+//! checksummed frames (`frame`). Opening the log replays the orders (`recover`), truncates a torn
+//! tail and rejects damage. The four types of log differ only in how they write frames (`writing`).
 //!
-//! **Unsynced bytes are written again on opening.** After a failed sync the page cache may contain
-//! pages that the kernel does not intend to write, so a log that is then read looks complete. The
-//! bytes after the latest sync are therefore rewritten and synced, so that the answers about an
-//! order stay true after a restart.
+//! **Unsynced bytes are rewritten when a log is opened.** After a failed sync, the page cache may
+//! contain pages that the kernel does not intend to write, so reading the log makes it appear
+//! complete. The bytes after the latest sync are therefore rewritten and synced, to ensure that
+//! answers about an order remain true after a restart.
 //!
 //! **The log does not grow forever.** At twice the number of orders to keep, or after
-//! [`GROWTH_MAX`] bytes, it is rewritten to a new file with the stocks before the latest orders,
-//! synced and renamed (`shorten`). Costs: the commit that reaches this limit waits for the copy,
-//! and opening reads the whole file, whose size is bounded by this. The state is not kept in memory
-//! a second time.
+//! [`GROWTH_MAX`] bytes, it is rewritten to a new file, which starts with the stocks as they were
+//! before the latest orders; the file is then synced and renamed (`shorten`). Costs: the commit
+//! that reaches this limit waits for the copy, and opening reads the whole file, whose size is
+//! bounded by this. There is no second copy of the state in memory.
 
 mod frame;
 mod recover;
 mod shorten;
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a skipped test reports it")]
+#[allow(clippy::print_stdout, reason = "skipped tests print the reason")]
 mod tests;
 mod writing;
 
@@ -40,15 +40,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use writing::{Writer, align_of};
 
-/// First bytes of a log.
+/// The first bytes of a log.
 pub(super) const MARK: [u8; 8] = frame::MARK;
 
-/// Number of bytes by which a log grows before it is rewritten.
+/// Number of bytes by which a log can grow before it is rewritten.
 const GROWTH_MAX: u64 = 256 << 20;
 
-/// How long to wait for the lock of a server that is exiting.
+/// How long to wait for a lock held by a server that is exiting.
 const LOCKED_MAX: Duration = Duration::from_secs(2);
-/// Interval between attempts to lock.
+/// Interval between attempts to get the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 const DAMAGED: &str = "restore an intact copy, or remove it to start over from the stock file, which \
@@ -59,7 +59,7 @@ const DAMAGED: &str = "restore an intact copy, or remove it to start over from t
 struct Bounds {
     /// Number of orders to keep.
     kept: u64,
-    /// Number of bytes by which it may grow.
+    /// Number of bytes by which it can grow.
     growth: u64,
 }
 
@@ -69,7 +69,7 @@ impl Default for Bounds {
     }
 }
 
-/// Options of a log.
+/// Log options.
 #[derive(Debug, Clone, Copy)]
 struct LogOptions {
     kind: StoreKind,
@@ -78,7 +78,7 @@ struct LogOptions {
 }
 
 impl LogOptions {
-    /// Reports whether commits are synced.
+    /// Returns true if commits are synced.
     fn syncs(&self) -> bool {
         matches!(self.durability, Durability::Group | Durability::Each)
     }
@@ -87,7 +87,7 @@ impl LogOptions {
 /// Appends frames to a file.
 struct Tail {
     writer: Writer,
-    /// Number of the log.
+    /// The log number.
     log: u64,
     align: u32,
     /// Offset of the next frame.
@@ -101,7 +101,7 @@ impl Tail {
     fn put(&mut self, kind: Kind, first: u64, content: &[u8], sync: bool) -> io::Result<()> {
         let Self { log, end: at, synced, .. } = *self;
         frame::put(&mut self.frame, &Head { log, at, synced, first, kind }, content, self.align);
-        debug_assert!(self.synced <= self.end, "a torn tail would be taken for damage");
+        debug_assert!(self.synced <= self.end, "a torn tail would be mistaken for damage");
         self.writer.write(&self.frame, at, sync)?;
         self.end += self.frame.len() as u64;
         if sync {
@@ -132,7 +132,7 @@ impl Tail {
     }
 }
 
-/// A raw log that was opened.
+/// An open raw log.
 pub(super) struct Log {
     tail: Tail,
     path: PathBuf,
@@ -141,16 +141,16 @@ pub(super) struct Log {
     base: u64,
     latest: u64,
     hashes: Vec<u64>,
-    /// Size at which it is rewritten.
+    /// Size at which the log is rewritten.
     shorten_at: u64,
-    /// A write failed, so the contents of the file are unknown.
+    /// Whether a write failed, leaving the contents of the file unknown.
     has_failed: bool,
 }
 
 /// Creates a log in a new file.
 pub(super) fn make(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     std::fs::File::create_new(path)?;
-    // Through the page cache: logs of all kinds begin alike.
+    // Through the page cache: logs of all types start in the same way.
     let file = writing::open(path, StoreKind::Log, Durability::Os)?;
     let writer = Writer::new(file, StoreKind::Log, Durability::Os, 0)?;
     let mut tail = Tail {
@@ -166,7 +166,7 @@ pub(super) fn make(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> i
     tail.writer.sync_all()
 }
 
-/// Checks by trial whether a log of this kind works below a directory.
+/// Tests whether a log of this type works below a directory.
 pub(super) fn probe(kind: StoreKind, dir: &Path) -> Result<(), String> {
     writing::probe(kind, dir)
 }
@@ -191,7 +191,7 @@ impl Log {
         let found = recover(&file).map_err(|problem| match problem {
             Problem::Read(error) => unreadable(error, NOT_OURS),
             Problem::NotOurs => {
-                unreadable(invalid("not a store of this kind and version"), NOT_OURS)
+                unreadable(invalid("not a store of this type and version"), NOT_OURS)
             }
             Problem::Damaged(what, at) => {
                 unreadable(io::Error::other(format!("damaged at byte {at}: {what}")), DAMAGED)
@@ -245,7 +245,7 @@ impl Log {
         if is_full || self.tail.end >= self.shorten_at { self.shorten() } else { Ok(()) }
     }
 
-    /// Calls `f`, which writes, unless an earlier write has failed.
+    /// Calls `f`, which writes, unless an earlier write failed.
     fn change(&mut self, f: impl FnOnce(&mut Self) -> io::Result<()>) -> Result<(), StoreError> {
         let changed = if self.has_failed {
             Err(io::Error::other("an earlier write failed"))
@@ -258,13 +258,13 @@ impl Log {
 }
 
 /// Locks a log and verifies that the path still refers to it: its owner may have rewritten it.
-/// Waits briefly: the lock of a killed server with requests in a ring outlives its process for a
-/// moment.
+/// Waits briefly, because the lock of a killed server with requests in a ring outlives its process
+/// for a moment.
 fn lock(file: &OwnedFd, path: &Path) -> io::Result<()> {
     let opened = file::identity(file)?;
     if opened.kind != file::Kind::Regular {
         let kind = opened.kind.word();
-        return Err(io::Error::other(format!("{kind}, and a log is a regular file")));
+        return Err(io::Error::other(format!("it is {kind}, but a log is a regular file")));
     }
     let mut is_ours = try_lock(file)?;
     let mut waited = Duration::ZERO;

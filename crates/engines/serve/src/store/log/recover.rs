@@ -1,10 +1,10 @@
-//! Recovery of a log: replays its orders on the initial stocks.
+//! Log recovery: replays the orders, starting from the initial stocks.
 //!
 //! Reading stops at the first offset without a complete frame. If the bytes there were never
 //! synced, they are the torn tail of an unacknowledged write and are dropped. If a later frame
 //! proves that they had been synced, the disk has lost them: the log is damaged and rejected,
-//! because everything after it depends on the missing part. Each order must follow from the state
-//! before it, so a log that is readable but wrongly assembled is rejected too.
+//! because everything that follows depends on the missing part. Each order must follow from the
+//! preceding state, so a log that is readable but incorrectly assembled is rejected too.
 
 use super::frame::{self, Beginning, Frames, Head, Kind, MARK, Source};
 use ioloom_exchange::{Exchange, Line, State};
@@ -13,32 +13,32 @@ use std::io;
 /// A recovered log.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Its number.
+    /// The log number.
     pub(super) log: u64,
     /// Alignment of frames in bytes.
     pub(super) align: u32,
-    /// State after its last order.
+    /// State after the last order.
     pub(super) state: State,
-    /// Number of the latest order before its first one.
+    /// Number of the latest order before the first one in the log.
     pub(super) base: u64,
     /// Hashes of stock files that may exist.
     pub(super) hashes: Vec<u64>,
     /// End of the last frame.
     pub(super) end: u64,
-    /// Synced length according to its frames.
+    /// Synced length according to the frames.
     pub(super) synced: u64,
-    /// Whether bytes other than zeros follow the last frame.
+    /// Whether nonzero bytes follow the last frame.
     pub(super) is_torn: bool,
 }
 
 /// Why a log is rejected.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// It cannot be read.
+    /// The log cannot be read.
     Read(io::Error),
-    /// It is not a log.
+    /// The file is not a log.
     NotOurs,
-    /// Its contents are wrong: what, and at which offset.
+    /// The contents are wrong: description and offset.
     Damaged(&'static str, u64),
 }
 
@@ -48,7 +48,7 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// Initial contents of a log.
+/// The initial contents of a log.
 pub(super) struct Begun {
     pub(super) log: u64,
     pub(super) align: u32,
@@ -106,7 +106,7 @@ pub(super) fn recover(source: &dyn Source) -> Result<Found, Problem> {
     while found.take(&mut frames)? {}
     let after = frames.after(found.end, found.log)?;
     if after.synced_frame.is_some() {
-        let what = "a frame is incomplete, and later ones are not";
+        let what = "a frame is incomplete, but later ones are complete";
         return Err(Problem::Damaged(what, found.end));
     }
     found.is_torn = !after.is_zeros;
@@ -119,7 +119,7 @@ impl Found {
         let at = self.end;
         let next = frames.frame(at)?.filter(|(head, ..)| head.log == self.log);
         let Some((head, content, end)) = next else { return Ok(false) };
-        let wrong = || Problem::Damaged("a frame does not follow from those before it", at);
+        let wrong = || Problem::Damaged("a frame does not follow from the previous ones", at);
         match head.kind {
             Kind::Hashes => {
                 self.hashes = super::super::bytes::hashes_of(content).ok_or_else(wrong)?;

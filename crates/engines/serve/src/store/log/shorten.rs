@@ -1,9 +1,9 @@
-//! Rewriting a log: the stocks before the latest orders, then those orders.
+//! Rewrites a log: the stocks before the latest orders, followed by those orders.
 //!
 //! The new log is complete and synced before it replaces the old one, so an interruption leaves one
-//! of them intact. It is locked before it is renamed: a server that opens the old file at that
-//! moment notices that it has lost its name. Both files are processed in pieces; only the stocks
-//! are in memory.
+//! of the two intact. It is locked before it is renamed: a server that opens the old file at that
+//! moment notices that the path refers to a different file. Both files are processed in pieces;
+//! only the stocks are in memory.
 
 use super::frame::{self, CONTENT_MAX, Frames, Kind};
 use super::recover::{self, Problem};
@@ -21,13 +21,13 @@ use std::path::Path;
 fn bad(problem: Problem) -> io::Error {
     match problem {
         Problem::Read(e) => e,
-        Problem::NotOurs => io::Error::other("its first frame is missing"),
+        Problem::NotOurs => io::Error::other("missing first frame"),
         Problem::Damaged(what, at) => io::Error::other(format!("damaged at byte {at}: {what}")),
     }
 }
 
 impl Log {
-    /// Rewrites the log with only the latest orders.
+    /// Rewrites the log, retaining only the latest orders.
     pub(super) fn shorten(&mut self) -> io::Result<()> {
         let temp = super::super::path::with_suffix(&self.path, ".new");
         match fault::call("unlink", || std::fs::remove_file(&temp)) {
@@ -53,7 +53,7 @@ impl Log {
     /// Writes the new log to the file `temp` and syncs it.
     fn shortened(&self, temp: &Path) -> io::Result<Tail> {
         let base = self.base.max(self.latest.saturating_sub(self.options.bounds.kept));
-        // The descriptor of the log may use direct I/O, whose blocks do not fit these reads.
+        // The log descriptor may use direct I/O, which would require aligned reads.
         let old = ioloom_sys::file::open(&self.path, OpenHow::default())?;
         let mut frames = Frames::new(&old)?;
         let begun = recover::beginning(&mut frames).map_err(bad)?;
@@ -81,8 +81,8 @@ impl Log {
         Ok(tail)
     }
 
-    /// Applies orders up to the number `base` to the stocks. Returns the offset of the frame with
-    /// the next order.
+    /// Applies orders up to number `base` to the stocks. Returns the offset of the frame that
+    /// contains the next order.
     fn replay(
         &self,
         frames: &mut Frames<'_>,
@@ -109,7 +109,7 @@ impl Log {
         Ok(at)
     }
 
-    /// Copies orders after the number `base`, from an offset of the old log on.
+    /// Copies orders after number `base`, starting at an offset in the old log.
     fn copy(
         &self,
         frames: &mut Frames<'_>,
@@ -146,5 +146,5 @@ impl Log {
 }
 
 fn gone(at: u64) -> io::Error {
-    io::Error::other(format!("data written at byte {at} is missing"))
+    io::Error::other(format!("missing data written at byte {at}"))
 }

@@ -1,4 +1,4 @@
-//! Small logs, truncated at every byte and with every bit flipped. The result is a state that the
+//! Truncates small logs at every byte and flips every bit. The result is either a state that the
 //! log once had, or an error.
 
 use super::*;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 const STOCKS: &str = "1 1000 10\n2 1000 20\n3 5 30\n";
-/// Number of states to compare with.
+/// Number of states to compare.
 const STATES: usize = 100;
 const KINDS: [StoreKind; 4] =
     [StoreKind::Log, StoreKind::LogDsync, StoreKind::LogDirect, StoreKind::LogUring];
@@ -32,13 +32,13 @@ fn exchange() -> Exchange {
     Exchange::from_text(STOCKS).unwrap()
 }
 
-/// A growing log, and its expected contents.
+/// A growing log and its expected contents.
 struct Bench {
     dir: TempDir,
     options: LogOptions,
     log: Log,
     state: State,
-    /// The state after each number of orders, and the end of the log after its commit.
+    /// The state after each order, and the end of the log after its commit.
     states: Vec<State>,
     ends: Vec<u64>,
 }
@@ -62,7 +62,7 @@ impl Bench {
         Self { dir, options, log, state, states, ends }
     }
 
-    /// Stores orders in one commit.
+    /// Stores orders in a single commit.
     fn trade(&mut self, count: u64) {
         self.try_trade(count).unwrap();
     }
@@ -98,7 +98,7 @@ impl Bench {
         Log::open(&path(&dir), self.options).unwrap()
     }
 
-    /// Returns the number of orders in a log, which must be the first ones.
+    /// Returns the number of orders in a log; they must be the first ones.
     fn prefix(&self, bytes: &Vec<u8>) -> Result<usize, Problem> {
         let found = recover(bytes)?;
         let seq = usize::try_from(found.state.seq()).unwrap();
@@ -106,13 +106,13 @@ impl Bench {
         Ok(seq)
     }
 
-    /// Returns the number of orders whose commits are complete before an offset.
+    /// Returns the number of orders in commits that are complete before an offset.
     fn complete_before(&self, place: usize) -> usize {
         self.ends.iter().filter(|end| **end <= place as u64).count().saturating_sub(1)
     }
 }
 
-/// A log of a few dozen orders, most of them in separate commits and some together.
+/// A log with a few dozen orders, most of them in separate commits.
 fn some_orders(durability: Durability) -> Bench {
     let mut bench = Bench::new(options(StoreKind::Log, durability));
     for count in [1, 1, 3, 1, 1, 1, 5, 1, 2, 1, 1, 1, 4, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1] {
@@ -151,7 +151,7 @@ fn any_flipped_bit_leaves_a_prefix_or_an_error() {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         match bench.prefix(&bytes) {
-            // The last commit may have been torn; the others were synced before it.
+            // The last commit may have been torn; earlier ones had been synced.
             Ok(seq) => {
                 assert_eq!((seq, bit / 8 >= last_at), (last, true), "bit {bit}");
                 prefixes += 1;
@@ -193,7 +193,7 @@ fn frames_of_other_logs_and_offsets_are_ignored() {
     let bench = some_orders(Durability::Group);
     let whole = bench.bytes();
     let (begun, end) = (bench.ends[0] as usize, whole.len());
-    // The same orders again, from an earlier log or from another offset.
+    // The same orders again, from an earlier log or at another offset.
     let older = some_orders(Durability::Group).bytes();
     for more in [&older[begun..], &whole[begun..]] {
         let bytes = [&whole[..end], more].concat();
@@ -268,7 +268,7 @@ fn a_log_is_rewritten_at_its_limit() {
         assert_eq!(state.exchange(), bench.state.exchange(), "{kind}");
         assert_eq!((state.seq(), log.base), (bench.state.seq(), bench.log.base), "{kind}");
         assert_eq!(log.stock_hashes().unwrap(), [8, 9]);
-        // Every bit up to the synced length: a rewritten log verifies itself as well.
+        // Every bit up to the synced length: a rewritten log also verifies itself.
         let whole = bench.bytes();
         for byte in (0..whole.len() - 4 * usize::try_from(frame.max(align)).unwrap()).step_by(13) {
             let mut bytes = whole.clone();
@@ -276,7 +276,7 @@ fn a_log_is_rewritten_at_its_limit() {
             assert!(recover(&bytes).is_err(), "{kind}: byte {byte}");
         }
         let names = std::fs::read_dir(bench.dir.path()).unwrap().count();
-        assert_eq!(names, 1, "{kind}: a temporary file is left");
+        assert_eq!(names, 1, "{kind}: a temporary file was left behind");
     }
 }
 
@@ -292,8 +292,8 @@ fn the_size_limit_rewrites_a_log_too() {
     assert_eq!(bench.again().1, bench.state);
 }
 
-/// Stores orders until the n-th call of an operation fails, while the log grows or is rewritten;
-/// returns whether there were that many calls.
+/// Stores orders, during which the log grows or is rewritten, until the n-th call of an operation
+/// fails; returns true if there were that many calls.
 fn fails(kind: StoreKind, operation: &str, n: u64) -> bool {
     let case = format!("{kind}: {operation} {n}");
     fault::set("");
@@ -307,7 +307,7 @@ fn fails(kind: StoreKind, operation: &str, n: u64) -> bool {
     let is_hit = fault::calls_of(operation) >= n;
     fault::set("");
     let Bench { dir, options, log, state, states, .. } = bench;
-    // There is no other file, or an unfinished log if its removal failed.
+    // There is no other file, except for an unfinished log whose removal failed.
     drop(log);
     let (log, found) = Log::open(&path(&dir), options).unwrap_or_else(|e| panic!("{case}: {e}"));
     assert!((acknowledged..=state.seq()).contains(&found.seq()), "{case}: {}", found.seq());

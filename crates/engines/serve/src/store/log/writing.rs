@@ -1,4 +1,4 @@
-//! The methods of writing frames, in which raw logs differ.
+//! The write methods that distinguish the raw logs.
 //!
 //! | store | a frame | durable when |
 //! |---|---|---|
@@ -7,9 +7,9 @@
 //! | `log-direct` | direct `pwrite` into preallocated zeroed blocks | `pwrite` has returned, by `O_DSYNC` |
 //! | `log-uring` | a write in a ring with a linked sync | both have completed |
 //!
-//! A growing file has a new length with each commit, which the file system must write too.
-//! Preallocated blocks avoid that, at the cost of writing each byte twice and at least one block
-//! per commit.
+//! The length of a growing file changes with each commit, and the file system must write this
+//! change too. Preallocated blocks avoid this, at the cost of writing each byte twice and at least
+//! one block per commit.
 
 use crate::choice::{Durability, StoreKind};
 use ioloom_sys::buffer::{ALIGN, Buffer};
@@ -20,12 +20,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Preallocation step in bytes: a thousand commits.
+/// Preallocation step in bytes; enough for a thousand commits.
 const GROWTH: u64 = 4 << 20;
-/// Size of a write of zeros in bytes.
+/// Size of a zero-filling write in bytes.
 const ZEROS: usize = 1 << 20;
 
-/// Returns the alignment of frames in a new log.
+/// Returns the frame alignment of a new log.
 pub(super) fn align_of(kind: StoreKind) -> u32 {
     match kind {
         StoreKind::LogDirect => ALIGN as u32,
@@ -33,7 +33,7 @@ pub(super) fn align_of(kind: StoreKind) -> u32 {
     }
 }
 
-/// Opens a log, at first for reading and writing through the page cache.
+/// Opens a log, initially for reading and writing through the page cache.
 pub(super) fn open(path: &Path, kind: StoreKind, durability: Durability) -> io::Result<OwnedFd> {
     let is_synced = matches!(durability, Durability::Group | Durability::Each);
     let each_write = matches!(kind, StoreKind::LogDsync | StoreKind::LogDirect) && is_synced;
@@ -42,13 +42,13 @@ pub(super) fn open(path: &Path, kind: StoreKind, durability: Durability) -> io::
 }
 
 enum WriteMethod {
-    /// A write call, then a sync call.
+    /// A write call followed by a sync call.
     Plain(OwnedFd),
     /// A write call that returns once the data is on disk.
     EachWrite(OwnedFd),
     /// Direct I/O.
     Direct { file: OwnedFd, buffer: Buffer, each_write: bool, allocated: u64 },
-    /// Both in a ring.
+    /// Write and sync in a ring.
     Ring(Box<LinkedWriter>),
 }
 
@@ -56,7 +56,7 @@ enum WriteMethod {
 pub(super) struct Writer(WriteMethod);
 
 impl Writer {
-    /// Creates the writer of an open log that ends at `end`.
+    /// Creates the writer for an open log that ends at `end`.
     pub(super) fn new(
         file: OwnedFd,
         kind: StoreKind,
@@ -77,7 +77,7 @@ impl Writer {
                 set_direct(&file, true)?;
                 let buffer = Buffer::new(ZEROS);
                 let mut writer = Self(WriteMethod::Direct { file, buffer, each_write, allocated });
-                // Now rather than in the first commit.
+                // Do this now rather than in the first commit.
                 writer.reach(end + 1)?;
                 return Ok(writer);
             }
@@ -86,7 +86,7 @@ impl Writer {
         Ok(Self(method))
     }
 
-    /// Writes a frame. With `sync`, returns once it and everything before it are on disk.
+    /// Writes a frame. With `sync`, returns once the frame and everything before it are on disk.
     pub(super) fn write(&mut self, frame: &[u8], at: u64, sync: bool) -> io::Result<()> {
         self.reach(at + frame.len() as u64)?;
         match &mut self.0 {
@@ -122,7 +122,7 @@ impl Writer {
         }
     }
 
-    /// Allocates blocks up to `end` by writing zeros, for the method that needs them.
+    /// Allocates blocks up to `end` by writing zeros, if the method requires it.
     fn reach(&mut self, end: u64) -> io::Result<()> {
         let WriteMethod::Direct { file, buffer, allocated, .. } = &mut self.0 else {
             return Ok(());
@@ -141,7 +141,7 @@ impl Writer {
     }
 }
 
-/// Checks by trial whether a log can be written with this method below a directory.
+/// Tests whether a log can be written with this method below a directory.
 pub(super) fn probe(kind: StoreKind, dir: &Path) -> Result<(), String> {
     match kind {
         StoreKind::LogUring => LinkedWriter::probe().map_err(|e| no_ring(&e)),
@@ -168,9 +168,9 @@ pub(super) fn check(kind: StoreKind, file: &OwnedFd) -> Result<(), String> {
 }
 
 fn no_ring(reason: &io::Error) -> String {
-    format!("store log-uring needs io_uring, which is not available: {reason}; use store log")
+    format!("store log-uring requires io_uring, which is not available: {reason}; use store log")
 }
 
 fn no_direct(reason: &str) -> String {
-    format!("store log-direct needs direct I/O: {reason}; use store log")
+    format!("store log-direct requires direct I/O: {reason}; use store log")
 }
