@@ -1,9 +1,9 @@
-//! The published tables of the source studies, compiled in.
+//! Published tables of the source studies, compiled in.
 //!
-//! Each table is a CSV file under `studies/NAME/data/` with one header line and without comments or quotes.
-//! A cell is a word or a number exactly as it was printed. Nothing in the tables is computed, so that a
-//! test can compare every number with the published text. A number is named by
-//! `TABLE[CELL,CELL].COLUMN`: the row that starts with the given cells.
+//! Each table is a CSV file under `studies/NAME/data/` with one header line and no comments or
+//! quotes. A cell is a word or a number exactly as printed. Tables contain no computed values, so a
+//! test can compare every number with the published text. `TABLE[CELL,CELL].COLUMN` names a number
+//! in the row that starts with the specified cells.
 
 use crate::ClaimsError;
 pub use ioloom_studies::TABLES;
@@ -11,7 +11,7 @@ pub use ioloom_studies::TABLES;
 /// A table: a header and rows with the same number of cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// Names of the columns; a unit is the end of the name.
+    /// Column names, with the unit as suffix.
     pub header: Vec<String>,
     /// Rows as printed.
     pub rows: Vec<Vec<String>>,
@@ -39,7 +39,7 @@ impl Table {
             let row: Vec<String> = cells(&record.map_err(|e| wrong(e.to_string()))?);
             if row.len() != header.len() {
                 return Err(wrong(format!(
-                    "row '{}' has {} cells and the header {}",
+                    "row '{}' has {} cells but the header has {}",
                     row.join(","),
                     row.len(),
                     header.len()
@@ -67,7 +67,7 @@ pub fn table(name: &str) -> Result<Table, ClaimsError> {
 /// Returns a published number by its path, such as `000_roles[12,12].elapsed_ms`.
 ///
 /// # Errors
-/// Fails if the path is malformed, or leads to no row, several rows or no number.
+/// Fails if the path is malformed, or if it matches no row, several rows or no number.
 pub fn number(path: &str) -> Result<f64, ClaimsError> {
     let wrong =
         |reason: &str| ClaimsError::Path { path: path.to_owned(), reason: reason.to_owned() };

@@ -1,6 +1,6 @@
-//! Errors of claims, tables and formulas.
+//! Errors in claims, tables and formulas.
 
-/// A file of claims, a table or a path that cannot be used.
+/// An unusable claims file, table or path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimsError {
     /// A published table is missing or malformed.
@@ -11,18 +11,18 @@ pub enum ClaimsError {
         /// What is wrong.
         reason: String,
     },
-    /// A path does not lead to a published number.
+    /// A path does not resolve to a published number.
     #[error("invalid path to a published number '{path}': {reason}")]
     Path {
         /// The path as written.
         path: String,
-        /// What is wrong, or the form it should have.
+        /// What is wrong, or the expected form.
         reason: String,
     },
-    /// A file of claims cannot be used.
+    /// A claims file is invalid.
     #[error("invalid claims in {file}: {reason}")]
     Ledger {
-        /// Name of the file as the caller gave it.
+        /// File name passed by the caller.
         file: String,
         /// What is wrong and where.
         reason: String,

@@ -1,8 +1,8 @@
-//! The arms that a family has in the built-in studies.
+//! The arms of a family in the built-in studies.
 //!
-//! The best arm of a family is known only if the whole family ran, and quick mode runs only its
-//! headline arms. The studies are compiled in to detect this. Studies that are not built in are
-//! unknown here, and their families count as complete.
+//! The best arm of a family is known only if the whole family ran, but quick mode runs only its
+//! headline arms. The studies are compiled in to detect this. A family in a study that is not built
+//! in counts as complete.
 
 use crate::location::Location;
 use crate::pattern;
@@ -20,7 +20,7 @@ fn experiment(at: &Location) -> Option<&'static Experiment> {
     study.experiments.iter().find(|e| e.name == at.experiment)
 }
 
-/// The number of arms that patterns match in a study.
+/// The number of arms in a study that match given patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Count {
     /// In a full study.
@@ -29,7 +29,7 @@ pub(crate) struct Count {
     pub(crate) quick: usize,
 }
 
-/// Counts the arms of these patterns; `None` for a study that is not built in.
+/// Counts the arms that match these patterns; `None` if the study is not built in.
 pub(crate) fn count(at: &Location, patterns: &[&str]) -> Option<Count> {
     let mut count = Count::default();
     for arm in &experiment(at)?.arms {
@@ -44,7 +44,7 @@ pub(crate) fn count(at: &Location, patterns: &[&str]) -> Option<Count> {
     Some(count)
 }
 
-/// Returns whether the study has arms of these patterns and quick mode runs none of them.
+/// Reports whether the study has matching arms but quick mode runs none of them.
 pub(crate) fn skipped_by_quick(at: &Location, patterns: &[&str]) -> bool {
     count(at, patterns).is_some_and(|count| count.all > 0 && count.quick == 0)
 }

@@ -1,10 +1,11 @@
 //! Small arithmetic over named numbers: `elapsed_ns - calls.read.total_ns`.
 //!
-//! Names contain dots and dashes, so spaces separate all tokens: numbers, names, `+ - * /` and
-//! parentheses. `*` and `/` have higher precedence than `+` and `-`. A formula is parsed and evaluated
-//! in one pass; it has no functions and no state, and parentheses nest at most 16 deep.
+//! Names contain dots and dashes, so tokens must be separated by spaces: numbers, names, `+ - * /`
+//! and parentheses. `*` and `/` have higher precedence than `+` and `-`. A formula is parsed and
+//! evaluated in one pass. There are no functions and no state, and parentheses nest at most 16
+//! deep.
 
-/// Maximum nesting of parentheses.
+/// Maximum nesting depth of parentheses.
 const DEPTH_MAX: usize = 16;
 
 /// Why a formula has no value.
@@ -33,11 +34,11 @@ struct Reader<'a, F> {
     depth: usize,
 }
 
-/// Evaluates a formula; `value` returns the number of a name. The result can be infinite or NaN, for
-/// example after a division by zero.
+/// Evaluates a formula; `value` looks up the number for a name. The result can be infinite or NaN,
+/// for example after a division by zero.
 ///
 /// # Errors
-/// Fails if the formula is malformed or a name has no number.
+/// Fails if the formula is malformed or a name is unknown.
 pub fn evaluate(formula: &str, value: impl Fn(&str) -> Option<f64>) -> Result<f64, FormulaError> {
     let tokens = formula.split_whitespace().peekable();
     let mut reader = Reader { formula, tokens, value, depth: 0 };
@@ -48,7 +49,7 @@ pub fn evaluate(formula: &str, value: impl Fn(&str) -> Option<f64>) -> Result<f6
     }
 }
 
-/// Returns the names that a formula uses.
+/// Returns the names used in a formula.
 pub fn names(formula: &str) -> Vec<&str> {
     let word = |t: &&str| !"+-*/()".contains(*t) && t.parse::<f64>().is_err();
     formula.split_whitespace().filter(word).collect()

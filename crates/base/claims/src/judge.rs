@@ -1,9 +1,9 @@
-//! From stored runs to a verdict.
+//! Derives verdicts from stored runs.
 //!
-//! Every contrast is one statistic over blocks. Its 95 % interval comes from resampling whole blocks,
-//! so that the runs of a block stay together. Verdicts are based on nothing but stored runs and
-//! published numbers recomputed by code. A question that these cannot answer is `undecided`, and the
-//! verdict names what is missing.
+//! Every contrast is one statistic over blocks. Its 95 % interval comes from resampling whole
+//! blocks, which keeps the runs of a block together. Verdicts depend only on stored runs and on
+//! recomputed published numbers. If these cannot answer the question, the verdict is `undecided`
+//! and names what is missing.
 
 use crate::claim::{Claim, Combine};
 use crate::contrast::Contrast;
@@ -18,11 +18,11 @@ use std::collections::BTreeSet;
 /// The result of one contrast.
 struct Judged {
     part: Part,
-    /// Whether it is undecided because no runs are stored.
+    /// Whether it is undecided for lack of stored runs.
     without_runs: bool,
 }
 
-/// Judges a claim by stored runs.
+/// Judges a claim from stored runs.
 pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict {
     let context = &Context { records: records.iter().collect(), rule };
     let judged: Vec<Judged> = claim.contrasts.iter().map(|c| judge(context, c, false)).collect();
@@ -52,8 +52,8 @@ pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict
     }
 }
 
-/// Combines the results of all contrasts into one verdict. Returns it with the indices of those that
-/// decided it.
+/// Combines the results of all contrasts into one verdict. Returns the verdict and the indices of
+/// the contrasts that decided it.
 fn combine(judged: &[Judged], how: Combine) -> (Verdict, Vec<usize>) {
     let part = |i: &usize| &judged[*i].part;
     let which = |wanted: &dyn Fn(&Part) -> bool| -> Vec<usize> {
@@ -70,7 +70,7 @@ fn combine(judged: &[Judged], how: Combine) -> (Verdict, Vec<usize>) {
     };
     match how {
         Combine::All if !failed.is_empty() => decided(Verdict::Refuted, failed),
-        // If all must hold, one of limited scope limits the whole claim.
+        // If all must hold, one contrast with limited scope limits the whole claim.
         Combine::All if held.len() == judged.len() => {
             let limited = judged.iter().any(|j| j.part.verdict == Verdict::Scope);
             (if limited { Verdict::Scope } else { Verdict::Confirmed }, held)
@@ -89,8 +89,8 @@ fn combine(judged: &[Judged], how: Combine) -> (Verdict, Vec<usize>) {
     }
 }
 
-/// Returns the sentences of the contrasts that decided, and how many others are undecided. Of several
-/// contrasts without runs, only the first is given in full if it comes first.
+/// Returns the sentences of the deciding contrasts and the number of undecided ones. Of several
+/// contrasts without runs, only the first is given in full, and only if it comes first.
 fn sentence(judged: &[Judged], deciding: &[usize]) -> String {
     let mut sentences = Vec::new();
     let mut without_runs = 0;

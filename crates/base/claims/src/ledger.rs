@@ -1,4 +1,4 @@
-//! The built-in claims, and claims from texts that the caller has read.
+//! Built-in claims, and claims parsed from texts supplied by the caller.
 
 use crate::claim::{Claim, LedgerFile};
 use crate::contrast::Contrast;
@@ -11,16 +11,16 @@ static LEDGER: LazyLock<Vec<Claim>> = LazyLock::new(|| {
     load(files).expect("a test loads the built-in ledger")
 });
 
-/// Returns the built-in claims in the order of the studies.
+/// Returns the built-in claims in study order.
 pub fn ledger() -> &'static [Claim] {
     &LEDGER
 }
 
-/// Parses files of claims, each given as a name for errors and its text. The caller reads the files;
-/// this crate does no input or output.
+/// Parses claims files, each passed as a name for error messages and its text. The caller reads the
+/// files; this crate does no input or output.
 ///
 /// # Errors
-/// Fails if a text is not a file of claims, an identifier occurs twice, a path does not lead to a
+/// Fails if a text is not a claims file, an identifier is duplicated, a path does not resolve to a
 /// published number, or a formula is malformed.
 pub fn load<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -42,13 +42,13 @@ pub fn load<'a>(
     Ok(claims)
 }
 
-/// Copies the tests of the original to each equivalent claim.
+/// Copies the tests of the original claim to each equivalent claim.
 fn share_tests(claims: &mut [Claim]) -> Result<(), String> {
     for at in 0..claims.len() {
         let Some(same) = claims[at].same_as.clone() else { continue };
         let first = claims.iter().find(|claim| claim.id == same && claim.same_as.is_none());
         let Some(first) = first.cloned() else {
-            return Err(format!("claim {}: same_as names an unknown claim {same}", claims[at].id));
+            return Err(format!("claim {}: same_as refers to unknown claim {same}", claims[at].id));
         };
         let claim = &mut claims[at];
         (claim.contrasts, claim.notes) = (first.contrasts, first.notes);
@@ -66,7 +66,7 @@ fn check(claim: &Claim) -> Result<(), String> {
     }
     if claim.contrasts.is_empty() && claim.same_as.is_none() {
         return Err(
-            "it has no contrast; use kind = \"untested\" and state what it needs".to_owned()
+            "it has no contrast; use kind = \"untested\" and state what a test needs".to_owned()
         );
     }
     for published in &claim.published {

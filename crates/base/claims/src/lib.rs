@@ -1,11 +1,11 @@
-//! Claims, and the engine that turns stored runs into verdicts on them.
+//! Claims and the engine that judges them from stored runs.
 //!
-//! A claim is data ([`claim::Claim`]): the statement, the numbers published for it as paths into the
-//! published tables ([`data`]), and the contrasts that test it ([`contrast`]). [`verdict()`] judges a
-//! claim by the stored runs and a rule, and returns a verdict, one sentence, the evidence and the
-//! doubts. The crate does no input or output: claims and tables are compiled in, other claims are
-//! passed as texts ([`load`]), runs as records. The bootstrap is seeded, so that the same runs give the
-//! same verdict everywhere.
+//! A claim is data ([`claim::Claim`]): the statement, the numbers published for it as paths into
+//! the published tables ([`data`]), and the contrasts that test it ([`contrast`]). [`verdict()`]
+//! judges a claim by the stored runs and a rule, and returns a verdict, one sentence, the evidence
+//! and the doubts. The crate does no input or output: built-in claims and tables are compiled in,
+//! and the caller passes other claims as text ([`load`]) and runs as records. The bootstrap is
+//! seeded, so the same runs always give the same verdict.
 
 pub mod claim;
 pub mod contrast;

@@ -1,9 +1,9 @@
-//! Where in a study the runs of a contrast are found.
+//! Location of a contrast's runs within a study.
 
 use ioloom_model::{Compute, Condition};
 use serde::Deserialize;
 
-/// One comparison of one study: the runs that a contrast takes its numbers from.
+/// One comparison of one study, from which a contrast takes its runs.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Location {
@@ -12,8 +12,8 @@ pub struct Location {
     pub study: String,
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of the file set; `G-*` matches all names that start with `G-`. It is required, so that
-    /// runs on a user's own directory never decide a claim about a published file set.
+    /// File set name; `G-*` matches all names that start with `G-`. It is required because runs on
+    /// a user's directory must never decide a claim about a published file set.
     pub set: String,
     /// Condition; required if the experiment has several.
     #[serde(default)]
@@ -21,8 +21,8 @@ pub struct Location {
     /// Compute; required if the experiment has several.
     #[serde(default)]
     pub compute: Option<Compute>,
-    /// Name of the medium. Without it, the best group of sessions is used, and sessions on the work
-    /// directory (or on an image that replaces it) precede those on other media.
+    /// Medium name. Without it, the best group of sessions is used, and sessions on the work
+    /// directory (or on an image that replaces it) take precedence over those on other media.
     #[serde(default)]
     pub medium: Option<String>,
 }
@@ -32,7 +32,7 @@ fn pipeline() -> String {
 }
 
 impl Location {
-    /// Returns whether `name` is the file set of this location.
+    /// Reports whether `name` matches the file set of this location.
     pub fn has_set(&self, name: &str) -> bool {
         match self.set.strip_suffix('*') {
             Some(start) => name.starts_with(start),

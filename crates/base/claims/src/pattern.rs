@@ -1,18 +1,18 @@
-//! Names with factors in braces, such as `sync-{n}`, which name a family of arms.
+//! Names with factors in braces, such as `sync-{n}`, that denote a family of arms.
 //!
-//! A study and a claim name a family by the same pattern, and a stored run has the factors of its
-//! arm. Filling the pattern with those factors and comparing names finds the members of the family
-//! without a second list of names.
+//! Studies and claims name a family by the same pattern, and a stored run contains the factors of
+//! its arm. Filling in the pattern with those factors and comparing names identifies the members of
+//! a family without a second list of names.
 
 use std::collections::BTreeMap;
 
-/// Fills in the factors of an arm, as the laboratory names its arms. Returns `None` if a factor is
-/// missing, an operand is not a number or a brace is not closed.
+/// Fills in the factors of an arm in the same way as the laboratory names its arms. Returns `None`
+/// if a factor is missing, an operand is not a number or a brace is unclosed.
 pub fn fill(pattern: &str, factors: &BTreeMap<String, f64>) -> Option<String> {
     ioloom_model::study::fill(pattern, factors).ok()
 }
 
-/// Returns whether an arm with this name and these factors belongs to the pattern.
+/// Reports whether an arm with this name and these factors matches the pattern.
 pub fn matches(pattern: &str, arm: &str, factors: &BTreeMap<String, f64>) -> bool {
     fill(pattern, factors).is_some_and(|name| name == arm)
 }

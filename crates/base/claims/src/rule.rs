@@ -1,19 +1,19 @@
-//! The numbers that every verdict depends on: blocks, margin and the seed of the bootstrap.
+//! Parameters of every verdict: blocks, margin and bootstrap seed.
 
 use crate::evaluation::gap::Gap;
 use ioloom_stats::{Bootstrap, Interval};
 
-/// Fewest blocks of a full study; a study with fewer is a quick one.
+/// Minimum number of blocks in a full study; a study with fewer is a quick one.
 pub(crate) const BLOCKS_FULL: usize = 12;
 
 /// The verdict rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// Fewest blocks for a verdict other than undecided.
+    /// Minimum number of blocks for a decided verdict.
     pub blocks_min: usize,
-    /// Smallest share that counts as a difference; 0.05 is a factor of 1.05 in either direction.
+    /// Smallest relative difference that counts; 0.05 is a factor of 1.05 in either direction.
     pub margin: f64,
-    /// Seed of the bootstrap.
+    /// Bootstrap seed.
     pub seed: u64,
 }
 
@@ -23,13 +23,13 @@ impl Rule {
     /// 12 blocks, 5 %.
     pub const FULL: Self = Self { blocks_min: BLOCKS_FULL, margin: 0.05, seed: 1 };
 
-    /// Returns the rule for [`ioloom_stats::decide`]; `margin` replaces the margin of this rule.
+    /// Returns the rule for [`ioloom_stats::decide`]; `margin` overrides the margin of this rule.
     pub(crate) fn stats(&self, margin: Option<f64>) -> ioloom_stats::Rule {
         ioloom_stats::Rule { margin: margin.unwrap_or(self.margin), blocks_min: self.blocks_min }
     }
 
-    /// Returns the 95 % interval of a statistic over block indices. Whole blocks are resampled, so
-    /// that the runs of a block stay together.
+    /// Returns the 95 % interval of a statistic over block indices. Whole blocks are resampled,
+    /// which keeps the runs of a block together.
     pub(crate) fn over_blocks(
         &self,
         blocks: usize,

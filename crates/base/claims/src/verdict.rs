@@ -1,10 +1,10 @@
-//! The output: a verdict with its reason and its evidence, as `ioloom claims --json` prints it.
+//! The output: a verdict with its reason and evidence, as printed by `ioloom claims --json`.
 
 use ioloom_model::{Doubt, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of [`VerdictList`] and of everything in it.
+/// Version of [`VerdictList`] and its contents.
 pub const VERDICT_SCHEMA: u32 = 1;
 
 /// What the effect of a contrast measures.
@@ -18,7 +18,7 @@ pub enum Effect {
     Ratio,
     /// A difference in percentage points.
     Points,
-    /// A share of the variance explained by a line.
+    /// Share of the variance explained by a line.
     Explained,
     /// A level of a factor.
     Level,
@@ -32,12 +32,12 @@ pub enum Effect {
     Bytes,
     /// A growth factor.
     Times,
-    /// A published number that was recomputed, in the words of the claim.
+    /// A recomputed published number, described in the claim.
     Stated(String),
 }
 
 impl Effect {
-    /// Every effect with a fixed name.
+    /// Effects with a fixed name.
     const NAMED: [Self; 9] = [
         Self::Ratio,
         Self::Points,
@@ -50,7 +50,7 @@ impl Effect {
         Self::Times,
     ];
 
-    /// Returns the name in documents; empty without an effect.
+    /// Returns the name used in documents; empty if there is no effect.
     pub fn name(&self) -> &str {
         match self {
             Self::None => "",
@@ -89,14 +89,14 @@ impl std::fmt::Display for Effect {
     }
 }
 
-/// What a verdict is based on.
+/// The basis of a verdict.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Size of the effect, in the unit of `effect_is`; `None` without an effect.
+    /// Effect size, in the unit of `effect_is`; `None` without an effect.
     pub effect: Option<f64>,
-    /// Lower end of its 95 % interval; `None` if there are too few blocks for an interval.
+    /// Lower bound of the 95 % interval; `None` if there are too few blocks for an interval.
     pub lo: Option<f64>,
-    /// Upper end of its 95 % interval.
+    /// Upper bound of the 95 % interval.
     pub hi: Option<f64>,
     /// What the effect measures.
     pub effect_is: Effect,
@@ -106,27 +106,27 @@ pub struct Evidence {
     pub arms: Vec<String>,
     /// Sessions of the runs.
     pub sessions: Vec<String>,
-    /// Further numbers by name; a unit is the end of the name.
+    /// Additional numbers by name, with the unit as suffix.
     pub numbers: BTreeMap<String, f64>,
 }
 
 /// The result of one contrast.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Kind of the contrast, as in files of claims.
+    /// Kind of contrast, as in claims files.
     pub kind: String,
-    /// Where its numbers come from: experiment, file set, condition, compute.
+    /// Source of the numbers: experiment, file set, condition, compute.
     pub place: String,
-    /// The verdict on this contrast alone.
+    /// Verdict on this contrast alone.
     pub verdict: Verdict,
     /// Whether the statement held, even if simulated compute or a partial family limits the verdict
     /// to `scope`.
     pub holds: Option<bool>,
     /// The reason, in one sentence.
     pub sentence: String,
-    /// Whether it is a note, which does not affect the verdict of the claim.
+    /// Whether this is a note, which does not affect the verdict of the claim.
     pub note: bool,
-    /// What it is based on.
+    /// Evidence for the verdict.
     pub evidence: Evidence,
     /// Reasons to distrust it.
     pub doubts: Vec<Doubt>,
@@ -135,7 +135,7 @@ pub struct Part {
 /// A published number with its value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedValue {
-    /// What the number is.
+    /// Description of the number.
     pub what: String,
     /// Its value.
     pub value: f64,
@@ -148,20 +148,20 @@ pub struct PublishedValue {
 pub struct ClaimVerdict {
     /// Identifier of the claim.
     pub id: String,
-    /// Number of the published study that the claim comes from.
+    /// Number of the published study the claim comes from.
     #[serde(rename = "seed")]
     pub source: u32,
     /// The statement.
     pub statement: String,
-    /// The numbers published for it.
+    /// Published numbers for the claim.
     pub published: Vec<PublishedValue>,
-    /// The circumstances in which it can hold.
+    /// Circumstances in which the claim can hold.
     pub scope: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// The reason, with the effect and its interval in words.
+    /// The reason, including the effect and its interval in words.
     pub sentence: String,
-    /// What the verdict is based on: the evidence of the first contrast that decided.
+    /// Evidence of the first contrast that decided the verdict.
     pub evidence: Evidence,
     /// Reasons to distrust the verdict.
     pub doubts: Vec<Doubt>,
@@ -174,12 +174,12 @@ pub struct ClaimVerdict {
 pub struct VerdictList {
     /// [`VERDICT_SCHEMA`].
     pub schema: u32,
-    /// The claims, in the order of the built-in files.
+    /// Claims, in the order of the built-in files.
     pub claims: Vec<ClaimVerdict>,
 }
 
 impl VerdictList {
-    /// Returns a document of these verdicts.
+    /// Returns a document that contains these verdicts.
     pub fn new(claims: Vec<ClaimVerdict>) -> Self {
         Self { schema: VERDICT_SCHEMA, claims }
     }

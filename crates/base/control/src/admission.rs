@@ -1,25 +1,25 @@
-//! The next step of a worker with a window.
+//! Next step of a worker with a window.
 
 /// The next step of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Take the next file of the list and start reading it.
+    /// Start reading the next file of the list.
     Issue,
     /// Run the function on the oldest ready file.
     Compute,
-    /// Nothing is ready, and the window is full or the list has ended: wait for a completion.
+    /// Wait for a completion: nothing is ready, and the window is full or the list is exhausted.
     Reap,
-    /// Nothing is in flight here and memory is short: wait for memory.
+    /// Wait for memory: nothing is in flight here and memory is short.
     AwaitMemory,
-    /// The list has ended and this worker has nothing left.
+    /// The list is exhausted and this worker has nothing left.
     Done,
 }
 
-/// The state of one worker, as far as its decisions depend on it.
+/// The part of a worker's state that determines its decisions.
 ///
-/// Reads come first: while the window has room and memory lasts, another read is started before
-/// anything is computed, so that the device never waits for the function. Ready files count towards
-/// the window as well, because they hold memory.
+/// Reads come first: while the window has room and memory is available, a worker starts another
+/// read before it computes, so the device never waits for the function. Ready files also count
+/// towards the window because they hold memory.
 #[derive(Debug, Clone)]
 pub struct Admission {
     window: u32,
@@ -30,7 +30,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Creates a worker that may have `window` files (at least one) in flight or ready.
+    /// Creates a worker with up to `window` files (at least one) in flight or ready.
     pub fn new(window: u32) -> Self {
         Self {
             window: window.max(1),
@@ -63,7 +63,7 @@ impl Admission {
         self.in_flight += 1;
     }
 
-    /// Records that a file became ready, after its read was in flight or at once (a hit).
+    /// Records that a file became ready, either after a read in flight or immediately (a hit).
     pub fn completed(&mut self) {
         self.in_flight = self.in_flight.checked_sub(1).expect("a completion follows an issue");
         self.ready += 1;
@@ -74,12 +74,12 @@ impl Admission {
         self.in_flight = self.in_flight.checked_sub(1).expect("a failure follows an issue");
     }
 
-    /// Records that a ready file was taken to be computed, here or by another worker.
+    /// Records that a ready file was taken for computing, here or by another worker.
     pub fn taken(&mut self) {
         self.ready = self.ready.checked_sub(1).expect("only ready files can be taken");
     }
 
-    /// Records that a file was computed and its memory released, so that another may fit.
+    /// Records that a file was computed and its memory released, so another file may fit.
     pub fn gave_back(&mut self) {
         self.memory_short = false;
     }
@@ -89,7 +89,7 @@ impl Admission {
         self.memory_short = true;
     }
 
-    /// Records that the list has ended.
+    /// Records that the list is exhausted.
     pub fn list_ended(&mut self) {
         self.list_ended = true;
     }
@@ -136,8 +136,9 @@ mod tests {
         pending: Option<u64>,
     }
 
-    /// Runs workers over files of the given sizes against one shared memory. `random` decides which
-    /// completion comes next. Returns the files done and the peak number in flight.
+    /// Runs workers over files of the specified sizes with one shared memory limit. `random`
+    /// selects which completion comes next. Returns the completed files and the peak number in
+    /// flight.
     fn simulate(sizes: &[u64], windows: &[u32], memory: u64, mut random: u64) -> (usize, u32) {
         let shared = Memory { free: Cell::new(memory) };
         let mut list = sizes.iter().copied();
@@ -189,7 +190,7 @@ mod tests {
             most = most.max(workers.iter().map(|w| w.admission.in_flight()).sum());
         }
         assert!(workers.iter().all(|w| w.admission.next() == Action::Done), "a worker is stuck");
-        assert_eq!(shared.free.get(), memory, "memory is lost");
+        assert_eq!(shared.free.get(), memory, "memory was leaked");
         (done, most)
     }
 

@@ -1,8 +1,8 @@
-//! Admission and controllers: the next step of a worker, and the number of threads.
+//! Admission and controllers: choose the next step of a worker and the number of threads.
 //!
-//! Plain state machines: events in, decisions out. They have no clock (times come with the events),
-//! no atomics and no I/O, so that the engine and a simulator drive the same code. A decision costs
-//! a few comparisons.
+//! Plain state machines: events in, decisions out. They use no clock (events carry times), no
+//! atomics and no I/O, so the engine and a simulator run the same code. A decision costs a few
+//! comparisons.
 
 mod admission;
 mod batch;

@@ -1,22 +1,23 @@
 //! When to start more threads for blocking reads.
 //!
-//! A window of L blocking reads takes L threads, but only if reads wait for a device. With
-//! everything in the page cache, as many threads as permits do all the work, and each further one
-//! costs its start, its memory and its context switches. So threads start as they are needed. The
-//! run begins with one per permit; each time the running ones have waited often enough for reads,
-//! their number doubles, up to the window. A check costs one system call; checks that change
-//! nothing come at doubling intervals. With an idle device 256 threads run after about ten checks,
-//! three milliseconds.
+//! A window of L blocking reads needs L threads, but only if reads wait for a device. If everything
+//! is in the page cache, one thread per permit does all the work, and each additional thread only
+//! costs start-up time, memory and context switches. Threads are therefore started on demand. The
+//! run begins with one per permit. Whenever the running threads have waited often enough for reads,
+//! their number doubles, up to the window. A check costs one system call; while checks change
+//! nothing, their interval doubles. With an idle device, 256 threads are running after about ten
+//! checks or three milliseconds.
 
-/// Fewest waits that count. New threads wait for each other a few times, for the lock of their
-/// address space and for what one of them sets up.
+/// Minimum number of waits that counts. New threads wait for each other a few times, for the
+/// address-space lock and for shared state that one of them sets up.
 const WAITS_MIN: u64 = 8;
-/// Files after which an old count is dropped, so that a cold part after a warm one is noticed soon.
+/// Number of files after which an old count is discarded, to react quickly to a cold part after a
+/// warm one.
 const FILES_REMEMBERED: u64 = 1024;
 const PAUSE_MIN_NS: u64 = 200_000;
 const PAUSE_MAX_NS: u64 = 20_000_000;
 
-/// Decides the number of threads from counts of files and waits.
+/// Decides the number of threads from file and wait counts.
 #[derive(Debug, Clone)]
 pub struct Ramp {
     running: u32,
@@ -28,7 +29,7 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// Starts with `first` threads and never exceeds `max`. More are started when the running ones
+    /// Starts with `first` threads and never exceeds `max`. More start once the running threads
     /// have waited at least once per `files_per_wait` files.
     pub fn new(first: u32, max: u32, files_per_wait: u64) -> Self {
         let (max, files_per_wait) = (max.max(1), files_per_wait.max(1));
@@ -41,23 +42,23 @@ impl Ramp {
         self.running
     }
 
-    /// Reports whether all threads run.
+    /// Reports whether all threads are running.
     pub fn is_full(&self) -> bool {
         self.running == self.max
     }
 
-    /// Returns the time until the next check, nanoseconds.
+    /// Returns the time until the next check, in nanoseconds.
     pub fn pause_ns(&self) -> u64 {
         self.pause_ns
     }
 
-    /// Starts counting from here.
+    /// Resets the counts.
     fn begin(&mut self, files: u64, waits: u64) {
         (self.files, self.waits) = (files, waits);
     }
 
-    /// Takes the totals so far, files done and waits of all threads, and returns how many threads
-    /// to start now.
+    /// Takes the cumulative totals of files done and waits over all threads, and returns how many
+    /// threads to start now.
     pub fn decide(&mut self, files: u64, waits: u64) -> u32 {
         let done = files.saturating_sub(self.files);
         let waited = waits.saturating_sub(self.waits);
@@ -80,8 +81,9 @@ impl Ramp {
 mod tests {
     use super::*;
 
-    /// Simulates a run of `files` files of which a share waits. Each file takes `cpu_us` of one of
-    /// two processors and, if it waits, `wait_us` of its thread. Returns the threads at the end.
+    /// Simulates a run of `files` files, some of which wait. Each file uses one of two processors
+    /// for `cpu_us` and, if it waits, blocks its thread for `wait_us`. Returns the final number of
+    /// threads.
     fn run(files: u64, waits_one_in: u64, cpu_us: f64, wait_us: f64) -> u32 {
         let mut ramp = Ramp::new(2, 256, 8);
         let (mut now_us, mut done) = (0.0, 0.0);
@@ -93,7 +95,7 @@ mod tests {
             (now_us, done) = (now_us + pause_us, done + rate * pause_us);
             let waits = (done as u64).checked_div(waits_one_in).unwrap_or(0);
             ramp.decide(done as u64, waits);
-            assert!(now_us < 1e12, "the run ends");
+            assert!(now_us < 1e12, "the run must end");
         }
         ramp.running()
     }
@@ -107,7 +109,7 @@ mod tests {
     #[test]
     fn a_device_fills_the_window_within_a_few_checks() {
         assert_eq!(run(1_000, 1, 15.0, 150.0), 256);
-        assert_eq!(run(2_000, 1, 15.0, 8_000.0), 256, "a disk that seeks");
+        assert_eq!(run(2_000, 1, 15.0, 8_000.0), 256, "a seeking disk");
     }
 
     #[test]

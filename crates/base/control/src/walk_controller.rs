@@ -1,9 +1,8 @@
 //! The number of threads that walk a tree.
 //!
-//! Threads that wait for a device cost nothing and overlap its latencies. Threads that compute on
-//! more than the available cores only preempt each other. So the share of time in which workers are
-//! blocked decides whether to try more of them, and the rate of entries decides whether to keep
-//! them:
+//! Threads that wait for a device cost nothing and overlap its latencies. Computing threads in
+//! excess of the available cores only preempt each other. So the share of time that workers are
+//! blocked decides whether to try more workers, and the entry rate decides whether to keep them:
 //!
 //! ```text
 //! start with the cores ─► blocked < 10 % ─► stay (warm: the processors are the limit), unless
@@ -17,84 +16,85 @@
 //! settled ─► watch: blocked < 10 % for long → the cores again; rate changed by 2 → climb again
 //! ```
 //!
-//! Where only one worker at a time may change what all of them work on, the walk starts with one
-//! ([`WalkController::starting_with_one`]). Two are tried after [`ALONE_NS`]; short walks are done
+//! If only one worker at a time can change a shared structure, the walk starts with one worker
+//! ([`WalkController::starting_with_one`]). Two are tried after [`ALONE_NS`]; short walks are over
 //! by then.
 //!
-//! The first jump needs no comparison, because a blocked worker proves that there is latency to
+//! The first jump needs no comparison because a blocked worker proves that there is latency to
 //! overlap. Workers that are not blocked compute or wait for a processor; if there are more than
 //! [`BUSY_LEAST`] of them per core, no other number could be faster and none is tried. Other steps
-//! compare windows of at least [`COMPARE_NS`]. Waits for each other prove nothing: two workers that
-//! alternate at a lock may still be faster than one, or slower. So fewer are tried once, in windows
-//! of [`FEWER_NS`], because a tree without a device to wait for is soon done. The `rotational` flag
-//! of the disk is ignored, because virtual disks often report it wrongly.
+//! compare windows of at least [`COMPARE_NS`]. Waiting for other workers proves nothing: two
+//! workers that contend for a lock can be faster or slower than one. So a smaller number is tried
+//! once, in windows of [`FEWER_NS`], because a walk that does not wait for a device finishes
+//! quickly. The `rotational` flag of the disk is ignored because virtual disks often report it
+//! incorrectly.
 
 use crate::batch::Batch;
 
-/// Share of blocked time below which the processors are the limit.
+/// Share of blocked time below which the processors are the bottleneck.
 const BLOCKED_LEAST: f64 = 0.10;
 
-/// Workers per core that compute or wait for a processor; with this many the cores are never idle.
+/// Workers per core that compute or wait for a processor; with this many, the cores are never idle.
 const BUSY_LEAST: f64 = 1.5;
 
-/// Least gain of a step up.
+/// Minimum gain to keep a step up.
 const GAIN_LEAST: f64 = 1.05;
 
-/// Least gain of a step up when the lower number is measured again: two windows of the same length
-/// show smaller differences.
+/// Minimum gain to keep a step up when the lower number is measured again: two windows of equal
+/// length differ less.
 const AGAIN_LEAST: f64 = 1.03;
 
-/// Least gain of a step down; smaller gains are within the noise between two moments.
+/// Minimum gain to keep a step down; smaller gains are within the noise between two measurements.
 const DOWN_GAIN_LEAST: f64 = 1.02;
 
-/// Window before the first jump, nanoseconds and entries.
+/// Window before the first jump, in nanoseconds and entries.
 const FIRST_NS: u64 = 8_000_000;
 const FIRST_ENTRIES: u64 = 64;
 
-/// Window of a comparison, nanoseconds.
+/// Window of a comparison, in nanoseconds.
 pub(crate) const COMPARE_NS: u64 = 60_000_000;
 
-/// Share of time spent waiting for each other below which fewer workers are not tried.
+/// Share of time spent waiting for other workers below which fewer workers are not tried.
 const LOCKED_LEAST: f64 = 0.25;
 
-/// Least gain of fewer workers where they waited for each other. Large, because the windows are
-/// short.
+/// Minimum gain to keep fewer workers when workers waited for each other. Large because the windows
+/// are short.
 const FEWER_GAIN_LEAST: f64 = 1.05;
 
-/// Window of such a comparison, nanoseconds.
+/// Window of such a comparison, in nanoseconds.
 const FEWER_NS: u64 = 30_000_000;
 
-/// Time that a single worker walks before another one is tried, nanoseconds.
+/// Time that a single worker walks before a second one is tried, in nanoseconds.
 const ALONE_NS: u64 = 500_000_000;
 
-/// Time after a change that is not counted, while threads start and queues fill, nanoseconds.
+/// Time ignored after a change, while threads start and queues fill, in nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;
 
-/// Consecutive windows that must agree before a settled controller changes.
+/// Number of consecutive windows that must agree before a settled controller changes.
 const AGREE: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
     /// One worker per core, not blocked so far.
     Warm,
-    /// One worker on purpose, not blocked; measuring its rate.
+    /// Deliberately one worker, not blocked; measuring its rate.
     Alone,
     /// One worker per core, waiting for each other; measuring their rate.
     Crowded,
-    /// Trying fewer than `from`, which waited for each other and reached `rate`.
+    /// Trying fewer than `from` workers, which waited for each other and reached `rate`.
     Fewer { from: u32, rate: f64 },
     /// After the first jump or a doubling; `from` fewer workers reached `rate` before.
     Up { from: u32, rate: f64 },
-    /// Measuring fewer again after a step up to `tried` that seemed no faster.
+    /// Measuring fewer workers again after a step up to `tried` seemed no faster.
     Back { tried: u32, rate: f64 },
-    /// Trying fewer than `from`, which reached `rate`.
+    /// Trying fewer than `from` workers, which reached `rate`.
     Down { from: u32, rate: f64 },
-    /// Keeping the number that reached `rate`.
+    /// Keeping the number of workers that reached `rate`.
     Settled { rate: f64 },
 }
 
-/// Decides the number of workers. The `idle` of its batches is the share of time in which the
-/// workers were blocked by a device.
+/// Decides the number of workers. The `idle` field of a batch is the share of time that workers
+/// were blocked by a device.
 #[derive(Debug, Clone)]
 pub struct WalkController {
     cores: u32,
@@ -104,7 +104,7 @@ pub struct WalkController {
     seen: Batch,
     settle_ns: u64,
     odd: u32,
-    /// Whether fewer workers than cores were tried because these waited for each other.
+    /// Whether fewer workers than cores were tried because the workers waited for each other.
     fewer_tried: bool,
     why: String,
 }
@@ -128,10 +128,10 @@ impl WalkController {
         }
     }
 
-    /// Starts with one worker instead, because others would only wait for it.
+    /// Starts with a single worker because others would only wait for it.
     pub fn starting_with_one(mut self) -> Self {
         self.workers = 1;
-        self.why = "1 thread, because one at a time may change the tree".to_owned();
+        self.why = "1 thread, because only one at a time can change the tree".to_owned();
         self
     }
 
@@ -140,7 +140,7 @@ impl WalkController {
         self.workers
     }
 
-    /// Adds a batch to the window. Returns true when the window is complete.
+    /// Adds a batch to the window. Returns true once the window is complete.
     fn complete(&mut self, batch: &Batch) -> bool {
         if self.settle_ns > 0 {
             self.settle_ns = self.settle_ns.saturating_sub(batch.elapsed_ns.max(1));
@@ -160,12 +160,12 @@ impl WalkController {
             State::Alone => ALONE_NS,
             _ => COMPARE_NS,
         };
-        // A device that answers nothing for a long time is a result, too.
+        // A long time without any completion is a result, too.
         let many = self.seen.files >= FIRST_ENTRIES || self.seen.elapsed_ns >= 10 * long;
         self.seen.elapsed_ns >= long && many
     }
 
-    /// Reports whether enough workers are not blocked to keep all cores busy.
+    /// Reports whether enough unblocked workers exist to keep all cores busy.
     fn busy(&self, blocked: f64) -> bool {
         f64::from(self.workers) * (1.0 - blocked) >= BUSY_LEAST * f64::from(self.cores)
     }
@@ -193,7 +193,7 @@ impl WalkController {
         self.go(first, State::Up { from, rate });
     }
 
-    /// Stays with the cores, because no device is waited for.
+    /// Stays at one worker per core because nothing waits for a device.
     fn stay(&mut self, blocked: f64, locked: f64) {
         if self.fewer_tried {
             return;
@@ -226,7 +226,7 @@ impl WalkController {
                 threads(from),
                 (gain - 1.0) * 100.0,
             );
-            // As warm as before: waiting for a device would be noticed at once.
+            // Still warm: waiting for a device would be detected immediately.
             let state =
                 if from == self.cores { State::Warm } else { State::Settled { rate: before } };
             return self.go(from, state);
@@ -270,7 +270,7 @@ impl WalkController {
         }
         self.why =
             format!("{}: {now} gave {:+.0} % entries/s", threads(from), (gain - 1.0) * 100.0);
-        // The rates are from two moments, so measure the lower number again.
+        // The rates come from different times, so measure the lower number again.
         self.go(from, State::Back { tried: now, rate });
     }
 
@@ -326,7 +326,7 @@ impl WalkController {
 }
 
 impl WalkController {
-    /// Takes the next batch and returns the number of workers to go on with.
+    /// Takes the next batch and returns the new number of workers.
     pub fn decide(&mut self, batch: &Batch) -> u32 {
         if !self.complete(batch) {
             return self.workers;
@@ -371,7 +371,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A medium, by the seconds that a tree takes with 1, 2, 4 … 256 threads.
+    /// A medium, described by the seconds that walking a tree takes with 1, 2, 4 … 256 threads.
     struct Medium {
         seconds: &'static [f64],
         entries: f64,
@@ -380,8 +380,8 @@ mod tests {
     }
 
     impl Medium {
-        /// Returns the seconds for the whole tree with `workers`, interpolated between the nearest
-        /// two counts.
+        /// Returns the seconds for the whole tree with `workers`, interpolated between the two
+        /// nearest counts.
         fn alone(&self, workers: u32) -> f64 {
             let at = f64::from(workers).log2().clamp(0.0, (self.seconds.len() - 1) as f64);
             let low = at.floor() as usize;
@@ -390,7 +390,7 @@ mod tests {
             self.seconds[low] * (1.0 - part) + self.seconds[high] * part
         }
 
-        /// Returns the same where `cores` do all the computing.
+        /// Returns the same if `cores` do all the computing.
         fn on(&self, workers: u32, cores: u32) -> f64 {
             self.alone(workers).max(self.cpu / f64::from(cores))
         }
@@ -399,21 +399,21 @@ mod tests {
             self.entries / self.on(workers, cores)
         }
 
-        /// Returns the share of the workers' time spent waiting for the device; the rest is
-        /// computing and waiting for a core.
+        /// Returns the share of worker time spent waiting for the device; the rest is computing and
+        /// waiting for a core.
         fn blocked(&self, workers: u32, cores: u32) -> f64 {
             let waited = self.alone(workers) * f64::from(workers) - self.cpu;
             (waited / (self.on(workers, cores) * f64::from(workers))).clamp(0.0, 1.0)
         }
     }
 
-    /// A small generator, so that a seed always gives the same run.
+    /// Small generator; a seed always produces the same run.
     fn noise(random: &mut u64, size: f64) -> f64 {
         *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         1.0 + size * ((*random >> 33) as f64 / f64::from(1u32 << 31) * 2.0 - 1.0)
     }
 
-    /// Returns the seconds for the whole tree under the controller.
+    /// Returns the seconds for the whole tree under the controller's control.
     fn walked(controller: &mut WalkController, medium: &Medium, random: &mut u64) -> f64 {
         let (mut left, mut seconds, mut workers) = (medium.entries, 0.0, controller.workers);
         while left > 0.0 {
@@ -433,7 +433,7 @@ mod tests {
         seconds
     }
 
-    /// The published table: one tree of 2,835,154 files on four media, 1 to 256 threads, 16
+    /// The published table: one tree of 2,835,154 files on four media, with 1 to 256 threads on 16
     /// hardware threads. The processor time is that of the processor-bound run: all sixteen for six
     /// seconds.
     fn published() -> [(&'static str, Medium); 4] {
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn warm_it_stays_with_the_cores() {
-        // Processor-bound: 16 cores, more threads change nothing.
+        // Processor-bound: 16 cores; more threads change nothing.
         let warm = Medium {
             seconds: &[34.0, 17.0, 8.5, 4.25, 2.2, 2.2, 2.2, 2.2, 2.3],
             entries: 2e6,
@@ -507,8 +507,8 @@ mod tests {
         assert!(controller.workers >= 16);
     }
 
-    /// Runs the controller with workers that wait for each other half of the time, given the rate
-    /// of entries per second for each number of workers.
+    /// Runs the controller with workers that spend half of their time waiting for each other, given
+    /// the rate in entries per second for each number of workers.
     fn crowd(cores: u32, rates: &[(u32, f64)], windows: usize) -> WalkController {
         crowded(WalkController::new(cores, 256), rates, windows)
     }
@@ -547,7 +547,7 @@ mod tests {
         let cold = Batch { elapsed_ns: 20_000_000, files: 300, idle: 0.8, ..Batch::default() };
         controller.decide(&cold);
         assert_eq!(controller.decide(&cold), 16);
-        // A single worker that is blocked is joined by others.
+        // If a single worker is blocked, others are added.
         let mut controller = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
         let cold = Batch { elapsed_ns: 60_000_000, ..cold };
         for _ in 0..4 {
@@ -567,7 +567,7 @@ mod tests {
         let controller = crowded(alone(), &[(1, 47_000.0), (2, 57_000.0)], 100);
         assert_eq!(controller.workers(), 2, "{}", controller.why());
         assert!(controller.why().contains("from 1"), "{}", controller.why());
-        // Waiting for a device is noticed here, too.
+        // Waiting for a device is detected here, too.
         let cold = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, ..Batch::default() };
         assert_eq!(alone().decide(&cold), 32);
     }

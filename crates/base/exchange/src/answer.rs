@@ -1,10 +1,10 @@
-//! Answers, before they are encoded in a protocol.
+//! Answers before protocol encoding.
 
 use crate::clients::OrderOutcome;
 use crate::stock::{Line, Refused};
 use std::sync::Arc;
 
-/// All stocks at one moment.
+/// All stocks at one point in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     /// Log number of the latest order included.
@@ -16,27 +16,27 @@ pub struct Shown {
 /// Why a request was not executed, or why its outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// The queue is full; the client may retry.
+    /// The queue is full; the client can retry.
     Busy,
     /// The deadline passed before execution.
     Late,
-    /// The order is older than the memory of its client.
+    /// The order is older than the remembered history of its client.
     TooOld,
-    /// The order was sent to the database, and the connection was lost before the outcome was
-    /// known. Repeated with the same name and number, it executes once.
+    /// The order was sent to the database, but the connection was lost before the outcome was
+    /// known. Repeating it with the same name and number is safe: it executes once.
     Unsure,
 }
 
-/// Why bytes are not a valid request.
+/// Why bytes do not form a valid request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Unknown command.
     Command,
-    /// Wrong number of words, or a number that is malformed or out of range.
+    /// Wrong number of words, or a malformed or out-of-range number.
     Number,
     /// Request longer than [`LINE_MAX`](crate::LINE_MAX).
     TooLong,
-    /// Invalid framing; the start of the next request cannot be found.
+    /// Invalid framing; the start of the next request cannot be determined.
     Frame,
     /// Unsupported protocol version.
     Version,
@@ -44,7 +44,7 @@ pub enum Fault {
     Token,
 }
 
-/// Answers that the codec knows without the exchange.
+/// Answers that the codec produces without the exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Local {
     /// The request is malformed.
@@ -53,11 +53,11 @@ pub enum Local {
     Hello,
     /// Reply to a ping.
     Pong,
-    /// End of the connection, if the protocol announces it.
+    /// Farewell, if the protocol has one.
     Bye,
-    /// Reply to RESP commands that clients send at startup and that configure nothing here.
+    /// Reply to startup commands of RESP clients that configure nothing here.
     Fine,
-    /// Reply to RESP commands that is an empty list.
+    /// Empty list in reply to a RESP command.
     Nothing,
     /// Unknown HTTP path.
     NoPage,
@@ -81,9 +81,9 @@ pub enum Answer {
     Shown(Arc<Shown>),
     /// The request was not executed, or its outcome is unknown.
     Stopped(Stop),
-    /// Text for monitoring.
+    /// Monitoring text.
     Text(Arc<str>),
-    /// An answer of the codec itself.
+    /// An answer produced by the codec itself.
     Local(Local),
 }
 

@@ -1,7 +1,7 @@
-//! The stocks, and the text file that stores them.
+//! Stocks and the text file that stores them.
 //!
 //! The file format is that of the original assignment: one line `NUMBER LEFT PRICE` per stock, in
-//! any order. Files are written sorted by number, and the original servers can load them.
+//! any order. Files are written in numeric order and can be loaded by the original servers.
 
 use crate::stock::{COUNT_MAX, Line, Order, Refused, Stock};
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ impl Exchange {
 }
 
 impl FromIterator<Line> for Exchange {
-    /// Collects stocks from a list; of duplicate numbers, the last one wins.
+    /// Collects stocks from a list; if numbers repeat, the last stock wins.
     fn from_iter<I: IntoIterator<Item = Line>>(lines: I) -> Self {
         let stock = |line: Line| (line.id, Stock { left: line.left, price: line.price });
         Self { stocks: lines.into_iter().map(stock).collect() }

@@ -1,18 +1,17 @@
-//! Remembered outcomes per client, so that a repeated order executes once.
+//! Remembers outcomes per client so that a repeated order executes only once.
 //!
-//! The latest [`WINDOW`] outcomes of each client are remembered, for a bounded number of clients;
-//! the client that has been silent longest is forgotten first. An order older than the window gets
-//! an error and is never executed. Only orders change this memory, so replaying the same log
-//! rebuilds it exactly.
+//! Keeps the latest [`WINDOW`] outcomes of each client, for a bounded number of clients; the least
+//! recently active client is forgotten first. An order older than the window gets an error and is
+//! never executed. Only orders change this history, so replaying the same log rebuilds it exactly.
 
 use crate::stock::{Refused, RequestId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Outcomes remembered per client.
+/// Number of outcomes remembered per client.
 pub const WINDOW: usize = 128;
 
-/// How an order ended.
+/// Outcome of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderOutcome {
     /// Executed.
@@ -40,14 +39,14 @@ impl OrderOutcome {
     }
 }
 
-/// What the memory holds about an order.
+/// What the history contains about an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// Nothing: the order is new.
     New,
-    /// The order was answered before, with this outcome.
+    /// The order was already answered, with this outcome.
     Before(OrderOutcome),
-    /// The order is older than the memory; whether it was executed is unknown.
+    /// The order is older than the history; whether it was executed is unknown.
     TooOld,
 }
 
@@ -59,23 +58,23 @@ struct Client {
     latest_seq: u64,
 }
 
-/// Memory of all clients.
+/// History of all clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clients {
     clients: HashMap<Arc<str>, Client>,
-    /// Clients by the log number of their latest order, the longest silent first.
+    /// Clients keyed by the log number of their latest order, least recently active first.
     silent: BTreeMap<u64, Arc<str>>,
     clients_max: usize,
 }
 
 impl Clients {
-    /// Creates an empty memory for at most `clients_max` clients.
+    /// Creates an empty history for at most `clients_max` clients.
     pub fn new(clients_max: usize) -> Self {
         Self { clients: HashMap::new(), silent: BTreeMap::new(), clients_max: clients_max.max(1) }
     }
 
-    /// Splits the memory into `parts` parts. `part` selects the part of a client name; each part
-    /// gets an equal share of the bound.
+    /// Splits the history into `parts` parts. `part` maps a client name to its part; each part gets
+    /// an equal share of the bound.
     pub fn split(&self, parts: usize, part: impl Fn(&str) -> usize) -> Vec<Self> {
         let one = Self::new(self.clients_max / parts.max(1));
         let mut all = vec![one; parts.max(1)];
@@ -87,7 +86,7 @@ impl Clients {
         all
     }
 
-    /// Marks all orders before the first remembered one of each client as forgotten: whether they
+    /// Marks all orders older than each client's first remembered order as forgotten: whether they
     /// were executed is unknown.
     pub fn close_below(&mut self) {
         for client in self.clients.values_mut() {

@@ -1,12 +1,12 @@
-//! A stock exchange as pure logic, without I/O.
+//! A stock exchange without I/O.
 //!
-//! The crate splits a server in two. [`State`] is the exchange: stocks, orders, and the request
-//! history that makes a repeated order execute once. [`Session`] is one connection: bytes go in,
-//! requests come out in order, and [`encode`] writes each answer in the protocol of the connection.
-//! Neither knows about sockets, threads or clocks. Every server built on them gives the same
-//! answers to the same bytes, and tests need no network.
+//! The crate splits a server into two parts. [`State`] is the exchange: stocks, orders, and the
+//! request history that makes a repeated order execute once. [`Session`] is one connection: bytes
+//! go in, requests come out in order, and [`encode`] writes each answer in the protocol of the
+//! connection. Neither knows about sockets, threads or clocks. Every server built on them gives the
+//! same answers to the same bytes, and tests need no network.
 //!
-//! The same order log always produces the same state: randomness and time stay outside.
+//! Replaying an order log always produces the same state: nothing depends on randomness or time.
 
 mod answer;
 mod book;

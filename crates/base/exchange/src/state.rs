@@ -1,8 +1,8 @@
-//! The exchange with its memory of clients and its log numbers.
+//! The exchange with its client history and log numbers.
 //!
-//! Every order that changed a stock has a number in the log, without gaps. So has every order of a
-//! named client, executed or refused, because a repetition must get the same answer. The log
-//! determines the state: [`State::replay`] checks every record against the state it produces.
+//! Every order that changed a stock has a log number, without gaps. So has every order of a named
+//! client, executed or refused, because a repetition must get the same answer. The log determines
+//! the state: [`State::replay`] checks every record against the state it produces.
 
 use crate::answer::{Answer, Shown, Stop};
 use crate::book::Exchange;
@@ -19,26 +19,26 @@ const CLIENTS_MAX: usize = 65_536;
 pub struct Record {
     /// The order.
     pub order: Order,
-    /// Its outcome, with its number in the log.
+    /// Outcome of the order, including its log number.
     pub outcome: OrderOutcome,
     /// Identity of the order, if the client is named.
     pub request_id: Option<RequestId>,
 }
 
-/// A record that does not follow from the state before it.
+/// A record that is inconsistent with the preceding state.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "record {seq} of the order log does not follow from the state after record {after}: the log \
-     belongs to another exchange or is damaged"
+    "record {seq} of the order log is inconsistent with the state after record {after}: the log \
+    belongs to another exchange or is damaged"
 )]
 pub struct BadRecord {
-    /// Number of the record.
+    /// Record number.
     pub seq: u64,
     /// Number of the latest valid record.
     pub after: u64,
 }
 
-/// The complete state, used by one thread at a time.
+/// The complete state. Only one thread at a time can use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     exchange: Exchange,
@@ -58,7 +58,7 @@ impl State {
         &self.exchange
     }
 
-    /// Returns the memory of clients.
+    /// Returns the client history.
     pub fn clients(&self) -> &Clients {
         &self.clients
     }
@@ -68,8 +68,8 @@ impl State {
         self.seq
     }
 
-    /// Executes an order, or repeats its earlier answer. If a record is returned, the log must
-    /// store it.
+    /// Executes an order, or repeats its earlier answer. If a record is returned, it must be
+    /// written to the log.
     pub fn trade(
         &mut self,
         order: &Order,
@@ -96,7 +96,7 @@ impl State {
         (outcome.into(), Some(Record { order: *order, outcome, request_id: request_id.cloned() }))
     }
 
-    /// Returns all stocks at this moment. The list is built once and shared until the next order.
+    /// Returns all current stocks. The list is built once and shared until the next order.
     pub fn show(&mut self) -> Arc<Shown> {
         let (exchange, seq) = (&self.exchange, self.seq);
         Arc::clone(
@@ -105,16 +105,16 @@ impl State {
         )
     }
 
-    /// Remembers an order of the log whose effect the stocks already contain.
+    /// Remembers a logged order whose effect is already included in the stocks.
     pub fn remember(&mut self, record: &Record) {
         if let Some(request_id) = &record.request_id {
             self.clients.keep(request_id, record.outcome);
         }
     }
 
-    /// Declares that the log once held older orders than those remembered here. Unknown orders
-    /// older than a client's first remembered order are answered as too old from now on; otherwise
-    /// they could be executed twice.
+    /// Declares that the log once contained older orders than those remembered here. From now on,
+    /// unknown orders older than a client's first remembered order are answered as too old;
+    /// otherwise they could execute twice.
     pub fn forget_older(&mut self) {
         self.clients.close_below();
     }

@@ -1,18 +1,19 @@
 //! Stocks and orders.
 //!
-//! All counts fit the signed 32-bit integers of the original clients, and no sum leaves that range.
+//! All counts fit in the signed 32-bit integers of the original clients, and no sum exceeds that
+//! range.
 
 use std::sync::Arc;
 
-/// Largest count of an order, and largest number of shares left of a stock.
+/// Maximum order count, and maximum number of shares left per stock.
 pub const COUNT_MAX: u32 = i32::MAX as u32;
 
 /// Direction of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The client buys: fewer shares are left.
+    /// The client buys, which reduces the shares left.
     Buy,
-    /// The client sells: more shares are left.
+    /// The client sells, which increases the shares left.
     Sell,
 }
 
@@ -35,7 +36,7 @@ impl Order {
         self.side
     }
 
-    /// Returns the number of the stock.
+    /// Returns the stock number.
     pub fn stock(&self) -> u32 {
         self.stock
     }
@@ -57,12 +58,12 @@ pub enum Refused {
     TooMany,
 }
 
-/// The shares left of a stock, and its price.
+/// Remaining shares and price of a stock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stock {
-    /// Number of shares that can be bought.
+    /// Number of shares available.
     pub left: u32,
-    /// Price of one share; constant.
+    /// Price per share; constant.
     pub price: u32,
 }
 
@@ -74,7 +75,7 @@ impl Stock {
     }
 }
 
-/// Computes the number of shares left after an order of `count`.
+/// Returns the number of shares left after an order of `count` shares.
 pub(crate) fn left_after(left: u32, side: Side, count: u32) -> Result<u32, Refused> {
     match side {
         Side::Buy => left.checked_sub(count).ok_or(Refused::NotEnough),
@@ -85,7 +86,7 @@ pub(crate) fn left_after(left: u32, side: Side, count: u32) -> Result<u32, Refus
 }
 
 impl Order {
-    /// Computes the number of shares left after this order, for callers that store the number
+    /// Returns the number of shares left after this order, for callers that store the number
     /// elsewhere, such as in an atomic.
     pub fn left_after(&self, left: u32) -> Result<u32, Refused> {
         left_after(left, self.side, self.count)
@@ -95,11 +96,11 @@ impl Order {
 /// One line of a stock list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
-    /// Number of the stock.
+    /// Stock number.
     pub id: u32,
     /// Shares left.
     pub left: u32,
-    /// Price of one share.
+    /// Price per share.
     pub price: u32,
 }
 
@@ -108,6 +109,6 @@ pub struct Line {
 pub struct RequestId {
     /// Name chosen by the client.
     pub client: Arc<str>,
-    /// Number that the client gave to the order.
+    /// Number assigned by the client.
     pub request: u64,
 }

@@ -14,19 +14,19 @@ const LEN_MAX: usize = 256;
 #[error("a token must be {LEN_MIN} to {LEN_MAX} visible ASCII characters without spaces")]
 pub struct BadToken;
 
-/// Token that a client must present. Debug output never shows it.
+/// Token that clients must present. Debug output never shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(Arc<str>);
 
 impl Token {
-    /// Creates a token from its text.
+    /// Creates a token from text.
     pub fn new(text: &str) -> Result<Self, BadToken> {
         let fits = (LEN_MIN..=LEN_MAX).contains(&text.len());
         let visible = text.bytes().all(|b| b.is_ascii_graphic());
         if fits && visible { Ok(Self(Arc::from(text))) } else { Err(BadToken) }
     }
 
-    /// Compares a word with the token in constant time. Only the length is observable.
+    /// Compares a word with the token in constant time. Only the length can be inferred.
     pub(crate) fn is(&self, word: &[u8]) -> bool {
         let differ = |sum: u8, (a, b): (&u8, &u8)| std::hint::black_box(sum | (a ^ b));
         let own = self.0.as_bytes();

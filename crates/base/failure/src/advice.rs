@@ -1,14 +1,15 @@
-//! What to do about a failed call.
+//! Advice for failed calls.
 //!
-//! Advice is given only where the operation and the error alone prove it true. `ENOENT` has none:
-//! the path may be mistyped, a parent may be missing, the file may have been removed, or, as on
-//! `/proc`, the file system may not allow new files; the error does not say which.
+//! Advice is given only if the operation and the error are sufficient to prove it correct. `ENOENT`
+//! has none: the path may be mistyped, a parent may be missing, the file may have been removed, or
+//! the file system, such as `/proc`, may not allow new files. The error does not distinguish these
+//! cases.
 
 use crate::Operation;
 use rustix::io::Errno;
 use std::io;
 
-/// Returns what the user can do about `error`, or `None` where only a guess could be given.
+/// Returns what the user can do about `error`, or `None` if advice would be a guess.
 ///
 /// ```
 /// use ioloom_failure::{Operation, advice};
@@ -36,7 +37,7 @@ pub fn advice(operation: Operation, error: &io::Error) -> Option<&'static str> {
         Errno::NOMEM => "free memory, or raise the memory limit of this process",
         Errno::NAMETOOLONG => "use a shorter name",
         Errno::TXTBSY => "stop the program that is running from this file",
-        Errno::FBIG => "check the file size limit ('ulimit -f') and that of the file system",
+        Errno::FBIG => "check the file size limits of the process ('ulimit -f') and the file system",
         _ => return None,
     })
 }

@@ -1,13 +1,12 @@
-//! A failed call on a path, in the one form that every crate reports.
+//! Failed calls on paths, in a format shared by every crate.
 //!
-//! A [`PathError`] keeps the [`Operation`], the path and the [`std::io::Error`], so that callers
-//! decide on types and never on wording. Its text follows one grammar,
-//! `cannot VERB 'PATH': REASON; ADVICE`: the verb comes from the operation, the path is quoted as
-//! GNU `ls` quotes it ([`Quoted`]), the reason is the system's own text, and the advice comes from
-//! [`advice`], the only place that turns an operation and an error into something to do. Where no
-//! advice is certain to be true, there is none.
+//! A [`PathError`] contains the [`Operation`], the path and the [`std::io::Error`], so callers can
+//! match on types instead of wording. Its text follows one grammar, `cannot VERB 'PATH': REASON;
+//! ADVICE`. The verb comes from the operation, the path is quoted like in GNU `ls` ([`Quoted`]),
+//! the reason is the system's text, and the advice comes from [`advice`], the only place that maps
+//! an operation and an error to advice. If no advice is certain to be correct, it is omitted.
 //!
-//! The crate does no I/O and costs nothing until a message is formatted.
+//! The crate does no I/O and has no cost until a message is formatted.
 
 mod advice;
 mod operation;
@@ -22,7 +21,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A call on a path that the system refused.
+/// A failed system call on a path.
 ///
 /// ```
 /// use ioloom_failure::{Operation, PathError};
@@ -35,31 +34,30 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {}: {}", quoted(.path), Explained::new(*.operation, .source))]
 pub struct PathError {
-    /// The call that failed.
+    /// The operation that failed.
     pub operation: Operation,
-    /// The path, as the user gave it or below what the user gave.
+    /// The path as specified by the user, or a path below it.
     pub path: PathBuf,
-    /// The system's error, with its kind and number.
+    /// The system error, including its kind and number.
     #[source]
     pub source: io::Error,
 }
 
 impl PathError {
-    /// Puts the three parts together.
+    /// Creates an error from its parts.
     pub fn new(operation: Operation, path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self { operation, path: path.into(), source }
     }
 
-    /// Returns a closure for `map_err`; the path is copied only if the call failed.
+    /// Returns a closure for `map_err`, which copies the path only if the call failed.
     pub fn on(operation: Operation, path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::new(operation, path, source)
     }
 }
 
-/// The reason of a failed call, followed by its advice where there is any.
+/// The reason for a failed call, followed by advice if there is any.
 ///
-/// For errors that carry more than a path, such as the two paths of a rename, and still want the
-/// same words.
+/// For errors with more than one path, such as a failed rename, that use the same wording.
 #[derive(Debug)]
 pub struct Explained<'a> {
     operation: Operation,
@@ -67,7 +65,7 @@ pub struct Explained<'a> {
 }
 
 impl<'a> Explained<'a> {
-    /// Explains an error of `operation`.
+    /// Formats an error of `operation`.
     pub const fn new(operation: Operation, error: &'a io::Error) -> Self {
         Self { operation, error }
     }
@@ -83,7 +81,7 @@ impl fmt::Display for Explained<'_> {
     }
 }
 
-/// Returns the system's text for an error, without the number that the standard library appends.
+/// Returns the system's text for an error, without the number appended by the standard library.
 ///
 /// ```
 /// let error = std::io::Error::from_raw_os_error(13);
@@ -97,7 +95,7 @@ pub fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Reports whether a call failed because the process or the system has no file descriptor left.
+/// Reports whether a call failed because the process or the system is out of file descriptors.
 ///
 /// ```
 /// use std::io::Error;

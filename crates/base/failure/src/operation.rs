@@ -1,17 +1,17 @@
-//! What was tried when a call failed.
+//! The operation attempted by a failed call.
 
 use std::fmt;
 
-/// What was tried. Displays as the verb of the message: "open directory" in
-/// "cannot open directory 'x'".
+/// An attempted operation. Displays as the verb of the message: "open directory" in "cannot open
+/// directory 'x'".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// `stat` and its relatives.
+    /// `stat` and related calls.
     Stat,
-    /// Resolving a path to one without links and dots.
+    /// Resolving a path to one without symbolic links and dots.
     Resolve,
-    /// `stat` of the entries of a directory as a batch.
+    /// `stat` on the entries of a directory in a batch.
     StatEntries,
     /// Comparing an inode read from the device with `stat`.
     VerifyInode,
@@ -19,9 +19,9 @@ pub enum Operation {
     Open,
     /// Opening a directory.
     OpenDir,
-    /// Listing a directory that is open.
+    /// Listing an open directory.
     ReadDir,
-    /// Walking a tree as a whole.
+    /// Walking a whole tree.
     Walk,
     /// Reading a file.
     Read,
@@ -35,7 +35,7 @@ pub enum Operation {
     Create,
     /// Creating a file in a directory.
     CreateIn,
-    /// Creating the file that will replace another one in its directory.
+    /// Creating a temporary file that will replace another one in the same directory.
     CreateBeside,
     /// Creating a directory.
     CreateDir,
@@ -57,29 +57,29 @@ pub enum Operation {
     RemoveFrom,
     /// Removing an empty directory.
     RemoveDir,
-    /// Changing the length of a file.
+    /// Truncating or extending a file.
     Truncate,
     /// Reserving space on the device.
     Allocate,
-    /// Moving the position in a file.
+    /// Changing the file offset.
     Seek,
-    /// Copying as a whole.
+    /// Copying a whole file or tree.
     Copy,
     /// Copying to a target.
     CopyTo,
-    /// Choosing how to copy.
+    /// Choosing a copy method.
     PlanCopy,
     /// Replacing an existing file.
     Replace,
-    /// Resuming from the record of an interrupted copy.
+    /// Resuming from the journal of an interrupted copy.
     Resume,
-    /// Opening the record of a copy that can be resumed.
+    /// Opening the journal of a resumable copy.
     OpenJournal,
-    /// Appending to that record.
+    /// Appending to that journal.
     WriteJournal,
-    /// Removing that record.
+    /// Removing that journal.
     RemoveJournal,
-    /// Sharing the blocks of another file.
+    /// Sharing blocks with another file.
     Clone,
     /// Comparing a copy with its source.
     Verify,
@@ -87,7 +87,7 @@ pub enum Operation {
     ChangeOwner,
     /// Changing permissions.
     ChangeMode,
-    /// Changing times.
+    /// Changing timestamps.
     ChangeTimes,
     /// Reading extended attributes.
     ReadAttributes,
@@ -107,11 +107,11 @@ pub enum Operation {
     Unmount,
     /// Finding the mount of a path.
     FindMount,
-    /// `statfs` and its relatives.
+    /// `statfs` and related calls.
     StatFs,
     /// Syncing a whole file system.
     SyncFs,
-    /// Asking how much of a file is in the page cache.
+    /// Querying how much of a file is in the page cache.
     Residency,
     /// Evicting pages from the page cache.
     Evict,
@@ -119,12 +119,12 @@ pub enum Operation {
     Prefetch,
     /// Starting a program.
     Execute,
-    /// Running a function of the caller on a file.
+    /// Running a caller's function on a file.
     Process,
 }
 
 impl Operation {
-    /// Returns the verb of the message.
+    /// Returns the verb used in the message.
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Stat => "stat",

@@ -1,14 +1,14 @@
-//! Names in messages, quoted so that a shell reads them back.
+//! Names in messages, quoted for use in a shell.
 //!
-//! The form is that of GNU `ls` and of the messages of GNU tools: single quotes around every name,
-//! double quotes if the name has a single quote and nothing else that a shell would interpret, and
-//! `$'\n'` for bytes that cannot be printed. A name with a line end or a terminal escape can
-//! therefore neither break a message in two nor recolour the terminal.
+//! The format matches GNU `ls` and GNU error messages: single quotes around every name, double
+//! quotes if the name contains a single quote but nothing else that a shell would interpret, and
+//! `$'\n'` for unprintable bytes. A name with a newline or a terminal escape can therefore neither
+//! split a message nor change the colours of the terminal.
 
 use std::fmt;
 use std::path::Path;
 
-/// A name that displays quoted.
+/// A name that is quoted when displayed.
 #[derive(Debug, Clone, Copy)]
 pub struct Quoted<'a>(&'a [u8]);
 
@@ -27,13 +27,13 @@ pub fn quoted(path: &Path) -> Quoted<'_> {
 }
 
 impl<'a> Quoted<'a> {
-    /// Quotes a name that is held as bytes.
+    /// Quotes a name stored as bytes.
     pub const fn bytes(name: &'a [u8]) -> Self {
         Self(name)
     }
 }
 
-/// Bytes that double quotes do not protect in a shell.
+/// Bytes that a shell interprets even within double quotes.
 const LIVE_IN_DOUBLE_QUOTES: [char; 5] = ['"', '\\', '$', '`', '!'];
 
 impl fmt::Display for Quoted<'_> {
@@ -50,11 +50,11 @@ impl fmt::Display for Quoted<'_> {
 }
 
 fn is_printable(c: char) -> bool {
-    // U+2028 and U+2029 break lines; the marks of direction reorder what is around them.
+    // U+2028 and U+2029 break lines; directional marks reorder the surrounding text.
     !c.is_control() && !matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Which kind of quote is open.
+/// The kind of quote currently open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Start,
@@ -79,7 +79,7 @@ impl Pieces<'_, '_> {
         self.f.write_str("'")
     }
 
-    /// Ends the quote that is open and begins another, unless it is the same.
+    /// Closes the current quote and opens another, unless both are the same.
     fn open(&mut self, mode: Mode) -> fmt::Result {
         if self.mode == mode {
             return Ok(());
@@ -129,7 +129,8 @@ mod tests {
 
     #[test]
     fn names_are_quoted_as_gnu_ls_quotes_them() {
-        // From GNU coreutils 9.1, `ls --quoting-style=shell-escape-always` in a UTF-8 locale.
+        // Generated with GNU coreutils 9.1, `ls --quoting-style=shell-escape-always` in a UTF-8
+        // locale.
         for (name, quoted) in [
             (&b"a"[..], "'a'"),
             (b"a b", "'a b'"),
@@ -150,7 +151,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// A shell is the oracle: it reads back the name that was quoted.
+        /// Verifies that a shell reads back the quoted name.
         #[test]
         fn a_shell_reads_the_name_back(name in proptest::collection::vec(1u8..=255, 1..24)) {
             let script = format!("printf %s {}", text(&name));

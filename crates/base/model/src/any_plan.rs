@@ -1,10 +1,10 @@
 //! The plan of an arm for any subject.
 //!
-//! Plans over files have a separate type, [`Plan`], because the library runs them and checks the
+//! File plans have a separate type, [`Plan`], because the library runs them and checks the
 //! combination of method and schedule. Plans of other subjects consist of a method and settings
-//! that only the adapter of the subject interprets: [`SubjectPlan`], written as
-//! `SUBJECT:METHOD[/KEY=VALUE,…]`, such as `walk:statx/threads=16`. A new subject therefore needs
-//! no change here. Text that begins with a method over files is parsed as a plan over files.
+//! that only the subject's adapter interprets: [`SubjectPlan`], written as
+//! `SUBJECT:METHOD[/KEY=VALUE,…]`, such as `walk:statx/threads=16`. A new subject therefore
+//! requires no change here. Text that begins with a file method is parsed as a file plan.
 
 use crate::units::{format_size, parse_size};
 use crate::{Method, ParseError, Plan, Schedule, serialize_as_text};
@@ -12,19 +12,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// A plan of a subject other than files.
+/// A plan for a subject other than files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubjectPlan {
-    /// The subject, such as `walk`.
+    /// Subject, such as `walk`.
     pub subject: String,
-    /// The method of the subject.
+    /// Method of the subject.
     pub method: String,
-    /// Settings by name, displayed in the order of their names.
+    /// Settings, displayed in the order of their names.
     pub settings: BTreeMap<String, String>,
 }
 
 impl SubjectPlan {
-    /// Returns a setting that is a whole number; `None` if it is not set.
+    /// Returns a setting as a whole number; `None` if it is not set.
     ///
     /// # Errors
     /// Fails if the value is not a whole number.
@@ -34,10 +34,10 @@ impl SubjectPlan {
         text.parse().map(Some).map_err(wrong)
     }
 
-    /// Returns a setting that is a count from 1 to `most`; `None` if it is not set.
+    /// Returns a setting as a count from 1 to `most`; `None` if it is not set.
     ///
     /// # Errors
-    /// Fails if the value is not such a number.
+    /// Fails if the value is not a number in this range.
     pub fn count(&self, key: &str, most: u64) -> Result<Option<u64>, String> {
         match self.number(key)? {
             Some(n) if n == 0 || n > most => Err(format!("{self}: {key} must be 1 to {most}")),
@@ -45,11 +45,10 @@ impl SubjectPlan {
         }
     }
 
-    /// Returns a setting that is a multiple of 4 KiB of at most `most` bytes; `None` if it is not
-    /// set.
+    /// Returns a setting as a multiple of 4 KiB of at most `most` bytes; `None` if it is not set.
     ///
     /// # Errors
-    /// Fails if the value is not such a size.
+    /// Fails if the value is not a valid size.
     pub fn size(&self, key: &str, most: u64) -> Result<Option<u64>, String> {
         let Some(text) = self.settings.get(key) else { return Ok(None) };
         let found = parse_size(text).map_err(|e| format!("{self}: {key}: {e}"))?;
@@ -60,7 +59,7 @@ impl SubjectPlan {
         Ok(Some(found))
     }
 
-    /// Returns a setting that is one of several words; `default` if it is not set.
+    /// Returns a setting that must be one of several words; `default` if it is not set.
     ///
     /// # Errors
     /// Fails for any other word. The message lists the accepted ones.
@@ -72,7 +71,7 @@ impl SubjectPlan {
         })
     }
 
-    /// Checks that the plan has no settings other than `known`.
+    /// Checks that all settings of the plan are in `known`.
     ///
     /// # Errors
     /// Fails for the first unknown setting. The message lists the known ones.
@@ -138,14 +137,14 @@ impl FromStr for SubjectPlan {
 /// The plan of an arm.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AnyPlan {
-    /// A plan over files, which the library runs.
+    /// A file plan, run by the library.
     Files(Plan),
-    /// A plan of another subject.
+    /// A plan for another subject.
     Subject(SubjectPlan),
 }
 
 impl AnyPlan {
-    /// Returns the plan if it is over files.
+    /// Returns the plan if it is a file plan.
     pub const fn files(&self) -> Option<&Plan> {
         match self {
             Self::Files(plan) => Some(plan),
@@ -161,7 +160,7 @@ impl AnyPlan {
         }
     }
 
-    /// Returns the subject, which is `files` for plans over files.
+    /// Returns the subject, which is `files` for file plans.
     pub fn subject(&self) -> &str {
         match self {
             Self::Files(_) => "files",
@@ -178,8 +177,8 @@ impl AnyPlan {
         }
     }
 
-    /// Returns the number of threads for a ladder: that of the `threads` schedule, or the setting
-    /// `threads`.
+    /// Returns the number of threads for a ladder: from the `threads` schedule or the `threads`
+    /// setting.
     pub fn plain_threads(&self) -> Option<u32> {
         match self {
             Self::Files(Plan { schedule: Schedule::Threads { n }, .. }) => Some(*n),
@@ -188,7 +187,7 @@ impl AnyPlan {
         }
     }
 
-    /// Returns how many threads run or wait for user code, as far as the plan determines it.
+    /// Returns how many threads run or wait for user code, as far as the plan specifies it.
     pub fn threads(&self) -> u32 {
         match self {
             Self::Files(plan) => plan.threads(),
@@ -196,7 +195,7 @@ impl AnyPlan {
         }
     }
 
-    /// Reports whether the method is `null`, which does everything except the work.
+    /// Reports whether the method is `null`, which skips only the work itself.
     pub fn is_null(&self) -> bool {
         match self {
             Self::Files(plan) => plan.method == Method::Null,
@@ -212,8 +211,9 @@ impl AnyPlan {
         }
     }
 
-    /// Returns a sort key that orders plans of one subject by simplicity. Over files, blocking
-    /// reads by one thread are the simplest; for other subjects, the fewest settings and threads.
+    /// Returns a sort key that orders the plans of a subject by simplicity. For files, blocking
+    /// reads by one thread come first; for other subjects, plans with the fewest settings and
+    /// threads.
     pub fn simplicity(&self) -> (usize, u32, usize) {
         match self {
             Self::Files(plan) => {

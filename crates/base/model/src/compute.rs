@@ -1,17 +1,17 @@
-//! Work on the data of files.
+//! Work on file data.
 
 use crate::{Distribution, ParseError, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// Work on the data of a file. Every kind processes all bytes, itself or with an additional
-/// XXH3-64, which proves that the run read them.
+/// Work on the data of a file. Every kind processes all bytes, either itself or with an additional
+/// XXH3-64 hash, which proves that the run read them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Compute {
-    /// Only the hash that proves the read.
+    /// Only the hash that proves the data was read.
     #[default]
     None,
-    /// Reads one byte of each 4 KiB page in order and records the time of each access.
+    /// Reads one byte per 4 KiB page in order and records the time of each access.
     Touch,
     /// A repeated sum of bytes. Source study 000 uses it with 50 repetitions for mmap.
     Checksum {
@@ -22,20 +22,20 @@ pub enum Compute {
     Xxh3,
     /// BLAKE3-256.
     Blake3,
-    /// MD5, only to repeat published runs.
+    /// MD5, only for reproducing published runs.
     Md5,
     /// Busy for a random time; `None` uses the distribution of the file set.
     Spin(Option<Distribution>),
-    /// Asleep for a random time, which simulates a sufficient number of cores.
+    /// Asleep for a random time, which simulates having enough cores.
     Sleep(Option<Distribution>),
 }
 
 impl Compute {
-    /// The accepted text forms, for help and errors.
+    /// Accepted text forms, for help and errors.
     pub const NAMES: &'static str =
         "none, touch, checksum:N, xxh3, blake3, md5, spin[:TIME], sleep[:TIME]";
 
-    /// Returns the random time of file `index` in nanoseconds, if this kind takes one. `demand` is
+    /// Returns the random time for file `index` in nanoseconds, if this kind has one. `demand` is
     /// the distribution of the file set.
     pub fn demand_ns(&self, demand: Option<&Distribution>, seed: u64, index: u64) -> Option<u64> {
         match self {

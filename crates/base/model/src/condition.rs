@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
-    /// No data of the file set in memory.
+    /// No data of the file set is in memory.
     Cold,
-    /// All data of the file set in memory.
+    /// All data of the file set is in memory.
     Warm,
-    /// Unchanged; only recorded.
+    /// Left unchanged and only recorded.
     AsIs,
 }
 
@@ -31,15 +31,15 @@ impl std::fmt::Display for Condition {
     }
 }
 
-/// A way to make a run cold. By default the laboratory uses the best one available.
+/// A way to evict the cache before a run. By default the laboratory uses the best available one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ColdBy {
     /// Drop the page cache of the whole machine.
     DropCaches,
-    /// Remount the file system of the set.
+    /// Remount the file system that contains the set.
     Remount,
-    /// Reboot; only for the first run after that.
+    /// Reboot; applies only to the first run afterwards.
     Reboot,
 }
 
@@ -54,11 +54,11 @@ impl ColdBy {
     }
 }
 
-/// The state of cached file names, inodes and directories.
+/// State of cached file names, inodes and directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metadata {
-    /// Dropped with the whole cache, or by remounting an image.
+    /// Dropped with the whole cache or by remounting an image.
     Cold,
     /// Still in memory: only data was dropped.
     Warm,
@@ -80,15 +80,15 @@ pub struct Proof {
     pub metadata: Metadata,
     /// Number of files in the sample before the run.
     pub sampled_files: u64,
-    /// Share of the pages of the sample that were resident before the run, 0 to 1; `None` if the
-    /// kernel cannot report it.
+    /// Share of sampled pages that were resident before the run, 0 to 1; `None` if the kernel
+    /// cannot report it.
     pub resident_before: Option<f64>,
     /// Bytes that the process read from the device, from /proc/self/io.
     pub device_bytes: Option<u64>,
-    /// `device_bytes` divided by the bytes of the files; may exceed 1 with read-ahead.
+    /// `device_bytes` divided by the size of the files in bytes; can exceed 1 with readahead.
     pub device_share: Option<f64>,
-    /// Bytes read from all devices of the set during the run, from /proc/diskstats.
+    /// Bytes read during the run from all devices that contain the set, from /proc/diskstats.
     pub diskstats_bytes: Option<u64>,
-    /// Why it is confirmed, refuted or unknown, in one sentence.
+    /// Why the condition is confirmed, refuted or unknown, in one sentence.
     pub reason: String,
 }

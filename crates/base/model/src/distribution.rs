@@ -1,9 +1,9 @@
 //! Seeded, truncated distributions of sizes and compute times.
 //!
 //! Truncation redraws values instead of clipping or wrapping them. The program of source study 000
-//! converted negative values to unsigned numbers and clipped them to the maximum, which moved a
-//! nominal mean of 0.8 ms to 1.26 ms. Here the shape of the distribution is kept between the
-//! bounds, and reports show the realised mean.
+//! converted negative values to unsigned numbers and clipped them to the maximum, which shifted a
+//! nominal mean of 0.8 ms to 1.26 ms. Here the distribution keeps its shape between the bounds, and
+//! reports show the realised mean.
 //!
 //! Text form: `4KiB` (identical), `normal(mean=1MiB,sd=512KiB,min=1KiB,max=2MiB)`,
 //! `exp(mean=4KiB,min=1KiB,max=1MiB)`, `lognormal(mu=8.2,sigma=1.6,max=64MiB)`,
@@ -20,7 +20,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt;
 use std::str::FromStr;
 
-/// A distribution of whole numbers: bytes or nanoseconds.
+/// A distribution of integers: bytes or nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
     /// Always the same value.
@@ -52,7 +52,7 @@ pub enum Distribution {
     },
     /// Pareto tail from `bounds.min`, truncated at `bounds.max`.
     Pareto {
-        /// Tail index; a smaller one is a heavier tail.
+        /// Tail index; a smaller index gives a heavier tail.
         alpha: f64,
         /// Bounds, inclusive; `min` is the scale.
         bounds: Bounds,
@@ -61,7 +61,7 @@ pub enum Distribution {
     Uniform(Bounds),
     /// A mixture of distributions, selected in proportion to their weights.
     Mixture(Vec<(f64, Distribution)>),
-    /// The values of a list, cycling by index.
+    /// Values from a list, cycling by index.
     List(Vec<u64>),
 }
 
@@ -83,7 +83,7 @@ impl Bounds {
 }
 
 /// Returns the random generator for item `index` of stream `seed`. It does not depend on other
-/// items, so that any item can be created separately.
+/// items, so any item can be generated separately.
 pub fn stream(seed: u64, index: u64) -> Xoshiro256PlusPlus {
     let mut mixed = seed ^ index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -92,8 +92,8 @@ pub fn stream(seed: u64, index: u64) -> Xoshiro256PlusPlus {
 }
 
 impl Distribution {
-    /// Number of draws after which truncation returns the nearest bound. This happens only if the
-    /// bounds are far in a tail; 1000 draws miss a 1 % window once in 23 000 cases.
+    /// Number of draws after which truncation falls back to the nearest bound. This happens only if
+    /// the bounds are far out in a tail; 1000 draws miss a 1 % window in one of 23 000 cases.
     const DRAWS_MAX: usize = 1000;
 
     /// Returns the value of item `index` in stream `seed`.
@@ -234,7 +234,7 @@ fn parse_mixture(
     let mut parts = Vec::new();
     for part in split_outside_parentheses(inner, '+') {
         let (weight, shape) =
-            part.split_once('*').ok_or_else(|| refuse("parts of a mix must be WEIGHT*SHAPE"))?;
+            part.split_once('*').ok_or_else(|| refuse("components of a mix must be WEIGHT*SHAPE"))?;
         let weight: f64 = weight.trim().parse().map_err(|_| refuse("weights must be numbers"))?;
         if !(weight.is_finite() && weight > 0.0) {
             return Err(refuse("weights must be above 0"));
@@ -294,17 +294,17 @@ fn parse_shape(
     let positive = |value: Option<f64>, what: &str| {
         value
             .filter(|v| *v > 0.0)
-            .ok_or_else(|| refuse(&format!("{what} must be given and above 0")))
+            .ok_or_else(|| refuse(&format!("{what} is required and must be above 0")))
     };
     Ok(match name {
         "normal" => Distribution::Normal {
-            mean: mean.ok_or_else(|| refuse("mean must be given"))?,
+            mean: mean.ok_or_else(|| refuse("mean is required"))?,
             sd: positive(sd, "sd")?,
             bounds,
         },
         "exp" => Distribution::Exponential { mean: positive(mean, "mean")?, bounds },
         "lognormal" => Distribution::Lognormal {
-            mu: mu.ok_or_else(|| refuse("mu must be given"))?,
+            mu: mu.ok_or_else(|| refuse("mu is required"))?,
             sigma: positive(sigma, "sigma")?,
             bounds,
         },
@@ -332,8 +332,9 @@ mod tests {
 
     #[test]
     fn truncation_keeps_the_shape_and_does_not_wrap() {
-        // Source study 000, set B: nominal mean 0.8 ms, sd 0.8 ms, 50 to 2500 µs. The published
-        // program had a mean of 1.26 ms due to wrapping; the truncated normal has 0.997 ms.
+        // Source study 000, set B: nominal mean 0.8 ms, sd 0.8 ms, 50 to 2500 µs. The mean in the
+        // published program was 1.26 ms due to wrapping; the mean of the truncated normal is 0.997
+        // ms.
         let mean = mean_of("normal(mean=0.8ms,sd=0.8ms,min=50us,max=2500us)", 20_000);
         assert!((mean - 0.9972e6).abs() < 0.02e6, "{mean}");
     }

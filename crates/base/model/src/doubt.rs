@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Doubt {
-    /// The resolution of the clock is coarse compared with the measured time.
+    /// The clock resolution is coarse compared with the measured time.
     ClockCoarse,
     /// The run required a cold cache, but the evidence does not confirm it.
     NotCold,
@@ -30,13 +30,13 @@ pub enum Doubt {
     NoiseFloor,
     /// The overhead of ioloom is a large part of the measured time.
     OwnOverhead,
-    /// Spans exceeded their budget: totals are complete, but the timeline is not.
+    /// Spans exceeded their memory limit: totals are complete, but the timeline is not.
     SpansLost,
-    /// More threads computed than there are cores.
+    /// More threads were computing than there are cores.
     Oversubscribed,
     /// The run took less than 10 ms, so start-up effects matter.
     ShortRun,
-    /// The digest or the number of bytes does not match the set.
+    /// The digest or the byte count does not match the set.
     WrongBytes,
     /// Some files failed.
     Errors,
@@ -91,8 +91,8 @@ impl Doubt {
         }
     }
 
-    /// Returns the meaning of the doubt and what to do about it. Callers that know the mode of the
-    /// study add the required number of blocks.
+    /// Returns the meaning of the doubt and the recommended action. Callers that know the study
+    /// mode add the required number of blocks.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::ClockCoarse => "measure longer intervals, or use a machine with a vDSO clock",
@@ -102,16 +102,16 @@ impl Doubt {
             }
             Self::NotWarm => "pages were reclaimed before the run; use a smaller set",
             Self::ConditionUnknown => {
-                "the kernel or file system does not report what is cached; do not distinguish cold and \
-                 warm"
+                "the kernel or file system does not report what is cached; do not compare cold \
+                with warm runs"
             }
             Self::NoisyNeighbour => "other programs used the processors; repeat on an idle machine",
             Self::FewSamples => "repeat with more --blocks or a longer --budget",
             Self::Drift => "the machine changed during the study; check the runs in order",
             Self::Alternation => "there is a periodic disturbance; check the runs in order",
-            Self::FirstRun => "the first block had a warm-up effect; it is included, so check it",
+            Self::FirstRun => "the first block, which is included, shows a warm-up effect; check it",
             Self::TwoRegimes => "the median is between two modes; check the individual runs",
-            Self::NoiseFloor => "a plan differs from itself by as much; use more blocks",
+            Self::NoiseFloor => "repeated runs of the same plan differ by as much; use more blocks",
             Self::OwnOverhead => "compare with the null method",
             Self::SpansLost => "totals are correct; use fewer files for a complete timeline",
             Self::Oversubscribed => {
@@ -119,7 +119,7 @@ impl Doubt {
             }
             Self::ShortRun => "use more files or larger ones",
             Self::WrongBytes => "the files changed or a method is broken; do not use this result",
-            Self::Errors => "see the list of failed files; times include only the others",
+            Self::Errors => "see the list of failed files; times cover only the successful ones",
             Self::Scaled => "use --full for the published size",
         }
     }

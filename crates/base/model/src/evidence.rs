@@ -1,9 +1,9 @@
-//! States of threads, and the evidence for them.
+//! Thread states and the evidence for them.
 //!
 //! A share of time without its source is a guess. Every result with states therefore contains
-//! [`Evidence`]: the level of observation, what each source delivered and lost, and the
-//! self-checks. A state that the level cannot separate is null with a reason ([`StateTime::why`]),
-//! and the state that contains its time lists it in [`StateTime::includes`].
+//! [`Evidence`]: the observation level, the records that each source delivered and lost, and the
+//! self-checks. A state that cannot be distinguished at this level is null with a reason
+//! ([`StateTime::why`]), and the state that absorbs its time lists it in [`StateTime::includes`].
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 pub enum State {
     /// Running on a processor.
     OnCpu,
-    /// Woken, waiting for a processor.
+    /// Runnable, waiting for a processor after a wake-up.
     Ready,
-    /// Preempted while it had work.
+    /// Preempted while runnable.
     Preempted,
     /// Blocked on a file.
     Io,
@@ -31,14 +31,14 @@ pub enum State {
     Lock,
     /// Waiting for an event: a socket, a pipe, a poll.
     Event,
-    /// Voluntarily asleep.
+    /// Sleeping voluntarily.
     Sleep,
     /// Not explained by the evidence.
     Unknown,
 }
 
 impl State {
-    /// Every state, in the order of legends.
+    /// All states, in legend order.
     pub const ALL: [Self; 11] = [
         Self::OnCpu,
         Self::Ready,
@@ -71,16 +71,16 @@ impl State {
     }
 }
 
-/// Level of observation.
+/// Observation level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// 0: spans, thread clock and run-queue delay. Requires no privileges.
     Account,
-    /// 1: also context switches and major faults of its threads. Requires perf events for own
-    /// processes.
+    /// 1: adds context switches and major faults of the process's threads. Requires perf events for
+    /// its own processes.
     Switch,
-    /// 2: also wake-ups, other threads on the processors, device requests and kernel locks.
+    /// 2: adds wake-ups, other threads on the processors, device requests and kernel locks.
     /// Requires access to tracefs.
     Kernel,
 }
@@ -109,32 +109,32 @@ impl Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quality {
-    /// From events with timestamps.
+    /// From timestamped events.
     Exact,
     /// From clocks: the sum is correct, but positions are unknown.
     Bounded,
-    /// Only from the kind of call.
+    /// Inferred only from the kind of call.
     Inferred,
 }
 
-/// Time in one state, with its source and quality.
+/// Time spent in one state, with its source and quality.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StateTime {
-    /// Nanoseconds; `None` if the evidence cannot separate the state.
+    /// Nanoseconds; `None` if the evidence cannot distinguish the state.
     pub ns: Option<u64>,
     /// Name of the source, such as `perf.switch+spans`.
     pub source: String,
     /// Quality; `None` if not measured.
     pub quality: Option<Quality>,
-    /// States whose time is included in this one because they could not be separated.
+    /// States whose time is included in this one because they could not be distinguished.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub includes: Vec<State>,
-    /// Why it is not measured, and what is needed to measure it.
+    /// Why it was not measured, and what is required to measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// Time in every state of a thread or role. The `ns` add up to the elapsed time.
+/// Time in every state of a thread or role. The `ns` values add up to the elapsed time.
 pub type StateTable = BTreeMap<State, StateTime>;
 
 /// Sum over the threads of one role.
@@ -144,7 +144,7 @@ pub struct RoleStates {
     pub role: String,
     /// Number of threads.
     pub threads: u32,
-    /// Sum of their elapsed times, nanoseconds.
+    /// Sum of their elapsed times in nanoseconds.
     pub elapsed_ns: u64,
     /// Time per state.
     pub states: StateTable,
@@ -159,34 +159,35 @@ pub struct SourceReport {
     pub records: u64,
     /// Number of records that the source reports as lost.
     pub lost: u64,
-    /// Calibrated cost of a record for the observed program, nanoseconds.
+    /// Calibrated cost per record for the observed program, in nanoseconds.
     pub ns_per_event: Option<f64>,
     /// Required privilege: `none`, `user`, `delegated`, `root`.
     pub privilege: String,
 }
 
-/// Self-checks of an observation. `None` if the level cannot perform the check.
+/// Self-checks of an observation. `None` if the check is not possible at this level.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Checks {
     /// Sum of all states divided by elapsed time, in per cent. Any value other than 100 is a bug.
     pub tiling_pct: f64,
-    /// Difference of time on a processor between events and thread clock, in percentage points.
+    /// Difference in on-CPU time between events and thread clock, in percentage points.
     pub on_cpu_vs_clock_pp: Option<f64>,
-    /// Difference between ready + preempted time from events and the run-queue delay of the kernel,
-    /// in percentage points.
+    /// Difference between ready + preempted time from events and the kernel's run-queue delay, in
+    /// percentage points.
     pub ready_vs_run_delay_pp: Option<f64>,
     /// Number of switches whose successor on the same processor or thread did not match.
     pub chain_breaks: Option<u64>,
-    /// Number of kernel events of the clock probe that were between the surrounding clock readings.
+    /// Number of kernel events from the clock probe that fell between the surrounding clock
+    /// readings.
     pub clock_inside: Option<u64>,
-    /// Number of kernel events of the clock probe.
+    /// Number of kernel events from the clock probe.
     pub clock_total: Option<u64>,
 }
 
 /// Evidence for the states of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Level of observation.
+    /// Observation level.
     pub level: Level,
     /// Sources, with delivered and lost records.
     pub sources: Vec<SourceReport>,

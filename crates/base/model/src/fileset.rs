@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 pub enum DirectoryLayout {
     /// All files in one directory.
     Flat,
-    /// Two levels of directories, at most 256 files in each.
+    /// Two directory levels with at most 256 files per directory.
     #[default]
     Nested,
-    /// Directories at most five levels deep, with 40 files in each directory of every level.
+    /// Directories nested at most five levels deep, with 40 files per directory at every level.
     Tree,
-    /// Chains of 64 nested directories, with four files in each.
+    /// Chains of 64 nested directories with four files each.
     Deep,
 }
 
-/// Options for creating the files of a set. By default files have data, are created in the order of
-/// their numbers, and have one name.
+/// Options for creating the files of a set. By default files contain data, are created in numeric
+/// order, and have one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Creation {
-    /// Create sparse files: they have a size but no data and take no blocks.
+    /// Create sparse files, which have a size but no data blocks.
     #[serde(default)]
     pub sparse: bool,
-    /// Create files in random order, so that adjacent files of a directory are not adjacent on the
+    /// Create files in random order, so neighbouring files of a directory are not adjacent on the
     /// medium.
     #[serde(default)]
     pub shuffled: bool,
@@ -36,13 +36,13 @@ pub struct Creation {
 }
 
 impl Creation {
-    /// Reports whether all options have their defaults.
+    /// Reports whether all options have default values.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Description of a seeded file set. The same description creates the same files.
+/// Description of a seeded file set. The same description always produces the same files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSetSpec {
@@ -56,10 +56,10 @@ pub struct FileSetSpec {
     /// Directory structure.
     #[serde(default)]
     pub layout: DirectoryLayout,
-    /// Options for creating the files.
+    /// Creation options.
     #[serde(default, skip_serializing_if = "Creation::is_default")]
     pub making: Creation,
-    /// Seed of sizes, times and contents.
+    /// Seed for sizes, times and contents.
     #[serde(default)]
     pub seed: u64,
 }
@@ -67,15 +67,15 @@ pub struct FileSetSpec {
 /// A generated or existing file set.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FileSetRealised {
-    /// Name in the study, or the directory given by the user.
+    /// Name in the study, or the directory specified by the user.
     pub name: String,
     /// Number of files.
     pub files: u64,
-    /// Sum of sizes, bytes.
+    /// Total size in bytes.
     pub bytes_total: u64,
-    /// Mean size, bytes.
+    /// Mean size in bytes.
     pub bytes_mean: f64,
-    /// Mean compute time, nanoseconds; `None` if the set has none.
+    /// Mean compute time in nanoseconds; `None` if the set has none.
     pub compute_ns_mean: Option<f64>,
     /// Identifies the set: XXH3-64 over the sorted lines `SIZE  PATH`, 16 digits.
     pub hash: String,
@@ -86,11 +86,11 @@ pub struct FileSetRealised {
 /// The medium of a file set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Medium {
-    /// Name in tables: `work`, `tmpfs`, `throttled`, or the directory given by `--on`.
+    /// Name in tables: `work`, `tmpfs`, `throttled`, or the directory specified with `--on`.
     pub name: String,
     /// `major:minor` of the device.
     pub device: String,
-    /// Name of the block device, if there is one.
+    /// Block device name, if there is one.
     pub block_device: Option<String>,
     /// File-system type.
     pub file_system: String,
@@ -98,6 +98,6 @@ pub struct Medium {
     pub scheduler: Option<String>,
     /// The `rotational` flag, which is unreliable for virtual disks.
     pub rotational: Option<bool>,
-    /// Read-ahead of the device in KiB.
+    /// Device readahead in KiB.
     pub read_ahead_kib: Option<u64>,
 }

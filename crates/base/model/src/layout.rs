@@ -1,21 +1,22 @@
-//! The threads, window and permits that run for a plan.
+//! The threads, window and permits used for a plan.
 //!
-//! [`layout`] is the only place that decides them: the engine starts its threads from a [`Layout`],
-//! and `ioloom each --explain` and the report print [`Layout::sentence`], which is made from the
-//! same numbers.
+//! [`layout`] is the only place that determines them: the engine starts its threads from a
+//! [`Layout`], and `ioloom each --explain` and the report print [`Layout::sentence`], which uses
+//! the same numbers.
 
 use crate::{Method, Plan, ReadAhead, Schedule, table};
 use std::fmt;
 
-/// Workers of a `nowait` window for each permit. They block in opens and in the read of their oldest
-/// miss: with fewer, processors go idle; more only divide the same window into smaller parts.
+/// Number of `nowait` workers per permit. They block in opens and in the read of their oldest miss.
+/// With fewer workers, processors would be idle; more would only split the same window into smaller
+/// parts.
 const NOWAIT_WORKERS_PER_PERMIT: u32 = 8;
 
-/// Requests that one io_uring holds, and the largest window of one thread when reads run ahead
-/// without a bound.
+/// Maximum number of requests in one io_uring, and the window limit of one thread with unlimited
+/// readahead.
 pub const RING_MAX: u32 = 32_768;
 
-/// The role of a thread.
+/// Role of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Reads files and runs the function on them.
@@ -29,7 +30,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Returns the word in traces, thread names and sentences.
+    /// Returns the name used in traces, thread names and sentences.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Worker => "worker",
@@ -39,63 +40,63 @@ impl Role {
         }
     }
 
-    /// Reports whether threads of this role take paths from the list.
+    /// Reports whether threads with this role take paths from the list.
     pub const fn reads(self) -> bool {
         !matches!(self, Self::Computer)
     }
 }
 
-/// The threads of one role.
+/// Threads with the same role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threads {
-    /// Their role.
+    /// Role of the threads.
     pub role: Role,
-    /// Threads started with the run.
+    /// Threads started at the beginning of the run.
     pub first: u32,
-    /// Upper limit. Threads beyond `first` are started when the running ones wait for reads.
+    /// Upper limit. Threads beyond `first` are started if the running ones wait for reads.
     pub max: u32,
 }
 
-/// The loop that a thread runs.
+/// The loop executed by a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
-    /// Takes one file after another and blocks in each call.
+    /// Processes one file at a time and blocks in each call.
     Sequential,
-    /// Keeps its part of the window in flight.
+    /// Keeps its share of the window in flight.
     Windowed,
-    /// Passes files from readers to computers through one queue.
+    /// Passes files from readers to compute threads through one queue.
     Queued,
 }
 
-/// How many requests one thread may have in flight.
+/// Number of requests that one thread can have in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Share {
     /// One.
     One,
-    /// An equal part of the window.
+    /// An equal share of the window.
     Part(u32),
-    /// The whole window, which readers share.
+    /// The whole window, shared by the readers.
     Whole(ReadAhead),
 }
 
-/// What runs for a plan.
+/// The layout of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     method: Method,
-    /// Threads by role, in the order of thread numbers. No role has zero.
+    /// Threads by role, in the order of thread numbers. Every listed role has at least one thread.
     pub threads: Vec<Threads>,
-    /// The loop that they run.
+    /// The loop executed by the threads.
     pub driver: Driver,
-    /// Files in flight or loaded, over all threads, before compute.
+    /// Maximum number of files in flight or loaded before compute, over all threads.
     pub window: ReadAhead,
-    /// Threads that may run the function at once, if fewer than all.
+    /// Maximum number of threads in the function at once, if limited.
     pub permits: Option<u32>,
-    /// Threads that may open files at once, if fewer than all.
+    /// Maximum number of threads opening files at once, if limited.
     pub open_limit: Option<u32>,
     share: Share,
 }
 
-/// Lays out the threads of a plan.
+/// Computes the thread layout of a plan.
 ///
 /// ```
 /// use ioloom_model::{Plan, layout::layout};
@@ -108,7 +109,7 @@ pub struct Layout {
 ///
 /// # Errors
 ///
-/// Returns the reason if no machine could run the plan as asked, as [`table::check`] does.
+/// Returns the reason if no machine can run the plan as specified, like [`table::check`].
 pub fn layout(plan: &Plan) -> Result<Layout, String> {
     table::check(plan)?;
     let Plan { method, schedule, .. } = *plan;
@@ -145,7 +146,7 @@ fn by_role<const N: usize>(counts: [(Role, u32); N]) -> Vec<Threads> {
 }
 
 fn windowed(method: Method, window: u32, permits: u32) -> Layout {
-    // A worker without a part of the window would have nothing to do.
+    // A worker without a share of the window would have nothing to do.
     let (driver, max, permits) = match method {
         Method::Read | Method::DirectRead => (Driver::Sequential, window, Some(permits)),
         Method::Nowait => {
@@ -172,19 +173,20 @@ impl Layout {
         self.threads.iter().flat_map(same)
     }
 
-    /// Returns the threads started with the run.
+    /// Returns the number of threads started at the beginning of the run.
     pub fn threads_first(&self) -> u32 {
         self.threads.iter().map(|threads| threads.first).sum()
     }
 
-    /// Returns the most threads that the run may have.
+    /// Returns the maximum number of threads during the run.
     pub fn threads_max(&self) -> u32 {
         self.threads.iter().map(|threads| threads.max).sum()
     }
 
-    /// Returns how many files may hold a buffer at once, in a run of `files` files.
+    /// Returns the maximum number of files that hold a buffer at the same time, in a run over
+    /// `files` files.
     pub fn files_at_once(&self, files: u64) -> u64 {
-        // Under queues a thread that computes holds a file that has left the window.
+        // With queues, a computing thread holds a file that has already left the window.
         let computing = self.threads.iter().filter(|threads| {
             self.driver == Driver::Queued && matches!(threads.role, Role::Hybrid | Role::Computer)
         });
@@ -196,8 +198,8 @@ impl Layout {
         }
     }
 
-    /// Returns how many requests thread `number` may have in flight, of `files_at_once` over all.
-    /// The parts of a window add up to it.
+    /// Returns how many requests thread `number` can have in flight if all threads share
+    /// `files_at_once`. The shares add up to the window.
     pub fn window_of(&self, number: usize, files_at_once: u64) -> u32 {
         match self.share {
             Share::One => 1,
@@ -285,7 +287,7 @@ impl Layout {
     }
 }
 
-/// One file after another.
+/// One file at a time.
 const fn sequential(method: Method) -> &'static str {
     match method {
         Method::Read => "open, pread, compute and close one file at a time",

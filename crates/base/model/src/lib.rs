@@ -1,10 +1,10 @@
-//! The shared types of ioloom.
+//! Shared types of ioloom.
 //!
-//! This crate defines the types that several crates must agree on: plans and their text form, the
-//! combinations of methods and schedules, file sets, conditions, runs and verdicts. It does no I/O
-//! and reads neither clock nor environment, so the same text gives the same value everywhere. The
-//! types implement serde traits because plans are sent to child processes and records are stored; a
-//! second set of types for that would diverge (docs/decisions/001.md).
+//! Defines the types that several crates must agree on: plans and their text form, the combinations
+//! of methods and schedules, file sets, conditions, runs and verdicts. The crate does no I/O and
+//! reads neither clock nor environment, so the same text gives the same value everywhere. The types
+//! implement serde traits because plans are sent to child processes and records are stored; a
+//! second set of types for that purpose would diverge (docs/decisions/001.md).
 
 pub mod any_plan;
 pub mod compute;
@@ -43,15 +43,15 @@ pub use study::StudySpec;
 pub use topology::Topology;
 pub use verdict::Verdict;
 
-/// Error of parsing text.
+/// A text parsing error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid {what} '{text}': {reason}")]
 pub struct ParseError {
-    /// Kind of value that was expected, such as "method" or "size".
+    /// Expected kind of value, such as "method" or "size".
     pub what: &'static str,
-    /// The text.
+    /// The invalid text.
     pub text: String,
-    /// Reason, with what is accepted.
+    /// The reason, including accepted values.
     pub reason: String,
 }
 
@@ -62,7 +62,7 @@ impl ParseError {
     }
 }
 
-/// Implements serialization by `Display` and `FromStr`, so that JSON, TOML and the command line use
+/// Implements serialization through `Display` and `FromStr`, so JSON, TOML and the command line use
 /// the same text.
 macro_rules! serialize_as_text {
     ($type:ty) => {

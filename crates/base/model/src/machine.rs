@@ -1,8 +1,8 @@
-//! Facts about a machine that affect results.
+//! Machine properties that affect results.
 
 use serde::{Deserialize, Serialize};
 
-/// Facts about a machine. A fact that could not be read is `None`, never a guess.
+/// Machine properties. A property that could not be read is `None`, never a guess.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct MachineFacts {
     /// Short stable identifier: hash of processor, cores, memory class and kernel release.
@@ -13,7 +13,7 @@ pub struct MachineFacts {
     pub cpu_model: Option<String>,
     /// Number of online processors.
     pub cpus_online: u32,
-    /// Number of processors that this process may use (affinity and cgroup quota), at least 1.
+    /// Number of processors available to this process (affinity and cgroup quota), at least 1.
     pub cpus_usable: u32,
     /// Threads per core, if known.
     pub threads_per_core: Option<u32>,
@@ -25,15 +25,15 @@ pub struct MachineFacts {
     pub page_bytes: u64,
     /// Whether the processor reports a hypervisor.
     pub virtual_machine: Option<bool>,
-    /// Name of the clock source.
+    /// Clock source name.
     pub clock_source: Option<String>,
     /// Block devices.
     pub devices: Vec<DeviceFacts>,
     /// Kernel features, detected by using them.
     pub features: Vec<FeatureFacts>,
-    /// Limits: name and formatted value (open files, locked memory, maps).
+    /// Limits, by name and formatted value (open files, locked memory, maps).
     pub limits: Vec<(String, String)>,
-    /// Whether this process has the capabilities to drop caches and to mount.
+    /// Whether this process has the capabilities required to drop caches and to mount.
     pub privileged: bool,
 }
 
@@ -48,9 +48,9 @@ pub struct DeviceFacts {
     pub rotational: Option<bool>,
     /// Active I/O scheduler.
     pub scheduler: Option<String>,
-    /// Size of the request queue.
+    /// Request queue size.
     pub queue_requests: Option<u64>,
-    /// Read-ahead in KiB.
+    /// Readahead in KiB.
     pub read_ahead_kib: Option<u64>,
     /// Mounts: directory and file-system type.
     pub mounts: Vec<(String, String)>,
@@ -61,6 +61,6 @@ pub struct DeviceFacts {
 pub struct FeatureFacts {
     /// Name, such as `io_uring` or `cachestat`.
     pub name: String,
-    /// `None` if it works, otherwise why it does not.
+    /// `None` if it works, otherwise the reason why not.
     pub missing: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! Results of measuring the memory hierarchy.
+//! Results of memory hierarchy measurements.
 //!
-//! Used by the predictor ([`MemoryResult::costs`]), the drawing of the machine and the memory
-//! study. Numbers specific to one experiment are in `extra` and `curves`, under names with the unit
-//! last, as in the record of a run.
+//! Used by the predictor ([`MemoryResult::costs`]), the machine diagram and the memory study.
+//! Numbers specific to one experiment are in `extra` and `curves`, with the unit as the last part
+//! of the name, as in run records.
 
 use crate::Doubt;
 use serde::{Deserialize, Serialize};
@@ -11,36 +11,36 @@ use std::collections::BTreeMap;
 /// Version of [`MemoryResult`].
 pub const MEMORY_SCHEMA: u32 = 1;
 
-/// A point of the ladder: time of a dependent load for one working-set size.
+/// A point of the ladder: the time of a dependent load for one working-set size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LadderPoint {
-    /// Size of the working set in bytes.
+    /// Working set size in bytes.
     pub bytes: u64,
-    /// Minimum over all blocks: the capability of the hardware.
+    /// Minimum over all blocks: what the hardware can achieve.
     pub ns_min: f64,
     /// 10th percentile.
     pub ns_p10: f64,
-    /// Median: the current performance.
+    /// Median: the typical performance at present.
     pub ns_median: f64,
     /// Number of blocks.
     pub blocks: u32,
-    /// Whether the point was disturbed: a larger set was more than 10 % faster.
+    /// Whether the point was disturbed: a larger working set was more than 10 % faster.
     pub disturbed: bool,
 }
 
-/// A level of the hierarchy.
+/// A level of the memory hierarchy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryLevel {
-    /// `L1`, `L2`, … and `memory` for the last.
+    /// `L1`, `L2`, …, or `memory` for the last level.
     pub name: String,
     /// Time of a dependent load.
     pub latency_ns: f64,
-    /// Latency in clock cycles, measured at the same time; `None` if the clock could not be
+    /// Latency in clock cycles, measured at the same time; `None` if the cycle time could not be
     /// measured.
     pub latency_cycles: Option<f64>,
-    /// Range of its capacity: above the first size, up to the second; `None` for memory.
+    /// Capacity range: above the first size, up to the second; `None` for memory.
     pub bracket_bytes: Option<(u64, u64)>,
-    /// Capacity reported by the kernel (sysfs); `None` if none is reported for this level.
+    /// Capacity reported by the kernel (sysfs); `None` if it reports none for this level.
     pub advertised_bytes: Option<u64>,
     /// Capacity reported by the processor (CPUID).
     pub cpuid_bytes: Option<u64>,
@@ -57,9 +57,9 @@ pub enum CheckState {
     Pass,
     /// Use the numbers with care.
     Warn,
-    /// The numbers concerned should not be used.
+    /// Do not use the affected numbers.
     Fail,
-    /// Not possible, or not needed in this run.
+    /// Not possible, or not required in this run.
     Skipped,
 }
 
@@ -99,26 +99,27 @@ pub struct CpuPair {
     pub one_way_ns: f64,
 }
 
-/// Times of one kind of work on one thread, on two siblings, and on two cores.
+/// Times of one workload on one thread, on two siblings, and on two cores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SmtWork {
     /// `alu`, `wide`, `chase`, `l1-share` or `mixed`.
     pub work: String,
     /// Minimum time of one thread alone.
     pub alone_ns: f64,
-    /// Time of two threads on siblings of one core; `None` without siblings.
+    /// Time of two threads on sibling hardware threads of one core; `None` without siblings.
     pub siblings_ns: Option<f64>,
     /// Time of two threads on different cores; `None` with one core.
     pub cores_ns: Option<f64>,
 }
 
 impl SmtWork {
-    /// Returns the throughput of two threads relative to one: 1 without any gain, 2 for twice as much.
+    /// Returns the throughput of two threads relative to one: 1 means no gain, 2 means twice as
+    /// much.
     pub fn throughput_ratio(&self, both_ns: f64) -> f64 {
         2.0 * self.alone_ns / both_ns
     }
 
-    /// Returns the share of time saved for two pieces of work, compared with running them in
+    /// Returns the share of time saved by running two pieces of work concurrently rather than in
     /// sequence.
     pub fn time_saved(&self, both_ns: f64) -> f64 {
         1.0 - both_ns / (2.0 * self.alone_ns)
@@ -132,11 +133,11 @@ pub struct SmtResult {
     pub skipped: Option<String>,
     /// The measured siblings.
     pub siblings: Option<(u32, u32)>,
-    /// The measured processors of different cores.
+    /// The measured processors on different cores.
     pub cores: Option<(u32, u32)>,
-    /// Results by kind of work.
+    /// Results by workload.
     pub works: Vec<SmtWork>,
-    /// Whether processors reported as cores behave like siblings, as text.
+    /// Describes whether processors reported as separate cores behave like siblings.
     pub hidden: Option<String>,
 }
 
@@ -151,29 +152,29 @@ pub struct MemoryResult {
     pub version: String,
     /// Whether only the ladder was measured.
     pub quick: bool,
-    /// Seed of all random orders.
+    /// Seed for all random orders.
     pub seed: u64,
-    /// Start time, milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub started_unix_ms: u64,
     /// Elapsed time.
     pub elapsed_ns: u64,
     /// Processor to which the measuring thread was pinned; `None` if pinning failed.
     pub cpu: Option<u32>,
-    /// Length of a clock cycle during the measurement.
+    /// Clock cycle time during the measurement.
     pub cycle_ns: Option<f64>,
-    /// Share of the memory in huge pages; `None` if the kernel does not report it.
+    /// Share of memory in huge pages; `None` if the kernel does not report it.
     pub huge_share: Option<f64>,
-    /// The ladder, by ascending size.
+    /// The ladder in ascending order of size.
     pub ladder: Vec<LadderPoint>,
     /// Levels, fastest first.
     pub levels: Vec<MemoryLevel>,
-    /// Advertised capacities without a level.
+    /// Advertised capacities without a matching level.
     pub not_visible_bytes: Vec<u64>,
-    /// Why the levels should not be trusted; `None` if they can be.
+    /// Why the levels should not be trusted; `None` if they can be trusted.
     pub unclear: Option<String>,
     /// Plausibility checks.
     pub checks: Vec<Check>,
-    /// Reasons to distrust it.
+    /// Reasons to distrust the result.
     pub doubts: Vec<Doubt>,
     /// Transfer times between processors.
     pub pairs: Vec<CpuPair>,
@@ -181,33 +182,33 @@ pub struct MemoryResult {
     pub pairs_skipped: Option<String>,
     /// Hardware threads that share a core.
     pub smt: Option<SmtResult>,
-    /// Other numbers by name, unit last.
+    /// Additional numbers, with the unit as the last part of the name.
     pub extra: BTreeMap<String, f64>,
-    /// Other curves by name: points (size or count, value).
+    /// Additional curves by name: points (size or count, value).
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
 /// Memory costs for the predictor; `None` if not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct MemoryCosts {
-    /// Load from the first level.
+    /// Load from the first cache level.
     pub l1_ns: Option<f64>,
     /// Load from memory.
     pub memory_ns: Option<f64>,
-    /// Capacity of the last cache level: the lower end of its bracket.
+    /// Capacity of the last cache level: the lower end of its range.
     pub last_cache_bytes: Option<u64>,
-    /// Copy rate beyond the caches on one thread.
+    /// Single-threaded copy rate beyond the caches.
     pub copy_bytes_per_s: Option<f64>,
-    /// Page fault on memory that the machine already holds.
+    /// Page fault on memory that the machine has already allocated.
     pub fault_ns: Option<f64>,
     /// First access to a 4 KiB page of new memory.
     pub first_touch_ns: Option<f64>,
-    /// Rate of read(2) of a cached file with the best buffer size.
+    /// Rate of read(2) on a cached file with the best buffer size.
     pub warm_read_bytes_per_s: Option<f64>,
 }
 
 impl MemoryResult {
-    /// Adds a point to a curve and creates the curve if necessary.
+    /// Adds a point to a curve, creating the curve if necessary.
     pub fn add_point(&mut self, curve: &str, at: f64, value: f64) {
         self.curves.entry(curve.to_owned()).or_default().push((at, value));
     }
@@ -230,13 +231,12 @@ impl MemoryResult {
         }
     }
 
-    /// Returns the doubts that follow from the checks.
+    /// Returns the doubts implied by the checks.
     pub fn doubts_of_checks(&self) -> Vec<Doubt> {
         let failed = |ids: &[&str]| {
             self.checks.iter().any(|c| ids.contains(&c.id.as_str()) && c.state == CheckState::Fail)
         };
-        // Waits for a processor, medians far above minima, and sizes that were slower than larger
-        // ones.
+        // Waits for a processor, medians far above minima, and sizes slower than larger ones.
         if failed(&["H2", "H3", "H13"]) { vec![Doubt::NoisyNeighbour] } else { Vec::new() }
     }
 }

@@ -1,18 +1,18 @@
-//! How files are read.
+//! Methods of reading files.
 
 use crate::{ParseError, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// A way to read files.
+/// A method of reading files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Method {
     /// Blocking `pread` through the page cache.
     Read,
-    /// `preadv2(RWF_NOWAIT)`. A miss starts read-ahead; the oldest miss is then read with a
-    /// blocking call.
+    /// `preadv2(RWF_NOWAIT)`. A miss starts readahead; the oldest miss is then read with a blocking
+    /// call.
     Nowait,
-    /// io_uring read; open and close by plain system calls.
+    /// io_uring read, with plain system calls for open and close.
     Uring,
     /// io_uring read, with open and stat through the ring as well.
     UringOpen,
@@ -30,12 +30,12 @@ pub enum Method {
     MmapWillneed,
     /// `mmap` with `MAP_POPULATE`: the pages are present when the call returns.
     MmapPopulate,
-    /// No I/O: empty files through the same queues, which measures the overhead of the library.
+    /// No I/O: passes empty files through the same queues, to measure library overhead.
     Null,
 }
 
 impl Method {
-    /// Every method, in the order of tables.
+    /// All methods, in table order.
     pub const ALL: [Self; 12] = [
         Self::Read,
         Self::Nowait,
@@ -69,12 +69,12 @@ impl Method {
         }
     }
 
-    /// Reports whether the method needs an io_uring instance.
+    /// Reports whether the method requires an io_uring instance.
     pub const fn needs_ring(self) -> bool {
         matches!(self, Self::Uring | Self::UringOpen | Self::UringRegistered | Self::DirectUring)
     }
 
-    /// Reports whether a thread blocks for each single file, so that a window of L needs L threads.
+    /// Reports whether a thread blocks on every file, so a window of L requires L threads.
     pub const fn blocks(self) -> bool {
         matches!(self, Self::Read | Self::DirectRead)
     }

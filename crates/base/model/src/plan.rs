@@ -1,4 +1,4 @@
-//! A plan over files: method, schedule and options.
+//! A file plan: method, schedule and options.
 //!
 //! Text form: `METHOD/SCHEDULE[/OPTION,OPTION…]`, for example `read/window:l=32,p=2`,
 //! `uring/roles:r=1,h=0,c=3,w=64/buffers=fresh` or `direct:uring/window:l=8,p=2/chunk=1MiB`.
@@ -10,13 +10,13 @@ use crate::{Method, ParseError, Schedule, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// Source of the buffers of reads.
+/// Source of read buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Buffers {
-    /// Recycled buffers, which cause page faults only at first use.
+    /// Recycled buffers, which cause page faults only on first use.
     #[default]
     Pool,
-    /// A new anonymous mapping per file, without faulting its pages in before the read. Source
+    /// A new anonymous mapping per file, whose pages are not faulted in before the read. Source
     /// study 000 does this.
     Fresh,
     /// A new mapping per file, with all pages faulted in before the read.
@@ -26,31 +26,31 @@ pub enum Buffers {
 /// Order in which files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReadOrder {
-    /// The order of the list.
+    /// List order.
     #[default]
     List,
-    /// By inode number, in batches of 65 536 paths, so that long lists are not held in memory.
+    /// By inode number, in batches of 65 536 paths to bound memory use.
     Inode,
 }
 
-/// A plan over files. It runs exactly as given, or is refused with a reason.
+/// A file plan. It runs exactly as specified or is refused with a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Plan {
     /// How files are read.
     pub method: Method,
     /// How threads share the work.
     pub schedule: Schedule,
-    /// Chunk size: the function gets chunks of this many bytes instead of whole files.
+    /// Chunk size in bytes: the function receives chunks instead of whole files.
     pub chunk_bytes: Option<u64>,
     /// Source of buffers.
     pub buffers: Buffers,
     /// Order in which files are read.
     pub read_order: ReadOrder,
-    /// Adjacent files of a known list that a thread takes at once. With 1, all threads work on the
-    /// same few directories and inode blocks; larger values spread them over the list. This is a
-    /// minimum: a worker that finds successive files in the page cache takes more.
+    /// Number of adjacent files of a known list that a thread takes at once. With 1, all threads
+    /// work on the same few directories and inode blocks; larger values spread them over the list.
+    /// This is a minimum: a worker that hits the page cache repeatedly takes more.
     pub stripe: u32,
-    /// Limit on file data that is in flight, ready or retained, in bytes.
+    /// Limit in bytes on file data that is in flight, ready or retained.
     pub memory_bytes: u64,
 }
 

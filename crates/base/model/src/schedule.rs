@@ -4,14 +4,14 @@ use crate::{ParseError, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// Order in which a hybrid thread issues reads and computes.
+/// Order in which a hybrid thread alternates between reads and compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HybridOrder {
-    /// All reads that the window allows, then compute. This is the order in source study 000.
+    /// Issue all reads that the window allows, then compute. Source study 000 uses this order.
     ReadFirst,
-    /// Compute all ready files before the next read.
+    /// Compute all ready files before issuing the next read.
     ComputeFirst,
-    /// One read and one compute alternately.
+    /// Alternate between one read and one compute.
     Alternate,
 }
 
@@ -26,17 +26,17 @@ impl HybridOrder {
     }
 }
 
-/// How far reads may be ahead of compute in the `roles` schedule.
+/// How far reads can be ahead of compute in the `roles` schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReadAhead {
-    /// At most this many files that are in flight or read but not yet computed.
+    /// At most this many files in flight, or read but not yet computed.
     Files(u32),
     /// All files, as in source study 000. The memory and open-file limits still apply; a run that
-    /// exceeds them ends as refused.
+    /// exceeds them is refused.
     All,
 }
 
-/// The assignment of work to threads.
+/// How work is assigned to threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Schedule {
     /// N threads that each process one file at a time: the synchronous form of source study 000.
@@ -52,18 +52,18 @@ pub enum Schedule {
         hybrids: u32,
         /// Number of threads that only compute.
         computers: u32,
-        /// How far reads may be ahead of compute.
+        /// How far reads can be ahead of compute.
         window: ReadAhead,
-        /// Number of threads that may open and submit at once; `None` for no limit.
+        /// Maximum number of threads that open and submit at once; `None` for no limit.
         open_limit: Option<u32>,
         /// Order of work in hybrid threads.
         order: HybridOrder,
     },
-    /// P compute permits and L requests in flight over all workers.
+    /// P compute permits, and L requests in flight over all workers.
     Window {
         /// Requests in flight, L.
         window: u32,
-        /// Compute permits, P. If omitted, the number of usable cores is filled in before the run.
+        /// Compute permits, P. If omitted, set to the number of usable cores before the run.
         permits: Option<u32>,
     },
 }
@@ -163,7 +163,7 @@ impl Schedule {
     }
 }
 
-/// The `key=value` pairs of a schedule. Each must be taken exactly once.
+/// The `key=value` pairs of a schedule. Each pair must be taken exactly once.
 struct Fields<'a> {
     whole: &'a str,
     pairs: Vec<(&'a str, &'a str)>,

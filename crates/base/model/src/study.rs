@@ -1,8 +1,8 @@
 //! Study files in TOML: experiments with their arms and file sets.
 //!
-//! The `plan` and `name` of an arm may contain `{n}`, `{n-1}` or `{n+1}` for a factor `n` of its
-//! `with` table. The arm is then expanded over all values. `headline = true` marks arms that run in
-//! quick mode, and `headline_with` selects factor values for it.
+//! The `plan` and `name` of an arm can contain `{n}`, `{n-1}` or `{n+1}` for a factor `n` in its
+//! `with` table. The arm is then expanded for each value. `headline = true` marks arms that run in
+//! quick mode, and `headline_with` selects their factor values.
 
 use crate::{ColdBy, Compute, Condition, FileSetSpec};
 use serde::{Deserialize, Serialize};
@@ -12,25 +12,25 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StudySpec {
-    /// Name, as given on the command line.
+    /// Name on the command line.
     pub name: String,
     /// Title.
     pub title: String,
-    /// Question that the study answers, in one or two sentences.
+    /// Question answered by the study, in one or two sentences.
     pub question: String,
     /// Subject of the plans: `files` or another subject.
     #[serde(default = "files")]
     pub subject: String,
-    /// Seed of the order of runs, unless given on the command line, and of sets without a seed.
+    /// Seed for the run order, unless specified on the command line, and for sets without a seed.
     #[serde(default = "one")]
     pub seed: u64,
     /// Time budget of quick mode, in seconds.
     #[serde(default = "ninety")]
     pub quick_budget_s: f64,
-    /// File sets by name; empty if the subject needs no files.
+    /// File sets by name; empty if the subject does not use files.
     #[serde(default)]
     pub sets: BTreeMap<String, SetSpec>,
-    /// Experiments, in the order of the report.
+    /// Experiments in report order.
     #[serde(rename = "experiment")]
     pub experiments: Vec<Experiment>,
 }
@@ -47,7 +47,7 @@ fn ninety() -> f64 {
     90.0
 }
 
-/// A file set at its published size, and a smaller one for quick mode.
+/// A file set at its published size, with a smaller one for quick mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetSpec {
@@ -60,16 +60,16 @@ pub struct SetSpec {
     pub quick: Option<FileSetSpec>,
 }
 
-/// Default number of blocks of an experiment with `--full`.
+/// Default number of blocks per experiment with `--full`.
 pub const BLOCKS_FULL: u32 = 12;
 
-/// An experiment: arms that are compared block by block.
+/// An experiment: arms compared block by block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// Short name, unique in the study.
     pub name: String,
-    /// Question that it answers, in one sentence.
+    /// Question answered, in one sentence.
     pub question: String,
     /// File sets; each is a separate comparison. Empty only if the study has none.
     #[serde(default)]
@@ -77,35 +77,35 @@ pub struct Experiment {
     /// Conditions; each is a separate comparison.
     #[serde(default = "cold")]
     pub conditions: Vec<Condition>,
-    /// Work on the data; each is a separate comparison.
+    /// Work on the data; each kind is a separate comparison.
     #[serde(default = "nothing")]
     pub computes: Vec<Compute>,
     /// Chart in the report.
     #[serde(default)]
     pub chart: Chart,
-    /// Factor on the horizontal axis of a chart.
+    /// Factor on the horizontal axis of the chart.
     #[serde(default)]
     pub axis: Option<String>,
     /// Metric on the vertical axis, as in `Measured::metric`.
     #[serde(default = "elapsed")]
     pub metric: String,
-    /// Number of blocks with `--full`; a verdict requires at least 12. `--blocks` does not increase
-    /// a smaller number, unless the experiment is selected by name.
+    /// Number of blocks with `--full`; a verdict requires at least 12. `--blocks` does not raise a
+    /// smaller number, unless the experiment is selected by name.
     #[serde(default = "twelve")]
     pub blocks_full: u32,
     /// Number of blocks in quick mode; a verdict requires at least 8.
     #[serde(default = "eight")]
     pub blocks_quick: u32,
-    /// Whether one arm runs twice in each block, to measure noise by comparing a plan with itself.
-    /// Disabled if runs take long and no arms are compared.
+    /// Whether one arm runs twice per block, to measure noise by comparing a plan with itself.
+    /// Disabled if runs are long and no arms are compared.
     #[serde(default = "yes")]
     pub again: bool,
-    /// Which media it runs on.
+    /// Media on which it runs.
     #[serde(default)]
     pub media: MediaUse,
-    /// Arms, by name with factors filled in, that run once before the first block with the most
-    /// detailed trace that the system allows. These traces are the timelines of the report. Quick
-    /// mode also runs them if their set exists anyway.
+    /// Names, with factors filled in, of arms that run once before the first block with the most
+    /// detailed trace that the system allows. These traces become the timelines of the report.
+    /// Quick mode also runs them if their set already exists.
     #[serde(default)]
     pub pictures: Vec<String>,
     /// Arms.
@@ -113,18 +113,18 @@ pub struct Experiment {
     pub arms: Vec<Arm>,
 }
 
-/// Media on which an experiment runs. Media given by the user run every experiment. Media that a
-/// study adds (memory, a throttled disk) run only the ladders of the table of media, because
-/// everything else would take hours without new answers.
+/// Media on which an experiment runs. Every experiment runs on media specified by the user. Media
+/// added by a study (memory, a throttled disk) run only the ladders for the media table because
+/// anything else would take hours and answer nothing new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MediaUse {
-    /// The first medium, and those given by the user.
+    /// The first medium and those specified by the user.
     #[default]
     First,
     /// Added media also run the arms with the `threads` schedule.
     Ladder,
-    /// As `ladder`, but skipped if there is only one medium. All arms run in quick mode.
+    /// Like `ladder`, but skipped if there is only one medium. All arms run in quick mode.
     LadderOfSeveral,
 }
 
@@ -172,26 +172,26 @@ impl Mode {
     }
 }
 
-/// Suffix of the name of an arm in its second run in a block, which measures how much a plan
-/// differs from itself.
+/// Name suffix of an arm's second run in a block, which measures how much repeated runs of a plan
+/// differ.
 pub const AGAIN: &str = " (again)";
 
-/// Chart of an experiment.
+/// Chart type of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Chart {
-    /// A dot with an interval per arm.
+    /// A dot with an interval for each arm.
     #[default]
     Dots,
-    /// A line over the factor `axis` per arm before expansion.
+    /// A line over the factor `axis` for each unexpanded arm.
     Ladder,
-    /// Readers × compute threads, with a shade for the metric.
+    /// Readers × compute threads, shaded by the metric.
     Heat,
-    /// Cost over a logarithmic factor, one line per arm before expansion.
+    /// Cost over a logarithmic factor, with a line for each unexpanded arm.
     Curve,
 }
 
-/// A plan to compare, or a family of plans.
+/// A plan or a family of plans to compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
@@ -199,7 +199,7 @@ pub struct Arm {
     pub name: String,
     /// Plan with factors in braces, such as `read/threads:n={n}`.
     pub plan: String,
-    /// Factor values. The arm is expanded over their product.
+    /// Factor values. The arm is expanded for every combination.
     #[serde(default)]
     pub with: BTreeMap<String, Vec<f64>>,
     /// Whether all values run in quick mode.
@@ -208,13 +208,13 @@ pub struct Arm {
     /// Factor values that run in quick mode.
     #[serde(default)]
     pub headline_with: BTreeMap<String, Vec<f64>>,
-    /// Limit on the number of files, with factors in braces.
+    /// Maximum number of files, with factors in braces.
     #[serde(default)]
     pub files_max: Option<String>,
-    /// File set instead of that of the experiment, with factors in braces (`G-{size}`).
+    /// File set that overrides the experiment's, with factors in braces (`G-{size}`).
     #[serde(default)]
     pub set: Option<String>,
-    /// How cold runs are made cold; by default the best way available.
+    /// Cache eviction method for cold runs; by default the best available one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_by: Option<ColdBy>,
     /// Kernel settings for its runs, by name below `/proc/sys/vm`. Such an arm runs only if the
@@ -224,7 +224,7 @@ pub struct Arm {
 }
 
 impl Arm {
-    /// Returns the name without factors, which is the name of a line in a chart.
+    /// Returns the name without factors, used as the name of a line in a chart.
     pub fn family(&self) -> String {
         let mut out = String::new();
         let mut depth = 0;
@@ -239,7 +239,7 @@ impl Arm {
         out.trim_matches(|c| c == '-' || c == ' ').to_owned()
     }
 
-    /// Returns the points of its expansion: the product of its factor values, with the last factor
+    /// Returns the points of its expansion: all combinations of factor values, with the last factor
     /// changing fastest. Without factors there is one empty point.
     pub fn points(&self) -> Vec<BTreeMap<String, f64>> {
         let mut points = vec![BTreeMap::new()];
@@ -257,7 +257,7 @@ impl Arm {
         points
     }
 
-    /// Reports whether quick mode runs this point.
+    /// Reports whether this point runs in quick mode.
     pub fn in_quick(&self, point: &BTreeMap<String, f64>) -> bool {
         if self.headline_with.is_empty() {
             return self.headline;
@@ -267,10 +267,10 @@ impl Arm {
 }
 
 /// Replaces the braces in a template: `{n}` is a factor, and `{n-1}` is a factor and a whole number
-/// joined by `+`, `-`, `*` or `/` (which rounds down).
+/// joined by `+`, `-`, `*` or `/` (rounding down).
 ///
 /// # Errors
-/// Fails for an unclosed brace or other contents. The message lists the factors.
+/// Fails if a brace is unclosed or its content is invalid. The message lists the factors.
 pub fn fill(template: &str, factors: &BTreeMap<String, f64>) -> Result<String, String> {
     let mut out = String::with_capacity(template.len());
     let mut rest = template;

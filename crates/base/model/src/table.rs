@@ -1,9 +1,9 @@
-//! Which plans can run.
+//! Rules for which plans can run.
 //!
-//! A method and a schedule that do not go together, and options that mean nothing to them, are
-//! refused here, before anything is opened. What depends on the machine (a file system without
-//! direct I/O, a kernel without io_uring) is probed and refused by the engine. What runs for the
-//! other plans is in [`crate::layout`].
+//! Incompatible methods and schedules, and options without effect, are refused here before anything
+//! is opened. Restrictions that depend on the machine (a file system without direct I/O, a kernel
+//! without io_uring) are probed and refused by the engine. [`crate::layout`] determines how valid
+//! plans run.
 
 use crate::{Buffers, Method, Plan, Schedule};
 
@@ -14,8 +14,8 @@ pub const fn refusal(method: Method, schedule: &Schedule) -> Option<&'static str
             Schedule::Window { .. },
             Method::MmapPlain | Method::MmapSequential | Method::MmapPopulate,
         ) => Some(
-            "a window needs a method that can run ahead; of mmap only mmap:willneed can, use it \
-             or the threads schedule",
+            "a window requires a method that can read ahead; the only such mmap method is \
+            mmap:willneed; use it or the threads schedule",
         ),
         _ => None,
     }
@@ -25,17 +25,17 @@ pub const fn refusal(method: Method, schedule: &Schedule) -> Option<&'static str
 ///
 /// # Errors
 ///
-/// Returns the reason if no machine could run the plan as asked.
+/// Returns the reason if no machine can run the plan as specified.
 pub fn check(plan: &Plan) -> Result<(), String> {
     let refuse = |reason: &str| Err(format!("{plan}: {reason}"));
     if let Some(reason) = refusal(plan.method, &plan.schedule) {
         return refuse(reason);
     }
     if plan.method.is_mmap() && plan.buffers != Buffers::Pool {
-        return refuse("mmap uses no buffers; leave out buffers=");
+        return refuse("mmap uses no buffers; omit buffers=");
     }
     if plan.method == Method::Null && plan.buffers != Buffers::Pool {
-        return refuse("null uses no buffers; leave out buffers=");
+        return refuse("null uses no buffers; omit buffers=");
     }
     if plan.method == Method::UringRegistered && plan.buffers != Buffers::Pool {
         return refuse("registered buffers are always pooled; use plain uring with buffers=fresh");
@@ -46,8 +46,8 @@ pub fn check(plan: &Plan) -> Result<(), String> {
     if let Some(chunk) = plan.chunk_bytes {
         if plan.schedule.name() == "roles" {
             return refuse(
-                "roles do not keep the chunks of a file in order; use the threads or the window \
-                 schedule",
+                "the roles schedule does not preserve chunk order; use the threads or window \
+                schedule",
             );
         }
         if plan.method.is_direct() && chunk % 4096 != 0 {
@@ -57,7 +57,7 @@ pub fn check(plan: &Plan) -> Result<(), String> {
             return refuse("one chunk does not fit the memory budget");
         }
         if plan.method.is_mmap() {
-            return refuse("mmap maps whole files; leave out chunk= or use another method");
+            return refuse("mmap maps whole files; omit chunk= or use another method");
         }
     }
     Ok(())

@@ -1,24 +1,24 @@
-//! Cores, caches, memory and I/O settings as reported by the kernel and the processor. These may be
+//! Cores, caches, memory and I/O settings as reported by the kernel and the processor. They can be
 //! wrong; [`crate::memory`] compares them with measurements.
 
 use serde::{Deserialize, Serialize};
 
-/// One processor (a hardware thread) as the kernel numbers it.
+/// A processor (hardware thread), numbered by the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CpuFacts {
     /// Number.
     pub cpu: u32,
     /// Whether it is online.
     pub online: bool,
-    /// Whether this process may use it; `None` for a captured directory tree.
+    /// Whether this process can run on it; `None` for a captured directory tree.
     pub allowed: Option<bool>,
-    /// Number of the socket.
+    /// Socket number.
     pub package: Option<u32>,
-    /// Number of the core within its socket.
+    /// Core number within the socket.
     pub core: Option<u32>,
-    /// Number of the memory node.
+    /// NUMA node number.
     pub node: Option<u32>,
-    /// Processors of the same core, including itself; empty if unknown.
+    /// Processors on the same core, including this one; empty if unknown.
     pub siblings: Vec<u32>,
 }
 
@@ -35,13 +35,13 @@ pub struct CacheFacts {
     pub ways: Option<u32>,
     /// Sets.
     pub sets: Option<u32>,
-    /// Size of a line in bytes.
+    /// Line size in bytes.
     pub line_bytes: Option<u32>,
-    /// Index among the caches of its level and kind.
+    /// Index among the caches of the same level and kind.
     pub id: Option<u32>,
     /// Processors that share it.
     pub shared: Vec<u32>,
-    /// Whether sets × ways × line size equals its size; `None` if one of them is not reported.
+    /// Whether sets × ways × line size equals the size; `None` if one of them is not reported.
     pub adds_up: Option<bool>,
 }
 
@@ -50,11 +50,11 @@ pub struct CacheFacts {
 pub struct NodeFacts {
     /// Number.
     pub node: u32,
-    /// Its processors.
+    /// Processors of the node.
     pub cpus: Vec<u32>,
-    /// Its memory in bytes.
+    /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Distances to all nodes as reported by the firmware; 10 is the distance to itself.
+    /// Distances to all nodes as reported by the firmware; the distance to itself is 10.
     pub distances: Vec<u32>,
 }
 
@@ -64,9 +64,9 @@ pub struct SmtFacts {
     /// `active`, `off`, `not-supported`, `not-implemented`, `none` (one thread per core) or
     /// `unknown`.
     pub state: String,
-    /// State as spelled by the kernel, such as `on`, `off`, `forceoff`, `notsupported`.
+    /// State in the kernel's spelling, such as `on`, `off`, `forceoff`, `notsupported`.
     pub control: Option<String>,
-    /// The processors of each core that has more than one.
+    /// Processors of each core that has more than one.
     pub siblings: Vec<Vec<u32>>,
     /// Summary in one sentence.
     pub sentence: String,
@@ -79,7 +79,7 @@ pub struct CpuidFacts {
     pub vendor: String,
     /// Level and size in bytes of each data cache.
     pub caches: Vec<(u32, u64)>,
-    /// Size of the third level of the whole socket from an older leaf, in bytes.
+    /// Size in bytes of the third-level cache of the whole socket, from an older leaf.
     pub socket_l3_bytes: Option<u64>,
     /// Entries of the first-level data TLB for 4 KiB pages.
     pub tlb_l1_4k: Option<u32>,
@@ -94,11 +94,11 @@ pub struct CpuidFacts {
 /// A setting or counter with its meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Setting {
-    /// Name as spelled by the kernel.
+    /// Name in the kernel's spelling.
     pub name: String,
-    /// Value as spelled by the kernel, with its unit if that is not obvious.
+    /// Value in the kernel's spelling, with the unit if it is not obvious.
     pub value: String,
-    /// Meaning in one sentence; empty if the name is sufficient.
+    /// Meaning in one sentence; empty if the name is self-explanatory.
     pub meaning: String,
 }
 
@@ -113,17 +113,17 @@ pub struct Topology {
     pub nodes: Vec<NodeFacts>,
     /// Hardware threads that share a core.
     pub smt: SmtFacts,
-    /// Data from CPUID; `None` for a captured directory tree or without the instruction.
+    /// CPUID data; `None` for a captured directory tree or if the instruction is unavailable.
     pub cpuid: Option<CpuidFacts>,
     /// Memory, huge pages and swap.
     pub memory: Vec<Setting>,
-    /// Limits of dirty pages, and what they are in bytes on this machine.
+    /// Dirty page limits and their values in bytes on this machine.
     pub dirty: Vec<Setting>,
-    /// Limits of the cgroups of this process.
+    /// cgroup limits of this process.
     pub control_groups: Vec<Setting>,
-    /// Signs of other users of the same hardware.
+    /// Indications of other users on the same hardware.
     pub neighbours: Vec<Setting>,
-    /// Descriptions of facts that could not be read.
+    /// Descriptions of properties that could not be read.
     pub unknown: Vec<String>,
 }
 

@@ -1,7 +1,8 @@
 //! Text forms of sizes and durations.
 //!
-//! Sizes: a number with an optional suffix; `KiB MiB GiB TiB` (and bare `K M G T`) are powers of
-//! 1024, `kB MB GB TB` powers of 1000, `B` or no suffix is bytes. Durations: `ns us µs ms s min`.
+//! Sizes: a number with an optional suffix. `KiB MiB GiB TiB` (and bare `K M G T`) are powers of
+//! 1024, `kB MB GB TB` are powers of 1000; `B` or no suffix means bytes. Durations: `ns us µs ms s
+//! min`.
 
 use crate::ParseError;
 
@@ -96,7 +97,7 @@ pub fn format_size(bytes: u64) -> String {
     if step == 0 { format!("{bytes} B") } else { format!("{} {}", three(value), NAMES[step]) }
 }
 
-/// Formats a size exactly, for [`parse_size`].
+/// Formats a size exactly, as input for [`parse_size`].
 pub fn spell_size(bytes: u64) -> String {
     for (name, factor) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= factor && bytes.is_multiple_of(factor) {
@@ -119,7 +120,7 @@ pub fn format_ns(ns: f64) -> String {
     format!("{} {unit}", three(value))
 }
 
-/// Formats a duration exactly, for [`parse_duration_ns`].
+/// Formats a duration exactly, as input for [`parse_duration_ns`].
 pub fn spell_ns(ns: u64) -> String {
     for (name, factor) in [("s", 1_000_000_000u64), ("ms", 1_000_000), ("us", 1_000)] {
         if ns >= factor && ns.is_multiple_of(factor) {
@@ -142,7 +143,7 @@ pub fn format_count(count: u64) -> String {
     out
 }
 
-/// Formats a count with a noun in singular or plural: `1 file`, `2 000 files`.
+/// Formats a count with a singular or plural noun: `1 file`, `2 000 files`.
 pub fn format_counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", format_count(count), if count == 1 { one } else { many })
 }

@@ -24,7 +24,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Every verdict, in the order of tables.
+    /// All verdicts, in table order.
     pub const ALL: [Self; 5] =
         [Self::Confirmed, Self::Refuted, Self::Scope, Self::Undecided, Self::NotTestableHere];
 
@@ -39,7 +39,7 @@ impl Verdict {
         }
     }
 
-    /// Returns a symbol, so that verdicts do not depend on colour.
+    /// Returns a symbol, so that verdicts can be distinguished without colour.
     pub const fn icon(self) -> &'static str {
         match self {
             Self::Confirmed => "✓",

@@ -1,4 +1,4 @@
-//! The rank correlation of two numbers over arms.
+//! Rank correlation of two numbers over arms.
 
 use super::kind::{Context, Kind};
 use crate::evaluation::finding::{Finding, at_least};
@@ -10,10 +10,10 @@ use crate::verdict::Effect;
 use ioloom_stats::spearman;
 use serde::Deserialize;
 
-/// Fewest arms for a meaningful rank correlation.
+/// Minimum number of arms for a meaningful rank correlation.
 const ARMS_MIN: usize = 5;
 
-/// The rank correlation of two numbers over arms.
+/// Rank correlation of two numbers over arms.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Correlation {
@@ -25,9 +25,9 @@ pub struct Correlation {
     pub x: String,
     /// Second number or formula.
     pub y: String,
-    /// Whether `y` grows with `x`.
+    /// Whether `y` increases with `x`.
     pub rising: bool,
-    /// Smallest rank correlation, without its sign.
+    /// Minimum absolute rank correlation.
     pub rho: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The level of a factor from which on one family is above another.
+//! Factor level above which one family exceeds another.
 
 use super::kind::{Context, Kind, elapsed};
 use crate::evaluation::finding::{Finding, inside};
@@ -13,33 +13,33 @@ use ioloom_predict::Workload;
 use ioloom_stats::{Claimed, Interval, Judgement, Ratio};
 use serde::Deserialize;
 
-/// The level from which on one family is above another.
+/// Factor level above which one family exceeds another.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crossing {
-    /// Location of the arms; with the axis `compute`, all computes of the experiment are used.
+    /// Location of the arms; with axis `compute`, all computes of the experiment are used.
     pub at: Location,
-    /// Family that is claimed to be higher above the crossing.
+    /// Family expected to be higher above the crossing.
     pub a: String,
-    /// Family that is claimed to be higher below it.
+    /// Family expected to be higher below the crossing.
     pub b: String,
-    /// A factor, or `compute` for the mean demand in nanoseconds.
+    /// Factor, or `compute` for the mean demand in nanoseconds.
     pub axis: String,
     /// Number or formula.
     #[serde(default = "elapsed")]
     pub metric: String,
-    /// A closed form that predicts the crossing.
+    /// Closed form that predicts the crossing.
     #[serde(default)]
     pub law: Option<Law>,
 }
 
-/// A closed form that predicts where two families cross.
+/// Closed form that predicts where two families cross.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(tag = "name", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Law {
-    /// `n = 1 + W/R`, where W is the compute time and R the read wait of all threads.
+    /// `n = 1 + W/R`, where W is the compute time and R the total read wait of all threads.
     ReaderPays {
-        /// Largest error, in units of the factor.
+        /// Maximum error, in units of the factor.
         within: f64,
     },
 }
@@ -105,7 +105,7 @@ impl Kind for Crossing {
 }
 
 impl Crossing {
-    /// Checks that `a` is higher at the highest level and lower at some level below it.
+    /// Checks that `a` is higher at the highest level and lower at some lower level.
     fn turns<'a>(
         &self,
         rule: &Rule,
@@ -130,7 +130,7 @@ impl Crossing {
             _ => None,
         };
         let Self { a, b, axis, .. } = self;
-        let crossing = found.map_or("they do not cross between the levels".to_owned(), |i| {
+        let crossing = found.map_or("they do not cross within the levels".to_owned(), |i| {
             format!("they cross at {axis} {:.4} ({:.4} to {:.4})", i.estimate, i.lo, i.hi)
         });
         let words = format!(
@@ -144,7 +144,7 @@ impl Crossing {
     }
 }
 
-/// Returns where a series of differences turns from negative to positive for good, by linear
+/// Returns where a series of differences changes from negative to positive for good, by linear
 /// interpolation.
 fn turn(x: &[f64], y: &[f64]) -> Option<f64> {
     let last = (1..y.len()).rev().find(|i| y[*i - 1] < 0.0 && y[*i] >= 0.0)?;
@@ -155,10 +155,10 @@ fn turn(x: &[f64], y: &[f64]) -> Option<f64> {
     Some(x[last - 1] + share * (x[last] - x[last - 1]))
 }
 
-/// Number of threads near which the inputs of law D1 are taken.
+/// The inputs of law D1 are taken near this number of threads.
 const LAW_THREADS: f64 = 4.0;
 
-/// Returns the inputs of law D1: those of the synchronous arm nearest to four threads, and its
+/// Returns the inputs of law D1, taken from the synchronous arm nearest to four threads, and its
 /// number of threads.
 fn law_columns<'r, 'a>(
     pairs: &[(f64, [&'r Arm<'a>; 2])],
@@ -170,7 +170,7 @@ fn law_columns<'r, 'a>(
     (*threads, names.map(|name| (*sync, name)))
 }
 
-/// Returns the break-even of law D1 from the compute time of all files and the time that the threads
+/// Returns the break-even point of law D1 from the total compute time and the time that threads
 /// waited for input.
 fn break_even(threads: f64, columns: &[Vec<f64>], drawn: &[usize]) -> Option<f64> {
     let compute_s = median_of(&columns[0], drawn) / 1e9;
@@ -182,7 +182,7 @@ fn break_even(threads: f64, columns: &[Vec<f64>], drawn: &[usize]) -> Option<f64
 /// A statistic over block indices.
 type Statistic<'a> = dyn Fn(&[usize]) -> Option<f64> + 'a;
 
-/// Compares the measured crossing with the predicted one.
+/// Compares the measured crossing with the prediction.
 fn by_law<'a>(
     rule: &Rule,
     blocks: usize,
@@ -195,7 +195,7 @@ fn by_law<'a>(
         .ok_or_else(|| Gap::Undefined("the law has no value for these runs".to_owned()))?;
     let measured = crossing(&all).ok_or_else(|| {
         Gap::Undefined(format!(
-            "they do not cross between the levels that ran; the law predicts {axis} {expected:.2}"
+            "they do not cross between the measured levels; the law predicts {axis} {expected:.2}"
         ))
     })?;
     let error = rule.over_blocks(blocks, |drawn| Some(crossing(drawn)? - predicted(drawn)?))?;

@@ -1,4 +1,4 @@
-//! A number read off a curve that each run recorded: the stops of a walk over a mapping.
+//! A number derived from a curve that each run recorded: the stalls of a walk over a mapping.
 
 use super::kind::{Context, Kind, ordered};
 use crate::evaluation::finding::{Finding, inside};
@@ -11,7 +11,7 @@ use ioloom_stats::bootstrap::INTERVAL_MIN;
 use ioloom_stats::median;
 use serde::Deserialize;
 
-/// A number read off a curve that each run recorded.
+/// A number derived from a curve that each run recorded.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
@@ -19,31 +19,31 @@ pub struct Curve {
     pub at: Location,
     /// The arm.
     pub arm: String,
-    /// Name of the curve in the record: the stops of a walk, as offset in bytes and time in
-    /// nanoseconds, file after file.
+    /// Name of the curve in the record: the stalls of a walk as byte offset and time in
+    /// nanoseconds, concatenated for all files.
     pub curve: String,
-    /// The number to read off it.
+    /// The number to derive.
     pub of: CurveNumber,
-    /// The claimed range of the number.
+    /// Claimed range of the number.
     pub within: [f64; 2],
 }
 
-/// A number read off the stops of a walk.
+/// A number derived from the stalls of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CurveNumber {
-    /// Median distance in bytes between neighbouring stops of a file.
+    /// Median distance in bytes between consecutive stalls in a file.
     Period,
-    /// Median time of the stops in the last quarter of the offsets over that in the first.
+    /// Median stall time in the last quarter of the offsets divided by that in the first quarter.
     Growth,
 }
 
 impl CurveNumber {
-    /// Reads the number off one curve; `None` if it is not defined.
+    /// Derives the number from one curve; `None` if it is undefined.
     fn read(self, points: &[(f64, f64)]) -> Option<f64> {
         let number = match self {
             Self::Period => {
-                // Files follow each other, so a step back starts a new file and is not a distance.
+                // The curve concatenates files, so a decreasing offset starts a new file.
                 let steps = points.windows(2).map(|w| w[1].0 - w[0].0).filter(|step| *step > 0.0);
                 median(&steps.collect::<Vec<_>>())
             }
@@ -87,7 +87,7 @@ impl Kind for Curve {
                 Gap::NoNumber { arm: arm.name.clone(), name: format!("the curve {curve}") }
             })?;
             let number = self.of.read(points).ok_or_else(|| {
-                Gap::Undefined(format!("{curve} of {} has too few stops to measure", arm.name))
+                Gap::Undefined(format!("{curve} of {} has too few stalls to measure", arm.name))
             })?;
             series.push(number);
         }
@@ -97,9 +97,9 @@ impl Kind for Curve {
         }
         let interval = rule.over_blocks(series.len(), |drawn| Some(median_of(&series, drawn)))?;
         let (what, unit, effect) = match self.of {
-            CurveNumber::Period => ("the distance between stops is", " bytes", Effect::Bytes),
+            CurveNumber::Period => ("the distance between stalls is", " bytes", Effect::Bytes),
             CurveNumber::Growth => {
-                ("stops near the end take, compared with the start,", " times", Effect::Times)
+                ("the ratio of stall times near the end to those at the start is", "", Effect::Times)
             }
         };
         let words = format!(

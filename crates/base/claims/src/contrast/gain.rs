@@ -1,4 +1,4 @@
-//! The change of a gain between two levels of a factor.
+//! Change of a gain between two levels of a factor.
 
 use super::kind::{Context, Kind, elapsed, ordered};
 use crate::evaluation::finding::Finding;
@@ -10,26 +10,26 @@ use crate::verdict::Effect;
 use ioloom_stats::{Claimed, median};
 use serde::Deserialize;
 
-/// The change of the gain `a - b` between two levels of a factor.
+/// Change of the gain `a - b` between two levels of a factor.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gain {
-    /// Location of the arms; with the axis `compute`, all computes of the experiment are used.
+    /// Location of the arms; with axis `compute`, all computes of the experiment are used.
     pub at: Location,
     /// Slower family.
     pub a: String,
     /// Faster family.
     pub b: String,
-    /// A factor, or `compute` for the mean demand in nanoseconds.
+    /// Factor, or `compute` for the mean demand in nanoseconds.
     pub axis: String,
-    /// Lower and higher level.
+    /// Lower and upper level.
     pub levels: [f64; 2],
-    /// Whether the gain is a share of `a` rather than in units of the metric.
+    /// Whether the gain is relative to `a` rather than in units of the metric.
     pub relative: bool,
     /// Number or formula.
     #[serde(default = "elapsed")]
     pub metric: String,
-    /// What is claimed of the gain at the higher level compared with the lower.
+    /// Claimed gain at the upper level compared with the lower level.
     pub claim: Claimed,
 }
 
@@ -81,7 +81,7 @@ impl Kind for Gain {
         let held = match self.claim {
             Claimed::Greater => above.then_some(true).or_else(|| below.then_some(false)),
             Claimed::Less => below.then_some(true).or_else(|| above.then_some(false)),
-            // The rule has no margin for a difference of gains, so equality is never shown.
+            // The rule has no margin for a difference of gains, so equality cannot be shown.
             Claimed::Equal => (above || below).then_some(false),
         };
         let (unit, scale) = if *relative { (" points", 100.0) } else { ("", 1.0) };

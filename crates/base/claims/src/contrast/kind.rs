@@ -1,4 +1,4 @@
-//! What every kind of contrast implements, and what it is given to evaluate itself.
+//! The interface of every contrast kind, and the data available to its evaluation.
 
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
@@ -8,19 +8,19 @@ use crate::location::Location;
 use crate::rule::Rule;
 use ioloom_model::RunRecord;
 
-/// The name of the axis on which each compute of an experiment is a level: its mean demand in
+/// Name of the axis on which each compute of an experiment is a level, given by its mean demand in
 /// nanoseconds.
 pub(crate) const COMPUTE_AXIS: &str = "compute";
 
-/// A kind of contrast. Each kind is one file of this directory with its TOML fields, what it names
-/// and how it is evaluated, and one line in the list of `contrast/mod.rs`.
+/// A kind of contrast. Each kind has one file in this directory, which defines its TOML fields, the
+/// names it refers to and its evaluation, and one line in the list in `contrast/mod.rs`.
 pub(crate) trait Kind {
-    /// Returns the locations it needs runs from; none if it needs no runs.
+    /// Returns the locations whose runs it needs; empty if it needs no runs.
     fn locations(&self) -> Vec<&Location> {
         Vec::new()
     }
 
-    /// Returns the arms and families it names.
+    /// Returns the arms and families it refers to.
     fn patterns(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -35,12 +35,12 @@ pub(crate) trait Kind {
         Vec::new()
     }
 
-    /// Returns where its numbers come from, in words.
+    /// Describes where its numbers come from.
     fn place(&self) -> String {
         self.locations().iter().map(ToString::to_string).collect::<Vec<_>>().join(" / ")
     }
 
-    /// Returns whether quick mode leaves out every arm of a pattern that the contrast needs.
+    /// Reports whether quick mode omits every arm of a pattern that the contrast needs.
     fn skipped_by_quick(&self) -> bool {
         let patterns = self.patterns();
         self.locations()
@@ -48,8 +48,8 @@ pub(crate) trait Kind {
             .any(|at| patterns.iter().any(|pattern| family::skipped_by_quick(at, &[pattern])))
     }
 
-    /// Checks what its TOML fields alone cannot express. Returns the reason if they contradict each
-    /// other.
+    /// Checks constraints that the TOML schema cannot express. Returns the reason if fields
+    /// contradict each other.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
@@ -61,7 +61,7 @@ pub(crate) trait Kind {
     fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap>;
 }
 
-/// The stored runs and the rule that contrasts are evaluated with.
+/// The stored runs and the rule used to evaluate contrasts.
 #[derive(Clone)]
 pub(crate) struct Context<'a> {
     pub(crate) records: Vec<&'a RunRecord>,
@@ -76,16 +76,16 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Checks that a range is not reversed.
+/// Checks that the bounds of a range are in order.
 pub(crate) fn ordered(range: &[f64; 2]) -> Result<(), String> {
     if range[0] <= range[1] {
         Ok(())
     } else {
-        Err(format!("the range {range:?} ends before it starts"))
+        Err(format!("the range {range:?} is reversed"))
     }
 }
 
-/// Returns the metric of contrasts that name none.
+/// Returns the default metric of contrasts.
 pub(crate) fn elapsed() -> String {
     "elapsed_ns".to_owned()
 }

@@ -1,4 +1,4 @@
-//! The shape of a family over a factor.
+//! The shape of a family over the levels of a factor.
 
 use super::kind::{Context, Kind, elapsed, ordered};
 use crate::evaluation::finding::{Finding, inside};
@@ -11,7 +11,7 @@ use crate::verdict::Effect;
 use ioloom_stats::{Better, Claimed, Judgement, Ratio, knee};
 use serde::Deserialize;
 
-/// The shape of a family over a factor.
+/// The shape of a family over the levels of a factor.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ladder {
@@ -26,26 +26,26 @@ pub struct Ladder {
     pub metric: String,
     /// The claimed shape.
     pub shape: Shape,
-    /// Lowest and highest level that count; all levels without it.
+    /// Lowest and highest level to consider; all levels if absent.
     #[serde(default)]
     pub levels: Option<[f64; 2]>,
-    /// Claimed range of the knee or of the lowest value.
+    /// Claimed range of the knee or the minimum.
     #[serde(default)]
     pub within: Option<[f64; 2]>,
-    /// Smallest share that counts, in place of that of the rule.
+    /// Overrides the rule's smallest relevant difference.
     #[serde(default)]
     pub margin: Option<f64>,
 }
 
-/// The shape of a ladder.
+/// Shape of a ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
     /// Every level equals the lowest within the margin.
     Flat,
-    /// The highest level is above the lowest, and no step clearly goes down.
+    /// The highest level is above the lowest, and no step is clearly downward.
     Rising,
-    /// The highest level is below the lowest, and no step clearly goes up.
+    /// The highest level is below the lowest, and no step is clearly upward.
     Falling,
     /// The smallest level within the margin of the best is in `within`.
     Knee,
@@ -54,7 +54,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Returns whether the shape claims the location of one level.
+    /// Reports whether the shape claims the location of a level.
     const fn names_a_level(self) -> bool {
         matches!(self, Self::Knee | Self::Lowest)
     }
@@ -79,7 +79,7 @@ impl Kind for Ladder {
 
     fn check(&self) -> Result<(), String> {
         if self.shape.names_a_level() != self.within.is_some() {
-            return Err("the shapes knee and lowest need within, and no other has it".to_owned());
+            return Err("shapes knee and lowest require within; other shapes do not accept it".to_owned());
         }
         self.within.iter().chain(&self.levels).try_for_each(ordered)
     }
@@ -118,7 +118,7 @@ impl Kind for Ladder {
 }
 
 impl Ladder {
-    /// Compares every level with the lowest one: equal within the margin.
+    /// Checks that every level equals the lowest one within the margin.
     fn flat<'a>(
         &self,
         rule: &Rule,
@@ -158,8 +158,8 @@ impl Ladder {
         Ok(Finding { series: levels.series(*i, 0), below_noise, ..finding })
     }
 
-    /// Compares the highest level with the lowest, and checks that no step clearly goes the other
-    /// way.
+    /// Compares the highest level with the lowest, and checks that no step clearly goes in the
+    /// opposite direction.
     fn slope<'a>(
         &self,
         rule: &Rule,
@@ -193,7 +193,7 @@ impl Ladder {
         if let Some((i, step)) = against {
             held = Some(false);
             words = format!(
-                "{words}, but the step to {} goes the other way: {:.3} ({:.3} to {:.3})",
+                "{words}, but the step to {} goes in the opposite direction: {:.3} ({:.3} to {:.3})",
                 levels.arms[i].name, step.ratio, step.lo, step.hi
             );
         }
@@ -203,7 +203,7 @@ impl Ladder {
         Ok(Finding { series: levels.series(last, 0), below_noise, ..finding })
     }
 
-    /// Reads one level off the medians and checks that it is in the claimed range.
+    /// Finds a level from the medians and checks that it is in the claimed range.
     fn located<'a>(
         &self,
         rule: &Rule,
@@ -212,7 +212,7 @@ impl Ladder {
         level: impl Fn(&[f64]) -> Option<f64>,
     ) -> Result<Finding<'a>, Gap> {
         let range =
-            self.within.ok_or_else(|| Gap::Undefined("the claim names no range".to_owned()))?;
+            self.within.ok_or_else(|| Gap::Undefined("the claim specifies no range".to_owned()))?;
         let interval = rule.over_blocks(levels.blocks(), |drawn| level(&levels.medians(drawn)))?;
         let [lo, hi] = range;
         let claimed = if lo == hi { format!("{lo}") } else { format!("{lo} to {hi}") };

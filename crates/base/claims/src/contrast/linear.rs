@@ -1,4 +1,4 @@
-//! A rising straight line over a factor.
+//! A rising straight line over the levels of a factor.
 
 use super::kind::{Context, Kind};
 use crate::evaluation::finding::{Finding, at_least};
@@ -9,7 +9,7 @@ use crate::verdict::Effect;
 use ioloom_stats::Line;
 use serde::Deserialize;
 
-/// A straight line with a rising slope over a factor.
+/// A straight line with a rising slope over the levels of a factor.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Linear {
@@ -21,9 +21,9 @@ pub struct Linear {
     pub axis: String,
     /// Number or formula.
     pub metric: String,
-    /// Smallest share of the variance that the line must explain.
+    /// Minimum share of the variance explained by the line.
     pub r2: f64,
-    /// Smallest growth from the lowest level to the highest, as a factor.
+    /// Minimum growth factor from the lowest level to the highest.
     pub growth: f64,
 }
 
@@ -51,7 +51,7 @@ impl Kind for Linear {
         let levels = Levels::new(&context.rule, &runs, (&self.arms, along), metric, 3)?;
         let blocks = levels.blocks();
         let explained = context.rule.over_blocks(blocks, |drawn| {
-            // No slope explains a constant.
+            // A slope cannot explain a constant.
             Some(Line::fit(&levels.x, &levels.medians(drawn)).ok()?.r2.unwrap_or(0.0))
         })?;
         let grown = context.rule.over_blocks(blocks, |drawn| {
@@ -67,8 +67,9 @@ impl Kind for Linear {
         };
         let line = Line::fit(&levels.x, &levels.all_medians()).map_err(Gap::undefined)?;
         let words = format!(
-            "a line over {axis} explains {:.4} ({:.4} to {:.4}) of the variance of {metric}, which \
-             grows {:.1} times ({:.1} to {:.1}) in {blocks} blocks, claimed: at least {r2} and \
+            "a line over {axis} explains {:.4} ({:.4} to {:.4}) of the variance of {metric}, \
+            which grows by a factor of {:.1} ({:.1} to {:.1}) in {blocks} blocks, claimed: at \
+            least {r2} and \
              {growth} times",
             explained.estimate, explained.lo, explained.hi, grown.estimate, grown.lo, grown.hi
         );

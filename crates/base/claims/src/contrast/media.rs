@@ -9,7 +9,7 @@ use crate::location::Location;
 use ioloom_stats::Claimed;
 use serde::Deserialize;
 
-/// One arm on two media: the claim is that they are equal.
+/// One arm on two media, claimed to be equal.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Media {
@@ -19,7 +19,7 @@ pub struct Media {
     pub arm: String,
     /// Number or formula.
     pub metric: String,
-    /// Smallest share that counts, in place of that of the rule.
+    /// Overrides the rule's smallest relevant difference.
     #[serde(default)]
     pub margin: Option<f64>,
 }

@@ -1,7 +1,7 @@
-//! The kinds of contrasts that a claim can be tested by.
+//! The kinds of contrast that can test a claim.
 //!
-//! A kind is one file: a struct with the TOML fields, an implementation of `Kind` and its tests. To
-//! add one, write the file and add a line to the list below.
+//! Each kind is one file with a struct for the TOML fields, an implementation of `Kind` and tests.
+//! To add a kind, write its file and add a line to the list below.
 
 pub mod correlation;
 pub mod crossing;
@@ -36,7 +36,7 @@ macro_rules! kinds {
         }
 
         impl Contrast {
-            /// Returns the name of the kind, as in files of claims.
+            /// Returns the name of the kind in claims files.
             pub const fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)*
@@ -69,12 +69,12 @@ kinds! {
 }
 
 impl Contrast {
-    /// Returns the locations it needs runs from; none if it needs no runs.
+    /// Returns the locations whose runs it needs; empty if it needs no runs.
     pub fn locations(&self) -> Vec<&Location> {
         self.as_kind().locations()
     }
 
-    /// Returns the arms and families it names.
+    /// Returns the arms and families it refers to.
     pub fn patterns(&self) -> Vec<&str> {
         self.as_kind().patterns()
     }

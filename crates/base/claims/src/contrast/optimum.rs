@@ -1,13 +1,13 @@
-//! The cost of moving the best arm of one location to another.
+//! The cost of transferring the best arm of one location to another.
 //!
-//! The cost is the metric of the first location's best arm in the second location over that of the
-//! second location's own best arm, block by block. It is 1 if one arm is best in both. Which arm is
-//! best is itself read off the blocks and can be chance, so it is chosen again in every resample, in
-//! both locations: if two arms tie in the first and differ in the second, the interval spans both
-//! costs and nothing is decided. Blocks of both locations are resampled together, because those of
-//! one session are close in time. Choosing again makes the cost of a resample slightly too high if
-//! many arms tie in the second location. That can only prevent a refutation; a confirmation must
-//! exceed margin and noise.
+//! The cost is, block by block, the metric of the first location's best arm in the second location
+//! divided by that of the second location's best arm. It is 1 if the same arm is best in both. The
+//! choice of the best arm is itself an estimate and can be due to chance, so each resample chooses
+//! again in both locations: if two arms tie in the first and differ in the second, the interval
+//! spans both costs and the result is undecided. Blocks of both locations are resampled together
+//! because those of one session are close in time. Choosing again slightly overestimates the cost
+//! of a resample if many arms tie in the second location. This can only prevent a refutation; a
+//! confirmation must exceed margin and noise.
 
 use super::kind::{Context, Kind, elapsed};
 use crate::evaluation::finding::Finding;
@@ -23,7 +23,7 @@ use ioloom_stats::{Claimed, Judgement, Ratio, decide, median};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The claim that the best arm of one location is not the best in another.
+/// The claim that the best arm in one location is not the best in another.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Optimum {
@@ -41,13 +41,13 @@ pub struct Optimum {
 /// Session and number of a block.
 type Block = (String, u32);
 
-/// An arm of the family with its number in each block of the family that it has.
+/// An arm of the family with its number in each block that contains it.
 struct Member<'r, 'a> {
     arm: &'r Arm<'a>,
     values: Vec<Option<f64>>,
 }
 
-/// The arms of a family that have numbers at one location, and the blocks of all of them.
+/// The arms of a family that have numbers at one location, and the union of their blocks.
 struct Family<'r, 'a> {
     members: Vec<Member<'r, 'a>>,
     blocks: Vec<Block>,
@@ -85,7 +85,7 @@ impl<'r, 'a> Family<'r, 'a> {
         (0..self.blocks.len()).collect()
     }
 
-    /// Returns the member with the lowest median over these blocks; blocks that it lacks do not count.
+    /// Returns the member with the lowest median over these blocks, ignoring blocks it lacks.
     fn best(&self, drawn: &[usize]) -> Option<&Member<'r, 'a>> {
         let middle = |member: &Member<'_, '_>| {
             median(&drawn.iter().filter_map(|i| member.values[*i]).collect::<Vec<_>>())
@@ -99,7 +99,7 @@ impl<'r, 'a> Family<'r, 'a> {
     }
 }
 
-/// Returns the logarithm of one member over another in each of these blocks that both have.
+/// Returns the logarithm of the ratio of two members in each of these blocks that contains both.
 fn logs(one: &Member<'_, '_>, other: &Member<'_, '_>, drawn: &[usize]) -> Vec<f64> {
     let pairs = drawn.iter().filter_map(|i| Some((one.values[*i]?, other.values[*i]?)));
     pairs.map(|(one, other)| (one / other).ln()).collect()
@@ -127,7 +127,7 @@ impl Kind for Optimum {
         let no_median = || Gap::Undefined(format!("{metric} has no median"));
         let here = from.best(&from.all()).ok_or_else(no_median)?.arm;
         let best = to.best(&to.all()).ok_or_else(no_median)?;
-        // An arm that did not run in the second location is reported as missing.
+        // Report an arm that did not run in the second location as missing.
         let moved = the_arm(&second, &here.name)?;
         let table = columns(&[(moved, metric), (best.arm, metric)], rule.blocks_min)?;
         let ratio = cost(rule, &from, &to, table.blocks.len())?;
@@ -162,7 +162,7 @@ impl Kind for Optimum {
     }
 }
 
-/// Returns which arms are best and what moving one costs, in words.
+/// Describes which arms are best and the cost of transferring one.
 fn cost_words(moved: &Arm<'_>, best: &Arm<'_>, metric: &str, ratio: &Ratio) -> String {
     let which = if moved.name == best.name {
         format!("{} is best in both locations", moved.name)
@@ -170,14 +170,14 @@ fn cost_words(moved: &Arm<'_>, best: &Arm<'_>, metric: &str, ratio: &Ratio) -> S
         format!("{} is best in the first location and {} in the second", moved.name, best.name)
     };
     format!(
-        "{which}; in the second, the best of the first has {:.3} times the {metric} of its own best \
-         ({:.3} to {:.3}, both chosen again in each resample) in {} blocks",
+        "{which}; in the second, the first's best arm has {:.3} times the {metric} of the \
+        second's best arm ({:.3} to {:.3}, both chosen again in each resample) in {} blocks",
         ratio.ratio, ratio.lo, ratio.hi, ratio.n,
     )
 }
 
-/// Returns the cost of the best arm of `from` in `to`, relative to the best of `to`, in `n` blocks.
-/// The ends come from resamples; in each of them, both arms are chosen again.
+/// Returns the cost of using the best arm of `from` in `to`, relative to the best arm of `to`, over
+/// `n` blocks. The interval comes from resamples that choose both arms again.
 fn cost(rule: &Rule, from: &Family<'_, '_>, to: &Family<'_, '_>, n: usize) -> Result<Ratio, Gap> {
     let (all, all_from) = (to.blocks.len(), from.blocks.len());
     let interval = rule.over_blocks(all, |drawn| {

@@ -1,4 +1,4 @@
-//! A statement about the published numbers alone, recomputed from the tables.
+//! A statement about published numbers alone, recomputed from the tables.
 
 use super::kind::{Context, Kind, ordered};
 use crate::evaluation::finding::Finding;
@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Paths to published numbers, by the name that the formula uses.
+    /// Paths to published numbers, keyed by the name used in the formula.
     pub values: BTreeMap<String, String>,
     /// Formula over these names.
     pub formula: String,
-    /// The range of the result if the statement follows from the numbers.
+    /// Range of the result if the statement follows from the numbers.
     pub within: [f64; 2],
-    /// What is recomputed, in words.
+    /// Description of the recomputed quantity.
     pub says: String,
 }
 
@@ -64,7 +64,7 @@ impl Kind for Published {
 }
 
 fn range_words([lo, hi]: [f64; 2]) -> String {
-    /// Bounds beyond this are not meant as bounds.
+    /// Bounds beyond this value mean unbounded.
     const FAR: f64 = 1e6;
     match (lo <= -FAR, hi >= FAR) {
         (_, true) => format!("at least {lo}"),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 pub struct Ratio {
     /// Location of both arms, or of the first.
     pub at: Location,
-    /// Location of the second arm, if it differs; it belongs to the same study.
+    /// Location of the second arm, if different; it must be in the same study.
     #[serde(default)]
     pub at_b: Option<Location>,
     /// First arm.
@@ -24,15 +24,15 @@ pub struct Ratio {
     /// Number or formula.
     #[serde(default = "elapsed")]
     pub metric: String,
-    /// Number or formula of `b`, if it differs.
+    /// Number or formula of `b`, if different.
     #[serde(default)]
     pub metric_b: Option<String>,
-    /// What is claimed of `a / b`.
+    /// Claim about `a / b`.
     pub claim: Claimed,
     /// Claimed factor: `greater` with 10 claims that `a` is at least ten times `b`.
     #[serde(default)]
     pub times: Option<f64>,
-    /// Smallest share that counts, in place of that of the rule.
+    /// Overrides the rule's smallest relevant difference.
     #[serde(default)]
     pub margin: Option<f64>,
 }
@@ -54,7 +54,7 @@ impl Kind for Ratio {
         match self.times {
             Some(times) if times > 1.0 && self.claim != Claimed::Equal => Ok(()),
             None => Ok(()),
-            Some(_) => Err("times must be above 1 and needs the claim less or greater".to_owned()),
+            Some(_) => Err("times must be above 1 and requires the claim less or greater".to_owned()),
         }
     }
 

@@ -24,9 +24,9 @@ pub struct RatioOfBest {
     /// Number or formula; lower is better.
     #[serde(default = "elapsed")]
     pub metric: String,
-    /// What is claimed of `a / b`.
+    /// Claim about `a / b`.
     pub claim: Claimed,
-    /// Smallest share that counts, in place of that of the rule.
+    /// Overrides the rule's smallest relevant difference.
     #[serde(default)]
     pub margin: Option<f64>,
 }
@@ -48,7 +48,7 @@ impl Kind for RatioOfBest {
         vec![&self.metric]
     }
 
-    /// A family can lose some of its patterns to quick mode, but not all.
+    /// Quick mode can omit some patterns of a family, but not all.
     fn skipped_by_quick(&self) -> bool {
         [&self.a, &self.b]
             .iter()
@@ -64,7 +64,7 @@ impl Kind for RatioOfBest {
             let (arm, count) = best_of(&context.rule, &runs, family, &self.metric)?;
             best.push(arm);
             let patterns = patterns_of(family);
-            // An arm that was refused was tried; one that was left out could have been the best.
+            // A refused arm was tried; an omitted arm could have been the best.
             let tried: usize =
                 patterns.iter().map(|p| runs.members(p).map_or(0, |m| m.len())).sum();
             let all = family::count(&self.at, &patterns).map_or(tried, |count| count.all);
@@ -83,7 +83,7 @@ impl Kind for RatioOfBest {
     }
 }
 
-/// Returns the arm with the lowest median among those that ran, and how many ran.
+/// Returns the arm with the lowest median among those that ran, and the number that ran.
 fn best_of<'r, 'a>(
     rule: &Rule,
     runs: &'r Runs<'a>,

@@ -1,4 +1,4 @@
-//! The difference of two shares.
+//! Difference between two shares.
 
 use super::kind::{Context, Kind};
 use crate::evaluation::finding::{Finding, at_least};
@@ -11,7 +11,7 @@ use crate::verdict::Effect;
 use ioloom_stats::median;
 use serde::Deserialize;
 
-/// The difference of two shares in percentage points.
+/// Difference between two shares in percentage points.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
@@ -21,9 +21,9 @@ pub struct Share {
     pub a: String,
     /// Second arm.
     pub b: String,
-    /// Share or sum of shares, 0 to 1.
+    /// Share or sum of shares, from 0 to 1.
     pub metric: String,
-    /// The claim is that `a - b` is at least this many points, or at most if it is negative.
+    /// Claims that `a - b` is at least this many points, or at most if negative.
     pub points: f64,
 }
 

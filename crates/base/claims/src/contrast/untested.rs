@@ -5,11 +5,11 @@ use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use serde::Deserialize;
 
-/// A claim that this version cannot test, or that no such machine can.
+/// A claim that this version, or any available machine, cannot test.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Untested {
-    /// What a test would need.
+    /// What a test would require.
     pub needs: String,
 }
 

@@ -1,17 +1,18 @@
 //! Withholds verdicts that depend on disturbed blocks.
 //!
-//! A run next to a noisy neighbour carries that doubt, and so does a run that missed its condition or
-//! in which files failed. If some of the runs behind a verdict carry one of these doubts, their blocks
-//! are left out and the contrast is judged again by the quiet blocks of the same sessions. The verdict
-//! counts if the quiet blocks give the same one. Otherwise the disturbed blocks decided it, and it is
-//! undecided, with the reason and the remedy. Whole blocks are left out, never single runs, because
-//! the arms of a block are compared with each other and share the disturbance.
+//! A run next to a noisy neighbour carries that doubt, as does a run that missed its condition or
+//! had failed files. If some of the runs behind a verdict carry such a doubt, their blocks are
+//! excluded and the contrast is judged again from the quiet blocks of the same sessions. The
+//! verdict stands if the quiet blocks give the same one. Otherwise the disturbed blocks decided it,
+//! and the verdict becomes undecided, with the reason and the remedy. Only whole blocks are
+//! excluded, never single runs, because the arms of a block are compared with each other and share
+//! the disturbance.
 //!
-//! At least [`QUIET_MIN`] of the blocks that a verdict needs must be quiet: one disturbed block in a
-//! quick study of eight does not cost the verdict, three do. From the same quarter on, a doubt of
-//! single runs marks the whole finding. The interval of six or seven blocks is their full range, so
-//! all of them must agree. This only ever takes a verdict away and never reverses it: choosing blocks
-//! after seeing them must not create a finding.
+//! At least [`QUIET_MIN`] of the blocks required for a verdict must be quiet: one disturbed block
+//! in a quick study of eight does not invalidate the verdict, three do. At the same threshold, a
+//! doubt about single runs extends to the whole finding. The interval of six or seven blocks is
+//! their full range, so all of them must agree. This check can only withhold a verdict, never
+//! reverse it: choosing blocks after seeing them must not create a finding.
 
 use super::finding::Finding;
 use crate::contrast::kind::{Context, Kind};
@@ -19,11 +20,11 @@ use crate::rule::Rule;
 use ioloom_model::{Doubt, RunRecord};
 use std::collections::BTreeSet;
 
-/// Share of the blocks needed for a verdict that must be quiet.
+/// Minimum share of quiet blocks among those required for a verdict.
 const QUIET_MIN: f64 = 0.75;
 
-/// A block of one comparison: a disturbance in it affects all its arms. The file set is left out,
-/// because the arms of one comparison can use different file sets.
+/// A block of one comparison: a disturbance affects all its arms. The file set is not part of the
+/// key because the arms of one comparison can use different file sets.
 type Block<'a> = (&'a str, &'a str, &'a str, String, u32);
 
 fn block(record: &RunRecord) -> Block<'_> {
@@ -32,9 +33,9 @@ fn block(record: &RunRecord) -> Block<'_> {
     (&key.session, &key.experiment, &key.medium, place, key.block)
 }
 
-/// Doubts of single runs that exclude their blocks, each with its cause (`{}` is the number of blocks)
-/// and its remedy: the run shared the machine with other programs, missed the condition of the claim,
-/// or skipped files. None of these runs measures what the claim is about.
+/// Doubts about single runs that exclude their blocks, each with its cause (`{}` is the number of
+/// blocks) and remedy: the run shared the machine with other programs, missed the condition of the
+/// claim, or skipped files. Such a run does not measure what the claim is about.
 const EXCLUDING: [(Doubt, &str, &str); 4] = [
     (Doubt::NoisyNeighbour, "other programs disturbed {}", "repeat on an idle machine"),
     (
@@ -46,12 +47,12 @@ const EXCLUDING: [(Doubt, &str, &str); 4] = [
     (Doubt::Errors, "files failed in {}", "check which files of the set failed"),
 ];
 
-/// Returns whether a doubt excludes the blocks of the runs that carry it.
+/// Reports whether a doubt excludes the blocks of the runs that carry it.
 pub(super) fn excludes(doubt: Doubt) -> bool {
     EXCLUDING.iter().any(|(excluding, ..)| *excluding == doubt)
 }
 
-/// Returns the causes, with the number of blocks, and the remedies.
+/// Returns the causes, each with its number of blocks, and the remedies.
 fn causes(used: &[&RunRecord], of: usize) -> (String, String) {
     let (mut causes, mut remedies) = (Vec::new(), Vec::new());
     for (doubt, cause, remedy) in EXCLUDING {
@@ -65,7 +66,7 @@ fn causes(used: &[&RunRecord], of: usize) -> (String, String) {
     (causes.join(" and "), remedies.join("; "))
 }
 
-/// Returns the finding, without its answer if the disturbed blocks decided it.
+/// Returns the finding, without its answer if it depends on the disturbed blocks.
 pub(crate) fn withhold<'a>(
     context: &Context<'a>,
     kind: &dyn Kind,
@@ -96,7 +97,7 @@ pub(crate) fn withhold<'a>(
             format!("the other blocks show the opposite: {}", quiet.words)
         }
         Ok(quiet) => format!("the other blocks do not decide it: {}", quiet.words),
-        Err(_) => format!("too few other blocks are left, at least {need} are needed"),
+        Err(_) => format!("too few other blocks remain; at least {need} are needed"),
     };
     let words = format!(
         "withheld because {causes}, and {without}; {remedies} (with all blocks: {})",

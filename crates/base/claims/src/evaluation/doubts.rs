@@ -1,4 +1,4 @@
-//! Reasons to distrust what a contrast found.
+//! Reasons to distrust the result of a contrast.
 
 use super::disturbed;
 use super::finding::Finding;
@@ -7,11 +7,11 @@ use ioloom_model::Doubt;
 use ioloom_stats::{Alternation, Drift, FirstRun, TwoRegimes};
 use std::collections::BTreeSet;
 
-/// Share of the runs that must carry a doubt before the finding carries it: a single run next to a
-/// noisy neighbour does not mark the whole finding.
+/// Minimum share of runs that must carry a doubt before the finding carries it. A single run next
+/// to a noisy neighbour does not mark the whole finding.
 const SHARE_MIN: f64 = 0.25;
 
-/// Returns the doubts of the runs, of the series of effects, and of the number of blocks.
+/// Returns the doubts that arise from the runs, the effect series and the number of blocks.
 pub(crate) fn of(finding: &Finding<'_>) -> Vec<Doubt> {
     let mut doubts = BTreeSet::new();
     for doubt in Doubt::ALL {

@@ -5,19 +5,19 @@ use crate::verdict::{Effect, Evidence};
 use ioloom_model::RunRecord;
 use ioloom_stats::Interval;
 
-/// Why a finding holds only in a limited scope.
+/// Why a finding is limited in scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// Compute was simulated by sleeping.
     Sleeps,
-    /// More threads computed than there are cores.
+    /// More threads were computing than there are cores.
     Crowded,
     /// Only some arms of a family ran.
     Partial,
 }
 
 impl Limit {
-    /// Returns the words that follow the sentence of the finding.
+    /// Returns the words appended to the finding's sentence.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Sleeps => {
@@ -32,20 +32,20 @@ impl Limit {
 /// The result of evaluating one contrast.
 #[derive(Debug, Default)]
 pub(crate) struct Finding<'a> {
-    /// Whether the statement holds; `None` if the numbers allow both.
+    /// Whether the statement holds; `None` if the numbers allow both answers.
     pub(crate) holds: Option<bool>,
     /// The reason, without the location.
     pub(crate) words: String,
     pub(crate) evidence: Evidence,
-    /// The effect in each block, for the tests of series.
+    /// Effect in each block, for the series tests.
     pub(crate) series: Vec<f64>,
-    /// The runs it is based on.
+    /// The underlying runs.
     pub(crate) used: Vec<&'a RunRecord>,
     /// Whether compute was simulated by sleeping.
     pub(crate) sleeps: bool,
-    /// Whether only part of a family ran, so that its best arm is unknown.
+    /// Whether only part of a family ran, so its best arm is unknown.
     pub(crate) partial: bool,
-    /// Whether the effect is no larger than the difference of a plan from itself.
+    /// Whether the effect does not exceed the difference between two runs of the same plan.
     pub(crate) below_noise: bool,
     /// Whether the answer was withheld because it depends on disturbed blocks.
     pub(crate) withheld: bool,
@@ -79,7 +79,7 @@ impl<'a> Finding<'a> {
         self
     }
 
-    /// Adds the difference of a plan from itself, if it is known.
+    /// Adds the noise floor of a plan compared with itself, if known.
     pub(crate) fn noise(self, floor: Option<f64>) -> Self {
         match floor {
             Some(floor) => self.number("noise_floor", floor),
@@ -93,8 +93,8 @@ impl<'a> Finding<'a> {
         self
     }
 
-    /// Returns what limits the finding. `crowded` means that more threads computed than there are
-    /// cores.
+    /// Returns what limits the scope of the finding. `crowded` means that more threads computed
+    /// than there are cores.
     pub(crate) fn limits(&self, crowded: bool) -> Vec<Limit> {
         let limits = [
             (self.sleeps, Limit::Sleeps),
@@ -105,7 +105,8 @@ impl<'a> Finding<'a> {
     }
 }
 
-/// Returns whether an interval shows that a value is at least `least`: `None` if it allows both.
+/// Reports whether an interval shows that a value is at least `least`; `None` if the interval
+/// allows both.
 pub(crate) fn at_least(lo: f64, hi: f64, least: f64) -> Option<bool> {
     if lo >= least {
         Some(true)
@@ -116,7 +117,8 @@ pub(crate) fn at_least(lo: f64, hi: f64, least: f64) -> Option<bool> {
     }
 }
 
-/// Returns whether an interval shows that a value is in `range`: `None` if it allows both.
+/// Reports whether an interval shows that a value is in `range`; `None` if the interval allows
+/// both.
 pub(crate) fn inside(interval: &Interval, range: [f64; 2]) -> Option<bool> {
     if range[0] <= interval.lo && interval.hi <= range[1] {
         Some(true)

@@ -10,15 +10,15 @@ pub(crate) enum Gap {
     Missing(Vec<String>),
     /// The plan cannot run on this machine.
     Refused { arm: String, reason: String },
-    /// The arm was started and did not finish correctly.
+    /// The arm started but did not finish correctly.
     Failed { arm: String, reason: String },
     /// The runs do not contain this number.
     NoNumber { arm: String, name: String },
-    /// The read call only queued the request, so its time is not the time of a read.
+    /// The read call only queued the request, so its duration is not the read time.
     NotTimed { arm: String },
     /// Too few blocks in which all arms finished.
     FewBlocks { have: usize, need: usize },
-    /// The statistic is not defined for these numbers.
+    /// The statistic is undefined for these numbers.
     Undefined(String),
     /// This version has no test for the claim.
     Untested { needs: String },

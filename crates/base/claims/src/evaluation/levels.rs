@@ -1,5 +1,5 @@
-//! Arms by the level of a factor: one family on the blocks that all levels share, and two families
-//! on the levels that both have.
+//! Arms grouped by factor level: one family on the blocks that all levels share, or two families on
+//! their common levels.
 
 use super::finding::Finding;
 use super::gap::Gap;
@@ -7,16 +7,16 @@ use super::runs::{Arm, Columns, Runs, columns};
 use crate::rule::Rule;
 use ioloom_stats::{Ratio, median};
 
-/// A factor and the levels of it that count; all levels without a range.
+/// A factor and its relevant levels; all levels if there is no range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Axis<'m> {
     pub(crate) name: &'m str,
     pub(crate) range: Option<[f64; 2]>,
 }
 
-/// A family by level, on the blocks that all levels share.
+/// A family grouped by level, on the blocks that all levels share.
 pub(crate) struct Levels<'r, 'a> {
-    /// The levels, ascending.
+    /// Levels in ascending order.
     pub(crate) x: Vec<f64>,
     /// The arm of each level.
     pub(crate) arms: Vec<&'r Arm<'a>>,
@@ -26,7 +26,7 @@ pub(crate) struct Levels<'r, 'a> {
 }
 
 impl<'r, 'a> Levels<'r, 'a> {
-    /// Arranges the arms of `pattern` by level; fails if fewer than `least` levels ran.
+    /// Groups the arms of `pattern` by level; fails if fewer than `least` levels ran.
     pub(crate) fn new(
         rule: &Rule,
         runs: &'r Runs<'a>,
@@ -38,7 +38,7 @@ impl<'r, 'a> Levels<'r, 'a> {
         let all = levels.len();
         let gap = levels.iter().find_map(|(_, arm)| arm.gap());
         let ran: Vec<_> = levels.into_iter().filter(|(_, arm)| arm.gap().is_none()).collect();
-        // A missing level does not matter if enough others show the shape.
+        // A missing level does not matter if the others show the shape.
         if ran.len() < least {
             return Err(gap.unwrap_or_else(|| {
                 Gap::Missing(vec![format!("{pattern} on {least} levels ({} ran)", ran.len())])
@@ -55,7 +55,7 @@ impl<'r, 'a> Levels<'r, 'a> {
         self.table.values[0].len()
     }
 
-    /// Returns the median of each level over the given blocks.
+    /// Returns the median of each level over the specified blocks.
     pub(crate) fn medians(&self, drawn: &[usize]) -> Vec<f64> {
         self.table.values.iter().map(|column| median_of(column, drawn)).collect()
     }
@@ -76,7 +76,7 @@ impl<'r, 'a> Levels<'r, 'a> {
         pairs.map(|(a, b)| (a / b).ln()).collect()
     }
 
-    /// Adds the arms, the median of each level, and a remark on levels that could not run.
+    /// Adds the arms, the median of each level, and a note about levels that could not run.
     pub(crate) fn finish(
         &self,
         mut finding: Finding<'a>,
@@ -94,12 +94,12 @@ impl<'r, 'a> Levels<'r, 'a> {
     }
 }
 
-/// Returns the median of a column over the given blocks.
+/// Returns the median of a column over the specified blocks.
 pub(crate) fn median_of(column: &[f64], drawn: &[usize]) -> f64 {
     median(&drawn.iter().map(|i| column[*i]).collect::<Vec<_>>())
 }
 
-/// Pairs the arms of two families by level; fails if fewer than two levels have both.
+/// Pairs the arms of two families by level; fails if they share fewer than two levels.
 pub(crate) fn pair_up<'r, 'a>(
     runs: &'r Runs<'a>,
     a: &str,

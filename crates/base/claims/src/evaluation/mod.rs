@@ -1,5 +1,5 @@
-//! What the kinds of contrasts share: stored runs by block and arm, comparisons of two arms, levels
-//! of a factor, and the reasons to distrust or withhold a finding.
+//! Code shared by all contrast kinds: stored runs by block and arm, comparisons of two arms, factor
+//! levels, and reasons to distrust or withhold a finding.
 
 pub(crate) mod disturbed;
 pub(crate) mod doubts;

@@ -7,7 +7,7 @@ use crate::rule::Rule;
 use crate::verdict::Effect;
 use ioloom_stats::{Claimed, Interval, Judgement, Ratio, aa_noise, decide, equivalence, median};
 
-/// Returns the answer of a judgement; `None` if it is undecided.
+/// Returns the answer of a decision; `None` if undecided.
 pub(crate) const fn answer(judgement: Judgement) -> Option<bool> {
     match judgement {
         Judgement::Confirmed => Some(true),
@@ -16,7 +16,7 @@ pub(crate) const fn answer(judgement: Judgement) -> Option<bool> {
     }
 }
 
-/// Returns the only arm of a pattern.
+/// Returns the only arm that matches a pattern.
 pub(crate) fn the_arm<'r, 'a>(runs: &'r Runs<'a>, pattern: &str) -> Result<&'r Arm<'a>, Gap> {
     let found = runs.members(pattern)?;
     match found.as_slice() {
@@ -25,18 +25,18 @@ pub(crate) fn the_arm<'r, 'a>(runs: &'r Runs<'a>, pattern: &str) -> Result<&'r A
     }
 }
 
-/// What is claimed of the ratio of two arms.
+/// The claim about the ratio of two arms.
 pub(crate) struct RatioClaim<'m> {
     /// Number or formula of each arm.
     pub(crate) metrics: [&'m str; 2],
     pub(crate) claim: Claimed,
     /// Claimed factor, if any.
     pub(crate) times: Option<f64>,
-    /// Margin in place of that of the rule.
+    /// Overrides the rule's margin.
     pub(crate) margin: Option<f64>,
 }
 
-/// Compares two arms of `runs`, with the noise of either arm compared with itself.
+/// Compares two arms of `runs`, using the noise of either arm compared with itself.
 pub(crate) fn compare<'a>(
     rule: &Rule,
     runs: &Runs<'a>,
@@ -89,9 +89,9 @@ pub(crate) fn ratio_interval(ratio: &Ratio) -> Interval {
     Interval { estimate, lo, hi, confidence, resamples: 0 }
 }
 
-/// Judges a ratio when a plan differs from itself by `floor`. A difference that does not exceed the
-/// floor shows nothing in either direction; an interval within the margin shows no difference and
-/// counts.
+/// Judges a ratio given the noise floor, the difference between two runs of the same plan. A
+/// difference that does not exceed the floor shows nothing in either direction. An interval within
+/// the margin shows equality regardless of the floor.
 pub(crate) fn above_noise(
     ratio: &Ratio,
     claim: Claimed,
@@ -105,12 +105,13 @@ pub(crate) fn above_noise(
     decide(ratio, claim, rule).judgement
 }
 
-/// Returns the words for a difference that does not exceed the noise.
+/// Describes a difference that does not exceed the noise.
 pub(crate) fn noise_words(floor: f64) -> String {
     format!("a plan differs from itself by {:.1} %", floor * 100.0)
 }
 
-/// Returns whether a ratio reaches the given factor on the claimed side of 1, and what is claimed.
+/// Reports whether a ratio reaches the specified factor on the claimed side of 1, and describes the
+/// claim.
 fn reaches(ratio: &Ratio, claim: Claimed, times: f64) -> (Option<bool>, String) {
     let (claimed, words) = match claim {
         Claimed::Less => (ratio.inverse(), format!("at most 1/{times} is claimed")),
@@ -119,8 +120,8 @@ fn reaches(ratio: &Ratio, claim: Claimed, times: f64) -> (Option<bool>, String) 
     (at_least(claimed.lo, claimed.hi, times), words)
 }
 
-/// Returns the noise floor of an arm that ran twice in each block: that of one of `arms` if it did,
-/// else that of any other arm of the same comparison.
+/// Returns the noise floor of an arm that ran twice in each block: one of `arms` if possible,
+/// otherwise any other arm of the same comparison.
 pub(crate) fn noise_floor(
     rule: &Rule,
     runs: &Runs<'_>,

@@ -1,9 +1,9 @@
-//! The stored runs of one location, arranged by block and arm.
+//! Stored runs of one location, arranged by block and arm.
 //!
 //! Runs are paired only within one block of one session. Sessions with the same machine, program,
-//! medium and files form a group. One group is used, never a mixture: a group with enough blocks
-//! precedes one without, the work directory precedes other media, the published size precedes a
-//! scaled one, and newer precedes older.
+//! medium and files form a group. Groups are never mixed. Preference goes to a group with enough
+//! blocks, then to the work directory over other media, to the published size over a scaled one,
+//! and to newer sessions over older ones.
 
 use super::gap::Gap;
 use crate::formula::{self, FormulaError};
@@ -14,11 +14,11 @@ use ioloom_model::{Compute, Distribution, Doubt, Measured, Outcome, RunRecord};
 use ioloom_stats::bootstrap::INTERVAL_MIN;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One arm of a location with its run in each block.
+/// An arm of a location with its run in each block.
 pub(crate) struct Arm<'a> {
-    /// Name for display: the arm, followed by the compute if several computes are levels.
+    /// Display name: the arm, followed by the compute if several computes are levels.
     pub(crate) name: String,
-    /// Factors, with `compute` (mean demand in nanoseconds) if the work has a fixed time.
+    /// Factors, including `compute` (mean demand in nanoseconds) if the compute time is fixed.
     pub(crate) factors: BTreeMap<String, f64>,
     arm: &'a str,
     runs: BTreeMap<(&'a str, u32), &'a RunRecord>,
@@ -31,7 +31,7 @@ pub(crate) struct Runs<'a> {
     pub(crate) sleeps: bool,
 }
 
-/// Share of the runs of an arm from which on those stopped at their deadline discredit the rest.
+/// Minimum share of runs stopped at their deadline that discredits the arm's remaining runs.
 const STOPPED_MAX: f64 = 0.25;
 
 /// What sessions must have in common to form a group: machine, program, medium and files.
@@ -52,7 +52,7 @@ fn at_location<'a>(records: &[&'a RunRecord], location: &Location) -> Vec<&'a Ru
         .collect()
 }
 
-/// Returns the compute time per file, if it is the same for each file.
+/// Returns the compute time per file if it is the same for every file.
 fn fixed_demand_ns(compute: &Compute) -> Option<f64> {
     match compute {
         Compute::Spin(Some(Distribution::Identical(ns)))
@@ -61,7 +61,7 @@ fn fixed_demand_ns(compute: &Compute) -> Option<f64> {
     }
 }
 
-/// Groups runs by sessions that can be combined, in no particular order.
+/// Groups runs by sessions that can be combined, in unspecified order.
 fn groups<'a>(records: &[&'a RunRecord]) -> Vec<Vec<&'a RunRecord>> {
     let mut sessions: BTreeMap<(&str, &str), Vec<&RunRecord>> = BTreeMap::new();
     for record in records {
@@ -77,8 +77,8 @@ fn groups<'a>(records: &[&'a RunRecord]) -> Vec<Vec<&'a RunRecord>> {
 }
 
 impl<'a> Runs<'a> {
-    /// Returns the group of sessions to judge a location by. `wanted` are the patterns of the contrast;
-    /// `by_compute` makes each compute of the experiment a separate arm.
+    /// Returns the group of sessions used to judge a location. `wanted` are the patterns of the
+    /// contrast; `by_compute` makes each compute of the experiment a separate arm.
     pub(crate) fn of(
         records: &[&'a RunRecord],
         location: &Location,
@@ -95,14 +95,14 @@ impl<'a> Runs<'a> {
             let least = wanted.iter().map(blocks).min().unwrap_or(0);
             let scaled = group.iter().any(|r| r.doubts.contains(&Doubt::Scaled));
             let newest = group.iter().map(|r| r.started_unix_ms).max().unwrap_or(0);
-            // A slowed device or memory counts only if a claim names it.
+            // Ignore runs on a slowed device or memory unless the claim names it.
             let own = matches!(group[0].key.medium.as_str(), "work" | "image");
             (least >= blocks_min, own, !scaled, newest)
         });
         Self::new(&best.unwrap_or_default(), by_compute)
     }
 
-    /// Returns the runs on each medium of the location: the newest group of each.
+    /// Returns the runs on each medium of the location, using the newest group of each.
     pub(crate) fn by_medium(records: &[&'a RunRecord], location: &Location) -> Vec<(String, Self)> {
         let mut media: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
         for group in groups(&at_location(records, location)) {
@@ -122,13 +122,13 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Returns the arms of a pattern; `Missing` if there are none.
+    /// Returns the arms that match a pattern, or `Missing` if there are none.
     pub(crate) fn members(&self, pattern: &str) -> Result<Vec<&Arm<'a>>, Gap> {
         let found: Vec<_> = self.arms.iter().filter(|a| a.belongs(pattern)).collect();
         if found.is_empty() { Err(Gap::Missing(vec![pattern.to_owned()])) } else { Ok(found) }
     }
 
-    /// Returns the arms of a pattern by ascending level of a factor, limited to `range`.
+    /// Returns the arms that match a pattern in ascending order of a factor, limited to `range`.
     pub(crate) fn levels(
         &self,
         pattern: &str,
@@ -145,7 +145,7 @@ impl<'a> Runs<'a> {
         if found.is_empty() { Err(Gap::Missing(vec![pattern.to_owned()])) } else { Ok(found) }
     }
 
-    /// Returns the second run of an arm in each block, if the laboratory made one.
+    /// Returns the repeated run of an arm in each block, if the laboratory made one.
     pub(crate) fn repeat(&self, arm: &Arm<'_>) -> Option<&Arm<'a>> {
         let name = format!("{}{AGAIN}", arm.arm);
         self.arms.iter().find(|a| a.arm == name)
@@ -168,12 +168,12 @@ fn arrange<'a>(group: &[&'a RunRecord], by_compute: bool) -> Vec<Arm<'a>> {
     arms.into_values().collect()
 }
 
-/// Returns the numbers of a run that finished and read the right bytes.
+/// Returns the measurements of a run that finished and read the right bytes.
 fn usable(record: &RunRecord) -> Option<&Measured> {
     record.measured().filter(|_| !record.doubts.contains(&Doubt::WrongBytes))
 }
 
-/// Returns a number or formula of a run. In addition to the metrics of the model, it knows `files`,
+/// Returns a number or formula of a run. In addition to the model's metrics, it supports `files`,
 /// `bytes` and `task_ns_mean`: the time in all calls except waits for other threads, divided by the
 /// number of files.
 pub(crate) fn metric(measured: &Measured, text: &str) -> Result<f64, FormulaError> {
@@ -224,8 +224,8 @@ impl<'a> Arm<'a> {
         reason.into_iter().next()
     }
 
-    /// Returns why the finished runs of the arm are not representative: so many were stopped at their
-    /// deadline that the others are a selection of the fast ones.
+    /// Returns why the finished runs of the arm are not representative: too many runs were stopped
+    /// at their deadline, which leaves a biased selection of fast ones.
     fn stopped(&self) -> Option<Gap> {
         let longest = self.runs.values().filter_map(|r| match r.outcome {
             Outcome::TimedOut { seconds } => Some(seconds),
@@ -242,17 +242,17 @@ impl<'a> Arm<'a> {
         })
     }
 
-    /// Returns the records that finished correctly, in the order of blocks.
+    /// Returns the records that finished correctly, in block order.
     pub(crate) fn records(&self) -> impl Iterator<Item = &'a RunRecord> {
         self.runs.values().copied().filter(|r| usable(r).is_some())
     }
 }
 
-/// Nanoseconds below which a read call through a ring did not enter the kernel: the request was only
-/// queued, and submitted later with the wait for completions.
+/// A read call through a ring that takes fewer nanoseconds did not enter the kernel: it only queued
+/// the request, which was submitted later with the wait for completions.
 const QUEUED_NS: f64 = 400.0;
 
-/// Returns whether a formula uses the time of read calls that the run did not measure.
+/// Reports whether a formula uses read call times that the run did not measure.
 fn not_timed(record: &RunRecord, measured: &Measured, text: &str) -> bool {
     let used = formula::names(text).iter().any(|name| name.starts_with("calls.read."));
     used && record.plan.files().is_some_and(|plan| plan.method.needs_ring())
@@ -264,13 +264,13 @@ fn not_timed(record: &RunRecord, measured: &Measured, text: &str) -> bool {
 pub(crate) struct Columns {
     /// One column for each arm and metric, all of the same length.
     pub(crate) values: Vec<Vec<f64>>,
-    /// Session and number of each block, in the order of the values.
+    /// Session and number of each block, in the same order as the values.
     pub(crate) blocks: Vec<(String, u32)>,
-    /// Sessions of the blocks.
+    /// Sessions that contain the blocks.
     pub(crate) sessions: Vec<String>,
 }
 
-/// Returns the numbers of arms in the blocks in which all of them finished correctly.
+/// Returns the numbers of arms for the blocks in which all of them finished correctly.
 ///
 /// # Errors
 /// Fails if an arm has no usable run, a run lacks a number, or there are too few common blocks.
@@ -284,7 +284,7 @@ pub(crate) fn columns(wanted: &[(&Arm<'_>, &str)], blocks_min: usize) -> Result<
             arm.runs.iter().filter(|(_, r)| usable(r).is_some()).map(|(b, _)| *b).collect();
         blocks = if i == 0 { ended } else { blocks.intersection(&ended).copied().collect() };
     }
-    // Fewer have no interval, whatever the rule requires.
+    // Fewer blocks give no interval, whatever the rule requires.
     let need = blocks_min.max(INTERVAL_MIN);
     if blocks.len() < need {
         return Err(Gap::FewBlocks { have: blocks.len(), need });

@@ -1,4 +1,4 @@
-//! Verdicts on disturbed runs: which are kept and which are withheld.
+//! Verdicts on disturbed runs: which ones stand and which are withheld.
 
 use crate::synthetic::Store;
 use ioloom_claims::{ClaimVerdict, Rule, Verdict, load, verdict};
@@ -31,7 +31,7 @@ fn no_verdict_if_all_blocks_were_disturbed() {
     assert!(found.sentence.contains("repeat on an idle machine"), "{}", found.sentence);
     assert!(found.doubts.contains(&Doubt::NoisyNeighbour));
     assert_eq!(found.evidence.numbers["disturbed_blocks"], 8.0);
-    // Only the answer is withheld; the measured effect stays visible.
+    // The answer is withheld, but the measured effect stays visible.
     assert!(found.evidence.effect.unwrap() > 1.2);
 }
 
@@ -41,20 +41,20 @@ fn a_verdict_is_kept_if_the_quiet_blocks_agree() {
     store.disturb("a", &[2, 5], 1.02);
     let found = judged(&store, "less");
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
-    assert_eq!(found.evidence.blocks, 8, "the evidence is that of all blocks");
+    assert_eq!(found.evidence.blocks, 8, "the evidence covers all blocks");
     let mut third = two(80.0, 8);
     third.disturb("a", &[2, 5, 6], 1.0);
     let found = judged(&third, "less");
-    assert_eq!(found.verdict, Verdict::Undecided, "five quiet blocks are too few of eight");
+    assert_eq!(found.verdict, Verdict::Undecided, "five quiet blocks of eight are too few");
     assert!(found.sentence.contains("too few"), "{}", found.sentence);
     let mut more = two(80.0, 11);
     more.disturb("a", &[2, 5, 6], 1.0);
-    assert_eq!(judged(&more, "less").verdict, Verdict::Confirmed, "eight quiet ones are enough");
+    assert_eq!(judged(&more, "less").verdict, Verdict::Confirmed, "eight quiet blocks are enough");
 }
 
 #[test]
 fn a_verdict_that_the_disturbed_blocks_decide_is_withheld() {
-    // Five of eleven blocks are disturbed, and with them the two arms seem to be the same.
+    // Five of eleven blocks are disturbed and make the two arms look equal.
     let mut store = two(90.0, 11);
     store.disturb("a", &[0, 2, 4, 6, 8], 1.0 / 0.9);
     let quiet = {
@@ -65,7 +65,7 @@ fn a_verdict_that_the_disturbed_blocks_decide_is_withheld() {
     assert_eq!(quiet.records.len(), 12);
     let found = judged(&store, "equal");
     assert_ne!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
-    // One arm is disturbed in four blocks, the other in the four that follow: none is quiet.
+    // One arm is disturbed in four blocks, the other in the next four: no block is quiet.
     let mut both = two(80.0, 8);
     both.disturb("a", &[0, 1, 2, 3], 1.0).disturb("b", &[4, 5, 6, 7], 1.0);
     assert_eq!(judged(&both, "less").verdict, Verdict::Undecided);
@@ -96,7 +96,7 @@ fn runs_that_missed_their_condition_decide_nothing() {
         assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
         assert!(found.sentence.contains(words), "{}", found.sentence);
         assert!(found.doubts.contains(&doubt), "{:?}", found.doubts);
-        // Two such blocks of eight are left out, and the others agree.
+        // Two such blocks of eight are excluded, and the others agree.
         store.records.retain(|r| r.key.arm == "a" || r.key.block < 2);
         let mut rest = Store::new(8);
         rest.arm("b", &[], 100.0);
@@ -128,7 +128,7 @@ proptest! {
         let mut store = two(a_ms, blocks);
         store.disturb("a", &hit, times);
         let found = judged(&store, claim).verdict;
-        // The same numbers without the doubts.
+        // The same numbers without doubts.
         let mut plain = two(a_ms, blocks);
         plain.disturb("a", &hit, times);
         plain.records.iter_mut().for_each(|r| r.doubts.clear());
@@ -137,7 +137,7 @@ proptest! {
         if hit.is_empty() {
             prop_assert_eq!(found, without);
         }
-        // A verdict that is kept has at least six quiet blocks, three quarters of eight.
+        // A verdict stands only with at least six quiet blocks, three quarters of eight.
         if found != Verdict::Undecided && !hit.is_empty() {
             prop_assert!(blocks as usize - hit.len() >= 6);
         }

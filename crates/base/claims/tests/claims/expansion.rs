@@ -1,5 +1,5 @@
-//! The arms of a study with their factors filled in. It is independent of the expansion in the
-//! laboratory, so that the two can be compared.
+//! Expands the arms of a study with their factors. Independent of the expansion in the laboratory,
+//! so the two can be compared.
 
 use ioloom_claims::pattern::fill;
 use ioloom_model::study::{Arm, Experiment};
@@ -19,7 +19,7 @@ pub(crate) fn study() -> StudySpec {
     studies().swap_remove(0)
 }
 
-/// Every built-in study.
+/// Returns every built-in study.
 pub(crate) fn studies() -> Vec<StudySpec> {
     let texts = ioloom_studies::ALL.iter().map(|study| study.study);
     texts.map(|text| toml::from_str(text).expect("a study")).collect()

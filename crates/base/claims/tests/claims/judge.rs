@@ -1,5 +1,5 @@
-//! The verdict engine on runs with a known truth: ratios, exclusions and doubts, each with a case that
-//! is confirmed and one that is refuted. Other contrasts are in `shapes`.
+//! The verdict engine on runs with a known outcome: ratios, exclusions and doubts, each confirmed
+//! in one case and refuted in another. `shapes` tests the other contrasts.
 
 use crate::synthetic::{Store, calls, run, scatter, with_calls};
 use ioloom_claims::{ClaimVerdict, Contrast, Rule, Verdict, VerdictList, ledger, load, verdict};
@@ -7,7 +7,7 @@ use ioloom_model::{CallKind, Doubt};
 
 pub(crate) const AT: &str = "at = { experiment = \"e\", set = \"E\" }\n";
 
-/// A claim with these contrasts, each the text of one table.
+/// Builds a claim from contrasts, each the text of one table.
 pub(crate) fn judge(contrasts: &[&str], store: &Store, rule: Rule) -> ClaimVerdict {
     judge_how("places", contrasts, store, rule)
 }
@@ -89,7 +89,7 @@ fn missing_runs_and_numbers_are_named() {
     let found = judge(&[&ratio("less")], &only_b, Rule::QUICK);
     assert_eq!(found.verdict, Verdict::Undecided);
     assert!(found.sentence.contains("no stored runs of a"), "{}", found.sentence);
-    // The study knows which arms quick mode leaves out.
+    // The study defines which arms quick mode omits.
     let nothing = Store::new(0);
     let sentence = of_ledger("000-P22", &nothing, Rule::QUICK).sentence;
     assert!(
@@ -126,7 +126,7 @@ fn missing_runs_and_numbers_are_named() {
 
 #[test]
 fn blocks_are_paired_within_a_session() {
-    // The second session runs on a machine twice as slow; only pairs keep the ratio.
+    // The second session ran on a machine half as fast; only pairing preserves the ratio.
     let mut store = two(80.0, 100.0, 6);
     store.session = "s2".to_owned();
     store.arm("a", &[], 160.0).arm("b", &[], 200.0);
@@ -136,7 +136,7 @@ fn blocks_are_paired_within_a_session() {
     assert_eq!(found.evidence.blocks, 12);
     assert!((found.evidence.effect.unwrap() - 0.8).abs() < 0.02);
 
-    // An arm of one session has no partner in another.
+    // An arm has no partner in another session.
     let mut torn = Store::new(12);
     torn.arm("a", &[], 80.0);
     torn.session = "s2".to_owned();
@@ -161,7 +161,7 @@ fn machines_files_and_media_are_never_mixed() {
         assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
         assert!(found.sentence.contains("6 of at least 12"), "{}", found.sentence);
     }
-    // Of two complete groups the newer decides.
+    // The newer of two complete groups decides.
     let mut store = two(80.0, 100.0, 12);
     store.session = "s2".to_owned();
     store.started = 2_000;
@@ -169,7 +169,7 @@ fn machines_files_and_media_are_never_mixed() {
     store.arm("a", &[], 130.0).arm("b", &[], 100.0);
     let found = judge(&[&ratio("less")], &store, Rule::FULL);
     assert_eq!((found.verdict, found.evidence.sessions), (Verdict::Refuted, vec!["s2".to_owned()]));
-    // A user's own files never decide a claim about a published set.
+    // Runs on a user's files never decide a claim about a published set.
     store.records.iter_mut().for_each(|r| r.key.set = "my files".to_owned());
     assert_eq!(judge(&[&ratio("less")], &store, Rule::FULL).verdict, Verdict::Undecided);
 }
@@ -224,7 +224,7 @@ fn simulated_compute_limits_the_scope() {
     let found = judge(&[&ratio("less")], &store, Rule::FULL);
     assert_eq!(found.verdict, Verdict::Scope);
     assert!(found.doubts.contains(&Doubt::Oversubscribed));
-    // Nothing to limit where nothing was decided.
+    // An undecided claim has nothing to limit.
     let few = judge(&[&ratio("less")], &two(80.0, 100.0, 3), Rule::FULL);
     assert_eq!(few.verdict, Verdict::Undecided);
 }
@@ -270,12 +270,12 @@ fn an_effect_below_the_noise_floor_decides_nothing() {
     assert!(found.parts[0].doubts.contains(&Doubt::NoiseFloor));
     assert!(found.evidence.numbers["noise_floor"] > 0.15);
     assert!(found.sentence.contains("a plan differs from itself by"), "{}", found.sentence);
-    // Neither does it refute: the other side is shown no better than the claimed one.
+    // It is not refuted either: the opposite side is shown no better.
     for claim in ["greater", "equal"] {
         let found = judge(&[&ratio(claim)], &store, Rule::FULL);
         assert_eq!(found.verdict, Verdict::Undecided, "{claim}: {}", found.sentence);
     }
-    // Equal arms show no difference, whatever the noise is.
+    // Equal arms show no difference, whatever the noise.
     let mut store = Store::new(12);
     store.arm("a", &[], 100.5).arm("b", &[], 100.0).arm("b (again)", &[], 80.0);
     for (claim, expected) in [("equal", Verdict::Confirmed), ("less", Verdict::Refuted)] {
@@ -380,17 +380,17 @@ fn the_best_of_a_partial_family_has_a_limited_scope() {
 #[test]
 fn published_numbers_alone_decide_what_they_can() {
     let nothing = Store::new(0);
-    // The published numbers themselves contradict P08b.
+    // The published numbers contradict P08b.
     let found = of_ledger("000-P08b", &nothing, Rule::QUICK);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
     let relative = (945.63 - 932.64) / 945.63 - (28.33 - 21.62) / 28.33;
     assert!((found.evidence.effect.unwrap() - relative).abs() < 1e-9);
-    // P04 needs the device as well, so arithmetic alone does not confirm it.
+    // P04 also needs the device, so arithmetic alone does not confirm it.
     let found = of_ledger("000-P04", &nothing, Rule::QUICK);
     assert_eq!(found.verdict, Verdict::Undecided);
     let part = &found.parts[1];
     assert_eq!(part.holds, Some(true), "{}", part.sentence);
-    // The sign printed for five threads contradicts the printed times.
+    // The published sign for five threads contradicts the published times.
     let found = of_ledger("000-P11", &nothing, Rule::QUICK);
     assert_eq!(found.verdict, Verdict::Undecided);
     let notes: Vec<_> = found.parts.iter().filter(|p| p.note).collect();
@@ -406,7 +406,7 @@ fn without_runs_only_arithmetic_is_decided() {
         let found = verdict(claim, &nothing.records, Rule::QUICK);
         let decided =
             matches!(found.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope);
-        // Numbers that other sources print for machines that are not available here are recomputed.
+        // Numbers that other sources published for unavailable machines are recomputed.
         let arithmetic = |c: &Contrast| matches!(c, Contrast::Published(_));
         let allowed = ["000-P08", "000-P08b"].contains(&claim.id.as_str())
             || claim.source != 0 && claim.contrasts.iter().any(arithmetic);
@@ -423,7 +423,7 @@ fn a_built_in_claim_is_confirmed_and_refuted() {
         store.set = "A".to_owned();
         store.compute = "none".to_owned();
         store.arm("overlapped", &[], overlapped);
-        // A tenth of the serial time is the hashing, which overlapped reading hides.
+        // Hashing takes a tenth of the serial time, which overlapped reading hides.
         store.arm_with("one-by-one", &[], |block| {
             let one = run(112.0 * scatter("one-by-one", block));
             with_calls(one, CallKind::Compute, calls(8, 1_400_000))

@@ -1,4 +1,5 @@
-//! The built-in claims are complete, and every contrast names arms, levels and locations that exist.
+//! The built-in claims are complete, and every contrast refers to existing arms, levels and
+//! locations.
 
 use crate::expansion::{Expanded, arms, studies};
 use ioloom_claims::contrast::ladder::Shape;
@@ -81,12 +82,12 @@ fn demand_ns(compute: &Compute) -> Option<f64> {
     }
 }
 
-/// Checks that a location names one file set, condition and compute, unless the contrast runs over the
-/// computes.
+/// Checks that a location specifies one file set, condition and compute, unless the contrast varies
+/// the compute.
 fn check_place(experiment: &Experiment, place: &Location, contrast: &Contrast, id: &str) {
     let mut sets: BTreeSet<String> = experiment.sets.iter().cloned().collect();
     if sets.is_empty() {
-        // The runs of a study without files have a file set without a name.
+        // Runs of a study without files have an unnamed file set.
         sets.insert(String::new());
     }
     let found: Vec<Expanded> = arms(experiment)
@@ -111,7 +112,7 @@ fn check_place(experiment: &Experiment, place: &Location, contrast: &Contrast, i
     }
 }
 
-/// Returns the levels that the study has for a pattern of a contrast.
+/// Returns the levels in the study for a pattern of a contrast.
 fn levels(experiment: &Experiment, pattern: &str, axis: &str) -> Vec<f64> {
     if axis == "compute" {
         return experiment.computes.iter().filter_map(demand_ns).collect();
@@ -185,7 +186,7 @@ const EXCHANGE: [&str; 16] = [
     "extra.visit_p50_ns",
 ];
 
-/// Metrics of the copy subject, except those that other subjects have as well.
+/// Metrics of the copy subject that no other subject has.
 const COPIES: [&str; 13] = [
     "extra.copy_even_ns",
     "extra.copy_median_ns",
@@ -267,7 +268,7 @@ const PAGES: [&str; 61] = [
     "extra.warm_ns",
 ];
 
-/// Every metric of the claims is in a complete record.
+/// Every metric used in claims is present in a complete record.
 #[test]
 fn metrics_are_known() {
     let fields = Measured {

@@ -1,6 +1,6 @@
-//! Tests of the claims, the published tables, the built-in study and the verdict engine.
+//! Tests of claims, published tables, the built-in studies and the verdict engine.
 
-#![allow(clippy::print_stdout, reason = "a skipped test prints it")]
+#![allow(clippy::print_stdout, reason = "skipped tests print a notice")]
 
 mod disturbed;
 

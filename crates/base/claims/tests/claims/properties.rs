@@ -43,7 +43,7 @@ proptest! {
     ) {
         let found = ["less", "greater", "equal"].map(|c| judged(&a, &b, c));
         prop_assert!(found.iter().filter(|v| **v == Verdict::Confirmed).count() <= 1, "{found:?}");
-        // A confirmed direction is that of the middle ratio, found without any bootstrap.
+        // A confirmed direction matches the median ratio, computed without any bootstrap.
         let logs: Vec<f64> = a.iter().zip(&b).map(|(a, b)| (a / b).ln()).collect();
         if found[0] == Verdict::Confirmed {
             prop_assert!(middle(&logs) < 0.0);

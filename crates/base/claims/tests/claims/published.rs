@@ -1,12 +1,12 @@
-//! Every number of every published table is in the published text, near its neighbours.
+//! Every number in every published table appears in the published text, near its neighbours.
 //!
-//! The texts are not part of the repository; without them the test prints `skipped`.
+//! The texts are not in the repository; without them the test prints `skipped`.
 
 use ioloom_claims::data::{TABLES, Table, table};
 use std::path::{Path, PathBuf};
 
-/// Number of lines of the text over which a row of a table can be spread: 1 for a printed table, more
-/// if the numbers are in running sentences, all lines if they are scattered.
+/// Number of text lines that a table row can span: 1 for a printed table, more if the numbers are
+/// in running text, all lines if they are scattered.
 const WINDOWS: &[(&str, usize)] = &[
     ("000_call_cost", 1),
     ("000_call_growth", 30),
@@ -49,7 +49,7 @@ const WINDOWS: &[(&str, usize)] = &[
     ("003_runs", 1),
 ];
 
-/// Columns that identify a row in our words instead of those of the text.
+/// Columns that identify a row in our words rather than those of the text.
 const OURS: &[(&str, &str)] = &[
     ("000_roles", "computers=0"),
     ("000_million", "computers=0"),
@@ -70,8 +70,8 @@ fn source_text(number: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// Returns all numbers of a line. Digits grouped by commas or points are one number; the Korean word
-/// for "single" is 1.
+/// Returns all numbers in a line. Digits grouped by commas or points form one number; the Korean
+/// word for "single" is 1.
 fn numbers(line: &str) -> Vec<f64> {
     let line = line.replace("싱글", "1");
     let chars: Vec<char> = line.chars().collect();
@@ -102,7 +102,7 @@ fn numbers(line: &str) -> Vec<f64> {
     out
 }
 
-/// Returns whether every wanted number occurs, as often as it is wanted.
+/// Reports whether every wanted number occurs as often as required.
 fn holds(found: &[f64], wanted: &[f64]) -> bool {
     let mut left = found.to_vec();
     wanted.iter().all(|w| {
@@ -111,7 +111,7 @@ fn holds(found: &[f64], wanted: &[f64]) -> bool {
     })
 }
 
-/// Returns the numbers of a row, without signs.
+/// Returns the numbers in a row, without signs.
 fn row_numbers(name: &str, table: &Table, row: &[String]) -> Vec<f64> {
     let ours = |column: &str, cell: &str| {
         OURS.iter().any(|(table, what)| {
@@ -178,8 +178,9 @@ fn a_wrong_number_would_be_found() {
     assert_eq!(numbers("$19.00~s$ 1.3GB/s 0,4"), [19.0, 1.3, 0.0, 4.0]);
 }
 
-/// Source 004 prints its tables transposed: clients, times and rates in three lines. Each row must be
-/// one column of such a triple, under the heading of its model by position of the elapsed time.
+/// Source 004 prints its tables transposed, with clients, times and rates on three lines. Each row
+/// must match one column of such a triple; the position of the elapsed time gives the heading of
+/// its model.
 #[test]
 fn rows_of_the_exchange_are_printed_columns() {
     let Some(text) = source_text("004") else {
@@ -202,14 +203,14 @@ fn rows_of_the_exchange_are_printed_columns() {
             })
         });
         assert!(printed, "{row:?}");
-        // The printed rate is requests over microseconds, times ten million, cut or rounded.
+        // The published rate is requests per microsecond times ten million, truncated or rounded.
         let rate = cell("clients") * cell("orders_per_client") / cell("elapsed_us") * 1e7;
         assert!((rate / cell("rate_times_1e7") - 1.0).abs() < 2e-5, "{row:?}: {rate}");
     }
 }
 
-/// The unbuffered copies of source 003 alternate between fast and slow, which its means hide. The tests
-/// of series must find the alternation there, and must not find it in the buffered copies.
+/// The unbuffered copies of source 003 alternate between fast and slow, which their means hide. The
+/// series tests must detect the alternation there, but not in the buffered copies.
 #[test]
 fn the_alternation_that_source_003_hides_is_found() {
     let table = table("003_runs").unwrap();
@@ -234,8 +235,8 @@ fn the_alternation_that_source_003_hides_is_found() {
     assert!(first.change > 2.0, "{first:?}");
 }
 
-/// The 42 runs measured nothing but the sleep of one second after each order, in as many rounds as the
-/// threads of the server need for the clients.
+/// The 42 runs measured only the sleep of one second after each order, in as many rounds as the
+/// server's threads need to serve all clients.
 #[test]
 fn the_closed_loop_predicts_every_run_of_the_exchange_within_3_per_cent() {
     let table = table("004_exchange").unwrap();
@@ -250,7 +251,7 @@ fn the_closed_loop_predicts_every_run_of_the_exchange_within_3_per_cent() {
         let (clients, orders) = (number("clients"), number("orders_per_client"));
         let law_s = ioloom_predict::closed_loop::sleepers_elapsed_s(clients, threads, orders, 1.0);
         let error = number("elapsed_us") as f64 / 1e6 / law_s - 1.0;
-        // Sleeps cannot be shorter; any excess is other work.
+        // A sleep cannot be shorter; any excess is other work.
         assert!((0.0..0.03).contains(&error), "{row:?}: {error}");
         errors.push(error);
     }

@@ -1,4 +1,4 @@
-//! Contrasts other than the ratio of two arms: ladders, lines, crossings, gains, shares, optima,
+//! Contrasts other than ratios of two arms: ladders, lines, crossings, gains, shares, optima,
 //! correlations, media and curves.
 
 use crate::judge::{AT, judge, ratio};
@@ -97,7 +97,7 @@ fn a_line_must_explain_and_grow() {
     assert_eq!(line(&|_| 100.0).verdict, Verdict::Refuted);
 }
 
-/// Returns runs that follow law D1 up to the scatter, with `w_ms` of compute and `r_ms` of waiting.
+/// Returns runs that follow law D1 with some scatter, with `w_ms` of compute and `r_ms` of waiting.
 fn law_store(w_ms: f64, r_ms: f64) -> Store {
     let mut store = Store::new(12);
     for n in [2.0_f64, 3.0, 4.0, 5.0, 6.0, 8.0, 16.0, 32.0] {
@@ -120,7 +120,7 @@ fn crossings_are_compared_with_the_law() {
         )
     };
     let law = text("law = { name = \"reader-pays\", within = 1 }");
-    // W / R = 3.8: sync wins up to four threads, the reader from five on.
+    // W / R = 3.8: sync wins up to four threads, the reader from five threads upward.
     let store = law_store(703.0, 186.0);
     let found = judge(&[&text("")], &store, Rule::FULL);
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
@@ -129,7 +129,7 @@ fn crossings_are_compared_with_the_law() {
     let found = judge(&[&law], &store, Rule::FULL);
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
     assert!((found.evidence.numbers["predicted"] - (1.0 + 703.0 / 186.0)).abs() < 0.2);
-    // With the same times but much less recorded waiting, the law predicts 16 and is wrong.
+    // With the same times but much less recorded waiting, the law wrongly predicts 16.
     let mut store = law_store(703.0, 186.0);
     for record in &mut store.records {
         if let ioloom_model::Outcome::Done { measured } = &mut record.outcome {
@@ -138,7 +138,7 @@ fn crossings_are_compared_with_the_law() {
     }
     let found = judge(&[&law], &store, Rule::FULL);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
-    // With almost no waiting, the reader never pays, and the families do not cross.
+    // With almost no waiting, the reader never pays off, and the families do not cross.
     let store = law_store(703.0, 7.0);
     assert_eq!(judge(&[&text("")], &store, Rule::FULL).verdict, Verdict::Refuted);
     let found = judge(&[&law], &store, Rule::FULL);
@@ -246,7 +246,7 @@ fn an_arm_that_is_best_by_chance_decides_nothing() {
     }
 }
 
-/// If two arms tie in both locations, moving costs nothing, whichever is best.
+/// If two arms tie in both locations, switching costs nothing, whichever is best.
 #[test]
 fn a_tie_does_not_move_the_optimum() {
     let mut store = Store::new(12);
@@ -256,7 +256,7 @@ fn a_tie_does_not_move_the_optimum() {
     let found = judge(&[OPTIMUM], &store, Rule::FULL);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
     assert!(found.evidence.hi.unwrap() < 1.05, "{}", found.sentence);
-    // An arm with one block less does not cost the others that block.
+    // One missing block of an arm does not remove that block from the others.
     store.stopped("c-1", &[3]);
     let found = judge(&[OPTIMUM], &store, Rule::QUICK);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);

@@ -1,4 +1,4 @@
-//! The built-in study of source 000 is complete, can run and fits the budget of quick mode.
+//! The built-in study of source 000 is complete, runnable and within the quick mode budget.
 
 use crate::expansion::{arms, plan, study};
 use ioloom_model::table::check;
@@ -41,7 +41,7 @@ fn names_are_unique_and_sets_exist() {
         }
     }
     let sets: BTreeSet<String> = study.sets.keys().cloned().collect();
-    assert_eq!(used, sets, "file sets that are used and file sets that are described");
+    assert_eq!(used, sets, "used file sets and described file sets");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn quick_mode_stays_small() {
         sets.extend(experiment.sets.iter().cloned());
     }
     assert!((8..=12).contains(&headline), "{headline} headline arms");
-    // 90 s divided by the runs leaves 0.9 s for each, including its condition.
+    // A budget of 90 s leaves 0.9 s per run, including its condition.
     assert!(runs <= 100, "{runs} runs");
     for name in sets {
         let set = &study.sets[&name];
@@ -76,7 +76,7 @@ fn quick_mode_stays_small() {
 fn sets_have_the_published_size() {
     let study = study();
     // Published totals: A 20 GiB, C 3.9 GiB, D 4999.64 MiB. E and F do not follow from their
-    // published parameters; with draws repeated below the minimum the mean is 1 + 4 KiB.
+    // published parameters; redrawing values below the minimum gives a mean of 1 + 4 KiB.
     for (name, mib, tolerance) in
         [("A", 20.0 * 1024.0, 0.0), ("C", 3906.25, 0.0), ("D", 4999.64, 0.03), ("E", 48.8, 0.04)]
     {
@@ -100,7 +100,7 @@ fn drawn_times_come_with_sleep_and_spin() {
     }
 }
 
-/// Returns the size: exact for the first files, extrapolated for the rest.
+/// Returns the total size: exact for the first files, extrapolated for the rest.
 fn bytes_of(set: &FileSetSpec) -> u64 {
     if let Distribution::Identical(bytes) = set.size {
         return bytes * set.count;

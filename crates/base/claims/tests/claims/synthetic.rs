@@ -1,4 +1,4 @@
-//! Synthetic stored runs with a known truth.
+//! Synthetic stored runs with a known outcome.
 
 use ioloom_model::record::{RECORD_SCHEMA, RunKey};
 use ioloom_model::{
@@ -7,7 +7,7 @@ use ioloom_model::{
 };
 use std::collections::BTreeMap;
 
-/// Returns a reproducible scatter of up to 1 % that depends on arm and block.
+/// Returns reproducible scatter of up to 1 % that depends on arm and block.
 pub(crate) fn scatter(arm: &str, block: u32) -> f64 {
     let mut mixed = u64::from(block).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for byte in arm.bytes() {
@@ -17,7 +17,7 @@ pub(crate) fn scatter(arm: &str, block: u32) -> f64 {
     1.0 + ((mixed % 2001) as f64 / 1000.0 - 1.0) * 0.01
 }
 
-/// Runs of one experiment under construction.
+/// Runs of an experiment under construction.
 pub(crate) struct Store {
     pub(crate) records: Vec<RunRecord>,
     pub(crate) session: String,
@@ -89,7 +89,7 @@ impl Store {
         }
     }
 
-    /// Adds an arm whose runs are functions of the block.
+    /// Adds an arm whose runs depend on the block.
     pub(crate) fn arm_with(
         &mut self,
         arm: &str,
@@ -117,7 +117,7 @@ impl Store {
         self
     }
 
-    /// Marks the runs of an arm in these blocks as stopped at their deadline.
+    /// Marks an arm's runs in these blocks as stopped at their deadline.
     pub(crate) fn stopped(&mut self, arm: &str, blocks: &[u32]) -> &mut Self {
         let hit = |r: &&mut RunRecord| r.key.arm == arm && blocks.contains(&r.key.block);
         for record in self.records.iter_mut().filter(hit) {
@@ -135,7 +135,8 @@ impl Store {
 }
 
 impl Store {
-    /// Marks these blocks as disturbed by other programs, which makes `arm` take `times` as long.
+    /// Marks these blocks as disturbed by other programs, which slows `arm` down by a factor of
+    /// `times`.
     pub(crate) fn disturb(&mut self, arm: &str, blocks: &[u32], times: f64) -> &mut Self {
         let hit = |r: &&mut RunRecord| r.key.arm == arm && blocks.contains(&r.key.block);
         for record in self.records.iter_mut().filter(hit) {
@@ -148,7 +149,7 @@ impl Store {
     }
 }
 
-/// Returns a run of this many milliseconds over 100 files.
+/// Returns a run over 100 files with this duration in milliseconds.
 pub(crate) fn run(ms: f64) -> Measured {
     Measured {
         elapsed_ns: (ms * 1e6).round() as u64,
@@ -158,7 +159,7 @@ pub(crate) fn run(ms: f64) -> Measured {
     }
 }
 
-/// Returns the same with one thread whose time is divided into input and compute.
+/// Returns the same run with one thread whose time is split into input and compute.
 pub(crate) fn shared(ms: f64, io: f64) -> Measured {
     let elapsed_ns = (ms * 1e6) as u64;
     let thread = ThreadTime {
@@ -170,7 +171,7 @@ pub(crate) fn shared(ms: f64, io: f64) -> Measured {
     Measured { threads: vec![thread], ..run(ms) }
 }
 
-/// Returns statistics of calls that all took the same time.
+/// Returns statistics of calls that all took equally long.
 pub(crate) fn calls(count: u64, ns: u64) -> CallStats {
     CallStats {
         count,

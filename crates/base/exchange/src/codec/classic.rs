@@ -1,9 +1,9 @@
 //! The line protocol of the original assignment: `show`, `buy ID N`, `sell ID N`, `exit`.
 //!
 //! Original clients read exactly 8192 bytes per answer and stop at the first NUL, so answers are
-//! padded. A list that does not fit is truncated at the end of a line: a longer answer would put the
-//! client permanently out of step. For the same reason every line gets exactly one answer. Some
-//! clients also pad their requests: NUL ends a line, and NUL between lines is skipped.
+//! padded. A list that does not fit is truncated at a line end because a longer answer would
+//! permanently desynchronise the client. For the same reason every line gets exactly one answer.
+//! Some clients also pad their requests: NUL ends a line, and NUL between lines is skipped.
 
 use super::request::{ClassicForm, Command, Form, LINE_MAX, PADDED, Request, Settings, Spelling};
 use super::request::{Step, UnknownStock};
@@ -58,7 +58,7 @@ pub(super) fn encode(side: Option<Side>, settings: &Settings, answer: &Answer, o
             for line in &shown.lines {
                 let before = out.len();
                 put_line(out, line);
-                // Leave room for the NUL that ends the text.
+                // Leave room for the NUL terminator.
                 if settings.classic == ClassicForm::Padded && out.len() - start >= PADDED {
                     out.truncate(before);
                     break;

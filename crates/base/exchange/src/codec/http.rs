@@ -1,7 +1,7 @@
-//! The HTTP subset that monitoring needs: `GET` and `HEAD` of `/show`, `/metrics` and `/healthz`, with
-//! keep-alive.
+//! The HTTP subset needed for monitoring: `GET` and `HEAD` of `/show`, `/metrics` and `/healthz`,
+//! with keep-alive.
 //!
-//! A request with a body is rejected and ends the connection. So does a request without
+//! A request with a body is rejected and closes the connection, as does a request without
 //! `Authorization: Bearer TOKEN` if the server requires a token. The head is parsed by `httparse`,
 //! which borrows from the buffer and does not allocate.
 
@@ -11,7 +11,7 @@ use crate::answer::{Answer, Fault, Local};
 use crate::token::Token;
 use httparse::{EMPTY_HEADER, Error, Status};
 
-/// First words by which HTTP is detected.
+/// Leading words that identify HTTP.
 pub(super) const METHODS: [&[u8]; 6] =
     [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS "];
 /// Maximum number of header fields.
@@ -62,12 +62,12 @@ pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
     if keep { Step::Got(used, request) } else { Step::Last(request) }
 }
 
-/// Returns the form of the answer to a request that begins with `bytes`.
+/// Returns the answer form for a request that begins with `bytes`.
 fn form(keep: bool, bytes: &[u8]) -> Form {
     Form::Http { keep, page: !bytes.starts_with(b"HEAD ") }
 }
 
-/// Reports whether an `Authorization` value carries the token.
+/// Reports whether an `Authorization` value contains the token.
 fn is_bearer(value: &[u8], token: Option<&Token>) -> bool {
     let mut words = words(value);
     let (scheme, word) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());

@@ -1,15 +1,16 @@
-//! One connection as bytes: parses requests from what arrives and encodes the answers.
+//! One connection as bytes: parses incoming requests and encodes the answers.
 //!
 //! The first bytes select the protocol: `*` is RESP, `GET ` or another HTTP method is HTTP,
 //! `HELLO stock/` is the numbered protocol, anything else is the line protocol of the original
 //! assignment. A connection keeps its protocol.
 //!
-//! A request is emitted when its last byte has arrived, so a client that disconnects in the middle
-//! has ordered nothing. A session buffers either the beginning of one request or the requests beyond
-//! the limit of one call; both are bounded. An idle session allocates no buffer.
+//! A request is emitted only when its last byte has arrived, so a client that disconnects halfway
+//! has not ordered anything. A session buffers either the beginning of one request or the requests
+//! beyond the limit of one call; both are bounded. An idle session allocates no buffer.
 //!
-//! A server may require a token. RESP sends it with `AUTH`, the numbered protocol in its greeting,
-//! HTTP in every request. The original protocol cannot carry a token, so it is rejected then.
+//! A server can require a token. RESP sends it with `AUTH`, the numbered protocol in its greeting,
+//! and HTTP in every request. The original protocol cannot carry a token, so such servers reject
+//! it.
 
 mod classic;
 mod http;
@@ -34,7 +35,7 @@ enum Dialect {
     Http,
 }
 
-/// Parser state of one connection.
+/// Parser state for one connection.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     dialect: Option<Dialect>,
@@ -75,12 +76,12 @@ impl Session {
     }
 
     /// Reports whether the latest [`feed`](Self::feed) reached its limit and left requests in the
-    /// buffer. The next call emits them, with or without new bytes.
+    /// buffer. The next call emits them, even without new bytes.
     pub fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Reports whether the connection ends after the answers to the emitted requests.
+    /// Reports whether the connection closes after the answers to the emitted requests.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
@@ -90,7 +91,7 @@ impl Session {
         self.pending.len()
     }
 
-    /// Reports whether the client has yet to present the token for the first time.
+    /// Reports whether the client must still present the token for the first time.
     pub fn awaits_token(&self) -> bool {
         self.token.is_some() && !self.has_presented
     }
@@ -113,7 +114,7 @@ impl Session {
                 Step::Skip(used) => at += used,
                 Step::Got(used, request) => {
                     (at, taken) = (at + used, taken + 1);
-                    // An HTTP request without the token would have been the last.
+                    // An HTTP request without the token would have ended the connection.
                     self.has_presented |= self.dialect == Some(Dialect::Http);
                     into(request);
                 }

@@ -11,10 +11,10 @@
 //! 5 EXIT                         →  5 BYE
 //! ```
 //!
-//! Requests may be pipelined; answers arrive in the same order. A client that has given its name can
-//! repeat an order with the same number on any connection: the order is executed once and every
-//! repetition gets the same answer. Without a name, numbers are only echoed in the answers. If the
-//! server requires a token, the greeting carries it: `HELLO stock/2 client=alice token=TOKEN`.
+//! Requests can be pipelined; answers arrive in the same order. A client that has identified itself
+//! can repeat an order with the same number on any connection: the order executes once and every
+//! repetition gets the same answer. Without a client name, numbers are only echoed in answers. If
+//! the server requires a token, the greeting includes it: `HELLO stock/2 client=alice token=TOKEN`.
 
 use super::reason;
 use super::request::{Command, Form, LINE_MAX, Request, Step};
@@ -26,7 +26,7 @@ use crate::token::Token;
 use std::sync::Arc;
 
 pub(super) const GREETING: &[u8] = b"HELLO stock/";
-/// Longest client name in bytes.
+/// Maximum client name length in bytes.
 const NAME_MAX: usize = 64;
 
 pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, token: Option<&Token>) -> Step {

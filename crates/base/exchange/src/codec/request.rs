@@ -1,24 +1,24 @@
-//! Requests, and the settings that select how answers are encoded.
+//! Requests and the settings that control how answers are encoded.
 
 use crate::answer::{Fault, Local};
 use crate::stock::{Order, RequestId, Side};
 
-/// Longest request in bytes, including its terminator.
+/// Maximum request length in bytes, including the terminator.
 pub const LINE_MAX: usize = 8192;
-/// Length in bytes of every padded answer of the original protocol.
+/// Length in bytes of padded answers in the original protocol.
 pub const PADDED: usize = 8192;
 
-/// Length of answers in the original protocol.
+/// Answer length in the original protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClassicForm {
     /// Pad every answer with NUL to [`PADDED`] bytes, as the original clients expect.
     #[default]
     Padded,
-    /// Send only the text of the answer.
+    /// Send only the answer text.
     Line,
 }
 
-/// The two spellings of "not enough" that clients accept.
+/// The two accepted spellings of "not enough".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Spelling {
     /// `Not enough left stocks`, as in the assignment.
@@ -28,33 +28,33 @@ pub enum Spelling {
     Short,
 }
 
-/// Answer of the original protocol to an order for a stock that does not exist.
+/// Answer of the original protocol to an order for an unknown stock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownStock {
     /// Report that the stock does not exist.
     #[default]
     Say,
-    /// Answer as the first servers did: success for a sale, "not enough" for a purchase.
+    /// Answer like the first servers: success for a sale, "not enough" for a purchase.
     AsFirst,
 }
 
 /// Variants of the original protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// Length of answers.
+    /// Answer length.
     pub classic: ClassicForm,
     /// Spelling of "not enough".
     pub spelling: Spelling,
-    /// Answer for stocks that do not exist.
+    /// Answer for unknown stocks.
     pub unknown: UnknownStock,
 }
 
-/// Protocol in which an answer is encoded.
+/// Protocol used to encode an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// The original protocol, with the side of the order: its answers repeat it.
+    /// The original protocol, with the side of the order, which its answers repeat.
     Classic(Option<Side>),
-    /// The numbered protocol, with the number of the request if it had one.
+    /// The numbered protocol, with the number of the request if present.
     Numbered(Option<u64>),
     /// RESP.
     Resp,
@@ -74,11 +74,11 @@ pub enum Command {
     Trade(Order),
     /// List all stocks.
     Show,
-    /// Report the counters of the server.
+    /// Report the server counters.
     Metrics,
-    /// Report the state of the server.
+    /// Report the server state.
     Health,
-    /// Send an answer that the codec knows by itself.
+    /// Send an answer that needs no access to the exchange.
     Local(Local),
 }
 
@@ -87,9 +87,9 @@ pub enum Command {
 pub struct Request {
     /// What to do.
     pub command: Command,
-    /// Identity of the request, if a repetition must not be executed again.
+    /// Identity of the request, used to detect repetitions.
     pub request_id: Option<RequestId>,
-    /// Time in milliseconds after which the order must no longer be executed.
+    /// Time in milliseconds after which the order must not be executed.
     pub deadline_ms: Option<u32>,
     /// How to encode the answer.
     pub form: Form,
@@ -113,12 +113,12 @@ impl Request {
 pub(super) enum Step {
     /// The request is incomplete.
     Need,
-    /// The first bytes, this many, carry no meaning.
+    /// The first bytes, this many, are to be skipped.
     Skip(usize),
     /// The first bytes, this many, are a request.
     Got(usize, Request),
-    /// Like [`Got`](Self::Got), and the request presented the token: it is not required again.
+    /// Like [`Got`](Self::Got), but the request presented the token, which is not required again.
     Opened(usize, Request),
-    /// A request that ends the connection; nothing after it is parsed.
+    /// A request that closes the connection; nothing after it is parsed.
     Last(Request),
 }

@@ -3,8 +3,8 @@
 //! `BUY ID N` and `SELL ID N` return the number of shares left, `SHOW` returns three numbers per
 //! stock. `PING` and the commands that both programs send at startup are answered; all others are
 //! errors. If the server requires a token, `AUTH TOKEN` or `AUTH NAME TOKEN` must come first; the
-//! name is ignored. An invalid frame ends the connection, because the start of the next frame cannot
-//! be found.
+//! name is ignored. An invalid frame closes the connection because the start of the next frame
+//! cannot be determined.
 
 use super::reason;
 use super::request::{Command, Form, LINE_MAX, Request, Step};
@@ -22,13 +22,13 @@ enum Word<'a> {
     Got(&'a [u8]),
 }
 
-/// Parses a header line that starts at `at` and ends in CR LF, and moves `at` past it.
+/// Parses a header line that starts at `at` and ends with CR LF, and advances `at` past it.
 fn header<'a>(bytes: &'a [u8], at: &mut usize, mark: u8) -> Word<'a> {
     let rest = &bytes[*at..];
     if rest.first().is_some_and(|first| *first != mark) {
         return Word::Bad;
     }
-    // A mark, at most ten digits, CR and LF.
+    // A marker, at most ten digits, CR and LF.
     match rest.iter().take(13).position(|b| *b == b'\n') {
         Some(end) if end >= 2 && rest[end - 1] == b'\r' => {
             *at += end + 1;
@@ -77,8 +77,8 @@ pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
     }
 }
 
-/// Handles a frame received before the token. A wrong token ends the connection, so each guess costs
-/// a new connection.
+/// Handles a frame received before authentication. A wrong token closes the connection, so each
+/// guess costs a new connection.
 fn before_token(words: &[&[u8]], used: usize, token: &Token) -> Step {
     let fault = Request::fault(Fault::Token, Form::Resp);
     if words[0].eq_ignore_ascii_case(b"QUIT") {

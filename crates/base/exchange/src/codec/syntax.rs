@@ -1,11 +1,11 @@
-//! Lines, words and numbers, shared by the protocols.
+//! Lines, words and numbers shared by the protocols.
 
 use super::request::LINE_MAX;
 use crate::stock::{Line, Order, Side};
 use std::io::Write;
 
-/// Returns the first line without its terminator and the number of bytes it occupies, or `None` if
-/// the terminator is missing.
+/// Returns the first line without its terminator and the number of bytes consumed, or `None` if the
+/// terminator is missing.
 pub(super) fn line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = bytes.iter().take(LINE_MAX).position(|b| *b == b'\n')?;
     Some((without_return(&bytes[..end]), end + 1))
@@ -21,7 +21,7 @@ pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
-/// Parses a number that consists of digits only.
+/// Parses a number written in digits only.
 pub(super) fn number(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > 20 || !word.iter().all(u8::is_ascii_digit) {
         return None;
@@ -30,7 +30,7 @@ pub(super) fn number(word: &[u8]) -> Option<u64> {
     word.iter().try_fold(0, digit)
 }
 
-/// Parses an order from the words for stock and count.
+/// Parses an order from its stock and count words.
 pub(super) fn order(side: Side, stock: &[u8], count: &[u8]) -> Option<Order> {
     let stock = u32::try_from(number(stock)?).ok()?;
     Order::new(side, stock, u32::try_from(number(count)?).ok()?)
@@ -38,11 +38,11 @@ pub(super) fn order(side: Side, stock: &[u8], count: &[u8]) -> Option<Order> {
 
 /// Appends formatted text.
 pub(super) fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = out.write_fmt(text);
 }
 
-/// Appends a number in decimal. Every answer contains one, so this avoids the cost of `fmt`.
+/// Appends a decimal number. Every answer contains one, so this avoids the cost of `fmt`.
 pub(super) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();

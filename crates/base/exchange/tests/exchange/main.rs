@@ -1,5 +1,5 @@
-//! Tests of the exchange: stocks against a simple oracle, and protocols against fixed bytes and
-//! every way of splitting them.
+//! Tests of the exchange: stocks against a simple oracle, and protocols against fixed bytes split
+//! in every possible way.
 
 mod book;
 mod protocols;

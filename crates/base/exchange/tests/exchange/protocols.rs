@@ -1,4 +1,4 @@
-//! Protocols: fixed conversations, and every way of splitting the bytes.
+//! Protocols: fixed conversations, with the bytes split in every possible way.
 
 use ioloom_exchange::{
     Answer, ClassicForm, Command, Exchange, Request, Session, Settings, Spelling, State, Token,
@@ -17,7 +17,7 @@ fn answer(state: &mut State, request: &Request) -> Answer {
     }
 }
 
-/// Feeds bytes to a minimal server; returns what it sends and whether it would close.
+/// Feeds bytes to a minimal server. Returns its output and whether it would close the connection.
 fn talk(pieces: &[&[u8]], settings: Settings, requests_max: usize) -> (Vec<u8>, bool) {
     talk_in(Session::default(), pieces, settings, requests_max)
 }
@@ -156,7 +156,7 @@ fn http_pages_are_served_and_bodies_rejected() {
     assert_eq!(status(body), "HTTP/1.1 400 Bad Request");
     assert_eq!(status("GET /show\r\n\r\n"), "HTTP/1.1 400 Bad Request");
     assert!(answers(body.as_bytes()).ends_with("Bad Request\n"));
-    // A space before the colon could hide a body from this server and not from a proxy.
+    // A space before the colon could hide a body from this server but not from a proxy.
     let smuggled = "GET /show HTTP/1.1\r\nContent-Length : 9\r\n\r\n123456789";
     assert_eq!(status(smuggled), "HTTP/1.1 400 Bad Request");
     let with_fields = |n| format!("GET /show HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(n));
@@ -187,7 +187,8 @@ fn http_head_sends_no_body() {
 
 const TOKEN: &str = "correct-horse-battery";
 
-/// Feeds text to a server that requires a token; returns what it sends and whether it would close.
+/// Feeds text to a server that requires a token. Returns its output and whether it would close the
+/// connection.
 fn with_token(asked: &str) -> (String, bool) {
     let session = Session::with_token(Some(Token::new(TOKEN).unwrap()));
     let (out, over) = talk_in(session, &[asked.as_bytes()], line(), 128);
@@ -213,7 +214,7 @@ fn resp_and_numbered_clients_present_the_token_once() {
     for bad in ["HELLO stock/2\n1 BUY 1 1\n", "HELLO stock/2 token=\n", "HELLO stock/2 token=x\n"] {
         assert_eq!(with_token(bad), ("ERR no-token\n".to_owned(), true), "{bad}");
     }
-    // A token that the server does not require is accepted.
+    // A token is accepted even if the server requires none.
     assert_eq!(answers(greeted.as_bytes()), with_token(&greeted).0);
 }
 

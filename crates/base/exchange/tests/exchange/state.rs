@@ -77,7 +77,7 @@ proptest! {
             }
             records.extend(record);
         }
-        // The log has no gaps and reproduces the state, including the memory of clients.
+        // The log has no gaps and reproduces the state, including the client history.
         let mut again = start();
         for record in &records {
             again.replay(record).unwrap();

@@ -1,10 +1,10 @@
-//! Plans that commit a8ad189 accepted or refused, as its binary recorded them.
+//! Plans accepted or refused by commit a8ad189, as recorded from its binary.
 
 use ioloom_model::{AnyPlan, table};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A number of cores that occurs in no recorded plan.
+/// A number of cores that does not occur in any recorded plan.
 const CORES: u32 = 97;
 
 fn lines(name: &str) -> Vec<String> {
@@ -13,7 +13,7 @@ fn lines(name: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Parses and checks a plan as `ioloom each --plan` does, up to the checks of the machine.
+/// Parses and checks a plan like `ioloom each --plan`, except for machine-dependent checks.
 fn accepted(text: &str) -> Result<AnyPlan, String> {
     let plan: AnyPlan = text.parse().map_err(|e: ioloom_model::ParseError| e.to_string())?;
     let plan = plan.complete(CORES);
@@ -52,7 +52,7 @@ fn refused_plans_over_files_are_still_refused() {
     let mut refused = 0;
     for line in lines("plans-refused.tsv") {
         let (_, text) = line.split_once('\t').unwrap();
-        // The adapters of other subjects refuse their plans.
+        // The adapters of other subjects check their own plans.
         if !subjects.iter().any(|subject| text.starts_with(subject)) {
             assert!(accepted(text).is_err(), "{text}");
             refused += 1;
