@@ -1,4 +1,4 @@
-//! Lists the published tables, `studies/*/data/*.csv`, so that adding one needs no code.
+//! Lists the published tables, `studies/*/data/*.csv`, so that adding one requires no code.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn main() -> std::io::Result<()> {
         let path = path.canonicalize()?;
         let name = path.file_stem().unwrap_or_default();
         writeln!(code, "    ({name:?}, include_str!({path:?})),")
-            .expect("a String takes every write");
+            .expect("writing to a String cannot fail");
     }
     code.push_str("]\n");
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");

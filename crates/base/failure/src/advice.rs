@@ -37,7 +37,9 @@ pub fn advice(operation: Operation, error: &io::Error) -> Option<&'static str> {
         Errno::NOMEM => "free memory, or raise the memory limit of this process",
         Errno::NAMETOOLONG => "use a shorter name",
         Errno::TXTBSY => "stop the program that is running from this file",
-        Errno::FBIG => "check the file size limits of the process ('ulimit -f') and the file system",
+        Errno::FBIG => {
+            "check the file size limits of the process ('ulimit -f') and the file system"
+        }
         _ => return None,
     })
 }

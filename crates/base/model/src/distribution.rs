@@ -233,8 +233,9 @@ fn parse_mixture(
 ) -> Result<Distribution, ParseError> {
     let mut parts = Vec::new();
     for part in split_outside_parentheses(inner, '+') {
-        let (weight, shape) =
-            part.split_once('*').ok_or_else(|| refuse("components of a mix must be WEIGHT*SHAPE"))?;
+        let (weight, shape) = part
+            .split_once('*')
+            .ok_or_else(|| refuse("components of a mix must be WEIGHT*SHAPE"))?;
         let weight: f64 = weight.trim().parse().map_err(|_| refuse("weights must be numbers"))?;
         if !(weight.is_finite() && weight > 0.0) {
             return Err(refuse("weights must be above 0"));

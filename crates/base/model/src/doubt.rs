@@ -109,7 +109,9 @@ impl Doubt {
             Self::FewSamples => "repeat with more --blocks or a longer --budget",
             Self::Drift => "the machine changed during the study; check the runs in order",
             Self::Alternation => "there is a periodic disturbance; check the runs in order",
-            Self::FirstRun => "the first block, which is included, shows a warm-up effect; check it",
+            Self::FirstRun => {
+                "the first block, which is included, shows a warm-up effect; check it"
+            }
             Self::TwoRegimes => "the median is between two modes; check the individual runs",
             Self::NoiseFloor => "repeated runs of the same plan differ by as much; use more blocks",
             Self::OwnOverhead => "compare with the null method",

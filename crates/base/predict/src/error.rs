@@ -1,19 +1,19 @@
 //! Errors for numbers outside the domain of a law.
 
-/// A number that a law cannot use.
+/// A number that a law cannot accept.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PredictError {
     /// A number is outside its range.
     #[error("{what} is {value}; it must be {accepted}")]
     OutOfRange {
-        /// Which number.
+        /// Name of the number.
         what: &'static str,
-        /// The value given.
+        /// The specified value.
         value: f64,
-        /// The accepted range, as text.
+        /// Description of the accepted range.
         accepted: &'static str,
     },
-    /// No station of the network has a demand above zero.
+    /// No station in the network has a demand above zero.
     #[error("a network needs at least one station with a demand above zero")]
     NoDemand,
 }

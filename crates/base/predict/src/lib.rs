@@ -1,13 +1,12 @@
 //! Closed-form performance laws for overlap and thread counts.
 //!
-//! Each law predicts what a run should take from a few numbers that can be measured: total compute,
-//! total waiting, elapsed times of a ladder. No I/O, no clock, no randomness. A prediction that
-//! turns out wrong is also useful: it shows that those numbers leave something out. Every law here
-//! is therefore as simple as its question allows, states what it leaves out, and is tested against
-//! published measurements.
+//! Each law predicts the duration of a run from a few measurable numbers: total compute, total
+//! waiting, elapsed times of a ladder. No I/O, no clock, no randomness. A wrong prediction is also
+//! useful: it shows that those numbers do not capture everything. Every law is therefore as simple
+//! as its question allows, documents what it ignores, and is tested against published measurements.
 //!
 //! - [`overlap`]: synchronous threads compared with one dedicated reader (law D1), and the number
-//!   of threads where the two break even;
+//! of threads at which the two break even;
 //! - [`closed_loop`]: clients that send, wait and think, and servers that give each connection a
 //!   thread;
 //! - [`network`]: the exact solution of a closed queueing network, by mean value analysis and by
@@ -17,7 +16,7 @@
 //!   that network, with their errors.
 //!
 //! Times are in seconds and rates per second. The laws use only quotients, so any other unit works
-//! if it is used throughout.
+//! if used consistently.
 
 pub mod closed_loop;
 mod error;

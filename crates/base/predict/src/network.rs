@@ -1,8 +1,9 @@
 //! A closed queueing network of stations, solved exactly.
 //!
 //! `n` customers (threads, or requests in flight) circulate. Each needs `demand` seconds of work at
-//! every station and then starts again; one round is one job. The solution gives the rate and where
-//! the customers wait. Two algorithms, both exact for exponential or processor-sharing service:
+//! every station and then starts again; one round is one job. The solution gives the rate and shows
+//! where the customers wait. There are two algorithms, both exact for exponential or
+//! processor-sharing service:
 //! - mean value analysis (Reiser and Lavenberg, 1980), for single servers and delays. With
 //!   `Q_k(0) = 0`, for 1 to `n` customers: residence `R_k = D_k (1 + Q_k(n-1))`, or `D_k` at a
 //!   delay; rate `X = n / Σ R_k`; then `Q_k(n) = X R_k`;
@@ -18,47 +19,48 @@
 //! and latencies of single requests are not predicted at all. [`crate::walk`] shows how well it
 //! fits.
 //!
-//! Cost: mean value analysis takes `n` times the number of stations; convolution takes `n²` times
-//! the square of the number of stations, with an exponential in the innermost step.
+//! Cost: the time for mean value analysis is proportional to `n` times the number of stations; for
+//! convolution, to `n²` times the square of the number of stations, with an exponential in the
+//! innermost step.
 
 use crate::PredictError;
 use crate::error::{above_zero, at_least_zero};
 use serde::{Deserialize, Serialize};
 
-/// A station where customers spend time. Demands are seconds of work for one job.
+/// A station where customers spend time. Demands are in seconds of work per job.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Station {
     /// One server with a queue: a disk, a lock, one core.
     Queue {
-        /// Seconds of work for one job.
+        /// Seconds of work per job.
         demand_s: f64,
     },
     /// Several servers with one queue: the cores of a processor, the channels of a device.
     Servers {
-        /// Seconds of work for one job.
+        /// Seconds of work per job.
         demand_s: f64,
         /// Number of servers, at least 1.
         servers: u32,
     },
-    /// One server per customer, each slower the more customers there are: `j` customers are served
-    /// `j / (1 + contention (j - 1))` times as fast as one. Models cores that share clock, cache
-    /// and locks.
+    /// One server per customer, where each additional customer slows all of them down: `j`
+    /// customers are served `j / (1 + contention (j - 1))` times as fast as one. Models cores that
+    /// share clock, cache and locks.
     Shared {
-        /// Seconds of work for one job alone.
+        /// Seconds of work per job without other customers.
         demand_s: f64,
-        /// Slowdown by each additional customer, at least 0; 0.06 limits the speed to 1 / 0.06.
+        /// Slowdown per additional customer, at least 0; 0.06 limits the speed to 1 / 0.06.
         contention: f64,
     },
     /// Time spent without queueing: a sleep, a network.
     Delay {
-        /// Seconds for one job.
+        /// Seconds per job.
         demand_s: f64,
     },
 }
 
 impl Station {
-    /// Returns the seconds of work for one job.
+    /// Returns the seconds of work per job.
     pub const fn demand_s(&self) -> f64 {
         match *self {
             Self::Queue { demand_s }
@@ -99,7 +101,7 @@ pub struct StationUse {
     pub busy: f64,
     /// Mean number of customers at the station, in service or waiting.
     pub customers: f64,
-    /// Seconds that one job spends at the station.
+    /// Seconds that a job spends at the station.
     pub residence_s: f64,
 }
 
@@ -110,9 +112,9 @@ pub struct Solution {
     pub n: u32,
     /// Jobs per second.
     pub rate_per_s: f64,
-    /// Seconds from the start of a job to its end.
+    /// Seconds from start to end of a job.
     pub round_s: f64,
-    /// The stations, in the order of the network.
+    /// The stations, in network order.
     pub stations: Vec<StationUse>,
 }
 
@@ -138,13 +140,13 @@ impl Network {
         Ok(Self { stations })
     }
 
-    /// Solves the network for `n` customers, by mean value analysis where it applies.
+    /// Solves the network for `n` customers, by mean value analysis if possible.
     pub fn solve(&self, n: u32) -> Solution {
         self.mean_value_analysis(n).unwrap_or_else(|| self.convolution(n))
     }
 
-    /// Returns the rate for `n` customers in jobs per second, the same as [`Network::solve`]
-    /// without the load of the stations. With two stations this takes `n` steps instead of `n²`.
+    /// Returns the rate for `n` customers in jobs per second, like [`Network::solve`] but without
+    /// station loads. With two stations this takes `n` steps instead of `n²`.
     pub fn rate_per_s(&self, n: u32) -> f64 {
         if let Some(solved) = self.mean_value_analysis(n) {
             return solved.rate_per_s;
@@ -161,8 +163,8 @@ impl Network {
         (total(n as usize - 1) - total(n as usize)).exp()
     }
 
-    /// Solves by mean value analysis. Returns `None` if the speed of a station depends on the
-    /// number of its customers.
+    /// Solves by mean value analysis. Returns `None` if the speed of a station depends on its
+    /// number of customers.
     pub fn mean_value_analysis(&self, n: u32) -> Option<Solution> {
         let plain = |s: &Station| matches!(s, Station::Queue { .. } | Station::Delay { .. });
         if !self.stations.iter().all(plain) {
@@ -192,7 +194,7 @@ impl Network {
         Some(self.solution(n, rate, &waiting))
     }
 
-    /// Solves by convolution, which works for every kind of station.
+    /// Solves by convolution, which works for all kinds of stations.
     pub fn convolution(&self, n: u32) -> Solution {
         if n == 0 {
             return self.empty();
@@ -211,7 +213,7 @@ impl Network {
         self.solution(n, rate, &customers)
     }
 
-    /// The solution without customers: a job would take the sum of the demands.
+    /// Solution without customers: a job would take the sum of the demands.
     fn empty(&self) -> Solution {
         let round_s = self.stations.iter().map(Station::demand_s).sum();
         let stations = self
@@ -262,7 +264,7 @@ fn convolve_all<'a>(all: impl Iterator<Item = &'a Vec<f64>>, n: u32) -> Vec<f64>
     product
 }
 
-/// Returns `ln Σ exp(x)` without leaving the range of a float.
+/// Returns `ln Σ exp(x)` without overflow or underflow.
 fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
     let largest = logs.clone().fold(f64::NEG_INFINITY, f64::max);
     if largest == f64::NEG_INFINITY {

@@ -7,27 +7,28 @@
 //! - The closed network ([`crate::WalkModel`]) has a processor time and a device time, fitted by a
 //!   coarse-to-fine search over their logarithms. Contention and interleaving are fitted too.
 //!
-//! Both fits report the error at every point: a law that is off shows that something else limits,
-//! and where. A fit with as many parameters as points explains nothing, so each law requires one
-//! point more than it has parameters. Cost: the search solves some thousand small networks.
+//! Both fits report the error at every point: a poor fit shows that something else is the
+//! bottleneck, and where. A fit with as many parameters as points explains nothing, so each law
+//! requires one more point than it has parameters. Cost: the search solves several thousand small
+//! networks.
 
 use crate::PredictError;
 use crate::error::above_zero;
 use crate::walk::WalkModel;
 use serde::{Deserialize, Serialize};
 
-/// Fewest points for the scalability law, which has three parameters.
+/// Minimum number of points for the scalability law, which has three parameters.
 pub const USL_POINTS_MIN: usize = 4;
-/// Fewest points for the network, which has four parameters.
+/// Minimum number of points for the network, which has four parameters.
 pub const NETWORK_POINTS_MIN: usize = 5;
 
 /// A measured point: number of threads and elapsed seconds.
 pub type Point = (u32, f64);
 
-/// Errors of a fit, as shares of the measured times.
+/// Fit errors, relative to the measured times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FitErrors {
-    /// Predicted over measured time, minus one, at each point.
+    /// Predicted divided by measured time, minus one, at each point.
     pub each: Vec<f64>,
     /// Root mean square of `each`.
     pub rms: f64,
@@ -53,7 +54,7 @@ pub struct Usl {
     pub sigma: f64,
     /// Coherency cost per pair of threads, as a share.
     pub kappa: f64,
-    /// Errors of the fit.
+    /// Fit errors.
     pub errors: FitErrors,
 }
 
@@ -65,8 +66,7 @@ impl Usl {
     pub fn fit(points: &[Point]) -> Result<Self, PredictError> {
         check(points, USL_POINTS_MIN)?;
         // T n = a + b (n-1) + c n (n-1), with a = T(1), b = a sigma, c = a kappa. Negative
-        // parameters have no meaning here, so each of them may be left out; the best allowed fit is
-        // taken.
+        // parameters are meaningless here, so each term can be omitted; the best valid fit wins.
         let mut best: Option<(f64, [f64; 3])> = None;
         for terms in [[true, true], [true, false], [false, true], [false, false]] {
             let Some(found) = least_squares(points, terms) else { continue };
@@ -87,8 +87,8 @@ impl Usl {
         elapsed([self.one_s, self.one_s * self.sigma, self.one_s * self.kappa], threads)
     }
 
-    /// Returns the number of threads beyond which more threads cost time; `None` if there is no
-    /// such number. With a serial share of 1 or more the second thread already does.
+    /// Returns the number of threads beyond which more threads slow the run down; `None` if there
+    /// is no such number. With a serial share of 1 or more, the second thread already does.
     pub fn best_threads(&self) -> Option<f64> {
         (self.kappa > 0.0 || self.sigma > 1.0).then(|| {
             if self.sigma >= 1.0 { 1.0 } else { ((1.0 - self.sigma) / self.kappa).sqrt().max(1.0) }
@@ -101,7 +101,7 @@ fn elapsed([a, b, c]: [f64; 3], threads: u32) -> f64 {
     (a + b * (n - 1.0) + c * n * (n - 1.0)) / n
 }
 
-/// Minimises the squares of the relative errors over the constant and the chosen terms.
+/// Minimises the squared relative errors over the constant and the selected terms.
 fn least_squares(points: &[Point], terms: [bool; 2]) -> Option<[f64; 3]> {
     let mut used = vec![0];
     used.extend((1..3).filter(|i| terms[i - 1]));
@@ -158,14 +158,14 @@ fn solve(mut m: Vec<Vec<f64>>) -> Option<Vec<f64>> {
 pub struct WalkFit {
     /// The fitted network.
     pub model: WalkModel,
-    /// Errors of the fit.
+    /// Fit errors.
     pub errors: FitErrors,
 }
 
-/// Threads at which half of the loss by interleaving is reached: the value of all four published
-/// media.
+/// Number of threads at which half of the interleaving loss is reached: the value for all four
+/// published media.
 const HALF_THREADS: f64 = 28.0;
-/// Rounds of the search, each with a smaller step.
+/// Number of search rounds, each with a smaller step.
 const ROUNDS: usize = 14;
 
 impl WalkFit {
@@ -209,7 +209,7 @@ impl WalkFit {
     }
 }
 
-/// Builds the network from the four parameters of the search. Shares below 0.001 count as zero.
+/// Builds the network from the four search parameters. Shares below 0.001 count as zero.
 fn network([cpu_s, device_s, contention, interleave]: &[f64; 4]) -> WalkModel {
     let share = |value: f64| if value < 1e-3 { 0.0 } else { value };
     WalkModel {

@@ -1,15 +1,15 @@
-//! Elapsed time of a directory walk by number of threads.
+//! Elapsed time of a directory walk as a function of the number of threads.
 //!
 //! The network has two stations: the processor, where each thread slows down the others
 //! ([`Station::Shared`]), and the device, a single server. Slow media lose sequential order when
-//! many directories are read at once. The device's demand therefore grows with the number of
-//! threads `n`, `D (1 + g (h(n) - h(1)))` with `h(n) = n² / (n² + τ²)`: no loss for few threads,
-//! all of `g` for many, and half of it at `τ`. The whole job is one round, so the elapsed time is
-//! `1 / X(n)`.
+//! many directories are read at once. The device demand therefore grows with the number of threads
+//! `n`, `D (1 + g (h(n) - h(1)))` with `h(n) = n² / (n² + τ²)`: no loss for few threads, the full
+//! `g` for many, and half of it at `τ`. The whole job is one round, so the elapsed time is `1 /
+//! X(n)`.
 //!
 //! Fitted to the 36 published times of source 001 (four media, 1 to 256 threads) with two demands
 //! per medium, `g` for two of them, and one contention and one `τ` for all. `g` has no visible
-//! effect below about `τ / 3` threads, so a fit without a measurement at many threads must not be
+//! effect below about `τ / 3` threads, so a fit without measurements at many threads must not be
 //! extrapolated.
 
 use crate::PredictError;
@@ -17,18 +17,18 @@ use crate::error::{above_zero, at_least_zero};
 use crate::network::{Network, Station};
 use serde::{Deserialize, Serialize};
 
-/// A medium, and a program that walks a tree on it.
+/// A medium and a program that walks a tree on it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct WalkModel {
-    /// Processor time of the whole walk on one thread, seconds.
+    /// Processor time of the whole walk on one thread, in seconds.
     pub cpu_s: f64,
-    /// Device time of the whole walk without interleaving, seconds.
+    /// Device time of the whole walk without interleaving, in seconds.
     pub device_s: f64,
-    /// Slowdown by each additional thread on the processor, as a share.
+    /// Slowdown per additional thread on the processor, as a share.
     pub contention: f64,
     /// Growth of the device time when very many directories are interleaved, as a share.
     pub interleave: f64,
-    /// Threads at which half of that growth is reached.
+    /// Number of threads at which half of that growth is reached.
     pub interleave_half_threads: f64,
 }
 
@@ -42,11 +42,11 @@ impl WalkModel {
     /// Returns the elapsed time with `threads`, in seconds.
     ///
     /// # Errors
-    /// Fails without threads, or if a parameter is out of range.
+    /// Fails if there are no threads or a parameter is out of range.
     pub fn elapsed_s(&self, threads: u32) -> Result<f64, PredictError> {
         above_zero("number of threads", f64::from(threads))?;
-        at_least_zero("growth by interleaving", self.interleave)?;
-        above_zero("threads of half growth", self.interleave_half_threads)?;
+        at_least_zero("growth due to interleaving", self.interleave)?;
+        above_zero("threads at half growth", self.interleave_half_threads)?;
         let network = Network::new(vec![
             Station::Shared { demand_s: self.cpu_s, contention: self.contention },
             Station::Queue { demand_s: self.device_s_with(threads) },
@@ -73,7 +73,7 @@ mod tests {
             assert!((found - expected).abs() < 1e-3, "{threads}: {found} is not {expected}");
         };
         near(1, 100.0);
-        // h(1) = 1 / (1 + 28²) is subtracted, so that one thread loses nothing.
+        // Subtracting h(1) = 1 / (1 + 28²) means that one thread loses nothing.
         let lost_at_one = 50.0 / 785.0;
         near(28, 125.0 - lost_at_one);
         near(100_000, 150.0 - lost_at_one);

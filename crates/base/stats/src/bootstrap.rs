@@ -1,23 +1,23 @@
 //! Seeded bootstrap intervals.
 //!
 //! The sample is resampled with replacement `resamples` times. The spread of the statistic over
-//! these resamples estimates its spread over repeated studies (Efron, 1979). The interval ends are
-//! the `(1 - confidence) / 2` quantiles on either side (percentile method). For a median this is
-//! close to the exact interval between order statistics and assumes nothing about the shape of the
-//! distribution.
+//! these resamples estimates its spread over repeated studies (Efron, 1979). The interval bounds
+//! are the `(1 - confidence) / 2` quantiles on either side (percentile method). For a median this
+//! is close to the exact interval between order statistics and assumes nothing about the shape of
+//! the distribution.
 //!
 //! With 8 to 12 values no interval is exact. A seeded test simulates how often these intervals
 //! contain the true value, and fails below 90 % for the median of a skewed distribution. Resamples
 //! for which the statistic is NaN are dropped and not counted in [`Interval::resamples`].
 //!
-//! With fewer than 8 values the percentiles of a resampled median are too narrow: of seven values
-//! they exclude the smallest, and contain the true median in seven of eight studies. The ends are
-//! therefore the minimum and the maximum. The median of the distribution is between them unless all
+//! With fewer than 8 values the percentiles of a resampled median are too narrow: for seven values
+//! they exclude the smallest and contain the true median in only seven of eight studies. The bounds
+//! are therefore the minimum and the maximum. The distribution median lies between them unless all
 //! `n` values are on one side of it, so the confidence is `1 - 2^(1-n)` for any distribution: 50 %
 //! for two values, 93.75 % for five, 96.9 % for six. Below 6 values there is no 95 % interval;
-//! [`Interval::reaches_confidence`] is then false, and reports call the ends a range.
+//! [`Interval::reaches_confidence`] is then false, and reports call the bounds a range.
 //!
-//! Cost: one draw per value and resample, 24 000 draws for 12 values and 2000 resamples, and 2000
+//! Cost: one draw per value and resample (24 000 draws for 12 values and 2000 resamples) and 2000
 //! evaluations of the statistic; memory is one `f64` per resample.
 
 use crate::StatsError;
@@ -27,14 +27,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-/// Confidence that two ends need to be called an interval.
+/// Confidence required to call two bounds an interval.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Fewest values whose median has an interval of that confidence: the range of six values has 96.9
-/// %.
+/// Minimum number of values for a median interval with that confidence: the range of six values has
+/// 96.9 %.
 pub const INTERVAL_MIN: usize = 6;
 
-/// With fewer values than this the ends are the minimum and the maximum.
+/// Below this number of values, the bounds are the minimum and the maximum.
 const RESAMPLED_MIN: usize = 8;
 
 /// Returns the confidence that the range of `n` values contains the median of their distribution.
@@ -45,31 +45,31 @@ fn range_confidence(n: usize) -> f64 {
 /// An estimate with its interval, in the unit of the statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The statistic of the sample itself.
+    /// Statistic of the original sample.
     pub estimate: f64,
-    /// Lower end.
+    /// Lower bound.
     pub lo: f64,
-    /// Upper end.
+    /// Upper bound.
     pub hi: f64,
-    /// Confidence, 0 to 1: the requested one, or what so few values allow.
+    /// Confidence, 0 to 1: the requested value, or less if there are too few values.
     pub confidence: f64,
-    /// Number of resamples; 0 if the ends are the minimum and the maximum.
+    /// Number of resamples; 0 if the bounds are the minimum and the maximum.
     pub resamples: u32,
 }
 
 impl Interval {
-    /// Reports whether the ends are a 95 % interval. Otherwise they are the range of too few
-    /// values.
+    /// Reports whether the bounds form a 95 % interval. Otherwise there are too few values and the
+    /// bounds are their range.
     pub fn reaches_confidence(&self) -> bool {
         self.confidence >= CONFIDENCE
     }
 
-    /// Returns half of the width.
+    /// Returns half the width.
     pub fn half_width(&self) -> f64 {
         (self.hi - self.lo) / 2.0
     }
 
-    /// Reports whether `value` is in the interval, ends included.
+    /// Reports whether `value` is in the interval, bounds included.
     pub fn contains(&self, value: f64) -> bool {
         (self.lo..=self.hi).contains(&value)
     }
@@ -80,10 +80,10 @@ impl Interval {
     }
 }
 
-/// Settings of the resampling. The same settings and values give the same interval.
+/// Resampling settings. The same settings and values give the same interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Bootstrap {
-    /// Seed of the resampling.
+    /// Resampling seed.
     pub seed: u64,
     /// Number of resamples, at least 100.
     pub resamples: u32,
@@ -98,11 +98,11 @@ impl Bootstrap {
     }
 
     /// Computes the interval of any statistic of one sample of at least 2 finite values. Below 6
-    /// values the confidence is the one that a median of as many values has.
+    /// values the confidence is that of a median of the same number of values.
     ///
     /// # Errors
-    /// Fails for too few values, a value that is not finite, settings out of range, or a statistic
-    /// that is NaN for the sample.
+    /// Fails if there are too few values, a value is not finite, settings are out of range, or the
+    /// statistic is NaN for the sample.
     pub fn of(
         &self,
         values: &[f64],
@@ -128,7 +128,7 @@ impl Bootstrap {
     /// range.
     ///
     /// # Errors
-    /// Fails for too few values, a value that is not finite, or settings out of range.
+    /// Fails if there are too few values, a value is not finite, or settings are out of range.
     pub fn median(&self, values: &[f64]) -> Result<Interval, StatsError> {
         self.check()?;
         check_finite("bootstrap of the median", values, 2)?;
@@ -149,12 +149,12 @@ impl Bootstrap {
 
     /// Computes the interval of `median(a) / median(b)` for two unpaired samples of at least 2
     /// values above zero. Each sample is resampled independently. If one has fewer than 8 values,
-    /// the ends are the minimum over the maximum and the maximum over the minimum, with the
+    /// the bounds are the minimum over the maximum and the maximum over the minimum, with the
     /// confidence that both medians are within the range of their samples.
     ///
     /// # Errors
-    /// Fails for too few values, a value that is not finite and above zero, or settings out of
-    /// range.
+    /// Fails if there are too few values, a value is not finite and above zero, or settings are out
+    /// of range.
     pub fn ratio_of_medians(&self, a: &[f64], b: &[f64]) -> Result<Interval, StatsError> {
         self.check()?;
         let what = "ratio of medians";
@@ -217,19 +217,19 @@ impl Bootstrap {
     }
 }
 
-/// Returns the minimum and the maximum of at least one value.
+/// Returns the minimum and maximum of at least one value.
 fn range(values: &[f64]) -> (f64, f64) {
     let fold = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of).unwrap_or(f64::NAN);
     (fold(f64::min), fold(f64::max))
 }
 
-/// Returns `ln(a / b)` of each pair.
+/// Returns `ln(a / b)` for each pair.
 pub(crate) fn log_ratios(a: &[f64], b: &[f64]) -> Result<Vec<f64>, StatsError> {
     let what = "paired ratio";
     check_pairs(what, a, b, 2)?;
     check_positive(what, a)?;
     check_positive(what, b)?;
-    // A difference of logarithms, because the quotient itself could overflow.
+    // A difference of logarithms because the quotient could overflow.
     Ok(a.iter().zip(b).map(|(a, b)| a.ln() - b.ln()).collect())
 }
 
@@ -240,8 +240,8 @@ fn defined(estimate: f64) -> Result<f64, StatsError> {
     Ok(estimate)
 }
 
-/// Draws random indices. An index is the high bits of a product, so that the draws depend only on
-/// the generator and not on the version of a sampling library.
+/// Draws random indices. An index is the high bits of a product, so the draws depend only on the
+/// generator and not on the version of a sampling library.
 struct Draws(Xoshiro256PlusPlus);
 
 impl Draws {

@@ -1,11 +1,11 @@
 //! Correlation between two measurements of the same runs.
 //!
 //! Spearman's coefficient (Pearson's coefficient of the mid-ranks) measures any monotonic relation.
-//! Times and counts are skewed, so claims use it instead of Pearson's.
-//! Its interval is that of Bonett and Wright ("Sample size requirements for estimating Pearson,
-//! Kendall and Spearman correlations", 2000): `tanh(atanh ρ ± 1.96 sqrt((1 + ρ²/2) / (n - 3)))`.
-//! Its p-value comes from `ρ sqrt((n - 2) / (1 - ρ²))` under Student's t with `n - 2` degrees of
-//! freedom. At `ρ = ±1` both are degenerate: the interval is a point and p is 0. Check `n` then.
+//! Times and counts are skewed, so claims use it instead of Pearson's coefficient. Its interval is
+//! that of Bonett and Wright ("Sample size requirements for estimating Pearson, Kendall and
+//! Spearman correlations", 2000): `tanh(atanh ρ ± 1.96 sqrt((1 + ρ²/2) / (n - 3)))`. Its p-value
+//! comes from `ρ sqrt((n - 2) / (1 - ρ²))` under Student's t with `n - 2` degrees of freedom. At `ρ
+//! = ±1` both are degenerate: the interval is a point and p is 0. Check `n` in that case.
 
 use crate::StatsError;
 use crate::error::check_pairs;
@@ -21,11 +21,11 @@ const NORMAL_975: f64 = 1.959_963_984_540_054;
 pub struct Correlation {
     /// Spearman's coefficient, -1 to 1.
     pub rho: f64,
-    /// Lower end of the 95 % interval.
+    /// Lower bound of the 95 % interval.
     pub lo: f64,
-    /// Upper end.
+    /// Upper bound.
     pub hi: f64,
-    /// Two-sided probability of at least this coefficient if there is no relation.
+    /// Two-sided probability of a coefficient at least this extreme if there is no relation.
     pub p: f64,
     /// Number of pairs.
     pub n: usize,
@@ -35,7 +35,8 @@ impl Correlation {
     /// Computes Spearman's rank correlation of at least 4 pairs with neither side constant.
     ///
     /// # Errors
-    /// Fails for different lengths, too few pairs, a value that is not finite, or a constant side.
+    /// Fails if lengths differ, there are too few pairs, a value is not finite, or one side is
+    /// constant.
     pub fn spearman(x: &[f64], y: &[f64]) -> Result<Self, StatsError> {
         let what = "rank correlation";
         check_pairs(what, x, y, 4)?;
@@ -73,8 +74,8 @@ fn pearson(x: &[f64], y: &[f64]) -> f64 {
     (sxy / (sxx.sqrt() * syy.sqrt())).clamp(-1.0, 1.0)
 }
 
-/// Returns Spearman's rank correlation coefficient, with ties at their mean rank. NaN for different
-/// lengths, fewer than two pairs, a constant side, or a NaN among the values.
+/// Returns Spearman's rank correlation coefficient; ties get their mean rank. NaN for different
+/// lengths, fewer than two pairs, a constant side, or any NaN value.
 pub fn spearman(x: &[f64], y: &[f64]) -> f64 {
     if x.iter().chain(y).any(|v| v.is_nan()) {
         return f64::NAN;

@@ -1,8 +1,8 @@
 //! Tests whether two arms are equal for practical purposes.
 //!
 //! "No significant difference" is not equality: a noisy pair of arms never differs significantly.
-//! Only an interval entirely inside the margin shows equality. With an interval of confidence
-//! `1 - 2α` this is the procedure of two one-sided tests at level α (Schuirmann, 1987). The 95 %
+//! Only an interval entirely within the margin shows equality. With an interval of confidence `1 -
+//! 2α` this is the procedure of two one-sided tests at level α (Schuirmann, 1987). The 95 %
 //! interval used here tests at 2.5 %, which is strict.
 
 use crate::paired::{Ratio, within};
@@ -21,7 +21,7 @@ pub struct Equivalence {
     pub margin_needed: f64,
 }
 
-/// Tests for equivalence with the interval of a comparison; `margin` is a share such as 0.05.
+/// Tests for equivalence using the interval of a comparison; `margin` is a share such as 0.05.
 pub fn equivalence(ratio: &Ratio, margin: f64) -> Equivalence {
     let factor = 1.0 + margin;
     Equivalence {

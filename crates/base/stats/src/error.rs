@@ -1,20 +1,20 @@
-//! Errors for input for which a statistic is undefined.
+//! Errors for input on which a statistic is undefined.
 
 /// Invalid input.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StatsError {
-    /// Fewer values than the statistic needs.
-    #[error("{what}: {have} values given, at least {need} needed")]
+    /// Too few values for the statistic.
+    #[error("{what}: got {have} values, need at least {need}")]
     TooFew {
         /// The statistic.
         what: &'static str,
-        /// Number of values given.
+        /// Number of values passed.
         have: usize,
-        /// Number of values needed.
+        /// Minimum number of values.
         need: usize,
     },
     /// Two paired slices have different lengths.
-    #[error("{what}: {left} values paired with {right}; each block needs both")]
+    #[error("{what}: {left} values paired with {right}; each block needs both values")]
     LengthMismatch {
         /// The statistic.
         what: &'static str,
@@ -33,7 +33,7 @@ pub enum StatsError {
         /// The value.
         value: f64,
     },
-    /// A value is zero or negative where a ratio is taken.
+    /// A value in a ratio is zero or negative.
     #[error("{what}: value {index} is {value}; a ratio needs values above zero")]
     NotPositive {
         /// The statistic.
@@ -54,9 +54,9 @@ pub enum StatsError {
     OutOfRange {
         /// The parameter.
         what: &'static str,
-        /// The value given.
+        /// The specified value.
         value: f64,
-        /// The accepted range, as text.
+        /// Description of the accepted range.
         accepted: &'static str,
     },
 }

@@ -1,20 +1,20 @@
-//! A small log-linear histogram of durations.
+//! A compact log-linear histogram of durations.
 //!
-//! Each octave of nanoseconds (from one power of two to the next) is divided into 32 equal parts.
-//! The width of a bucket is at most 1/32 of its values, and its middle is within 1.6 % of each of
-//! them. Below 64 ns every nanosecond has its own bucket. 43 octaves reach 2⁴⁸ ns, about three
-//! days; longer durations are counted in the last bucket, while `max` stays exact. The idea is that
-//! of the HDR histogram (Tene). With the fixed size, recording is a shift, a mask and an increment.
+//! Each octave of nanoseconds (from one power of two to the next) is divided into 32 equal parts. A
+//! bucket is at most 1/32 as wide as its values, and its middle is within 1.6 % of each of them.
+//! Below 64 ns every nanosecond has its own bucket. 43 octaves reach 2⁴⁸ ns, about three days;
+//! longer durations are counted in the last bucket, while `max` stays exact. The idea comes from
+//! the HDR histogram (Tene). Because of the fixed size, recording is a shift, a mask and an
+//! increment.
 //!
-//! Cost: 5632 bytes of counts, one allocation at creation and none afterwards. `record` has no
-//! branch that depends on earlier values. The count of a bucket saturates at 2³² - 1; the total
-//! does not.
+//! Cost: 5632 bytes of counts, allocated once at creation. `record` has no branch that depends on
+//! earlier values. Bucket counts saturate at 2³² - 1; the total does not.
 
 /// Buckets per octave.
 const PARTS: u64 = 32;
 /// `log₂` of [`PARTS`].
 const PART_BITS: u32 = PARTS.trailing_zeros();
-/// Durations from here on are counted in the last bucket, in nanoseconds.
+/// Durations from this value on are counted in the last bucket, in nanoseconds.
 const BEYOND_NS: u64 = 1 << 48;
 /// Number of buckets: the linear start, then 32 per octave from 2⁵ to 2⁴⁸.
 const BUCKETS: usize = (PARTS as usize) * (48 - PART_BITS as usize + 1);
@@ -79,29 +79,29 @@ impl Histogram {
         self.count
     }
 
-    /// Returns their sum in nanoseconds, exact up to 2⁶⁴.
+    /// Returns the sum in nanoseconds, exact up to 2⁶⁴.
     pub const fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
-    /// Returns the shortest in nanoseconds, exact; zero if there is none.
+    /// Returns the exact minimum in nanoseconds; zero if there are no durations.
     pub const fn min_ns(&self) -> u64 {
         if self.count == 0 { 0 } else { self.min_ns }
     }
 
-    /// Returns the longest in nanoseconds, exact; zero if there is none.
+    /// Returns the exact maximum in nanoseconds; zero if there are no durations.
     pub const fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// Returns the mean in nanoseconds, exact; zero if there is none.
+    /// Returns the exact mean in nanoseconds; zero if there are no durations.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
     }
 
     /// Returns quantile `q` in nanoseconds: the value of rank `ceil(q count)`, at least the first,
-    /// with a relative error of at most 1/64. Exact for `q` of 0 and 1, and below 64 ns. Zero
-    /// without durations. A `q` outside 0 to 1 counts as the nearer end, NaN as 0.
+    /// with a relative error of at most 1/64. Exact for `q` of 0 and 1, and below 64 ns. Zero if
+    /// there are no durations. A `q` outside 0 to 1 is clamped; NaN counts as 0.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         let counted: u64 = self.buckets.iter().map(|c| u64::from(*c)).sum();
         if counted == 0 || q.is_nan() || q <= 0.0 {
@@ -123,8 +123,8 @@ impl Histogram {
     }
 }
 
-/// Returns the bucket of a duration. A value of 64 or more is shifted right until it is 32 to 63,
-/// and each shift adds 32 to the index. A smaller value is its own bucket.
+/// Returns the bucket of a duration. A value of 64 or more is shifted right until it is between 32
+/// and 63, and each shift adds 32 to the index. A smaller value is its own bucket.
 #[inline]
 fn bucket_of(ns: u64) -> usize {
     let ns = ns.min(BEYOND_NS - 1);
@@ -132,7 +132,7 @@ fn bucket_of(ns: u64) -> usize {
     (u64::from(shift) * PARTS + (ns >> shift)) as usize
 }
 
-/// Returns the first and last nanosecond of a bucket.
+/// Returns the first and last nanosecond in a bucket.
 fn bounds_of(index: usize) -> (u64, u64) {
     let index = index as u64;
     if index < 2 * PARTS {

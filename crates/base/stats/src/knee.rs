@@ -1,13 +1,14 @@
 //! The knee of a ladder: threads, window or size on `x`, time or rate on `y`.
 //!
-//! Three answers, because each fails in a different way:
-//! - `first_flat`: the first step whose gain over the next step is within noise. This is the answer
-//!   of a search from below. A single outlier can stop it early.
-//! - `near_best`: the smallest `x` within noise of the best `y`. This is the answer after the whole
-//!   ladder was measured. A slow rise at the far end moves it up.
-//! - `segmented`: two straight lines that meet, over `log₂ x` and `ln y`, with the meeting point of
-//!   the least squared error (a broken-stick fit, as in Hudson, 1966). It uses all points and needs
-//!   no noise figure. On a curve without a bend it still returns a point, with `explained` near 0.
+//! There are three answers because each fails in a different way:
+//! - `first_flat`: the first step whose gain over the next step is within noise. This is the result
+//! of a search from below. A single outlier can stop it early.
+//! - `near_best`: the smallest `x` within noise of the best `y`. This is the result of measuring
+//! the whole ladder. A slow rise at the far end moves it up.
+//! - `segmented`: two straight lines that meet, over `log₂ x` and `ln y`, with the meeting point
+//! that minimises the squared error (a broken-stick fit, as in Hudson, 1966). It uses all points
+//! and requires no noise estimate. On a curve without a bend it still returns a point, with
+//! `explained` near 0.
 //!
 //! Cost: a few hundred passes over the points of the ladder.
 
@@ -20,9 +21,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
-    /// More is better: a rate.
+    /// Higher is better: a rate.
     More,
-    /// Less is better: a time.
+    /// Lower is better: a time.
     Less,
 }
 
@@ -50,16 +51,16 @@ pub struct Segmented {
     pub slope_before: f64,
     /// Change of `ln y` per doubling of `x` after it.
     pub slope_after: f64,
-    /// Share of the squared error of one straight line that the bend removes, 0 to 1.
+    /// Share of a straight line's squared error that the bend removes, 0 to 1.
     pub explained: f64,
 }
 
-/// Finds the knee of a ladder of at least 3 points, `x` ascending and above zero, `y` above zero.
-/// `noise` is the share up to which a gain does not count, such as [`crate::AaNoise::floor`].
+/// Finds the knee of a ladder of at least 3 points, with `x` ascending and above zero and `y` above
+/// zero. `noise` is the share up to which a gain does not count, such as [`crate::AaNoise::floor`].
 ///
 /// # Errors
-/// Fails for different lengths, too few points, a value that is not finite and above zero, `x` that
-/// is not ascending, or a negative noise.
+/// Fails if lengths differ, there are too few points, a value is not finite and above zero, `x` is
+/// not ascending, or the noise is negative.
 pub fn knee(x: &[f64], y: &[f64], better: Better, noise: f64) -> Result<Knee, StatsError> {
     let what = "knee";
     check_pairs(what, x, y, 3)?;
@@ -93,7 +94,7 @@ pub fn knee(x: &[f64], y: &[f64], better: Better, noise: f64) -> Result<Knee, St
     })
 }
 
-/// Grid points of the search for the meeting point; the best one is refined.
+/// Grid points in the search for the meeting point; the best one is refined.
 const GRID: u32 = 256;
 
 fn segmented(x: &[f64], y: &[f64]) -> Result<Option<Segmented>, StatsError> {
@@ -102,7 +103,7 @@ fn segmented(x: &[f64], y: &[f64]) -> Result<Option<Segmented>, StatsError> {
     }
     let u: Vec<f64> = x.iter().map(|x| x.log2()).collect();
     let v: Vec<f64> = y.iter().map(|y| y.ln()).collect();
-    // At least two points on either side, so that data determine both slopes.
+    // At least two points on either side, so both slopes are determined by data.
     let (low, high) = (u[1], u[u.len() - 2]);
     let step = (high - low) / f64::from(GRID);
     let mut bend = Bend::fit(&u, &v, low);
@@ -121,7 +122,7 @@ fn segmented(x: &[f64], y: &[f64]) -> Result<Option<Segmented>, StatsError> {
     let line = Line::fit(&u, &v)?;
     let straight: f64 = u.iter().zip(&v).map(|(u, v)| (v - line.at(*u)).powi(2)).sum();
     let scale: f64 = v.iter().map(|v| v * v).sum();
-    // If a straight line fits to within rounding, there is nothing left to explain.
+    // If a straight line fits to within rounding, nothing is left to explain.
     let explained = if straight <= 1e-24 * scale { 0.0 } else { 1.0 - bend.error / straight };
     Ok(Some(Segmented {
         x: bend.at.exp2(),

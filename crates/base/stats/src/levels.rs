@@ -1,7 +1,7 @@
-//! The levels of a memory hierarchy, found in a curve of time per access over working-set size.
+//! Detects memory hierarchy levels in a curve of access time over working-set size.
 //!
-//! Known cache sizes are not an input. The curve alone determines the levels, and the advertised
-//! capacities are compared with them afterwards ([`Levels::compare`]).
+//! Known cache sizes are not an input. Levels are determined from the curve alone, and the
+//! advertised capacities are compared with them afterwards ([`Levels::compare`]).
 //!
 //! 1. *Envelope from the right.* A larger set cannot be cheaper and noise only adds time, so each
 //!    time is lowered to the minimum of the times at larger sizes. Points that this moves by more
@@ -17,7 +17,7 @@
 //!    plateau and the next. The curve does not determine a single number.
 //!
 //! A curve with too many levels, or with too many points moved by the envelope, is not interpreted;
-//! [`Levels::unclear`] then has the reason. Cost: quadratic in the number of points.
+//! [`Levels::unclear`] then contains the reason. Cost: quadratic in the number of points.
 
 use crate::StatsError;
 use crate::error::{check_pairs, check_positive};
@@ -26,30 +26,31 @@ use serde::{Deserialize, Serialize};
 
 /// Fixed price of a plateau, in squared powers of two.
 const PLATEAU_PRICE: f64 = 0.05;
-/// Price of a point on a ramp.
+/// Price per point on a ramp.
 const RAMP_PRICE: f64 = 0.03;
-/// Smallest weight of a plateau, and of a plateau at the end of the curve. Slightly below a whole
-/// number, because sizes are rounded.
+/// Minimum weight of a plateau, and of a plateau at the end of the curve. Slightly below a whole
+/// number because sizes are rounded.
 const PLATEAU_POINTS: f64 = 2.9;
 const LAST_POINTS: f64 = 1.9;
 /// Plateaus closer than this factor are merged.
 const SAME: f64 = 1.35;
-/// How far above its plateau a time still counts as inside.
+/// Maximum factor by which a time in a plateau can exceed its level.
 const INSIDE: f64 = 1.15;
-/// Factor by which the envelope may move a point before it counts as disturbed.
+/// Maximum factor by which the envelope can move a point before it counts as disturbed.
 const DISTURBED: f64 = 1.10;
-/// Most levels that a curve may show, memory included: slightly more than any known hierarchy has.
+/// Maximum number of levels in a curve, including memory: slightly more than any known hierarchy
+/// has.
 const LEVELS_MAX: usize = 6;
-/// Largest share of disturbed points in a curve that is still interpreted.
+/// Maximum share of disturbed points in a curve that is still interpreted.
 const DISTURBED_MAX: f64 = 0.34;
 
 /// A level: a plateau of the curve.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Level {
-    /// Time of an access, in the unit of the curve.
+    /// Access time, in the unit of the curve.
     pub time: f64,
-    /// Range of its capacity: above the first size, up to the second. `None` for the last level,
-    /// which does not end in the curve.
+    /// Capacity range: above the first size, up to the second. `None` for the last level, whose end
+    /// is not on the curve.
     pub bracket: Option<(f64, f64)>,
     /// First and last size of its plateau.
     pub plateau: (f64, f64),
@@ -58,13 +59,13 @@ pub struct Level {
 /// The levels of a curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Levels {
-    /// Levels from the fastest to the slowest.
+    /// Levels from fastest to slowest.
     pub levels: Vec<Level>,
     /// Indices of points that the envelope moved by more than 10 %.
     pub disturbed: Vec<usize>,
     /// The envelope.
     pub envelope: Vec<f64>,
-    /// Why the levels should not be trusted; `None` if they can be.
+    /// Why the levels should not be trusted; `None` if they can be trusted.
     pub unclear: Option<String>,
 }
 
@@ -97,11 +98,12 @@ impl Agreement {
     }
 }
 
-/// Finds the levels of a curve of at least 6 points, sizes ascending, both above zero.
+/// Finds the levels of a curve of at least 6 points, with ascending sizes and all values above
+/// zero.
 ///
 /// # Errors
-/// Fails for different lengths, too few points, a value that is not finite and above zero, or sizes
-/// that are not ascending.
+/// Fails if lengths differ, there are too few points, a value is not finite and above zero, or
+/// sizes are not ascending.
 pub fn levels(sizes: &[f64], times: &[f64]) -> Result<Levels, StatsError> {
     let what = "levels";
     check_pairs(what, sizes, times, 6)?;
@@ -129,7 +131,7 @@ pub fn levels(sizes: &[f64], times: &[f64]) -> Result<Levels, StatsError> {
 
 fn doubt(levels: &[Level], disturbed: usize, points: usize) -> Option<String> {
     if levels.is_empty() {
-        return Some("the curve rises throughout: no plateau".to_owned());
+        return Some("the curve rises throughout, without a plateau".to_owned());
     }
     if levels.len() > LEVELS_MAX {
         return Some(format!("{} plateaus, more than any memory hierarchy has", levels.len()));
@@ -139,7 +141,7 @@ fn doubt(levels: &[Level], disturbed: usize, points: usize) -> Option<String> {
         .then(|| format!("too noisy: {disturbed} of {points} points were faster at a larger size"))
 }
 
-/// Returns the weight of each point: the part of the axis that it represents, relative to the usual
+/// Returns the weight of each point: the part of the axis that it represents relative to the usual
 /// distance, at most 1.
 fn weights(sizes: &[f64]) -> Vec<f64> {
     let gaps: Vec<f64> = sizes.windows(2).map(|w| (w[1] / w[0]).ln()).collect();
@@ -157,7 +159,7 @@ fn weights(sizes: &[f64]) -> Vec<f64> {
 /// Returns the plateaus of the cheapest partition, as half-open ranges of points.
 fn partition(logs: &[f64], weights: &[f64]) -> Vec<(usize, usize)> {
     let n = logs.len();
-    // Sums of weights, weighted values and weighted squares of the points before each point.
+    // Prefix sums of weights, weighted values and weighted squares.
     let mut sums = vec![(0.0, 0.0, 0.0); n + 1];
     for i in 0..n {
         let ((w, s, q), weight, y) = (sums[i], weights[i], logs[i]);
@@ -196,8 +198,7 @@ fn partition(logs: &[f64], weights: &[f64]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Merges plateaus that are close in height. Points between two merged plateaus become part of the
-/// result.
+/// Merges plateaus of similar height. Points between two merged plateaus become part of the result.
 fn merged(plateaus: &[(usize, usize)], envelope: &[f64]) -> Vec<(usize, usize)> {
     let mut out: Vec<(usize, usize)> = Vec::new();
     for &(from, to) in plateaus {
@@ -234,7 +235,7 @@ fn bracketed(plateaus: &[(usize, usize)], sizes: &[f64], envelope: &[f64]) -> Ve
 impl Levels {
     /// Compares the levels with advertised capacities in ascending order. Returns for each level
     /// the index of its capacity, if any, and the result. A capacity belongs to the level whose
-    /// bracket contains it, or else to the level of the same rank.
+    /// bracket contains it, otherwise to the level of the same rank.
     pub fn compare(&self, advertised: &[f64]) -> Vec<(Option<usize>, Agreement)> {
         let inside = |level: &Level| {
             let (low, high) = level.bracket?;
@@ -258,7 +259,7 @@ impl Levels {
             .collect()
     }
 
-    /// Returns the indices of advertised capacities that belong to no level.
+    /// Returns the indices of advertised capacities without a level.
     pub fn not_visible(&self, advertised: &[f64]) -> Vec<usize> {
         let seen = self.compare(advertised);
         (0..advertised.len()).filter(|i| seen.iter().all(|(index, _)| *index != Some(*i))).collect()
@@ -271,7 +272,7 @@ mod tests {
 
     const KIB: f64 = 1024.0;
 
-    /// Sizes in units of `unit` bytes, and times.
+    /// Converts sizes in units of `unit` bytes, and times.
     fn curve(text: &str, unit: f64) -> (Vec<f64>, Vec<f64>) {
         text.lines()
             .skip(1)
@@ -284,8 +285,8 @@ mod tests {
         curve(include_str!("../tests/stats/fixtures/source002_ladder.csv"), KIB)
     }
 
-    /// Measured on a virtual machine with busy neighbours, with more points around its knees.
-    /// Advertised are 48 KiB, 1 MiB and 32 MiB.
+    /// Measured on a virtual machine with busy neighbours, with additional points around the knees.
+    /// The advertised capacities are 48 KiB, 1 MiB and 32 MiB.
     #[test]
     fn a_busy_machine_with_more_points_shows_three_caches() {
         let (sizes, times) = curve(include_str!("../tests/stats/fixtures/ladder_busy.csv"), 1.0);
@@ -338,7 +339,7 @@ mod tests {
             .collect()
     }
 
-    /// Times with least-recently-used replacement: all accesses hit, or none.
+    /// Times with least-recently-used replacement: either all accesses hit, or none.
     fn steps(sizes: &[f64], caches: &[(f64, f64)], memory: f64) -> Vec<f64> {
         let cost = |size: &f64| caches.iter().find(|(c, _)| size <= c).map_or(memory, |(_, t)| *t);
         sizes.iter().map(cost).collect()
@@ -408,7 +409,7 @@ mod tests {
 
     #[test]
     fn an_uninterpretable_curve_is_unclear() {
-        // Each point is several times its neighbour, up or down.
+        // Each point is several times higher or lower than its neighbour.
         let times: Vec<f64> =
             (0..57u32).map(|i| 1.0 + f64::from(i.wrapping_mul(2_654_435_761) >> 24)).collect();
         assert!(levels(&sizes(), &times).unwrap().unclear.is_some());

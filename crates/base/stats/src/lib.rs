@@ -2,15 +2,15 @@
 //!
 //! No I/O, no clock, and no other ioloom crate: the engine, the laboratory and the report use the
 //! same arithmetic, and anyone can check it with another program. Functions that draw random
-//! numbers take a seed, so that a verdict is the same on every machine.
+//! numbers take a seed, so a verdict is the same on every machine.
 //!
 //! Two kinds of functions:
-//! - simple statistics of a slice (`median`, `mean`, `mad`, …) return `f64`, and NaN where the
-//!   statistic is undefined, so that they can be passed to the bootstrap directly;
-//! - functions that decide something return a `Result`. They reject invalid input with a
-//!   [`StatsError`] that names the invalid value.
+//! - simple statistics of a slice (`median`, `mean`, `mad`, …) return `f64`, and NaN if undefined,
+//! so they can be passed directly to the bootstrap;
+//! - decision functions return a `Result`. They reject invalid input with a [`StatsError`] that
+//! names the invalid value.
 //!
-//! The module documentation contains the formulas and their sources.
+//! Formulas and their sources are in the module documentation.
 
 pub mod bootstrap;
 pub mod correlation;

@@ -1,9 +1,9 @@
 //! Straight lines: `y = intercept + slope x`.
 //!
-//! Least squares for relations that are claimed to be linear (time by bytes), with
-//! `R² = 1 - Σ(y - fit)² / Σ(y - mean)²` and the standard error of the slope,
-//! `sqrt(Σ(y - fit)² / (n - 2) / Σ(x - mean)²)`. The Theil-Sen slope, the median of all pairwise
-//! slopes, where single outliers must not tilt the line; it takes `n²/2` slopes of memory.
+//! Least squares for relations claimed to be linear (time by bytes), with `R² = 1 - Σ(y - fit)² /
+//! Σ(y - mean)²` and the standard error of the slope, `sqrt(Σ(y - fit)² / (n - 2) / Σ(x - mean)²)`.
+//! The Theil-Sen slope, the median of all pairwise slopes, is for data in which single outliers
+//! must not tilt the line; it stores `n²/2` slopes.
 
 use crate::StatsError;
 use crate::error::check_pairs;
@@ -17,7 +17,7 @@ pub struct Line {
     pub slope: f64,
     /// `y` at `x = 0`.
     pub intercept: f64,
-    /// Share of the variance of `y` that the line explains, 0 to 1; `None` if `y` is constant.
+    /// Share of the variance of `y` explained by the line, 0 to 1; `None` if `y` is constant.
     pub r2: Option<f64>,
     /// Standard error of the slope; `None` for two points.
     pub slope_error: Option<f64>,
@@ -26,10 +26,11 @@ pub struct Line {
 }
 
 impl Line {
-    /// Fits a least-squares line to at least 2 points whose `x` are not all equal.
+    /// Fits a least-squares line to at least 2 points whose `x` values are not all equal.
     ///
     /// # Errors
-    /// Fails for different lengths, too few points, a value that is not finite, or a constant `x`.
+    /// Fails if lengths differ, there are too few points, a value is not finite, or `x` is
+    /// constant.
     pub fn fit(x: &[f64], y: &[f64]) -> Result<Self, StatsError> {
         let what = "straight line";
         check_pairs(what, x, y, 2)?;
@@ -42,7 +43,7 @@ impl Line {
         }
         let slope = sxy / sxx;
         let intercept = my - slope * mx;
-        // From the residuals: the difference of the sums would cancel for a good fit.
+        // From the residuals because the difference of the sums would cancel for a good fit.
         let rest: f64 = x.iter().zip(y).map(|(x, y)| (y - my - slope * (x - mx)).powi(2)).sum();
         let n = x.len();
         Ok(Self {
@@ -54,7 +55,7 @@ impl Line {
         })
     }
 
-    /// Returns `y` of the line at `x`.
+    /// Returns the `y` value of the line at `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.intercept + self.slope * x
     }
@@ -63,7 +64,7 @@ impl Line {
 /// Returns the median slope between all pairs of at least 2 points with different `x`.
 ///
 /// # Errors
-/// Fails for different lengths, too few points, a value that is not finite, or a constant `x`.
+/// Fails if lengths differ, there are too few points, a value is not finite, or `x` is constant.
 pub fn theil_sen(x: &[f64], y: &[f64]) -> Result<f64, StatsError> {
     let what = "median slope";
     check_pairs(what, x, y, 2)?;

@@ -1,10 +1,10 @@
 //! The noise floor: a plan compared with itself.
 //!
-//! Each block runs one plan twice (A/A). The difference between the two runs is not an effect, and
-//! an effect of that size between two other arms means nothing. The floor is the larger of two
-//! numbers: the median of `|ln(first / second)|`, the typical error of a single block, and the
-//! distance of the bootstrap interval of the median log-ratio from 0, the error of the study's
-//! estimate including order effects.
+//! Each block runs one plan twice (A/A). The difference between the two runs is not an effect, so
+//! an effect of that size between two other arms is meaningless. The floor is the larger of two
+//! numbers: the median of `|ln(first / second)|`, which is the typical error of a single block, and
+//! the largest distance of the bootstrap interval of the median log-ratio from 0, which is the
+//! error of the study's estimate including order effects.
 
 use crate::StatsError;
 use crate::bootstrap::{Bootstrap, log_ratios};
@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 /// Difference of a plan from itself. All values are shares: 0.02 is a factor of 1.02.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AaNoise {
-    /// Typical difference of a single block: the median of `|ln ratio|`.
+    /// Typical difference within a single block: the median of `|ln ratio|`.
     pub block: f64,
-    /// Half of the width of the interval of the median log-ratio; below 8 blocks, of its range.
+    /// Half the width of the interval of the median log-ratio; below 8 blocks, of its range.
     pub half_width: f64,
-    /// The larger distance of an end of that interval from no difference.
+    /// Distance from no difference to the farther bound of that interval.
     pub reach: f64,
     /// The larger of `block` and `reach`.
     pub floor: f64,
@@ -29,7 +29,7 @@ pub struct AaNoise {
 /// Computes the noise floor from a plan that ran twice in each of at least 2 blocks.
 ///
 /// # Errors
-/// Fails for different lengths, too few blocks, or a value that is not finite and above zero.
+/// Fails if lengths differ, there are too few blocks, or a value is not finite and above zero.
 pub fn aa_noise(first: &[f64], second: &[f64], seed: u64) -> Result<AaNoise, StatsError> {
     let logs = log_ratios(first, second)?;
     let interval = Bootstrap::new(seed).median(&logs)?;

@@ -1,13 +1,13 @@
 //! Two arms of one experiment, compared block by block.
 //!
-//! The runs of a block are adjacent in time, so a slow machine slows both, and their ratio cancels
-//! this out. The effect is the median of `ln(a / b)` over the blocks and its interval a seeded
-//! percentile bootstrap over blocks, both transformed back by the exponential. The logarithm makes
-//! the result symmetric: `b` relative to `a` is exactly the inverse, and a margin of 5 % is a
+//! The runs of a block are adjacent in time, so a slow machine slows both and cancels out in their
+//! ratio. The effect is the median of `ln(a / b)` over the blocks, with a seeded percentile
+//! bootstrap interval over blocks; both are transformed back by the exponential. The logarithm
+//! makes the result symmetric: `b` relative to `a` is exactly the inverse, and a margin of 5 % is a
 //! factor of 1.05 in either direction. Swapping both the arms and the claim never changes a
 //! judgement.
 //!
-//! The rule of [`decide`], with `m` the factor `1 + margin`:
+//! The rule in [`decide`], with `m` as the factor `1 + margin`:
 //! - fewer blocks than the minimum, or than a 95 % interval needs (6): undecided;
 //! - confirmed, for a claimed difference: the interval is entirely on the claimed side of 1 and the
 //!   effect is at least `m`; for claimed equality: the interval is within `1/m ..= m`;
@@ -26,17 +26,16 @@ use std::fmt;
 pub struct Ratio {
     /// `a / b`, from the median of the logarithms: 0.8 means that `a` is 20 % less.
     pub ratio: f64,
-    /// Lower end of the interval; below 8 blocks, the minimum.
+    /// Lower bound of the interval; below 8 blocks, the minimum.
     pub lo: f64,
-    /// Upper end of the interval; below 8 blocks, the maximum.
+    /// Upper bound of the interval; below 8 blocks, the maximum.
     pub hi: f64,
-    /// Confidence of the two ends, as [`Interval::confidence`](crate::Interval::confidence).
+    /// Confidence of the two bounds, as in [`Interval::confidence`](crate::Interval::confidence).
     pub confidence: f64,
     /// Number of blocks.
     pub n: usize,
-    /// Scatter of the ratios of single blocks as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With
-    /// 0.1, blocks typically deviate by 10 % from the ratio. Not the uncertainty of the ratio
-    /// itself.
+    /// Scatter of single-block ratios as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With 0.1,
+    /// blocks typically deviate by 10 % from the ratio. This is not the uncertainty of the ratio.
     pub noise: f64,
 }
 
@@ -44,16 +43,16 @@ impl Ratio {
     /// Compares two arms with 2000 resamples. `a[i]` and `b[i]` come from the same block.
     ///
     /// # Errors
-    /// Fails for different lengths, fewer than 2 blocks, or a value that is not finite and above
+    /// Fails if lengths differ, there are fewer than 2 blocks, or a value is not finite and above
     /// zero.
     pub fn of(a: &[f64], b: &[f64], seed: u64) -> Result<Self, StatsError> {
         Self::of_with(a, b, &Bootstrap::new(seed))
     }
 
-    /// Compares two arms with given bootstrap settings.
+    /// Compares two arms with the specified bootstrap settings.
     ///
     /// # Errors
-    /// Fails as [`Ratio::of`] does, and for settings out of range.
+    /// Fails like [`Ratio::of`], or if settings are out of range.
     pub fn of_with(a: &[f64], b: &[f64], bootstrap: &Bootstrap) -> Result<Self, StatsError> {
         let logs = log_ratios(a, b)?;
         let interval = bootstrap.median(&logs)?.map(f64::exp);
@@ -73,14 +72,13 @@ impl Ratio {
         Self { ratio: 1.0 / self.ratio, lo: 1.0 / self.hi, hi: 1.0 / self.lo, ..self }
     }
 
-    /// Reports whether the ends are a 95 % interval. Otherwise they are the range of too few
-    /// blocks.
+    /// Reports whether the bounds form a 95 % interval. Otherwise there are too few blocks and the
+    /// bounds are their range.
     pub fn reaches_confidence(&self) -> bool {
         self.confidence >= CONFIDENCE
     }
 
-    /// Returns the size of the effect without its direction, as a share: 0.25 for a ratio of 1.25
-    /// or 0.8.
+    /// Returns the effect size without its direction, as a share: 0.25 for a ratio of 1.25 or 0.8.
     pub fn effect(&self) -> f64 {
         self.ratio.ln().abs().exp() - 1.0
     }
@@ -120,11 +118,11 @@ impl fmt::Display for Judgement {
     }
 }
 
-/// Reason of a judgement.
+/// Reason for a judgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// Fewer blocks than the rule requires, or than a 95 % interval needs.
+    /// Fewer blocks than required by the rule or by a 95 % interval.
     FewBlocks,
     /// The interval is entirely on the claimed side and the effect reaches the margin.
     ClaimedSide,
@@ -163,7 +161,7 @@ impl fmt::Display for Reason {
 pub struct Rule {
     /// Smallest effect that counts, as a share; 0.05 is a factor of 1.05 in either direction.
     pub margin: f64,
-    /// Fewest blocks for a judgement other than undecided.
+    /// Minimum number of blocks for a decided judgement.
     pub blocks_min: usize,
 }
 
@@ -183,7 +181,8 @@ pub struct Decision {
     pub reason: Reason,
 }
 
-/// Judges a comparison by the rule of this module. A comparison or margin that is NaN is undecided.
+/// Judges a comparison by the rule of this module. A comparison or margin that is NaN gives
+/// undecided.
 pub fn decide(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Decision {
     let decision = |judgement, reason| Decision { judgement, reason };
     if ratio.n < rule.blocks_min || !ratio.reaches_confidence() {

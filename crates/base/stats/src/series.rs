@@ -1,10 +1,10 @@
-//! Tests of a series of values in the order of measurement.
+//! Tests of a series of values in measurement order.
 //!
 //! A study compares blocks as if they were independent draws. These tests detect four ways in which
-//! they are not on real machines. Each returns a small struct with `found` and the evidence.
-//! `found` only rules out chance, so the evidence also has the size of the effect as a share of the
-//! median, and the caller decides which size matters. All tests use a 5 % level. On white noise
-//! each has a false-alarm rate of at most 7 %, which a seeded test checks.
+//! real machines violate this assumption. Each returns a small struct with `found` and the
+//! evidence. `found` only rules out chance, so the evidence also includes the effect size as a
+//! share of the median, and the caller decides which size matters. All tests use a 5 % level. On
+//! white noise each has a false-alarm rate of at most 7 %, which a seeded test checks.
 //!
 //! - [`Drift::test`]: Mann (1945) and Kendall. `S = Σ sign(x_j - x_i)` over all `i < j`. Without
 //!   ties and up to `EXACT_MAX` values the p-value is exact, from the distribution of inversions.
@@ -35,20 +35,20 @@ use serde::{Deserialize, Serialize};
 /// Probability below which chance is ruled out.
 const LEVEL: f64 = 0.05;
 
-/// Most values for the exact distribution of the drift test.
+/// Maximum number of values for the exact distribution of the drift test.
 const EXACT_MAX: usize = 60;
 
-/// Result of the test for a trend.
+/// Result of the trend test.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
     /// There is a trend that chance does not explain.
     pub found: bool,
-    /// Kendall's tau-b between order and value, -1 (always falling) to 1; zero for a constant.
+    /// Kendall's tau-b between order and value, -1 (always falling) to 1; zero for constant values.
     pub tau: f64,
     /// Two-sided probability of such a trend by chance.
     pub p: f64,
-    /// Change from first to last value by the median slope, as a share of the median; zero if the
-    /// median is zero.
+    /// Change from first to last value according to the median slope, as a share of the median;
+    /// zero if the median is zero.
     pub change: f64,
     /// Number of values.
     pub n: usize,
@@ -58,7 +58,7 @@ impl Drift {
     /// Tests at least 3 finite values in run order.
     ///
     /// # Errors
-    /// Fails for too few values, or for a value that is not finite.
+    /// Fails if there are too few values or a value is not finite.
     pub fn test(values: &[f64]) -> Result<Self, StatsError> {
         check_finite("drift", values, 3)?;
         let n = values.len();
@@ -92,9 +92,9 @@ impl Drift {
 /// Result of the test for alternation between high and low values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Alternation {
-    /// There are more changes of side than chance explains.
+    /// There are more side changes than chance explains.
     pub found: bool,
-    /// Runs of values on one side of the median.
+    /// Number of runs of consecutive values on the same side of the median.
     pub runs: usize,
     /// Number of runs expected by chance.
     pub runs_expected: f64,
@@ -106,7 +106,7 @@ pub struct Alternation {
     pub turning_points: usize,
     /// Number of turning points expected by chance, `2 (n - 2) / 3`.
     pub turning_points_expected: f64,
-    /// Difference between the means of the upper and the lower values, as a share of the median.
+    /// Difference between the means of the upper and lower values, as a share of the median.
     pub change: f64,
 }
 
@@ -114,11 +114,11 @@ impl Alternation {
     /// Tests at least 4 finite values in run order.
     ///
     /// # Errors
-    /// Fails for too few values, or for a value that is not finite.
+    /// Fails if there are too few values or a value is not finite.
     pub fn test(values: &[f64]) -> Result<Self, StatsError> {
         check_finite("alternation", values, 4)?;
         let centre = median(values);
-        // A value at the median counts as upper. Leaving it out would join its neighbours into one
+        // A value at the median counts as upper. Omitting it would merge its neighbours into one
         // run.
         let upper: Vec<bool> = values.iter().map(|v| *v >= centre).collect();
         let high = upper.iter().filter(|u| **u).count();
@@ -150,11 +150,11 @@ pub struct FirstRun {
     /// The first value is outside the range of the rest and beyond the threshold.
     pub found: bool,
     /// Distance of the first value from the median of the rest, in scaled median absolute
-    /// deviations of the rest. Very large, but finite, if the rest does not vary.
+    /// deviations of the rest. Very large but finite if the rest does not vary.
     pub distance: f64,
     /// Distance required for this number of values.
     pub threshold: f64,
-    /// First value over the median of the rest, minus 1; zero if that median is zero.
+    /// First value divided by the median of the rest, minus 1; zero if that median is zero.
     pub change: f64,
 }
 
@@ -162,7 +162,7 @@ impl FirstRun {
     /// Tests at least 5 finite values in run order.
     ///
     /// # Errors
-    /// Fails for too few values, or for a value that is not finite.
+    /// Fails if there are too few values or a value is not finite.
     pub fn test(values: &[f64]) -> Result<Self, StatsError> {
         check_finite("first run", values, 5)?;
         let (first, rest) = (values[0], &values[1..]);
@@ -185,9 +185,9 @@ impl FirstRun {
 /// Result of the test for two groups of values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TwoRegimes {
-    /// The best cut explains more than for a uniform distribution.
+    /// The best cut explains more variance than for a uniform distribution.
     pub found: bool,
-    /// Share of the variance that the best cut explains, 0 to 1.
+    /// Share of the variance explained by the best cut, 0 to 1.
     pub explained: f64,
     /// Share required for this number of values.
     pub threshold: f64,
@@ -199,18 +199,18 @@ pub struct TwoRegimes {
     pub high: f64,
     /// Share of the values in the lower group.
     pub low_share: f64,
-    /// Difference of the two medians as a share of the lower one; zero if that is zero.
+    /// Difference of the two medians as a share of the lower one; zero if the lower one is zero.
     pub change: f64,
 }
 
 impl TwoRegimes {
-    /// Smallest share of the values that forms a group; a single outlier does not.
+    /// Minimum share of the values in a group, so that a single outlier does not count as one.
     const SHARE_MIN: f64 = 0.2;
 
     /// Tests at least 6 finite values in any order.
     ///
     /// # Errors
-    /// Fails for too few values, or for a value that is not finite.
+    /// Fails if there are too few values or a value is not finite.
     pub fn test(values: &[f64]) -> Result<Self, StatsError> {
         check_finite("two regimes", values, 6)?;
         let mut sorted = values.to_vec();
@@ -222,7 +222,7 @@ impl TwoRegimes {
         let mut sum: f64 = sorted[..smallest - 1].iter().map(|v| v - centre).sum();
         let (mut best, mut between) = (smallest, f64::NEG_INFINITY);
         for size in smallest..=n - smallest {
-            // Sums are relative to the mean, so those of the two groups are opposite and the
+            // Sums are relative to the mean, so the sums of the two groups are opposite and the
             // variance between groups is sum² n / (size (n - size)).
             sum += sorted[size - 1] - centre;
             let here = sum * sum * n as f64 / (size as f64 * (n - size) as f64);
@@ -248,10 +248,10 @@ impl TwoRegimes {
     }
 }
 
-/// Relative rounding error that arithmetic may cause.
+/// Relative rounding error allowed for arithmetic.
 const ROUNDING: f64 = 1e-12;
 
-/// Reports whether values differ by rounding at most.
+/// Reports whether values differ at most by rounding.
 fn same(values: &[f64]) -> bool {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -266,7 +266,8 @@ fn tie_sizes(values: &[f64]) -> Vec<f64> {
 }
 
 /// Returns the exact two-sided p-value of Kendall's score without ties. `S = pairs - 2 inversions`,
-/// and the number of inversions of `n` values is a sum of independent uniform numbers 0 to `i - 1`.
+/// and the number of inversions of `n` values is a sum of independent uniform numbers from 0 to `i
+/// - 1`.
 fn kendall_exact(n: usize, score: i64) -> f64 {
     let pairs = n * (n - 1) / 2;
     let mut chance = vec![0.0; pairs + 1];
@@ -339,7 +340,7 @@ fn lag1(values: &[f64]) -> f64 {
     if total > 0.0 && !same(values) { neighbours / total } else { 0.0 }
 }
 
-/// Returns `part / whole`, or zero if the whole is zero, because evidence must be finite.
+/// Returns `part / whole`, or zero if the whole is zero because evidence must be finite.
 fn share(part: f64, whole: f64) -> f64 {
     if whole == 0.0 { 0.0 } else { part / whole }
 }

@@ -2,10 +2,10 @@
 //!
 //! Quantiles are type 7 of Hyndman and Fan ("Sample quantiles in statistical packages", 1996): the
 //! value at position `(n - 1) q` of the sorted sample, counted from 0, with linear interpolation.
-//! This is the default of NumPy, R and spreadsheets, so that a reader can check a number. The
-//! median is the quantile for `q = 0.5`. `mad` is the plain median of absolute deviations from the
-//! median; multiplied by [`MAD_TO_SD`] it estimates the standard deviation of a normal sample and
-//! is robust to outliers (Hampel, 1974). `trimmed_mean` drops `floor(share n)` values at each end.
+//! This is the default in NumPy, R and spreadsheets, so readers can check a number. The median is
+//! the quantile for `q = 0.5`. `mad` is the plain median of absolute deviations from the median;
+//! multiplied by [`MAD_TO_SD`] it estimates the standard deviation of a normal sample and is robust
+//! to outliers (Hampel, 1974). `trimmed_mean` drops `floor(share n)` values at each end.
 //!
 //! Cost: a quantile sorts a copy of the sample; a median selects in linear time.
 
@@ -13,18 +13,18 @@
 /// `1 / Φ⁻¹(3/4)`.
 pub const MAD_TO_SD: f64 = 1.482_602_218_505_602;
 
-/// Returns the arithmetic mean; NaN without values.
+/// Returns the arithmetic mean; NaN if there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { f64::NAN } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
-/// Returns the median: for an even number of values, the mean of the two middle ones. NaN without
-/// values or with a NaN.
+/// Returns the median: for an even number of values, the mean of the two middle ones. NaN if there
+/// are no values or any is NaN.
 pub fn median(values: &[f64]) -> f64 {
     median_of(&mut values.to_vec())
 }
 
-/// Returns the median of a buffer, which is reordered. The bootstrap calls this thousands of times.
+/// Returns the median of a buffer and reorders it. The bootstrap calls this thousands of times.
 pub(crate) fn median_of(values: &mut [f64]) -> f64 {
     if values.is_empty() || values.iter().any(|v| v.is_nan()) {
         return f64::NAN;
@@ -36,18 +36,19 @@ pub(crate) fn median_of(values: &mut [f64]) -> f64 {
         return *upper;
     }
     let lower = below.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // Halved before the sum, so that two large values do not overflow.
+    // Halved before adding, so two large values do not overflow.
     lower * 0.5 + *upper * 0.5
 }
 
-/// Returns the median of absolute deviations from the median, not scaled; NaN without values.
+/// Returns the unscaled median of absolute deviations from the median; NaN if there are no values.
 pub fn mad(values: &[f64]) -> f64 {
     let centre = median(values);
     let mut away: Vec<f64> = values.iter().map(|v| (v - centre).abs()).collect();
     median_of(&mut away)
 }
 
-/// Returns quantile `q` of type 7. NaN without values, with a NaN, or for a `q` outside 0 to 1.
+/// Returns quantile `q` of type 7. NaN if there are no values, any is NaN, or `q` is outside 0 to
+/// 1.
 pub fn quantile(values: &[f64], q: f64) -> f64 {
     if values.iter().any(|v| v.is_nan()) {
         return f64::NAN;
@@ -67,14 +68,14 @@ pub(crate) fn quantile_sorted(sorted: &[f64], q: f64) -> f64 {
     let part = position - below as f64;
     let low = sorted[below];
     match sorted.get(below + 1) {
-        // Rounding may push the weighted sum past its neighbours, so it is clamped.
+        // Clamped because rounding can push the weighted sum past its neighbours.
         Some(high) if part > 0.0 => (low * (1.0 - part) + high * part).clamp(low, *high),
         _ => low,
     }
 }
 
-/// Returns the mean without the `floor(share n)` smallest and as many largest values. NaN without
-/// values, or for a `share` outside 0 to below 0.5.
+/// Returns the mean without the `floor(share n)` smallest and equally many largest values. NaN if
+/// there are no values or `share` is negative or at least 0.5.
 pub fn trimmed_mean(values: &[f64], share: f64) -> f64 {
     if !(0.0..0.5).contains(&share) {
         return f64::NAN;

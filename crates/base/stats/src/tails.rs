@@ -1,6 +1,6 @@
 //! Tail probabilities of the normal and of Student's t distribution.
 //!
-//! Only the functions that the tests in this crate need, so that the program does not depend on a
+//! Contains only the functions required by the tests in this crate, to avoid depending on a
 //! statistics library. Such a library is the oracle of the unit tests.
 //! - Normal up to 3: the series `Φ(x) = 1/2 + φ(x) (x + x³/3 + x⁵/(3·5) + …)` (Marsaglia,
 //!   "Evaluating the normal distribution", 2004). Beyond: Laplace's continued fraction of Mills'
@@ -46,14 +46,14 @@ fn upper_tail(x: f64) -> f64 {
     normal_density(x) / fraction
 }
 
-/// Returns the probability that a standard normal value is at least as far from zero as `z`, on
-/// either side.
+/// Returns the two-sided probability that a standard normal value is at least as far from zero as
+/// `z`.
 pub fn normal_two_sided(z: f64) -> f64 {
     2.0 * normal_below(-z.abs())
 }
 
-/// Returns the probability that a value of Student's t distribution with `freedom` degrees of
-/// freedom is at least as far from zero as `t`, on either side. NaN for zero degrees.
+/// Returns the two-sided probability that a value of Student's t distribution with `freedom`
+/// degrees of freedom is at least as far from zero as `t`. NaN for zero degrees.
 pub fn student_two_sided(t: f64, freedom: u32) -> f64 {
     if freedom == 0 || t.is_nan() {
         return f64::NAN;

@@ -1,15 +1,15 @@
-//! The built-in studies, each registered once.
+//! The built-in studies, each registered in one place.
 //!
-//! A study is a folder `studies/NAME` with `study.toml` (its experiments), `claims.toml` (the
+//! A study is a directory `studies/NAME` with `study.toml` (its experiments), `claims.toml` (the
 //! published statements it tests) and `data/*.csv` (the published tables). [`for_each_study!`] is
-//! the only list of them. It also names the code that belongs to a study: its subject in the crate
-//! `subjects` and its chapter in the crate `report`. This crate holds text only; `lab` and `claims`
-//! parse it.
+//! the only list of studies. It also names the code for a study: its subject in the crate
+//! `subjects` and its chapter in the crate `report`. This crate contains only text; `lab` and
+//! `claims` parse it.
 
 /// Files of a built-in study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BuiltIn {
-    /// Name of the study and of its folder.
+    /// Name of the study and its directory.
     pub name: &'static str,
     /// Text of `study.toml`.
     pub study: &'static str,
@@ -19,10 +19,10 @@ pub struct BuiltIn {
 
 /// Passes the list of built-in studies to the macro `$receive`.
 ///
-/// Studies run, and claims are listed, in this order. Each entry is
+/// The order of the list is the order in which studies run and claims are listed. Each entry is
 /// `NAME, subject TYPE, chapter MODULE;`. `subject` is the type in `ioloom_subjects` that runs the
-/// plans of the study; leave it out if the study uses the subject of another one. `chapter` is the
-/// module in `ioloom_report::chapter` that draws its chapter; leave it out if it has none.
+/// plans of the study; omit it if the study uses another study's subject. `chapter` is the module
+/// in `ioloom_report::chapter` that renders its chapter; omit it if there is none.
 #[macro_export]
 macro_rules! for_each_study {
     ($receive:ident) => {
@@ -50,7 +50,7 @@ macro_rules! built_in {
 
 for_each_study!(built_in);
 
-/// Name and text of every published table, by name.
+/// Name and text of every published table, sorted by name.
 pub const TABLES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
 #[cfg(test)]

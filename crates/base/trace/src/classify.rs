@@ -1,7 +1,7 @@
-//! Classification: from events to the state of every thread over time.
+//! Classification: derives the state of every thread over time from events.
 //!
-//! [`classify`] is a function of its input alone, so that every rule can be tested with synthetic
-//! events. The rules, in this order:
+//! [`classify`] is a pure function of its input, so every rule can be tested with synthetic events.
+//! The rules, in order:
 //!
 //! 1. The thread left the processor while runnable: preempted, until it runs again.
 //! 2. The thread is on a processor: on-cpu.
@@ -25,9 +25,9 @@
 //!   the long span at its end gets the time off the processor, and short spans count as on-cpu.
 //!   Segments are then in the order of the states and are marked as not placed.
 //!
-//! If the switches of a thread are missing although its clock shows that it was off the processor,
-//! the thread is classified from its clock readings, and a note reports it. Cost: one sort of each
-//! list and one pass.
+//! If a thread's switches are missing although its clock shows that it was off the processor, the
+//! thread is classified from its clock readings, and a note reports it. Cost: one sort of each list
+//! and one pass.
 
 mod accounts;
 mod capabilities;
@@ -51,16 +51,16 @@ use explained::Explained;
 use ioloom_model::{Evidence, Level, State};
 
 /// A thread without switches that was off the processor for more than this share of its time is
-/// classified from clock readings. Rounding and the cost of the tool are well below it.
+/// classified from clock readings. Rounding and tool overhead are well below it.
 const SWITCHES_MISSING_SHARE: f64 = 0.05;
 
-/// Latest time, 104 days; later ones are invalid. Sums are far from overflow, and every time is
+/// Maximum time, 104 days; later times are invalid. Sums are far from overflow, and every time is
 /// exact in a double.
 const LATEST_NS: u64 = 1 << 53;
 
-/// Classifies recorded events. The caller adds the title, the time of day and the names of files,
-/// which are not in the events. Invalid input (missing ends, wrong order, duplicates) does not
-/// cause a panic: it is repaired where a rule exists and counted in the checks.
+/// Classifies recorded events. The caller adds the title, the time of day and the file names, which
+/// are not in the events. Invalid input (missing ends, wrong order, duplicates) does not cause a
+/// panic: it is repaired if a rule exists and counted in the checks.
 pub fn classify(mut raw: Raw) -> Trace {
     bound(&mut raw);
     let seen = Capabilities::of(&raw);
@@ -149,8 +149,8 @@ fn lane(thread: CleanThread, explained: Explained, states: ioloom_model::StateTa
     }
 }
 
-/// Sorts by role in the order of the first thread, then by number. Kernel workers are last, except
-/// for the tool.
+/// Sorts by role in order of first appearance, then by number. Kernel workers come last, followed
+/// only by the tool.
 fn sort_threads(threads: &mut [Thread]) {
     let mut roles: Vec<String> = Vec::new();
     for thread in threads.iter() {
@@ -184,7 +184,7 @@ fn devices(names: Vec<String>, mut requests: Vec<Request>) -> Vec<Device> {
     devices
 }
 
-/// Returns the recorded core lanes, or at level 1 those on which threads of the program ran.
+/// Returns the recorded core lanes, or at level 1 the cores on which threads of the program ran.
 fn cores(recorded: Vec<Vec<CoreRun>>, threads: &[Thread]) -> Vec<Core> {
     let mut cores: Vec<Core> = Vec::new();
     if recorded.iter().any(|runs| !runs.is_empty()) {
@@ -221,7 +221,7 @@ fn cores(recorded: Vec<Vec<CoreRun>>, threads: &[Thread]) -> Vec<Core> {
     cores
 }
 
-/// Sorts runs and ends each one where the next starts, because a core runs one thread at a time.
+/// Sorts runs and ends each one at the start of the next because a core runs one thread at a time.
 fn without_overlap(mut runs: Vec<CoreRun>) -> Vec<CoreRun> {
     runs.sort_by_key(|r| r.start_ns);
     for i in 1..runs.len() {

@@ -1,4 +1,4 @@
-//! The trace file `.ioloom`: a complete [`Trace`] to keep, send and open elsewhere.
+//! The trace file `.ioloom`: a complete [`Trace`] to store, send and open elsewhere.
 //!
 //! # Layout
 //!
@@ -18,17 +18,17 @@
 //! ```
 //!
 //! In a section, numbers are LEB128, text is a length and UTF-8, and a list is its length followed
-//! by one column after the other. Times are stored as differences, so they are short and always in
-//! order. Data that the JSON of a run also contains (evidence, state tables) is stored as that
-//! JSON. A reader skips unknown tags.
+//! by its columns. Times are stored as differences, so they are short and always in order. Data
+//! also contained in the JSON of a run (evidence, state tables) is stored as that JSON. A reader
+//! skips unknown tags.
 //!
 //! # Untrusted files
 //!
-//! A file may be truncated, damaged or malicious. Every length is therefore compared with the
+//! A file can be truncated, damaged or malicious. Every length is therefore compared with the
 //! available bytes before memory is reserved, a section unpacks to at most [`UNPACK_MAX`] times its
-//! size (the writer stores sections that would shrink more), and a trace that was read satisfies
-//! what the other modules rely on (segments tile, spans do not overlap, times are below 2^53 ns).
-//! Any violation is an error.
+//! size (the writer stores sections that would shrink more), and every trace that is read satisfies
+//! the invariants of the other modules (segments tile, spans do not overlap, times are below 2^53
+//! ns). Any violation is an error.
 
 mod columns;
 mod error;
@@ -42,13 +42,13 @@ use crate::lane::Trace;
 use flate2::Crc;
 use std::io::{Read, Write};
 
-/// Largest ratio of unpacked to stored bytes of a section. Times of real threads contain noise and
+/// Maximum ratio of unpacked to stored bytes per section. Times of real threads contain noise and
 /// shrink less.
 pub const UNPACK_MAX: u64 = 8;
-/// Unpacked size in bytes that is always allowed: small sections of repeated text shrink more.
+/// Unpacked size in bytes that is always allowed: small sections with repeated text shrink more.
 const UNPACK_FREE: u64 = 64 * 1024;
-/// Returns the bytes of a trace file. The trace must be in order, as [`crate::classify()`] returns
-/// it.
+/// Returns the bytes of a trace file. The trace must be in the order in which [`crate::classify()`]
+/// returns it.
 pub fn write(trace: &Trace) -> Vec<u8> {
     let sections = sections::encode(trace);
     let mut file = start(sections.len());
@@ -60,8 +60,8 @@ pub fn write(trace: &Trace) -> Vec<u8> {
     file
 }
 
-/// Returns a file that has one section with the given contents and a valid checksum. For fuzzing,
-/// which would never find a valid checksum.
+/// Returns a file that has one section with the specified contents and a valid checksum. Used for
+/// fuzzing, which would never guess a valid checksum.
 pub fn single_section(tag: &[u8; 4], contents: &[u8]) -> Vec<u8> {
     let mut file = start(1);
     section(&mut file, tag, 0, contents, contents.len());
@@ -125,7 +125,7 @@ pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
     }
 }
 
-/// Compresses bytes. Returns `None` if they do not shrink, or shrink more than a reader accepts.
+/// Compresses bytes. Returns `None` if they do not shrink or shrink more than a reader accepts.
 fn pack(raw: &[u8]) -> Option<Vec<u8>> {
     let mut encoder =
         flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());

@@ -1,7 +1,7 @@
-//! Findings: problems that a trace shows, with the numbers that they are based on.
+//! Findings: problems shown by a trace, with the supporting numbers.
 //!
 //! A finding is a rule with thresholds. Each threshold is a named constant with a reason. A rule
-//! whose numbers were not measured at the level of the trace reports nothing. Rules use only the
+//! reports nothing if its numbers were not measured at the level of the trace. Rules use only the
 //! trace, not the machine or other runs.
 
 mod devices;
@@ -19,7 +19,7 @@ use observed::Observed;
 /// A rule, which returns at most one finding.
 type Rule = fn(&Observed<'_>) -> Option<Finding>;
 
-/// The rules, in the order of the report.
+/// The rules, in report order.
 const RULES: [Rule; 8] = [
     threads::oversubscription,
     threads::lock_convoy,
@@ -31,7 +31,7 @@ const RULES: [Rule; 8] = [
     devices::backlog,
 ];
 
-/// Applies all rules to a trace. Returns nothing if no rule applies, or if its numbers were not
+/// Applies all rules to a trace. Returns nothing if no rule applies or the numbers were not
 /// measured.
 pub fn findings(trace: &Trace) -> Vec<Finding> {
     if trace.elapsed_ns == 0 || !trace.threads.iter().any(is_program_thread) {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Role of kernel workers, such as those of an io_uring.
 pub const ROLE_KERNEL_WORKER: &str = "kernel-worker";
-/// Role of the threads of the observing tool; excluded from sums over all threads.
+/// Role of threads that belong to the observing tool; excluded from sums over all threads.
 pub const ROLE_TOOL: &str = "tool";
 
 /// [`Segment::cpu`] if the processor is unknown.
@@ -17,13 +17,13 @@ pub const NO_FILE: u32 = u32::MAX;
 /// A classified run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trace {
-    /// What ran, in one line.
+    /// Description of the run, in one line.
     pub title: String,
-    /// Wall-clock start, milliseconds since 1970; 0 if unknown.
+    /// Wall-clock start in milliseconds since 1970; 0 if unknown.
     pub started_unix_ms: u64,
-    /// Elapsed time, nanoseconds.
+    /// Elapsed time in nanoseconds.
     pub elapsed_ns: u64,
-    /// Threads by role and number; kernel workers and threads of the tool are last.
+    /// Threads by role and number, with kernel workers and tool threads last.
     pub threads: Vec<Thread>,
     /// Block devices that served requests.
     pub devices: Vec<Device>,
@@ -33,12 +33,12 @@ pub struct Trace {
     pub series: Vec<Series>,
     /// Phase marks.
     pub marks: Vec<Mark>,
-    /// Names of files, indexed by [`Span::file`]; names that are not UTF-8 are converted lossily.
-    /// May be shorter than the indices in use if names were not kept.
+    /// File names, indexed by [`Span::file`]; names that are not UTF-8 are converted lossily. Can
+    /// be shorter than the indices in use if names were not stored.
     pub files: Vec<String>,
-    /// Sizes of the files in bytes; empty if not kept.
+    /// File sizes in bytes; empty if not stored.
     pub file_bytes: Vec<u64>,
-    /// The evidence for it.
+    /// Evidence for the states.
     pub evidence: Evidence,
 }
 
@@ -51,33 +51,33 @@ pub struct Thread {
     pub name: String,
     /// Role.
     pub role: String,
-    /// When it joined the run.
+    /// Time at which it joined the run.
     pub start_ns: u64,
-    /// When it left.
+    /// Time at which it left.
     pub end_ns: u64,
-    /// Recorded spans, by start.
+    /// Recorded spans, sorted by start.
     pub spans: Vec<Span>,
-    /// Its states. The segments tile `start_ns..end_ns` without gap or overlap.
+    /// States. The segments tile `start_ns..end_ns` without gap or overlap.
     pub segments: Vec<Segment>,
-    /// Time per state with source, quality, `includes` and `why`.
+    /// Time per state, with source, quality, `includes` and `why`.
     pub states: StateTable,
-    /// Wake-ups of the thread, by time (level 2).
+    /// Wake-ups of the thread, sorted by time (level 2).
     pub wakes: Vec<Wake>,
 }
 
-/// An interval in one state. It ends where the next one starts, the last at the end of the thread.
+/// An interval in one state. It ends at the start of the next one, or at the end of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Start.
     pub start_ns: u64,
     /// State.
     pub state: State,
-    /// Whether the position within its span is known. Level 0 has only sums: such segments are in
-    /// the order of the states and are drawn hatched.
+    /// Whether the position within the span is known. Level 0 has only sums: such segments are in
+    /// state order and are drawn hatched.
     pub placed: bool,
     /// Processor while running, else [`NO_CPU`].
     pub cpu: u16,
-    /// If preempted, the thread that took over; 0 if unknown.
+    /// Thread that took over, if preempted; 0 if unknown.
     pub by_tid: u32,
 }
 
@@ -95,7 +95,7 @@ pub struct Wake {
 pub struct Device {
     /// Name, such as `vda`.
     pub name: String,
-    /// Its requests, by time of issue.
+    /// Requests, sorted by issue time.
     pub requests: Vec<Request>,
 }
 
@@ -106,15 +106,15 @@ pub struct Request {
     pub device: u16,
     /// Whether it is a write.
     pub write: bool,
-    /// Time of issue, nanoseconds after the start of the run.
+    /// Issue time in nanoseconds after the start of the run.
     pub issue_ns: u64,
-    /// Time of completion; `None` if it was not observed.
+    /// Completion time; `None` if it was not observed.
     pub complete_ns: Option<u64>,
     /// First sector (512 bytes).
     pub sector: u64,
     /// Size in bytes.
     pub bytes: u32,
-    /// Thread that issued it; 0 if unknown.
+    /// Issuing thread; 0 if unknown.
     pub tid: u32,
 }
 
@@ -123,7 +123,7 @@ pub struct Request {
 pub struct Core {
     /// Number.
     pub cpu: u16,
-    /// Threads that ran on it, by start; gaps are idle.
+    /// Threads that ran on it, sorted by start; gaps are idle time.
     pub runs: Vec<CoreRun>,
 }
 
@@ -140,7 +140,7 @@ pub struct CoreRun {
     pub ours: bool,
 }
 
-/// A counter over time; each value is valid until the next.
+/// A counter over time; each value is valid until the next one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
     /// Name: `in flight`, `ready queue`, `memory budget`, ...

@@ -1,9 +1,9 @@
 //! Traces: the state of every thread over time.
 //!
-//! [`classify()`] turns recorded events ([`raw::Raw`]) into a [`Trace`] of lanes. From that this
-//! crate computes exact shares for any time range, findings, and export files. It uses no clock and
-//! no system call, so every rule can be tested with synthetic events. All times are nanoseconds
-//! after the start of the run, on the monotonic clock.
+//! [`classify()`] turns recorded events ([`raw::Raw`]) into a [`Trace`] of lanes. From a trace,
+//! this crate computes exact shares for any time range, findings, and export files. It uses no
+//! clock and no system calls, so every rule can be tested with synthetic events. All times are
+//! nanoseconds after the start of the run, on the monotonic clock.
 
 pub mod classify;
 pub mod csv;

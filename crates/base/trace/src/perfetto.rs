@@ -1,15 +1,15 @@
 //! Export as a Perfetto protobuf, for ui.perfetto.dev and trace_processor.
 //!
-//! The encoder is written by hand. A protobuf message is a list of field number, type and value,
-//! and this export needs two dozen fields; a generated encoder would add megabytes of code. A test
-//! decodes the output with an independent decoder, using the field numbers that Perfetto publishes,
+//! The encoder is hand-written. A protobuf message is a list of field number, type and value, and
+//! this export needs two dozen fields; a generated encoder would add megabytes of code. A test
+//! decodes the output with an independent decoder, using the field numbers published by Perfetto,
 //! and compares every event.
 //!
 //! Contents: one track per thread with its spans as slices; below it a track `states` with its
 //! states as slices, annotated with the processor and the thread that took over; one counter per
-//! series; one counter `in flight` per device; one track of marks. Names are interned. Times are
+//! series; one counter `in flight` per device; one track for marks. Names are interned. Times are
 //! nanoseconds after the start of the run, on the clock of the trace. Thread numbers and tracks
-//! follow the track-event format. The title of the trace is the name of the process.
+//! follow the track-event format. The process name is the title of the trace.
 
 use crate::lane::{Device, NO_CPU, Series, Thread, Trace};
 use crate::span::SpanKind;
@@ -19,9 +19,9 @@ use ioloom_model::State;
 const SEQUENCE: u64 = 1;
 /// Identifier of the process track.
 const PROCESS: u64 = 1;
-/// Identifier of the track of marks.
+/// Identifier of the marks track.
 const MARKS: u64 = 2;
-/// First identifier of the tracks of threads, series and devices.
+/// First identifier for the tracks of threads, series and devices.
 const FIRST_TRACK: u64 = 16;
 
 /// Field numbers, by message.
@@ -78,7 +78,7 @@ const COUNTER: u64 = 4;
 /// Interned categories.
 const CATEGORY_SPAN: u64 = 1;
 const CATEGORY_STATE: u64 = 2;
-/// Interned names of annotations.
+/// Interned annotation names.
 const ANNOTATION_FILE: u64 = 1;
 const ANNOTATION_CPU: u64 = 2;
 const ANNOTATION_BY: u64 = 3;
@@ -174,7 +174,7 @@ impl Packets {
         self.bytes.extend_from_slice(&framed.bytes);
     }
 
-    /// Writes the names of spans and states, the categories, and the names of annotations.
+    /// Writes span and state names, categories, and annotation names.
     fn interned(&mut self) {
         let table = |message: &mut Message, field: u32, names: &[(u64, &str)]| {
             for (iid, name) in names {
@@ -289,8 +289,8 @@ impl Packets {
         }
     }
 
-    /// Writes the requests in flight after each issue and completion, without requests whose
-    /// completion was not observed.
+    /// Writes the number of requests in flight after each issue and completion, ignoring requests
+    /// whose completion was not observed.
     fn in_flight(&mut self, device: &Device) {
         let track = self.counter(&format!("{} in flight", device.name), "requests");
         let ended = device.requests.iter().filter_map(|r| Some((r.issue_ns, r.complete_ns?)));
@@ -331,7 +331,7 @@ fn span_name(kind: SpanKind) -> u64 {
     kind as u64 + 1
 }
 
-/// Returns the interned name of a state, after those of the spans.
+/// Returns the interned name of a state; state names follow span names.
 fn state_name(state: State) -> u64 {
     (SpanKind::ALL.len() + 1 + state as usize) as u64
 }

@@ -1,28 +1,28 @@
-//! Recorded events, as the collectors deliver them.
+//! Recorded events as delivered by the collectors.
 
 use crate::lane::{CoreRun, Mark, Request, Series, Wake};
 use crate::span::Span;
 use ioloom_model::{Level, State};
 
-/// Name of the series whose last value is the number of usable processors. Levels without core
-/// lanes need it to detect more runnable threads than processors.
+/// Name of the series whose last value is the number of usable processors. Without core lanes, this
+/// is needed to detect more runnable threads than processors.
 pub const PROCESSORS: &str = "processors";
-/// Name of the series of items that were read and not yet computed. It shows a queue that only
+/// Name of the series that counts items read but not yet computed. It reveals a queue that only
 /// grows.
 pub const READY_QUEUE: &str = "ready queue";
 
 /// All recorded events of one observation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Raw {
-    /// Level of the observation; determines which rules apply.
+    /// Observation level, which determines the applicable rules.
     pub level: Option<Level>,
-    /// Elapsed time of the run, nanoseconds.
+    /// Elapsed time of the run in nanoseconds.
     pub elapsed_ns: u64,
-    /// One entry per thread, kernel workers included.
+    /// One entry per thread, including kernel workers.
     pub threads: Vec<RawThread>,
     /// Device requests.
     pub requests: Vec<Request>,
-    /// Names of the devices, indexed by [`Request::device`].
+    /// Device names, indexed by [`Request::device`].
     pub devices: Vec<String>,
     /// Threads that ran on each processor (level 2), including those of other programs.
     pub cores: Vec<Vec<CoreRun>>,
@@ -30,10 +30,10 @@ pub struct Raw {
     pub series: Vec<Series>,
     /// Phase marks.
     pub marks: Vec<Mark>,
-    /// State of a wait within the user's function, if the caller knows what the function does, for
-    /// example work that sleeps.
+    /// State of a wait within the user's function, if the caller knows what the function does (for
+    /// example, it sleeps).
     pub function_waits: Option<State>,
-    /// Sources, losses and self-test of the clock. [`crate::classify()`] adds the other checks.
+    /// Sources, losses and the clock self-test. [`crate::classify()`] adds the other checks.
     pub evidence: ioloom_model::Evidence,
 }
 
@@ -46,21 +46,21 @@ pub struct RawThread {
     pub name: String,
     /// Role: `worker`, `reader`, `hybrid`, `computer`, `kernel-worker`, `tool`.
     pub role: String,
-    /// When it joined the run.
+    /// Time at which it joined the run.
     pub start_ns: u64,
-    /// When it left.
+    /// Time at which it left.
     pub end_ns: u64,
-    /// Recorded spans, by start.
+    /// Recorded spans, sorted by start.
     pub spans: Vec<Span>,
-    /// Clock readings at the ends of long spans, by time (level 0 and checks).
+    /// Clock readings at the ends of long spans, sorted by time (level 0 and checks).
     pub accounts: Vec<Account>,
-    /// Context switches, by time (levels 1 and 2).
+    /// Context switches, sorted by time (levels 1 and 2).
     pub switches: Vec<Switch>,
-    /// Wake-ups of this thread, by time (level 2).
+    /// Wake-ups of this thread, sorted by time (level 2).
     pub wakes: Vec<Wake>,
-    /// Page faults that waited for a device, by time (levels 1 and 2).
+    /// Page faults that waited for a device, sorted by time (levels 1 and 2).
     pub faults: Vec<Fault>,
-    /// Waits for kernel locks, by start (level 2).
+    /// Waits for kernel locks, sorted by start (level 2).
     pub locks: Vec<LockWait>,
     /// Processor time between start and end, from the thread clock; `None` if unknown.
     pub cpu_ns: Option<u64>,
@@ -79,27 +79,27 @@ pub struct Account {
     pub run_delay_ns: Option<u64>,
 }
 
-/// A context switch: the thread left or got a processor.
+/// A context switch: the thread was scheduled out or in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switch {
     /// Time of the switch.
     pub at_ns: u64,
-    /// Whether the thread left the processor.
+    /// Whether the thread was scheduled out.
     pub out: bool,
-    /// If it left: whether it was still runnable.
+    /// If scheduled out: whether it was still runnable.
     pub preempted: bool,
-    /// If it left, at level 2: whether the state of the kernel was D (uninterruptible).
+    /// If scheduled out, at level 2: whether its kernel state was D (uninterruptible).
     pub uninterruptible: bool,
     /// The processor.
     pub cpu: u16,
-    /// If it left, at level 2: the thread that took over; 0 for idle or if unknown.
+    /// If scheduled out, at level 2: the thread that took over; 0 for idle or if unknown.
     pub next_tid: u32,
 }
 
 /// A major page fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Time of its end, when the kernel counts it.
+    /// End time, when the kernel counts the fault.
     pub at_ns: u64,
     /// Accessed address.
     pub address: u64,
@@ -110,6 +110,6 @@ pub struct Fault {
 pub struct LockWait {
     /// Start.
     pub start_ns: u64,
-    /// End; equal to the start if the end was not observed.
+    /// End time; equal to the start if it was not observed.
     pub end_ns: u64,
 }

@@ -98,9 +98,11 @@ impl Kind for Curve {
         let interval = rule.over_blocks(series.len(), |drawn| Some(median_of(&series, drawn)))?;
         let (what, unit, effect) = match self.of {
             CurveNumber::Period => ("the distance between stalls is", " bytes", Effect::Bytes),
-            CurveNumber::Growth => {
-                ("the ratio of stall times near the end to those at the start is", "", Effect::Times)
-            }
+            CurveNumber::Growth => (
+                "the ratio of stall times near the end to those at the start is",
+                "",
+                Effect::Times,
+            ),
         };
         let words = format!(
             "{what} {:.4}{unit} ({:.4} to {:.4}) in {} blocks of {}, claimed: {} to {}",

@@ -78,11 +78,7 @@ impl<'a> Context<'a> {
 
 /// Checks that the bounds of a range are in order.
 pub(crate) fn ordered(range: &[f64; 2]) -> Result<(), String> {
-    if range[0] <= range[1] {
-        Ok(())
-    } else {
-        Err(format!("the range {range:?} is reversed"))
-    }
+    if range[0] <= range[1] { Ok(()) } else { Err(format!("the range {range:?} is reversed")) }
 }
 
 /// Returns the default metric of contrasts.

@@ -79,7 +79,9 @@ impl Kind for Ladder {
 
     fn check(&self) -> Result<(), String> {
         if self.shape.names_a_level() != self.within.is_some() {
-            return Err("shapes knee and lowest require within; other shapes do not accept it".to_owned());
+            return Err(
+                "shapes knee and lowest require within; other shapes do not accept it".to_owned()
+            );
         }
         self.within.iter().chain(&self.levels).try_for_each(ordered)
     }

@@ -54,7 +54,9 @@ impl Kind for Ratio {
         match self.times {
             Some(times) if times > 1.0 && self.claim != Claimed::Equal => Ok(()),
             None => Ok(()),
-            Some(_) => Err("times must be above 1 and requires the claim less or greater".to_owned()),
+            Some(_) => {
+                Err("times must be above 1 and requires the claim less or greater".to_owned())
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Tests of the laws against published measurements, each other and oracles.
+//! Tests of the laws against published measurements, oracles and each other.
 
 mod laws;
 mod network;
@@ -12,7 +12,7 @@ fn synchronous_s(work: &Workload, n: u32) -> f64 {
     (work.compute_s + work.read_wait_s) / f64::from(n)
 }
 
-/// Elapsed time of one reader and `n - 1` compute threads on a device that is not the limit, from
+/// Elapsed time of one reader and `n - 1` compute threads if the device is not the bottleneck, from
 /// the definition of law D1.
 fn reader_s(work: &Workload, n: u32) -> f64 {
     work.compute_s / f64::from(n - 1)

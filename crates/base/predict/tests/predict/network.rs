@@ -1,4 +1,4 @@
-//! The exact solutions compared with bounds, known formulas and each other.
+//! Exact solutions compared with bounds, known formulas and each other.
 
 use crate::near;
 use ioloom_predict::{Network, PredictError, Station};
@@ -11,7 +11,7 @@ fn queues(demands: &[f64], delay: f64) -> Network {
     Network::new(stations).unwrap()
 }
 
-/// Computes Erlang's loss probability of `servers` at an offered load by recursion.
+/// Computes Erlang's loss probability for `servers` at an offered load by recursion.
 fn erlang_loss(servers: u32, load: f64) -> f64 {
     (1..=servers).fold(1.0, |loss, k| load * loss / (f64::from(k) + load * loss))
 }
@@ -61,15 +61,15 @@ fn as_many_servers_as_customers_are_a_delay() {
 
 #[test]
 fn cores_and_a_device() {
-    // 4 ms on one of 2 cores and 1 ms on a device per file: the cores limit at 500 files per
-    // second.
+    // Each file needs 4 ms on one of 2 cores and 1 ms on a device: the cores limit the rate to 500
+    // files per second.
     let network = Network::new(vec![
         Station::Servers { demand_s: 4e-3, servers: 2 },
         Station::Queue { demand_s: 1e-3 },
     ])
     .unwrap();
     near(network.solve(1).rate_per_s, 200.0, 1e-9);
-    // By hand for 2 customers: weights 1, 4, 8 and 1, 1, 1; G(1) = 5, G(2) = 13.
+    // Computed by hand for 2 customers: weights 1, 4, 8 and 1, 1, 1; G(1) = 5, G(2) = 13.
     near(network.solve(2).rate_per_s, 5.0 / 13.0 * 1e3, 1e-9);
     let many = network.solve(200);
     near(many.rate_per_s, 500.0, 1e-6);

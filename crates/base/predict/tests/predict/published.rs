@@ -23,11 +23,11 @@ fn the_pair_at_four_threads_predicts_five_to_eight() {
     for (n, gain) in [(5, 2.0), (6, 7.6), (7, 9.8), (8, 10.7)] {
         near(synchronous_s(&work, n) - reader_s(&work, n), ms(gain), ms(0.06));
     }
-    // Published: a reader loses 12.11 ms with 4 threads and gains 4.49 ms with 5. The law puts the
-    // break-even between them.
+    // Published: a reader loses 12.11 ms with 4 threads and gains 4.49 ms with 5. The law places
+    // the break-even point between them.
     let even = work.break_even_threads();
     assert!(even > 4.0 && even < 5.0, "{even}");
-    // The times themselves are within 20 % of the published ones.
+    // The predicted times are within 20 % of the published ones.
     let published =
         [(5, 189.62, 185.13), (6, 159.82, 152.16), (7, 141.92, 128.93), (8, 133.60, 118.21)];
     for (n, synchronous, reader) in published {
@@ -49,7 +49,7 @@ fn the_pair_with_short_compute() {
 /// Thread counts of source 001.
 const THREADS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// A medium: fitted demands, published times, and times of an earlier fit by independent code.
+/// A medium: fitted demands, published times, and times from an earlier fit with independent code.
 struct Medium {
     cpu_s: f64,
     device_s: f64,

@@ -1,4 +1,4 @@
-//! Fits recover known parameters, and fit the published tables within known errors.
+//! Fits recover known parameters and match the published tables within known errors.
 
 use ioloom_predict::scaling::{Point, Usl, WalkFit};
 use ioloom_predict::{PredictError, WalkModel};
@@ -35,11 +35,11 @@ fn the_law_recovers_its_parameters() {
 
 #[test]
 fn negative_parameters_are_held_at_zero() {
-    // Better than linear, which no serial share explains.
+    // Superlinear speedup, which no serial share explains.
     let points = [(1, 10.0), (2, 4.0), (4, 1.6), (8, 0.7), (16, 0.3)];
     let usl = Usl::fit(&points).unwrap();
     assert_eq!((usl.sigma, usl.kappa, usl.best_threads()), (0.0, 0.0, None));
-    assert!(usl.errors.worst > 0.2, "the errors show that the law is off: {usl:?}");
+    assert!(usl.errors.worst > 0.2, "the errors show that the law does not fit: {usl:?}");
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn the_network_fits_the_published_media_better_than_the_law() {
         assert!(fit.errors.rms < usl.errors.rms, "medium {i}: {usl:?} {fit:?}");
         assert_eq!(usl.errors.each.len(), 9);
     }
-    // The law has no term for a device with one server behind a fast processor. On the fast medium
-    // it attributes the wait for the device to a serial share.
+    // The law has no term for a single-server device behind a fast processor. On the fast medium it
+    // attributes the wait for the device to a serial share.
     let nvme = Usl::fit(&ladder(&MEDIA[0])).unwrap();
     assert!((0.08..0.2).contains(&nvme.sigma), "{nvme:?}");
 }

@@ -88,8 +88,8 @@ fn drift_without_ties_is_exact() {
 
 #[test]
 fn drift_with_ties_is_normal() {
-    // tau: scipy.stats.kendalltau(variant='b'); p: scipy.stats.norm.sf of (S - 1) / sqrt(variance)
-    // with S = 47 and the variance 207.6667 of Mann-Kendall with ties
+    // tau: scipy.stats.kendalltau(variant='b'); p: scipy.stats.norm.sf of (S - 1) / sqrt(variance),
+    // with S = 47 and the Mann-Kendall variance with ties, 207.6667
     let d = Drift::test(&[1., 2., 2., 3., 1., 4., 4., 5., 3., 6., 5., 7.]).unwrap();
     near(d.tau, 0.740_731_771_210_252_7, 1e-12);
     near(d.p, 0.001_412_498_011_606_275, 1e-14);
@@ -97,7 +97,7 @@ fn drift_with_ties_is_normal() {
 
 #[test]
 fn runs_are_counted_exactly() {
-    // Of all 126 orders of 5 and 4 symbols, 9 have 8 or more runs.
+    // Of the 126 orders of 5 and 4 symbols, 9 have 8 or more runs.
     let values = [9., 1., 8., 2., 7., 3., 3.5, 6., 5.];
     let a = Alternation::test(&values).unwrap();
     assert_eq!((a.runs, a.turning_points), (7, 6));
@@ -107,7 +107,7 @@ fn runs_are_counted_exactly() {
     let eight = Alternation::test(&[9., 1., 8., 2., 7., 3., 6., 5., 4.]).unwrap();
     assert_eq!(eight.runs, 8);
     near(eight.p, 9.0 / 126.0, 1e-12);
-    // Of all 924 orders of 6 and 6 symbols, 2 have 12 runs.
+    // Of the 924 orders of 6 and 6 symbols, 2 have 12 runs.
     let twelve = Alternation::test(&[9., 1., 9.1, 2., 7., 3., 7.1, 4., 8., 1.1, 8.1, 1.2]).unwrap();
     near(twelve.p, 2.0 / 924.0, 1e-12);
     assert!(twelve.found && twelve.lag1 < -0.8);

@@ -3,7 +3,7 @@
 use ioloom_stats::Histogram;
 use proptest::prelude::*;
 
-/// Bound of the relative error of quantiles.
+/// Maximum relative error of quantiles.
 const ERROR_MAX: f64 = 1.0 / 64.0;
 
 fn table(values: &[u64]) -> Histogram {
@@ -66,7 +66,7 @@ proptest! {
         values.iter().for_each(|v| oracle.record(*v).unwrap());
         let found = table(&values).quantile_ns(q) as f64;
         let exact = oracle.value_at_quantile(q) as f64;
-        // Our bound plus the third digit of the oracle.
+        // Our bound plus the oracle's third digit.
         prop_assert!((found - exact).abs() <= (ERROR_MAX + 0.002) * exact, "{found} for {exact}");
     }
 

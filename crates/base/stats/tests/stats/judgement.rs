@@ -1,4 +1,4 @@
-//! The verdict rule, case by case and as properties; equivalence and the noise floor.
+//! The verdict rule, as cases and as properties; equivalence and the noise floor.
 
 use crate::noise_source::Noise;
 use ioloom_stats::{
@@ -106,7 +106,7 @@ fn invalid_pairs_are_refused_with_their_position() {
     let nan = Ratio::of(&[1.0, 2.0, f64::NAN], &good, 1).unwrap_err();
     assert!(nan.to_string().contains("value 2 is NaN"), "{nan}");
     let one = Ratio::of(&[1.0], &[1.0], 1).unwrap_err();
-    assert_eq!(one.to_string(), "paired ratio: 1 values given, at least 2 needed");
+    assert_eq!(one.to_string(), "paired ratio: got 1 values, need at least 2");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn the_noise_floor_includes_order_effects() {
     assert!(floor.half_width < 1e-9);
 }
 
-/// Generates intervals around a middle, on a logarithmic scale.
+/// Generates intervals around a midpoint, on a logarithmic scale.
 fn intervals() -> impl Strategy<Value = Ratio> {
     (-0.3..0.3_f64, 0.0..0.2_f64, 0.0..0.2_f64).prop_map(|(middle, below, above)| {
         ratio((middle - below).exp(), middle.exp(), (middle + above).exp())

@@ -24,7 +24,7 @@ fn a_rate_that_saturates() {
 
 #[test]
 fn both_slopes_are_recovered() {
-    // Doubling x gives 40 % more up to 10, which is not a step of the ladder, and 10 % more beyond
+    // Each doubling of x adds 40 % up to x = 10, which is not a step of the ladder, and 10 % above
     // it.
     let rate = |x: &f64| {
         let doublings = x.log2() - 10_f64.log2();

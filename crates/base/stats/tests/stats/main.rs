@@ -11,7 +11,7 @@ mod properties;
 mod simulation;
 mod tails;
 
-/// Bootstrap settings with fewer or more resamples than the default.
+/// Bootstrap settings with a non-default number of resamples.
 fn bootstrap(seed: u64, resamples: u32) -> Bootstrap {
     Bootstrap { resamples, ..Bootstrap::new(seed) }
 }

@@ -60,7 +60,7 @@ fn exact_run_probabilities_equal_a_count_of_all_orders() {
 fn undefined_statistics_are_nan_or_errors() {
     assert!(median(&[]).is_nan() && quantile(&[1.0], 1.5).is_nan());
     assert!(median(&[1.0, f64::NAN]).is_nan() && quantile(&[f64::NAN], 0.5).is_nan());
-    // Interpolation between equal values must not round beyond them.
+    // Interpolation between equal values must not round outside them.
     assert_eq!(quantile(&[851_353.441_485_040_5; 5], 0.024), 851_353.441_485_040_5);
     assert!(trimmed_mean(&[1.0], 0.5).is_nan() && trimmed_mean(&[], 0.1).is_nan());
     assert!(spearman(&[1.0, 2.0], &[3.0, 3.0]).is_nan());
@@ -85,8 +85,8 @@ fn constant_series_raise_no_alarm() {
 
 #[test]
 fn rounding_is_not_a_finding() {
-    // The mean of ten times 0.1 is not 0.1, and values that differ only in the last bit may form
-    // two equal groups.
+    // The mean of ten values of 0.1 is not exactly 0.1, and values that differ only in the last bit
+    // can form two equal groups.
     let tenths = [0.1; 10];
     let near = 0.1_f64.next_up();
     let last_bit = [near, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1];
@@ -103,7 +103,8 @@ fn rounding_is_not_a_finding() {
 
 #[test]
 fn evidence_is_always_a_number() {
-    // A first value far from a constant rest, and a median of zero, must not divide by zero.
+    // A first value far from a constant rest, and a median of zero, must not cause a division by
+    // zero.
     let first = FirstRun::test(&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0]).unwrap();
     assert!(first.found && first.distance.is_finite());
     // The first value is far from the median, but another value is farther.

@@ -123,7 +123,7 @@ fn a_uniform_distribution_is_one_regime() {
             let values: Vec<f64> = (0..n).map(|_| noise.uniform()).collect();
             TwoRegimes::test(&values).unwrap().found
         });
-        // The threshold is designed for this case: close to 5 %, not far below.
+        // The threshold is calibrated for this case: close to 5 %, not far below.
         between(alarms, 0.02, 0.07);
     }
 }

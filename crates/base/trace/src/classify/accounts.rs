@@ -1,9 +1,9 @@
-//! Level 0: intervals between clock readings, divided by the clocks.
+//! Level 0: divides intervals between clock readings according to the clocks.
 //!
 //! The clocks show how much of an interval was spent on a processor and how much waiting for one.
-//! The rest was blocked, and is assigned in this order: to the long span that ended with the
-//! reading, if it is of a kind that waits; to other spans of such kinds that were long enough to
-//! have waited; to the long span if it is the user's function; to the rest. The sums match the
+//! The rest was blocked time and is assigned in this order: to the long span that ended with the
+//! reading, if its kind can wait; to other spans of such kinds that were long enough to have
+//! waited; to the long span if it is the user's function; to the remainder. The sums match the
 //! clocks exactly, and only positions are estimated.
 
 use super::capabilities::Capabilities;
@@ -24,13 +24,13 @@ struct Division {
     blocked_ns: u64,
 }
 
-/// The clocks at the end of an interval, relative to the start of the thread.
+/// Clock readings at the end of an interval, relative to the start of the thread.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     at_ns: u64,
     cpu_ns: u64,
     run_delay_ns: u64,
-    /// Whether it was taken at the end of a long span, and not from the totals of the thread.
+    /// Whether it was taken at the end of a long span rather than from the thread totals.
     ends_long_span: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn explain(thread: &CleanThread, seen: &Capabilities) -> Explained {
     let pieces = pieces(&raw.spans, raw.start_ns, raw.end_ns, |kind| seen.blocked_in(kind));
     let mut divided: Vec<Division> = Vec::with_capacity(pieces.len());
     let edges = edges(thread);
-    // An excess from rounding or from the cost of reading the clocks is carried to the next
+    // An excess due to rounding or the cost of reading the clocks is carried over to the next
     // interval.
     let (mut cpu_before, mut delay_before) = (0, 0);
     for edge in &edges {
@@ -73,7 +73,8 @@ pub(super) fn explain(thread: &CleanThread, seen: &Capabilities) -> Explained {
     }
 }
 
-/// Returns the clock readings in order, then the totals. Clocks that run backwards are held.
+/// Returns the clock readings in order, then the totals. Clocks that run backwards are held at
+/// their last value.
 fn edges(thread: &CleanThread) -> Vec<Edge> {
     let raw = &thread.raw;
     let mut edges: Vec<Edge> = Vec::with_capacity(raw.accounts.len() + 1);
@@ -96,7 +97,8 @@ fn edges(thread: &CleanThread) -> Vec<Edge> {
 
 /// Divides an interval among its pieces. Every sum is exact.
 fn divide(interval: &[Piece], sum: Division, ends_long_span: bool) -> Vec<Division> {
-    // Readings are taken only after long spans, so it belongs to the last span that is not short.
+    // Readings are taken only after long spans, so this one belongs to the last span that is not
+    // short.
     let is_read = |p: &Piece| ends_long_span && p.kind.is_some() && p.ns() >= SHORTEST_BLOCK_NS;
     let long = interval.iter().rposition(is_read);
     let waits = |p: &Piece| p.blocked != State::Unknown;
@@ -125,7 +127,7 @@ fn divide(interval: &[Piece], sum: Division, ends_long_span: bool) -> Vec<Divisi
     parts
 }
 
-/// Divides a total in proportion to the room of the pieces that may take it, up to their sum.
+/// Divides a total in proportion to the room of the eligible pieces, up to their sum.
 fn in_proportion(total: u64, room: &[u64], may: &dyn Fn(usize) -> bool) -> Vec<u64> {
     let caps: Vec<u64> = (0..room.len()).map(|i| if may(i) { room[i] } else { 0 }).collect();
     let all: u64 = caps.iter().sum();
@@ -167,7 +169,7 @@ fn by_kind(piece: &Piece) -> Division {
     }
 }
 
-/// Adds the segments of a piece in the order of the states.
+/// Adds the segments of a piece in state order.
 fn fill(tiler: &mut Tiler, piece: &Piece, part: &Division) {
     let whole = [part.on_cpu_ns, part.ready_ns, part.blocked_ns].contains(&piece.ns());
     let placement = if whole { Placement::PLACED } else { Placement::ESTIMATED };

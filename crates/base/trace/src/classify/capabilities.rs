@@ -1,10 +1,10 @@
-//! The kinds of events that an observation has, which determine the applicable rules.
+//! The kinds of events available in an observation, which determine the applicable rules.
 
 use crate::raw::Raw;
 use crate::span::SpanKind;
 use ioloom_model::{Level, State};
 
-/// The kinds of events that an observation has.
+/// The kinds of events available in an observation.
 pub(super) struct Capabilities {
     pub(super) level: Level,
     /// Wake-ups were recorded.
@@ -13,11 +13,11 @@ pub(super) struct Capabilities {
     pub(super) faults: bool,
     /// Waits for kernel locks were recorded.
     pub(super) locks: bool,
-    /// A thread records accesses to pages as spans.
+    /// A thread records page accesses as spans.
     pub(super) fault_spans: bool,
     /// A thread maps files.
     pub(super) maps: bool,
-    /// Name of the source of switches.
+    /// Name of the switch source.
     pub(super) switch_source: &'static str,
     /// State of a wait within the user's function.
     pub(super) function_waits: State,
@@ -27,7 +27,7 @@ impl Capabilities {
     pub(super) fn of(raw: &Raw) -> Self {
         let level = raw.level.unwrap_or(raw.evidence.level);
         let sources = &raw.evidence.sources;
-        // Without a list of sources, the level determines which ones exist.
+        // Without a list of sources, the level determines the available ones.
         let has = |words: &[&str], lowest: Level| {
             level >= lowest
                 && (sources.is_empty()

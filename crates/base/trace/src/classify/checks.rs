@@ -1,4 +1,4 @@
-//! Self-checks, and notes about losses.
+//! Self-checks and notes about losses.
 
 use super::clean_thread::CleanThread;
 use super::explained::Explained;
@@ -6,10 +6,10 @@ use crate::lane::{ROLE_TOOL, Trace};
 use ioloom_model::evidence::SourceReport;
 use ioloom_model::{Level, State, StateTable};
 
-/// Largest difference of two methods without a note, in percentage points. The states of levels 0
-/// and 1 are trusted to this precision.
+/// Maximum difference between two methods without a note, in percentage points. The states of
+/// levels 0 and 1 are trusted to this precision.
 const DIFFERENCE_PP_MAX: f64 = 3.0;
-/// Largest share of blocked intervals without a wake-up: the kernel loses a few in ten thousand.
+/// Maximum share of blocked intervals without a wake-up: the kernel loses a few in ten thousand.
 const UNWOKEN_SHARE_MAX: f64 = 0.01;
 
 /// Counts over all classified threads.
@@ -27,7 +27,7 @@ pub(super) struct Tally {
     ready: Difference,
 }
 
-/// Sum of the differences of two methods, over the time of the threads that have both.
+/// Sum of the differences between two methods, and the total time of the threads that have both.
 #[derive(Default)]
 struct Difference {
     off_ns: u64,
@@ -75,7 +75,7 @@ impl Tally {
     }
 }
 
-/// Fills in the checks and adds notes about them and about losses.
+/// Fills in the checks and adds notes about failed ones and about losses.
 pub(super) fn complete(trace: &mut Trace, tally: &Tally) {
     let evidence = &mut trace.evidence;
     let checks = &mut evidence.checks;
@@ -123,8 +123,8 @@ fn differences(tally: &Tally) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(pp) = tally.on_cpu.pp().filter(|pp| *pp > DIFFERENCE_PP_MAX) {
         notes.push(format!(
-            "time on a processor differs by {pp:.1} percentage points between events and the thread \
-             clock; ignore smaller differences between states"
+            "on-CPU time differs by {pp:.1} percentage points between events and the thread \
+            clock; ignore smaller differences between states"
         ));
     }
     if let Some(pp) = tally.ready.pp().filter(|pp| *pp > DIFFERENCE_PP_MAX) {

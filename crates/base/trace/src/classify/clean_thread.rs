@@ -1,9 +1,9 @@
-//! A recorded thread with its lists in order.
+//! A recorded thread with sorted lists.
 
 use crate::raw::RawThread;
 use crate::span::Span;
 
-/// A thread whose lists are in order and whose spans are within its time.
+/// A thread with sorted lists and with spans clipped to its lifetime.
 pub(super) struct CleanThread {
     pub(super) raw: RawThread,
 }
@@ -32,7 +32,7 @@ impl CleanThread {
         (at_ns < span.start_ns.saturating_add(span.ns)).then_some(span)
     }
 
-    /// Returns the first start or end of a span after a point in time. The thread was running then,
+    /// Returns the first start or end of a span after a point in time. The thread was running then
     /// because it read the clock.
     pub(super) fn boundary_after(&self, at_ns: u64) -> Option<u64> {
         let spans = &self.raw.spans;
@@ -62,7 +62,8 @@ impl CleanThread {
     }
 }
 
-/// Sorts spans, clips them to the time of the thread, and shortens the later of two that overlap.
+/// Sorts spans, clips them to the lifetime of the thread, and shortens the later of two overlapping
+/// spans.
 fn clean_spans(mut spans: Vec<Span>, start_ns: u64, end_ns: u64) -> Vec<Span> {
     spans.sort_by_key(|s| s.start_ns);
     let mut free_from = start_ns;

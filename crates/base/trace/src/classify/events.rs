@@ -11,15 +11,15 @@ use crate::span::SpanKind;
 use ioloom_model::State;
 use std::collections::BTreeSet;
 
-/// Longest time on the processor between the end of a wait and the end of the page fault that
-/// caused it. Mapping the page takes microseconds; a later fault is a different one.
+/// Maximum time on the processor between the end of a wait and the end of the page fault that
+/// caused it. Mapping the page takes microseconds; a later fault is unrelated.
 const FAULT_END_NS_MAX: u64 = 1_000_000;
 
 /// An interval off the processor, with its state.
 struct Classified {
     off: OffCpu,
     state: State,
-    /// Length of its end in which the thread was woken and waited for a processor.
+    /// Length of the final part in which the thread was runnable and waited for a processor.
     ready_ns: u64,
 }
 
@@ -95,8 +95,8 @@ fn blocked_state(
     state
 }
 
-/// Reports whether the thread was waiting for a kernel lock when it left the processor. A wait
-/// without an observed end counts if it began shortly before.
+/// Reports whether the thread was waiting for a kernel lock when it left the processor. A wait with
+/// no observed end counts if it began shortly before.
 fn waits_for_lock(locks: &[LockWait], off: &OffCpu) -> bool {
     let after = locks.partition_point(|l| l.start_ns <= off.start_ns);
     let Some(lock) = after.checked_sub(1).and_then(|i| locks.get(i)) else {
@@ -140,7 +140,7 @@ fn ready_by_wakes(thread: &CleanThread, intervals: &mut [Classified]) -> u64 {
     for interval in intervals.iter_mut().filter(|v| !v.off.preempted) {
         match thread.wake_in(interval.off.start_ns, interval.off.end_ns) {
             Some(wake) => interval.ready_ns = interval.off.end_ns - wake,
-            // Still blocked at the end of the thread, so no wake-up is missing.
+            // Still blocked when the thread ended, so no wake-up is missing.
             None if interval.off.end_ns >= thread.raw.end_ns => {}
             None => unwoken += 1,
         }
@@ -148,8 +148,9 @@ fn ready_by_wakes(thread: &CleanThread, intervals: &mut [Classified]) -> u64 {
     unwoken
 }
 
-/// Level 1: subtracts the run-queue delay between two clock readings, minus preempted time, from
-/// the ends of the blocked intervals that ended between them. An excess is carried over.
+/// Level 1: takes the run-queue delay between two clock readings, minus preempted time, and
+/// subtracts it from the ends of the blocked intervals that ended between them. An excess is
+/// carried over.
 fn ready_by_account(thread: &CleanThread, intervals: &mut [Classified]) {
     let raw = &thread.raw;
     let mut edges: Vec<(u64, u64)> =
@@ -182,8 +183,8 @@ fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
-/// Divides a total into equal parts, none above its cap. The sum is the total or the sum of the
-/// caps.
+/// Divides a total into equal parts, each limited by its cap. The sum is the total or the sum of
+/// the caps.
 fn equal_parts(total: u64, caps: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..caps.len()).collect();
     order.sort_by_key(|i| caps[*i]);

@@ -1,16 +1,16 @@
-//! The result of classifying one thread.
+//! Result of classifying one thread.
 
 use crate::lane::Segment;
 use ioloom_model::State;
 use std::collections::BTreeSet;
 
-/// The segments of a thread, with counts for the checks.
+/// Segments of a thread, with counts for the checks.
 #[derive(Default)]
 pub(super) struct Explained {
     pub(super) segments: Vec<Segment>,
     /// Whether clock readings were used instead of switches.
     pub(super) by_accounts: bool,
-    /// Switches that did not match.
+    /// Unmatched switches.
     pub(super) chain_breaks: u64,
     /// Blocked intervals.
     pub(super) blocks: u64,
@@ -18,8 +18,8 @@ pub(super) struct Explained {
     pub(super) unwoken: u64,
     /// Whether the ready time is known.
     pub(super) ready_known: bool,
-    /// Whether there was no clock, so that only the kinds of spans were used.
+    /// Whether there was no clock, so only the kinds of spans were used.
     pub(super) no_clock: bool,
-    /// States that were inferred from the kind of wait alone.
+    /// States inferred only from the kind of wait.
     pub(super) inferred: BTreeSet<State>,
 }

@@ -1,18 +1,18 @@
-//! Intervals off the processor from switches, with repair of missing switches.
+//! Derives off-CPU intervals from switches and repairs missing switches.
 //!
-//! The kernel can lose switches without counting them. Out and in must alternate. Where they do
-//! not, the missing switch is placed at other evidence: a wake-up, or the start or end of a span,
-//! which the thread can only have recorded while it ran.
+//! The kernel can lose switches without counting them. Out and in must alternate. If they do not,
+//! the missing switch is placed at other evidence: a wake-up, or the start or end of a span, which
+//! the thread can only have recorded while it was running.
 
 use super::clean_thread::CleanThread;
 use crate::lane::NO_CPU;
 use crate::raw::Switch;
 
-/// Tolerance for a start or end of a span within an interval off the processor, because lengths of
-/// spans may be rounded to a tenth of a microsecond.
+/// Tolerance for a start or end of a span within an off-CPU interval because span lengths may be
+/// rounded to a tenth of a microsecond.
 const TOLERANCE_NS: u64 = 1_000;
 
-/// An interval off the processor.
+/// An off-CPU interval.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OffCpu {
     pub(super) start_ns: u64,
@@ -33,7 +33,7 @@ pub(super) struct OffCpuList {
     pub(super) chain_breaks: u64,
 }
 
-/// Finds the intervals off the processor.
+/// Finds the off-CPU intervals.
 pub(super) fn off_cpu(thread: &CleanThread) -> OffCpuList {
     let mut chain = Chain { thread, found: OffCpuList::default(), open: None, last_in_ns: None };
     for switch in inside(thread) {
@@ -50,7 +50,7 @@ pub(super) fn off_cpu(thread: &CleanThread) -> OffCpuList {
     found
 }
 
-/// Returns the switches within the time of the thread. Of the earlier ones only the last is
+/// Returns the switches within the lifetime of the thread. Of the earlier ones only the last is
 /// relevant: it shows whether the thread starts off the processor.
 fn inside(thread: &CleanThread) -> Vec<Switch> {
     let raw = &thread.raw;
@@ -106,8 +106,8 @@ impl Chain<'_> {
             self.close(switch.at_ns, switch.cpu);
             return;
         }
-        // The switch out is missing. If this is the first event, the thread was off since its
-        // start.
+        // The switch out is missing. If this is the first event, the thread had been off the
+        // processor since its start.
         let start_ns = self.thread.raw.start_ns;
         let from_ns = self.last_in_ns.unwrap_or(start_ns);
         let left_ns = match self.last_in_ns {
@@ -135,7 +135,7 @@ impl Chain<'_> {
     }
 }
 
-/// Counts intervals in which the thread recorded a span, so that two switches are missing.
+/// Counts intervals in which the thread recorded a span, which means that two switches are missing.
 fn contradictions(thread: &CleanThread, offs: &[OffCpu]) -> u64 {
     let inside = |off: &&OffCpu| {
         let boundary = thread.boundary_after(off.start_ns.saturating_add(TOLERANCE_NS));

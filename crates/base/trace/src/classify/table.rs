@@ -1,4 +1,4 @@
-//! The table of a thread: the time, source and quality of every state, or why it is unknown.
+//! The state table of a thread: the time, source and quality of every state, or why it is unknown.
 
 use super::capabilities::Capabilities;
 use super::clean_thread::CleanThread;
@@ -22,23 +22,22 @@ const BLOCKED: [State; 8] = [
 const WHY_UNKNOWN: &str = "blocked within the user's function or outside any span, without a page \
      fault that explains it; record a span around the wait";
 /// The same at level 0.
-const WHY_UNKNOWN_ACCOUNT: &str = "blocked within the user's function or outside any span; level 1 \
-     shows page faults, spans around other waits show those";
+const WHY_UNKNOWN_ACCOUNT: &str = "blocked within the user's function or outside any span; level \
+1 shows page faults, and spans around other waits show those waits";
 /// The same if files are mapped and only major faults are recorded.
-const WHY_UNKNOWN_MAPPED: &str = "blocked within the user's function or outside any span, without a \
-     major fault; a fault on a page that read-ahead has already requested is not major, level 2 shows \
-     it";
+const WHY_UNKNOWN_MAPPED: &str = "blocked within the user's function or outside any span, without \
+a major fault; a fault on a page already requested by readahead is not major; level 2 shows it";
 const WHY_PREEMPTED: &str = "level 0 has only the run-queue delay, which includes both ready and \
      preempted time; level 1 separates them";
 const WHY_READY: &str = "requires the kernel's run-queue delay (schedstat) or level 2";
 const WHY_LOCK: &str = "requires level 2 with lock events";
 const WHY_PAGING: &str = "requires level 1 with major faults";
 const WHY_NO_SPANS: &str = "the thread recorded no spans that identify its waits";
-const WHY_ACCOUNT: &str = "the thread recorded only sums by call, and no call of the engine waits \
-     like this; such waits of the function are included in unknown, a trace separates them";
+const WHY_ACCOUNT: &str = "only per-call totals were recorded, and no engine call waits like \
+this; such waits in the function are included in unknown; record a trace to separate them";
 const WHY_NO_CLOCK: &str = "no thread clock was read; states are inferred from the kinds of spans";
 
-/// Sums that a thread keeps instead of spans. They add up to its elapsed time.
+/// Totals that a thread records instead of spans. They add up to its elapsed time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sums {
     /// On a processor, from the thread clock.
@@ -47,7 +46,7 @@ pub struct Sums {
     pub ready_ns: Option<u64>,
     /// Blocked in calls that fetch data.
     pub io_ns: u64,
-    /// Blocked on completions of a ring.
+    /// Blocked on ring completions.
     pub async_io_ns: u64,
     /// Blocked on queues, permits or memory.
     pub sync_ns: u64,
@@ -60,8 +59,8 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Returns the table of such a thread, at level 0 with bounded quality. `function_waits` is the
-    /// state of a wait within the user's function, if the caller knows it.
+    /// Returns the state table of such a thread, at level 0 with bounded quality. `function_waits`
+    /// is the state of a wait within the user's function, if the caller knows it.
     pub fn table(&self, function_waits: Option<State>) -> StateTable {
         let mut table: StateTable = State::ALL
             .into_iter()
@@ -202,7 +201,7 @@ fn basis<'a>(explained: &'a Explained, seen: &'a Capabilities) -> Basis<'a> {
     (Box::new(quality), Box::new(source))
 }
 
-/// Returns the states that cannot be separated, with the states that include their time and the
+/// Returns the states that cannot be distinguished, the states that include their time, and the
 /// reason. The order matters: a later state may include an earlier one.
 fn inseparable(
     thread: &CleanThread,
@@ -220,7 +219,7 @@ fn inseparable(
     }
     if !explained.ready_known && !seen.wakes {
         let why = if explained.no_clock { WHY_NO_CLOCK } else { WHY_READY };
-        // Without a clock ready time counts as on-cpu; without run-queue delay it counts as
+        // Without a clock, ready time counts as on-cpu; without run-queue delay, it counts as
         // blocked.
         let holders = if explained.no_clock { vec![State::OnCpu] } else { BLOCKED.to_vec() };
         hidden.push((State::Ready, holders, why));
@@ -245,7 +244,7 @@ fn inseparable(
 }
 
 /// Makes a state null and adds it to `includes` of the states that contain its time. A state with a
-/// measured time stays, because null would lose that time.
+/// measured time is unchanged because null would lose that time.
 fn hide(table: &mut StateTable, state: State, holders: &[State], why: &str) {
     let Some(time) = table.get_mut(&state) else { return };
     if time.ns.is_some_and(|ns| ns > 0) {

@@ -1,4 +1,4 @@
-//! Segments that tile a thread by construction: a cursor that only moves forward.
+//! Builds segments that tile a thread by construction: the cursor only moves forward.
 
 use crate::lane::{NO_CPU, Segment};
 use crate::span::{Span, SpanKind};
@@ -58,9 +58,9 @@ impl Tiler {
 pub(super) struct Piece {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
-    /// `None`: outside any span.
+    /// `None` if outside any span.
     pub(super) kind: Option<SpanKind>,
-    /// State of a thread that is blocked in it.
+    /// State of a thread blocked in it.
     pub(super) blocked: State,
 }
 
@@ -70,7 +70,7 @@ impl Piece {
     }
 }
 
-/// Returns spans and gaps that tile `start..end`. The spans must be in order and must not overlap.
+/// Returns spans and gaps that tile `start..end`. The spans must be sorted and must not overlap.
 /// `blocked` returns the state of a wait in a span.
 pub(super) fn pieces(
     spans: &[Span],

@@ -1,4 +1,4 @@
-//! Encoding of numbers, text and columns in a section.
+//! Encoding of numbers, text and columns within a section.
 
 use super::error::FileError;
 use super::format::LATEST_NS;
@@ -60,19 +60,19 @@ impl<'a> Reader<'a> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let Some((byte, rest)) = self.rest.split_first() else {
-                return self.damaged("it ends within a number");
+                return self.damaged("it ends in the middle of a number");
             };
             self.rest = rest;
             let bits = u64::from(byte & 0x7f);
             if bits << shift >> shift != bits {
-                return self.damaged("a number has more than 64 bits");
+                return self.damaged("a number exceeds 64 bits");
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
         }
-        self.damaged("a number has more than 64 bits")
+        self.damaged("a number exceeds 64 bits")
     }
 
     /// Reads a number that must fit into a smaller type.
@@ -84,14 +84,14 @@ impl<'a> Reader<'a> {
     /// Reads a time or a duration.
     pub(super) fn ns(&mut self) -> Result<u64, FileError> {
         let ns = self.number()?;
-        if ns > LATEST_NS { self.damaged("a time is later than 104 days") } else { Ok(ns) }
+        if ns > LATEST_NS { self.damaged("a time exceeds 104 days") } else { Ok(ns) }
     }
 
     /// Adds a duration to a time.
     pub(super) fn later(&self, at_ns: u64, by_ns: u64) -> Result<u64, FileError> {
         match at_ns.checked_add(by_ns).filter(|at| *at <= LATEST_NS) {
             Some(at) => Ok(at),
-            None => self.damaged("a time is later than 104 days"),
+            None => self.damaged("a time exceeds 104 days"),
         }
     }
 
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
     pub(super) fn count(&mut self, bytes_each: usize) -> Result<usize, FileError> {
         let count: usize = self.small()?;
         if count > self.rest.len() / bytes_each {
-            return self.damaged("it has too few bytes for its number of items");
+            return self.damaged("it is too short for its number of items");
         }
         Ok(count)
     }
@@ -149,12 +149,12 @@ impl<'a> Reader<'a> {
                 self.rest = rest;
                 Ok(f64::from_le_bytes(*bytes))
             }
-            None => self.damaged("it ends within a number"),
+            None => self.damaged("it ends in the middle of a number"),
         }
     }
 
     /// Fails if bytes remain.
     pub(super) fn end(&self) -> Result<(), FileError> {
-        if self.rest.is_empty() { Ok(()) } else { self.damaged("extra bytes at its end") }
+        if self.rest.is_empty() { Ok(()) } else { self.damaged("extra bytes at the end") }
     }
 }

@@ -1,27 +1,27 @@
-//! Errors of reading a trace file.
+//! Trace file errors.
 
 use super::format::{MAGIC, VERSION};
 
-/// Error of reading a trace file. The caller adds the path.
+/// Error when reading a trace file. The caller adds the path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// The file does not begin with the magic bytes of a trace.
-    #[error("not a trace file (it does not begin with {:?}); use a file written by IOLOOM_TRACE or --trace", String::from_utf8_lossy(&MAGIC))]
+    #[error("not a trace file (it does not begin with {:?}); use a file written with IOLOOM_TRACE or --trace", String::from_utf8_lossy(&MAGIC))]
     NotATrace,
-    /// The file has another format version.
+    /// The file has a different format version.
     #[error(
         "unsupported trace file version {found} (supported: {VERSION}); use the program that wrote the file"
     )]
     Version {
-        /// The version in the file.
+        /// Version in the file.
         found: u32,
     },
-    /// The file ends too early.
+    /// The file is truncated.
     #[error(
         "the trace file is truncated in section {section}; copy it again or record a new trace"
     )]
     CutOff {
-        /// The section in which it ends.
+        /// The section in which the file ends.
         section: String,
     },
     /// The file contains invalid data.

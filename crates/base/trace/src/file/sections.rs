@@ -1,4 +1,4 @@
-//! Contents of each section.
+//! Section contents.
 
 use super::columns::{Reader, Writer};
 use super::error::FileError;
@@ -8,7 +8,7 @@ use crate::lane::{
 use crate::span::{Span, SpanKind};
 use ioloom_model::{Evidence, State};
 
-/// Bit of a segment's code: its position is unknown.
+/// Bit in a segment's code: its position is unknown.
 const NOT_PLACED: u64 = 0x80;
 
 /// Returns the uncompressed sections of a trace.
@@ -68,7 +68,7 @@ fn head(w: &mut Writer, trace: &Trace) {
     w.text(&trace.title);
     w.number(trace.started_unix_ms);
     w.number(trace.elapsed_ns);
-    // JSON cannot represent infinity; a cost that is not finite is unknown.
+    // JSON cannot represent infinity, so a cost that is not finite is unknown.
     let mut evidence: Evidence = trace.evidence.clone();
     for value in [&mut evidence.overhead_pct, &mut evidence.checks.tiling_pct] {
         *value = if value.is_finite() { *value } else { 0.0 };
@@ -112,7 +112,7 @@ fn read_thread(r: &mut Reader<'_>) -> Result<Thread, FileError> {
     Ok(Thread { tid, name, role, start_ns, end_ns, spans, segments, states, wakes })
 }
 
-/// Writes ranges as gaps and lengths, so that they cannot overlap.
+/// Writes ranges as gaps and lengths, so they cannot overlap.
 fn gaps(w: &mut Writer, ranges_ns: impl Iterator<Item = (u64, u64)> + Clone) {
     let mut before = 0;
     w.column(ranges_ns.clone().map(|(start, end)| {

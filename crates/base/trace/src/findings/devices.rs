@@ -1,4 +1,4 @@
-//! Rules about the overlap of processors and devices, and about queues.
+//! Rules about overlap between processors and devices, and about queues.
 
 use super::finding::{Finding, line, pct};
 use super::observed::Observed;
@@ -6,20 +6,20 @@ use crate::lane::Series;
 use crate::raw::READY_QUEUE;
 use crate::utilisation::DeviceOverlap;
 
-/// Smallest reported share of the run in which one side works and the other is idle.
+/// Minimum reported share of the run in which one side works and the other is idle.
 const ONE_SIDE_MIN: f64 = 0.30;
-/// Smallest reported share of the run that overlap could save: the smaller of the two times in
-/// which one side works alone. Below a tenth, one side is the bottleneck and the other has to wait.
+/// Minimum reported share of the run that overlap could save: the smaller of the two times in which
+/// one side works alone. Below a tenth, one side is the bottleneck and the other has to wait.
 const OVERLAP_GAIN_MIN: f64 = 0.10;
 /// Share of the run in which only the device works, above which its queue depth is examined.
 const DEVICE_ALONE_MIN: f64 = 0.50;
-/// Requests in flight on a busy solid-state device, below which it has spare capacity.
+/// Number of requests in flight below which a busy solid-state device has spare capacity.
 const QUEUE_SHALLOW: f64 = 4.0;
 /// A queue grows without bound if its last quarter is this many times the first ...
 const BACKLOG_GROWTH_MIN: f64 = 3.0;
 /// ... and each quarter is this many times the previous one. A bounded queue stops growing.
 const BACKLOG_STEP_MIN: f64 = 1.15;
-/// Smallest mean length of the last quarter that counts as a backlog.
+/// Minimum mean queue length in the last quarter that counts as a backlog.
 const BACKLOG_ITEMS_MIN: f64 = 32.0;
 
 /// The four combinations as shares of the run.
@@ -131,7 +131,7 @@ pub(super) fn backlog(seen: &Observed<'_>) -> Option<Finding> {
         ),
         evidence: vec![
             line("mean of each quarter", format!("{} {unit}", words.join(", "))),
-            line("growth", format!("{:.1} times", last / first.max(1.0))),
+            line("growth factor", format!("{:.1}", last / first.max(1.0))),
         ],
         try_this: "Limit the queue, read less ahead, or use more compute threads.".to_owned(),
     })

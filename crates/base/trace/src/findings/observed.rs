@@ -14,7 +14,7 @@ pub(super) struct Observed<'a> {
 }
 
 impl Observed<'_> {
-    /// Returns a time of threads as a share of the time of all threads.
+    /// Returns a thread time as a share of the total time of all threads.
     pub(super) fn share(&self, ns: u64) -> f64 {
         ns as f64 / self.all.total().max(1) as f64
     }

@@ -8,29 +8,29 @@ use crate::span::SpanKind;
 use ioloom_model::State;
 use ioloom_model::units::format_ns;
 
-/// Smallest reported share of the threads' time that is ready or preempted. Shared machines usually
-/// show less.
+/// Minimum reported share of thread time that is ready or preempted. Shared machines usually show
+/// less.
 const WAITING_FOR_CPU_MIN: f64 = 0.15;
-/// Runnable threads per processor above which the program has too many. Slightly above one, because
+/// Runnable threads per processor above which the program has too many. Slightly above one because
 /// threads overlap briefly at every hand-over.
 const RUNNABLE_PER_CPU_MIN: f64 = 1.1;
 /// Mean number of threads waiting for a lock. Below one, locks cost less than one thread.
 const LOCK_WAITERS_MIN: f64 = 1.0;
-/// Fewest waits that count as a convoy.
+/// Minimum number of waits that counts as a convoy.
 const LOCK_WAITS_MIN: usize = 20;
-/// Smallest reported ratio of the busiest thread of a role to the mean of the role.
+/// Minimum reported ratio of the busiest thread of a role to the mean of that role.
 const UNEVEN_RATIO_MIN: f64 = 1.25;
-/// Smallest reported share of the run that an even distribution could save.
+/// Minimum reported share of the run that an even distribution could save.
 const UNEVEN_LOSS_MIN: f64 = 0.10;
-/// Smallest reported share of a thread's time spent submitting.
+/// Minimum reported share of a thread's time spent submitting.
 const SUBMIT_SHARE_MIN: f64 = 0.10;
-/// Smallest reported growth of the median submission from the first to the last quarter of the
+/// Minimum reported growth of the median submission time from the first to the last quarter of the
 /// calls.
 const SUBMIT_GROWTH_MIN: f64 = 2.0;
-/// Fewest submissions per quarter for a meaningful median.
+/// Minimum number of submissions per quarter for a meaningful median.
 const SUBMITS_MIN: usize = 16;
-/// Smallest reported share of the threads' time in page faults. Reading the same bytes would block
-/// as well, so only a share that affects the elapsed time counts.
+/// Minimum reported share of thread time in page faults. Reading the same bytes would block as
+/// well, so only a share that affects the elapsed time counts.
 const PAGING_MIN: f64 = 0.10;
 
 /// More runnable threads than processors.
@@ -43,7 +43,7 @@ pub(super) fn oversubscription(seen: &Observed<'_>) -> Option<Finding> {
         return None;
     }
     let mut evidence = vec![
-        line("threads' time waiting for a processor", pct(waiting)),
+        line("thread time waiting for a processor", pct(waiting)),
         line("runnable threads on average", format!("{runnable:.1}")),
         line("processors", cpus.to_string()),
     ];
@@ -126,15 +126,15 @@ pub(super) fn lock_convoy(seen: &Observed<'_>) -> Option<Finding> {
     })
 }
 
-/// Returns the time in which a thread had work, excluding waits for other threads and events, and
-/// sleep.
+/// Returns the time in which a thread had work, excluding sleep and waits for other threads and
+/// events.
 fn work_ns(thread: &Thread) -> u64 {
     let idle = [State::Sync, State::Event, State::Sleep, State::Unknown];
     let states = thread.states.iter().filter(|(state, _)| !idle.contains(state));
     states.filter_map(|(_, time)| time.ns).sum()
 }
 
-/// A thread works much longer than the others of its role.
+/// A thread works much longer than others with the same role.
 pub(super) fn uneven_work(seen: &Observed<'_>) -> Option<Finding> {
     let mut roles: Vec<&str> = Vec::new();
     for thread in seen.trace.threads.iter().filter(|t| is_program_thread(t)) {
@@ -157,8 +157,8 @@ pub(super) fn uneven_work(seen: &Observed<'_>) -> Option<Finding> {
             id: "uneven-work".to_owned(),
             title: "Work is unevenly distributed".to_owned(),
             sentence: format!(
-                "Thread {busiest} works for {}, while the mean of the {} threads of role {role} is \
-                 {}.",
+                "Thread {busiest} works for {}, while the mean of the {} threads with role {role} \
+                is {}.",
                 format_ns(most as f64),
                 work.len(),
                 format_ns(mean)
@@ -176,7 +176,7 @@ pub(super) fn uneven_work(seen: &Observed<'_>) -> Option<Finding> {
     })
 }
 
-/// Returns the lengths of submission calls of a thread that waits for completions separately.
+/// Returns the durations of submission calls of a thread that waits for completions separately.
 fn submissions(thread: &Thread) -> Vec<u64> {
     let asynchronous =
         thread.spans.iter().any(|s| matches!(s.kind, SpanKind::RingWait | SpanKind::Completion));
@@ -213,7 +213,7 @@ pub(super) fn submission(seen: &Observed<'_>) -> Option<Finding> {
             id: "submission-bottleneck".to_owned(),
             title: "Submitting requests slows down".to_owned(),
             sentence: format!(
-                "Thread {} spends {} of its time submitting; a submission slowed down from {} to {}.",
+                "Thread {} spends {} of its time submitting; the median submission slowed down from {} to {}.",
                 thread.tid,
                 pct(share),
                 format_ns(early as f64),
