@@ -1,9 +1,9 @@
 //! Time per state: by role, for any range, and per pixel column.
 //!
-//! Exact at any zoom level. Prefix sums per state are kept for every 64th segment, so the time
+//! Exact at any zoom level. Prefix sums per state are stored for every 64th segment, so the time
 //! before a point takes a binary search and at most 64 steps, and a range is the difference of two
 //! such times. The viewer in the report uses the same arithmetic, so its charts and percentages
-//! agree with these. The index takes 1.4 bytes per segment.
+//! match. The index takes 1.4 bytes per segment.
 
 use crate::lane::{ROLE_KERNEL_WORKER, ROLE_TOOL, Thread, Trace};
 use crate::raw::PROCESSORS;
@@ -11,7 +11,7 @@ use ioloom_model::evidence::RoleStates;
 use ioloom_model::{Level, Quality, State, StateTable, StateTime};
 use std::collections::BTreeMap;
 
-/// Segments between two prefix sums.
+/// Number of segments between two prefix sums.
 const BLOCK: usize = 64;
 
 /// Time per state.
@@ -77,7 +77,7 @@ impl<'a> Lane<'a> {
         self.thread
     }
 
-    /// Returns the time per state in `from..to`, nanoseconds after the start of the run.
+    /// Returns the time per state in `from..to`, in nanoseconds after the start of the run.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> Shares {
         if to_ns <= from_ns {
             return Shares::default();
@@ -85,8 +85,8 @@ impl<'a> Lane<'a> {
         self.until(to_ns).less(&self.until(from_ns))
     }
 
-    /// Returns the time per state of `width` equal parts of `from..to`, in order. The sum is less
-    /// than the length of a part if the thread does not exist for all of it.
+    /// Returns the time per state in each of `width` equal parts of `from..to`, in order. The sum
+    /// is less than the length of a part if the thread does not exist for all of it.
     pub fn columns(&self, from_ns: u64, to_ns: u64, width: usize) -> Vec<Shares> {
         let mut last = self.until(from_ns);
         let edge = edges(from_ns, to_ns, width);
@@ -120,7 +120,7 @@ fn end_of(thread: &Thread, index: usize) -> u64 {
     thread.segments.get(index + 1).map_or(thread.end_ns, |next| next.start_ns)
 }
 
-/// Returns the function from `x` to the start of the `x`-th of `width` equal parts.
+/// Returns a function that maps `x` to the start of the `x`-th of `width` equal parts.
 pub(crate) fn edges(from_ns: u64, to_ns: u64, width: usize) -> impl Fn(usize) -> u64 {
     let length = u128::from(to_ns.saturating_sub(from_ns));
     move |x| from_ns + (length * x as u128 / width.max(1) as u128) as u64
@@ -143,12 +143,12 @@ impl<'a> Lanes<'a> {
         &self.lanes
     }
 
-    /// Returns the sum over the threads of one role in `from..to`.
+    /// Returns the sum over all threads with one role in `from..to`.
     pub fn role(&self, role: &str, from_ns: u64, to_ns: u64) -> Shares {
         self.sum(from_ns, to_ns, |thread| thread.role == role)
     }
 
-    /// Returns the sum over all threads of the program in `from..to`, without kernel workers and
+    /// Returns the sum over all threads of the program in `from..to`, excluding kernel workers and
     /// the tool.
     pub fn all(&self, from_ns: u64, to_ns: u64) -> Shares {
         self.sum(from_ns, to_ns, is_program_thread)
@@ -163,12 +163,13 @@ impl<'a> Lanes<'a> {
     }
 }
 
-/// Reports whether a thread belongs to the program, and not to the kernel or the tool.
+/// Reports whether a thread belongs to the program rather than to the kernel or the tool.
 pub fn is_program_thread(thread: &Thread) -> bool {
     ![ROLE_KERNEL_WORKER, ROLE_TOOL].contains(&thread.role.as_str())
 }
 
 /// Returns the number of processors from the series [`PROCESSORS`] or from the core lanes of level
+/// 2. Core lanes of level 1 show only the processors on which threads of the program ran.
 /// 2. Core lanes of level 1 show only the processors on which threads of the program ran.
 pub fn processors(trace: &Trace) -> Option<u32> {
     let series = trace.series.iter().find(|s| s.name == PROCESSORS);
@@ -179,7 +180,7 @@ pub fn processors(trace: &Trace) -> Option<u32> {
     })
 }
 
-/// Returns the summed table of each role, in the order of the first thread of the role.
+/// Returns the summed table of each role, in order of first appearance.
 pub fn roles(trace: &Trace) -> Vec<RoleStates> {
     sum_by_role(trace.threads.iter().map(|t| {
         let elapsed_ns = t.end_ns.saturating_sub(t.start_ns);
@@ -187,7 +188,7 @@ pub fn roles(trace: &Trace) -> Vec<RoleStates> {
     }))
 }
 
-/// Sums the role, elapsed time and table of each thread by role, in the order of the first thread.
+/// Sums role, elapsed time and table of each thread by role, in order of first appearance.
 pub fn sum_by_role<'t>(
     threads: impl IntoIterator<Item = (&'t str, u64, StateTable)>,
 ) -> Vec<RoleStates> {
@@ -214,9 +215,9 @@ pub fn all(trace: &Trace) -> StateTable {
     own.fold(first, |sum, thread| add_tables(sum, &thread.states))
 }
 
-/// Adds two tables. A state that is unknown in one of them is unknown in the sum, because a partial
+/// Adds two tables. A state that is unknown in one of them is unknown in the sum because a partial
 /// sum would look complete. Its time in the other table is added to the state that includes it, so
-/// that the sum still equals the elapsed time.
+/// the sum still equals the elapsed time.
 fn add_tables(a: StateTable, b: &StateTable) -> StateTable {
     let mut sum: BTreeMap<State, StateTime> = BTreeMap::new();
     let mut moved: Vec<(State, u64)> = Vec::new();
@@ -249,7 +250,7 @@ fn add_tables(a: StateTable, b: &StateTable) -> StateTable {
     sum
 }
 
-/// Returns the weaker of two qualities.
+/// Returns the lower of two qualities.
 fn weaker(a: Option<Quality>, b: Option<Quality>) -> Option<Quality> {
     let rank = |q: Quality| match q {
         Quality::Exact => 0,

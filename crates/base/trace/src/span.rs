@@ -1,9 +1,9 @@
-//! Spans: the operations that a thread records.
+//! Spans: operations recorded by a thread.
 
 use ioloom_model::{CallKind, State};
 
-/// The kind of a span. The first ten are the operations on a file, named as in source study 000.
-/// The others are waits that only the program itself can distinguish.
+/// The kind of a span. The first ten are operations on a file, named as in source study 000. The
+/// others are waits that only the program itself can distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SpanKind {
@@ -11,15 +11,15 @@ pub enum SpanKind {
     Open,
     /// Reading its metadata.
     Stat,
-    /// Waiting for memory of the budget.
+    /// Waiting for memory from the budget.
     Memory,
-    /// The read call, or the submission of an asynchronous one.
+    /// The read call, or the submission of an asynchronous read.
     Read,
     /// Mapping a file.
     Map,
     /// Waiting for a completion.
     Completion,
-    /// Waiting on a queue or for a permit.
+    /// Waiting for a queue or a permit.
     HandOver,
     /// The user's function.
     Compute,
@@ -39,7 +39,7 @@ pub enum SpanKind {
     Event,
     /// Sleeping voluntarily.
     Sleep,
-    /// Waiting in the kernel for completions of a ring.
+    /// Waiting in the kernel for ring completions.
     RingWait,
     /// Listing a directory.
     List,
@@ -50,7 +50,7 @@ pub enum SpanKind {
 }
 
 impl SpanKind {
-    /// Every kind, in the order of the codes in trace files: new ones are added at the end.
+    /// All kinds, in the order of their codes in trace files: new kinds are added at the end.
     pub const ALL: [Self; 20] = [
         Self::Open,
         Self::Stat,
@@ -74,7 +74,7 @@ impl SpanKind {
         Self::Input,
     ];
 
-    /// Returns the name, which is that of source study 000 where it has one.
+    /// Returns the name, as in source study 000 if it has one.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -144,9 +144,9 @@ impl From<CallKind> for SpanKind {
 /// One span of one thread. Spans of a thread are sorted by start and do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Start, nanoseconds after the start of the run.
+    /// Start in nanoseconds after the start of the run.
     pub start_ns: u64,
-    /// Length, nanoseconds.
+    /// Length in nanoseconds.
     pub ns: u64,
     /// Operation.
     pub kind: SpanKind,

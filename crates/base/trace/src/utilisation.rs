@@ -1,18 +1,18 @@
 //! Utilisation of processors and devices.
 //!
 //! A slow run with idle processors and an idle device has a different problem than one with both
-//! busy. Busy time is kept as sorted disjoint intervals with prefix sums, so the result is exact
+//! busy. Busy time is stored as sorted disjoint intervals with prefix sums, so the result is exact
 //! for any range and any number of columns.
 
 use crate::lane::{Request, Trace};
 use crate::shares::{edges, is_program_thread, processors};
 use ioloom_model::{Level, State};
 
-/// Disjoint intervals in order, with prefix sums.
+/// Sorted disjoint intervals with prefix sums.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage {
     intervals: Vec<(u64, u64)>,
-    /// Covered time before each interval.
+    /// Time covered before each interval.
     before: Vec<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Coverage {
         Self::disjoint(shared)
     }
 
-    /// Returns the nanoseconds covered in `from..to`.
+    /// Returns the time covered in `from..to` in nanoseconds.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
         if to_ns <= from_ns { 0 } else { self.until(to_ns) - self.until(from_ns) }
     }
@@ -118,9 +118,9 @@ fn prefix(times: &[u64]) -> Vec<u128> {
 /// Usage in a range.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
-    /// Length of the range, nanoseconds.
+    /// Length of the range in nanoseconds.
     pub ns: u64,
-    /// Processor time of the observed program, nanoseconds summed over processors.
+    /// Processor time of the observed program in nanoseconds, summed over processors.
     pub ours_ns: u64,
     /// Processor time of other programs; `None` below level 2.
     pub others_ns: Option<u64>,
@@ -132,7 +132,7 @@ pub struct Usage {
     pub in_flight: Option<f64>,
 }
 
-/// A range divided by "a thread of the program runs" and "a device is busy".
+/// A range partitioned by whether a thread of the program is running and whether a device is busy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceOverlap {
     /// A thread runs and a device is busy.
@@ -149,7 +149,7 @@ pub struct DeviceOverlap {
 #[derive(Debug, Clone)]
 pub struct Utilisation {
     cores: Option<u32>,
-    /// One per core, or one per thread without core lanes.
+    /// One per core, or one per thread if there are no core lanes.
     ours: Vec<Coverage>,
     others: Option<Vec<Coverage>>,
     any_ours: Coverage,
@@ -228,7 +228,7 @@ impl Utilisation {
     }
 }
 
-/// Returns the time on a processor per thread, if there are no core lanes.
+/// Returns the on-CPU time of each thread, if there are no core lanes.
 fn on_cpu(trace: &Trace) -> Vec<Coverage> {
     let of_thread = |thread: &crate::Thread| {
         let ends = thread.segments.iter().skip(1).map(|s| s.start_ns);

@@ -1,9 +1,9 @@
-//! The trace data for the viewer in the HTML report.
+//! Trace data for the viewer in the HTML report.
 //!
-//! Browsers decompress gzip ([`DecompressionStream`]) and index typed arrays fast, but parse a
-//! million JSON objects slowly. The payload is therefore one JSON header for everything small,
-//! followed by plain columns. The page contains `base64(gzip(payload))`. A test keeps a million
-//! segments of random length below 3 MB.
+//! Browsers decompress gzip ([`DecompressionStream`]) and index typed arrays quickly, but parse a
+//! million JSON objects slowly. The payload therefore consists of one JSON header for everything
+//! small, followed by plain columns. The page contains `base64(gzip(payload))`. A test checks that
+//! a million segments of random length take less than 3 MB.
 //!
 //! # Layout
 //!
@@ -29,16 +29,16 @@
 //! - A column of floats is described as `{"at": A, "n": N, "f64": true}`: `N` IEEE doubles,
 //!   little-endian.
 //!
-//! Planes compress better than varints, because they separate noise (low bytes) from structure
-//! (high bytes), and the reader is one loop without branches.
+//! Planes compress better than varints because they separate noise (low bytes) from structure (high
+//! bytes), and the reader is one loop without branches.
 //!
 //! # Times
 //!
 //! Times in columns are in **ticks**: `ns = ticks · tick_ns`. `tick_ns` is 1 for small traces and
 //! [`COARSE_TICK_NS`] from [`COARSE_FROM`] items on. This moves a boundary by at most half a tick,
-//! and errors do not add up because points are rounded instead of lengths. Header fields that end
-//! in `_ns` are plain nanoseconds. A start column `dt` contains differences: the first value is
-//! relative to 0 (the start of the run), each further one to the previous value.
+//! and errors do not accumulate because points are rounded instead of lengths. Header fields that
+//! end in `_ns` are plain nanoseconds. A start column `dt` contains differences: the first value is
+//! relative to 0 (the start of the run), each later value is relative to the previous one.
 //!
 //! # Header
 //!
@@ -119,17 +119,17 @@ use std::io::Write;
 pub const MAGIC: [u8; 8] = *b"IOLMVIEW";
 /// Version of the layout.
 pub const VERSION: u32 = 1;
-/// Bit of a segment's code: its position within its span is unknown.
+/// Bit in a segment's code: its position within its span is unknown.
 pub const NOT_PLACED: u8 = 0x80;
 /// Length of a tick in large traces, in nanoseconds.
 pub const COARSE_TICK_NS: u64 = 32;
 /// Number of items (segments, spans, wake-ups, requests, runs) from which on ticks are coarse.
-/// Smaller pages need no coarse ticks; larger ones save five bits per time.
+/// Smaller pages do not need coarse ticks; in larger ones they save five bits per time.
 pub const COARSE_FROM: usize = 250_000;
 
-/// Size of the fixed part before the header, in bytes.
+/// Size in bytes of the fixed part before the header.
 const PREFIX: usize = 16;
-/// Largest number of bytes of a value in a column: doubles are exact up to 2^53.
+/// Maximum number of bytes per value in a column: doubles are exact up to 2^53.
 const PLANES_MAX: u32 = 6;
 
 /// Returns the uncompressed payload of a trace.
@@ -149,8 +149,8 @@ pub fn payload(trace: &Trace, findings: &[Finding]) -> Vec<u8> {
     payload
 }
 
-/// Returns the text in the page: `base64(gzip(payload))`, with the standard alphabet and padding.
-/// It contains no characters that are special in HTML.
+/// Returns the text embedded in the page: `base64(gzip(payload))`, with the standard alphabet and
+/// padding. It contains no characters that are special in HTML.
 pub fn embedded(trace: &Trace, findings: &[Finding]) -> String {
     base64(&gzip(&payload(trace, findings)))
 }
@@ -213,12 +213,12 @@ impl Body {
         json!({ "at": at, "n": values.len(), "p": planes })
     }
 
-    /// Writes a column, or null if all its values are 0.
+    /// Writes a column, or null if all values are 0.
     fn sparse(&mut self, values: impl Iterator<Item = u64> + Clone) -> Value {
         if values.clone().all(|v| v == 0) { Value::Null } else { self.column(values) }
     }
 
-    /// Writes times in order, as differences of ticks.
+    /// Writes sorted times as differences in ticks.
     fn starts(&mut self, times_ns: impl Iterator<Item = u64>) -> Value {
         let mut before = 0;
         let ticks: Vec<u64> = times_ns.map(|ns| self.ticks(ns)).collect();

@@ -1,23 +1,24 @@
-//! The memory budget: bytes that may be in flight, loaded or retained at once.
+//! The memory budget: a limit on bytes in flight, loaded or retained.
 //!
-//! Protocol: `used` counts reserved bytes. A reservation is a compare-and-swap while it fits and no
-//! thread waits. A thread whose bytes do not fit queues under the mutex. Only the head of the queue
-//! may reserve, so that small files cannot starve a large one. Releasing bytes wakes the sleepers.
-//! Bytes retained by the user are counted separately, and so are idle ones, which belong to threads
-//! that wait themselves. When all used bytes are retained or idle, only the user can make room, and
-//! a wait ends as [`Reserve::Held`]. It does not end while there are releasers: a consumer that
-//! works alongside the run, on values that it takes from a channel, may still drop what it retains.
+//! Protocol: `used` counts reserved bytes. While no thread waits, a reservation that fits is a
+//! compare-and-swap. A thread whose bytes do not fit queues under the mutex. Only the head of the
+//! queue can reserve, so small files cannot starve a large one. Releasing bytes wakes the sleepers.
+//! Bytes retained by the user are counted separately, as are idle bytes, which belong to threads
+//! that are waiting themselves. When all used bytes are retained or idle, only the user can make
+//! room, and a wait returns [`Reserve::Held`]. It does not return while there are releasers: a
+//! consumer that runs concurrently, on values received from a channel, may still drop what it
+//! retains.
 
 use crate::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence, lock};
 
-/// The outcome of a reservation.
+/// Result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserve {
     /// The bytes are reserved.
     Reserved,
     /// The bytes exceed the whole budget.
     TooLarge,
-    /// The user retains all of the budget that is in use, so the wait would never end.
+    /// The user retains all used bytes, so the wait would never end.
     Held,
     /// [`Budget::close`] was called.
     Closed,
@@ -61,27 +62,27 @@ impl Budget {
         }
     }
 
-    /// Returns the limit, bytes.
+    /// Returns the limit in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Returns the bytes reserved now.
+    /// Returns the number of bytes currently reserved.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::SeqCst)
     }
 
-    /// Returns the bytes retained by the user now.
+    /// Returns the number of bytes currently retained by the user.
     pub fn retained(&self) -> u64 {
         self.retained.load(Ordering::SeqCst)
     }
 
-    /// Returns the peak of reserved bytes.
+    /// Returns the peak number of reserved bytes.
     pub fn peak(&self) -> u64 {
         self.peak.load(Ordering::SeqCst)
     }
 
-    /// Reserves bytes if they fit now and no thread waits.
+    /// Reserves bytes if they fit now and no thread is waiting.
     #[inline]
     pub fn try_reserve(&self, bytes: u64) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0 && self.fits(bytes)
@@ -103,21 +104,21 @@ impl Budget {
         }
     }
 
-    /// Reserves bytes, after waiting for room in the order of arrival if necessary.
+    /// Reserves bytes, waiting in order of arrival if necessary.
     #[inline]
     pub fn reserve(&self, bytes: u64) -> Reserve {
         self.reserve_holding(bytes, 0)
     }
 
-    /// Reserves like [`Budget::reserve`] for a thread that holds `holding` reserved bytes, which it
-    /// releases only after it got these.
+    /// Like [`Budget::reserve`], for a thread that already holds `holding` reserved bytes and
+    /// releases them only after this reservation succeeds.
     #[inline]
     pub fn reserve_holding(&self, bytes: u64, holding: u64) -> Reserve {
         if self.try_reserve(bytes) { Reserve::Reserved } else { self.wait(bytes, holding) }
     }
 
     /// Reports whether only the user can make room: the user retains bytes, there are no releasers,
-    /// and all other used bytes belong to threads that wait.
+    /// and all other used bytes belong to waiting threads.
     pub fn is_held(&self) -> bool {
         let retained = self.retained.load(Ordering::SeqCst);
         retained > 0
@@ -125,23 +126,23 @@ impl Budget {
             && self.used() <= retained + self.idle.load(Ordering::SeqCst)
     }
 
-    /// Marks the `holding` bytes of a thread as idle while it waits for memory in its own way.
+    /// Marks a thread's `holding` bytes as idle while it waits for memory by other means.
     pub fn begin_idle(&self, holding: u64) {
         self.idle.fetch_add(holding, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Ends what [`Budget::begin_idle`] began.
+    /// Reverts [`Budget::begin_idle`].
     pub fn end_idle(&self, holding: u64) {
         let before = self.idle.fetch_sub(holding, Ordering::SeqCst);
         debug_assert!(
             before >= holding,
-            "idle bytes end once, or a wait could end as held too soon"
+            "more idle bytes ended than begun: waits could return Held too soon"
         );
     }
 
-    /// Adds a releaser, which may still drop retained bytes: a value on its way to a consumer, or a
-    /// consumer at work.
+    /// Adds a releaser, which may still drop retained bytes: a value on its way to a consumer, or
+    /// an active consumer.
     pub fn add_releaser(&self) {
         self.releasers.fetch_add(1, Ordering::SeqCst);
     }
@@ -149,7 +150,10 @@ impl Budget {
     /// Removes a releaser.
     pub fn remove_releaser(&self) {
         let before = self.releasers.fetch_sub(1, Ordering::SeqCst);
-        debug_assert!(before > 0, "a releaser ends once, or waits would never end as held");
+        debug_assert!(
+            before > 0,
+            "more releasers removed than added: waits would never return Held"
+        );
         self.wake();
     }
 
@@ -160,7 +164,7 @@ impl Budget {
         }
         let mut queue = lock(&self.queue);
         let ticket = queue.next_ticket;
-        assert!(queue.serving <= ticket, "tickets are served in order, so that none waits forever");
+        assert!(queue.serving <= ticket, "a ticket was skipped: its thread would wait forever");
         queue.next_ticket += 1;
         self.waiting.fetch_add(1, Ordering::SeqCst);
         if holding > 0 {
@@ -182,7 +186,7 @@ impl Budget {
             }
             queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
         };
-        // A closed budget reserves nothing, so the order no longer matters then.
+        // A closed budget reserves nothing, so the order no longer matters.
         queue.serving = queue.serving.max(ticket + 1);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         self.idle.fetch_sub(holding, Ordering::SeqCst);
@@ -196,20 +200,20 @@ impl Budget {
         let before = self.used.fetch_sub(bytes, Ordering::SeqCst);
         debug_assert!(
             before >= bytes,
-            "only reserved bytes are released, or the limit would not hold"
+            "released more bytes than reserved: the limit would not hold"
         );
         self.wake();
     }
 
-    /// Counts reserved bytes as retained by the user. They stay used until
+    /// Counts reserved bytes as retained by the user. They remain used until
     /// [`Budget::release_retained`].
     pub fn retain(&self, bytes: u64) {
         self.retained.fetch_add(bytes, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Charges bytes that the user retains beyond what was reserved. May exceed the limit by what
-    /// the holders of permits retain at once.
+    /// Charges additional bytes that the user retains without a reservation. This can exceed the
+    /// limit by the amount that all permit holders retain at once.
     pub fn charge_retained(&self, bytes: u64) {
         let used = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
         self.peak.fetch_max(used, Ordering::SeqCst);
@@ -221,12 +225,12 @@ impl Budget {
         let before = self.retained.fetch_sub(bytes, Ordering::SeqCst);
         debug_assert!(
             before >= bytes,
-            "only retained bytes are released, or waits could end too soon"
+            "released more bytes than retained: waits could return too soon"
         );
         self.release(bytes);
     }
 
-    /// Ends all waits, now and later, as [`Reserve::Closed`].
+    /// Makes all current and future waits return [`Reserve::Closed`].
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let _guard = lock(&self.queue);

@@ -1,9 +1,9 @@
-//! Compute permits and the memory budget: what the threads of a run share.
+//! Compute permits and the memory budget, shared by the threads of a run.
 //!
-//! This is a separate crate so that its interleavings can be checked on their own:
-//! `RUSTFLAGS="--cfg loom" cargo test -p ioloom-budget --release`. Both structures have a fast path
-//! of one compare-and-swap and a slow path under a mutex. They cannot deadlock with each other,
-//! because a thread that holds a permit never waits for memory.
+//! A separate crate, so that its interleavings can be checked in isolation: `RUSTFLAGS="--cfg loom"
+//! cargo test -p ioloom-budget --release`. Both structures have a fast path with one
+//! compare-and-swap and a slow path under a mutex. They cannot deadlock with each other because a
+//! thread that holds a permit never waits for memory.
 
 mod budget;
 mod permits;
@@ -22,7 +22,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering, fence},
 };
 
-/// Locks a mutex. Poison is ignored: no code under these locks panics half-way through a change.
+/// Locks a mutex. Poisoning is ignored: no code under these locks panics in the middle of a change.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

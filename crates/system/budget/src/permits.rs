@@ -1,8 +1,8 @@
 //! Permits to run the function.
 //!
-//! Protocol: `free` counts the permits that are not taken. Taking one is a compare-and-swap while
-//! it is above zero. A thread that finds zero registers in `waiting` under the mutex and checks
-//! again before it sleeps. A thread that returns a permit first increments `free` and then checks
+//! Protocol: `free` counts the available permits. Taking one is a compare-and-swap while it is
+//! above zero. A thread that finds zero registers in `waiting` under the mutex and checks again
+//! before it sleeps. A thread that returns a permit first increments `free` and then checks
 //! `waiting`:
 //!
 //! ```text
@@ -10,18 +10,18 @@
 //!                                                           waiting  > 0 → lock, wake one
 //! ```
 //!
-//! Both check after they wrote, with a full fence in between, so at least one of them sees the
-//! other and no wake-up is lost.
+//! Both check after writing, with a full fence in between, so at least one of them sees the other
+//! and no wake-up is lost.
 //!
-//! A permit is often held for a microsecond, and its holder may have been preempted. So a thread
-//! first yields a few times ([`YIELDS`]) before it sleeps: sleeping and waking cost more than the
-//! wait, and a crowd of sleepers that are woken one by one keeps itself alive. For the same reason
-//! releasing a permit wakes no thread while a woken one has not run yet; the woken thread passes
-//! the wake-up on if it leaves a permit behind.
+//! A permit is often held for only a microsecond, and its holder may have been preempted. So a
+//! thread first yields a few times ([`YIELDS`]) before it sleeps: sleeping and waking cost more
+//! than the wait, and a convoy of sleepers woken one by one perpetuates itself. For the same
+//! reason, releasing a permit wakes no thread while a woken one has not yet run; the woken thread
+//! passes the wake-up on if it leaves a permit available.
 
 use crate::{AtomicU64, Condvar, Mutex, Ordering, fence, lock};
 
-/// How often a thread yields before it sleeps. Zero under loom, which would explore every yield.
+/// Number of yields before a thread sleeps. Zero under loom, which would explore every yield.
 #[cfg(not(loom))]
 const YIELDS: u32 = 4;
 #[cfg(loom)]
@@ -83,7 +83,7 @@ impl Permits {
         None
     }
 
-    /// Takes a permit, after waiting for one if none is free.
+    /// Takes a permit, waiting if none is free.
     #[inline]
     pub fn take(&self) -> Permit<'_> {
         match self.try_take() {
@@ -124,13 +124,13 @@ impl Permits {
         let before = self.free.fetch_add(1, Ordering::SeqCst);
         debug_assert!(
             before < self.count,
-            "a permit is returned once, or too many threads compute"
+            "a permit was returned twice: too many threads would compute"
         );
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let mut wake_under_way = lock(&self.wake_under_way);
             // The waiting thread may have taken the permit already. A wake-up without a sleeper
-            // would stay pending forever. Under the lock `waiting` is the number of sleepers.
+            // would stay pending forever. Under the lock, `waiting` is the number of sleepers.
             if self.waiting.load(Ordering::SeqCst) > 0 && !*wake_under_way {
                 *wake_under_way = true;
                 self.woken.notify_one();
@@ -140,21 +140,21 @@ impl Permits {
 }
 
 impl Permits {
-    /// Returns how often threads have slept for a permit so far.
+    /// Returns how often threads have slept while waiting for a permit.
     pub fn sleeps(&self) -> u64 {
         self.sleeps.load(Ordering::Relaxed)
     }
 
-    /// Restores a permit that was [forgotten](Permit::forget), to be dropped here.
+    /// Restores a [forgotten](Permit::forget) permit, which is then returned on drop.
     pub fn adopt(&self) -> Permit<'_> {
         Permit { of: self }
     }
 }
 
 impl Permit<'_> {
-    /// Reports whether a thread sleeps for a permit, so that a thread that keeps one between pieces
-    /// of work can return it. The load is relaxed: a thread that begins to sleep now may wait for
-    /// one more piece.
+    /// Reports whether a thread is sleeping on a permit, so that a thread that keeps one between
+    /// pieces of work can return it. The load is relaxed: a thread that falls asleep at this moment
+    /// may wait for one more piece of work.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.of.waiting.load(Ordering::Relaxed) > 0

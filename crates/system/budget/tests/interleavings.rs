@@ -1,4 +1,4 @@
-//! Every interleaving of small cases under loom, and the same cases on real threads without loom.
+//! All interleavings of small cases under loom, and the same cases on real threads without loom.
 
 use ioloom_budget::{Budget, Permits, Reserve};
 
@@ -136,10 +136,10 @@ fn bytes_of_waiting_threads_count_as_idle() {
             let budget = budget.clone();
             thread::spawn(move || budget.reserve_holding(5, 2))
         };
-        // The other six change from in use to retained.
+        // The other six bytes change from in use to retained.
         budget.retain(6);
         assert_eq!(waiter.join().unwrap(), Reserve::Held);
-        assert!(!budget.is_held(), "no thread waits any more");
+        assert!(!budget.is_held(), "no thread is waiting anymore");
         budget.begin_idle(2);
         assert!(budget.is_held());
         budget.end_idle(2);
@@ -160,7 +160,7 @@ fn releasers_keep_waits_alive() {
         budget.release_retained(8);
         budget.remove_releaser();
         assert_eq!(waiter.join().unwrap(), Reserve::Reserved);
-        // The consumer comes to wait for values without having dropped anything.
+        // The consumer starts waiting for values without having dropped anything.
         budget.add_releaser();
         budget.retain(5);
         let waiter = {

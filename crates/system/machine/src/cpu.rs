@@ -1,11 +1,11 @@
-//! Processors: how many there are, which model, and whether they are virtual.
+//! Processors: number, model, and whether they are virtual.
 
 use crate::source::Source;
 
 /// Directory in which the kernel lists processors.
 pub(crate) const CPUS: &str = "sys/devices/system/cpu";
 
-/// Keys under which /proc/cpuinfo gives the model, by architecture.
+/// Keys that contain the processor model in /proc/cpuinfo, by architecture.
 const MODEL_KEYS: [&str; 4] = ["model name", "cpu model", "Processor", "cpu"];
 
 /// Returns the number of online processors; 0 if unknown.
@@ -17,15 +17,15 @@ pub(crate) fn online(source: &Source<'_>) -> u32 {
     })
 }
 
-/// Highest processor number accepted in a list; anything above it is a malformed list.
+/// Maximum processor number accepted in a list; a larger one means that the list is malformed.
 const CPUS_MAX: u32 = 1 << 16;
 
-/// Returns how many processors a kernel list such as `0-3,8` names; `None` if it is malformed.
+/// Returns the number of processors in a kernel list such as `0-3,8`; `None` if it is malformed.
 pub fn count_of_list(list: &str) -> Option<u32> {
     ranges(list)?.iter().try_fold(0u32, |sum, (first, last)| sum.checked_add(last - first + 1))
 }
 
-/// Returns the processors of such a list, ascending and without duplicates.
+/// Returns the processors in such a list, in ascending order without duplicates.
 pub(crate) fn numbers_of_list(list: &str) -> Option<Vec<u32>> {
     let ranges = ranges(list)?;
     let mut all: Vec<u32> = ranges.iter().flat_map(|(first, last)| *first..=*last).collect();
@@ -48,7 +48,7 @@ fn ranges(list: &str) -> Option<Vec<(u32, u32)>> {
         .collect()
 }
 
-/// Returns the threads per core; on hybrid processors, those of the core with the most.
+/// Returns the number of threads per core; on hybrid processors, the maximum over all cores.
 pub(crate) fn threads_per_core(source: &Source<'_>) -> Option<u32> {
     let is_cpu = |name: &&String| {
         name.strip_prefix("cpu")
@@ -72,13 +72,14 @@ pub(crate) fn threads_per_core(source: &Source<'_>) -> Option<u32> {
 pub(crate) fn model(source: &Source<'_>) -> Option<String> {
     let info = source.text("proc/cpuinfo")?;
     MODEL_KEYS.iter().find_map(|key| value_of(&info, key)).or_else(|| {
-        // 64-bit ARM reports numbers only.
+        // 64-bit ARM reports only numbers.
         let (maker, part) = (value_of(&info, "CPU implementer")?, value_of(&info, "CPU part")?);
         Some(format!("implementer {maker} part {part}"))
     })
 }
 
-/// Returns whether a hypervisor announces itself; `None` if this architecture has no place for it.
+/// Reports whether a hypervisor announces itself; `None` if the architecture has no way to report
+/// it.
 pub(crate) fn virtual_machine(source: &Source<'_>) -> Option<bool> {
     if source.word("sys/hypervisor/type").is_some() {
         return Some(true);

@@ -1,16 +1,17 @@
-//! Caches and translation buffers as the processor itself describes them (CPUID).
+//! Caches and TLBs as reported by the processor (CPUID).
 //!
-//! A hypervisor may answer in place of the processor, so these are claims to compare with a
-//! measurement. Leaf 4 is Intel's list of caches and 0x8000001D is AMD's; 0x80000006 is AMD's older
-//! leaf, whose L3 size is that of the whole socket. Processors other than x86-64 describe nothing.
+//! A hypervisor may answer in place of the processor, so these values must be compared with
+//! measurements. Leaf 4 is Intel's list of caches and 0x8000001D is AMD's; 0x80000006 is AMD's
+//! older leaf, which reports the L3 size of the whole socket. Processors other than x86-64 report
+//! nothing.
 
 use ioloom_model::topology::CpuidFacts;
 use raw_cpuid::{CacheType, CpuId, CpuIdReader, DatType};
 
-/// Caches that a processor lists at most; more is a reader that never ends its list.
+/// Maximum number of caches listed by a processor; a reader that returns more never ends its list.
 const CACHES_MAX: usize = 8;
 
-/// Returns the facts that a reader of CPUID leaves gives; on the running machine this is the
+/// Returns the properties reported by a CPUID leaf reader; on the running machine this is the
 /// instruction itself.
 pub(crate) fn facts<R: CpuIdReader>(cpuid: &CpuId<R>) -> CpuidFacts {
     let vendor = cpuid.get_vendor_info().map(|vendor| vendor.as_str().to_owned());
@@ -27,7 +28,7 @@ pub(crate) fn facts<R: CpuIdReader>(cpuid: &CpuId<R>) -> CpuidFacts {
     facts
 }
 
-/// Returns level and bytes of each cache that holds data.
+/// Returns level and size in bytes of each cache that holds data.
 fn caches<R: CpuIdReader>(cpuid: &CpuId<R>) -> Vec<(u32, u64)> {
     let list = cpuid.get_cache_parameters().into_iter().flatten().take(CACHES_MAX);
     list.filter(|cache| cache.cache_type() != CacheType::Instruction)
@@ -41,7 +42,7 @@ fn caches<R: CpuIdReader>(cpuid: &CpuId<R>) -> Vec<(u32, u64)> {
         .collect()
 }
 
-/// Reads AMD's fixed leaves. A field of 0 means that the processor does not say.
+/// Reads AMD's fixed leaves. A field of 0 means that the processor does not report the value.
 fn amd<R: CpuIdReader>(facts: &mut CpuidFacts, cpuid: &CpuId<R>) {
     let some = |n: u32| Some(n).filter(|n| *n > 0);
     if let Some(first) = cpuid.get_l1_cache_and_tlb_info() {
@@ -51,12 +52,12 @@ fn amd<R: CpuIdReader>(facts: &mut CpuidFacts, cpuid: &CpuId<R>) {
     if let Some(second) = cpuid.get_l2_l3_cache_and_tlb_info() {
         facts.tlb_l2_4k = some(second.dtlb_4k_size().into());
         facts.tlb_l2_2m = some(second.dtlb_2m_4m_size().into());
-        // The leaf counts in units of 512 KiB.
+        // The leaf is in units of 512 KiB.
         facts.socket_l3_bytes = some(second.l3cache_size().into()).map(|n| u64::from(n) << 19);
     }
 }
 
-/// Reads Intel's list of translation buffers; those for data, alone or shared with instructions.
+/// Reads Intel's list of TLBs; returns those for data, including shared ones.
 fn deterministic<R: CpuIdReader>(facts: &mut CpuidFacts, cpuid: &CpuId<R>) {
     for buffer in cpuid.get_deterministic_address_translation_info().into_iter().flatten() {
         let entries = u32::from(buffer.ways()).wrapping_mul(buffer.sets());
@@ -92,8 +93,8 @@ mod tests {
         }))
     }
 
-    /// Registers of a virtual machine on a Zen 5: 48 KiB and 1 MiB, a third level of 32 MiB by the
-    /// list and of 384 MiB by the older leaf.
+    /// Registers of a virtual machine on a Zen 5: 48 KiB and 1 MiB, with a third level of 32 MiB
+    /// according to the list and 384 MiB according to the older leaf.
     fn zen5(leaf: u32, sub: u32) -> [u32; 4] {
         match (leaf, sub) {
             (0, _) => [0x10, 0x6874_7541, 0x444D_4163, 0x6974_6E65],

@@ -1,14 +1,14 @@
-//! Block devices and where they are mounted.
+//! Block devices and their mount points.
 
 use crate::source::Source;
 use ioloom_model::machine::DeviceFacts;
 use ioloom_sys::mount::{Mount, parse_mountinfo, selected};
 use std::path::Path;
 
-/// Sector size in sysfs, whatever the sector size of the device.
+/// Sector size in sysfs, independent of the device's sector size.
 const SECTOR_BYTES: u64 = 512;
 
-/// Returns all block devices that can hold data: RAM disks and empty loop devices are left out.
+/// Returns all block devices that can hold data, which excludes RAM disks and empty loop devices.
 pub(crate) fn all(source: &Source<'_>) -> Vec<DeviceFacts> {
     let text = source.bytes("proc/self/mountinfo");
     let mounts = parse_mountinfo(&text);
@@ -34,7 +34,7 @@ fn device(source: &Source<'_>, name: &str, mounts: &[Mount]) -> DeviceFacts {
     }
 }
 
-/// Returns where the device or one of its partitions is mounted, each mount point once.
+/// Returns where the device or one of its partitions is mounted, without duplicates.
 fn mounts_of(source: &Source<'_>, name: &str, mounts: &[Mount]) -> Vec<(String, String)> {
     let dir = format!("sys/block/{name}");
     let partitions = source.names(&dir);
@@ -48,7 +48,8 @@ fn mounts_of(source: &Source<'_>, name: &str, mounts: &[Mount]) -> Vec<(String, 
         let source = Path::new("/dev").join(name);
         for mount in mounts {
             let own = Some(format!("{}:{}", mount.device.0, mount.device.1));
-            // A file system over several devices has its own number but names one device as source.
+            // A file system that spans several devices has its own number but names one device as
+            // its source.
             if (numbers.is_some() && own == numbers) || mount.source == source {
                 let entry = (mount.point.display().to_string(), mount.file_system.clone());
                 if !found.contains(&entry) {

@@ -1,11 +1,11 @@
-//! Facts of one computer, read from a given root.
+//! Machine properties, read below a configurable root.
 //!
-//! Everything is read from /proc and /sys below a root, so a tree captured on another machine gives
-//! that machine's facts, and tests need no particular hardware. A fact that cannot be read is
-//! absent, never guessed. Facts that only the running kernel has (usable processors, page size,
-//! features that are tried) are queried only if the root is `/`.
+//! Everything is read from /proc and /sys below a root, so a tree captured on another machine
+//! describes that machine, and tests do not depend on particular hardware. A property that cannot
+//! be read is absent, never guessed. Properties known only to the running kernel (usable
+//! processors, page size, probed features) are queried only if the root is `/`.
 //!
-//! Costs a few hundred small reads, most of them for block devices. Do it once per program.
+//! Cost: a few hundred small reads, most of them for block devices. Call it once per program.
 
 mod cpu;
 #[cfg(target_arch = "x86_64")]
@@ -25,11 +25,12 @@ use source::Source;
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The name of a kernel feature and a function that tries it; `Err` says why it does not work.
+/// Name of a kernel feature and a function that tries it; `Err` contains the reason why it does not
+/// work.
 pub type Probe<'a> = (&'a str, &'a dyn Fn() -> Result<(), String>);
 
-/// Reads the facts of the machine whose /proc and /sys are below `root`. The `probes` run only if
-/// `root` is `/`: a captured tree has no features to try.
+/// Reads the properties of the machine whose /proc and /sys are below `root`. The `probes` run only
+/// if `root` is `/`: features of a captured tree cannot be probed.
 pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
     let here = root == Path::new("/");
     let source = Source::new(root);
@@ -59,8 +60,8 @@ pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
     facts
 }
 
-/// Reads the processors, caches, memory nodes and settings that the kernel reports below `root`,
-/// and, if that is `/`, what the processor reports by CPUID. Costs hundreds of small reads.
+/// Reads the processors, caches, NUMA nodes and settings that the kernel reports below `root`, and,
+/// if that is `/`, the values that the processor reports by CPUID. Cost: hundreds of small reads.
 pub fn topology(root: &Path) -> Topology {
     let here = root == Path::new("/");
     let source = Source::new(root);
@@ -77,8 +78,8 @@ pub fn topology(root: &Path) -> Topology {
     found
 }
 
-/// Returns how many processors this process may use, at least 1: the limit is its affinity mask and
-/// the quotas of its control groups.
+/// Returns the number of processors available to this process, at least 1, limited by its affinity
+/// mask and cgroup quotas.
 pub fn usable() -> u32 {
     // The standard library reads the mask and the quotas of both cgroup versions.
     std::thread::available_parallelism().map_or(1, |n| n.get().try_into().unwrap_or(u32::MAX))
@@ -97,9 +98,9 @@ fn try_all(probes: &[Probe<'_>]) -> Vec<FeatureFacts> {
         .collect()
 }
 
-/// Returns twelve hexadecimal digits that stay the same while results are comparable. They cover
-/// the processor model, online processors, threads per core, memory size to a factor of 1.4 and
-/// the kernel release.
+/// Returns twelve hexadecimal digits that are equal as long as results are comparable. They cover
+/// the processor model, online processors, threads per core, memory size to within a factor of 1.4,
+/// and the kernel release.
 fn fingerprint(facts: &MachineFacts) -> String {
     let memory = facts.memory_bytes.map(|bytes| ((bytes as f64).log2() * 2.0).round() as u64);
     let mut hash = Xxh3::new();

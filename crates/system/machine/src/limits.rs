@@ -1,8 +1,8 @@
-//! Limits that bound what can be tried: descriptors, locked memory, mappings, permissions.
+//! Limits on descriptors, locked memory, mappings and permissions.
 
 use crate::source::Source;
 
-/// Relevant lines of /proc/self/limits, each with its name in the result.
+/// Relevant lines in /proc/self/limits, with their names in the result.
 const OF_PROCESS: [(&str, &str); 4] = [
     ("Max open files", "open files"),
     ("Max locked memory", "locked memory, bytes"),
@@ -10,7 +10,7 @@ const OF_PROCESS: [(&str, &str); 4] = [
     ("Max file size", "file size, bytes"),
 ];
 
-/// Relevant kernel settings below /proc/sys, each with its name in the result.
+/// Relevant kernel settings below /proc/sys, with their names in the result.
 const OF_KERNEL: [(&str, &str); 6] = [
     ("fs/file-max", "open files, system-wide"),
     ("vm/max_map_count", "memory mappings per process"),
@@ -20,7 +20,7 @@ const OF_KERNEL: [(&str, &str); 6] = [
     ("vm/dirty_ratio", "dirty memory before writers block, percent"),
 ];
 
-/// Returns name and value of each limit; unreadable ones are left out.
+/// Returns the name and value of each limit, except unreadable ones.
 pub(crate) fn all(source: &Source<'_>) -> Vec<(String, String)> {
     let text = source.text("proc/self/limits").unwrap_or_default();
     let of_process = OF_PROCESS.iter().filter_map(|(key, name)| {

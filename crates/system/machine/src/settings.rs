@@ -1,4 +1,4 @@
-//! Kernel settings and counters that decide how memory and writes behave, each with its meaning.
+//! Kernel settings and counters that affect memory and writes, each with its meaning.
 
 use crate::source::Source;
 use ioloom_model::topology::Setting;
@@ -33,7 +33,7 @@ const DIRTY: [(&str, &str); 8] = [
     ("vfs_cache_pressure", "preference for dropping dentries and inodes; 100: like file pages"),
 ];
 
-/// Returns when dirty pages are written, with the thresholds in bytes that are in force now.
+/// Returns when dirty pages are written, with the current effective thresholds in bytes.
 pub(crate) fn dirty(source: &Source<'_>) -> Vec<Setting> {
     let mut out: Vec<Setting> = DIRTY
         .iter()
@@ -44,8 +44,8 @@ pub(crate) fn dirty(source: &Source<'_>) -> Vec<Setting> {
     let vmstat = source.text("proc/vmstat").unwrap_or_default();
     let page_bytes = source.page_bytes();
     for (counter, meaning) in [
-        ("nr_dirty_background_threshold", "background threshold in force now"),
-        ("nr_dirty_threshold", "threshold for writers in force now"),
+        ("nr_dirty_background_threshold", "current background threshold"),
+        ("nr_dirty_threshold", "current threshold for writers"),
     ] {
         let line = vmstat.lines().find_map(|line| line.strip_prefix(&format!("{counter} ")));
         let bytes = line
@@ -65,7 +65,7 @@ pub(crate) fn memory(source: &Source<'_>) -> Vec<Setting> {
     if let Some(text) = source.word(&format!("{thp}/enabled")) {
         let meaning = match selected(&text).as_str() {
             "always" => "large regions get huge pages automatically",
-            "madvise" => "only regions that request it by madvise get huge pages",
+            "madvise" => "only regions that request it with madvise get huge pages",
             _ => "no region gets huge pages automatically",
         };
         out.push(setting("transparent huge pages", selected(&text), meaning));
@@ -96,8 +96,7 @@ pub(crate) fn memory(source: &Source<'_>) -> Vec<Setting> {
     out
 }
 
-/// Returns the limits of this process's control groups: one tree in version 2, one tree per
-/// resource in version 1.
+/// Returns this process's cgroup limits: one hierarchy in version 2, one per resource in version 1.
 pub(crate) fn control_groups(source: &Source<'_>) -> Vec<Setting> {
     const ROOT: &str = "sys/fs/cgroup";
     let mut out = Vec::new();
@@ -108,7 +107,8 @@ pub(crate) fn control_groups(source: &Source<'_>) -> Vec<Setting> {
             continue;
         };
         let dir = |kind: &str| {
-            // In a container the path may be that of the host; its own root is mounted instead.
+            // In a container the path may be that of the host; the container's root is mounted
+            // instead.
             let own = format!("{ROOT}{kind}{}", path.trim_end_matches('/'));
             if source.names(&own).is_empty() { format!("{ROOT}{kind}") } else { own }
         };
@@ -125,7 +125,7 @@ pub(crate) fn control_groups(source: &Source<'_>) -> Vec<Setting> {
     out
 }
 
-/// Adds the limits of cgroup version 2.
+/// Adds cgroup v2 limits.
 fn two(source: &Source<'_>, dir: &str, out: &mut Vec<Setting>) {
     let limited = |name: &str| source.word(&format!("{dir}/{name}")).filter(|v| v != "max");
     if let Some(value) = limited("cpu.max").filter(|v| !v.starts_with("max")) {
@@ -144,7 +144,7 @@ fn two(source: &Source<'_>, dir: &str, out: &mut Vec<Setting>) {
     }
 }
 
-/// Adds the limits of cgroup version 1.
+/// Adds cgroup v1 limits.
 fn one(source: &Source<'_>, kind: &str, dir: &str, out: &mut Vec<Setting>) {
     let number = |name: &str| source.number(&format!("{dir}/{name}"));
     match kind {
@@ -174,23 +174,23 @@ fn one(source: &Source<'_>, kind: &str, dir: &str, out: &mut Vec<Setting>) {
 
 fn quota_setting(quota: f64, period: f64) -> Setting {
     let value = format!("{:.2} processors", quota / period.max(1.0));
-    setting("processor time", value, "further threads wait, even if processors are idle")
+    setting("processor time", value, "threads beyond this wait, even if processors are idle")
 }
 
-/// Returns signs that other programs or machines use the same hardware.
+/// Returns indications that other programs or machines use the same hardware.
 pub(crate) fn neighbours(source: &Source<'_>) -> Vec<Setting> {
     let mut out = Vec::new();
     let stat =
         source.text("proc/stat").and_then(|t| ioloom_sys::proc::parse::parse_system_stat(&t));
     if let Some(stat) = stat {
         let share = stat.total.steal as f64 / stat.total.total().max(1) as f64;
-        let meaning = "of all processor time since boot, taken by the hypervisor for other guests";
+        let meaning = "share of processor time since boot that the hypervisor gave to other guests";
         out.push(setting("steal", format!("{:.2} %", share * 100.0), meaning));
     }
     for (kind, meaning) in [
-        ("cpu", "of the last 10 s during which some thread waited for a processor"),
-        ("io", "of the last 10 s during which some thread waited for a device"),
-        ("memory", "of the last 10 s during which some thread waited for memory"),
+        ("cpu", "share of the last 10 s in which at least one thread waited for a processor"),
+        ("io", "share of the last 10 s in which at least one thread waited for a device"),
+        ("memory", "share of the last 10 s in which at least one thread waited for memory"),
     ] {
         let text = source.text(&format!("proc/pressure/{kind}")).unwrap_or_default();
         let some = text.lines().find_map(|line| line.strip_prefix("some avg10="));

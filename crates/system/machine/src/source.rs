@@ -29,12 +29,12 @@ impl<'a> Source<'a> {
         Some(self.text(path)?.trim().to_owned()).filter(|word| !word.is_empty())
     }
 
-    /// Returns the number that a file contains.
+    /// Returns the number in a file.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.word(path)?.parse().ok()
     }
 
-    /// Returns the page size, taken from a mapping of a process in the tree; 0 if unknown.
+    /// Returns the page size of the tree's machine, read from a process mapping; 0 if unknown.
     pub(crate) fn page_bytes(&self) -> u64 {
         let maps = self.text("proc/self/smaps").unwrap_or_default();
         field(&maps, "KernelPageSize").and_then(|kib: u64| kib.checked_mul(1024)).unwrap_or(0)

@@ -1,8 +1,8 @@
-//! Processors, cores, caches and memory nodes, from /sys below a root.
+//! Processors, cores, caches and NUMA nodes, from /sys below a root.
 //!
-//! An offline processor keeps its directory but loses its topology and caches there, and a kernel
-//! may hide /sys altogether. Whatever is missing is named under `unknown`, so that an empty list is
-//! not mistaken for a fact.
+//! An offline processor keeps its directory but not its topology and caches, and a kernel may hide
+//! /sys altogether. Anything missing is listed under `unknown`, to distinguish an empty list from
+//! missing information.
 
 use crate::cpu::{CPUS, numbers_of_list};
 use crate::source::Source;
@@ -21,8 +21,8 @@ fn cpu_numbers(source: &Source<'_>) -> Vec<u32> {
     numbers
 }
 
-/// Reads processors, caches and memory nodes. `allowed` lists the processors that this process may
-/// use, if `source` is the running machine.
+/// Reads processors, caches and NUMA nodes. `allowed` lists the processors available to this
+/// process, if `source` is the running machine.
 pub(crate) fn read(source: &Source<'_>, allowed: Option<&[u32]>) -> Topology {
     let mut unknown = Vec::new();
     let online = source.word(&format!("{CPUS}/online")).and_then(|list| numbers_of_list(&list));
@@ -30,8 +30,8 @@ pub(crate) fn read(source: &Source<'_>, allowed: Option<&[u32]>) -> Topology {
     let cpus: Vec<CpuFacts> = cpu_numbers(source)
         .into_iter()
         .map(|cpu| {
-            // Without the list of online processors: the kernel removes the topology of offline
-            // ones.
+            // If the list of online processors is missing: the kernel removes the topology of
+            // offline processors.
             let has = source.word(&format!("{CPUS}/cpu{cpu}/topology/core_id")).is_some();
             let online = online.as_ref().map_or(has, |list| list.contains(&cpu));
             one_cpu(source, cpu, online, allowed, &nodes)
@@ -92,7 +92,7 @@ fn one_cpu(
     }
 }
 
-/// Returns every cache once, although each processor that shares it lists it.
+/// Returns every cache once, even though each processor that shares it lists it.
 fn caches(source: &Source<'_>, cpus: &[CpuFacts]) -> Vec<CacheFacts> {
     let mut found: Vec<CacheFacts> = Vec::new();
     for cpu in cpus {
@@ -121,7 +121,7 @@ fn one_cache(source: &Source<'_>, dir: &str, cpu: u32) -> Option<CacheFacts> {
     let product = |ways: u32, sets: u32, line: u32| {
         u64::from(ways) * u64::from(sets) * u64::from(line) * partition
     };
-    // 0 means that the kernel does not know.
+    // 0 means unknown.
     let known = |n: Option<u32>| n.filter(|n| *n > 0);
     let adds_up = match (known(ways), known(sets), known(line_bytes)) {
         (Some(ways), Some(sets), Some(line)) => Some(product(ways, sets, line) == bytes),
@@ -141,7 +141,7 @@ fn one_cache(source: &Source<'_>, dir: &str, cpu: u32) -> Option<CacheFacts> {
     })
 }
 
-/// Parses a size as the kernel writes it, such as `48K`.
+/// Parses a size in the kernel's format, such as `48K`.
 fn kernel_size(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 1u64 << 10),
@@ -208,7 +208,7 @@ fn smt(source: &Source<'_>, cpus: &[CpuFacts]) -> SmtFacts {
     SmtFacts { state: state.to_owned(), control, siblings, sentence }
 }
 
-/// Joins numbers by commas.
+/// Joins numbers with commas.
 fn list(numbers: &[u32]) -> String {
     numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }

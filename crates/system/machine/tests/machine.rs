@@ -1,6 +1,6 @@
-//! Facts from trees made here, from captured ones where present, and from this machine.
+//! Machine properties from synthetic trees, from captured trees if present, and from this machine.
 
-// Tests print what they had to skip.
+// Tests print what they skipped.
 #![allow(clippy::print_stdout)]
 
 use ioloom_machine::{Probe, facts, topology, usable};
@@ -143,7 +143,7 @@ fn this_machine_is_read_and_features_are_tried() {
 
 #[test]
 fn usable_processors_follow_the_mask() {
-    // taskset of another process is the oracle: one processor must be one.
+    // Uses taskset on another process as the oracle: one allowed processor must be reported as one.
     let me = std::env::current_exe().unwrap();
     if std::env::var_os("IOLOOM_ONE_CPU").is_some() {
         assert_eq!(usable(), 1);
@@ -157,14 +157,14 @@ fn usable_processors_follow_the_mask() {
         .output();
     match output {
         Ok(output) if String::from_utf8_lossy(&output.stderr).contains("failed to set pid") => {
-            println!("skipped: this process may not use processor 0");
+            println!("skipped: this process is not allowed to use processor 0");
         }
         Ok(output) => assert!(output.status.success(), "{output:?}"),
         Err(e) => println!("skipped: taskset: {e}"),
     }
 }
 
-/// Unpacks a captured tree of /sys, stored as one file of `PATH=TEXT` lines.
+/// Unpacks a captured /sys tree, stored as one file of `PATH=TEXT` lines.
 fn captured(name: &str) -> tempfile::TempDir {
     let text = match name {
         "laptop" => include_str!("trees/four-cores-eight-threads.txt"),
@@ -217,7 +217,7 @@ fn the_published_processor_has_all_siblings_and_caches() {
             assert_eq!(cache.shared, shared);
         }
     }
-    // The totals that lscpu prints.
+    // Totals printed by lscpu.
     let total = |level, kind: &str| -> u64 {
         found.caches.iter().filter(|c| c.level == level && c.kind == kind).map(|c| c.bytes).sum()
     };

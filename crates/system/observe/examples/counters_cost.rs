@@ -1,16 +1,16 @@
 //! Measures the cost of sampling counters, in processor time of the sampling thread.
 //!
-//! `counters_cost [HZ] [SECONDS]` samples and prints one JSON document: processor time, duration of
-//! samples, late samples. `counters_cost sources [ROUNDS]` prints what waking up and each source
-//! cost a thread that sleeps 10 ms before each, one after the other in each round, as a sampler
-//! does; also the cost of reading a source again at once.
+//! `counters_cost [HZ] [SECONDS]` takes samples and prints a JSON document: processor time, sample
+//! durations, late samples. `counters_cost sources [ROUNDS]` prints the cost of waking up and of
+//! reading each source, for a thread that sleeps 10 ms before each one, in sequence within each
+//! round as a sampler does; also the cost of reading a source again immediately.
 //!
 //! ```text
 //! cargo run --release -p ioloom-observe --example counters_cost -- 100 30
 //! cargo run --release -p ioloom-observe --example counters_cost -- sources 200
 //! ```
 
-#![allow(clippy::print_stdout, reason = "it prints its result")]
+#![allow(clippy::print_stdout, reason = "the example prints its result")]
 
 use ioloom_observe::counters::{Reader, Sampler, SamplerOptions, Scope};
 use ioloom_sys::clock::thread_cpu_ns;
@@ -19,9 +19,9 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Sleep of the thread before each reading.
+/// Sleep before each reading.
 const NAP: Duration = Duration::from_millis(10);
-/// The sources, with the number of bytes read of each.
+/// The sources, with the number of bytes to read from each.
 const SOURCES: &[(&str, &str, usize)] = &[
     ("vmstat, whole", "/proc/vmstat", 32 << 10),
     ("vmstat, first 1400 bytes", "/proc/vmstat", 1400),

@@ -1,8 +1,8 @@
-//! Derives the states of threads, and the evidence for them, from the sums of their meters.
+//! Derives thread states, and the evidence for them, from meter totals.
 //!
-//! A [`Meter`](crate::Meter) keeps sums by call and no spans, so this is level 0: it costs the same
-//! however long a run is, and every run of a study is measured with it. The states of a thread add
-//! up to its elapsed time exactly.
+//! A [`Meter`](crate::Meter) records totals by call and no spans, so this is level 0: its cost does
+//! not depend on the length of a run, and it measures every run of a study. The states of a thread
+//! add up exactly to its elapsed time.
 
 use crate::collect::calibrate_own;
 use crate::meter::{Reads, ThreadReport};
@@ -13,10 +13,10 @@ use ioloom_stats::Histogram;
 use ioloom_trace::classify::Sums;
 use std::collections::BTreeMap;
 
-/// Percent of the elapsed time above which a note reports the cost of the measurement.
+/// Share of the elapsed time in percent above which a note reports the measurement cost.
 const OVERHEAD_WARN_PCT: f64 = 1.0;
 
-/// Returns the state table of one thread. `function_waits` is the state of a wait inside the user's
+/// Returns the state table of one thread. `function_waits` is the state of a wait within the user's
 /// function, if the caller knows it.
 pub fn states(report: &ThreadReport, function_waits: Option<State>) -> StateTable {
     let time = &report.time;
@@ -33,8 +33,8 @@ pub fn states(report: &ThreadReport, function_waits: Option<State>) -> StateTabl
     sums.table(function_waits)
 }
 
-/// Returns the evidence for the tables of `reports`. Measures the cost of reading each clock,
-/// which takes a millisecond.
+/// Returns the evidence for the tables in `reports`. Measures the cost of reading each clock, which
+/// takes a millisecond.
 pub fn evidence(reports: &[ThreadReport]) -> Evidence {
     let costs = calibrate_own();
     let mut reads = Reads::default();

@@ -1,9 +1,8 @@
 //! Gauges of work in flight and done, readable from other threads.
 //!
-//! Each thread stores its own numbers into its own cache line and reads no other line. A reader
-//! adds them up: a sampler thread of the laboratory a thousand times per second, a progress display
-//! ten times. A thread pays one or two stores into a line that no other thread writes.
-//! second, progress ten times. A thread pays one or two stores into a line that no other thread writes.
+//! Each thread stores its numbers in its own cache line and reads no other line. A reader adds them
+//! up: a sampler thread of the laboratory a thousand times per second, a progress display ten times
+//! per second. A thread pays one or two stores to a line that no other thread writes.
 
 use ioloom_sys::clock::monotonic_ns;
 use std::sync::Arc;
@@ -11,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Points that a sampler keeps; then it drops every second one and doubles the period.
+/// Maximum number of points stored by a sampler; then every second one is dropped and the period
+/// doubles.
 const POINTS_MAX: usize = 512;
 
 #[repr(align(64))]
@@ -24,16 +24,16 @@ struct Line {
     misses: AtomicU64,
 }
 
-/// The gauges of every thread, and a line shared by all.
+/// The gauges of all threads, plus a shared line.
 #[derive(Debug)]
 pub struct Gauges(Vec<Line>);
 
-/// The sums of all threads at one moment.
+/// Sums over all threads at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GaugeTotals {
     /// Requests in flight.
     pub in_flight: u32,
-    /// Pieces that were read but not processed yet.
+    /// Pieces read but not yet processed.
     pub ready: u32,
 }
 
@@ -49,26 +49,26 @@ impl Gauges {
         self.0[thread].ready.load(Ordering::Acquire) as usize
     }
 
-    /// Sets the number of pieces in the queue of `thread`. Called with its lock held.
+    /// Sets the number of pieces in the queue of `thread`. Called with the queue lock held.
     #[inline]
     pub fn set_ready(&self, thread: usize, count: usize) {
         self.0[thread].ready.store(count as u32, Ordering::Release);
     }
 
-    /// Sets the number of pieces in the shared queue. Called with its lock held.
+    /// Sets the number of pieces in the shared queue. Called with the queue lock held.
     #[inline]
     pub fn set_ready_of_all(&self, count: usize) {
         self.set_ready(self.0.len() - 1, count);
     }
 
-    /// Sets the number of requests of `thread` in flight.
+    /// Sets the number of requests in flight on `thread`.
     #[inline]
     pub fn set(&self, thread: usize, count: u32) {
         self.0[thread].in_flight.store(count, Ordering::Relaxed);
     }
 
-    /// Adds `bytes` and, if `whole`, one file to what `thread` has processed. Only `thread` itself
-    /// calls this.
+    /// Adds `bytes` and, if `whole`, one file to the work completed by `thread`. Called only by
+    /// `thread` itself.
     #[inline]
     pub fn done(&self, thread: usize, bytes: u64, whole: bool) {
         let line = &self.0[thread];
@@ -77,20 +77,19 @@ impl Gauges {
         line.bytes.store(line.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
-    /// Counts a read of `thread` that was not served from the cache. Only `thread` itself calls
-    /// this.
+    /// Counts a read on `thread` that missed the cache. Called only by `thread` itself.
     #[inline]
     pub fn missed(&self, thread: usize) {
         let misses = &self.0[thread].misses;
         misses.store(misses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Returns how many reads of all threads were not served from the cache.
+    /// Returns the number of reads on all threads that missed the cache.
     pub fn misses(&self) -> u64 {
         self.0.iter().map(|line| line.misses.load(Ordering::Relaxed)).sum()
     }
 
-    /// Returns the sums of all threads.
+    /// Returns the sums over all threads.
     pub fn sum(&self) -> GaugeTotals {
         let of = |number: fn(&Line) -> &AtomicU32| {
             self.0.iter().map(|line| number(line).load(Ordering::Relaxed)).sum()
@@ -98,12 +97,12 @@ impl Gauges {
         GaugeTotals { in_flight: of(|line| &line.in_flight), ready: of(|line| &line.ready) }
     }
 
-    /// Returns the number of files that all threads have processed.
+    /// Returns the number of files processed by all threads.
     pub fn files(&self) -> u64 {
         self.0.iter().map(|line| line.files.load(Ordering::Relaxed)).sum()
     }
 
-    /// Returns the number of bytes that all threads have processed.
+    /// Returns the number of bytes processed by all threads.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum()
     }
@@ -116,7 +115,7 @@ pub struct GaugeSampler<T> {
 }
 
 impl<T: Send + 'static> GaugeSampler<T> {
-    /// Samples `read` periodically; times count from `start_ns` on the monotonic clock.
+    /// Samples `read` periodically; times are relative to `start_ns` on the monotonic clock.
     pub fn start(read: impl Fn() -> T + Send + 'static, start_ns: u64) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -135,7 +134,7 @@ impl<T: Send + 'static> GaugeSampler<T> {
                     }
                     debug_assert!(
                         points.len() < POINTS_MAX,
-                        "the sampler allocates nothing during the run"
+                        "the sampler must not allocate during the run"
                     );
                     points.push((monotonic_ns().saturating_sub(start_ns), read()));
                     std::thread::sleep(period);

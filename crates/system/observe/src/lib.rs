@@ -1,12 +1,12 @@
-//! Measures where the time of a run went.
+//! Measures where a run spends its time.
 //!
 //! Each thread owns a [`Meter`]. One clock reading ends one call and starts the next, so a file
-//! with five calls costs five readings and five table entries, without locks or atomics. At the end
-//! the thread's processor time and run-queue delay split the wall time into states whose sum is
-//! exactly the elapsed time; time without evidence is `unknown`. [`bottleneck`] summarizes the
+//! with five calls costs five readings and five table entries, without locks or atomics. At the
+//! end, the thread's processor time and run-queue delay split the wall time into states whose sum
+//! is exactly the elapsed time; time without evidence is `unknown`. [`bottleneck`] summarizes the
 //! result in one word and one sentence. [`collect`] records more detail: every switch, fault,
-//! wakeup and device request, as far as the system permits. [`counters`] observes the machine
-//! around the run: page cache, paging, devices, pressure.
+//! wake-up and device request, as far as the system permits. [`counters`] observes the machine
+//! during the run: page cache, paging, devices, pressure.
 
 mod account;
 mod bottleneck;

@@ -1,20 +1,20 @@
 //! Measures the calls of one thread.
 //!
 //! Times are chained: [`Meter::lap`] assigns the time since the last lap to one kind of call. With
-//! [`Detail::Full`] the thread's processor clock is read at the end of laps that are long enough to
-//! have waited ([`LONG_LAP_NS`]); shorter laps count as processor time. Reading that clock is a
-//! system call of about 0.8 µs, which is at most 4 % of such a lap. If the lap was off the
-//! processor, the run-queue delay is read as well (0.6 µs), so that waiting for a processor does
+//! [`Detail::Full`], the thread's processor clock is read at the end of laps that are long enough
+//! to have waited ([`LONG_LAP_NS`]); shorter laps count as processor time. Reading that clock is a
+//! system call of about 0.8 µs, at most 4 % of such a lap. If the thread was off the processor
+//! during the lap, the run-queue delay is read as well (0.6 µs), so waiting for a processor does
 //! not count as waiting in the call. Otherwise, waiting is distributed over the calls that can wait
 //! in proportion to their wall time.
 //!
-//! With [`Detail::Totals`] a thread that processes whole files times only one file in
-//! [`TIMED_ONE_IN`] after its first [`TIMED_FIRST`] and counts the calls of the others. Five clock
-//! readings and five table entries, in memory that has become cold since the thread last ran, cost
-//! as much as opening the file from the cache. Each kind of [`Step`] is sampled separately: a
-//! thread that alternates between them would otherwise never time one of the two.
+//! With [`Detail::Totals`], a thread that processes whole files times only one file in
+//! [`TIMED_ONE_IN`] after the first [`TIMED_FIRST`] and only counts the calls of the others. Five
+//! clock readings and five table entries, in memory that has become cold since the thread last ran,
+//! cost as much as opening a cached file. Each kind of [`Step`] is sampled separately: otherwise a
+//! thread that alternates between them would never time one of the two.
 //!
-//! With [`Detail::Traced`] every file is timed, and [`Meter::trace`] sets the recorder that keeps
+//! With [`Detail::Traced`], every file is timed, and [`Meter::trace`] sets the recorder that stores
 //! each lap as a span; both use the same clock reading.
 
 use crate::collect::Recorder;
@@ -26,11 +26,11 @@ use ioloom_sys::proc::ThreadSched;
 use ioloom_trace::{NO_FILE, SpanKind};
 use std::collections::BTreeMap;
 
-/// Length in nanoseconds of laps after which the processor clock is read.
+/// Minimum lap length in nanoseconds after which the processor clock is read.
 const LONG_LAP_NS: u64 = 20_000;
 
-/// Time off the processor in nanoseconds after which the run-queue delay is read; two switches and
-/// an interrupt take as long.
+/// Minimum off-CPU time in nanoseconds after which the run-queue delay is read; two switches and an
+/// interrupt take this long.
 const OFF_NS: u64 = 10_000;
 
 /// Number of files that a thread times before sampling begins.
@@ -39,18 +39,18 @@ pub const TIMED_FIRST: u64 = 8;
 /// After that, one in this many files is timed.
 pub const TIMED_ONE_IN: u64 = 8;
 
-/// Upper bound of the first value of the moving mean: a first call also touches code and memory for
+/// Upper bound on the first value of the moving mean: a first call also touches code and memory for
 /// the first time.
 const TYPICAL_START_NS: u64 = 20_000;
 
 const KINDS: usize = CallKind::ALL.len();
 
-/// The next step of a thread that chooses its own work.
+/// The next step of a thread that chooses its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Begins a file, and also computes it if all of it is resident.
+    /// Begins a file, and also computes it if it is fully resident.
     Begin,
-    /// Computes a file that was read before.
+    /// Computes a file that was already read.
     Compute,
 }
 
@@ -60,21 +60,21 @@ struct Kind {
     count: u64,
     wall_ns: u64,
     cpu_ns: u64,
-    /// Part of the time off the processor: ready to run.
+    /// Part of the off-CPU time: ready to run.
     ready_ns: u64,
-    /// Moving mean of recent calls, little affected by outliers.
+    /// Moving mean of recent calls, robust to outliers.
     typical_ns: u64,
 }
 
 impl Kind {
-    /// Returns the wall time of all calls, extrapolated from those that were timed.
+    /// Returns the wall time of all calls, extrapolated from the timed ones.
     fn wall_of_all_ns(&self) -> u64 {
         let timed = self.table.as_ref().map_or(0, Histogram::count);
         scaled(self.wall_ns, self.count, timed)
     }
 }
 
-/// Returns the moving mean after one more value.
+/// Returns the moving mean after adding a value.
 #[inline]
 fn moved(mean: u64, value: u64) -> u64 {
     if mean == 0 {
@@ -105,19 +105,19 @@ pub struct Meter {
     in_flight_area: u128,
     in_flight_max: u32,
     files: u64,
-    /// Steps so far, by kind; also the files begun with [`Meter::file_starts`] and how many of them
+    /// Steps so far by kind, and the files begun with [`Meter::file_starts`] and how many of them
     /// were timed.
     steps: [u64; 2],
     begun: u64,
     begun_timed: u64,
-    /// Whether laps read the clock now.
+    /// Whether laps currently read the clock.
     timing: bool,
     last_issue_ns: Option<u64>,
     first_compute_ns: Option<u64>,
     last_compute_ns: Option<u64>,
 }
 
-/// The run-queue delay of the thread.
+/// Run-queue delay of the thread.
 struct Sched {
     stat: ThreadSched,
     start_ns: u64,
@@ -145,7 +145,7 @@ impl Sched {
     }
 }
 
-/// How often a thread read its clocks, to estimate the cost.
+/// Number of clock readings of a thread, to estimate the cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reads {
     /// Timed laps.
@@ -156,19 +156,19 @@ pub struct Reads {
     pub delay: u64,
 }
 
-/// The result of a meter.
+/// Result of a meter.
 #[derive(Default)]
 pub struct ThreadReport {
-    /// The states of the thread.
+    /// States of the thread.
     pub time: ThreadTime,
-    /// Part of [`ThreadTime::io_ns`]: blocked on completions of a ring.
+    /// Part of [`ThreadTime::io_ns`]: blocked on ring completions.
     pub async_io_ns: u64,
-    /// How often the clocks were read.
+    /// Number of clock readings.
     pub reads: Reads,
     /// Whether the processor clock was read after long laps ([`Detail::Full`]), as evidence for the
-    /// split of blocked time.
+    /// breakdown of blocked time.
     pub clocked: bool,
-    /// Number of calls and histogram of the timed ones, by kind.
+    /// Number of calls and a histogram of the timed ones, by kind.
     pub tables: Vec<(CallKind, u64, Histogram)>,
     /// The recorded spans.
     pub spans: Vec<Span>,
@@ -176,13 +176,13 @@ pub struct ThreadReport {
     pub spans_lost: u64,
     /// Requests in flight × nanoseconds.
     pub in_flight_area: u128,
-    /// Most requests in flight at once on this thread.
+    /// Maximum number of requests in flight at once on this thread.
     pub in_flight_max: u32,
-    /// When the last read was issued, since the start of the run.
+    /// Time at which the last read was issued, since the start of the run.
     pub last_issue_ns: Option<u64>,
-    /// When the first function started.
+    /// Time at which the first function started.
     pub first_compute_ns: Option<u64>,
-    /// When the last function started.
+    /// Time at which the last function started.
     pub last_compute_ns: Option<u64>,
 }
 
@@ -195,7 +195,7 @@ impl Meter {
             Detail::Full { spans_max } => spans_max,
         };
         let mut spans = vec![Span { kind: CallKind::Open, start_ns: 0, ns: 0, file: 0 }; spans_max];
-        spans.clear(); // filled once, to allocate its pages before the run
+        spans.clear(); // filled once to allocate its pages before the run
         let sched = Sched::open();
         let cpu_start_ns = thread_cpu_ns();
         let now = monotonic_ns();
@@ -229,7 +229,7 @@ impl Meter {
         }
     }
 
-    /// Also records each lap from now on as a span of `recorder`.
+    /// From now on, also records each lap as a span of `recorder`.
     pub fn trace(&mut self, mut recorder: Recorder) {
         recorder.begin();
         self.recorder = Some(Box::new(recorder));
@@ -239,7 +239,7 @@ impl Meter {
         self.skip();
     }
 
-    /// Begins a file that the thread finishes before the next one; decides whether it is timed.
+    /// Begins a file that the thread finishes before the next one; decides whether to time it.
     #[inline]
     pub fn file_starts(&mut self) {
         self.step_starts(Step::Begin);
@@ -247,7 +247,7 @@ impl Meter {
         self.begun_timed += u64::from(self.timing);
     }
 
-    /// Begins a step that the thread chose; decides whether its calls are timed.
+    /// Begins a step chosen by the thread; decides whether to time its calls.
     #[inline]
     pub fn step_starts(&mut self, step: Step) {
         let steps = &mut self.steps[step as usize];
@@ -266,7 +266,7 @@ impl Meter {
     }
 
     /// Returns the typical time of a kind of call in nanoseconds: a moving mean over about eight
-    /// timed calls, in which each counts for at most four times the mean. `None` before the first
+    /// timed calls, in which each call is capped at four times the mean. `None` before the first
     /// call.
     #[inline]
     pub fn typical_ns(&self, kind: CallKind) -> Option<u64> {
@@ -274,13 +274,13 @@ impl Meter {
         at.table.is_some().then_some(at.typical_ns)
     }
 
-    /// Ends a lap: the time since the last one was spent in `kind` for file `file`.
+    /// Ends a lap: the time since the last lap was spent in `kind` for file `file`.
     #[inline]
     pub fn lap(&mut self, kind: CallKind, file: usize) {
         self.lap_as(kind, kind.into(), file as u32);
     }
 
-    /// Ends a lap that waited for completions of a ring, for no particular file.
+    /// Ends a lap that waited for ring completions, for no particular file.
     #[inline]
     pub fn lap_ring_wait(&mut self) {
         self.ring_waits = true;
@@ -303,7 +303,7 @@ impl Meter {
             if self.detail == Detail::Totals { now } else { self.detailed(kind, span, now, file) };
     }
 
-    /// Assigns the time since the last lap to no call: it was our own bookkeeping.
+    /// Assigns the time since the last lap to no call: it was bookkeeping of the meter.
     #[inline]
     pub fn skip(&mut self) {
         if self.timing {
@@ -311,7 +311,7 @@ impl Meter {
         }
     }
 
-    /// Records a lap that ends at `now`; returns when the next one starts.
+    /// Records a lap that ends at `now`; returns the start of the next one.
     #[cold]
     fn detailed(&mut self, kind: CallKind, span: SpanKind, now: u64, file: u32) -> u64 {
         let ns = now - self.last_ns;
@@ -354,7 +354,7 @@ impl Meter {
         }
     }
 
-    /// Sets the number of requests of this thread in flight, as of the last lap.
+    /// Sets this thread's number of requests in flight, as of the last lap.
     #[inline]
     pub fn in_flight(&mut self, count: u32) {
         self.in_flight_max = self.in_flight_max.max(count);
@@ -370,7 +370,7 @@ impl Meter {
         self.in_flight = count;
     }
 
-    /// Records that a function starts, as of the last lap.
+    /// Records the start of a function, as of the last lap.
     #[inline]
     pub fn compute_starts(&mut self) {
         if !self.timing {
@@ -450,9 +450,9 @@ mod tests {
         let after = |values: &[u64]| values.iter().fold(0, |mean, v| moved(mean, *v));
         let mut calls = vec![300; 50];
         calls.push(4_000_000);
-        assert!(after(&calls) < 500, "one call that was preempted");
+        assert!(after(&calls) < 500, "one preempted call");
         calls.extend([5_000_000; 60]);
-        assert!(after(&calls) > 4_000_000, "calls that have become slow");
+        assert!(after(&calls) > 4_000_000, "calls that became slow");
         assert!(after(&[90_000, 300, 300]) <= TYPICAL_START_NS);
     }
 
@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn alternating_steps_are_both_timed() {
         let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
-        // Many files begin before the first is computed, which puts the computing on odd steps.
+        // Many files begin before the first is computed, so all computing happens on odd steps.
         for file in 0..33 {
             meter.step_starts(Step::Begin);
             meter.lap(CallKind::Open, file);

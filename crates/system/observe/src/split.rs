@@ -2,17 +2,17 @@
 
 use ioloom_model::{CallKind, ThreadTime};
 
-/// The detail in which a thread is measured.
+/// Level of detail at which a thread is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Counts of calls, and wall times of a sample of them.
+    /// Counts of all calls, and wall times of a sample of them.
     Totals,
-    /// Also the processor clock after long laps, and a limited number of spans.
+    /// Adds the processor clock after long laps and a limited number of spans.
     Full {
-        /// Most spans to keep for this thread.
+        /// Maximum number of spans stored for this thread.
         spans_max: usize,
     },
-    /// Wall times of all files, for the recorder of a trace.
+    /// Wall times of all files, for a trace recorder.
     Traced,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn stated_ns(time: &ThreadTime) -> u64 {
         + time.unknown_ns
 }
 
-/// Scales `part`, measured on `of` things, to `all` things.
+/// Scales `part`, measured on `of` items, to `all` items.
 pub(crate) fn scaled(part: u64, all: u64, of: u64) -> u64 {
     if of == 0 || of == all {
         return part;
@@ -35,7 +35,7 @@ pub(crate) fn scaled(part: u64, all: u64, of: u64) -> u64 {
     (u128::from(part) * u128::from(all) / u128::from(of)) as u64
 }
 
-/// Wall time off the processor, by group of calls.
+/// Off-CPU wall time, by group of calls.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Weights {
     io: u64,
@@ -69,8 +69,8 @@ impl Weights {
     }
 }
 
-/// Splits elapsed time into states that add up to it exactly. Also returns the part of the I/O wait
-/// that waited for completions of a ring.
+/// Splits the elapsed time into states that add up to it exactly. Also returns the part of the I/O
+/// wait that was spent waiting for ring completions.
 pub(crate) fn split(
     elapsed: u64,
     cpu: u64,
@@ -81,8 +81,8 @@ pub(crate) fn split(
     let on_cpu_ns = cpu.min(elapsed);
     let ready_ns = ready.map(|r| r.min(elapsed - on_cpu_ns));
     let rest = elapsed - on_cpu_ns - ready_ns.unwrap_or(0);
-    // Time outside of calls is our own overhead. At most that much of the rest, and at most half of
-    // it, is unknown, unless no call waited at all.
+    // Time outside calls is overhead of the program. At most that much of the rest, and at most
+    // half of it, is unknown, unless no call waited at all.
     let weight = off.io + off.async_io + off.sync + off.input + off.compute;
     let outside = elapsed.saturating_sub(in_calls);
     let blocked = if weight == 0 { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };

@@ -1,9 +1,9 @@
-//! Resources used by the process and the machine between two moments.
+//! Resources used by the process and the machine between two points in time.
 
 use ioloom_model::Measured;
 use ioloom_sys::proc::{self, UsageOf};
 
-/// Counters at one moment; unreadable ones are `None`.
+/// Counters at one point in time; unreadable ones are `None`.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
     process: proc::Usage,
@@ -12,7 +12,7 @@ pub struct Usage {
     block_device: Option<(String, u64)>,
 }
 
-/// The difference between two moments.
+/// Difference between two points in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct UsageDelta {
     /// Processor time in user mode.
@@ -32,7 +32,7 @@ pub struct UsageDelta {
 }
 
 impl Usage {
-    /// Reads the counters; `block_device` names the device whose busy time to read.
+    /// Reads the counters; `block_device` names the device whose busy time is read.
     pub fn now(block_device: Option<&str>) -> Self {
         let disk = block_device
             .and_then(|name| proc::disk_stat(name).ok().map(|d| (name.to_owned(), d.busy_ms)));
@@ -73,7 +73,7 @@ impl Usage {
 }
 
 impl UsageDelta {
-    /// Writes the numbers into a record whose `elapsed_ns` is set; `cpus` is the number of online
+    /// Writes the values into a record whose `elapsed_ns` is set; `cpus` is the number of online
     /// processors.
     pub fn fill(&self, measured: &mut Measured, cpus: u32) {
         let elapsed = measured.elapsed_ns.max(1) as f64;

@@ -1,6 +1,6 @@
-//! Compares the counters with sar and with captured trees, and injects failing calls.
+//! Compares the counters with sar and captured trees, and injects failing calls.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::print_stdout, reason = "skipped tests print a notice")]
 
 use ioloom_observe::counters::{
     Field, PagingRates, Reader, Record, Sample, Sampler, SamplerOptions, Scope, devices, memory,
@@ -23,7 +23,7 @@ fn alone() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Writes, reads and evicts until it is stopped.
+/// Writes, reads and evicts until stopped.
 fn load(dir: &Path, stop: &AtomicBool) {
     let path = dir.join("load");
     while !stop.load(Ordering::Relaxed) {
@@ -36,8 +36,8 @@ fn load(dir: &Path, stop: &AtomicBool) {
     }
 }
 
-/// Returns the rows of one second of sar below a header that begins with `first`, as words after
-/// the time.
+/// Returns the rows of one second of sar output below a header that begins with `first`, split into
+/// words after the time.
 fn rows<'a>(text: &'a str, first: &str) -> Vec<Vec<&'a str>> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -62,7 +62,7 @@ fn close(ours: f64, sar: f64, slack: f64) -> bool {
     (ours - sar).abs() <= slack + 0.05 * ours.abs().max(sar.abs())
 }
 
-/// Returns whether any interval of our samples of about the length of sar's gives its numbers.
+/// Reports whether any interval of about the same length as sar's gives the same numbers.
 fn some_stretch(record: &Record, fits: impl Fn(&Sample, &Sample) -> bool) -> bool {
     let samples = &record.samples;
     samples.iter().enumerate().any(|(i, a)| {
@@ -149,7 +149,8 @@ fn captured(root: &Path, vmstat: &str) {
     fs::write(root.join("proc/7/io"), io).unwrap();
 }
 
-/// Both definitions, on a row of a sysstat with the older one; slab is the remainder.
+/// Both definitions, checked against output of a sysstat version with the older one; slab is the
+/// remainder.
 #[test]
 fn used_memory_follows_both_definitions_of_sar() {
     let _alone = alone();
@@ -178,7 +179,7 @@ fn a_captured_tree_is_read_and_missing_counters_are_unknown() {
     let sample = reader.read(Scope::All);
     assert_eq!(sample.get(Field::Dirty), Some(5));
     assert_eq!(sample.get(Field::PageIn), Some(100));
-    assert_eq!(sample.get(Field::PageOut), None, "this kernel does not have it");
+    assert_eq!(sample.get(Field::PageOut), None, "this kernel does not report it");
     assert_eq!(sample.get(Field::MemAvailable), Some(250));
     assert_eq!((sample.get(Field::IoSome), sample.get(Field::IoFull)), (Some(77), None));
     assert_eq!(sample.get(Field::TaskWritten), Some(8192));
@@ -189,14 +190,14 @@ fn a_captured_tree_is_read_and_missing_counters_are_unknown() {
     reader.watch_device("sdb");
     assert_eq!(reader.devices(), ["sdb", "sda"]);
     assert_eq!(reader.read(Scope::All).disk(1).unwrap().requests[0], 1);
-    assert_eq!(memory(&sample), None, "not all columns are known");
+    assert_eq!(memory(&sample), None, "some columns are unknown");
     assert_eq!(reader.missing().len(), 2, "{:?}", reader.missing());
     // A counter that was not read is unknown rather than the previous value.
     let paging = reader.read(Scope::Paging);
     assert_eq!((paging.get(Field::PageIn), paging.scope), (Some(100), Scope::Paging));
     assert!(paging.disk(0).is_none() && paging.get(Field::TaskWritten).is_none());
     assert!(paging.get(Field::MemTotal).is_none() && paging.get(Field::IoSome).is_none());
-    // The I/O of a process stays in the sum when the process has ended.
+    // The I/O of a process remains in the sum after the process exits.
     fs::write(temp.path().join("proc/7/io"), "").unwrap();
     assert_eq!(reader.read(Scope::All).get(Field::TaskWritten), Some(8192));
 }
@@ -217,7 +218,7 @@ fn a_text_longer_than_a_page_is_read_whole() {
     assert_eq!(of(reader.read(Scope::Paging)), (Some(42), None));
     assert_eq!(of(reader.read(Scope::All)), (Some(42), Some(1 << 40)));
     assert_eq!(of(reader.read(Scope::All)), (Some(42), Some(1 << 40)));
-    // A text with another layout is noticed, by either scope.
+    // A layout change is detected by either scope.
     fs::write(temp.path().join("proc/vmstat"), "pgfree 7\npgpgin 43\n").unwrap();
     assert_eq!(of(reader.read(Scope::Paging)), (Some(43), None));
     assert_eq!(of(reader.read(Scope::All)), (Some(43), Some(7)));
@@ -261,8 +262,8 @@ fn each_failing_call_leaves_a_gap() {
             fault::set("");
             let seen = known(&first);
             assert!(seen <= all, "{op} {n}");
-            // A failed read is a gap at that moment, except for a process, which then counts as
-            // ended.
+            // A failed read is a gap in that sample, except for a process, which then counts as
+            // exited.
             if op == "pread" {
                 assert!(known(&reader.read(Scope::All)) + 3 >= all, "{op} {n}");
             }

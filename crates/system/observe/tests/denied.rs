@@ -1,7 +1,7 @@
-//! A system that refuses every kernel event, as containers do. In a program of its own, because
-//! fault injection affects the whole process.
+//! A system that denies every kernel event, as containers do. A separate test program because fault
+//! injection affects the whole process.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::print_stdout, reason = "skipped tests print a notice")]
 
 use ioloom_model::{Level, State};
 use ioloom_observe::collect::{Refused, Session, TraceOptions, probe};
@@ -48,12 +48,12 @@ fn without_any_rights_level_0_still_works_and_others_say_why_not() {
     recorder.finish();
     let raw = session.stop();
     let notes = raw.evidence.notes.join("\n");
-    assert!(notes.contains("no switches") && notes.contains("no kernel events"), "{notes}");
+    assert!(notes.contains("no context switches") && notes.contains("no kernel events"), "{notes}");
     let thread = raw.threads.iter().find(|t| t.role == "worker").unwrap();
     assert_eq!((thread.spans.len(), thread.accounts.len()), (1, 1));
     fault::set("");
 
-    // Every share is there, and they add up.
+    // Every share is present, and they add up.
     let trace = ioloom_trace::classify(raw);
     let thread = trace.threads.iter().find(|t| t.role == "worker").unwrap();
     let sum: u64 = thread.states.values().filter_map(|time| time.ns).sum();

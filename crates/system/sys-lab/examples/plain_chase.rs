@@ -1,10 +1,10 @@
 //! An independent measurement of cache latency: `plain_chase KIB…` prints ns per load.
 //!
-//! Shares no code with the chains of this crate. It uses memory of the allocator in huge pages,
-//! pointers in bit-reversed order (constant, so that runs are comparable), a plain volatile read in
-//! one long loop, and the best of several runs. The stored results compare the two; both could only
-//! be wrong in the same way by chance. Run `cargo run --release -p ioloom-sys-lab --example
-//! plain_chase -- 16 32 256 512`.
+//! Shares no code with the chains in this crate. It uses allocator memory in huge pages, pointers
+//! in bit-reversed order (constant, so runs are comparable), a plain volatile read in one long
+//! loop, and the best of several runs. The stored results compare the two; both could only be wrong
+//! in the same way by chance. Run `cargo run --release -p ioloom-sys-lab --example plain_chase --
+//! 16 32 256 512`.
 
 #![allow(clippy::print_stdout)]
 
@@ -21,17 +21,17 @@ fn reversed(i: usize, bits: u32) -> usize {
 }
 
 fn chase_ns(kib: usize) -> f64 {
-    // A power of two of lines, so that bit reversal visits each once.
+    // A power of two of lines, so bit reversal visits each line once.
     let lines = (kib * 1024 / LINE).next_power_of_two() / if kib.is_power_of_two() { 1 } else { 2 };
     let bits = lines.trailing_zeros();
-    // Whole huge pages, as in the ladder: beyond the reach of the first-level TLB, small pages
+    // Use whole huge pages, like the ladder: beyond the reach of the first-level TLB, small pages
     // would add the cost of address translation to the latency.
     let bytes = (lines * LINE).next_multiple_of(HUGE);
     let layout = Layout::from_size_align(bytes, HUGE).expect("a small power of two");
     // SAFETY: the layout has a non-zero size.
     let base = unsafe { alloc(layout) };
-    assert!(!base.is_null(), "no memory");
-    // SAFETY: the range is the allocation, and the advice changes no byte of it.
+    assert!(!base.is_null(), "out of memory");
+    // SAFETY: the range is the allocation, and the advice does not change its contents.
     let advised =
         unsafe { rustix::mm::madvise(base.cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
     if let Err(e) = advised {
@@ -40,7 +40,7 @@ fn chase_ns(kib: usize) -> f64 {
     for i in 0..lines {
         let from = reversed(i, bits) * LINE;
         let to = reversed((i + 1) % lines, bits) * LINE;
-        // SAFETY: both offsets are inside the allocation, which is aligned to a page.
+        // SAFETY: both offsets are within the allocation, which is page-aligned.
         unsafe { base.add(from).cast::<*mut u8>().write(base.add(to)) };
     }
     let mut at = base;
@@ -48,7 +48,7 @@ fn chase_ns(kib: usize) -> f64 {
     for _ in 0..TRIES {
         let start = Instant::now();
         for _ in 0..STEPS / TRIES / 8 {
-            // SAFETY: every line visited holds a pointer to a line of the allocation.
+            // SAFETY: every visited line contains a pointer to a line of the allocation.
             unsafe {
                 at = at.cast::<*mut u8>().read_volatile();
                 at = at.cast::<*mut u8>().read_volatile();

@@ -1,4 +1,4 @@
-//! Limits for this process by cgroup: read rates of a device, and memory including page cache.
+//! cgroup limits for this process: device read rates, and memory including page cache.
 
 mod group;
 mod memory_limit;
@@ -10,8 +10,8 @@ pub use throttle::{ReadLimit, Throttle};
 
 use std::io;
 
-/// Removes the groups that killed processes left behind; returns how many. Groups of running
-/// processes stay.
+/// Removes groups left behind by killed processes; returns their number. Groups of running
+/// processes are not affected.
 pub fn remove_leftover_groups() -> io::Result<usize> {
     let disks = match throttle::hierarchy() {
         Ok(hierarchy) => group::remove_leftovers_in(hierarchy.point())?,

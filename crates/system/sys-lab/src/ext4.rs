@@ -1,18 +1,18 @@
-//! The inode tables of ext4, read from the block device.
+//! ext4 inode tables, read from the block device.
 //!
-//! ext4 keeps every inode in a table whose position follows from the superblock and the group
+//! ext4 stores every inode in a table whose position follows from the superblock and the group
 //! descriptors. Reading the tables gives size, blocks and links of many files in bulk, without a
 //! call per file. The reads go through the page cache of the device, the same pages that ext4 reads
-//! and modifies while it is mounted: a buffered read sees the latest contents whether or not they
-//! have reached the device. Not yet in the tables are the size and space of delayed allocations; a
-//! sync of the file system writes those first ([`Tables::open`]).
+//! and modifies while mounted: a buffered read sees the latest contents whether or not they have
+//! reached the device. Size and space of delayed allocations are not yet in the tables; syncing the
+//! file system writes them first ([`Tables::open`]).
 //!
-//! Nothing on the device is trusted. Every position is checked against the size of the device,
-//! features that could change the meaning of a field are refused by name, and each inode is
-//! verified by its checksum if the file system has them. A read during a write can return half of a
-//! change; the checksum detects that, and the caller stats the file by name instead.
+//! Nothing on the device is trusted. Every position is checked against the device size, features
+//! that could change the meaning of a field are refused by name, and each inode is verified by its
+//! checksum if the file system has them. A read during a write can return half of a change; the
+//! checksum detects this, and the caller then stats the file by name.
 //!
-//! Parsing works on bytes alone ([`Layout`], [`Groups`], [`inode`]) and makes no system calls.
+//! Parsing works only on bytes ([`Layout`], [`Groups`], [`inode`]) and makes no system calls.
 
 mod inode;
 mod open;
@@ -22,20 +22,20 @@ pub use open::{OpenError, Span, Tables};
 
 use std::io;
 
-/// Offset of the superblock on the device, bytes.
+/// Offset of the superblock on the device in bytes.
 pub const SUPERBLOCK_AT: u64 = 1024;
-/// Length of the superblock, bytes.
+/// Length of the superblock in bytes.
 pub const SUPERBLOCK_BYTES: usize = 1024;
 
-/// Most groups accepted: 2 PiB of 128 MiB each.
+/// Maximum number of groups accepted: 2 PiB in groups of 128 MiB.
 const GROUPS_MAX: u64 = 1 << 24;
 
 const MAGIC: u16 = 0xEF53;
 
-/// Incompatible features under which inodes have the format that is read here: file types in
-/// directories, a journal to replay (which a mounted file system has done), meta block groups,
-/// extents, 64 bit, multiple mount protection, flexible groups, attributes in inodes, a stored
-/// checksum seed, large directories, inline data, encryption, case folding.
+/// Incompatible features under which inodes have the supported format: file types in directories, a
+/// journal to replay (which a mounted file system has done), meta block groups, extents, 64 bit,
+/// multiple mount protection, flexible groups, attributes in inodes, a stored checksum seed, large
+/// directories, inline data, encryption, case folding.
 const INCOMPAT_KNOWN: u32 = 0x2
     | 0x4
     | INCOMPAT_META_GROUPS
@@ -67,7 +67,7 @@ pub enum LayoutError {
     /// There is no ext4 superblock.
     #[error("no ext4 superblock found")]
     NotExt4,
-    /// The device ends too early.
+    /// The device is too short.
     #[error("the device ends before its {0}")]
     Short(&'static str),
     /// A feature with unknown meaning.
@@ -82,12 +82,12 @@ fn damaged<T>(what: impl Into<String>) -> Result<T, LayoutError> {
     Err(LayoutError::Damaged(what.into()))
 }
 
-/// Facts from the superblock that determine the positions of inodes.
+/// Superblock fields that determine the positions of inodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes per block.
+    /// Block size in bytes.
     pub block_bytes: u64,
-    /// Bytes per inode in its table.
+    /// Inode size in the table, in bytes.
     pub inode_bytes: usize,
     /// Inodes per group.
     pub inodes_per_group: u32,
@@ -101,23 +101,23 @@ pub struct Layout {
     blocks_per_group: u32,
     first_block: u32,
     descriptor_bytes: usize,
-    /// From this block of descriptors on, descriptors are stored in the groups that they describe.
+    /// From this descriptor block on, descriptors are stored in the groups they describe.
     meta_groups_from: Option<u32>,
     superblocks: Superblocks,
-    /// Whether the descriptors say which part of a table is unused.
+    /// Whether the descriptors record which part of a table is unused.
     has_unused_counts: bool,
     huge_files: bool,
     large_directories: bool,
     seed: u32,
 }
 
-/// Which groups begin with a copy of the superblock.
+/// The groups that begin with a copy of the superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Superblocks {
     All,
     /// 0, 1 and the powers of 3, 5 and 7.
     Sparse,
-    /// 0 and the two given groups.
+    /// 0 and the two listed groups.
     These([u32; 2]),
 }
 
@@ -139,7 +139,7 @@ impl Superblocks {
     }
 }
 
-/// Little-endian fields of a structure; beyond its end all are 0.
+/// Little-endian fields of a structure; all fields beyond its end are 0.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -151,13 +151,13 @@ impl Fields<'_> {
         u32::from(self.u16(at)) | u32::from(self.u16(at + 2)) << 16
     }
 
-    /// Returns a number whose two halves are stored apart.
+    /// Returns a number whose two halves are stored separately.
     fn u64(&self, low: usize, high: usize) -> u64 {
         u64::from(self.u32(low)) | u64::from(self.u32(high)) << 32
     }
 }
 
-/// Returns ext4's checksum: a running CRC-32C register, inverted neither before nor after.
+/// Returns ext4's checksum: a running CRC-32C register, not inverted before or after.
 fn checksum(register: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!register, bytes)
 }
@@ -166,7 +166,7 @@ impl Layout {
     /// Parses a superblock of [`SUPERBLOCK_BYTES`].
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// Fails if the superblock cannot be used.
     pub fn parse(superblock: &[u8]) -> Result<Self, LayoutError> {
         if superblock.len() < SUPERBLOCK_BYTES {
             return Err(LayoutError::Short("superblock"));
@@ -220,7 +220,7 @@ impl Layout {
         layout.checked()
     }
 
-    /// Fills in the number of groups after checking that the fields are consistent.
+    /// Fills in the number of groups after checking the fields for consistency.
     fn checked(mut self) -> Result<Self, LayoutError> {
         if !(1024..=65536).contains(&self.block_bytes) {
             return damaged(format!("block size {}", self.block_bytes));
@@ -233,7 +233,7 @@ impl Layout {
         if !(32..=1024).contains(&descriptor) || !descriptor.is_power_of_two() {
             return damaged(format!("descriptor size {descriptor}"));
         }
-        // A bitmap of one block records which inodes of a group are in use.
+        // A one-block bitmap records which inodes of a group are in use.
         if self.inodes_per_group == 0 || u64::from(self.inodes_per_group) > self.block_bytes * 8 {
             return damaged(format!("{} inodes per group", self.inodes_per_group));
         }
@@ -258,7 +258,7 @@ impl Layout {
         (self.block_bytes / self.descriptor_bytes as u64) as u32
     }
 
-    /// Returns the block that holds a block of descriptors.
+    /// Returns the block that contains a block of descriptors.
     fn descriptor_block(&self, number: u32) -> u64 {
         let first = u64::from(self.first_block);
         if self.meta_groups_from.is_none_or(|from| number < from) {
@@ -268,15 +268,15 @@ impl Layout {
         }
         let group = number * self.descriptors_per_block();
         let mut at = u64::from(self.superblocks.has(group));
-        // With 1 KiB blocks and large groups, group 0 may start at block 0, with the boot block
-        // first.
+        // With 1 KiB blocks and large groups, group 0 may start at block 0, beginning with the boot
+        // block.
         if self.block_bytes == 1024 && number == 0 && first == 0 {
             at += 1;
         }
         at + first + u64::from(group) * u64::from(self.blocks_per_group)
     }
 
-    /// Returns the number of blocks of one inode table.
+    /// Returns the number of blocks in one inode table.
     fn table_blocks(&self) -> u64 {
         (u64::from(self.inodes_per_group) * self.inode_bytes as u64).div_ceil(self.block_bytes)
     }
@@ -285,9 +285,9 @@ impl Layout {
 /// The inode table of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Group {
-    /// Offset of the table, bytes.
+    /// Offset of the table in bytes.
     at: u64,
-    /// Number of inodes from its start that may be in use.
+    /// Number of inodes from the start that may be in use.
     used: u32,
 }
 
@@ -299,11 +299,11 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Reads superblock and descriptors by `read`, which fills a buffer from an offset and returns
-    /// how many bytes it got.
+    /// Reads the superblock and descriptors with `read`, which fills a buffer from an offset and
+    /// returns the number of bytes read.
     ///
     /// # Errors
-    /// The error of a failed read, or a [`LayoutError`] in an [`io::Error`].
+    /// Fails if a read fails, or with a [`LayoutError`] wrapped in an [`io::Error`].
     pub fn read(
         mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
     ) -> Result<Self, io::Error> {
@@ -326,13 +326,13 @@ impl Groups {
         Ok(Self { layout, groups })
     }
 
-    /// Returns the facts from the superblock.
+    /// Returns the superblock fields.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Returns the offset of an inode on the device in bytes; `None` if there is no such inode or
-    /// if it had never been used when the descriptors were read.
+    /// Returns the offset of an inode on the device in bytes; `None` if the inode does not exist or
+    /// had never been used when the descriptors were read.
     pub fn place(&self, inode: u64) -> Option<u64> {
         let (group, index) = self.index(inode)?;
         (index < group.used).then(|| group.at + u64::from(index) * self.layout.inode_bytes as u64)
@@ -353,7 +353,7 @@ fn group(layout: &Layout, descriptor: &[u8]) -> Result<Group, LayoutError> {
     let unused = match (layout.has_unused_counts, f.u16(0x12) & 1) {
         (false, _) => 0,
         (true, 0) => unused,
-        // The table is not initialized: nothing in it was ever used.
+        // The table is not initialized, so none of its inodes was ever used.
         (true, _) => layout.inodes_per_group,
     };
     let end = table.checked_add(layout.table_blocks());

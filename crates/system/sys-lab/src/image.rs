@@ -1,11 +1,11 @@
-//! A file system in an image file: mounted, remounted, and removed without a trace.
+//! A file system in an image file: mounted, remounted, and removed without leftovers.
 //!
-//! Unmounting is the only way to make the names and inodes of one file system cold without
-//! affecting the rest of the machine. The image is a sparse file with ext4 in it. It is attached to
-//! a loop device with direct I/O, so its data is not cached twice. The loop device is not kept
-//! open: an open device keeps its cache when the file system is unmounted.
+//! Unmounting is the only way to drop the cached names and inodes of one file system without
+//! affecting the rest of the machine. The image is a sparse file that contains ext4. It is attached
+//! to a loop device with direct I/O, so its data is not cached twice. The loop device is not kept
+//! open because an open device keeps its cache when the file system is unmounted.
 //!
-//! Requires `CAP_SYS_ADMIN`, loop devices and the command `mkfs.ext4`; [`can_mount_images`] says
+//! Requires `CAP_SYS_ADMIN`, loop devices and the command `mkfs.ext4`; [`can_mount_images`] reports
 //! which of them is missing. Everything is undone on drop; [`remove_leftovers`] cleans up after a
 //! killed process.
 
@@ -27,13 +27,13 @@ const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82 as libc::Ioctl;
 const BLOCK_FLUSH: libc::Ioctl = 0x1261 as libc::Ioctl;
 const LOOP_DIRECT_IO: u32 = 16;
 
-/// Attempts to attach a free loop device before another process takes it.
+/// Number of attempts to attach a free loop device before another process takes it.
 const ATTACH_TRIES: usize = 16;
 
-/// Checks, 10 ms apart, for a device to release its image.
+/// Number of checks, 10 ms apart, for a device to release its image.
 const DETACH_TRIES: usize = 50;
 
-/// Smallest image in which mkfs.ext4 creates a journal.
+/// Minimum size of an image in which mkfs.ext4 creates a journal.
 const IMAGE_BYTES_MIN: u64 = 8 << 20;
 
 /// Why an image could not be created, mounted or removed.
@@ -55,7 +55,7 @@ pub enum ImageError {
     },
 }
 
-/// Returns whether images can be mounted here; `Err` names what is missing. Opens the loop control
+/// Checks whether images can be mounted here; `Err` names what is missing. Opens the loop control
 /// device but mounts nothing.
 pub fn can_mount_images() -> Result<(), String> {
     let status = ioloom_sys::proc::status()
@@ -87,7 +87,7 @@ fn mkfs() -> Command {
     command
 }
 
-/// A mounted image. Dropping it unmounts, detaches and removes it.
+/// A mounted image. On drop it is unmounted, detached and removed.
 #[derive(Debug)]
 pub struct LoopImage {
     image: PathBuf,
@@ -99,13 +99,13 @@ pub struct LoopImage {
 }
 
 impl LoopImage {
-    /// Creates the sparse file `image` of `bytes`, which must not exist, with a new ext4 in it, and
-    /// mounts it on the directory `point`, which is created if missing.
+    /// Creates the sparse file `image` of `bytes`, which must not exist, with a new ext4 file
+    /// system, and mounts it on the directory `point`, which is created if missing.
     pub fn create(image: &Path, point: &Path, bytes: u64) -> Result<Self, ImageError> {
         Self::create_for(image, point, bytes, None)
     }
 
-    /// Does the same with inodes for `files` files; the default is one inode per 16 KiB.
+    /// Like `create`, with inodes for `files` files; the default is one inode per 16 KiB.
     pub fn create_for(
         image: &Path,
         point: &Path,
@@ -145,17 +145,17 @@ impl LoopImage {
         &self.device
     }
 
-    /// Returns whether the loop device bypasses the page cache of the file system below it. If not,
-    /// [`Self::remount`] leaves data of the image cached there.
+    /// Reports whether the loop device bypasses the page cache of the file system below it. If not,
+    /// image data remains cached there after [`Self::remount`].
     pub fn direct_io(&self) -> bool {
         self.direct_io
     }
 
-    /// Unmounts and mounts again, after which no data, name or inode of it is in memory. Fails with
-    /// `Device or resource busy` while a file in it is open.
+    /// Unmounts and mounts again, after which none of its data, names or inodes are in memory.
+    /// Fails with `Device or resource busy` if a file in it is open.
     pub fn remount(&mut self) -> Result<(), ImageError> {
         self.unmount()?;
-        // The device has a cache of its own, which holds inode tables.
+        // The device has its own cache, which contains inode tables.
         let device =
             open_device(&self.device).map_err(PathError::on(Operation::Open, &self.device))?;
         ioctl("blkflsbuf", &device, BLOCK_FLUSH, 0)
@@ -164,7 +164,7 @@ impl LoopImage {
         self.mount()
     }
 
-    /// Unmounts; the image stays until the value is dropped.
+    /// Unmounts; the image remains until the value is dropped.
     pub fn unmount(&mut self) -> Result<(), ImageError> {
         if self.mounted {
             unmount(&self.point, UnmountFlags::empty())
@@ -185,7 +185,7 @@ impl LoopImage {
     }
 
     fn format(&self, files: Option<u64>) -> Result<(), ImageError> {
-        // Have mkfs write the tables: the kernel would otherwise write them during the runs.
+        // Have mkfs write the tables; otherwise the kernel would write them during the runs.
         let options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
         let mut command = mkfs();
         command.args(["-q", "-F", "-b", "4096", "-m", "0", "-E", options]);
@@ -205,7 +205,7 @@ impl LoopImage {
 
 impl Drop for LoopImage {
     fn drop(&mut self) {
-        // Every step is attempted, whether or not the one before failed. Errors cannot be reported.
+        // Attempt every step, even if the previous one failed. Errors cannot be reported.
         if self.mounted && unmount(&self.point, UnmountFlags::empty()).is_err() {
             let _ = unmount(&self.point, UnmountFlags::DETACH);
         }
@@ -219,8 +219,8 @@ impl Drop for LoopImage {
     }
 }
 
-/// Unmounts, detaches and removes what a killed process left of `image`; returns whether there was
-/// anything. The mount point stays.
+/// Unmounts, detaches and removes what a killed process left of `image`; returns whether anything
+/// was left. The mount point remains.
 pub fn remove_leftovers(image: &Path) -> io::Result<bool> {
     let mut found = false;
     for device in devices_of(image)? {
@@ -244,7 +244,7 @@ fn sys_of(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default())
 }
 
-/// Returns the loop devices that `image` is attached to.
+/// Returns the loop devices to which `image` is attached.
 fn devices_of(image: &Path) -> io::Result<Vec<PathBuf>> {
     let image = std::path::absolute(image)?;
     let image = std::fs::canonicalize(&image).unwrap_or(image);
@@ -364,8 +364,8 @@ fn detach(device: &Path) -> io::Result<()> {
     let file = open_device(device)?;
     ioctl("loop-clear", &file, LOOP_CLR_FD, 0)?;
     drop(file);
-    // Detaching completes when every other descriptor of the device, such as that of a child
-    // process just forked, is closed.
+    // Detaching completes once every other descriptor of the device is closed, such as that of a
+    // child process that was just forked.
     let attached = sys_of(device).join("loop/backing_file");
     for _ in 0..DETACH_TRIES {
         if !attached.exists() {
@@ -381,7 +381,8 @@ fn open_device(path: &Path) -> io::Result<OwnedFd> {
     call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// Makes an ioctl call. `argument` is a number or the address of what the request reads or writes.
+/// Makes an ioctl call. `argument` is a number or the address of the data that the request reads or
+/// writes.
 fn ioctl(
     op: &'static str,
     file: &OwnedFd,
@@ -390,8 +391,8 @@ fn ioctl(
 ) -> io::Result<i32> {
     loop {
         let result = call(op, || {
-            // SAFETY: the requests of this module take either no argument or, for
-            // LOOP_CONFIGURE, the address of a `LoopConfig` that outlives the call.
+            // SAFETY: the requests in this module take either no argument or, for LOOP_CONFIGURE,
+            // the address of a `LoopConfig` that outlives the call.
             match unsafe { libc::ioctl(file.as_raw_fd(), request, argument) } {
                 -1 => Err(io::Error::last_os_error()),
                 value => Ok(value),

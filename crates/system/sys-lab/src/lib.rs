@@ -1,9 +1,9 @@
-//! System mechanisms that only the laboratory needs.
+//! System mechanisms used only by the laboratory.
 //!
 //! Reading ext4 inode tables, mounting loop images, limiting a process by cgroup, changing sysctl
-//! settings and timing raw memory have no place in a library that other programs link, so this code
+//! settings and timing raw memory do not belong in a library that other programs link, so this code
 //! has its own crate. Every changed setting is restored on drop, and leftovers of a killed process
-//! can be found and removed by the next one.
+//! can be detected and removed by the next one.
 
 pub mod cgroup;
 pub mod ext4;

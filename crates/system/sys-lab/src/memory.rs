@@ -1,8 +1,8 @@
-//! Memory for measurements: regions with a chosen page size, and loads that depend on each other.
+//! Memory for measurements: regions with a chosen page size, and dependent loads.
 //!
-//! The compiler may reorder or remove loads that nothing depends on. In the loops here each step
-//! needs the result of the step before it, so they measure latency. Each loop stays inside the
-//! region that it owns: no argument makes it touch an address outside.
+//! The compiler may reorder or remove loads that nothing depends on. In the loops here, each step
+//! needs the result of the previous step, so they measure latency. Each loop stays inside the
+//! region that it owns: no argument can make it touch an address outside.
 
 mod chain;
 mod region;

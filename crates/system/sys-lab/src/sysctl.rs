@@ -1,13 +1,13 @@
-//! Memory management settings of the kernel, changed for a while and then restored.
+//! Kernel memory management settings, changed temporarily and then restored.
 //!
 //! Such a setting affects the whole machine, so it must be restored even if this process is killed.
-//! A child process does that: a shell that reads its standard input, a pipe from here, until it
-//! ends, and then writes the old values. The pipe ends when [`ChangedSettings`] is dropped and also
-//! when this process dies, so there is only one path to restore. The shell has its own process
-//! group, which keeps Ctrl-C from reaching it. A reboot needs no restoring: it resets all settings.
+//! A child process does that: a shell reads its standard input, a pipe from this process, until the
+//! end of file, and then writes the old values. The pipe is closed when [`ChangedSettings`] is
+//! dropped and also when this process dies, so there is only one way to restore. The shell has its
+//! own process group, so Ctrl-C does not reach it. A reboot resets all settings anyway.
 //!
-//! Of a pair such as `dirty_ratio` and `dirty_bytes`, the kernel sets one to 0 when the other is
-//! written. The one that was in force is the one written back.
+//! In a pair such as `dirty_ratio` and `dirty_bytes`, the kernel sets one to 0 when the other is
+//! written. Only the effective one is restored.
 
 use ioloom_failure::{quoted, reason};
 use ioloom_sys::fault::call;
@@ -22,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 /// Directory of the settings.
 const HOME: &str = "/proc/sys/vm";
 
-/// Settings that may be changed, each with the one that is 0 while it is in force.
+/// Settings that may be changed, each with the one that is 0 while it is effective.
 pub const KNOWN: [(&str, Option<&str>); 6] = [
     ("dirty_bytes", Some("dirty_ratio")),
     ("dirty_background_bytes", Some("dirty_background_ratio")),
@@ -36,13 +36,14 @@ pub const KNOWN: [(&str, Option<&str>); 6] = [
 const WAY_BACK: &str = "cat >/dev/null; while [ $# -gt 1 ]; do printf '%s\\n' \"$2\" > \"$1\" || \
                         failed=1; shift 2; done; [ -z \"$failed\" ]";
 
-/// Changed settings. Dropping the value restores them and waits until that is done.
+/// Changed settings. Dropping the value restores them and waits for completion.
 #[derive(Debug)]
 pub struct ChangedSettings {
     way_back: Child,
-    /// The old values by file.
+    /// Old values by file.
     old: Vec<(PathBuf, u64)>,
-    /// Locked while settings are changed, so that no other run takes our values for the old ones.
+    /// Locked while settings are changed, so that no other run mistakes our values for the old
+    /// ones.
     _lock: File,
 }
 
@@ -81,7 +82,7 @@ impl ChangedSettings {
     /// Restores all settings.
     ///
     /// # Errors
-    /// A sentence with the shell commands that restore them.
+    /// Returns a sentence with the shell commands that restore them.
     pub fn restore(mut self) -> Result<(), String> {
         self.back()
     }
@@ -110,7 +111,7 @@ impl Drop for ChangedSettings {
     }
 }
 
-/// Returns the file and value that restore the setting now in force.
+/// Returns the file and value that restore the currently effective setting.
 fn in_force(home: &Path, name: &str, other: Option<&str>) -> Result<(PathBuf, u64), String> {
     let number = |name: &str| {
         let path = home.join(name);
@@ -134,7 +135,8 @@ fn lock(path: &Path) -> Result<File, String> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            Err("another study has changed kernel settings; remedy: wait until it ends".to_owned())
+            Err("another study has changed kernel settings; remedy: wait until it finishes"
+                .to_owned())
         }
         Err(TryLockError::Error(e)) => Err(format!("cannot lock {}: {}", quoted(path), reason(&e))),
     }
@@ -180,7 +182,7 @@ mod tests {
         let changed = ChangedSettings::set_in(home.path(), &values).unwrap();
         assert_eq!(now(&home, "dirty_bytes"), "1048576");
         assert_eq!(now(&home, "dirty_expire_centisecs"), "100");
-        // As the kernel does.
+        // Like the kernel.
         std::fs::write(home.path().join("dirty_ratio"), "0\n").unwrap();
         let other = ChangedSettings::set_in(home.path(), &values).unwrap_err();
         assert!(other.contains("another study"), "{other}");
@@ -207,7 +209,7 @@ mod tests {
         }
     }
 
-    /// The pipe ends with the process; this test closes only the pipe.
+    /// The pipe is closed when the process exits; this test closes only the pipe.
     #[test]
     fn the_shell_restores_settings_by_itself() {
         let home = home(&USUAL);

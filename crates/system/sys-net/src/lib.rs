@@ -1,8 +1,8 @@
-//! TCP sockets, and several ways to wait for many of them.
+//! TCP sockets, and several ways to wait on many of them.
 //!
-//! A [`Listener`] and the [`Socket`]s that it accepts never block unless requested; writing to a
-//! closed connection is an error and raises no signal. Addresses are numeric: no name is ever
-//! resolved. [`wait`] has select, poll and epoll (level- and edge-triggered) behind one trait; with
+//! A [`Listener`] and the [`Socket`]s it accepts never block unless requested; writing to a closed
+//! connection is an error and raises no signal. Addresses are numeric: names are never resolved.
+//! [`wait`] provides select, poll and epoll (level- and edge-triggered) behind one trait; with
 //! [`ring`] the kernel processes whole requests instead.
 
 pub mod ring;
@@ -23,8 +23,8 @@ use std::time::Duration;
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Listens on an address; port 0 picks any free port. With `shared_port` several listeners of
-    /// one user can use the same port, and the kernel distributes connections among them.
+    /// Listens on an address; port 0 selects any free port. With `shared_port`, several listeners
+    /// of one user can use the same port, and the kernel distributes connections among them.
     pub fn bind(address: SocketAddr, backlog: u32, shared_port: bool) -> io::Result<Self> {
         let socket = socket_for(address)?;
         fault::call("setsockopt", || Ok(sockopt::set_socket_reuseaddr(&socket, true)?))?;
@@ -43,8 +43,8 @@ impl Listener {
         SocketAddr::try_from(address).map_err(Into::into)
     }
 
-    /// Switches to blocking mode, as a ring requires; [`accept`](Self::accept) may block from now
-    /// on.
+    /// Switches to blocking mode, as required by a ring; [`accept`](Self::accept) can block from
+    /// now on.
     pub fn set_may_block(&self) -> io::Result<()> {
         fault::call("ioctl", || Ok(rustix::io::ioctl_fionbio(&self.0, false)?))
     }
@@ -55,7 +55,7 @@ impl Listener {
         let flags = flags | SocketFlags::CLOEXEC;
         let accept = || Ok(rustix::net::accept_with(&self.0, flags)?);
         let socket = Socket(retry_on_interrupt(|| fault::call("accept", accept))?);
-        // Fails if the peer has already disconnected; the next read reports that.
+        // Fails if the peer has already disconnected, which the next read reports.
         let _ = fault::call("setsockopt", || Ok(sockopt::set_tcp_nodelay(&socket.0, true)?));
         Ok(socket)
     }
@@ -89,8 +89,8 @@ impl Socket {
         Ok(Self(stream.into()))
     }
 
-    /// Begins to connect without blocking, now or later. The socket becomes writable when it is
-    /// connected or has failed; [`connected`](Self::connected) returns which.
+    /// Starts connecting without blocking, now or later. The socket becomes writable once it is
+    /// connected or has failed; [`connected`](Self::connected) reports which.
     pub fn begin_connect(address: SocketAddr) -> io::Result<Self> {
         let socket = socket_for(address)?;
         let _ = fault::call("setsockopt", || Ok(sockopt::set_tcp_nodelay(&socket, true)?));
@@ -100,12 +100,12 @@ impl Socket {
         }
     }
 
-    /// Returns the error with which [`begin_connect`](Self::begin_connect) failed, if it did.
+    /// Returns the error if [`begin_connect`](Self::begin_connect) failed.
     pub fn connected(&self) -> io::Result<()> {
         fault::call("getsockopt", || Ok(sockopt::socket_error(&self.0)??))
     }
 
-    /// Receives bytes and returns how many; 0 at the end of the stream.
+    /// Receives bytes and returns their number; 0 at the end of the stream.
     pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
         let recv = || {
             let (read, _) = rustix::net::recv(&self.0, &mut *into, RecvFlags::empty())?;
@@ -115,7 +115,7 @@ impl Socket {
         retry_on_interrupt(|| fault::call("recv", &mut recv)).map(|n| fault::cut("recv", n))
     }
 
-    /// Sends bytes and returns how many the kernel took.
+    /// Sends bytes and returns the number accepted by the kernel.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let send = || Ok(rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL)?);
         retry_on_interrupt(|| fault::call("send", send))
@@ -126,13 +126,13 @@ impl Socket {
         fault::call("shutdown", || Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?))
     }
 
-    /// Closes the receiving side: bytes that have arrived can still be read, then comes the end,
-    /// also for a thread that is blocked in a read.
+    /// Closes the receiving side: bytes that have arrived can still be read, followed by end of
+    /// stream, which also wakes a thread blocked in a read.
     pub fn shutdown_read(&self) -> io::Result<()> {
         fault::call("shutdown", || Ok(rustix::net::shutdown(&self.0, Shutdown::Read)?))
     }
 
-    /// Sets how long blocking reads and writes wait; `None` means without limit.
+    /// Sets the timeout of blocking reads and writes; `None` means no limit.
     pub fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
         fault::call("setsockopt", || {
             sockopt::set_socket_timeout(&self.0, Timeout::Recv, read)?;
@@ -140,14 +140,14 @@ impl Socket {
         })
     }
 
-    /// Makes close send a reset and discard unsent bytes. For tests of servers.
+    /// Makes close send a reset and discard unsent bytes. For server tests.
     pub fn set_reset_on_close(&self) -> io::Result<()> {
         let now = Some(Duration::ZERO);
         fault::call("setsockopt", || Ok(sockopt::set_socket_linger(&self.0, now)?))
     }
 }
 
-/// Ends a wait from another thread: an eventfd, which is readable while its counter is not zero.
+/// Ends a wait from another thread: an eventfd, which is readable while its counter is non-zero.
 #[derive(Debug)]
 pub struct Waker(OwnedFd);
 
@@ -162,7 +162,8 @@ impl Waker {
     /// Ends the current or the next wait.
     pub fn wake(&self) {
         let one = 1u64.to_ne_bytes();
-        // Fails only if the counter is at its maximum, when the eventfd is readable anyway.
+        // Fails only if the counter is at its maximum, in which case the eventfd is readable
+        // anyway.
         let _ = fault::call("write", || Ok(rustix::io::write(&self.0, &one)?));
     }
 
@@ -173,8 +174,8 @@ impl Waker {
     }
 }
 
-/// A reserved descriptor, released when no other is left: with it the next connection can be
-/// accepted and closed, so that the listener does not stay readable forever.
+/// A reserved descriptor, released when descriptors run out: the next connection can then be
+/// accepted and closed, so that the listener does not remain readable forever.
 #[derive(Debug)]
 pub struct SpareDescriptor(Option<OwnedFd>);
 
@@ -184,8 +185,9 @@ impl SpareDescriptor {
         Ok(Self(Some(spare()?)))
     }
 
-    /// Uses the descriptor to accept one connection and close it at once; returns false if none was
-    /// waiting. Without a free descriptor the kernel fails accept before it checks for connections.
+    /// Uses the descriptor to accept one connection and close it immediately; returns false if none
+    /// was waiting. Without a free descriptor, the kernel fails accept before checking for
+    /// connections.
     pub fn reject_one(&mut self, listener: &Listener) -> bool {
         self.0 = None;
         let mut was_there = false;
@@ -206,13 +208,13 @@ fn spare() -> io::Result<OwnedFd> {
     fault::call("eventfd", || Ok(eventfd(0, EventfdFlags::CLOEXEC)?))
 }
 
-/// Returns whether an error means that descriptors or memory for sockets have run out.
+/// Reports whether an error means that descriptors or socket memory are exhausted.
 pub fn is_out_of_sockets(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }
 
-/// Returns whether an error of accept concerns only one connection, which has failed already.
+/// Reports whether an accept error concerns only one connection, which has already failed.
 pub fn concerns_one_connection(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(
@@ -334,7 +336,7 @@ mod tests {
         ended(&socket).unwrap();
         assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop((socket, listener));
-        // On loopback the refusal may come at once or later.
+        // On loopback the refusal can arrive immediately or later.
         let refused = Socket::begin_connect(address).and_then(|socket| ended(&socket));
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }

@@ -1,11 +1,12 @@
 //! Sockets through io_uring: submit requests, reap completions.
 //!
-//! The ring owns what a request in flight uses: the socket, and the memory that the kernel reads or
-//! writes. A completion returns it. There are two ways to read. With single-shot requests each read
-//! has its own buffer, so every idle connection holds one. A multishot request keeps delivering
-//! bytes into buffers that all connections of the ring share, so idle connections hold none.
+//! The ring owns everything that a request in flight uses: the socket, and the memory that the
+//! kernel reads or writes. A completion returns it. There are two ways to read. With single-shot
+//! requests each read has its own buffer, so every idle connection holds one. A multishot request
+//! delivers bytes into buffers shared by all connections of the ring, so idle connections hold
+//! none.
 //!
-//! Set up with SINGLE_ISSUER and DEFER_TASKRUN: one thread submits and reaps. Sockets used with a
+//! Created with SINGLE_ISSUER and DEFER_TASKRUN: one thread submits and reaps. Sockets used with a
 //! ring must be in blocking mode; otherwise the kernel would fail a request with `WouldBlock`
 //! instead of waiting.
 
@@ -21,15 +22,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-/// Submission queue entries.
+/// Number of submission queue entries.
 const ENTRIES: u32 = 1024;
-/// Completion queue entries; the kernel keeps further completions in a slower list.
+/// Number of completion queue entries; the kernel stores further completions in a slower list.
 const COMPLETIONS: u32 = 8192;
-/// Bytes of the buffer of a single-shot read.
+/// Buffer size of a single-shot read in bytes.
 const ONCE_BYTES: usize = 4096;
-/// Number of buffers that multishot reads share, a power of two.
+/// Number of buffers shared by multishot reads, a power of two.
 const SHARED: u16 = 256;
-/// Bytes of each shared buffer.
+/// Size of each shared buffer in bytes.
 const SHARED_BYTES: usize = 8192;
 /// Buffer group of the shared buffers.
 const GROUP: u16 = 0;
@@ -45,16 +46,16 @@ pub enum Event<'a> {
         token: usize,
         /// The connection or the error.
         socket: io::Result<Socket>,
-        /// Whether the same request will deliver more.
+        /// Whether the same request will deliver more completions.
         more: bool,
     },
-    /// Received bytes; none at the end of the stream.
+    /// Received bytes; empty at the end of the stream.
     Received {
         /// Token of the socket.
         token: usize,
         /// The bytes or the error.
         bytes: io::Result<&'a [u8]>,
-        /// Whether the same request will deliver more.
+        /// Whether the same request will deliver more completions.
         more: bool,
     },
     /// A finished send.
@@ -63,21 +64,21 @@ pub enum Event<'a> {
         token: usize,
         /// The bytes of the request.
         bytes: Vec<u8>,
-        /// How many of them the kernel took, or the error.
+        /// Number of bytes accepted by the kernel, or the error.
         sent: io::Result<usize>,
     },
-    /// The waker was woken.
+    /// The waker was triggered.
     Woken,
 }
 
-/// Returns whether a read failed only because it was cancelled or because no shared buffer was
+/// Reports whether a read failed only because it was cancelled or because no shared buffer was
 /// free; a new request may succeed.
 pub fn is_transient(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::CANCELED | Errno::NOBUFS | Errno::INTR))
 }
 
-/// The number of a request in flight, by which it can be cancelled.
+/// Number of a request in flight, used to cancel it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request(u32);
 
@@ -89,7 +90,7 @@ enum Flight {
     Wake(#[expect(dead_code, reason = "open until the wait ends")] Arc<Waker>),
 }
 
-/// A ring for sockets, used by the thread that created it.
+/// A socket ring, used by the thread that created it.
 pub struct NetRing {
     ring: IoUring,
     flights: Vec<Option<Flight>>,
@@ -99,7 +100,7 @@ pub struct NetRing {
 }
 
 impl NetRing {
-    /// Creates a ring; with `multishot` it accepts and reads by multishot requests.
+    /// Creates a ring; with `multishot`, it accepts and reads with multishot requests.
     pub fn new(multishot: bool) -> io::Result<Self> {
         let ring = fault::call("io_uring_setup", || {
             IoUring::builder()
@@ -113,7 +114,7 @@ impl NetRing {
         Ok(Self { ring, flights, free, shared, _not_send: std::marker::PhantomData })
     }
 
-    /// Requests one connection, or all future ones if the ring is multishot.
+    /// Requests one connection, or all future connections if the ring is multishot.
     pub fn accept(&mut self, listener: &Arc<Listener>, token: usize) {
         let fd = Fd(listener.as_raw_fd());
         let flags = libc::SOCK_CLOEXEC;
@@ -126,7 +127,7 @@ impl NetRing {
         self.push(Flight::Accept(Arc::clone(listener), token), entry);
     }
 
-    /// Requests bytes: one read, or all future ones if the ring is multishot.
+    /// Requests bytes: one read, or all future reads if the ring is multishot.
     pub fn recv(&mut self, socket: &Arc<Socket>, token: usize) -> Request {
         let fd = Fd(socket.as_raw_fd());
         if self.shared.is_some() {
@@ -138,7 +139,7 @@ impl NetRing {
         self.push(Flight::Once(Arc::clone(socket), token, buffer), entry)
     }
 
-    /// Requests to send bytes. The completion returns them with the number of bytes sent.
+    /// Requests sending bytes. The completion returns them with the number of bytes sent.
     pub fn send(&mut self, socket: &Arc<Socket>, token: usize, bytes: Vec<u8>) {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let entry = opcode::Send::new(Fd(socket.as_raw_fd()), bytes.as_ptr(), len)
@@ -147,13 +148,13 @@ impl NetRing {
         self.push(Flight::Send(Arc::clone(socket), token, bytes), entry);
     }
 
-    /// Requests an event when the waker is woken.
+    /// Requests an event for when the waker is triggered.
     pub fn watch(&mut self, waker: &Arc<Waker>) {
         let entry = opcode::PollAdd::new(Fd(waker.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(Flight::Wake(Arc::clone(waker)), entry);
     }
 
-    /// Cancels a request. It still completes, maybe with an error.
+    /// Cancels a request. It still completes, possibly with an error.
     pub fn cancel(&mut self, request: Request) {
         let entry = opcode::AsyncCancel::new(u64::from(request.0)).build().user_data(IGNORED);
         self.put(&entry);
@@ -164,17 +165,20 @@ impl NetRing {
             self.flights.push(None);
             self.flights.len() as u32 - 1
         });
-        debug_assert!(self.flights[at as usize].is_none(), "a free slot has no request in flight");
+        debug_assert!(
+            self.flights[at as usize].is_none(),
+            "a free slot must not have a request in flight"
+        );
         self.flights[at as usize] = Some(flight);
         self.put(&entry.user_data(u64::from(at)));
         Request(at)
     }
 
     fn put(&mut self, entry: &squeue::Entry) {
-        // SAFETY: descriptors and heap buffers that the entry points to are owned by the flight
-        // until its last completion, and do not move with it.
+        // SAFETY: the descriptors and heap buffers referenced by the entry are owned by the flight
+        // until its last completion, and moving the flight does not move them.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
-            // The queue is full: submit what is there. If the kernel is short of memory, retry.
+            // The queue is full: submit its entries. If the kernel is short of memory, retry.
             let _ = self.ring.submit();
         }
     }
@@ -224,7 +228,7 @@ fn show(
     };
     let more = cqueue::more(entry.flags());
     let at = entry.user_data() as u32;
-    debug_assert!(place.is_some(), "a completion belongs to a request in flight");
+    debug_assert!(place.is_some(), "a completion must belong to a request in flight");
     let taken = if more { None } else { place.take() };
     if !more {
         free.push(at);
@@ -282,7 +286,7 @@ impl Drop for NetRing {
     }
 }
 
-/// A pool of buffers from which the kernel picks, and the ring in which it finds them.
+/// A pool of buffers for the kernel, and the ring from which it takes them.
 struct SharedBuffers {
     list: *mut BufRingEntry,
     layout: Layout,
@@ -302,8 +306,8 @@ impl SharedBuffers {
         let memory = vec![0; usize::from(SHARED) * SHARED_BYTES];
         let mut buffers = Self { list, layout, memory, tail: 0 };
         fault::call("io_uring_register", || {
-            // SAFETY: the list is page-aligned and outlives its use by the kernel: the drop of
-            // `NetRing` waits for all requests and closes the ring first, or leaks the list.
+            // SAFETY: the list is page-aligned and outlives its use by the kernel: dropping
+            // `NetRing` first waits for all requests and closes the ring, or leaks the list.
             unsafe { ring.submitter().register_buf_ring_with_flags(list as u64, SHARED, GROUP, 0) }
         })?;
         for id in 0..SHARED {
@@ -313,18 +317,18 @@ impl SharedBuffers {
     }
 
     fn bytes(&self, id: u16, len: usize) -> &[u8] {
-        debug_assert!(len <= SHARED_BYTES, "the kernel fills at most one buffer");
+        debug_assert!(len <= SHARED_BYTES, "the kernel must fill at most one buffer");
         let from = usize::from(id) * SHARED_BYTES;
         &self.memory[from..from + len]
     }
 
     fn recycle(&mut self, id: u16) {
-        debug_assert!(id < SHARED, "the kernel returns only buffers that it was given");
+        debug_assert!(id < SHARED, "the kernel must return a buffer of this pool");
         let at = usize::from(self.tail & (SHARED - 1));
         let from = usize::from(id) * SHARED_BYTES;
         let address = self.memory[from..from + SHARED_BYTES].as_mut_ptr();
         // SAFETY: `at` is below the length of the list. The kernel reads an entry only after the
-        // tail has passed it, and it has returned the buffer of this one.
+        // tail has passed it, and it has already returned this entry's buffer.
         let entry = unsafe { &mut *self.list.add(at) };
         entry.set_addr(address as u64);
         entry.set_len(SHARED_BYTES as u32);

@@ -1,9 +1,9 @@
-//! Waiting for many descriptors at once: select, poll, epoll.
+//! Waiting on many descriptors at once: select, poll, epoll.
 //!
-//! All return the token of each descriptor that is ready. They differ in the cost of a wait: select
-//! and poll scan every descriptor of the set each time, epoll only those with an event. An
-//! edge-triggered set reports a descriptor once per event, so the caller must read or write until
-//! it would block.
+//! All return the tokens of ready descriptors. They differ in the cost of a wait: select and poll
+//! scan every descriptor in the set each time, epoll only those with an event. An edge-triggered
+//! set reports a descriptor once per event, so the caller must read or write until the call would
+//! block.
 
 use ioloom_sys::fault;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -12,9 +12,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Number of descriptors that select supports.
+/// Maximum descriptor count supported by select.
 pub const SELECT_MAX: usize = libc::FD_SETSIZE;
-/// Most events returned by one wait of epoll.
+/// Maximum number of events returned by one epoll wait.
 const EVENTS_MAX: usize = 1024;
 
 /// The events to wait for; errors and the end of a connection are always included.
@@ -22,7 +22,7 @@ const EVENTS_MAX: usize = 1024;
 pub struct Interest {
     /// Bytes to read, or a connection to accept.
     pub read: bool,
-    /// Room to write.
+    /// Buffer space for writing.
     pub write: bool,
 }
 
@@ -35,18 +35,18 @@ impl Interest {
     pub const BOTH: Self = Self { read: true, write: true };
 }
 
-/// A descriptor that is ready.
+/// A ready descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready {
-    /// The token with which it was added.
+    /// Token with which it was added.
     pub token: usize,
-    /// A read would not block; it may return the end or an error.
+    /// A read would not block; it can return end of stream or an error.
     pub can_read: bool,
     /// A write would not block.
     pub can_write: bool,
 }
 
-/// A set of descriptors to wait for. A descriptor must be removed before it is closed.
+/// A set of descriptors to wait on. A descriptor must be removed before it is closed.
 pub trait Waiter {
     /// Adds a descriptor.
     fn add(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()>;
@@ -54,14 +54,14 @@ pub trait Waiter {
     fn change(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()>;
     /// Removes a descriptor.
     fn remove(&mut self, fd: &dyn AsFd) -> io::Result<()>;
-    /// Waits at most `timeout` until something is ready and puts it into `ready`, which is cleared
-    /// first. A signal ends the wait early.
+    /// Waits at most `timeout` until a descriptor is ready and writes the results to `ready`, which
+    /// is cleared first. A signal ends the wait early.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
-    /// Returns whether a descriptor is reported once per event, rather than while it is ready.
+    /// Reports whether a descriptor is reported once per event rather than while it is ready.
     fn is_edge_triggered(&self) -> bool {
         false
     }
-    /// Returns whether the cost of a wait is independent of the number of descriptors.
+    /// Reports whether the cost of a wait is independent of the number of descriptors.
     fn has_constant_cost(&self) -> bool {
         false
     }
@@ -71,7 +71,7 @@ fn raw(fd: &dyn AsFd) -> RawFd {
     fd.as_fd().as_raw_fd()
 }
 
-/// Turns an interrupted wait into one that found nothing.
+/// Converts an interrupted wait into one without ready descriptors.
 fn quietly(result: io::Result<usize>) -> io::Result<usize> {
     match result {
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(0),
@@ -83,7 +83,7 @@ fn timespec(timeout: Duration) -> Timespec {
     Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) }
 }
 
-/// `select`: bit sets for at most [`SELECT_MAX`] descriptors with low numbers.
+/// `select`: bit sets for at most [`SELECT_MAX`] low-numbered descriptors.
 #[derive(Default)]
 pub struct Select {
     members: Vec<Option<(usize, Interest)>>,
@@ -146,7 +146,7 @@ impl Waiter for Select {
         let count = quietly(fault::call("select", || {
             let (reads, writes) = (std::ptr::from_mut(&mut reads), std::ptr::from_mut(&mut writes));
             // SAFETY: both sets have the size and layout of fd_set (bits in words, lowest first),
-            // `nfds` does not exceed them, and all pointers live for the call.
+            // `nfds` does not exceed them, and all pointers are valid for the duration of the call.
             let count = unsafe {
                 libc::select(
                     self.members.len() as i32,
@@ -172,7 +172,7 @@ impl Waiter for Select {
     }
 }
 
-/// `poll`: a list of descriptors that the kernel scans in each call.
+/// `poll`: a list of descriptors that the kernel scans on each call.
 #[derive(Default)]
 pub struct Poll {
     members: Vec<libc::pollfd>,
@@ -227,13 +227,13 @@ impl Waiter for Poll {
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        // Rounded up, so that a wait of less than a millisecond does not spin.
+        // Rounded up so that a wait of less than a millisecond does not spin.
         let timeout_ms = timeout.map_or(-1, |timeout| {
             i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
         });
         let mut left = quietly(fault::call("poll", || {
             let len = self.members.len() as libc::nfds_t;
-            // SAFETY: the list has `len` members and lives for the call.
+            // SAFETY: the list has `len` members and is valid for the duration of the call.
             let count = unsafe { libc::poll(self.members.as_mut_ptr(), len, timeout_ms) };
             if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
         }))?;
@@ -323,8 +323,8 @@ impl EpollLevel {
     }
 
     /// Waits like [`wait`](Waiter::wait) but with nanosecond precision instead of rounding up to
-    /// milliseconds. If nothing is ready at once, it waits for the epoll descriptor itself, which
-    /// costs two more calls.
+    /// milliseconds. If nothing is ready immediately, it waits on the epoll descriptor itself,
+    /// which costs two more calls.
     pub fn wait_precise(&mut self, ready: &mut Vec<Ready>, timeout: Duration) -> io::Result<()> {
         self.0.wait(ready, Some(Duration::ZERO))?;
         if !ready.is_empty() || timeout.is_zero() {

@@ -1,9 +1,9 @@
-//! Kernel events about threads: switches and page faults, on the monotonic clock.
+//! Kernel events about threads: context switches and page faults, on the monotonic clock.
 //!
-//! One [`Ring`] holds the records of one thread, or of one process tree on one processor. Two kinds
-//! of events write into it: a dummy event that carries the switches, and major page faults with
-//! their addresses. Only user space is observed (`exclude_kernel`), so an unprivileged user may
-//! observe own processes if `kernel.perf_event_paranoid` is at most 2.
+//! One [`Ring`] contains the records of one thread, or of one process tree on one processor. Two
+//! kinds of events write to it: a dummy event that carries the switches, and major page faults with
+//! their addresses. Only user space is observed (`exclude_kernel`), so an unprivileged user can
+//! observe their own processes if `kernel.perf_event_paranoid` is at most 2.
 //!
 //! ```text
 //! kernel: write record at head → head += size (release)
@@ -12,7 +12,7 @@
 //!
 //! The kernel never overwrites the bytes between tail and head. A record that does not fit is
 //! counted, both by a record in the ring and by [`Ring::lost`]. No software event is opened twice
-//! for one thread, because the kernel confuses the identities of two events that fire together.
+//! for one thread because the kernel confuses the identities of two events that fire together.
 //! Costs about 2 µs per switch, and nothing while the thread runs.
 
 pub mod calls;
@@ -28,29 +28,28 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of records in the ring of one thread.
+/// Size in bytes of the record area of a per-thread ring.
 pub const RING_BYTES: usize = 64 << 10;
 
-/// The events that a ring records besides switches.
+/// Events that a ring records in addition to switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Faults {
     /// No page faults.
     None,
     /// Page faults that waited for a device.
     Major,
-    /// Every page fault; for the self-test of the clock.
+    /// Every page fault; for the clock self-test.
     All,
 }
 
-/// The threads whose events a ring records.
+/// Threads whose events a ring records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// The calling thread.
     ThisThread,
     /// One thread of this user.
     Thread(u32),
-    /// A process with all its threads and the children that it starts from now on, on one
-    /// processor.
+    /// A process with all its threads and all children started from now on, on one processor.
     Tree {
         /// The process.
         pid: u32,
@@ -137,7 +136,7 @@ fn open_event(mut attr: Attr, target: Target) -> io::Result<OwnedFd> {
     })
 }
 
-/// Opens an event that counts lost records, or one that does not if the kernel is too old for it.
+/// Opens an event that counts lost records, or one that does not if the kernel is too old.
 fn open_counted(attr: impl Fn() -> Attr, target: Target) -> io::Result<(OwnedFd, bool)> {
     match open_event(Attr { read_format: READ_LOST, ..attr() }, target) {
         Err(e) if Errno::from_io_error(&e) == Some(Errno::INVAL) => {
@@ -153,15 +152,15 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping is shared memory that is only accessed through atomics at head and tail, and
-// by copies of the bytes between them, which the kernel does not write.
+// SAFETY: the mapping is shared memory that is accessed only through atomics at head and tail, and
+// by copying the bytes between them, which the kernel does not write.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn word(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: the first page is mapped until drop, the offset is within it and aligned; the
+        // SAFETY: the first page is mapped until drop, the offset is within it and aligned, and the
         // kernel accesses it as one word.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
     }
@@ -169,7 +168,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `Ring::open`; no reference to it is left.
+        // SAFETY: mapped in `Ring::open`; no references to it remain.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -189,7 +188,7 @@ pub struct Ring {
 pub struct Head(Arc<Mapping>);
 
 impl Head {
-    /// Returns the position of the next record, which grows with each one.
+    /// Returns the position of the next record, which increases with each record.
     #[inline]
     pub fn position(&self) -> u64 {
         self.0.word(HEAD_AT).load(Ordering::Relaxed)
@@ -201,8 +200,8 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// EACCES or EPERM if the system does not permit it, ENOSYS or EINVAL if the kernel does not
-    /// support it, EPERM from the mapping if too much memory is locked already.
+    /// Returns EACCES or EPERM if the system does not permit it, ENOSYS or EINVAL if the kernel
+    /// does not support it, or EPERM from the mapping if too much memory is already locked.
     pub fn open(target: Target, faults: Faults, data_bytes: usize) -> io::Result<Self> {
         let page_bytes = ioloom_sys::proc::page_bytes() as usize;
         if !data_bytes.is_power_of_two() || data_bytes < page_bytes {
@@ -217,8 +216,7 @@ impl Ring {
         let len = page_bytes + data_bytes;
         let start = call("perf-mmap", || {
             let protect = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a new mapping at an address that the kernel chooses touches no existing
-            // memory.
+            // SAFETY: a new mapping at an address chosen by the kernel touches no existing memory.
             let start =
                 unsafe { mmap(std::ptr::null_mut(), len, protect, MapFlags::SHARED, &main.0, 0) }?;
             Ok(start)
@@ -226,7 +224,7 @@ impl Ring {
         let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
         assert!(
             TAIL_AT + size_of::<u64>() <= page_bytes,
-            "head and tail are inside the first page, which the mapping includes"
+            "head and tail must be inside the first page, which the mapping includes"
         );
         let map = Arc::new(Mapping { start, len });
         let mut ring = Self { events: vec![main], map, page_bytes, data_bytes, tail: 0 };
@@ -239,7 +237,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Adds an event that writes into this ring.
+    /// Adds an event that writes to this ring.
     fn join(&mut self, config: u64, target: Target) -> io::Result<()> {
         let sample_type = SAMPLE_ADDRESS;
         let attr = || Attr { config, sample_period: 1, sample_type, ..Attr::default() };
@@ -261,20 +259,21 @@ impl Ring {
         Head(self.map.clone())
     }
 
-    /// Appends all new records to `into`; returns the share of the ring that they filled.
+    /// Appends all new records to `into`; returns the share of the ring that they occupied.
     pub fn drain(&mut self, into: &mut Vec<u8>) -> f64 {
         let head = self.map.word(HEAD_AT).load(Ordering::Acquire);
         let filled = usize::try_from(head.wrapping_sub(self.tail)).unwrap_or(usize::MAX);
         debug_assert!(
             filled <= self.data_bytes,
-            "the kernel stops at the tail: more would mean that unread records were overwritten"
+            "the kernel must stop at the tail: unread records were overwritten"
         );
         let filled = filled.min(self.data_bytes);
         let from = (self.tail as usize) & (self.data_bytes - 1);
         let first = filled.min(self.data_bytes - from);
         into.reserve(filled);
-        // SAFETY: the data follows the first page and is `data_bytes` long. Both ranges are inside
-        // it and between tail and head, where the kernel does not write until the store below.
+        // SAFETY: the data area follows the first page and is `data_bytes` long. Both ranges are
+        // inside it and between tail and head, where the kernel does not write until the store
+        // below.
         unsafe {
             let data = self.map.start.as_ptr().add(self.page_bytes);
             into.extend_from_slice(std::slice::from_raw_parts(data.add(from), first));
@@ -285,7 +284,7 @@ impl Ring {
         filled as f64 / self.data_bytes as f64
     }
 
-    /// Returns how many records did not fit so far; `None` if the kernel does not count them.
+    /// Returns how many records have not fit so far; `None` if the kernel does not count them.
     pub fn lost(&self) -> Option<u64> {
         let mut sum = 0u64;
         for (event, counted) in &self.events {
@@ -301,7 +300,7 @@ impl Ring {
     }
 }
 
-/// Returns the number of the calling thread.
+/// Returns the ID of the calling thread.
 pub fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }

@@ -1,12 +1,12 @@
-//! Kernel tracing by tracefs: scheduler, block and lock events of the whole machine.
+//! Kernel tracing through tracefs: scheduler, block and lock events of the whole machine.
 //!
-//! Events are read through an *instance*, a private set of per-processor rings, so that no other
-//! tracing is affected. Root creates an instance and removes it at the end; an unprivileged user
-//! gets one that root created once for that user ([`grant`]). If tracefs is not mounted, root
-//! mounts it detached, so that only this process can see it.
+//! Events are read through an *instance*, a private set of per-processor rings, so other tracing is
+//! not affected. Root creates an instance and removes it at the end; an unprivileged user gets one
+//! that root created in advance for that user ([`grant`]). If tracefs is not mounted, root mounts
+//! it detached, visible only to this process.
 //!
-//! Parsing is pure and in modules of its own: [`mod@format`], [`page`], [`event`].
-//! Costs about 0.4 µs per event, wherever in the machine it happens.
+//! Parsing is pure and has its own modules: [`mod@format`], [`page`], [`event`]. Costs about 0.4 µs
+//! per event anywhere on the machine.
 
 pub mod event;
 pub mod format;
@@ -26,10 +26,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Default size of a page of the trace ring, bytes; the instance reports larger ones.
+/// Default page size of the trace ring in bytes; the instance reports larger ones.
 const PAGE_BYTES: usize = 4096;
 
-/// The tracefs file system, mounted or held by this process alone.
+/// The tracefs file system, mounted globally or held only by this process.
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
@@ -37,7 +37,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Finds the mount, or mounts tracefs for this process alone.
+    /// Finds the mount, or mounts tracefs for this process only.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Tree {
         Ok(Self { root: root.into(), _mount: Some(mount) })
     }
 
-    /// Returns its root, which is only valid in this process unless tracefs is mounted.
+    /// Returns its root, which is valid only in this process unless tracefs is mounted.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -63,7 +63,7 @@ impl Tree {
         self.root.join("instances")
     }
 
-    /// Removes instances of this program whose process has ended; returns how many.
+    /// Removes instances of this program whose process has exited; returns their number.
     pub fn remove_leftovers(&self) -> usize {
         let Ok(entries) = std::fs::read_dir(self.instances()) else { return 0 };
         let dead = entries.flatten().filter(|entry| {
@@ -88,15 +88,15 @@ fn mount_detached() -> io::Result<OwnedFd> {
     })
 }
 
-/// Returns the number and start time of a process, which identify the owner of an instance.
+/// Returns the ID and start time of a process, which identify the owner of an instance.
 fn owner(pid: u32) -> Option<String> {
     let text = ioloom_sys::proc::read_text(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
     let stat = ioloom_sys::proc::parse::parse_process_stat(&text)?;
     Some(format!("{pid}-{}", stat.start_ticks))
 }
 
-/// Returns whether the process named by `owner` is still running. Any further numbers in `owner`
-/// count its instances.
+/// Reports whether the process identified by `owner` is still running. Any further numbers in
+/// `owner` distinguish its instances.
 fn is_running(owner_text: &str) -> bool {
     let mut parts = owner_text.split('-');
     let Some(pid) = parts.next().and_then(|pid| pid.parse().ok()) else { return true };
@@ -132,7 +132,7 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// The system's error; ResourceBusy if this user's instance is in use.
+    /// Returns the system error; ResourceBusy if this user's instance is in use.
     pub fn open() -> io::Result<Self> {
         let tree = Tree::open()?;
         tree.remove_leftovers();
@@ -186,7 +186,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Returns whether root created the instance for this user.
+    /// Reports whether root created the instance for this user.
     pub fn is_delegated(&self) -> bool {
         !self.owned
     }
@@ -195,20 +195,20 @@ impl Instance {
         write(&self.dir.join(file), text)
     }
 
-    /// Sets the size of each processor's ring.
+    /// Sets the ring size of each processor.
     ///
     /// # Errors
     ///
-    /// The system's error, such as ENOMEM.
+    /// Returns the system error, such as ENOMEM.
     pub fn set_ring_kib(&self, kib: u32) -> io::Result<()> {
         self.set("buffer_size_kb", &kib.to_string())
     }
 
-    /// Enables an event with a filter over its fields; an empty filter passes all.
+    /// Enables an event with a filter on its fields; an empty filter passes all events.
     ///
     /// # Errors
     ///
-    /// NotFound if the kernel has no such event, otherwise the system's error.
+    /// Returns NotFound if the kernel has no such event, otherwise the system error.
     pub fn enable(&mut self, kind: Kind, filter: &str, decoder: &mut Decoder) -> io::Result<()> {
         let dir = self.dir.join("events").join(kind.path());
         let text = read(&dir.join("format"))?;
@@ -229,11 +229,11 @@ impl Instance {
         Ok(())
     }
 
-    /// Changes the filter of an enabled event; an empty filter passes all.
+    /// Changes the filter of an enabled event; an empty filter passes all events.
     ///
     /// # Errors
     ///
-    /// InvalidInput if the kernel rejects the filter.
+    /// Returns InvalidInput if the kernel rejects the filter.
     pub fn filter(&self, kind: Kind, filter: &str) -> io::Result<()> {
         let path = self.dir.join("events").join(kind.path()).join("filter");
         write(&path, if filter.is_empty() { "0" } else { filter })
@@ -243,7 +243,7 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system error.
     pub fn set_recording(&self, on: bool) -> io::Result<()> {
         self.set("tracing_on", if on { "1" } else { "0" })
     }
@@ -252,7 +252,7 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system error.
     pub fn mark(&self, text: &str) -> io::Result<()> {
         self.set("trace_marker", text)
     }
@@ -261,7 +261,7 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system error.
     pub fn pipes(&self) -> io::Result<Vec<Pipe>> {
         let mut pipes = Vec::new();
         for entry in std::fs::read_dir(self.dir.join("per_cpu"))? {
@@ -290,7 +290,7 @@ impl Drop for Instance {
             let _ = write(&dir.join("filter"), "0");
         }
         if self.owned {
-            // Fails while a ring is still open; the next start removes the instance then.
+            // Fails while a ring is still open; in that case the next start removes the instance.
             let _ = std::fs::remove_dir(&self.dir);
         } else {
             let _ = self.set("buffer_size_kb", "8");
@@ -345,11 +345,11 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Reads the next page of events; `None` if there is none now.
+    /// Reads the next page of events; `None` if there is none at present.
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system error.
     pub fn next_page(&mut self) -> io::Result<Option<&[u8]>> {
         loop {
             let page = &mut self.page;
@@ -367,7 +367,7 @@ impl Pipe {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system error.
     pub fn stats(&self) -> io::Result<PipeStats> {
         read(&self.stats).map(|text| PipeStats::parse(&text))
     }

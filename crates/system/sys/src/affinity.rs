@@ -1,17 +1,17 @@
-//! Processor affinity: which processors a thread may use, and pinning it to one.
+//! Processor affinity: the processors available to a thread, and pinning a thread to one of them.
 //!
 //! A measurement that migrates between processors measures two sets of caches. [`PinnedThread`]
-//! restricts the calling thread to one processor and restores its old mask when dropped, so that a
-//! failure in between leaves the thread as it was.
+//! restricts the calling thread to one processor and restores the old mask when dropped, so an
+//! early return also restores it.
 
 use crate::fault::call;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::io;
 
-/// Returns the processors that the calling thread may run on, ascending.
+/// Returns the processors on which the calling thread can run, in ascending order.
 ///
 /// # Errors
-/// The error of sched_getaffinity.
+/// Fails if sched_getaffinity fails.
 pub fn allowed() -> io::Result<Vec<u32>> {
     let set = call("sched_getaffinity", || Ok(sched_getaffinity(None)?))?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
@@ -23,8 +23,8 @@ pub fn current() -> u32 {
     sched_getcpu() as u32
 }
 
-/// Keeps the calling thread on one processor until it is dropped, which must happen on the same
-/// thread; the type is not `Send` to enforce that.
+/// Keeps the calling thread on one processor until dropped, which must happen on the same thread;
+/// the type is not `Send` to enforce this.
 #[derive(Debug)]
 pub struct PinnedThread {
     cpu: u32,
@@ -36,8 +36,8 @@ impl PinnedThread {
     /// Restricts the calling thread to `cpu`.
     ///
     /// # Errors
-    /// The error of sched_setaffinity: `InvalidInput` if the processor is offline, does not exist
-    /// or is forbidden by the control group.
+    /// Fails if sched_setaffinity fails: `InvalidInput` if the processor is offline, does not exist
+    /// or is not allowed by the cgroup.
     pub fn pin(cpu: u32) -> io::Result<Self> {
         let before = call("sched_getaffinity", || Ok(sched_getaffinity(None)?))?;
         if cpu as usize >= CpuSet::MAX_CPU {
@@ -54,7 +54,7 @@ impl PinnedThread {
         self.cpu
     }
 
-    /// Returns whether the thread is running on its processor.
+    /// Reports whether the thread is running on its processor.
     #[inline]
     pub fn is_on_cpu(&self) -> bool {
         current() == self.cpu

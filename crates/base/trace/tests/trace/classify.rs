@@ -1,4 +1,4 @@
-//! Each rule with a thread made for it.
+//! Each rule, tested with a thread constructed for it.
 
 use crate::planted::{Script, assert_tiles, at_level, ns};
 use ioloom_model::evidence::SourceReport;
@@ -109,7 +109,7 @@ fn level_0_matches_both_clocks() {
         assert_eq!(ns(&thread, state), Some(truth(state)), "{state:?}");
     }
     assert_eq!(ns(&thread, State::Io), Some(truth(State::Io) + truth(State::Lock)));
-    // Faults in a fault span are separate; those in the user's function are not.
+    // Faults in a fault span are distinguished; those in the user's function are not.
     let in_function = 20 * 120 * US;
     assert_eq!(ns(&thread, State::Paging), Some(truth(State::Paging) - in_function));
     assert_eq!(ns(&thread, State::Unknown), Some(in_function));
@@ -157,7 +157,7 @@ fn without_a_clock_states_are_inferred_from_span_kinds() {
 
 #[test]
 fn a_short_call_gets_no_blocked_time_of_the_long_function() {
-    // Short calls that cannot have waited, then a function that faults.
+    // Short calls that cannot have waited, followed by a function that faults.
     let mut script = Script::new(1, 0);
     script.span(SpanKind::Open, |s| {
         s.run(4 * US);
@@ -213,20 +213,20 @@ fn a_function_that_reads_a_file_itself_is_io_at_level_2() {
     let thread = one(Level::Kernel, &script);
     assert_eq!(ns(&thread, State::Io), Some(2 * MS));
     assert_eq!(thread.states[&State::Io].quality, Some(Quality::Inferred));
-    // If files are mapped, the same wait is for a page that read-ahead has requested.
+    // If files are mapped, the same wait is for a page already requested by readahead.
     script.span(SpanKind::Map, |s| {
         s.run(US);
     });
     let thread = one(Level::Kernel, &script);
     assert_eq!(ns(&thread, State::Paging), Some(2 * MS));
     assert_eq!(thread.states[&State::Paging].quality, Some(Quality::Inferred));
-    // Level 1 cannot distinguish it from a function that waits by itself.
+    // Level 1 cannot distinguish it from a function that waits for other reasons.
     let thread = one(Level::Switch, &script);
     let unknown = &thread.states[&State::Unknown];
     assert_eq!(unknown.ns, Some(2 * MS));
     assert!(unknown.includes.contains(&State::Paging), "{unknown:?}");
-    assert!(unknown.why.as_deref().unwrap().contains("read-ahead"), "{unknown:?}");
-    // A list of sources determines which ones exist.
+    assert!(unknown.why.as_deref().unwrap().contains("readahead"), "{unknown:?}");
+    // If there is a list of sources, it determines the available ones.
     let mut raw = at_level(Level::Kernel, vec![script.thread()]);
     raw.evidence.sources = ["spans", "tracefs.sched_switch", "tracefs.sched_waking"]
         .map(|name| SourceReport { name: name.to_owned(), ..SourceReport::default() })
@@ -263,7 +263,7 @@ fn a_fault_is_found_after_a_preemption() {
 
 #[test]
 fn excess_ready_time_is_carried_over() {
-    // The clock reading already includes the delay of the following wait.
+    // The clock reading already includes the delay of the next wait.
     let mut script = Script::new(1, 0);
     script.span(SpanKind::Read, |s| {
         s.run(US).block(State::Io, 10, 0);
@@ -561,7 +561,7 @@ proptest! {
         for step in &mut steps {
             step.account = true;
             step.blocked_ns += 20_000;
-            // Level 0 cannot separate faults in the function, so there are none.
+            // Level 0 cannot distinguish faults in the function, so there are none.
             step.blocked_ns |= 1;
         }
         let script = planted(&steps);

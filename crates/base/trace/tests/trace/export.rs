@@ -1,4 +1,4 @@
-//! Exports, read by independent readers.
+//! Exports, decoded by independent readers.
 
 use crate::sample::sample;
 use crate::schema::{self, DebugAnnotation, EventType, Interned, TracePacket, TrackEvent};
@@ -18,7 +18,7 @@ struct Event {
     value: Option<f64>,
 }
 
-/// Tracks with their events, by identifier.
+/// Tracks and their events, by identifier.
 struct Read {
     names: BTreeMap<u64, String>,
     parents: BTreeMap<u64, u64>,
@@ -65,7 +65,7 @@ impl Read {
             self.parents.insert(track.uuid(), track.parent_uuid());
         } else {
             let event =
-                packet.track_event.as_ref().expect("a packet has names, a track or an event");
+                packet.track_event.as_ref().expect("a packet must have names, a track or an event");
             let read = self.event(packet.timestamp(), event);
             self.events.entry(event.track_uuid()).or_default().push(read);
         }

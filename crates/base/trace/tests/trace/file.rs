@@ -20,7 +20,7 @@ fn a_trace_survives_a_round_trip() {
 
 #[test]
 fn a_highly_compressible_trace_can_be_read() {
-    // A million equal segments shrink beyond the limit of the reader.
+    // A million equal segments shrink beyond the reader's limit.
     let segments: Vec<Segment> = (0..1_000_000)
         .map(|i| {
             let state = if i % 2 == 0 { State::OnCpu } else { State::Io };
@@ -79,11 +79,11 @@ fn sizes_in_the_file_are_not_trusted() {
     // Lists with more items than bytes.
     let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
     for tag in [b"DEVS", b"CORE", b"SERI", b"MARK", b"FILE"] {
-        assert!(reason(&file(tag, 0, &huge, 9)).contains("too few bytes for its number of items"));
+        assert!(reason(&file(tag, 0, &huge, 9)).contains("too short for its number of items"));
     }
-    // A number of more than 64 bits, and one without an end.
+    // A number that exceeds 64 bits, and an unterminated one.
     assert!(reason(&file(b"MARK", 0, &[0x80; 20], 20)).contains("64 bits"));
-    assert!(reason(&file(b"MARK", 0, &[0x80], 1)).contains("within a number"));
+    assert!(reason(&file(b"MARK", 0, &[0x80], 1)).contains("in the middle of a number"));
     // A section that would unpack to a thousand times its size.
     let packed = {
         use std::io::Write;
@@ -102,7 +102,7 @@ fn sizes_in_the_file_are_not_trusted() {
     assert!(reason(&file(b"MARK", 0, &late, late.len() as u64)).contains("104 days"));
 }
 
-/// Passes a trace that was read to the other modules.
+/// Passes the trace to the other modules.
 fn use_in_other_modules(trace: &Trace) {
     let lanes = Lanes::new(trace);
     for lane in lanes.lanes() {
@@ -136,8 +136,8 @@ proptest! {
         let mut bytes = write(&sample());
         let at = at.index(bytes.len());
         bytes[at] ^= by;
-        // The checksum does not cover the unpacked size and the tag of a section. A section with an
-        // unknown tag is skipped.
+        // The checksum does not cover the unpacked size and the tag of a section. Sections with
+        // unknown tags are skipped.
         if let Ok(trace) = read(&bytes) {
             use_in_other_modules(&trace);
         }
@@ -147,7 +147,7 @@ proptest! {
     fn changed_contents_with_a_valid_checksum_are_errors_or_harmless(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
-        // Uncompressed sections, so that the changes affect the columns.
+        // Uncompressed sections, so the changes affect the columns.
         let whole = write(&Trace { title: "t".repeat(3), ..sample() });
         let mut bytes = whole[..16].to_vec();
         let mut at = 16;

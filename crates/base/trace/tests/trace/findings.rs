@@ -1,4 +1,4 @@
-//! Each finding with a trace that has the problem, and with similar traces that do not.
+//! Each finding, tested with a trace that has the problem and with similar traces that do not.
 
 use crate::planted::{Script, at_level};
 use ioloom_model::{Level, State};
@@ -54,7 +54,7 @@ fn oversubscription() {
     let two = trace(&threads, |raw| processors(raw, 2.0));
     let finding = found(&two, "oversubscription");
     assert!(finding.sentence.contains("4.0 threads") && finding.sentence.contains("50.0 %"));
-    // As many threads as processors: other programs preempt them.
+    // No more threads than processors: other programs preempt them.
     assert!(ids(&trace(&threads, |raw| processors(raw, 4.0))).is_empty());
     // The number of processors is unknown.
     let raw = at_level(Level::Switch, threads.iter().map(Script::thread).collect());
@@ -64,7 +64,7 @@ fn oversubscription() {
         s.run(2 * MS).preempted(100 * US, 9).wait(State::Unknown, 2 * MS, 0, false);
     });
     assert!(ids(&trace(&calm, |raw| processors(raw, 2.0))).is_empty());
-    // Level 0 cannot separate preempted from ready time; their sum is sufficient.
+    // Level 0 cannot distinguish preempted from ready time; their sum is sufficient.
     let mut raw = at_level(Level::Account, threads.iter().map(Script::thread).collect());
     processors(&mut raw, 2.0);
     assert_eq!(ids(&classify(raw)), ["oversubscription"]);
@@ -90,7 +90,7 @@ fn lock_convoy() {
     });
     let finding = found(&trace(&own, |_| {}), "lock-convoy");
     assert!(finding.try_this.contains("Hold the lock for less time"), "{finding:?}");
-    // Waiting on a queue is not waiting for a lock.
+    // Waiting for a queue is not waiting for a lock.
     let queue = many(4, |_, s| {
         for _ in 0..10 {
             s.run(100 * US).span(SpanKind::HandOver, |s| {
@@ -117,7 +117,7 @@ fn uneven_work() {
         s.run((10 + u64::from(tid)) * MS);
     });
     assert!(ids(&trace(&even, |_| {})).is_empty());
-    // Different roles may work differently.
+    // Different roles can work differently.
     let mut raw = at_level(Level::Kernel, uneven.iter().map(Script::thread).collect());
     for (thread, role) in raw.threads.iter_mut().zip(["a", "b", "c"]) {
         thread.role = role.to_owned();
@@ -162,13 +162,13 @@ fn disk_idle_and_cpu_idle() {
     assert!(finding.evidence.iter().any(|(name, _)| name == "both busy"), "{finding:?}");
     // The device is always busy and overlaps with computing.
     assert!(ids(&reader(100 * US, MS, true)).is_empty());
-    // Almost all time is computing, so there is nothing to gain.
+    // Almost all time is spent computing, so there is nothing to gain.
     assert!(ids(&reader(20 * US, MS, false)).is_empty());
     // Waiting for one request at a time.
     let shallow = reader(MS, 50 * US, false);
     assert_eq!(ids(&shallow), ["cpu-idle"]);
     assert!(found(&shallow, "cpu-idle").try_this.contains("more requests in flight"));
-    // The same wait with a deep queue: the device is the limit.
+    // The same wait with a deep queue: the device is the bottleneck.
     let mut deep = shallow.clone();
     let requests = deep.devices[0].requests.clone();
     for _ in 0..7 {

@@ -9,7 +9,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/fixtures/a8ad189/trace")
 }
 
-/// Returns a value without its prose, which later versions may reword.
+/// Returns a value without its text, which later versions may reword.
 fn without_prose(mut value: Value) -> Value {
     if let Some(states) = value.get_mut("states").and_then(Value::as_object_mut) {
         states.values_mut().filter_map(Value::as_object_mut).for_each(|state| {

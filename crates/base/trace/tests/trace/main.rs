@@ -1,5 +1,5 @@
 //! Tests of the public interface: synthetic threads with known states, random input, and every
-//! format read by an independent reader.
+//! format decoded by an independent reader.
 
 mod classify;
 mod export;

@@ -1,4 +1,4 @@
-//! Synthetic threads whose states are known.
+//! Synthetic threads with known states.
 
 use ioloom_model::{Level, State};
 use ioloom_trace::Wake;
@@ -59,7 +59,7 @@ impl Script {
         self
     }
 
-    /// Blocks in `state`, then is ready.
+    /// Blocks in `state`, then becomes ready.
     pub(crate) fn block(&mut self, state: State, blocked_ns: u64, ready_ns: u64) -> &mut Self {
         let uninterruptible = matches!(state, State::Io | State::Paging | State::Lock);
         self.wait(state, blocked_ns, ready_ns, uninterruptible)
@@ -131,7 +131,7 @@ impl Script {
     }
 }
 
-/// Returns the events of threads that a level records.
+/// Returns the thread events recorded at a level.
 pub(crate) fn at_level(level: Level, threads: Vec<RawThread>) -> Raw {
     let threads: Vec<RawThread> = threads
         .into_iter()

@@ -1,4 +1,4 @@
-//! A trace in which every part is present.
+//! A trace that contains every part.
 
 use crate::planted::{Script, at_level};
 use ioloom_model::evidence::SourceReport;

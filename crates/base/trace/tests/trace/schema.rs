@@ -1,9 +1,9 @@
 //! The messages of a Perfetto trace that the export uses, for an independent decoder.
 //!
-//! A subset of the `.proto` files that Perfetto publishes (`protos/perfetto/trace`, as in the crate
+//! A subset of the `.proto` files published by Perfetto (`protos/perfetto/trace`, as in the crate
 //! perfetto_protos 0.51.1): their names, numbers and types, not taken from the encoder. Generated
-//! code for all messages of Perfetto would be the largest library of the build. A missing field, or
-//! one with a wrong number, makes the decoded trace shorter than its bytes, which fails the test.
+//! code for all Perfetto messages would be the largest library in the build. If a field is missing
+//! or has a wrong number, the decoded trace is shorter than its bytes and the test fails.
 
 use prost::{Enumeration, Message};
 

@@ -1,4 +1,4 @@
-//! Shares of any range compared with a plain sum over all segments.
+//! Shares of arbitrary ranges compared with a plain sum over all segments.
 
 use crate::wild;
 use ioloom_model::{Level, State, StateTime};

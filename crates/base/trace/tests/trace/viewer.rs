@@ -1,4 +1,4 @@
-//! The payload of the viewer, read by an independent reader written from its documentation.
+//! The viewer payload, decoded by an independent reader written from its documentation.
 
 use crate::sample::sample;
 use ioloom_model::State;
@@ -203,7 +203,7 @@ fn a_million_segments_fit_in_three_megabytes() {
     let trace = Trace { threads, ..Trace::default() };
     let text = embedded(&trace, &[]);
     assert!(text.len() <= 3_000_000, "{} bytes", text.len());
-    // Coarse ticks move a boundary by at most half a tick, and errors do not add up.
+    // Coarse ticks move a boundary by at most half a tick, and errors do not accumulate.
     let view = View::of(&payload(&trace, &[]));
     let starts = view.starts(&view.header["threads"][15]["segments"]["dt"]);
     for (read, segment) in starts.iter().zip(&trace.threads[15].segments) {

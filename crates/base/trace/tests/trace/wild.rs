@@ -1,4 +1,4 @@
-//! Random events that no kernel would deliver: the segments tile, and nothing panics.
+//! Random events that no kernel would produce: segments must tile, and nothing may panic.
 
 use crate::planted::assert_tiles;
 use ioloom_model::Level;
@@ -7,7 +7,7 @@ use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch};
 use ioloom_trace::{CoreRun, Request, Span, SpanKind, Trace, classify};
 use proptest::prelude::*;
 
-/// Times that are mostly close together and sometimes extreme.
+/// Times that are mostly close together but sometimes extreme.
 fn time() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0..5_000_u64, 1 => 0..5_000_000_u64, 1 => Just(u64::MAX), 1 => Just(u64::MAX - 9)]
 }

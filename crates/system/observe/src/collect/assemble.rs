@@ -1,4 +1,4 @@
-//! Assembles the raw events of one run from what was collected, with times from its start.
+//! Assembles the raw events of a run from the collected data, with times relative to its start.
 
 use super::check::{ClockTest, Costs};
 use super::drain::{Collected, TOOL};
@@ -12,16 +12,16 @@ use ioloom_trace::raw::{PROCESSORS, Raw, RawThread};
 use ioloom_trace::{CoreRun, Series};
 use std::path::Path;
 
-/// Switches per second and processor from which level 1 costs about one percent.
+/// Switches per second and processor above which level 1 costs about one percent.
 const SWITCHES_WARN: f64 = 5_000.0;
 /// Role of a worker thread that the kernel created for a ring.
 const KERNEL_WORKER: &str = "kernel-worker";
 
-/// Facts about one observation.
+/// Properties of an observation.
 pub(super) struct Run {
     pub(super) level: Level,
     pub(super) own_events: bool,
-    /// Whether the tracefs instance was granted by root; `None` without an instance.
+    /// Whether root granted the tracefs instance; `None` without an instance.
     pub(super) delegated: Option<bool>,
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
@@ -38,7 +38,7 @@ pub(super) fn assemble(run: Run, mut collected: Collected) -> Raw {
     let evidence = evidence(&run, &collected, &finished);
     for mut done in finished {
         let stream = collected.gather.threads.remove(&done.tid).unwrap_or_default();
-        // A thread may register before the run; its earlier events do not count.
+        // A thread may register before the run; its earlier events are ignored.
         done.start_ns = done.start_ns.max(run.start_ns);
         threads.push(thread(&run, done, stream));
     }
@@ -84,7 +84,7 @@ pub(super) fn raw(
     }
 }
 
-/// Returns the number of usable processors, as a series of one point.
+/// Returns the number of usable processors, as a series with one point.
 fn processors() -> Series {
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Series {
@@ -141,7 +141,7 @@ pub(super) fn cores(run: &Run, gather: &mut Gather, threads: &[RawThread]) -> Ve
     cores
 }
 
-/// Returns names and requests of the devices.
+/// Returns the names and requests of the devices.
 fn devices(run: &Run, gather: Gather) -> (Vec<String>, Vec<ioloom_trace::Request>) {
     let mut requests = gather.requests;
     requests.retain(|r| r.issue_ns >= run.start_ns && r.issue_ns <= run.end_ns);
@@ -182,7 +182,7 @@ pub(super) fn evidence(run: &Run, collected: &Collected, finished: &[Finished]) 
                 continue;
             }
             let records = gather.kept.get(&kind).copied().unwrap_or(0);
-            // A round consists of the two events of a switch and one wakeup.
+            // A round consists of the two events of a switch and one wake-up.
             let cost = run.costs.kernel_ns.map(|ns| ns / 3.0);
             let lost = if kind == Kind::Switch { collected.kernel_lost } else { 0 };
             sources.push(source(name, records, lost, cost, privilege));
@@ -195,20 +195,20 @@ pub(super) fn evidence(run: &Run, collected: &Collected, finished: &[Finished]) 
         sources.iter().filter_map(|s| Some(s.records as f64 * s.ns_per_event?)).sum();
     let missing = run.registered.saturating_sub(finished.len().saturating_sub(1));
     if run.registered > 0 && missing > 0 {
-        notes.push(format!("{missing} threads did not finish and are left out"));
+        notes.push(format!("{missing} threads did not finish and are omitted"));
     }
     if run.clock.inside < run.clock.total {
         let (inside, total) = (run.clock.inside, run.clock.total);
         notes.push(format!(
-            "the kernel's clock differs: {inside} of {total} events had right times"
+            "the kernel clock differs: only {inside} of {total} events had correct times"
         ));
     }
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
     let per_s = gather.own_switches as f64 / 2.0 / (elapsed_ns as f64 / 1e9) / cpus;
     if run.own_events && per_s > SWITCHES_WARN {
         notes.push(format!(
-            "{per_s:.0} switches per second and processor: watching costs more than a per cent; \
-             compare with a run at level 0"
+            "{per_s:.0} switches per second and processor: observation costs more than one \
+            percent; compare with a run at level 0"
         ));
     }
     let checks = Checks {
@@ -230,7 +230,7 @@ fn user_sources(run: &Run, finished: &[Finished], notes: &mut Vec<String>) -> Ve
     let accounts_lost = ours().map(|done| done.accounts_lost).sum();
     if spans_lost > 0 {
         notes.push(format!(
-            "{spans_lost} spans did not fit; their totals are exact, but they have no position"
+            "{spans_lost} spans did not fit; their totals are exact, but their positions are unknown"
         ));
     }
     let mut sources = vec![source("spans", spans, spans_lost, run.costs.span_ns, "none")];
@@ -243,8 +243,8 @@ fn user_sources(run: &Run, finished: &[Finished], notes: &mut Vec<String>) -> Ve
 fn losses(collected: &Collected, notes: &mut Vec<String>) {
     let gather = &collected.gather;
     for (lost, what) in [
-        (collected.own_lost, "switches or faults were lost: the rings of the threads were full"),
-        (collected.kernel_lost, "kernel events were lost: the rings of the processors were full"),
+        (collected.own_lost, "switches or faults were lost: the per-thread rings were full"),
+        (collected.kernel_lost, "kernel events were lost: the per-processor rings were full"),
         (gather.over, "events exceeded the limit and were dropped"),
         (gather.broken, "records were malformed"),
     ] {

@@ -1,9 +1,9 @@
 //! Checks that the clocks agree, and measures the cost of events.
 //!
-//! Both are measured at the start. A kernel event between two readings of the clock must have a
-//! time between them. The cost of a switch is the processor time of a short sleep with events minus
-//! that without, alternately, as a median: the kernel charges its work at a switch to the switching
-//! thread.
+//! Both are measured at the start. A kernel event between two clock readings must have a timestamp
+//! between them. The cost of a switch is the processor time of a short sleep with events minus that
+//! of one without, measured alternately, as a median: the kernel charges its work during a switch
+//! to the switching thread.
 
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -15,18 +15,18 @@ use ioloom_sys_trace::tracefs::{Instance, Pipe};
 use std::hint::black_box;
 use std::time::Duration;
 
-/// Number of pages that the clock test touches, and of marks that it writes.
+/// Number of pages touched and of marks written by the clock test.
 const CLOCK_EVENTS: usize = 64;
-/// Number of rounds, and of sleeps per round, of the calibration.
+/// Number of calibration rounds, and of sleeps per round.
 const ROUNDS: usize = 7;
 const SLEEPS: u32 = 24;
-/// Number of spans of the calibration.
+/// Number of spans recorded for calibration.
 const SPANS: usize = 2000;
 
-/// How many kernel events had a time between the readings around them.
+/// Number of kernel events with timestamps between the surrounding readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClockTest {
-    /// Events with a time in between.
+    /// Events with a timestamp between the readings.
     pub inside: u64,
     /// All events.
     pub total: u64,
@@ -43,7 +43,7 @@ impl ClockTest {
     }
 }
 
-/// Cost in nanoseconds of one event to the observed thread; `None` if not measured.
+/// Cost of one event to the observed thread, in nanoseconds; `None` if not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Costs {
     /// One span.
@@ -60,7 +60,7 @@ pub struct Costs {
     pub kernel_ns: Option<f64>,
 }
 
-/// Checks page faults of the calling thread between readings of the clock.
+/// Checks page faults of the calling thread between clock readings.
 pub(super) fn clock_of_own_events() -> ClockTest {
     let mut test = ClockTest::default();
     let page = ioloom_sys::proc::page_bytes() as usize;
@@ -86,7 +86,7 @@ pub(super) fn clock_of_own_events() -> ClockTest {
     test
 }
 
-/// Checks tracefs marks between readings of the clock. The rings must be empty.
+/// Checks tracefs marks between clock readings. The rings must be empty.
 pub(super) fn clock_of_marks(
     instance: &Instance,
     pipes: &mut [Pipe],
@@ -124,7 +124,7 @@ pub(super) fn clock_of_marks(
     test
 }
 
-/// Measures a span and reading both clocks.
+/// Measures recording a span and reading both clocks.
 pub(super) fn calibrate_user(costs: &mut Costs) {
     let (to, _from) = std::sync::mpsc::channel();
     let plan = super::recorder::RecorderOptions {
@@ -169,7 +169,7 @@ pub(crate) fn calibrate_own() -> Costs {
     costs
 }
 
-/// Measures a switch with a ring of its own.
+/// Measures a switch with a per-thread ring.
 pub(super) fn calibrate_switch(costs: &mut Costs) {
     costs.switch_ns = differences(|| {
         let ring = Ring::open(Target::ThisThread, Faults::None, 64 << 10).ok();
@@ -216,7 +216,7 @@ fn median(values: &mut [f64]) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a skipped test says so")]
+#[allow(clippy::print_stdout, reason = "skipped tests print a notice")]
 mod tests {
     use super::*;
 
@@ -225,7 +225,7 @@ mod tests {
         let test = clock_of_own_events();
         assert_eq!(test.inside, test.total);
         if test.total == 0 {
-            println!("skipped: kernel events of own threads are not available");
+            println!("skipped: kernel events of the process's threads are not available");
         }
     }
 

@@ -1,8 +1,8 @@
-//! The collecting thread, which empties the rings; it has a lane of its own.
+//! The collecting thread, which drains the rings and has its own lane.
 //!
-//! It sleeps on its channel, wakes up every few milliseconds, reads records from the rings and
-//! sorts them. If a ring was a quarter full, the next pause is shorter; if all were nearly empty,
-//! longer.
+//! It waits for messages on its channel, wakes up every few milliseconds, reads records from the
+//! rings and sorts them. If a ring was a quarter full, the next pause is shorter; if all were
+//! nearly empty, it is longer.
 
 use super::gather::Gather;
 use super::message::{Finished, Message};
@@ -24,9 +24,9 @@ use std::time::Duration;
 pub(super) const TOOL: &str = "tool";
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(16);
-/// Most spans kept for the thread's own lane.
+/// Maximum number of spans stored for the collecting thread's lane.
 const TOOL_SPANS: usize = 1 << 14;
-/// Interval of searches for the workers of rings where the scheduler does not report them.
+/// Interval between searches for ring workers if scheduler events do not report them.
 const WORKERS_EVERY_NS: u64 = 20_000_000;
 
 /// The tracefs part.
@@ -43,17 +43,17 @@ pub(super) struct Sources {
     /// Rings of a process tree.
     pub(super) rings: Vec<Ring>,
     pub(super) sampler: Option<Sampler>,
-    /// Whether the collecting thread has a ring of its own and opens rings for workers of rings.
+    /// Whether the collecting thread has its own ring and opens rings for io_uring workers.
     pub(super) own_events: bool,
 }
 
-/// What was collected.
+/// The collected data.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) gather: Gather,
     pub(super) finished: Vec<Finished>,
     pub(super) sampler: Option<Sampler>,
-    /// Records of threads' rings that the kernel counts as lost.
+    /// Records of per-thread rings that the kernel counted as lost.
     pub(super) own_lost: u64,
     /// Lost tracefs events.
     pub(super) kernel_lost: u64,
@@ -129,13 +129,13 @@ impl Worker {
         self.end()
     }
 
-    /// Takes messages until the pause is over; returns whether the run is over.
+    /// Processes messages until the pause is over; returns whether the run is over.
     fn listen(&mut self, from: &Receiver<Message>, pause: Duration) -> bool {
         let until = monotonic_ns() + pause.as_nanos() as u64;
         let mut stop = false;
         loop {
             let left = until.saturating_sub(monotonic_ns());
-            // After the stop message, take only what is queued already.
+            // After the stop message, process only what is already queued.
             let left = if stop { 0 } else { left };
             match from.recv_timeout(Duration::from_nanos(left)) {
                 Ok(Message::Thread(tid, ring)) => {
@@ -150,7 +150,7 @@ impl Worker {
         }
     }
 
-    /// Empties every ring; returns the largest share of a ring that was filled.
+    /// Drains every ring; returns the fill level of the fullest one as a share.
     fn empty(&mut self) -> f64 {
         let mut filled: f64 = 0.0;
         for ring in &mut self.rings {
@@ -176,7 +176,8 @@ impl Worker {
                 // 64 pages, a quarter of a MiB, shorten the pause.
                 filled = filled.max(f64::from(pages) / 256.0);
             }
-            // A child may run on one processor before its creation is read from another one's ring.
+            // A child can run on one processor before its creation is read from another processor's
+            // ring.
             self.events.sort_by_key(|event| event.at_ns);
             for event in self.events.drain(..) {
                 self.out.gather.kernel(&event);
@@ -185,7 +186,7 @@ impl Worker {
         filled
     }
 
-    /// Collects what does not arrive as events: samples, and new workers of rings.
+    /// Collects data that does not arrive as events: samples and new ring workers.
     fn look(&mut self) {
         let now = monotonic_ns();
         if let Some(sampler) = &mut self.sources.sampler {
@@ -218,7 +219,7 @@ impl Worker {
         self.empty();
         debug_assert!(
             self.bytes.is_empty() && self.events.is_empty(),
-            "every record that was read from a ring was sorted or counted as lost"
+            "every record read from a ring must be sorted or counted as lost"
         );
         self.out.own_lost = self.rings.iter().filter_map(Ring::lost).sum();
         self.out.own_lost = self.out.own_lost.max(self.out.gather.reported_lost);

@@ -1,7 +1,7 @@
-//! Sorts events by thread, processor and device as they arrive. No I/O.
+//! Sorts incoming events by thread, processor and device. No I/O.
 //!
-//! Thread events are kept for known threads only; which threads used a processor and what devices
-//! did is kept for the whole machine. Everything is bounded: further events are counted as lost.
+//! Thread events are stored only for known threads; processor usage and device requests are stored
+//! for the whole machine. All storage is bounded: events beyond the limit are counted as lost.
 
 use ioloom_sys_trace::perf::record::Record;
 use ioloom_sys_trace::tracefs::event::{Event, EventData, Kind};
@@ -10,24 +10,24 @@ use ioloom_trace::raw::{Fault, LockWait, Switch};
 use ioloom_trace::{CoreRun, Request};
 use std::collections::{BTreeMap, HashMap};
 
-/// Bit of a lock's flags: it spins, so no thread leaves its processor.
+/// Lock flag bit: the lock spins, so no thread leaves its processor.
 const LOCK_SPINS: u32 = 1;
-/// Bits of a state that say why a thread left; if none is set, it could have continued.
+/// State bits that give the reason why a thread left; if none is set, it could have continued.
 const STATE_BLOCKED: u32 = 0xFF;
 const STATE_UNINTERRUPTIBLE: u32 = 2;
 
-/// Events of one thread from the kernel.
+/// Kernel events of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) pid: u32,
     pub(super) name: Option<String>,
-    /// Whether it is a worker that the kernel created for a ring of ours.
+    /// Whether it is a kernel worker for one of our rings.
     pub(super) kernel_worker: bool,
     pub(super) begin_ns: Option<u64>,
     pub(super) end_ns: Option<u64>,
     /// Switches from the thread's own ring.
     pub(super) own: Vec<Switch>,
-    /// Switches from the scheduler's events.
+    /// Switches from scheduler events.
     pub(super) sched: Vec<Switch>,
     pub(super) wakes: Vec<Wake>,
     pub(super) faults: Vec<Fault>,
@@ -42,7 +42,7 @@ struct Core {
     holder: Option<(u32, u64)>,
 }
 
-/// Everything gathered so far; times are on the monotonic clock.
+/// Everything gathered so far, with times on the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
     pub(super) threads: BTreeMap<u32, Stream>,
@@ -50,14 +50,14 @@ pub(super) struct Gather {
     pub(super) follow: bool,
     pub(super) events_max: usize,
     pub(super) requests: Vec<Request>,
-    /// Numbers of the devices, in the order of [`Request::device`].
+    /// Device numbers, in the order of [`Request::device`].
     pub(super) devices: Vec<u32>,
     pub(super) chain_breaks: u64,
-    /// Number of kept events by kind.
+    /// Number of stored events by kind.
     pub(super) kept: BTreeMap<Kind, u64>,
     pub(super) own_switches: u64,
     pub(super) own_faults: u64,
-    /// Records that rings reported as lost.
+    /// Records reported as lost by the rings.
     pub(super) reported_lost: u64,
     /// Events beyond the limit.
     pub(super) over: u64,
@@ -73,12 +73,12 @@ impl Gather {
         Self { events_max, follow, ..Self::default() }
     }
 
-    /// Adds a thread to the known ones and returns its events.
+    /// Makes a thread known and returns its events.
     pub(super) fn know(&mut self, tid: u32) -> &mut Stream {
         self.threads.entry(tid).or_default()
     }
 
-    /// Returns whether another event may be kept.
+    /// Reports whether another event can be stored.
     fn room(&mut self) -> bool {
         let room = self.stored < self.events_max;
         if room {
@@ -86,11 +86,11 @@ impl Gather {
         } else {
             self.over += 1;
         }
-        debug_assert!(self.stored <= self.events_max, "memory for events is bounded");
+        debug_assert!(self.stored <= self.events_max, "more events stored than the limit allows");
         room
     }
 
-    /// Adds a record of a thread's own ring.
+    /// Adds a record from a thread's own ring.
     pub(super) fn own(&mut self, record: Record) {
         match record {
             Record::Switch { at_ns, tid, cpu, out, preempted, .. } => {
@@ -139,7 +139,7 @@ impl Gather {
         stream.name = stream.name.take().or(name).or(parent_name);
     }
 
-    /// Adds an event of the scheduler, a device or a lock.
+    /// Adds a scheduler, device or lock event.
     pub(super) fn kernel(&mut self, event: &Event) {
         let Event { at_ns, cpu, by_tid, what } = *event;
         match what {
@@ -212,7 +212,7 @@ impl Gather {
         }
     }
 
-    /// Detects workers of rings, which are named after the thread that they serve.
+    /// Detects ring workers, which are named after the thread they serve.
     fn find_worker(&mut self, tid: u32, name: &[u8; 16], at_ns: u64) {
         let Some(owner) = name.strip_prefix(b"iou-wrk-") else { return };
         let name = text(name);
@@ -233,7 +233,7 @@ impl Gather {
         let core = &mut self.cores[index];
         let (holder, since) = core.holder.replace((next_tid, at_ns)).unwrap_or((prev_tid, at_ns));
         let fits = holder == prev_tid;
-        // A switch was missed: when the thread that leaves now got the processor is unknown.
+        // A switch was missed, so the start time of the thread that leaves now is unknown.
         let run = CoreRun { start_ns: since, end_ns: at_ns, tid: prev_tid, ours: false };
         let kept = fits && prev_tid != 0 && at_ns > since;
         if kept && self.room() {
@@ -268,7 +268,7 @@ impl Gather {
         }
     }
 
-    /// Returns the threads on each processor until `end_ns`, with ours marked.
+    /// Returns the threads on each processor until `end_ns`, with the program's threads marked.
     pub(super) fn cores(&mut self, end_ns: u64) -> Vec<Vec<CoreRun>> {
         let threads = &self.threads;
         let finish = |mut core: Core| {
@@ -287,14 +287,15 @@ impl Gather {
     }
 }
 
-/// Returns a name from the kernel as text.
+/// Converts a name from the kernel to text.
 fn text(name: &[u8]) -> String {
     let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
     String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
-/// Adds to a thread's own switches what only scheduler events contain: the thread that took over,
-/// and whether the wait is interruptible. The two records of one switch are within microseconds.
+/// Adds information that only scheduler events contain to a thread's own switches: the thread that
+/// took over, and whether the wait is interruptible. The two records of one switch are within
+/// microseconds of each other.
 pub(super) fn enrich(own: &mut [Switch], sched: &[Switch]) {
     const APART_NS_MAX: u64 = 50_000;
     let mut outs = sched.iter().filter(|s| s.out).peekable();

@@ -32,7 +32,7 @@ fn a_switch_ends_one_run_and_begins_another() {
     g.kernel(&switch(10, 1, (0, 0), (7, "seven")));
     g.kernel(&switch(30, 1, (7, 2), (8, "other")));
     g.kernel(&switch(50, 1, (8, 0x100), (7, "seven")));
-    g.kernel(&switch(60, 1, (9, 1), (0, "idle"))); // the arrival of 9 was missed
+    g.kernel(&switch(60, 1, (9, 1), (0, "idle"))); // the switch to thread 9 was missed
     let sched = &g.threads[&7].sched;
     let seen: Vec<_> =
         sched.iter().map(|s| (s.at_ns, s.out, s.uninterruptible, s.next_tid)).collect();

@@ -14,7 +14,7 @@ pub(super) enum Message {
     Stop,
 }
 
-/// Exact sums of one kind of span, including spans that were not kept.
+/// Exact totals for one kind of span, including spans that were not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Number of spans.
@@ -23,7 +23,7 @@ pub struct Totals {
     pub ns: u64,
 }
 
-/// The recording of a finished thread; times are on the monotonic clock.
+/// The recording of a finished thread, with times on the monotonic clock.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Finished {
     pub(super) tid: u32,

@@ -1,4 +1,4 @@
-//! Collects events of each thread, from the kernel and from the program.
+//! Collects per-thread events from the kernel and the program.
 //!
 //! A [`Session`] observes threads of this process; each thread registers and gets a [`Recorder`]. A
 //! [`Watch`] observes a process tree from outside. Both produce the raw events of one run, which
@@ -12,13 +12,13 @@
 //! raw = session.stop()                            includes losses, self-tests and costs
 //! ```
 //!
-//! Levels: 0 has spans and the thread's clocks; 1 adds every switch and every major fault through a
-//! ring per thread; 2 adds wakeups, the threads on every processor, device requests and kernel
-//! locks. One more thread, with the role `tool` and a lane of its own, empties the rings.
+//! Levels: 0 has spans and the thread clocks; 1 adds every switch and every major fault through a
+//! ring per thread; 2 adds wake-ups, the threads on every processor, device requests and kernel
+//! locks. An additional thread, with the role `tool` and its own lane, drains the rings.
 //!
-//! Costs to the program: 24 to 45 ns per span, 1.5 µs for the clocks after a long one, about 2 µs
-//! per switch at level 1 and 1 µs more at level 2. All memory is bounded and allocated before the
-//! run; events that do not fit are counted.
+//! Cost to the program: 24 to 45 ns per span, 1.5 µs for reading the clocks after a long span,
+//! about 2 µs per switch at level 1 and 1 µs more at level 2. All memory is bounded and allocated
+//! before the run; events that do not fit are counted.
 
 mod assemble;
 mod check;
@@ -44,16 +44,16 @@ pub use watch::Watch;
 use ioloom_failure::reason;
 use ioloom_model::Level;
 
-/// Limits and sizes of an observation.
+/// Limits and sizes for an observation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TraceOptions {
-    /// Most spans kept per thread; totals continue beyond that.
+    /// Maximum number of spans stored per thread; totals continue beyond that.
     pub spans_max: usize,
-    /// Most kernel events kept for all threads together.
+    /// Maximum number of kernel events stored for all threads together.
     pub events_max: usize,
-    /// Ring size per thread at level 1 in bytes: a power of two.
+    /// Per-thread ring size at level 1 in bytes: a power of two.
     pub ring_bytes: usize,
-    /// Ring size per processor at level 2 in KiB.
+    /// Per-processor ring size at level 2 in KiB.
     pub trace_ring_kib: u32,
     /// Whether to measure the cost of each kind of event at the start (30 ms).
     pub calibrate: bool,
@@ -79,20 +79,20 @@ pub enum Refused {
     Level {
         /// The level.
         level: Level,
-        /// The system's error.
+        /// The system error.
         why: String,
         /// How to make it work.
         remedy: String,
     },
     /// The collecting thread cannot be started.
-    #[error("cannot start the thread that collects events: {}; use fewer threads", reason(.0))]
+    #[error("cannot start the event collection thread: {}; use fewer threads", reason(.0))]
     Thread(std::io::Error),
     /// A process cannot be observed.
     #[error("cannot observe process {pid}: {why}")]
     Process {
-        /// Its number.
+        /// Process ID.
         pid: u32,
-        /// The system's error.
+        /// The system error.
         why: String,
     },
 }

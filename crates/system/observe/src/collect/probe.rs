@@ -1,4 +1,4 @@
-//! Finds out which sources of evidence work here, and how to enable the others.
+//! Determines which sources of evidence work here, and how to enable the others.
 
 use ioloom_failure::reason;
 use ioloom_sys::proc::{self, ThreadSched};
@@ -12,9 +12,9 @@ use std::path::Path;
 /// A source of events or counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Probe {
-    /// Its name, as in the evidence of a result.
+    /// Name, as in the evidence of a result.
     pub source: String,
-    /// The evidence level to which it belongs.
+    /// Evidence level of the source.
     pub level: u8,
     /// Whether it works.
     pub ok: bool,
@@ -28,15 +28,15 @@ pub struct Probe {
     pub remedy: Option<String>,
 }
 
-/// Tries every source. Takes some milliseconds and needs no privilege.
+/// Tries every source. Takes several milliseconds and requires no privileges.
 pub fn probe() -> Vec<Probe> {
     let mut all = vec![
-        one("spans", 0, "what each thread records about its calls", Ok(())),
+        one("spans", 0, "per-thread records of calls", Ok(())),
         one("thread clock", 0, "processor time of each thread", Ok(())),
         one(
             "schedstat",
             0,
-            "time that a thread was ready to run without a processor",
+            "time that a thread was ready to run but had no processor",
             schedstat().map_err(|e| {
                 (reason(&e), "boot a kernel with CONFIG_SCHED_INFO and mounted /proc".to_owned())
             }),
@@ -44,7 +44,7 @@ pub fn probe() -> Vec<Probe> {
         one(
             "proc.syscall",
             0,
-            "watch: the call in which a thread of another program waits",
+            "watch: the system call in which a thread of another program waits",
             syscall().map_err(|e| (reason(&e), "run as the same user, or as root".to_owned())),
         ),
     ];
@@ -56,7 +56,7 @@ pub fn probe() -> Vec<Probe> {
     all.push(one(
         "perf.switch",
         1,
-        "every switch of own threads, exact, with the processor",
+        "every context switch of the process's threads, exact, with the processor",
         ring(Faults::None),
     ));
     all.push(one(
@@ -81,9 +81,9 @@ fn one(source: &str, level: u8, gives: &str, result: Result<(), (String, String)
     }
 }
 
-/// Kernel events and what each provides.
+/// Kernel events and what each of them provides.
 pub(super) const KERNEL: [(Kind, &str, &str); 7] = [
-    (Kind::Waking, "tracefs.sched_waking", "wakeups: distinguishes ready from blocked"),
+    (Kind::Waking, "tracefs.sched_waking", "wake-ups: distinguishes ready from blocked"),
     (Kind::Switch, "tracefs.sched_switch", "the threads on every processor"),
     (Kind::Issue, "tracefs.block_rq_issue", "requests to devices"),
     (
@@ -92,7 +92,7 @@ pub(super) const KERNEL: [(Kind, &str, &str); 7] = [
         "their completions: latency and requests in flight",
     ),
     (Kind::LockBegin, "tracefs.contention", "waits for locks inside the kernel"),
-    (Kind::LockEnd, "tracefs.contention_end", "when those waits end"),
+    (Kind::LockEnd, "tracefs.contention_end", "end times of those waits"),
     (Kind::NewTask, "tracefs.task_newtask", "watch: threads and children that a program starts"),
 ];
 
@@ -113,7 +113,7 @@ fn kernel(all: &mut Vec<Probe>) {
 }
 
 fn schedstat() -> io::Result<()> {
-    // The statistics of a thread that never left its processor may still be zero.
+    // The statistics of a thread that never left its processor can still be zero.
     std::thread::sleep(std::time::Duration::from_micros(1));
     let stat = ThreadSched::open()?.read()?;
     if stat.on_cpu_ns == 0 && stat.run_delay_ns == 0 {
@@ -126,13 +126,13 @@ fn syscall() -> io::Result<()> {
     proc::read_text(Path::new("/proc/thread-self/syscall")).map(drop)
 }
 
-/// Returns the kernel setting that restricts kernel events.
+/// Returns the kernel setting that restricts perf events.
 fn paranoid() -> Option<i32> {
     let text = proc::read_text(Path::new("/proc/sys/kernel/perf_event_paranoid")).ok()?;
     text.trim().parse().ok()
 }
 
-/// Returns how to enable events of own threads.
+/// Returns how to enable perf events for the process's threads.
 pub(super) fn remedy_of_own_events(error: &io::Error) -> String {
     let setting = paranoid();
     match error.kind() {
@@ -141,9 +141,9 @@ pub(super) fn remedy_of_own_events(error: &io::Error) -> String {
                 .to_owned()
         }
         io::ErrorKind::PermissionDenied => {
-            "the kernel setting permits it, so the container's seccomp filter refuses it: start the \
-             container with --cap-add PERFMON; or, with many threads, sudo sysctl \
-             kernel.perf_event_mlock_kb=4096"
+            "the kernel setting permits it, so the container's seccomp filter denies it: start \
+            the container with --cap-add PERFMON; or, with many threads, sudo sysctl \
+            kernel.perf_event_mlock_kb=4096"
                 .to_owned()
         }
         io::ErrorKind::NotFound | io::ErrorKind::Unsupported => {
@@ -158,7 +158,7 @@ pub(super) fn remedy_of_own_events(error: &io::Error) -> String {
 /// Returns how to enable tracefs.
 pub(super) fn remedy_of_kernel(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::ResourceBusy => "wait until the other trace has ended".to_owned(),
+        io::ErrorKind::ResourceBusy => "wait until the other trace has finished".to_owned(),
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
             let user = ioloom_sys_trace::tracefs::grant::user();
             if user == 0 {
@@ -181,7 +181,7 @@ mod tests {
     fn every_source_is_listed_and_failures_have_a_remedy() {
         let all = probe();
         assert_eq!(all.len(), 13);
-        assert!(all[0].ok && all[1].ok, "spans and clocks always work");
+        assert!(all[0].ok && all[1].ok, "spans and clocks must always work");
         for probe in &all {
             assert_eq!(probe.ok, probe.why.is_none(), "{probe:?}");
             assert_eq!(probe.ok, probe.remedy.is_none(), "{probe:?}");

@@ -1,11 +1,11 @@
-//! Records spans and clocks of one thread, in memory that only this thread accesses.
+//! Records spans and clocks of one thread, in memory accessed only by that thread.
 //!
 //! Times are chained: the end of one span is the start of the next, with one clock reading each.
-//! After a long span the thread's processor clock and run-queue delay are read, because at level 0
-//! only they show whether it waited. With a ring of its own (level 1) a thread sees without a
-//! system call whether it was switched at all, and reads the clocks only then. A function of the
-//! user is expected to compute, so its spans must be even longer before the clocks are read, and
-//! short ones cost nothing; a wait in such a span is attributed to the call after it.
+//! After a long span the thread's processor clock and run-queue delay are read because at level 0
+//! only they show whether it waited. With its own ring (level 1), a thread detects without a system
+//! call whether it was switched at all, and reads the clocks only in that case. A user function is
+//! expected to compute, so its spans must be even longer before the clocks are read, and short ones
+//! cost nothing; a wait in such a span is attributed to the next call.
 
 use super::message::{Finished, Message, Totals};
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -15,22 +15,22 @@ use ioloom_trace::raw::Account;
 use ioloom_trace::{NO_FILE, Span, SpanKind};
 use std::sync::mpsc::Sender;
 
-/// Length of calls from which they may have waited.
+/// Minimum duration of a call that may have waited.
 const LONG_NS: u64 = 20_000;
-/// The same for functions of the user.
+/// The same for user functions.
 const LONG_FUNCTION_NS: u64 = 200_000;
 
-/// Options of a recorder.
+/// Recorder options.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RecorderOptions {
     pub(super) spans_max: usize,
     /// Whether to read the clocks after long spans.
     pub(super) accounts: bool,
-    /// The thread's own ring, if it has one.
+    /// The thread's ring, if it has one.
     pub(super) head: Option<Head>,
 }
 
-/// Records what the calling thread does. Created, used and finished on that thread.
+/// Records the activity of the calling thread. Created, used and finished on that thread.
 pub struct Recorder {
     to: Sender<Message>,
     done: Finished,
@@ -53,7 +53,7 @@ impl Recorder {
     ) -> Self {
         let nothing = Span { start_ns: 0, ns: 0, kind: SpanKind::Other, file: NO_FILE };
         let mut spans = vec![nothing; plan.spans_max];
-        spans.clear(); // filled once, to allocate its pages before the run
+        spans.clear(); // filled once to allocate its pages before the run
         let accounts_max = if plan.accounts { plan.spans_max } else { 0 };
         let nothing = Account { at_ns: 0, cpu_ns: 0, run_delay_ns: None };
         let mut accounts = vec![nothing; accounts_max];
@@ -81,7 +81,7 @@ impl Recorder {
         recorder
     }
 
-    /// Begins the run for this thread; earlier events do not count.
+    /// Begins the run for this thread; earlier events are ignored.
     pub fn begin(&mut self) {
         self.delay_start_ns = self.delay_ns().unwrap_or(0);
         self.cpu_start_ns = thread_cpu_ns();
@@ -95,15 +95,18 @@ impl Recorder {
     #[inline]
     pub fn lap(&mut self, kind: SpanKind, file: u32) {
         let now = monotonic_ns();
-        debug_assert!(now >= self.last_ns, "chained spans cover the run without gaps or overlaps");
+        debug_assert!(
+            now >= self.last_ns,
+            "chained spans must cover the run without gaps or overlaps"
+        );
         let read = self.span(kind, file, self.last_ns, now);
-        // Reading the clocks is the tool's time and does not belong to the next span.
+        // Reading the clocks is tool time and does not belong to the next span.
         self.last_ns = if read { monotonic_ns() } else { now };
     }
 
-    /// Records a span whose limits the caller has read from the clock, after the span before.
-    /// Returns whether the thread's clocks were read after it, so that the caller reads its own
-    /// again.
+    /// Records a span after the previous one, with start and end read from the clock by the caller.
+    /// Returns whether the thread clocks were read afterwards, in which case the caller must read
+    /// its own clock again.
     #[inline]
     pub fn span(&mut self, kind: SpanKind, file: u32, start_ns: u64, end_ns: u64) -> bool {
         let ns = end_ns.saturating_sub(start_ns);
@@ -118,7 +121,7 @@ impl Recorder {
         ns >= LONG_NS && self.accounts_wanted && self.after_long(kind, ns, end_ns)
     }
 
-    /// Assigns the time since the last span to none.
+    /// Skips the time since the last span without assigning it to any span.
     #[inline]
     pub fn skip(&mut self) {
         self.last_ns = monotonic_ns();
@@ -139,7 +142,7 @@ impl Recorder {
         true
     }
 
-    /// Reads the thread's clocks as of `at_ns` on the monotonic clock. Costs 1.5 µs.
+    /// Reads the thread clocks as of `at_ns` on the monotonic clock. Costs 1.5 µs.
     pub(super) fn account(&mut self, at_ns: u64) {
         if self.done.accounts.len() == self.done.accounts.capacity() {
             self.done.accounts_lost += 1;
@@ -154,12 +157,12 @@ impl Recorder {
         self.sched.as_mut().and_then(|sched| sched.read().ok()).map(|stat| stat.run_delay_ns)
     }
 
-    /// Returns the exact sums of a kind of span so far, including spans that were not kept.
+    /// Returns the exact totals for a kind of span so far, including spans that were not stored.
     pub fn totals(&self, kind: SpanKind) -> Totals {
         self.done.totals[kind as usize]
     }
 
-    /// Ends the recording of this thread. Dropping the recorder does the same.
+    /// Ends the recording of this thread. Dropping the recorder has the same effect.
     pub fn finish(self) {}
 }
 

@@ -1,9 +1,9 @@
 //! Samples threads of other programs through /proc, a hundred times per second.
 //!
-//! A sample of a thread has its state, the system call in which it waits, its processor time and
+//! A sample contains the thread's state, the system call in which it waits, its processor time and
 //! its run-queue delay. If switches are recorded as well, a sample names the wait during which it
-//! was taken; otherwise it represents the time until the next one. Costs four small reads, about 6
-//! µs per thread.
+//! was taken; otherwise it represents the time until the next sample. A sample costs four small
+//! reads, about 6 µs per thread.
 
 use super::gather::Gather;
 use ioloom_sys::proc::parse::{parse_process_stat, parse_schedstat};
@@ -17,18 +17,18 @@ use std::time::Duration;
 
 /// Time between samples.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Rounds between searches for new threads.
+/// Number of rounds between searches for new threads.
 const LIST_EVERY: u32 = 5;
-/// Most threads sampled.
+/// Maximum number of threads sampled.
 const THREADS_MAX: usize = 1024;
-/// Most samples kept in total.
+/// Maximum number of samples stored in total.
 const SAMPLES_MAX: usize = 1 << 20;
 
 /// A sample of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) at_ns: u64,
-    /// The kind of wait; `None` if the thread was running or ready.
+    /// Kind of wait; `None` if the thread was running or ready.
     pub(super) waits: Option<SpanKind>,
     pub(super) cpu_ns: u64,
     pub(super) run_delay_ns: u64,
@@ -90,7 +90,7 @@ impl Sampler {
         }
     }
 
-    /// Finds new threads of the tree.
+    /// Detects new threads of the tree.
     fn list(&mut self, now_ns: u64, gather: &mut Gather) {
         for pid in tree(self.root) {
             for tid in numbers(Path::new(&format!("/proc/{pid}/task"))) {
@@ -128,7 +128,7 @@ impl Task {
             return None;
         }
         let sched = parse_schedstat(self.sched.read().ok()?)?;
-        // The clock is read after the statistics, so that they are never from a later moment.
+        // The clock is read after the statistics, so they are never newer than it.
         let at_ns = ioloom_sys::clock::monotonic_ns();
         let waits = (stat.state != 'R').then(|| self.wait(stat.state));
         Some(Sample { at_ns, waits, cpu_ns: sched.on_cpu_ns, run_delay_ns: sched.run_delay_ns })
@@ -144,7 +144,7 @@ impl Task {
         let argument = words.next().and_then(|word| word.strip_prefix("0x"));
         let file = argument.and_then(|hex| u64::from_str_radix(hex, 16).ok());
         if number < 0 {
-            // Not in a system call: it waits for a page.
+            // Not in a system call, so it waits for a page.
             return if state == 'D' { SpanKind::Fault } else { SpanKind::Other };
         }
         let kind = kind_of(call_of(number));
@@ -152,8 +152,8 @@ impl Task {
         if on_file && file.is_some_and(|fd| self.is_pipe(fd)) { SpanKind::Event } else { kind }
     }
 
-    /// Returns whether a descriptor is a pipe, socket or terminal, which waits for another process
-    /// rather than for a device.
+    /// Reports whether a descriptor is a pipe, socket or terminal, which waits for another process
+    /// rather than a device.
     fn is_pipe(&self, fd: u64) -> bool {
         let Some(process) = self.dir.parent().and_then(Path::parent) else { return false };
         let link = std::fs::read_link(process.join(format!("fd/{fd}")));
@@ -208,7 +208,7 @@ fn numbers(dir: &Path) -> Vec<u32> {
     names.filter_map(|name| name.parse().ok()).collect()
 }
 
-/// Returns the workers that the kernel created for rings of this process, with their names.
+/// Returns the kernel workers for rings of this process, with their names.
 pub(super) fn ring_workers() -> Vec<(u32, String)> {
     let tasks = numbers(Path::new("/proc/self/task")).into_iter();
     let named = tasks.filter_map(|tid| {
@@ -218,7 +218,7 @@ pub(super) fn ring_workers() -> Vec<(u32, String)> {
     named.filter(|(_, name)| name.starts_with("iou-wrk-")).collect()
 }
 
-/// Turns samples without switches into spans: each lasts until the next one.
+/// Converts samples without switches into spans: each lasts until the next sample.
 pub(super) fn spans_of_samples(samples: &[Sample]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     for pair in samples.windows(2) {
@@ -229,7 +229,7 @@ pub(super) fn spans_of_samples(samples: &[Sample]) -> Vec<Span> {
     spans
 }
 
-/// Returns the clocks at each sample, relative to the first.
+/// Returns the clock readings at each sample, relative to the first.
 pub(super) fn accounts_of_samples(samples: &[Sample]) -> Vec<Account> {
     let Some(first) = samples.first() else { return Vec::new() };
     let account = |sample: &Sample| Account {
@@ -306,7 +306,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
         let mut gather = Gather::new(100, true);
         let mut sampler = Sampler::new(child.id());
-        // It may still be starting: sample until it sleeps, at most for some seconds.
+        // It may still be starting: sample until it sleeps, for at most several seconds.
         let slept = (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             sampler.sample(ioloom_sys::clock::monotonic_ns(), &mut gather);

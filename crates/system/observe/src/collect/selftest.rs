@@ -1,15 +1,15 @@
-//! Compares the states that a level reports with what threads are known to have done.
+//! Compares the states reported at each level with what the threads are known to have done.
 //!
 //! Four workers repeatedly compute, read cold blocks, touch cold pages of a mapping, wait for a
-//! partner, sleep and read from a pipe, while other threads keep the processors busy. Independently
-//! of the observation each worker measures itself: it reads the clock, its processor time and its
+//! partner, sleep and read from a pipe, while other threads keep the processors busy. Each worker
+//! measures itself independently of the observation: it reads the clock, its processor time and its
 //! run-queue delay before and after each kind of work. The remaining time of a phase was spent
-//! blocked, and the worker knows in what. This is the truth for the comparison; it needs no events,
-//! spans or rules of classification. The shares of both are compared in percentage points of the
+//! blocked, and the worker knows on what. This is the ground truth for the comparison; it requires
+//! no events, spans or classification rules. The shares are compared in percentage points of the
 //! elapsed time.
 //!
-//! The second part measures the cost: tasks that only compute, with and without a recorder,
-//! alternately, by processor time.
+//! The second part measures the cost: the processor time of compute-only tasks with and without a
+//! recorder, alternately.
 
 mod cost;
 
@@ -34,7 +34,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 const WORKERS: usize = 4;
-/// Half of each worker's file is mapped, half of it is read.
+/// Half of each worker's file is mapped, the other half is read.
 const FILE_BYTES: u64 = 16 << 20;
 const READS: u64 = 8;
 const READ_BYTES: usize = 64 << 10;
@@ -43,18 +43,18 @@ const COMPUTE_NS: u64 = 2_000_000;
 const WAIT: Duration = Duration::from_millis(1);
 const SLEEP: Duration = Duration::from_micros(1500);
 
-/// Options of the self-test.
+/// Self-test options.
 #[derive(Debug, Clone)]
 pub struct SelftestOptions {
-    /// Levels to compare; levels that do not work are reported and left out.
+    /// Levels to compare; levels that do not work are reported and skipped.
     pub levels: Vec<Level>,
-    /// Runs of each level.
+    /// Number of runs per level.
     pub runs: u32,
-    /// Length of one run, ms.
+    /// Length of one run in milliseconds.
     pub run_ms: u64,
-    /// Tasks of one pass of the cost part; 0 leaves it out.
+    /// Number of tasks in one pass of the cost part; 0 skips it.
     pub tasks: u64,
-    /// Directory for the files; cold reads need a device.
+    /// Directory for the files; cold reads require a device.
     pub dir: PathBuf,
 }
 
@@ -69,40 +69,40 @@ pub enum SelftestError {
     Worker(io::Error),
 }
 
-/// One state at one level; shares in percent of the workers' time, medians over the runs.
+/// One state at one level, as shares of the workers' time in percent, medians over the runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Compared {
-    /// Name of the state; `ready+preempted` is the sum of both.
+    /// State name; `ready+preempted` is the sum of both.
     pub state: String,
     /// Share according to the workers.
     pub truth_pct: f64,
-    /// Share according to the level; null if it does not measure the state.
+    /// Share according to the level; null if the level does not measure the state.
     pub level_pct: Option<f64>,
-    /// Absolute difference, percentage points.
+    /// Absolute difference in percentage points.
     pub difference_pp: Option<f64>,
-    /// Largest difference in one run.
+    /// Maximum difference in one run.
     pub difference_pp_max: Option<f64>,
 }
 
-/// Result of one level.
+/// Result for one level.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LevelReport {
-    /// Its number.
+    /// Level number.
     pub level: u8,
-    /// Why it was left out.
+    /// Why the level was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// Number of runs.
     pub runs: u32,
-    /// The comparison by state.
+    /// Comparison by state.
     pub states: Vec<Compared>,
-    /// Smallest and largest sum of all shares in percent: 100 unless there is a bug.
+    /// Minimum and maximum sum of all shares in percent: 100 unless there is a bug.
     pub tiling_pct: (f64, f64),
-    /// Lost records of all runs.
+    /// Records lost in all runs.
     pub lost: u64,
-    /// Cost to the thread of leaving a processor and returning, median, nanoseconds.
+    /// Median cost to the thread of leaving a processor and returning, in nanoseconds.
     pub switch_ns: Option<f64>,
-    /// Additional processor time of a recorded task of 30 µs in percent, median over pairs.
+    /// Additional processor time of a recorded 30 µs task in percent, median over pairs.
     pub task_overhead_pct: Option<f64>,
     /// Number of pairs of passes.
     pub task_pairs: u32,
@@ -112,14 +112,14 @@ pub struct LevelReport {
 ///
 /// # Errors
 ///
-/// If files cannot be created. A level that does not work is not an error.
+/// Fails if files cannot be created. A level that does not work is not an error.
 pub fn selftest(
     plan: &SelftestOptions,
     report_progress: &dyn Fn(&str),
 ) -> Result<Vec<LevelReport>, SelftestError> {
     let files = Files::make(&plan.dir)?;
     let mut found: Vec<Found> = plan.levels.iter().map(|level| Found::new(*level)).collect();
-    // Levels alternate, so that changes on the machine affect all of them.
+    // Levels alternate, so changes on the machine affect all of them.
     for run in 0..plan.runs {
         for at in found.iter_mut().filter(|at| at.refused.is_none()) {
             report_progress(&format!(
@@ -223,7 +223,7 @@ impl Truth {
     }
 }
 
-/// The clocks of a thread at one moment.
+/// The clocks of a thread at one point in time.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     wall_ns: u64,
@@ -267,7 +267,7 @@ impl Witness {
     }
 }
 
-/// A request of a worker to its partner, which answers after a while.
+/// A worker's request to its partner, which answers after a delay.
 enum Ask {
     Answer,
     Write,
@@ -280,7 +280,7 @@ struct Partner {
 }
 
 impl Partner {
-    /// Starts a partner, which ends when its channel is closed.
+    /// Starts a partner, which exits when its channel is closed.
     fn start<'scope>(scope: &'scope std::thread::Scope<'scope, '_>) -> io::Result<Self> {
         let (ask, asked) = sync_channel(1);
         let (give, answer) = sync_channel(1);
@@ -391,7 +391,7 @@ fn worker(
     let file = open?;
     let page = ioloom_sys::proc::page_bytes() as usize;
     let half = FILE_BYTES / 2;
-    let gone = |_| io::Error::other("the partner has ended");
+    let gone = |_| io::Error::other("the partner has exited");
     recorder.begin();
     let mut witness = Witness::new()?;
     while !over.load(Ordering::Relaxed) {
@@ -443,7 +443,7 @@ fn compute(ns: u64) {
     }
 }
 
-/// The results at one level so far.
+/// Results for one level so far.
 struct Found {
     level: Level,
     refused: Option<String>,
@@ -525,7 +525,7 @@ mod tests {
             SelftestOptions { levels, runs: 1, run_ms: 60, tasks: 50, dir: dir.path().to_owned() };
         let reports = selftest(&plan, &|_| {}).unwrap();
         assert_eq!(reports.len(), 3);
-        assert!(reports[0].refused.is_none(), "level 0 always works");
+        assert!(reports[0].refused.is_none(), "level 0 must always work");
         for report in reports {
             if let Some(why) = &report.refused {
                 assert!(why.contains("does not work here"), "{why}");
@@ -537,7 +537,7 @@ mod tests {
             assert!((truth - 100.0).abs() < 0.001, "{report:?}");
             assert_eq!(report.task_pairs, 1);
         }
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "all files are removed");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "all files must be removed");
     }
 
     #[test]

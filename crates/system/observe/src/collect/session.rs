@@ -19,7 +19,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Most threads for which wakeups are filtered in the kernel.
+/// Maximum number of threads for which wake-ups are filtered in the kernel.
 const FILTER_THREADS_MAX: usize = 64;
 
 /// The opened sources of a level.
@@ -33,7 +33,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens the requested level, or the highest that works.
+    /// Opens the requested level, or the highest one that works.
     pub(super) fn level(wanted: Option<Level>, options: &TraceOptions) -> Result<Self, Refused> {
         let mut opened = Self {
             level: Level::Account,
@@ -53,9 +53,10 @@ impl Opened {
                 }
                 Err(e) => {
                     let remedy = remedy_of_own_events(&e);
-                    opened
-                        .notes
-                        .push(format!("no switches of own threads: {}; {remedy}", reason(&e)));
+                    opened.notes.push(format!(
+                        "no context switches of the process's threads: {}; {remedy}",
+                        reason(&e)
+                    ));
                 }
             }
         }
@@ -119,7 +120,7 @@ impl Opened {
     }
 }
 
-/// An observation of threads of this process.
+/// An observation of threads in this process.
 pub struct Session {
     level: Level,
     options: TraceOptions,
@@ -134,11 +135,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens what `level` needs, or the highest level that works if none is given.
+    /// Opens the sources for `level`, or the highest level that works if none is specified.
     ///
     /// # Errors
     ///
-    /// If a requested level does not work; with the remedy.
+    /// Fails if a requested level does not work; the error contains the remedy.
     pub fn start(level: Option<Level>, options: TraceOptions) -> Result<Self, Refused> {
         let opened = Opened::level(level, &options)?;
         let instance = opened.kernel.as_ref().map(|kernel| kernel.instance.clone());
@@ -170,8 +171,8 @@ impl Session {
         self.costs
     }
 
-    /// Registers the calling thread. A thread whose own events cannot be opened takes part without
-    /// them, which the evidence reports.
+    /// Registers the calling thread. If its kernel events cannot be opened, the thread takes part
+    /// without them, which the evidence reports.
     pub fn register(&self, name: &str, role: &str) -> Recorder {
         let tid = thread_id();
         let ring = self
@@ -181,7 +182,10 @@ impl Session {
             Some(Ok(ring)) => Some(ring),
             Some(Err(e)) => {
                 let remedy = remedy_of_own_events(&e);
-                self.note(format!("no switches of thread {name}: {}; {remedy}", reason(&e)));
+                self.note(format!(
+                    "no context switches of thread {name}: {}; {remedy}",
+                    reason(&e)
+                ));
                 None
             }
             None => None,
@@ -205,7 +209,7 @@ impl Session {
         }
     }
 
-    /// Limits wakeups to those of our threads and of the workers of their rings.
+    /// Limits wake-ups to those of the program's threads and of the workers for their rings.
     fn filter(&self, threads: &[u32]) {
         let Some(instance) = &self.instance else { return };
         let mut filter = String::new();
@@ -216,16 +220,17 @@ impl Session {
             filter += "comm~\"iou-wrk-*\"";
         }
         if let Err(e) = instance.filter(Kind::Waking, &filter) {
-            self.note(format!("wakeups of all threads are recorded: {}", reason(&e)));
+            self.note(format!("wake-ups of all threads are recorded: {}", reason(&e)));
         }
     }
 
-    /// Starts the run; returns its time on the monotonic clock. Threads register before.
+    /// Starts the run and returns its start time on the monotonic clock. Threads must register
+    /// first.
     pub fn begin(&self) -> u64 {
         self.begin_at(monotonic_ns())
     }
 
-    /// Like [`begin`](Self::begin), for a run whose times count from `start_ns`.
+    /// Like [`begin`](Self::begin), for a run whose times are relative to `start_ns`.
     pub fn begin_at(&self, start_ns: u64) -> u64 {
         if let Ok(registered) = self.registered.lock() {
             self.filter(&registered);
@@ -239,7 +244,7 @@ impl Session {
         start_ns
     }
 
-    /// Ends the run. Recorders are finished before.
+    /// Ends the run. All recorders must be finished first.
     pub fn stop(self) -> Raw {
         let end_ns = monotonic_ns();
         let collected = self.drain.stop();

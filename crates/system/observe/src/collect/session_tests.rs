@@ -21,7 +21,7 @@ fn work(recorder: &mut Recorder) {
     }
 }
 
-/// Observes two threads that alternately compute and sleep.
+/// Observes two threads that alternate between computing and sleeping.
 fn observe(level: Level, options: TraceOptions) -> Result<Raw, Refused> {
     let session = Session::start(Some(level), options)?;
     assert_eq!(session.level(), level);
@@ -77,7 +77,7 @@ fn level_0_reads_the_clocks_after_long_spans() {
     assert!(raw.evidence.sources.iter().all(|s| s.privilege == "none"));
 }
 
-/// Checks that each sleep is between a leave and a return.
+/// Checks that each sleep is between a switch out and a switch in.
 fn sleeps_are_seen(thread: &RawThread) {
     let offs: Vec<_> = thread
         .switches
@@ -112,7 +112,10 @@ fn level_2_knows_who_woke_whom_and_who_ran_where() {
         assert!(thread.wakes.len() >= SLEEPS, "{}", thread.wakes.len());
     }
     let notes = &raw.evidence.notes;
-    assert!(!notes.iter().any(|n| n.contains("wakeups of all")), "the filter is used: {notes:?}");
+    assert!(
+        !notes.iter().any(|n| n.contains("wake-ups of all")),
+        "the filter must be active: {notes:?}"
+    );
     let ours = raw.cores.iter().flatten().filter(|run| run.ours).count();
     assert!(ours > 0 && raw.cores.iter().flatten().any(|run| !run.ours));
     for core in &raw.cores {
@@ -168,7 +171,7 @@ fn a_tiny_ring_reports_its_losses() {
     }
 }
 
-/// The kernel gives a size query of a ring to a worker of its own.
+/// The kernel passes a size query on a ring to one of its workers.
 #[test]
 fn kernel_workers_of_a_ring_have_lanes() {
     let session = match Session::start(Some(Level::Kernel), quick()) {
@@ -213,5 +216,5 @@ fn kernel_workers_of_a_ring_have_lanes() {
         assert_eq!(sum, worker.end_ns - worker.start_ns);
     }
     let woken = asks.states[&ioloom_model::State::AsyncIo].ns;
-    assert!(woken.is_some_and(|ns| ns > 0), "its waits are for the ring: {:?}", asks.states);
+    assert!(woken.is_some_and(|ns| ns > 0), "its waits must be for the ring: {:?}", asks.states);
 }

@@ -1,9 +1,9 @@
-//! Observes another program from outside: a process and everything that it starts.
+//! Observes another program from outside: a process and all its descendants.
 //!
-//! The levels are the same: 2 adds wakeups, processors and devices, 1 has every switch of the tree,
-//! 0 samples /proc. At every level samples name the calls in which threads wait, because another
-//! program records no spans. Waits during which no sample was taken stay unnamed, and the evidence
-//! says how many were named.
+//! The levels are the same: 2 adds wake-ups, processors and devices, 1 has every switch of the
+//! tree, 0 samples /proc. At every level, samples identify the calls in which threads wait because
+//! another program records no spans. Waits during which no sample was taken remain unnamed, and the
+//! evidence reports how many were named.
 
 use super::assemble::{Run, cores, evidence, raw, source, thread};
 use super::drain::{Collected, Drain, Sources, TOOL};
@@ -22,7 +22,8 @@ use ioloom_trace::raw::{Raw, RawThread};
 use std::io;
 use std::sync::Arc;
 
-/// Ring size per processor at level 1 in bytes, for the switches of all observed threads there.
+/// Per-processor ring size at level 1 in bytes, for the switches of all observed threads on that
+/// processor.
 const RING_BYTES: usize = 256 << 10;
 
 /// An observation of a process tree.
@@ -33,12 +34,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Observes process `pid` and everything that it starts from now on. To miss nothing, start it
-    /// as a [`ioloom_sys_trace::perf::paused::PausedChild`] and release it afterwards.
+    /// Observes process `pid` and all processes that it starts from now on. To miss nothing, start
+    /// it as a [`ioloom_sys_trace::perf::paused::PausedChild`] and release it afterwards.
     ///
     /// # Errors
     ///
-    /// If a requested level does not work, with the remedy; if there is no such process.
+    /// Fails if a requested level does not work (the error contains the remedy), or if there is no
+    /// such process.
     pub fn start(level: Option<Level>, pid: u32, options: TraceOptions) -> Result<Self, Refused> {
         let opened = Opened::level(level, &options)?;
         let mut notes = opened.notes;
@@ -52,7 +54,7 @@ impl Watch {
                     return Err(Refused::Level { level: Level::Switch, why: reason(&e), remedy });
                 }
                 Err(e) => {
-                    notes.push(format!("no switches of process {pid}: {}", reason(&e)));
+                    notes.push(format!("no context switches of process {pid}: {}", reason(&e)));
                     found_level =
                         if opened.kernel.is_some() { Level::Kernel } else { Level::Account };
                 }
@@ -92,8 +94,8 @@ impl Watch {
         self.run.level
     }
 
-    /// Returns when the observation began, in nanoseconds on the monotonic clock; its event times
-    /// are relative to that.
+    /// Returns the start time of the observation in nanoseconds on the monotonic clock; event times
+    /// are relative to it.
     pub fn started_ns(&self) -> u64 {
         self.run.start_ns
     }
@@ -117,7 +119,7 @@ fn ring(pid: u32, cpu: u32) -> io::Result<Ring> {
     let mut bytes = RING_BYTES;
     loop {
         match Ring::open(target, Faults::Major, bytes) {
-            // An unprivileged user may lock little memory: a smaller ring is better than none.
+            // An unprivileged user can lock little memory: a smaller ring is better than none.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied && bytes > 16 << 10 => bytes /= 4,
             opened => return opened,
         }
@@ -169,8 +171,8 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     raw(&run, threads, cores, gather, evidence)
 }
 
-/// Assembles a thread of the other program; also returns the number of its waits, and of those with
-/// a name.
+/// Assembles a thread of the other program; also returns the number of its waits and the number of
+/// named ones.
 fn outside(
     run: &Run,
     mut done: Finished,
@@ -195,8 +197,8 @@ fn outside(
     }
     let clocks = samples.first().zip(samples.last());
     let mut raw = thread(run, done, stream);
-    // Samples do not cover the thread's start and end, so at levels with switches they prove
-    // nothing.
+    // Samples do not cover the thread's start and end, so they prove nothing at levels with
+    // switches.
     let level_0 = run.level == Level::Account;
     raw.cpu_ns = clocks.filter(|_| level_0).map(|(a, b)| b.cpu_ns.saturating_sub(a.cpu_ns));
     raw.run_delay_ns =

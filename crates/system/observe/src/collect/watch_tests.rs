@@ -7,7 +7,7 @@ fn quick() -> TraceOptions {
     TraceOptions { calibrate: false, ..TraceOptions::default() }
 }
 
-/// Observes a shell that runs two sleeps one after the other.
+/// Observes a shell that runs two sleeps in sequence.
 fn watched(level: Level) -> Option<Raw> {
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 0.15; sleep 0.15"]);
@@ -40,8 +40,8 @@ fn children_are_sampled_without_privilege() {
     assert!(thread.start_ns <= thread.end_ns && thread.end_ns <= raw.elapsed_ns);
 }
 
-/// Checks an observation by events. Some kernels occasionally omit a switch without counting it as
-/// lost, so one short process may appear without its sleep.
+/// Checks an event-based observation. Some kernels occasionally omit a switch without counting it
+/// as lost, so one short process may appear without its sleep.
 fn seen_by_switches(raw: &Raw, level: Level) -> Result<(), String> {
     let thread = sleeper(raw);
     let check = |ok: bool| if ok { Ok(()) } else { Err(format!("{level:?}: {thread:?}")) };

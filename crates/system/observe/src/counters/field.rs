@@ -1,9 +1,9 @@
 //! All sampled counters, each with its source, unit and caveat.
 
-/// The source of a counter.
+/// Source of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// First lines of /proc/vmstat, in every sample.
+    /// First lines of /proc/vmstat, read in every sample.
     Vmstat,
     /// Later lines of /proc/vmstat, with [`Scope::All`](super::Scope::All).
     VmstatBelow,
@@ -15,10 +15,10 @@ pub enum Origin {
     Task,
 }
 
-/// The meaning of a counter's value.
+/// Meaning of a counter's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Grows; only differences have a meaning.
+    /// Cumulative; only differences are meaningful.
     Sum(&'static str),
     /// The current amount.
     Level(&'static str),
@@ -37,7 +37,7 @@ macro_rules! fields {
             /// All counters.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Returns the kernel's name of the counter.
+            /// Returns the kernel's name for the counter.
             pub const fn key(self) -> &'static str {
                 match self { $(Self::$name => $key,)* }
             }
@@ -47,12 +47,12 @@ macro_rules! fields {
                 match self { $(Self::$name => Origin::$origin,)* }
             }
 
-            /// Returns the meaning of the value, with its unit.
+            /// Returns the meaning of the value, including its unit.
             pub const fn kind(self) -> Kind {
                 match self { $(Self::$name => Kind::$kind($unit),)* }
             }
 
-            /// Returns what to consider when interpreting the counter; empty if nothing.
+            /// Returns a caveat about the counter; empty if there is none.
             pub const fn caveat(self) -> &'static str {
                 match self { $(Self::$name => $caveat,)* }
             }
@@ -80,7 +80,7 @@ fields! {
     Free = Vmstat "nr_free_pages" Level "pages" "";
     FilePages = Vmstat "nr_file_pages" Level "pages" "Includes shared memory, which cannot be dropped.";
     Shared = Vmstat "nr_shmem" Level "pages" "";
-    Dirty = Vmstat "nr_dirty" Level "pages" "May lag by a second and by some hundred pages.";
+    Dirty = Vmstat "nr_dirty" Level "pages" "Can lag by a second and by several hundred pages.";
     Writeback = Vmstat "nr_writeback" Level "pages" "";
     DirtyLimit = Vmstat "nr_dirty_threshold" Level "pages" "A share of available memory, not of total memory.";
     BackgroundLimit = Vmstat "nr_dirty_background_threshold" Level "pages" "A share of available memory.";
@@ -102,7 +102,7 @@ fields! {
     MemoryFull = Pressure "memory" Sum "µs" "All tasks that could have run waited.";
     TaskRead = Task "read_bytes" Sum "bytes" "Requested from devices for the program.";
     TaskWritten = Task "write_bytes" Sum "bytes" "Counted when pages become dirty.";
-    TaskCancelled = Task "cancelled_write_bytes" Sum "bytes" "Became dirty and were removed before they were written.";
+    TaskCancelled = Task "cancelled_write_bytes" Sum "bytes" "Became dirty but were removed before being written.";
 }
 
 impl Field {

@@ -6,12 +6,12 @@ use ioloom_sys::proc::DiskCounters;
 use serde::Serialize;
 
 /// Paging per second: the columns of `sar -B` and related rates. A rate is `None` if its counter
-/// was not read for both samples.
+/// was not read in both samples.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct PagingRates {
-    /// Read from devices, KiB.
+    /// KiB read from devices.
     pub pgpgin_kib_per_s: f64,
-    /// Written to devices, KiB.
+    /// KiB written to devices.
     pub pgpgout_kib_per_s: Option<f64>,
     /// Page faults.
     pub fault_per_s: Option<f64>,
@@ -25,17 +25,17 @@ pub struct PagingRates {
     pub pgscand_per_s: Option<f64>,
     /// Pages reclaimed.
     pub pgsteal_per_s: Option<f64>,
-    /// Reclaimed part of the scanned pages, percent; 0 if none was scanned.
+    /// Share of scanned pages that were reclaimed, in percent; 0 if none were scanned.
     pub vmeff_percent: Option<f64>,
-    /// Pages made dirty.
+    /// Pages dirtied.
     pub dirtied_per_s: Option<f64>,
     /// Pages written.
     pub written_per_s: Option<f64>,
-    /// Pages read again soon after their eviction.
+    /// Pages read again soon after eviction.
     pub refault_per_s: Option<f64>,
 }
 
-/// Current memory, the columns of `sar -r`, KiB.
+/// Current memory in KiB: the columns of `sar -r`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct MemoryLevels {
     /// Free memory.
@@ -57,32 +57,32 @@ pub struct MemoryLevels {
     pub kbcommit: u64,
     /// The same in percent of memory and swap.
     pub commit_percent: f64,
-    /// Recently used.
+    /// Recently used memory.
     pub kbactive: u64,
-    /// Not recently used.
+    /// Memory not recently used.
     pub kbinact: u64,
-    /// Dirty.
+    /// Dirty memory.
     pub kbdirty: u64,
 }
 
-/// Rates of a device per second, the columns of `sar -d -p`.
+/// Rates of a device per second: the columns of `sar -d -p`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct DeviceRates {
     /// Completed requests, after merging.
     pub tps: f64,
-    /// Read, KiB.
+    /// KiB read.
     pub rkb_per_s: f64,
-    /// Written, KiB.
+    /// KiB written.
     pub wkb_per_s: f64,
-    /// Discarded, KiB.
+    /// KiB discarded.
     pub dkb_per_s: f64,
-    /// Mean request size, KiB.
+    /// Mean request size in KiB.
     pub areq_sz_kib: f64,
     /// Mean number of requests in flight or queued.
     pub aqu_sz: f64,
-    /// Mean time of a request, including its wait, ms.
+    /// Mean request time including its wait, in ms.
     pub await_ms: f64,
-    /// Time with at least one request in flight, percent.
+    /// Share of time with at least one request in flight, in percent.
     pub util_percent: f64,
     /// Flushes of the device cache.
     pub flushes_per_s: f64,
@@ -93,7 +93,7 @@ fn seconds(a: &Sample, b: &Sample) -> Option<f64> {
     (b.at_ns > a.at_ns).then(|| (b.at_ns - a.at_ns) as f64 / 1e9)
 }
 
-/// Returns the paging between two samples; `None` without /proc/vmstat.
+/// Returns the paging rates between two samples; `None` without /proc/vmstat.
 pub fn paging(a: &Sample, b: &Sample) -> Option<PagingRates> {
     let seconds = seconds(a, b)?;
     let rate = |field: Field| {
@@ -120,7 +120,7 @@ pub fn paging(a: &Sample, b: &Sample) -> Option<PagingRates> {
     })
 }
 
-/// Returns the memory in a sample that includes /proc/meminfo.
+/// Returns memory usage from a sample that includes /proc/meminfo.
 pub fn memory(sample: &Sample) -> Option<MemoryLevels> {
     let kib = |field: Field| sample.get(field);
     let total = kib(Field::MemTotal)?;
@@ -164,7 +164,8 @@ pub fn devices(a: &Sample, b: &Sample, index: usize) -> Option<DeviceRates> {
         areq_sz_kib: per_request(kib.iter().sum()),
         aqu_sz: grown(a.weighted_ms, b.weighted_ms) / 1000.0 / seconds,
         await_ms: per_request(waited_ms),
-        // The kernel counts in ticks: between two close readings the sum may exceed the time.
+        // The kernel counts in ticks, so between two close readings the sum can exceed the elapsed
+        // time.
         util_percent: (grown(a.busy_ms, b.busy_ms) / 10.0 / seconds).min(100.0),
         flushes_per_s: grown(a.flushes, b.flushes) / seconds,
     })
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_published_second_is_reproduced() {
-        // 20:38:49 of the published `sar -d -p`: 744 requests, 180920 KiB, 205.91 queued on
+        // 20:38:49 in the published `sar -d -p`: 744 requests, 180920 KiB, 205.91 queued on
         // average, 276.76 ms each, always busy.
         let zero = DiskCounters::default();
         let later = DiskCounters {
@@ -197,7 +198,7 @@ mod tests {
         // Little's law: the queue length is the rate times the wait.
         assert!((seen.tps * seen.await_ms / 1000.0 - seen.aqu_sz).abs() < 0.1);
         assert_eq!(devices(&b, &a, 0), None, "out of order");
-        assert_eq!(devices(&a, &b, 1), None, "there is no such device");
+        assert_eq!(devices(&a, &b, 1), None, "no such device");
     }
 
     #[test]

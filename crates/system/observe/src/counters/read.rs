@@ -7,12 +7,12 @@ use ioloom_sys::proc::{DiskCounters, Keyed, Pressure, ProcFile};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Most devices to sample: those that have transferred the most bytes so far.
+/// Maximum number of devices to sample: those that have transferred the most bytes so far.
 pub const DEVICES_MAX: usize = 4;
-/// Most processes whose I/O is sampled.
+/// Maximum number of processes whose I/O is sampled.
 const PROCESSES_MAX: usize = 64;
-/// How many bytes the text before the last wanted number may grow between two samples; beyond that
-/// the whole text is read again.
+/// Number of bytes by which the text before the last wanted number can grow between two samples;
+/// beyond that the whole text is read again.
 const GROWTH_BYTES: usize = 64;
 /// Represents an unknown number: no counter reaches it.
 const UNKNOWN: u64 = u64::MAX;
@@ -20,10 +20,10 @@ const UNKNOWN: u64 = u64::MAX;
 const VMSTAT: [&str; 13] = keys(Origin::Vmstat);
 const VMSTAT_BELOW: [&str; 10] = keys(Origin::VmstatBelow);
 const MEMINFO: [&str; 11] = keys(Origin::Meminfo);
-/// Most names of one origin.
+/// Maximum number of names per source.
 const NAMES_MAX: usize = VMSTAT.len();
 
-/// Returns the names of the fields of an origin, in their order.
+/// Returns the field names of a source, in their order.
 const fn keys<const N: usize>(origin: Origin) -> [&'static str; N] {
     let mut found = [""; N];
     let (mut field, mut count) = (0, 0);
@@ -34,11 +34,11 @@ const fn keys<const N: usize>(origin: Origin) -> [&'static str; N] {
         }
         field += 1;
     }
-    assert!(count == N, "the number of fields of this origin");
+    assert!(count == N, "N must be the number of fields of this source");
     found
 }
 
-/// How much to read; each variant includes the one before.
+/// How much to read; each variant includes the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Paging only: pages read and written, dirty and under writeback.
@@ -47,12 +47,12 @@ pub enum Scope {
     All,
 }
 
-/// The values of all counters at one moment.
+/// The values of all counters at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// Middle of the reading, nanoseconds on the monotonic clock.
+    /// Midpoint of the reading, in nanoseconds on the monotonic clock.
     pub at_ns: u64,
-    /// Duration of the reading, nanoseconds.
+    /// Duration of the reading in nanoseconds.
     pub width_ns: u32,
     /// Index of the mark for which it was taken.
     pub mark: Option<u16>,
@@ -72,13 +72,13 @@ impl Sample {
         disks: [None; DEVICES_MAX],
     };
 
-    /// Returns a counter; `None` if it was not read this time or does not exist.
+    /// Returns a counter; `None` if it was not read in this sample or does not exist.
     pub fn get(&self, field: Field) -> Option<u64> {
         Some(self.fields[field.at()]).filter(|value| *value != UNKNOWN)
     }
 
     /// Returns the counters of device `index` of the reader's devices; `None` if they were not read
-    /// this time.
+    /// in this sample.
     pub fn disk(&self, index: usize) -> Option<&DiskCounters> {
         self.disks.get(index)?.as_ref()
     }
@@ -87,7 +87,7 @@ impl Sample {
         self.fields[field.at()] = value.unwrap_or(UNKNOWN);
     }
 
-    /// Sets all fields of an origin, in order.
+    /// Sets all fields of a source, in order.
     fn set_all(&mut self, origin: Origin, values: &[Option<u64>]) {
         let fields = Field::ALL.iter().filter(|field| field.origin() == origin);
         fields.zip(values).for_each(|(field, value)| self.set(*field, *value));
@@ -106,17 +106,17 @@ impl Sample {
     }
 }
 
-/// A text of lines `name value` with the wanted names.
+/// A text of `name value` lines, with the wanted names.
 #[derive(Debug)]
 struct Named {
     file: ProcFile,
-    /// Names by origin. Those that are read most often come first, here and in the text.
+    /// Names by source. Those read most often come first, both here and in the text.
     groups: Vec<(Origin, Keyed)>,
 }
 
 impl Named {
-    /// Stores the numbers of the first `groups` in the sample. Reads no more of the text than they
-    /// need, unless its layout has changed.
+    /// Stores the numbers of the first `groups` in the sample. Reads no more of the text than
+    /// necessary, unless its layout has changed.
     fn read(&mut self, groups: usize, sample: &mut Sample) {
         let groups = &mut self.groups[..groups];
         let reach = groups.iter().map(|(_, keyed)| keyed.reach()).max().unwrap_or(0) + GROWTH_BYTES;
@@ -147,13 +147,13 @@ pub struct Reader {
     root: PathBuf,
     vmstat: Option<Named>,
     meminfo: Option<Named>,
-    /// Pressure files with the fields for their `some` and `full` lines.
+    /// Pressure files, with the fields for their `some` and `full` lines.
     pressures: Vec<(ProcFile, Field, Option<Field>)>,
     /// Block devices by name.
     devices: Vec<(String, ProcFile)>,
     processes: Vec<(u32, ProcFile)>,
-    /// Largest sums so far: a process that ended without being waited for takes its numbers with
-    /// it.
+    /// Largest sums so far: the counters of a process are lost if it exits without being waited
+    /// for.
     task_most: [u64; 3],
     missing: Vec<String>,
 }
@@ -165,7 +165,7 @@ impl Reader {
         let mut missing = Vec::new();
         let mut kept = |path: &str, bytes_max: usize| {
             let path = root.join(path);
-            // With pressure accounting disabled its files open but cannot be read.
+            // If pressure accounting is disabled, its files can be opened but not read.
             let opened = ProcFile::open(&path, bytes_max).and_then(|mut file| {
                 file.read().map(str::len)?;
                 Ok(file)
@@ -230,8 +230,8 @@ impl Reader {
         self.devices = kept.map(|(_, name, stat)| (name, stat)).collect();
     }
 
-    /// Puts a device first, however little it transferred; a missing one is added to the missing
-    /// sources.
+    /// Puts a device first, regardless of how much it transferred. A missing device is added to the
+    /// missing sources.
     pub fn watch_device(&mut self, name: &str) {
         let found = self.devices.iter().position(|(known, _)| known == name);
         let device = match found {
@@ -248,8 +248,8 @@ impl Reader {
         self.devices.truncate(DEVICES_MAX);
     }
 
-    /// Sums the I/O of exactly these processes from now on. Files of known processes stay open;
-    /// processes that have ended are left out.
+    /// From now on, sums the I/O of exactly these processes. Files of known processes stay open;
+    /// processes that have exited are skipped.
     pub fn follow(&mut self, pids: &[u32]) {
         self.processes.retain(|(pid, _)| pids.contains(pid));
         for pid in pids.iter().take(PROCESSES_MAX) {
@@ -260,7 +260,7 @@ impl Reader {
         }
     }
 
-    /// Takes a sample with the given scope; everything else in it is unknown.
+    /// Takes a sample with the specified scope; all other values are unknown.
     pub fn read(&mut self, scope: Scope) -> Sample {
         let start_ns = monotonic_ns();
         let mut sample = Sample { scope, ..Sample::NONE };

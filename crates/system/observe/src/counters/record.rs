@@ -1,11 +1,11 @@
-//! The result of a sampler, and its curves.
+//! Result of a sampler, and its curves.
 
 use super::field::Field;
 use super::rates::devices;
 use super::read::Sample;
 use ioloom_trace::{Mark, Series};
 
-/// Most points per curve. Leaving out samples loses nothing of a counter's sum.
+/// Maximum number of points per curve. Cumulative counters lose nothing when samples are omitted.
 const POINTS_MAX: usize = 2000;
 /// Bytes per MiB.
 const MIB: f64 = 1_048_576.0;
@@ -15,19 +15,19 @@ const MIB: f64 = 1_048_576.0;
 pub struct Record {
     /// Samples.
     pub samples: Vec<Sample>,
-    /// Names of the marks, indexed by [`Sample::mark`].
+    /// Mark names, indexed by [`Sample::mark`].
     pub marks: Vec<String>,
-    /// Names of the devices, indexed as in [`Sample::disk`].
+    /// Device names, indexed as in [`Sample::disk`].
     pub devices: Vec<String>,
-    /// Requested period, nanoseconds.
+    /// Requested period in nanoseconds.
     pub period_ns: u64,
-    /// Periods without a sample because one came more than a period late.
+    /// Periods without a sample because one was more than a period late.
     pub late: u64,
     /// Samples dropped to make room.
     pub thinned: u64,
-    /// Processor time of the sampling thread, nanoseconds.
+    /// Processor time of the sampling thread in nanoseconds.
     pub cpu_ns: u64,
-    /// Lifetime of the sampling thread, nanoseconds.
+    /// Lifetime of the sampling thread in nanoseconds.
     pub elapsed_ns: u64,
     /// Missing sources.
     pub missing: Vec<String>,
@@ -65,9 +65,9 @@ impl Record {
         self.samples.iter().filter_map(mark).collect()
     }
 
-    /// Returns the curves, relative to `start_ns`. A rate holds until the next point, and each
-    /// curve has the points at which its counter was read. Curves that are always zero are left
-    /// out, except dirty pages.
+    /// Returns the curves, relative to `start_ns`. A rate is valid until the next point, and each
+    /// curve has points only where its counter was read. Curves that are always zero are omitted,
+    /// except dirty pages.
     pub fn series(&self, start_ns: u64) -> Vec<Series> {
         let mut curves = Curves { samples: &self.samples, start_ns, all: Vec::new() };
         let page = ioloom_sys::proc::page_bytes() as f64;
@@ -103,8 +103,8 @@ impl Record {
         curves.all
     }
 
-    /// Returns whether dirty pages reached half of the background threshold; only then are the
-    /// limits worth drawing.
+    /// Reports whether dirty pages reached half of the background threshold; below that, the limits
+    /// are not worth drawing.
     fn comes_near_a_limit(&self) -> bool {
         let near = |sample: &Sample| {
             let (dirty, limit) = (sample.get(Field::Dirty)?, sample.get(Field::BackgroundLimit)?);
@@ -125,7 +125,7 @@ struct Curves<'a> {
 }
 
 impl Curves<'_> {
-    /// Adds a curve through the samples for which `read` holds.
+    /// Adds a curve through the samples accepted by `read`.
     fn add(&mut self, name: &str, unit: &str, read: &dyn Fn(&Sample) -> bool, of: Rate<'_>) {
         let known: Vec<&Sample> = self.samples.iter().filter(|sample| read(sample)).collect();
         let value = |pair: &[&Sample]| {
@@ -153,17 +153,17 @@ impl Curves<'_> {
     }
 }
 
-/// Returns few enough samples for a curve, including those of marks.
+/// Returns a bounded number of samples for a curve, including those of marks.
 fn thinned<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
     let step = samples.len().div_ceil(POINTS_MAX).max(1);
     let kept = samples.iter().enumerate().filter(|(i, s)| i % step == 0 || s.mark.is_some());
     kept.map(|(_, sample)| *sample).collect()
 }
 
-/// Returns the percentage of the time between two samples in which some task waited.
+/// Returns the percentage of time between two samples in which at least one task waited.
 pub(super) fn pressure_percent(a: &Sample, b: &Sample, some: Field) -> Option<f64> {
     // 10,000 µs per second are one percent. The totals are updated independently of our clock and
-    // may exceed it.
+    // can exceed it.
     per_second(a, b, some).map(|us_per_s| (us_per_s / 1e4).min(100.0))
 }
 
@@ -199,13 +199,13 @@ mod tests {
         let series = record().series(1_000_000_000);
         let names: Vec<_> = series.iter().map(|s| s.name.as_str()).collect();
         let wanted = ["page-in", "dirty", "pages freed", "sda in flight"];
-        assert_eq!(names, wanted, "curves that stay zero are left out");
+        assert_eq!(names, wanted, "curves that are always zero must be omitted");
         let page_in = &series[0].points;
         assert!(page_in.len() <= POINTS_MAX);
         // 10 KiB in each hundredth of a second.
         assert!(page_in.iter().all(|(_, rate)| (rate * MIB - 1_024_000.0).abs() < 1.0));
         assert_eq!(page_in[0].0, 0);
-        // A counter that is read less often has fewer points at the same height.
+        // A counter that is read less often has fewer points but the same values.
         let steps = |points: &[(u64, f64)]| points.windows(2).map(|w| w[1].0 - w[0].0).min();
         for (curve, step_ns, height) in [(2, 100_000_000, 300.0), (3, 50_000_000, 2.0)] {
             let points = &series[curve].points;

@@ -11,20 +11,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Most samples kept: 6 MiB. Beyond that every second one is dropped and the period doubles.
+/// Maximum number of samples stored: 6 MiB. Beyond that every second one is dropped and the period
+/// doubles.
 const SAMPLES_MAX: usize = 8192;
-/// Most marks kept.
+/// Maximum number of marks stored.
 const MARKS_MAX: usize = 1024;
-/// Options of a sampler.
+/// Sampler options.
 #[derive(Debug, Clone)]
 pub struct SamplerOptions {
     /// Time between two samples.
     pub period: Duration,
-    /// A process whose I/O is sampled, including all processes that it starts.
+    /// Process whose I/O is sampled, including all its descendants.
     pub process: Option<u32>,
-    /// A device that is sampled however little it transferred, such as `vda`.
+    /// Device that is always sampled, however little it transferred, such as `vda`.
     pub device: Option<String>,
-    /// Directory with /proc and /sys: `/` except in tests.
+    /// Directory that contains /proc and /sys: `/` except in tests.
     pub root: PathBuf,
 }
 
@@ -62,10 +63,10 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 }
 
 impl Sampler {
-    /// Starts sampling; the first sample is taken before this returns.
+    /// Starts sampling; takes the first sample before returning.
     ///
     /// # Errors
-    /// The error of starting a thread.
+    /// Fails if the thread cannot be started.
     pub fn start(options: &SamplerOptions) -> io::Result<Self> {
         let period_ns = (options.period.as_nanos() as u64).max(100_000);
         let mut reader = Reader::open(&options.root);
@@ -94,7 +95,7 @@ impl Sampler {
         Ok(Self { inner, stop, thread, period_ns })
     }
 
-    /// Takes a sample on the calling thread and marks with it the start of a phase.
+    /// Takes a sample on the calling thread and marks it as the start of a phase.
     pub fn mark(&self, name: &str) {
         let mut inner = lock(&self.inner);
         if inner.marks.len() < MARKS_MAX {
@@ -104,13 +105,13 @@ impl Sampler {
         }
     }
 
-    /// Takes a complete sample on the calling thread, for example before a process ends.
+    /// Takes a complete sample on the calling thread, for example before a process exits.
     pub fn sample(&self) {
         lock(&self.inner).sample(Scope::All, None);
     }
 
-    /// Returns the newest complete sample and the oldest complete one at most `span` older. As long
-    /// as there are not two complete samples, all samples are considered.
+    /// Returns the newest complete sample and the oldest complete one at most `span` older. Until
+    /// there are two complete samples, considers all samples.
     pub fn recent(&self, span: Duration) -> Option<(Sample, Sample)> {
         let inner = lock(&self.inner);
         let samples = &inner.samples[..];
@@ -125,7 +126,7 @@ impl Sampler {
         last_whole.and_then(ends).or_else(|| ends(samples.last()?))
     }
 
-    /// Returns the names of the devices, indexed as in [`Sample::disk`].
+    /// Returns the device names, indexed as in [`Sample::disk`].
     pub fn devices(&self) -> Vec<String> {
         lock(&self.inner).reader.devices()
     }
@@ -160,7 +161,7 @@ impl Inner {
         sample.mark = mark;
         debug_assert!(
             self.samples.last().is_none_or(|last| last.at_ns <= sample.at_ns),
-            "samples are in time order, because they are taken with the lock held"
+            "samples must be in time order: they are taken with the lock held"
         );
         self.samples.push(sample);
     }
@@ -179,17 +180,20 @@ impl Inner {
     }
 }
 
-/// Samples until it is stopped; returns the processor time and the lifetime of the thread.
+/// Samples until stopped; returns the processor time and lifetime of the thread.
 fn run(inner: &Mutex<Inner>, stop: &AtomicBool, process: Option<u32>) -> (u64, u64) {
     let (cpu, start) = (thread_cpu_ns(), monotonic_ns());
     let used_ns = || thread_cpu_ns() - cpu;
     let mut schedule = Schedule::default();
     let mut next = start;
-    assert!(lock(inner).period_ns > 0, "the number of missed periods is a quotient by the period");
+    assert!(
+        lock(inner).period_ns > 0,
+        "the period must not be zero: missed periods are divided by it"
+    );
     while !stop.load(Ordering::Relaxed) {
         let now = monotonic_ns();
         if now < next {
-            // A spurious wakeup only starts another iteration.
+            // A spurious wake-up only starts another iteration.
             std::thread::park_timeout(Duration::from_nanos(next - now));
             continue;
         }
@@ -245,7 +249,7 @@ mod tests {
         assert_eq!(marked, inner.marks.len());
         assert!(inner.period_ns >= 20_000_000 && inner.thinned > 0);
         assert!(inner.samples.windows(2).all(|w| w[0].at_ns <= w[1].at_ns));
-        // Complete samples do not disappear altogether.
+        // Some complete samples must remain.
         for part in inner.samples.chunks_exact(100) {
             assert!(part.iter().any(|sample| sample.scope == Scope::All));
         }
@@ -269,9 +273,9 @@ mod tests {
         let memory = ioloom_sys::cache::is_memory_backed(dir.path()).unwrap();
         let wrote = b.get(Field::TaskWritten).unwrap() - a.get(Field::TaskWritten).unwrap();
         assert!(memory || wrote >= 4 << 20, "{wrote}");
-        // The kernel's sum is collected per processor and may lag a little.
+        // The kernel's sum is collected per processor and can lag slightly.
         assert!(memory || (b_dirtied - a_dirtied) * 4096 >= 3 << 20);
-        assert!(b.get(Field::MemTotal).is_some(), "marks have everything");
+        assert!(b.get(Field::MemTotal).is_some(), "marks must contain all counters");
         assert_eq!(record.marks(0).len(), 2);
     }
 }

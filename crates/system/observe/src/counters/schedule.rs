@@ -1,11 +1,12 @@
-//! Decides when the sampling thread reads everything, and when it searches for new processes.
+//! Decides when the sampling thread reads everything and when it searches for new processes.
 //!
-//! The cost of a complete sample depends on the machine: from 30 to 250 µs were measured on one,
-//! and waking up alone costs from 16 to 41. No fixed rate could guarantee a cost. The thread knows
-//! its own processor time: it reads everything every [`ALL_NS`] while it stays within [`SHARE`] of
-//! a processor, and less often otherwise, but at least every [`RARE_NS`]. The first lines of
-//! /proc/vmstat are read for each sample whatever they cost; [`Record::cost`](super::Record::cost)
-//! reports the total. Samples of marks are taken on other threads and do not count.
+//! The cost of a complete sample depends on the machine: 30 to 250 µs were measured on a single
+//! machine, where waking up alone costs 16 to 41 µs. No fixed rate could guarantee a cost. The
+//! thread knows its processor time: it reads everything every [`ALL_NS`] while it stays within
+//! [`SHARE`] of a processor, and less often otherwise, but at least every [`RARE_NS`]. The first
+//! lines of /proc/vmstat are read for each sample regardless of cost;
+//! [`Record::cost`](super::Record::cost) reports the total. Samples for marks are taken on other
+//! threads and do not count.
 
 use super::read::Scope;
 
@@ -13,16 +14,16 @@ use super::read::Scope;
 const ALL_NS: u64 = 100_000_000;
 /// The same if the thread has used up its share.
 const RARE_NS: u64 = 1_000_000_000;
-/// Maximum share of a processor: less than the documented half percent, because the initial
-/// allowance comes on top.
+/// Maximum share of a processor: less than the documented half percent because of the additional
+/// initial allowance.
 const SHARE: f64 = 0.0045;
-/// Initial allowance of processor time in nanoseconds: short runs have few samples.
+/// Initial processor time allowance in nanoseconds: short runs have few samples.
 const FIRST_NS: u64 = 1_000_000;
-/// Interval of searches for new processes. What a process did is added to its parent when the
-/// parent waits for it, so little is missed.
+/// Interval between searches for new processes. The counters of a process are added to its parent
+/// when the parent waits for it, so little is missed.
 const LIST_NS: u64 = 500_000_000;
-/// Number of first complete samples that each begin with a search for new processes, because a
-/// program often starts others early.
+/// Number of initial complete samples that begin with a search for new processes because programs
+/// often start others early.
 const LIST_FIRST: u64 = 5;
 
 /// Kind of the next sample.
@@ -34,21 +35,21 @@ pub(super) struct Due {
     pub(super) lists: bool,
 }
 
-/// Plans the samples one by one. Times count from the start of the thread.
+/// Plans samples one by one. Times are relative to the start of the thread.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     all_ns: Option<u64>,
     listed_ns: u64,
     wholes: u64,
-    /// Cost of the last complete sample, nanoseconds of processor time.
+    /// Cost of the last complete sample, in nanoseconds of processor time.
     whole_cost_ns: u64,
 }
 
 impl Schedule {
     /// Plans the sample at `at_ns`, with one sample every `period_ns`. `cpu_ns` returns the
-    /// processor time of the thread and is called only if it matters.
+    /// thread's processor time and is called only if needed.
     pub(super) fn next(&mut self, at_ns: u64, period_ns: u64, cpu_ns: impl FnOnce() -> u64) -> Due {
-        // The sample nearest to the wanted time rather than the first one after it.
+        // The sample nearest to the intended time rather than the first one after it.
         let since = |last_ns: u64| at_ns.saturating_sub(last_ns) + period_ns / 2;
         let whole = self.all_ns.is_none_or(|last| {
             period_ns >= ALL_NS
@@ -67,7 +68,7 @@ impl Schedule {
         Due { scope: Scope::All, lists }
     }
 
-    /// Returns whether a complete sample fits into the share after `cpu_ns` of processor time.
+    /// Reports whether a complete sample fits within the share after `cpu_ns` of processor time.
     fn affords(&self, at_ns: u64, cpu_ns: u64) -> bool {
         cpu_ns + self.whole_cost_ns <= FIRST_NS + (at_ns as f64 * SHARE) as u64
     }
@@ -112,8 +113,8 @@ mod tests {
         let lists = |period_ns, samples| {
             simulated(period_ns, 0, 0, samples).0.iter().filter(|due| due.lists).count()
         };
-        // In 6 seconds twice per second and four more times at the beginning; with rare samples
-        // each time.
+        // In 6 seconds, twice per second and four additional times at the beginning; with rare
+        // samples, each time.
         assert_eq!((lists(10_000_000, 600), lists(1_000_000_000, 600)), (16, 600));
     }
 
@@ -128,7 +129,7 @@ mod tests {
             let (wholes, share) = (wholes(&taken), cpu_ns as f64 / 60e9);
             assert!((60..600).contains(&wholes), "{wholes}");
             assert!(share <= 0.005, "{share}");
-            // Nothing affordable is left out.
+            // No affordable sample is skipped.
             assert!(wholes == 60 || share > SHARE - 0.0002, "{share} with {wholes}");
         }
         // If waking up alone exceeds the share, everything is still read once per second.

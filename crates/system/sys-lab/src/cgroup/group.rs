@@ -1,7 +1,8 @@
-//! Groups of this program: created, removed, and found again when their process was killed.
+//! cgroups of this program: created, removed, and recognized as leftovers after their process was
+//! killed.
 //!
-//! The name of a group holds the number of the process that created it, so a group whose process
-//! has ended is a leftover that any later run may remove.
+//! The name of a group contains the ID of the process that created it, so a group whose process has
+//! exited is a leftover that any later run can remove.
 
 use ioloom_sys::fault::call;
 use std::io;
@@ -9,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Prefix of the names of all our groups, followed by the number of the creating process.
+/// Name prefix of all our groups, followed by the ID of the creating process.
 pub(super) const NAME: &str = "ioloom-study-";
-/// Attempts to remove a group: the kernel releases a dead process shortly after it ends.
+/// Number of attempts to remove a group: the kernel releases a dead process shortly after it exits.
 const REMOVE_TRIES: u32 = 50;
 
 /// Creates an empty group below `point`.
@@ -25,7 +26,7 @@ pub(super) fn create_group(point: &Path) -> Result<PathBuf, (PathBuf, io::Error)
     }
 }
 
-/// Removes an empty group; one that is already gone is not an error.
+/// Removes an empty group; a group that is already gone is not an error.
 pub(super) fn remove_group(dir: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
@@ -40,7 +41,7 @@ pub(super) fn remove_group(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the groups below `point` whose process has ended; returns how many.
+/// Removes groups below `point` whose process has exited; returns their number.
 pub(super) fn remove_leftovers_in(point: &Path) -> io::Result<usize> {
     let mut found = 0;
     for entry in call("read-dir", || std::fs::read_dir(point))? {
@@ -55,7 +56,7 @@ pub(super) fn remove_leftovers_in(point: &Path) -> io::Result<usize> {
     Ok(found)
 }
 
-/// Returns whether a process is running. A zombie has an empty command line and does not count.
+/// Reports whether a process is running. A zombie has an empty command line and does not count.
 pub fn is_alive(process: u32) -> bool {
     std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
@@ -82,7 +83,7 @@ mod tests {
     #[test]
     fn groups_of_dead_processes_are_removed_and_others_stay() {
         let dir = tempfile::tempdir().unwrap();
-        // No process has the number 4294967295, and `user.slice` is not ours.
+        // No process has the ID 4294967295, and `user.slice` is not ours.
         let [dead, mine, foreign] = [
             format!("{NAME}4294967295-3"),
             format!("{NAME}{}-9", std::process::id()),

@@ -1,11 +1,11 @@
-//! A memory limit for this process that includes its page cache.
+//! A memory limit for this process, including its page cache.
 //!
-//! The pages that a copy evicts can only be seen where memory is short. A cgroup makes memory short
-//! for one process, without a change to the rest of the machine or to any setting. A page is
-//! charged to the group whose process loaded it. Both cgroup versions work (version 1: controller
-//! `memory`); in version 2 the controller must already be enabled.
+//! The pages evicted by a copy are only visible if memory is short. A cgroup limits the memory of
+//! one process without affecting the rest of the machine or any setting. A page is charged to the
+//! group whose process loaded it. Both cgroup versions work (version 1: controller `memory`); in
+//! version 2 the controller must already be enabled.
 //!
-//! Requires root. On drop the process returns to its former group and the group is removed.
+//! Requires root. On drop, the process returns to its previous group and the group is removed.
 //! Leftovers of killed processes are removed by [`super::remove_leftover_groups`].
 
 use super::group::{create_group, remove_group};
@@ -14,10 +14,10 @@ use ioloom_sys::fault::call;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// File by which the hierarchy of version 1 is recognized.
+/// File that identifies a version 1 hierarchy.
 const LIMIT_FILE: &str = "memory.limit_in_bytes";
 
-/// Returns the mount point of the hierarchy and the file that takes the limit.
+/// Returns the mount point of the hierarchy and the file that sets the limit.
 pub(super) fn hierarchy() -> Result<(PathBuf, &'static str), String> {
     let mut off = None;
     for mount in ioloom_sys::mount::mounts()
@@ -41,14 +41,14 @@ pub(super) fn hierarchy() -> Result<(PathBuf, &'static str), String> {
     }
     Err(off.map_or_else(
         || {
-            "no cgroup controller for memory; remedy: mount one, or run outside of this container"
+            "no cgroup controller for memory; remedy: mount one, or run outside this container"
                 .to_owned()
         },
         |file| format!("the memory controller is off; remedy: write +memory to {}", quoted(&file)),
     ))
 }
 
-/// Returns the directory of the group that this process is in.
+/// Returns the directory of this process's group.
 fn own_group(point: &Path) -> io::Result<PathBuf> {
     let text = ioloom_sys::proc::read_text(Path::new("/proc/self/cgroup"))?;
     let v1 = point.join(LIMIT_FILE).exists();
@@ -59,7 +59,8 @@ fn own_group(point: &Path) -> io::Result<PathBuf> {
             if v1 { controllers.split(',').any(|c| c == "memory") } else { controllers.is_empty() };
         ours.then(|| path.trim_start_matches('/').to_owned())
     });
-    // In a cgroup namespace the path may be outside of the mount; use the root of the mount then.
+    // In a cgroup namespace the path may be outside the mount; use the root of the mount in that
+    // case.
     let found = line.map(|path| point.join(path)).filter(|dir| dir.join("cgroup.procs").exists());
     Ok(found.unwrap_or_else(|| point.to_owned()))
 }
@@ -72,8 +73,7 @@ pub struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Tries to create such a group. The error is a sentence that says what is missing and what to
-    /// do about it.
+    /// Tries to create such a group. The error is a sentence with the reason and the remedy.
     pub fn probe() -> Result<(), String> {
         let (point, _) = hierarchy()?;
         let dir = create(&point)?;
@@ -81,7 +81,7 @@ impl MemoryLimit {
             .map_err(|e| format!("cannot remove cgroup {}: {}", quoted(&dir), reason(&e)))
     }
 
-    /// Moves this process into a group limited to `bytes` of memory. Pages loaded earlier stay
+    /// Moves this process into a group limited to `bytes` of memory. Pages loaded earlier remain
     /// charged to their group. The error is a sentence.
     pub fn enter(bytes: u64) -> Result<Self, String> {
         let (point, file) = hierarchy()?;
@@ -98,11 +98,11 @@ impl MemoryLimit {
     }
 
     /// Returns a counter of the group from `memory.stat`, such as `workingset_refault_file` (file
-    /// pages that were read again soon after their eviction); `None` if the kernel does not report
-    /// it. The value may lag by some hundred pages.
+    /// pages read again soon after eviction); `None` if the kernel does not report it. The value
+    /// can lag by several hundred pages.
     ///
     /// # Errors
-    /// The error of reading the file.
+    /// Fails if the file cannot be read.
     pub fn stat(&self, name: &str) -> io::Result<Option<u64>> {
         let text = ioloom_sys::proc::read_text(&self.dir.join("memory.stat"))?;
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -119,7 +119,7 @@ impl MemoryLimit {
 fn create(point: &Path) -> Result<PathBuf, String> {
     create_group(point).map_err(|(dir, e)| {
         let (dir, reason) = (quoted(&dir), reason(&e));
-        format!("cannot create cgroup {dir}: {reason}; remedy: run as root, outside of a container")
+        format!("cannot create cgroup {dir}: {reason}; remedy: run as root, outside a container")
     })
 }
 
@@ -135,7 +135,7 @@ impl Drop for MemoryLimit {
 mod tests {
     use super::*;
 
-    /// Does not enter the group: that would move the other tests as well.
+    /// Does not enter the group because that would move the other tests as well.
     #[test]
     fn a_group_is_created_and_removed() {
         match MemoryLimit::probe() {

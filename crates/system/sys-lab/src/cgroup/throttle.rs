@@ -1,13 +1,13 @@
-//! A limit on the rate at which a process reads from one device.
+//! A rate limit on a process's reads from one device.
 //!
-//! A throttled loop device represents a slower disk: the same files and the same calls with
-//! fewer bytes and reads per second. The limit belongs to a cgroup created for one study and
-//! affects only the process that [`Throttle::enter`] moves into it. Both cgroup versions work
-//! (version 1: controller `blkio`, version 2: `io`). In version 2 the controller must already be
-//! enabled, because enabling it would change the machine for other programs.
+//! A throttled loop device simulates a slower disk: the same files and the same calls with fewer
+//! bytes and reads per second. The limit belongs to a cgroup created for one study and affects only
+//! the process that [`Throttle::enter`] moves into it. Both cgroup versions work (version 1:
+//! controller `blkio`, version 2: `io`). In version 2 the controller must already be enabled
+//! because enabling it would change the machine for other programs.
 //!
 //! Requires root. The group is removed on drop. Leftovers of killed processes are recognized by
-//! their name and removed by [`super::remove_leftover_groups`].
+//! name and removed by [`super::remove_leftover_groups`].
 
 use super::group::{create_group, remove_group};
 use ioloom_failure::{quoted, reason};
@@ -15,9 +15,9 @@ use ioloom_sys::fault::call;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// File by which the hierarchy of version 1 is recognized.
+/// File that identifies a version 1 hierarchy.
 const READ_BYTES_FILE: &str = "blkio.throttle.read_bps_device";
-/// The rates of a throttled device.
+/// Rates of a throttled device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLimit {
     /// Bytes per second.
@@ -26,7 +26,7 @@ pub struct ReadLimit {
     pub reads_per_s: u64,
 }
 
-/// A cgroup hierarchy that can throttle.
+/// A cgroup hierarchy that supports throttling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hierarchy {
     Blkio(PathBuf),
@@ -40,7 +40,7 @@ impl Hierarchy {
         }
     }
 
-    /// Returns the files of a group and the text to write to each to limit reads from `device`.
+    /// Returns the files of a group and the text to write to each, to limit reads from `device`.
     fn limits(&self, device: (u32, u32), limit: ReadLimit) -> Vec<(&'static str, String)> {
         let (major, minor) = device;
         let ReadLimit { bytes_per_s, reads_per_s } = limit;
@@ -56,7 +56,7 @@ impl Hierarchy {
     }
 }
 
-/// Returns the hierarchy that can throttle, or a sentence that says what is missing and what to do.
+/// Returns a hierarchy that supports throttling, or a sentence with the reason and the remedy.
 pub(super) fn hierarchy() -> Result<Hierarchy, String> {
     hierarchy_among(
         ioloom_sys::mount::mounts()
@@ -89,20 +89,20 @@ fn hierarchy_among(mounts: Vec<ioloom_sys::mount::Mount>) -> Result<Hierarchy, S
             format!("the io controller is off; remedy: write +io to {}", quoted(&file))
         }
         None => "no cgroup controller for disks (blkio or io); remedy: mount one, or run outside \
-                 of this container"
+        this container"
             .to_owned(),
     })
 }
 
-/// A group whose reads from one device are limited. Dropping it removes the group.
+/// A group with limited reads from one device. Dropping it removes the group.
 #[derive(Debug)]
 pub struct Throttle {
     dir: PathBuf,
 }
 
 impl Throttle {
-    /// Creates a group that reads from `device` (major and minor number) no faster than `limit`.
-    /// The error is a sentence that says what is missing and what to do.
+    /// Creates a group whose reads from `device` (major and minor number) are limited to `limit`.
+    /// The error is a sentence with the reason and the remedy.
     pub fn create(device: (u32, u32), limit: ReadLimit) -> Result<Self, String> {
         Self::create_in(&hierarchy()?, device, limit)
     }
@@ -114,7 +114,7 @@ impl Throttle {
     ) -> Result<Self, String> {
         let sentence = |what: &str, dir: &Path, e: io::Error| {
             let (dir, reason) = (quoted(dir), reason(&e));
-            format!("cannot {what} {dir}: {reason}; remedy: run as root, outside of a container")
+            format!("cannot {what} {dir}: {reason}; remedy: run as root, outside a container")
         };
         let dir = create_group(hierarchy.point())
             .map_err(|(dir, e)| sentence("create cgroup", &dir, e))?;
@@ -128,13 +128,13 @@ impl Throttle {
         Ok(group)
     }
 
-    /// Moves a process into the group; threads that it starts later belong to it as well.
+    /// Moves a process into the group; threads that it starts later join the group as well.
     pub fn enter(&self, process: u32) -> io::Result<()> {
         let file = self.dir.join("cgroup.procs");
         call("enter-cgroup", || std::fs::write(&file, process.to_string()))
     }
 
-    /// Returns the directory of the group.
+    /// Returns the group directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -160,7 +160,7 @@ mod tests {
         medium.disk.is_some().then_some(medium.mount.device)
     }
 
-    /// Creates a directory that represents a mounted hierarchy with these files.
+    /// Creates a directory that simulates a mounted hierarchy with these files.
     fn hierarchy_of(
         kind: &str,
         files: &[(&str, &str)],
@@ -212,12 +212,12 @@ mod tests {
         assert_eq!(group.dir().parent(), Some(dir.path()));
         let text = |file: &str| std::fs::read_to_string(group.dir().join(file)).unwrap();
         assert_eq!(text("io.max"), "7:12 rbps=1048576 riops=1000");
-        // One line per device: the kernel takes the device as the key of a line.
+        // One line per device: the kernel uses the device as the key of a line.
         assert_eq!(text("io.max").lines().count(), 1);
         group.enter(4242).unwrap();
         assert_eq!(text("cgroup.procs"), "4242");
         let other = Throttle::create_in(&unified, (7, 12), LIMIT).unwrap();
-        assert_ne!(group.dir(), other.dir(), "two studies of one process do not share a group");
+        assert_ne!(group.dir(), other.dir(), "two studies in one process must not share a group");
 
         let (_dir, mount) = hierarchy_of("cgroup", &[(READ_BYTES_FILE, "")]);
         let blkio = hierarchy_among(vec![mount]).unwrap();
@@ -258,10 +258,10 @@ mod tests {
         assert_eq!(members.trim(), child.id().to_string());
         let dir = group.dir().to_owned();
         remove_leftover_groups().unwrap();
-        assert!(dir.exists(), "the group of a running process stays");
+        assert!(dir.exists(), "the group of a running process must not be removed");
         drop(group);
         assert!(!dir.exists());
-        // No process has this number.
+        // No process has this ID.
         let left = dir.with_file_name(format!("{NAME}4294967295-0"));
         std::fs::create_dir(&left).unwrap();
         assert!(remove_leftover_groups().unwrap() >= 1);

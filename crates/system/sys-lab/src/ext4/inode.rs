@@ -1,16 +1,17 @@
-//! One inode as stored in its table.
+//! An inode as stored in its table.
 
 use super::{Fields, Layout, checksum};
 use ioloom_sys::dir::{Kind, Meta};
 use rustix::fs::FileType;
 
-/// The data of a small file is in the inode; `stat` then counts its size as space.
+/// The data of a small file is stored in the inode; `stat` then counts its size as space.
 const FLAG_INLINE_DATA: u32 = 0x1000_0000;
 /// Space is counted in file system blocks.
 const FLAG_HUGE_FILE: u32 = 0x4_0000;
-/// The size of a symlink is that of its encrypted target, which differs from what `stat` reports.
+/// The stored size of a symlink is that of its encrypted target, which differs from what `stat`
+/// reports.
 const FLAG_ENCRYPTED: u32 = 0x800;
-/// Size and space have another meaning while fs-verity is enabled on a file.
+/// Size and space have a different meaning if fs-verity is enabled on a file.
 const FLAG_VERITY: u32 = 0x10_0000;
 
 /// Size of the original ext2 inode.
@@ -21,31 +22,31 @@ const CHECKSUM_HIGH_AT: usize = 0x82;
 /// The contents of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inode {
-    /// The metadata that `statx` would report; device and mount are not filled in.
+    /// Metadata as `statx` would report it, without device and mount.
     pub meta: Meta,
-    /// Distinguishes files that had the same number at different times.
+    /// Distinguishes files that had the same inode number at different times.
     pub generation: u32,
-    /// Time of the last change of the inode: seconds since 1970 and nanoseconds.
+    /// Inode change time: seconds since 1970 and nanoseconds.
     pub changed: (i64, u32),
 }
 
 /// Why an inode cannot be used and its file must be queried by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InodeError {
-    /// It is not completely inside the given bytes.
+    /// The inode is not entirely within the supplied bytes.
     Short,
-    /// Its checksum does not match: half of a change, or damage.
+    /// The checksum does not match: a partial change, or damage.
     Checksum,
     /// It belongs to no file: it was never used, or the file has been removed.
     Unused,
-    /// `statx` reports something else for it than it contains.
+    /// `statx` reports different values from those stored in the inode.
     Special,
 }
 
 /// Parses the inode `number` from its bytes.
 ///
 /// # Errors
-/// Why the file must be queried by name.
+/// Returns why the file must be queried by name.
 pub fn inode(layout: &Layout, number: u64, raw: &[u8]) -> Result<Inode, InodeError> {
     let raw = raw.get(..layout.inode_bytes).ok_or(InodeError::Short)?;
     let f = Fields(raw);
@@ -61,7 +62,7 @@ pub fn inode(layout: &Layout, number: u64, raw: &[u8]) -> Result<Inode, InodeErr
     if flags & FLAG_VERITY != 0 || flags & FLAG_ENCRYPTED != 0 && kind == Kind::Symlink {
         return Err(InodeError::Special);
     }
-    // For other types the high half was introduced with large directories.
+    // For other types, the upper half was introduced with large directories.
     let high = kind == Kind::Regular || layout.large_directories;
     let bytes = if high { f.u64(0x04, 0x6C) } else { u64::from(f.u32(0x04)) };
     let changed = time(&f, 0x0C, 0x84);
@@ -81,7 +82,7 @@ pub fn inode(layout: &Layout, number: u64, raw: &[u8]) -> Result<Inode, InodeErr
     Ok(Inode { meta, generation: f.u32(0x64), changed })
 }
 
-/// Returns the allocated space in units of 512 bytes, as `stat` reports it.
+/// Returns the allocated space in units of 512 bytes, like `stat`.
 fn space(layout: &Layout, f: &Fields<'_>, flags: u32, bytes: u64) -> u64 {
     let low = u64::from(f.u32(0x1C));
     let mut blocks = if layout.huge_files { low | u64::from(f.u16(0x74)) << 32 } else { low };
@@ -99,8 +100,8 @@ fn extra_bytes(f: &Fields<'_>) -> usize {
     if f.0.len() > OLD_BYTES { usize::from(f.u16(0x80)) } else { 0 }
 }
 
-/// Returns a time in seconds and nanoseconds; the extra field, if present, holds two more bits of
-/// seconds and the nanoseconds.
+/// Returns a time in seconds and nanoseconds; the extra field, if present, contains two more bits
+/// of seconds, and the nanoseconds.
 fn time(f: &Fields<'_>, at: usize, extra_at: usize) -> (i64, u32) {
     let seconds = i64::from(f.u32(at) as i32);
     if extra_at + 4 > OLD_BYTES + extra_bytes(f) {

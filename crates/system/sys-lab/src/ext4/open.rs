@@ -1,4 +1,4 @@
-//! Opens and reads the block device below a directory.
+//! Opens and reads the block device that contains a directory.
 
 use super::{Groups, Inode, InodeError, inode};
 use ioloom_failure::{Operation, PathError, quoted, reason};
@@ -10,24 +10,24 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Most bytes per read: the tables of 2048 inodes of 256 bytes.
+/// Maximum number of bytes per read: the tables of 2048 inodes of 256 bytes.
 const SPAN_BYTES_MAX: u64 = 512 << 10;
-/// Largest gap between two wanted inodes that is read as well, because a second read costs more.
+/// Maximum gap between two wanted inodes that is read as well because a second read costs more.
 const GAP_BYTES_MAX: u64 = 16 << 10;
 
-/// Why inode tables cannot be read below a path.
+/// Why inode tables cannot be read for a path.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file system is not ext4.
-    #[error("{} is on {found}, but inode tables are read on ext4 only; use statx", quoted(.path))]
+    #[error("{} is on {found}, but inode tables can only be read on ext4; use statx", quoted(.path))]
     NotExt4 {
         /// The requested path.
         path: PathBuf,
-        /// The type of its file system.
+        /// File system type.
         found: String,
     },
     /// The file system has no device file.
-    #[error("no file in /dev is block device {major}:{minor}, which holds {}; use statx", quoted(.path))]
+    #[error("no file in /dev is block device {major}:{minor}, which contains {}; use statx", quoted(.path))]
     NoDevice {
         /// The requested path.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum OpenError {
     Device {
         /// The device file.
         path: PathBuf,
-        /// The system's error.
+        /// The system error.
         #[source]
         source: io::Error,
     },
@@ -59,7 +59,7 @@ pub enum OpenError {
     Call(#[source] PathError),
 }
 
-/// The inode tables of a mounted file system as of a sync.
+/// The inode tables of a mounted file system, as of a sync.
 #[derive(Debug)]
 pub struct Tables {
     device: OwnedFd,
@@ -72,13 +72,13 @@ pub struct Tables {
 /// A range of the device to read at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Offset on the device, bytes.
+    /// Offset on the device in bytes.
     pub at: u64,
-    /// Length, bytes.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
-/// The device file below a path, not opened yet.
+/// The device file for a path, not opened yet.
 struct Below {
     device: PathBuf,
     number: (u32, u32),
@@ -118,20 +118,20 @@ impl Below {
 }
 
 impl Tables {
-    /// Checks that the tables below `path` can be read. Writes nothing.
+    /// Checks that the inode tables for `path` can be read. Writes nothing.
     ///
     /// # Errors
-    /// Why they cannot be read.
+    /// Fails if they cannot be read.
     pub fn probe(path: &Path) -> Result<(), OpenError> {
         let below = below(path)?;
         below.groups(&below.open(path)?).map(drop)
     }
 
-    /// Syncs the file system of `path`, then reads the positions of its inodes. The sync writes the
-    /// changes of all programs to that file system and may take long.
+    /// Syncs the file system of `path`, then reads the positions of its inodes. The sync writes
+    /// back the changes of all programs on that file system and can take long.
     ///
     /// # Errors
-    /// Why they cannot be read.
+    /// Fails if they cannot be read.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let below = below(path)?;
         let device = below.open(path)?;
@@ -154,13 +154,13 @@ impl Tables {
         self.number
     }
 
-    /// Returns when the sync began. Later changes may or may not be seen.
+    /// Returns the start time of the sync. Later changes may or may not be visible.
     pub fn synced(&self) -> SystemTime {
         self.synced
     }
 
-    /// Returns whether a file whose inode changed at this time (seconds since 1970) has certainly
-    /// not changed since the sync.
+    /// Reports whether a file whose inode changed at this time (seconds since 1970) is certain not
+    /// to have changed since the sync.
     pub fn is_settled(&self, changed_s: i64) -> bool {
         let since = self.synced.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // Timestamps come from the kernel's coarse clock, which is up to a tick behind.
@@ -168,20 +168,20 @@ impl Tables {
         u64::try_from(changed_s).is_ok_and(|changed| changed < before)
     }
 
-    /// Returns whether every inode is verified by a checksum.
+    /// Reports whether every inode is verified by a checksum.
     pub fn checksums(&self) -> bool {
         self.groups.layout().checksums
     }
 
-    /// Returns the span to read next and how many of the ascending inodes it covers; `None` if
-    /// there is no table with the first one.
+    /// Returns the next span to read and how many of the ascending inodes it covers; `None` if no
+    /// table contains the first one.
     pub fn span(&self, mut inodes: impl Iterator<Item = u64>) -> Option<(Span, usize)> {
         let long = self.groups.layout().inode_bytes as u64;
         let at = self.groups.place(inodes.next()?)?;
         let (mut end, mut count) = (at + long, 1);
         for inode in inodes {
             let Some(next) = self.groups.place(inode) else { break };
-            // A hard link to the same inode is covered already.
+            // A hard link to the same inode is already covered.
             let near = next >= at && next <= end.saturating_add(GAP_BYTES_MAX);
             if !near || next + long - at > SPAN_BYTES_MAX {
                 break;
@@ -192,10 +192,10 @@ impl Tables {
         Some((Span { at, bytes: (end - at) as usize }, count))
     }
 
-    /// Reads a span into `bytes` and sets its length to that of the span.
+    /// Reads a span into `bytes`, which is resized to the span length.
     ///
     /// # Errors
-    /// The error of the device, or `UnexpectedEof`.
+    /// Fails with the device's error or `UnexpectedEof`.
     pub fn read(&self, span: Span, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.resize(span.bytes, 0);
         match file::read_full_at(&self.device, bytes, span.at)? {
@@ -207,7 +207,7 @@ impl Tables {
     /// Parses an inode from the bytes of a span and fills in its device.
     ///
     /// # Errors
-    /// Why the file must be queried by name.
+    /// Returns why the file must be queried by name.
     pub fn inode(&self, number: u64, span: Span, bytes: &[u8]) -> Result<Inode, InodeError> {
         let place = self.groups.place(number).and_then(|place| place.checked_sub(span.at));
         let raw = place.and_then(|place| bytes.get(usize::try_from(place).ok()?..));

@@ -1,5 +1,5 @@
-//! Compares images made by `mkfs.ext4`, in every format that moves a table or changes an inode,
-//! with the directory that they were made from, and checks that damage of every kind is an error.
+//! Creates images with `mkfs.ext4`, in every format that moves a table or changes an inode,
+//! compares them with their source directory, and checks that every kind of damage is an error.
 
 use super::*;
 use ioloom_sys::dir::Kind;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Creates an image of `from`; prints a message and returns `None` if that is not possible.
+/// Creates an image from `from`; prints a message and returns `None` if that is not possible.
 fn image(dir: &Path, from: &Path, options: &[&str]) -> Option<Vec<u8>> {
     let path: PathBuf = dir.join("image");
     let _ = std::fs::remove_file(&path);
@@ -26,7 +26,7 @@ fn image(dir: &Path, from: &Path, options: &[&str]) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns a reader of the device, which ends with `bytes`.
+/// Returns a reader for a device that ends with `bytes`.
 fn reader(bytes: &[u8]) -> impl FnMut(&mut [u8], u64) -> std::io::Result<usize> {
     move |into, at| {
         let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
@@ -36,13 +36,13 @@ fn reader(bytes: &[u8]) -> impl FnMut(&mut [u8], u64) -> std::io::Result<usize> 
     }
 }
 
-/// Kind, permissions, links, size, seconds of the modification time.
+/// Kind, permissions, links, size, and modification time in seconds.
 type Listed = (Kind, u16, u32, u64, i64);
 
 /// Lists everything in the image except directories, sorted.
 fn list(bytes: &[u8]) -> Vec<Listed> {
     let groups = Groups::read(reader(bytes)).unwrap();
-    // Inodes below 11 belong to the file system itself.
+    // Inodes below 11 are reserved by the file system.
     let all = (11..=u64::from(groups.layout().inodes)).filter_map(|number| {
         let at = groups.place(number)? as usize;
         match inode(groups.layout(), number, &bytes[at..]) {
@@ -150,7 +150,7 @@ fn put(bytes: &mut [u8], at: usize, value: u32, long: usize) {
     bytes[at..at + long].copy_from_slice(&value.to_le_bytes()[..long]);
 }
 
-/// Builds a small file system by hand: two groups of 64 blocks of 1 KiB with 32 inodes each.
+/// Builds a small file system manually: two groups of 64 blocks of 1 KiB with 32 inodes each.
 fn device() -> Vec<u8> {
     let mut bytes = vec![0; 128 * 1024];
     let block = &mut bytes[1024..2048];
@@ -244,7 +244,7 @@ fn sizes_and_space_are_those_of_stat() {
     };
     assert_eq!(seen(&bytes), Ok(((3 << 32) + 1000, (2 << 32) + 8)));
     put(&mut bytes, at + 0x20, 0x4_0000, 4);
-    assert_eq!(seen(&bytes), Ok(((3 << 32) + 1000, ((2 << 32) + 8) * 2)), "in blocks of 1 KiB");
+    assert_eq!(seen(&bytes), Ok(((3 << 32) + 1000, ((2 << 32) + 8) * 2)), "in 1 KiB blocks");
     put(&mut bytes, at + 0x20, 0x1000_0000, 4);
     put(&mut bytes, at + 0x6C, 0, 4);
     put(&mut bytes, at + 0x74, 0, 2);
@@ -252,9 +252,9 @@ fn sizes_and_space_are_those_of_stat() {
     put(&mut bytes, at + 0x20, 0x10_0000, 4);
     assert_eq!(seen(&bytes), Err(InodeError::Special), "sealed");
     put(&mut bytes, at + 0x20, 0x800, 4);
-    assert_eq!(seen(&bytes), Ok((1000, 8)), "the size of an encrypted file is right");
+    assert_eq!(seen(&bytes), Ok((1000, 8)), "the size of an encrypted file is correct");
     put(&mut bytes, at, 0o120_777, 2);
-    assert_eq!(seen(&bytes), Err(InodeError::Special), "that of an encrypted symlink is not");
+    assert_eq!(seen(&bytes), Err(InodeError::Special), "the size of an encrypted symlink is not");
     put(&mut bytes, at + 0x20, 0, 4);
     put(&mut bytes, at + 0x6C, 9, 4);
     assert_eq!(seen(&bytes), Ok((1000, 8)), "a symlink has no high half");

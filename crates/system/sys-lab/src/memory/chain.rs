@@ -1,24 +1,24 @@
-//! A cycle of pointers through a region, and walks along it.
+//! A cycle of pointers through a region, and walks along the cycle.
 //!
-//! A chain holds machine addresses, so that one step of a walk is one load and nothing else; with
-//! offsets every step would also have to compute an address. This is safe because a chain owns its
-//! region, writes every address itself, and every address that it writes is that of a node.
+//! A chain contains machine addresses, so one step of a walk is a single load; with offsets, every
+//! step would also have to compute an address. This is safe because a chain owns its region, writes
+//! every address itself, and writes only addresses of nodes.
 
 use super::Region;
 use std::ptr::NonNull;
 
-/// Numbers of walks that can be interleaved.
+/// Supported numbers of interleaved walks.
 pub const CHAIN_COUNTS: [usize; 5] = [1, 2, 4, 8, 16];
 
-/// Loads in one iteration of the walking loop.
+/// Loads per iteration of the walking loop.
 const UNROLL: usize = 32;
 
-/// The work of a step besides following its pointer.
+/// The work of a step in addition to following its pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Loads only.
     Load,
-    /// Also increments the word after the pointer, which makes every line dirty.
+    /// Also increments the word after the pointer, which dirties every line.
     Store,
 }
 
@@ -32,30 +32,29 @@ pub struct Chain {
     len: usize,
 }
 
-// SAFETY: `at` and `side` point into the region that the chain owns alone.
+// SAFETY: `at` and `side` point into the region, which is owned exclusively by the chain.
 unsafe impl Send for Chain {}
 
-/// Positions of the nodes of a chain, in 8-byte words: node `i` is at
-/// `i * stride + ((i * skew) & skew_mask)`. All three fields are even, so the word after a node is
-/// never a node.
+/// Positions of the nodes in a chain, in 8-byte words: node `i` is at `i * stride + ((i * skew) &
+/// skew_mask)`. All three fields are even, so the word after a node is never a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Words from node to node.
+    /// Words between nodes.
     pub stride: usize,
-    /// Words by which each node is shifted further than the one before.
+    /// Words by which each node is shifted relative to the previous one.
     pub skew: usize,
-    /// Mask of the shift: one less than a power of two, made even.
+    /// Mask for the shift: one less than a power of two, made even.
     pub skew_mask: usize,
 }
 
 impl Layout {
-    /// Places one node in each `line_bytes`, without gaps.
+    /// Places one node in each block of `line_bytes`, without gaps.
     pub const fn packed(line_bytes: usize) -> Self {
         Self { stride: line_bytes / 8, skew: 0, skew_mask: 0 }
     }
 
-    /// Places one node in each page, one line further than in the page before, so that the nodes do
-    /// not all fall into one cache set.
+    /// Places one node in each page, one line further than in the previous page, so that the nodes
+    /// do not all fall into one cache set.
     pub const fn one_per_page(page_bytes: usize, line_bytes: usize) -> Self {
         Self { stride: page_bytes / 8, skew: line_bytes / 8, skew_mask: (page_bytes / 8 - 1) & !1 }
     }
@@ -65,28 +64,28 @@ impl Layout {
         i * self.stride + ((i * self.skew) & self.skew_mask)
     }
 
-    /// Returns the bytes that `nodes` take, including the word after the last node.
+    /// Returns the number of bytes occupied by `nodes`, including the word after the last node.
     pub const fn bytes(&self, nodes: usize) -> usize {
         (nodes.saturating_sub(1) * self.stride + self.skew_mask + 2) * 8
     }
 }
 
 impl Chain {
-    /// Writes the chain in which node `i` is followed by node `next[i]`. The caller ensures that
-    /// `next` is a single cycle; that every step stays in the region is checked here.
+    /// Writes a chain in which node `i` is followed by node `next[i]`. The caller must ensure that
+    /// `next` is a single cycle; this function checks that every step stays inside the region.
     ///
     /// # Panics
     /// If there are no nodes, an element of `next` is not a node, the layout is odd, or the nodes
-    /// do not fit: all of them are bugs of the caller.
+    /// do not fit. All of these are bugs in the caller.
     pub fn link(mut region: Region, layout: Layout, next: &[u32]) -> Self {
         let even = [layout.stride, layout.skew, layout.skew_mask].iter().all(|n| n % 2 == 0);
-        assert!(even && layout.stride > 0, "the word after a node is not a node");
-        assert!(!next.is_empty(), "a chain has nodes");
-        assert!(layout.bytes(next.len()) <= region.bytes(), "the nodes are inside the region");
+        assert!(even && layout.stride > 0, "the word after a node must not be a node");
+        assert!(!next.is_empty(), "a chain must have nodes");
+        assert!(layout.bytes(next.len()) <= region.bytes(), "the nodes must be inside the region");
         let base = region.words_mut().as_mut_ptr();
         for (i, to) in next.iter().enumerate() {
-            assert!((*to as usize) < next.len(), "every node is followed by a node");
-            // SAFETY: both positions are inside the region, because the last one is.
+            assert!((*to as usize) < next.len(), "every node must be followed by a node");
+            // SAFETY: both positions are inside the region because the last one is.
             unsafe { *base.add(layout.place(i)) = base.add(layout.place(*to as usize)) as u64 };
         }
         // SAFETY: node 0 is inside the region, which is not at address 0.
@@ -102,31 +101,31 @@ impl Chain {
         self.len
     }
 
-    /// Returns `false`: a chain has nodes.
+    /// Returns `false`: a chain always has nodes.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Returns the bytes of the region in huge pages, see [`Region::huge_bytes`].
+    /// Returns the number of bytes of the region in huge pages, see [`Region::huge_bytes`].
     pub fn huge_bytes(&self) -> Option<u64> {
         self.region.huge_bytes()
     }
 
-    /// Returns the words, counted from the start of the region, that the next `steps` steps visit.
+    /// Returns the words visited by the next `steps` steps, counted from the start of the region.
     pub fn order(&self, steps: usize) -> Vec<usize> {
         let base = self.region.words().as_ptr() as usize;
         let mut at = self.at.as_ptr();
         let mut order = Vec::with_capacity(steps);
         for _ in 0..steps {
             order.push((at as usize - base) / 8);
-            // SAFETY: `at` is a node, and every node holds the address of a node.
+            // SAFETY: `at` is a node, and every node contains the address of a node.
             at = unsafe { follow(at) };
         }
         order
     }
 
     /// Takes at least `steps` steps, rounded up to a multiple of 32, each of which waits for the
-    /// one before. The next call continues from there. Returns the number of steps taken.
+    /// previous one. The next call continues from there. Returns the number of steps taken.
     #[inline(never)]
     pub fn walk(&mut self, steps: usize, step: Step) -> usize {
         let turns = steps.div_ceil(UNROLL).max(1);
@@ -135,7 +134,7 @@ impl Chain {
             match step {
                 Step::Load => {
                     for _ in 0..UNROLL {
-                        // SAFETY: `at` is a node, every node holds the address of a node, and
+                        // SAFETY: `at` is a node, every node contains the address of a node, and
                         // `Store` writes only to words that are not nodes.
                         at = unsafe { follow(at) };
                     }
@@ -153,14 +152,14 @@ impl Chain {
                 }
             }
         }
-        self.at = NonNull::new(std::hint::black_box(at)).expect("a chain holds no null");
+        self.at = NonNull::new(std::hint::black_box(at)).expect("a chain must not contain null");
         turns * UNROLL
     }
 
-    /// Interleaves `ways` walks, a number in [`CHAIN_COUNTS`], that begin at nodes spread evenly
-    /// over the region; the next call continues from there. Loads of one walk wait for each other,
-    /// loads of different walks do not. Returns the steps of all walks together, or `None` for any
-    /// other number of walks.
+    /// Interleaves `ways` walks, a number in [`CHAIN_COUNTS`], which begin at nodes spread evenly
+    /// over the region; the next call continues from there. Loads of the same walk wait for each
+    /// other, loads of different walks do not. Returns the total number of steps over all walks, or
+    /// `None` if the number of walks is unsupported.
     pub fn walk_interleaved(&mut self, steps: usize, ways: usize) -> Option<usize> {
         match ways {
             1 => Some(self.side_by_side::<1>(steps)),
@@ -179,7 +178,7 @@ impl Chain {
         for _ in 0..turns {
             for _ in 0..8 {
                 for one in &mut at {
-                    // SAFETY: `*one` is a node, and every node holds the address of a node.
+                    // SAFETY: `*one` is a node, and every node contains the address of a node.
                     *one = unsafe { follow(*one) };
                 }
             }

@@ -1,4 +1,4 @@
-//! Anonymous memory with a preferred page size, and a check of which pages were granted.
+//! Anonymous memory with a preferred page size, and a check of the page sizes actually granted.
 
 use ioloom_sys::fault::call;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// Alignment of every region: a huge page of x86-64, and of 64-bit ARM with 4 KiB pages.
+/// Alignment of every region: a huge page on x86-64, and on 64-bit ARM with 4 KiB pages.
 pub const HUGE_BYTES: usize = 2 << 20;
 
 /// The preferred page size of a region.
@@ -14,7 +14,7 @@ pub const HUGE_BYTES: usize = 2 << 20;
 pub enum Pages {
     /// The smallest pages; huge pages are disabled for the region.
     Small,
-    /// Huge pages if the kernel has any; only a preference.
+    /// Huge pages if the kernel has any; this is only a preference.
     Huge,
 }
 
@@ -32,15 +32,17 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps at least `bytes`, rounded up to a multiple of [`HUGE_BYTES`], without touching them.
+    /// Maps at least `bytes`, rounded up to a multiple of [`HUGE_BYTES`], without touching the
+    /// pages.
     ///
     /// # Errors
-    /// Out of memory. A refused page size is not an error: see [`Region::huge_bytes`].
+    /// Fails if memory is exhausted. A refused page size is not an error: see
+    /// [`Region::huge_bytes`].
     pub fn new(bytes: usize, pages: Pages) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
         let mapped_bytes = bytes + HUGE_BYTES;
         let mapped = call("mmap", || {
-            // SAFETY: a new anonymous mapping at an address that the kernel chooses touches no
+            // SAFETY: a new anonymous mapping at an address chosen by the kernel touches no
             // existing memory.
             let start = unsafe {
                 mmap_anonymous(
@@ -55,16 +57,16 @@ impl Region {
         let mapped = NonNull::new(mapped.cast::<u8>()).expect("mmap never returns null");
         let ahead = mapped.as_ptr().align_offset(HUGE_BYTES);
         // SAFETY: the mapping is one huge page longer than requested, so the aligned start and the
-        // `bytes` after it are inside.
+        // following `bytes` are inside it.
         let start = unsafe { mapped.add(ahead) };
         let region = Self { mapped, mapped_bytes, start, bytes };
         let advice = match pages {
             Pages::Small => Advice::LinuxNoHugepage,
             Pages::Huge => Advice::LinuxHugepage,
         };
-        // A kernel without huge pages refuses both; all pages are small then.
+        // A kernel without huge pages refuses both; in that case all pages are small.
         let _ = call("madvise", || {
-            // SAFETY: the range is inside the new mapping; the advice changes no content.
+            // SAFETY: the range is inside the new mapping, and the advice changes no contents.
             unsafe { madvise(region.start.as_ptr().cast(), region.bytes, advice) }?;
             Ok(())
         });
@@ -78,8 +80,8 @@ impl Region {
 
     /// Returns the memory as words.
     pub fn words(&self) -> &[u64] {
-        // SAFETY: the range is mapped readable and writable until drop, zeroed by the kernel,
-        // aligned, and any bits are a number.
+        // SAFETY: the range is mapped readable and writable until drop, zeroed by the kernel and
+        // aligned, and every bit pattern is a valid number.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / 8) }
     }
 
@@ -98,8 +100,8 @@ impl Region {
         }
     }
 
-    /// Returns how many bytes of the region are in huge pages now, from /proc/self/smaps; `None` if
-    /// that file cannot be read or does not say.
+    /// Returns the number of bytes of the region currently in huge pages, from /proc/self/smaps;
+    /// `None` if that file cannot be read or lacks the information.
     pub fn huge_bytes(&self) -> Option<u64> {
         let text = ioloom_sys::proc::read_text(Path::new("/proc/self/smaps")).ok()?;
         huge_bytes_of(&text, self.start.as_ptr() as u64, self.bytes as u64)
@@ -119,8 +121,8 @@ impl std::fmt::Debug for Region {
     }
 }
 
-/// Returns the bytes in huge pages of the mappings that overlap `start .. start + bytes`. A mapping
-/// that only overlaps counts in full; the result is at most `bytes`.
+/// Returns the bytes in huge pages of the mappings that overlap `start .. start + bytes`. A
+/// partially overlapping mapping counts in full; the result is at most `bytes`.
 fn huge_bytes_of(smaps: &str, start: u64, bytes: u64) -> Option<u64> {
     let (mut inside, mut sum, mut found) = (false, 0u64, false);
     for line in smaps.lines() {

@@ -1,4 +1,4 @@
-//! Work whose time depends on the processor alone: its clock rate, its width, and the distance
+//! Work whose duration depends only on the processor: its clock rate, its width, and the distance
 //! between two processors.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Additions in one iteration.
 const ADDS: u64 = 64;
 
-/// Does at least `n` dependent additions and returns how many it did; 0 on an architecture without
-/// this loop. Each takes one cycle on every processor that we know, so the time divided by the
-/// returned number is the length of a cycle.
+/// Performs at least `n` dependent additions and returns the number performed; 0 on architectures
+/// without this loop. Each addition takes one cycle on every known processor, so the time divided
+/// by the returned number is the duration of a cycle.
 #[inline(never)]
 pub fn dependent_adds(n: u64) -> u64 {
     let turns = n.div_ceil(ADDS).max(1);
@@ -41,7 +41,7 @@ pub fn dependent_adds(n: u64) -> u64 {
 }
 
 /// Runs `n` iterations of eight multiplications and eight additions that do not depend on each
-/// other. They keep all execution units of a core busy, so two threads of one core have to share
+/// other. They keep all execution units of a core busy, so two threads on one core have to share
 /// them.
 #[inline(never)]
 pub fn independent_work(n: u64) -> u64 {
@@ -61,7 +61,7 @@ pub fn independent_work(n: u64) -> u64 {
 
 /// Plays one side of a ping-pong between two threads: waits until `ball` is `mine + 2k` and
 /// increments it, `rounds` times. The sides are 0 and 1. Returns `false` after `deadline_spins`
-/// reads in a row without a change: the other side has stopped.
+/// consecutive reads without a change, which means that the other side has stopped.
 pub fn spin_pair(ball: &AtomicU64, mine: u64, rounds: u64, deadline_spins: u64) -> bool {
     for round in 0..rounds {
         let wanted = mine + 2 * round;
@@ -100,6 +100,6 @@ mod tests {
             assert!(other.join().unwrap());
         });
         assert_eq!(ball.load(Ordering::Relaxed), 200);
-        assert!(!spin_pair(&ball, 1, 1, 10), "no other side");
+        assert!(!spin_pair(&ball, 1, 1, 10), "there is no other side");
     }
 }

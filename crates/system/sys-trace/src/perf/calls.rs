@@ -1,4 +1,4 @@
-//! Tables that map the numbers of system calls to kinds of waiting. Pure.
+//! Tables that map system call numbers to kinds of waiting. Pure.
 
 /// Kinds of system calls that can wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Call {
     Event,
     /// Sleeping.
     Sleep,
-    /// Waiting for completions of a ring.
+    /// Waiting for ring completions.
     Ring,
     /// Any other call.
     Other,
@@ -59,7 +59,7 @@ const TABLE: &[(Call, &[i64])] = &[
     (Call::Ring, &[426]),
 ];
 
-/// The numbers that newer architectures share.
+/// System call numbers shared by newer architectures.
 #[cfg(not(target_arch = "x86_64"))]
 const TABLE: &[(Call, &[i64])] = &[
     (Call::Read, &[63, 65, 67, 69, 71, 76, 213, 285, 286]),
@@ -117,6 +117,6 @@ mod tests {
         }
         let all: Vec<i64> = TABLE.iter().flat_map(|(_, numbers)| *numbers).copied().collect();
         let unique: std::collections::BTreeSet<_> = all.iter().collect();
-        assert_eq!(unique.len(), all.len(), "each number has one kind");
+        assert_eq!(unique.len(), all.len(), "each number must have one kind");
     }
 }

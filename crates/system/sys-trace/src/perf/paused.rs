@@ -1,4 +1,4 @@
-//! A child process that waits before it executes its program, so that a trace can be set up first.
+//! A child process that waits before executing its program, so that a trace can be set up first.
 //!
 //! ```text
 //! helper thread: spawn ── fork ──→ child: write own number, read the gate … ── exec
@@ -25,13 +25,13 @@ impl PausedChild {
     ///
     /// # Errors
     ///
-    /// Errors of creating the pipes, the thread or the process.
+    /// Fails if the pipes, the thread or the process cannot be created.
     pub fn start(mut command: Command) -> io::Result<Self> {
         let (mut number, number_out) = io::pipe()?;
         let (gate_in, gate) = io::pipe()?;
         let gate_number = gate.as_raw_fd();
         let wait = move || {
-            // With its own copy open, the child would not notice the end of this process.
+            // If the child kept its own copy open, it would not notice the exit of this process.
             // SAFETY: it is the child's copy of a descriptor that only this process uses.
             unsafe { libc::close(gate_number) };
             let pid = std::process::id().to_ne_bytes();
@@ -55,7 +55,7 @@ impl PausedChild {
         }
     }
 
-    /// Returns the process number.
+    /// Returns the process ID.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -64,11 +64,11 @@ impl PausedChild {
     ///
     /// # Errors
     ///
-    /// The error of the execution, such as ENOENT.
+    /// Returns the exec error, such as ENOENT.
     pub fn release(mut self) -> io::Result<Child> {
         self.gate.write_all(&[1])?;
         drop(self.gate);
-        self.spawning.join().unwrap_or_else(|_| Err(io::Error::other("the helper thread ended")))
+        self.spawning.join().unwrap_or_else(|_| Err(io::Error::other("the helper thread exited")))
     }
 }
 

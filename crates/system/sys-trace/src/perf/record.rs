@@ -1,11 +1,11 @@
-//! Parses the records of a ring. Pure: any bytes give records or one [`Record::Broken`].
+//! Parses ring records. Pure: arbitrary bytes yield records or one [`Record::Broken`].
 
 /// A record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
-    /// A thread left or got a processor.
+    /// A thread was scheduled out or in.
     Switch {
-        /// Time, monotonic nanoseconds.
+        /// Time in monotonic nanoseconds.
         at_ns: u64,
         /// Process.
         pid: u32,
@@ -13,14 +13,14 @@ pub enum Record {
         tid: u32,
         /// Processor.
         cpu: u32,
-        /// Whether the thread left.
+        /// Whether the thread was scheduled out.
         out: bool,
-        /// Whether the thread left although it could have continued.
+        /// Whether the thread was scheduled out although it could have continued.
         preempted: bool,
     },
     /// A page fault ended.
     Fault {
-        /// Time, monotonic nanoseconds.
+        /// Time in monotonic nanoseconds.
         at_ns: u64,
         /// Process.
         pid: u32,
@@ -36,7 +36,7 @@ pub enum Record {
     },
     /// A thread started.
     Begin {
-        /// Time, monotonic nanoseconds.
+        /// Time in monotonic nanoseconds.
         at_ns: u64,
         /// Process.
         pid: u32,
@@ -45,9 +45,9 @@ pub enum Record {
         /// The thread that created it.
         parent_tid: u32,
     },
-    /// A thread ended.
+    /// A thread exited.
     End {
-        /// Time, monotonic nanoseconds.
+        /// Time in monotonic nanoseconds.
         at_ns: u64,
         /// Process.
         pid: u32,
@@ -65,7 +65,7 @@ pub enum Record {
     },
     /// A record of another kind.
     Other,
-    /// Bytes that are not a record. The iterator ends.
+    /// Bytes that do not form a record. The iterator ends.
     Broken,
 }
 

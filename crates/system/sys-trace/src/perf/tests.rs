@@ -39,14 +39,14 @@ fn each_sleep_is_a_switch_out_and_in() {
             && at_ns <= end
         {
             assert_eq!(tid, thread_id());
-            assert!(at_ns >= last, "records are in order");
+            assert!(at_ns >= last, "records must be in order");
             last = at_ns;
             outs += u32::from(out);
         }
     }
     assert!(outs >= 20, "{outs}");
     assert_eq!(ring.lost().unwrap_or(0), 0);
-    assert!(all(&mut ring).len() < 8, "a drained ring holds only what happens now");
+    assert!(all(&mut ring).len() < 8, "a drained ring must contain only new records");
 }
 
 #[test]
@@ -60,12 +60,12 @@ fn a_full_ring_counts_lost_records() {
     let got = all(&mut ring).len() as u64;
     assert!(got < 200);
     if let Some(lost) = lost {
-        // So short a sleep may end before its thread has left the processor.
+        // Such a short sleep can end before its thread has left the processor.
         assert!(lost + got >= 500, "{got} records and {lost} lost of 600 switches");
     }
     std::thread::sleep(Duration::from_micros(1));
     let in_ring = all(&mut ring).iter().any(|r| matches!(r, Record::Lost { count } if *count > 0));
-    assert!(in_ring, "the ring contains a record of the loss");
+    assert!(in_ring, "the ring must contain a record of the loss");
 }
 
 #[test]

@@ -1,32 +1,32 @@
-//! Decodes events. Pure: the layouts come from the kernel's format texts.
+//! Decodes events. Pure: the layouts come from the kernel's format descriptions.
 
 use super::format::Format;
 
 /// An event on a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Time, monotonic nanoseconds.
+    /// Time in monotonic nanoseconds.
     pub at_ns: u64,
     /// Processor.
     pub cpu: u16,
-    /// The thread that was running there; 0 in an interrupt or on an idle processor.
+    /// Thread running there; 0 in an interrupt or on an idle processor.
     pub by_tid: u32,
-    /// The kind of event, with its fields.
+    /// Kind of event, with its fields.
     pub what: EventData,
 }
 
-/// The fields of an event, by kind.
+/// Event fields, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventData {
-    /// One thread leaves the processor and another gets it; 0 is the idle thread.
+    /// A thread is scheduled out and another is scheduled in; 0 is the idle thread.
     Switch {
-        /// The thread that leaves.
+        /// The thread scheduled out.
         prev_tid: u32,
-        /// State bits with which it leaves; the lower byte is 0 if it could have continued.
+        /// Its state bits; the lower byte is 0 if it could have continued.
         prev_state: u32,
-        /// The thread that gets the processor.
+        /// The thread scheduled in.
         next_tid: u32,
-        /// Name of that thread.
+        /// Name of the thread scheduled in.
         next_name: [u8; 16],
     },
     /// A thread becomes ready to run.
@@ -40,7 +40,7 @@ pub enum EventData {
         device: u32,
         /// First sector.
         sector: u64,
-        /// Length, bytes.
+        /// Length in bytes.
         bytes: u32,
         /// Whether it is a write.
         write: bool,
@@ -63,9 +63,9 @@ pub enum EventData {
     NewTask {
         /// The new thread.
         tid: u32,
-        /// Whether it belongs to the process of its creator.
+        /// Whether it belongs to its creator's process.
         thread: bool,
-        /// Its initial name.
+        /// Initial name.
         name: [u8; 16],
     },
     /// A mark written by a program.
@@ -106,7 +106,7 @@ impl Kind {
         Self::Mark,
     ];
 
-    /// Returns the directory of the event below `events`.
+    /// Returns the event's directory below `events`.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Switch => "sched/sched_switch",
@@ -120,7 +120,7 @@ impl Kind {
         }
     }
 
-    /// Returns the names of the fields to read, in the order of the decoder.
+    /// Returns the names of the fields to read, in decoder order.
     const fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Switch => &["prev_pid", "prev_state", "next_pid", "next_comm"],
@@ -181,7 +181,7 @@ impl Place {
     }
 }
 
-/// Holds the layouts of the events to decode.
+/// Layouts of the events to decode.
 #[derive(Debug, Clone, Default)]
 pub struct Decoder(Vec<Layout>);
 

@@ -1,32 +1,32 @@
-//! Parses the kernel's descriptions of events, `events/SYSTEM/NAME/format`. Pure.
+//! Parses the kernel's event descriptions, `events/SYSTEM/NAME/format`. Pure.
 
-/// Longest text that is parsed, bytes.
+/// Maximum length of a parsed text in bytes.
 const TEXT_MAX: usize = 64 << 10;
-/// Most fields per event.
+/// Maximum number of fields per event.
 const FIELDS_MAX: usize = 128;
 
 /// One field of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its name, without brackets.
+    /// Name, without brackets.
     pub name: String,
-    /// Offset in the event, bytes.
+    /// Offset within the event in bytes.
     pub offset: usize,
-    /// Length, bytes.
+    /// Length in bytes.
     pub size: usize,
 }
 
 /// The layout of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
-    /// The number with which its records begin.
+    /// Number with which its records begin.
     pub id: u16,
-    /// Its fields.
+    /// Fields of the event.
     pub fields: Vec<Field>,
 }
 
 impl Format {
-    /// Parses a format text; `None` if it is malformed.
+    /// Parses a format description; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.get(..TEXT_MAX.min(text.len()))?;
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;

@@ -1,11 +1,11 @@
 //! Grants an unprivileged user access to the kernel's scheduler and device events.
 //!
-//! Root creates an instance, makes the user the owner of its switches and of the few events that
-//! are recorded, and lets all users traverse, but not list, the directories above it. The user can
-//! then see names, numbers and switches of all processes of the machine and the requests to its
-//! devices, and can change nothing but the instance. [`revoke`] removes the instance and, with the
-//! last one, restores everything above it. The changes are recorded in [`GRANT_RECORD`], which
-//! disappears at reboot, as the changes do.
+//! Root creates an instance, makes the user the owner of its switches and of the few recorded
+//! events, and allows all users to traverse, but not list, the directories above it. The user can
+//! then see names, IDs and switches of all processes on the machine and the requests to its
+//! devices, but can change only the instance. [`revoke`] removes the instance and, with the last
+//! one, restores everything above it. The changes are recorded in [`GRANT_RECORD`], which
+//! disappears on reboot, like the changes themselves.
 
 use super::event::Kind;
 use super::names::{USER_PREFIX, USUAL_PATH, instance_of};
@@ -34,7 +34,7 @@ fn failed(verb: &str, path: &Path) -> impl Fn(io::Error) -> io::Error {
 ///
 /// # Errors
 ///
-/// The system's error; PermissionDenied without root.
+/// Returns the system error; PermissionDenied without root.
 pub fn grant(uid: u32) -> io::Result<Steps> {
     let mut done = Vec::new();
     let root = Path::new(USUAL_PATH);
@@ -50,7 +50,7 @@ pub fn grant(uid: u32) -> io::Result<Steps> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(failed("create directory", &dir)(e)),
     }
-    // Rings take kernel memory, so they stay small until the instance is used.
+    // Rings occupy kernel memory, so they stay small until the instance is used.
     std::fs::write(dir.join("buffer_size_kb"), "8").map_err(failed("write below", &dir))?;
     let count = make_owner(&dir, uid)?;
     done.push(format!("made user {uid} the owner of its {count} files"));
@@ -67,7 +67,7 @@ pub fn grant(uid: u32) -> io::Result<Steps> {
 ///
 /// # Errors
 ///
-/// The system's error; NotFound if nothing was granted.
+/// Returns the system error; NotFound if nothing was granted.
 pub fn revoke(uid: u32) -> io::Result<Steps> {
     let mut done = Vec::new();
     let root = Path::new(USUAL_PATH);
@@ -81,7 +81,7 @@ pub fn revoke(uid: u32) -> io::Result<Steps> {
     Ok(done)
 }
 
-/// Undoes the recorded changes. Without a record, nothing above the instances was changed.
+/// Reverts the recorded changes. Without a record, nothing above the instances was changed.
 fn undo(root: &Path) -> io::Result<Steps> {
     let mut done = Vec::new();
     let text = std::fs::read_to_string(GRANT_RECORD).unwrap_or_default();
@@ -116,7 +116,7 @@ fn record(line: &str) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The system's error.
+/// Returns the system error.
 pub fn granted(instances: &Path) -> io::Result<Vec<u32>> {
     let mut users = Vec::new();
     for entry in std::fs::read_dir(instances).map_err(failed("read directory", instances))? {
@@ -134,8 +134,8 @@ fn mount(root: &Path) -> io::Result<()> {
         .map_err(failed("mount tracefs on", root))
 }
 
-/// Makes the user the owner of the files that a trace needs and of no others: switches, rings and
-/// the recorded events. Returns the number of files.
+/// Makes the user the owner of only the files needed for a trace: switches, rings and the recorded
+/// events. Returns the number of files.
 fn make_owner(dir: &Path, uid: u32) -> io::Result<usize> {
     const FILES: [&str; 8] = [
         "",
@@ -161,7 +161,7 @@ fn make_owner(dir: &Path, uid: u32) -> io::Result<usize> {
     }
     paths.sort();
     paths.dedup();
-    // Older kernels lack some of them; `ioloom doctor` reports what a trace then misses.
+    // Older kernels lack some of them; `ioloom doctor` reports what a trace then lacks.
     paths.retain(|path| path.exists());
     for path in &paths {
         call("chown", || std::os::unix::fs::lchown(path, Some(uid), None))
@@ -170,7 +170,7 @@ fn make_owner(dir: &Path, uid: u32) -> io::Result<usize> {
     Ok(paths.len())
 }
 
-/// Allows or forbids all users to traverse a directory; returns whether that was a change.
+/// Allows or forbids all users to traverse a directory; returns whether anything changed.
 fn set_pass(folder: &Path, pass: bool) -> io::Result<bool> {
     let stat = statat(rustix::fs::CWD, folder, rustix::fs::AtFlags::empty())?;
     let old = stat.st_mode & 0o7777;

@@ -1,12 +1,12 @@
 //! Parses pages of the kernel's trace ring. Pure, and never reads beyond the page.
 //!
 //! A page starts with the time of its first event and the length of its data; the upper bits of the
-//! length say whether events were lost before it. Each entry starts with five bits of length or
-//! kind and 27 bits of time since the entry before.
+//! length indicate whether events were lost before it. Each entry starts with five bits of length
+//! or kind and 27 bits of time since the previous entry.
 
-/// Bytes of the page header.
+/// Page header size in bytes.
 const HEADER_BYTES: usize = 16;
-/// Bits of the length field that hold the length.
+/// Bits of the length field that contain the length.
 const LENGTH_MASK: u64 = (1 << 20) - 1;
 const MISSED: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
@@ -14,13 +14,13 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 const DELTA_BITS: u32 = 27;
-/// An absolute timestamp has 59 bits; the upper ones are those of the time before.
+/// An absolute timestamp has 59 bits; the upper bits are those of the previous time.
 const STAMP_MASK: u64 = (1 << 59) - 1;
 
 /// One page of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page<'a> {
-    /// Number of events lost before this page; `Some(0)` if the kernel does not say how many.
+    /// Number of events lost before this page; `Some(0)` if the kernel does not report the number.
     pub missed: Option<u64>,
     at_ns: u64,
     data: &'a [u8],
@@ -40,7 +40,7 @@ impl<'a> Page<'a> {
         Some(Self { missed, at_ns, data })
     }
 
-    /// Returns the events of the page with their times.
+    /// Returns the events in the page with their times.
     pub fn events(self) -> Events<'a> {
         Events { at_ns: self.at_ns, rest: self.data }
     }

@@ -51,7 +51,7 @@ fn marks_switches_and_wakeups_have_the_right_times() {
     let wakes = events.iter().filter(|e| e.what == (EventData::Waking { tid: me })).count();
     assert!(wakes >= 10, "{wakes}");
     let others = events.iter().any(|e| matches!(e.what, EventData::Waking { tid } if tid != me));
-    assert!(!others, "the filter holds");
+    assert!(!others, "the filter must be effective");
     let away = |e: &&Event| matches!(e.what, EventData::Switch { prev_tid, .. } if prev_tid == me);
     assert!(events.iter().filter(away).count() >= 5);
     assert_eq!(pipes[0].stats().unwrap().lost(), 0);
@@ -79,8 +79,8 @@ fn instances_of_dead_processes_are_removed() {
 fn owners_are_identified_by_number_and_start_time() {
     let me = owner(std::process::id()).unwrap();
     assert!(is_running(&me) && is_running(&format!("{me}-7")));
-    assert!(!is_running(&format!("{}-1-0", std::process::id())), "the number was reused");
-    assert!(is_running("not a number"), "unknown names are not ours to remove");
+    assert!(!is_running(&format!("{}-1-0", std::process::id())), "the process ID was reused");
+    assert!(is_running("not a number"), "unknown names must not be removed");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Measures the cost of a level to tasks that only compute: the same tasks with and without a
-//! recorder, alternately, by processor time.
+//! Measures the cost of a level to compute-only tasks: the processor time of the same tasks with
+//! and without a recorder, alternately.
 
 use crate::collect::{Session, TraceOptions};
 use ioloom_model::Level;
@@ -7,10 +7,10 @@ use ioloom_sys::clock::thread_cpu_ns;
 use ioloom_trace::SpanKind;
 use std::hint::black_box;
 
-/// Length of a task.
+/// Duration of a task.
 const TASK_NS: u64 = 30_000;
 
-/// Returns the additional processor time of a pass of tasks with the level, percent.
+/// Returns the additional processor time of a pass of tasks at the level, in percent.
 pub(super) fn cost(level: Level, tasks: u64, level_first: bool) -> Option<f64> {
     let options = TraceOptions { spans_max: 1 << 20, calibrate: false, ..TraceOptions::default() };
     let rounds = rounds_of(TASK_NS);
@@ -51,8 +51,8 @@ pub(super) fn cost(level: Level, tasks: u64, level_first: bool) -> Option<f64> {
     Some(100.0 * (with / without - 1.0))
 }
 
-/// Returns the rounds of [`spin`] that take `ns`. Uses the fastest of some tries, so that a task is
-/// never shorter.
+/// Returns the number of [`spin`] rounds that take `ns`. Uses the fastest of several tries, so a
+/// task is never shorter.
 fn rounds_of(ns: u64) -> u64 {
     const TRIED: u64 = 20_000;
     let took = (0..20).map(|_| {
@@ -63,7 +63,7 @@ fn rounds_of(ns: u64) -> u64 {
     (TRIED * ns).div_ceil(took.min().unwrap_or(ns))
 }
 
-/// Does work that the compiler cannot remove.
+/// Does work that the compiler cannot eliminate.
 pub(super) fn spin(rounds: u64) -> u64 {
     let mut x = 0x9E37_79B9_7F4A_7C15_u64;
     for _ in 0..rounds {
