@@ -2,7 +2,7 @@
 //!
 //! Every call takes a descriptor or a name in an open directory and never follows a symbolic link
 //! unless requested. Extended attributes of files that cannot be opened (links, pipes, devices) are
-//! reached by `/proc/self/fd`, because Linux has no call for them by directory and name. Each
+//! accessed through `/proc/self/fd` because Linux has no call for them by directory and name. Each
 //! function costs one call; nothing is cached.
 
 use crate::dir::{Dir, Kind};
@@ -75,7 +75,7 @@ impl Attr {
         (self.device, self.inode)
     }
 
-    /// Returns whether `self` and a `later` result for the same file show that its contents did not
+    /// Reports whether `self` and a `later` result for the same file show that its contents did not
     /// change in between.
     pub fn same_content(&self, later: &Self) -> bool {
         self.identity() == later.identity()
@@ -131,13 +131,13 @@ pub fn set_mode_at(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
     retry("fchmodat", || rustix::fs::chmodat(dir, name, mode_of(mode), AtFlags::empty()))
 }
 
-/// Sets owner and group of an open file.
+/// Sets the owner and group of an open file.
 pub fn set_owner(file: impl AsFd, user: u32, group: u32) -> io::Result<()> {
     let (user, group) = owner_of(user, group);
     retry("fchown", || rustix::fs::fchown(&file, user, group))
 }
 
-/// Sets owner and group of a name; a symbolic link is not followed.
+/// Sets the owner and group of a name; a symbolic link is not followed.
 pub fn set_owner_at(dir: &Dir, name: &CStr, user: u32, group: u32) -> io::Result<()> {
     let (user, group) = owner_of(user, group);
     let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -175,17 +175,17 @@ pub fn umask() -> io::Result<u32> {
 pub struct FileSystem {
     /// Bytes available to this user.
     pub free_bytes: u64,
-    /// Whether files are stored in memory only.
+    /// Whether files are stored only in memory.
     pub in_memory: bool,
-    /// Whether space can be allocated in advance without slowing down the writes. False for
-    /// copy-on-write file systems such as btrfs, and in memory.
+    /// Whether space can be preallocated without slowing down writes. False for copy-on-write file
+    /// systems such as btrfs, and in memory.
     pub reserves: bool,
-    /// Whether names and shared extents are changed in a single tree, by one thread at a time
-    /// (btrfs).
+    /// Whether all names and shared extents are in a single tree that only one thread at a time can
+    /// change (btrfs).
     pub one_tree: bool,
 }
 
-/// Returns the properties of the file system of an open file.
+/// Returns the properties of the file system that contains an open file.
 pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     const BTRFS: u64 = 0x9123_683e;
     const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
@@ -199,12 +199,12 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     Ok(FileSystem { free_bytes, in_memory, reserves: !in_memory && !one_tree, one_tree })
 }
 
-/// The file whose extended attributes to access.
+/// The file whose extended attributes are accessed.
 #[derive(Debug, Clone, Copy)]
 pub enum XattrOf<'a> {
     /// An open file.
     Open(BorrowedFd<'a>),
-    /// A name in a directory, which need not be openable; a symbolic link is not followed.
+    /// A name in a directory, which does not have to be openable; a symbolic link is not followed.
     Name(&'a Dir, &'a CStr),
 }
 
@@ -229,14 +229,14 @@ impl XattrOf<'_> {
         }
     }
 
-    /// Returns the names of the extended attributes, including access control lists (they begin
-    /// with `system.posix_acl_`). Empty if the file system does not support them.
+    /// Returns the names of the extended attributes, including access control lists (with names
+    /// that begin with `system.posix_acl_`). Empty if the file system does not support them.
     pub fn names(&self) -> io::Result<Vec<CString>> {
         let mut into = [0u8; 1024];
         let bytes = match retry("listxattr", || self.list(&mut into)) {
             Ok(n) => into[..n].to_vec(),
             Err(e) if Errno::from_io_error(&e) == Some(Errno::RANGE) => {
-                // The kernel's limit for such a list.
+                // Kernel limit for such a list.
                 let mut into = vec![0u8; 64 << 10];
                 let n = retry("listxattr", || self.list(&mut into))?;
                 into.truncate(n);
@@ -254,7 +254,7 @@ impl XattrOf<'_> {
 
     /// Returns the value of an attribute; `None` if it does not exist.
     pub fn get(&self, name: &CStr) -> io::Result<Option<Vec<u8>>> {
-        // The kernel's limit for a value.
+        // Kernel limit for a value.
         let mut into = vec![0u8; 64 << 10];
         let got = retry("getxattr", || match self {
             Self::Open(file) => rustix::fs::fgetxattr(file, name, &mut into[..]),
@@ -279,7 +279,7 @@ impl XattrOf<'_> {
         })
     }
 
-    /// Removes an attribute; one that does not exist is not an error.
+    /// Removes an attribute; it is not an error if the attribute does not exist.
     pub fn remove(&self, name: &CStr) -> io::Result<()> {
         let removed = retry("removexattr", || match self {
             Self::Open(file) => rustix::fs::fremovexattr(file, name),
@@ -297,7 +297,7 @@ impl XattrOf<'_> {
 }
 
 fn c_string(bytes: Vec<u8>) -> CString {
-    CString::new(bytes).expect("names from the kernel contain no zero byte")
+    CString::new(bytes).expect("names from the kernel must not contain a zero byte")
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! Page-aligned buffers.
 //!
-//! One kind of buffer serves every method: it has a fixed capacity and is aligned to at least 4
-//! KiB, and can be used for direct I/O. The system zeroes the memory once, at allocation. A
-//! reused buffer contains old bytes beyond what the latest read filled, so callers only ever see
-//! `len` bytes.
+//! One kind of buffer serves every method: it has a fixed capacity, is aligned to at least 4 KiB,
+//! and can be used for direct I/O. The system zeroes the memory once, at allocation. A reused
+//! buffer contains old bytes beyond those filled by the latest read, so callers only ever see `len`
+//! bytes.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// The alignment of every buffer, bytes.
+/// Alignment of every buffer in bytes.
 pub const ALIGN: usize = 4096;
 
-/// Capacity in bytes from which a buffer is a mapping of its own.
+/// Minimum capacity in bytes of a buffer with its own mapping.
 pub const MAPPED_FROM: usize = 64 << 10;
 
 /// Size and alignment of a huge page in bytes.
@@ -31,14 +31,14 @@ enum Kind {
 
 // SAFETY: a Buffer owns its memory exclusively, like a Box<[u8]>.
 unsafe impl Send for Buffer {}
-// SAFETY: shared access gives only shared slices.
+// SAFETY: shared access yields only shared slices.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// Allocates a buffer of at least `capacity` bytes (rounded up to [`ALIGN`]). Small buffers
-    /// come from the allocator. From [`MAPPED_FROM`] on, the buffer is a mapping whose pages appear
-    /// on first use: an aligned allocation would be zeroed at once although a file may fill little
-    /// of it.
+    /// come from the allocator. From [`MAPPED_FROM`] on, the buffer is a mapping whose pages are
+    /// allocated on first use: an aligned allocation would be zeroed immediately even though a file
+    /// may fill little of it.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1).next_multiple_of(ALIGN);
         if capacity >= MAPPED_FROM
@@ -59,7 +59,7 @@ impl Buffer {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
         let capacity = capacity.max(1).next_multiple_of(ALIGN);
         let start = crate::fault::call("mmap", || {
-            // SAFETY: an anonymous private mapping at an address that the kernel chooses touches no
+            // SAFETY: an anonymous private mapping at an address chosen by the kernel touches no
             // existing memory.
             let start = unsafe {
                 mmap_anonymous(
@@ -76,7 +76,7 @@ impl Buffer {
     }
 
     /// Allocates a buffer in huge pages if the system has any. A large direct request then consists
-    /// of few segments rather than one per page. Costs the time to zero the pages.
+    /// of few segments instead of one per page. Costs the time needed to zero the pages.
     pub fn huge(capacity: usize) -> std::io::Result<Self> {
         use rustix::mm::{Advice, madvise, munmap};
         let capacity = capacity.max(1).next_multiple_of(ALIGN);
@@ -87,9 +87,8 @@ impl Buffer {
         let wide = std::mem::ManuallyDrop::new(wide);
         let before = wide.start.as_ptr().align_offset(HUGE_BYTES);
         // SAFETY: `before` is below HUGE_BYTES, so all three parts are inside the mapping of
-        // `wide`, which is never dropped. The two outer parts are unmapped, and nothing points
-        // there. The advice concerns the remaining part, and a system without huge pages refuses
-        // it.
+        // `wide`, which is never dropped. The two outer parts are unmapped, and nothing points to
+        // them. The advice concerns the remaining part, and a system without huge pages refuses it.
         unsafe {
             let start = wide.start.add(before);
             let _ = munmap(wide.start.as_ptr().cast(), before);
@@ -115,7 +114,7 @@ impl Buffer {
 
     /// Returns the first `len` bytes.
     pub fn bytes(&self, len: usize) -> &[u8] {
-        assert!(len <= self.capacity, "the requested bytes fit the capacity");
+        assert!(len <= self.capacity, "the requested bytes must fit the capacity");
         // SAFETY: the range is inside the allocation, which is initialized from the start.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
     }
@@ -141,7 +140,7 @@ impl Drop for Buffer {
         match self.kind {
             // SAFETY: allocated in `new` with the same layout.
             Kind::Heap => unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) },
-            // SAFETY: mapped in `fresh` with the same length; no reference is left.
+            // SAFETY: mapped in `fresh` with the same length; no references remain.
             Kind::Mapped => unsafe {
                 let _ = rustix::mm::munmap(self.start.as_ptr().cast(), self.capacity);
             },

@@ -1,11 +1,11 @@
-//! The page cache: what is resident, evicting and loading files, and where bytes came from.
+//! The page cache: queries residency, evicts and loads files, and determines where bytes came from.
 //!
-//! cachestat(2) returns how many pages of a file are resident without touching them; it costs one
-//! call for a file of any size. posix_fadvise(DONTNEED) evicts clean pages of one file and leaves
-//! names and inodes in memory. Dropping the whole cache needs privilege and affects every program
-//! on the machine, so it happens only at the user's request. A read with RWF_NOWAIT starts
-//! readahead when it misses: it warms what it measures, so it can only prove that a file is warm.
-//! If the kernel or the file system cannot answer, the result is `None`, never a guess.
+//! cachestat(2) returns how many pages of a file are resident without touching them, with one call
+//! for a file of any size. posix_fadvise(DONTNEED) evicts clean pages of one file and keeps names
+//! and inodes in memory. Dropping the whole cache requires privileges and affects every program on
+//! the machine, so it happens only at the user's request. A read with RWF_NOWAIT that misses starts
+//! readahead: it warms what it measures, so it can only prove that a file is warm. If the kernel or
+//! the file system cannot answer, the result is `None`, never a guess.
 
 use crate::fault::call;
 use rustix::fs::Advice;
@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-/// Pages of a range of a file, by state. The unit is the system's page size.
+/// Pages in a range of a file, by state, in units of the system's page size.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheState {
@@ -37,20 +37,20 @@ struct CacheRange {
     len: u64,
 }
 
-/// Number of the system call, the same on all architectures with the common table.
+/// System call number, the same on all architectures with the common table.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Returns the state of `len` bytes from `offset`; a length of 0 means to the end of the file.
+/// Returns the state of `len` bytes from `offset`; a length of 0 means up to the end of the file.
 /// `None` if the kernel, the file system or the permissions do not allow the query.
 ///
 /// # Errors
-/// Any other error of the call.
+/// Fails on any other error.
 pub fn state(file: impl AsFd, offset: u64, len: u64) -> io::Result<Option<CacheState>> {
     let range = CacheRange { offset, len };
     let mut state = CacheState::default();
     let result = call("cachestat", || {
-        // SAFETY: the descriptor is borrowed for the call; both pointers are to live, aligned
-        // structures of the layout that the kernel defines, and it writes only `state`.
+        // SAFETY: the descriptor is borrowed for the call; both pointers refer to live, aligned
+        // structures with the kernel's layout, and the kernel writes only `state`.
         let code = unsafe {
             libc::syscall(
                 SYS_CACHESTAT,
@@ -76,7 +76,7 @@ fn is_unavailable(error: &io::Error) -> bool {
     )
 }
 
-/// Returns how many pages of the first `len` bytes are resident; `None` if that is unknown.
+/// Returns how many pages of the first `len` bytes are resident; `None` if unknown.
 ///
 /// # Errors
 /// See [`state`].
@@ -87,18 +87,18 @@ pub fn resident_pages(file: impl AsFd, len: u64) -> io::Result<Option<u64>> {
     Ok(state(file, 0, len)?.map(|s| s.resident))
 }
 
-/// Evicts the clean pages of a file. Dirty pages stay: call [`flush_file_system`] first.
+/// Evicts the clean pages of a file. Dirty pages remain: call [`flush_file_system`] first.
 ///
 /// # Errors
-/// The error of posix_fadvise.
+/// Fails if posix_fadvise fails.
 pub fn evict_file(file: impl AsFd) -> io::Result<()> {
     advise(file, 0, 0, Advice::DontNeed)
 }
 
-/// Starts reading a range (length 0: to the end of the file) without waiting.
+/// Starts reading a range without waiting (length 0: up to the end of the file).
 ///
 /// # Errors
-/// The error of posix_fadvise.
+/// Fails if posix_fadvise fails.
 pub fn prefetch(file: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     advise(file, offset, len, Advice::WillNeed)
 }
@@ -106,23 +106,23 @@ pub fn prefetch(file: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
 /// Turns readahead off for this descriptor, so that a miss reads only the requested pages.
 ///
 /// # Errors
-/// The error of posix_fadvise.
+/// Fails if posix_fadvise fails.
 pub fn advise_random(file: impl AsFd) -> io::Result<()> {
     advise(file, 0, 0, Advice::Random)
 }
 
 /// Writes the dirty pages of one file and waits for completion (sync_file_range), so that they can
-/// be evicted. Flushes neither metadata nor the cache of the device, so the data may not survive a
-/// power failure.
+/// be evicted. Flushes neither metadata nor the device cache, so the data may not survive a power
+/// failure.
 ///
 /// # Errors
-/// The error of the call, including write errors of the file.
+/// Fails if the call fails, including on write errors of the file.
 pub fn write_back(file: impl AsFd) -> io::Result<()> {
     let how = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     call("sync_file_range", || {
-        // SAFETY: the descriptor is borrowed for the call, which touches no memory of ours.
+        // SAFETY: the descriptor is borrowed for the call, which accesses none of our memory.
         match unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), 0, 0, how) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -138,16 +138,17 @@ fn advise(file: impl AsFd, offset: u64, len: u64, advice: Advice) -> io::Result<
 /// Writes all dirty pages of the file system that contains `file` to its device.
 ///
 /// # Errors
-/// The error of syncfs.
+/// Fails if syncfs fails.
 pub fn flush_file_system(file: impl AsFd) -> io::Result<()> {
     call("syncfs", || Ok(rustix::fs::syncfs(&file)?))
 }
 
 /// Writes all dirty pages of the machine, then drops the page cache, names and inodes of every
-/// program. Only for callers whose user has requested it.
+/// program. Only for callers whose user requested it.
 ///
 /// # Errors
-/// Permission denied without privilege; a read-only file system if /proc is mounted so.
+/// Fails with permission denied if unprivileged, or with a read-only file system error if /proc is
+/// mounted read-only.
 pub fn flush_and_drop_caches() -> io::Result<()> {
     call("sync", || {
         rustix::fs::sync();
@@ -157,7 +158,7 @@ pub fn flush_and_drop_caches() -> io::Result<()> {
 }
 
 /// Drops the clean pages of the page cache and the names and inodes of every program, without
-/// writing dirty pages first. Only for callers whose user has requested it.
+/// writing dirty pages first. Only for callers whose user requested it.
 ///
 /// # Errors
 /// See [`flush_and_drop_caches`].
@@ -168,20 +169,20 @@ pub fn drop_caches() -> io::Result<()> {
 /// Checks whether [`flush_and_drop_caches`] is permitted; drops nothing.
 ///
 /// # Errors
-/// Why it is not permitted.
+/// Returns why it is not permitted.
 pub fn can_drop_caches() -> io::Result<()> {
     call("drop_caches", || {
         std::fs::OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").map(drop)
     })
 }
 
-/// Returns whether a read of up to `buffer` bytes at `offset` finds everything resident.
+/// Reports whether a read of up to `buffer` bytes at `offset` finds everything resident.
 /// `Some(true)` proves that these bytes were warm. `Some(false)` does not prove that they were cold
-/// for a later read, because it has started readahead. `None`: the file system does not support the
-/// query.
+/// for a later read because it has started readahead. `None` if the file system does not support
+/// the query.
 ///
 /// # Errors
-/// The error of preadv2.
+/// Fails if preadv2 fails.
 pub fn read_if_resident(
     file: impl AsFd,
     offset: u64,
@@ -201,11 +202,11 @@ pub fn read_if_resident(
     }
 }
 
-/// Returns whether the file system at `path` keeps its data in memory only (tmpfs, ramfs,
+/// Reports whether the file system at `path` stores its data only in memory (tmpfs, ramfs,
 /// hugetlbfs), so that nothing on it can be cold.
 ///
 /// # Errors
-/// The error of statfs.
+/// Fails if statfs fails.
 pub fn is_memory_backed(path: &Path) -> io::Result<bool> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
@@ -217,7 +218,7 @@ pub fn is_memory_backed(path: &Path) -> io::Result<bool> {
 }
 
 /// Returns how many bytes have been read from the block device of `file` since boot
-/// (/proc/diskstats); `None` if the file system has no block device of its own.
+/// (/proc/diskstats); `None` if the file system does not have its own block device.
 pub fn device_read_bytes(file: &File) -> Option<u64> {
     let found = call("fstat", || Ok(rustix::fs::fstat(file)?)).ok()?;
     let (major, minor) = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
@@ -253,7 +254,7 @@ mod tests {
         flush_file_system(&file).unwrap();
         evict_file(&file).unwrap();
         let dropped = resident_pages(&file, 1 << 20).unwrap().unwrap();
-        assert!(dropped * 10 < written, "{dropped} of {written} pages stayed");
+        assert!(dropped * 10 < written, "{dropped} of {written} pages remained");
         file.read_to_end(&mut Vec::new()).unwrap();
         assert_eq!(resident_pages(&file, 1 << 20).unwrap(), Some((1 << 20) / page() as u64));
         assert_ne!(read_if_resident(&file, 0, &mut [0; 4096]).unwrap(), Some(false));
@@ -274,7 +275,7 @@ mod tests {
         let (dir, file) = file_on_disk(1 << 20);
         let (Some(before), Ok(false)) = (device_read_bytes(&file), is_memory_backed(dir.path()))
         else {
-            println!("skipped: the source tree has no block device of its own");
+            println!("skipped: the source tree does not have its own block device");
             return;
         };
         flush_file_system(&file).unwrap();

@@ -1,6 +1,6 @@
 //! Clocks.
 //!
-//! All times are CLOCK_MONOTONIC in nanoseconds, the clock with which kernel events can be aligned.
+//! All times are CLOCK_MONOTONIC in nanoseconds, the clock that can be aligned with kernel events.
 //! One reading costs about 24 ns through the vDSO.
 
 use crate::fault::call;
@@ -13,15 +13,16 @@ pub fn monotonic_ns() -> u64 {
     to_ns(clock_gettime(ClockId::Monotonic))
 }
 
-/// Returns the processor time of the calling thread in nanoseconds. A system call, about 0.8 µs.
+/// Returns the processor time of the calling thread in nanoseconds. This is a system call of about
+/// 0.8 µs.
 pub fn thread_cpu_ns() -> u64 {
     to_ns(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Returns the processor time of all threads of a process, including ended ones, in nanoseconds.
+/// Returns the processor time of all threads of a process, including exited ones, in nanoseconds.
 ///
 /// # Errors
-/// There is no such process.
+/// Fails if there is no such process.
 pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     let none = || io::Error::from(io::ErrorKind::NotFound);
     let pid = libc::pid_t::try_from(pid).map_err(|_| none())?;
@@ -33,7 +34,7 @@ pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     }
     let mut time = std::mem::MaybeUninit::<libc::timespec>::zeroed();
     call("clock_gettime", || {
-        // SAFETY: `time` is writable memory of the size of the structure that the call fills.
+        // SAFETY: `time` is writable memory of the size that the call fills.
         match unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -44,8 +45,8 @@ pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Makes timed waits of the calling thread end on time. By default the kernel may delay them by 50
-/// µs to save wakeups. If the system refuses, nothing changes.
+/// Makes timed waits of the calling thread end on time. By default the kernel can delay them by 50
+/// µs to save wake-ups. If the system refuses, nothing changes.
 pub fn minimize_timer_slack() {
     let _ = call("prctl", || {
         Ok(rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?)
@@ -61,8 +62,8 @@ fn to_ns(time: rustix::time::Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns the median cost of a reading of [`monotonic_ns`] and the smallest step above zero
-/// between two readings, both in nanoseconds.
+/// Returns the median cost of [`monotonic_ns`] and the smallest non-zero step between two readings,
+/// both in nanoseconds.
 pub fn calibrate() -> (f64, u64) {
     const READS: usize = 2000;
     let mut step_min = u64::MAX;

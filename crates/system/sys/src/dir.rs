@@ -1,8 +1,8 @@
 //! Directories: opens them relative to a descriptor, reads names, creates and removes entries.
 //!
 //! Every name is resolved below an open directory and never through a symbolic link, so a tree that
-//! changes during a walk cannot lead outside of it. Names are bytes. Reading costs one `getdents64`
-//! per [`BUFFER_BYTES`] of entries and no allocation per entry.
+//! changes during a walk cannot lead outside. Names are bytes. Reading costs one `getdents64` per
+//! [`BUFFER_BYTES`] of entries and no allocation per entry.
 
 mod block;
 mod meta;
@@ -22,10 +22,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Size of the buffer that [`Dir::read`] fills. Sizes from 4 KiB to 256 KiB take the same time.
+/// Size of the buffer filled by [`Dir::read`]. Sizes from 4 KiB to 256 KiB take equally long.
 pub const BUFFER_BYTES: usize = 64 << 10;
 
-/// Longest path for one `openat`, including its terminating zero.
+/// Maximum length of a path in one `openat`, including the terminating zero.
 const PATH_BYTES_MAX: usize = 4096;
 
 /// The type of a directory entry.
@@ -109,7 +109,7 @@ impl Kind {
     }
 }
 
-/// The result of `statx` for a name.
+/// Result of `statx` for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// File type.
@@ -124,12 +124,12 @@ pub struct Stat {
     pub links: u32,
 }
 
-/// One entry of a directory, as returned by `getdents64`.
+/// A directory entry, as returned by `getdents64`.
 #[derive(Debug, Clone, Copy)]
 pub struct DirEntry<'a> {
-    /// The name, without its zero byte; never `.` or `..`.
+    /// Name, without its zero byte; never `.` or `..`.
     pub name: &'a [u8],
-    /// Inode number; on a mount point that of the covered directory.
+    /// Inode number; on a mount point, that of the covered directory.
     pub inode: u64,
     /// File type, or [`Kind::Unknown`].
     pub kind: Kind,
@@ -157,14 +157,14 @@ impl Default for ReadBuffer {
 pub struct Dir(OwnedFd);
 
 impl Dir {
-    /// Opens a directory given by the user, following symbolic links.
+    /// Opens a directory specified by the user, following symbolic links.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         retry_on_interrupt(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?)))
             .map(Self)
     }
 
-    /// Opens a directory as a starting point for names, even if this user may not list it
+    /// Opens a directory as a starting point for names, even if this user is not allowed to list it
     /// (`O_PATH`). It can be neither listed nor synced.
     pub fn open_path_only(path: &Path) -> io::Result<Self> {
         match Self::open(path) {
@@ -179,9 +179,9 @@ impl Dir {
         }
     }
 
-    /// Opens the child directory `name`. A symbolic link is refused unless `follow`. With `quiet`
-    /// the access time is not updated if the caller is the owner or root; for other users `quiet`
-    /// has no effect.
+    /// Opens the child directory `name`. A symbolic link is refused unless `follow`. With `quiet`,
+    /// the access time is not updated if the caller is the owner or root; `quiet` has no effect for
+    /// other users.
     pub fn open_child(&self, name: &CStr, follow: bool, quiet: bool) -> io::Result<Self> {
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         flags.set(OFlags::NOFOLLOW, !follow);
@@ -254,8 +254,8 @@ impl Dir {
         Ok(at)
     }
 
-    /// Reads all names in the order of the file system until `each` returns false. Returns whether
-    /// the end was reached. Reading twice requires a second descriptor.
+    /// Reads all names in file system order until `each` returns false. Returns whether the end was
+    /// reached. Reading twice requires a second descriptor.
     pub fn read(
         &self,
         buffer: &mut ReadBuffer,
@@ -307,7 +307,7 @@ impl Dir {
         }
     }
 
-    /// Opens the child file `name` for writing; creates it, or truncates an existing regular file.
+    /// Opens the child file `name` for writing. Creates it, or truncates an existing regular file.
     pub fn create_at(&self, name: &[u8]) -> io::Result<NewFile> {
         let flags = OFlags::WRONLY
             | OFlags::CREATE
@@ -368,7 +368,7 @@ impl Dir {
         retry_on_interrupt(|| call("fsync", || Ok(rustix::fs::fsync(&self.0)?)))
     }
 
-    /// Syncs the whole file system of this directory.
+    /// Syncs the file system that contains this directory.
     pub fn sync_file_system(&self) -> io::Result<()> {
         retry_on_interrupt(|| call("syncfs", || Ok(rustix::fs::syncfs(&self.0)?)))
     }
@@ -380,7 +380,7 @@ impl AsFd for Dir {
     }
 }
 
-/// A file that is being written.
+/// A file opened for writing.
 #[derive(Debug)]
 pub struct NewFile(File);
 
@@ -408,7 +408,7 @@ impl NewFile {
     }
 }
 
-/// Queries `path`, following symbolic links as users expect for a path that they typed.
+/// Queries `path`, following symbolic links as users expect for paths they type.
 pub fn stat(path: &Path) -> io::Result<Stat> {
     retry_on_interrupt(|| {
         call("statx", || {
@@ -429,7 +429,7 @@ fn stat_of(s: &rustix::fs::Statx) -> Stat {
     }
 }
 
-/// Returns whether the kernel, or a seccomp filter, does not support the call.
+/// Reports whether the kernel, or a seccomp filter, does not support the call.
 fn unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(rustix::io::Errno::from_raw_os_error),
@@ -497,7 +497,7 @@ mod tests {
         assert!(dir.open_below(b"link/inner").is_err());
         assert!(dir.open_names(b"link/inner").is_err());
         assert!(dir.open_below(b"real/../real").is_ok_and(|d| names(&d).len() == 1));
-        assert!(dir.open_below(b"..").is_err(), "a path below must not lead up");
+        assert!(dir.open_below(b"..").is_err(), "open_below must not accept '..'");
     }
 
     #[test]

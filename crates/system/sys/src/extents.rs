@@ -1,10 +1,9 @@
 //! The positions of a file's data on its device, as reported by the file system (FIEMAP).
 //!
-//! One call returns up to 64 extents, so a file with few extents costs one call whatever its size.
-//! Nothing is written: extents without a position yet are reported as such, and a file system
-//! without a map (tmpfs) gives `None`, never a guess. Addresses are those of the file system. On
-//! ext4 and XFS they are offsets on the block device; on btrfs they are logical and not positions
-//! on a device.
+//! One call returns up to 64 extents, so a file with few extents costs one call regardless of size.
+//! Nothing is written: extents without a position are reported as such, and a file system without a
+//! map (tmpfs) gives `None`, never a guess. Addresses are those of the file system. On ext4 and XFS
+//! they are offsets on the block device; on btrfs they are logical and not positions on a device.
 
 use crate::fault::{call, retry_on_interrupt};
 use rustix::io::Errno;
@@ -13,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// `FS_IOC_FIEMAP`, the same on all architectures with the common ioctl numbers.
 const FIEMAP: u64 = 0xC020_660B;
-/// Most extents returned by one call.
+/// Maximum number of extents returned by one call.
 const AT_ONCE: usize = 64;
 
 /// The last extent of the file.
@@ -26,16 +25,17 @@ const UNWRITTEN: u32 = 0x800;
 /// Shared with other files.
 const SHARED: u32 = 0x2000;
 
-/// A contiguous piece of a file.
+/// A contiguous part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Offset in the file, bytes.
+    /// Offset in the file in bytes.
     pub offset: u64,
-    /// Address, bytes; `None` if it is not allocated yet or the address has no meaning.
+    /// Address in bytes; `None` if not allocated yet or if the address is meaningless.
     pub start: Option<u64>,
-    /// Length, bytes; the last extent may reach beyond the end of the file.
+    /// Length in bytes; the last extent can extend beyond the end of the file.
     pub bytes: u64,
-    /// Whether it is allocated but not written: it reads as zeros whatever is on the device.
+    /// Whether it is allocated but not written: it reads as zeros regardless of the device
+    /// contents.
     pub unwritten: bool,
     /// Whether it is shared with other files.
     pub shared: bool,
@@ -63,11 +63,11 @@ struct Request {
     extents: [RawExtent; AT_ONCE],
 }
 
-/// Returns the extents of an open file in file order, without holes. `None` if the file system
-/// keeps no such map.
+/// Returns the extents of an open file in file order, without holes. `None` if the file system has
+/// no such map.
 ///
 /// # Errors
-/// Any other error of the call.
+/// Fails on any other error.
 pub fn of_file(file: impl AsFd) -> io::Result<Option<Vec<Extent>>> {
     let mut all = Vec::new();
     let mut start = 0;
@@ -113,8 +113,8 @@ fn request(file: &impl AsFd, start: u64) -> io::Result<Request> {
     retry_on_interrupt(|| {
         call("fiemap", || {
             let file = file.as_fd().as_raw_fd();
-            // SAFETY: the descriptor is borrowed for the call; the pointer is to a live structure
-            // of the layout that the kernel defines, with room for `count` extents.
+            // SAFETY: the descriptor is borrowed for the call; the pointer refers to a live
+            // structure with the kernel's layout and room for `count` extents.
             match unsafe { libc::ioctl(file, FIEMAP as _, &raw mut request) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
@@ -141,11 +141,11 @@ mod tests {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let file = new_file(temp.path(), "x");
         if of_file(&file).unwrap().is_none() {
-            println!("skipped: this file system keeps no map");
+            println!("skipped: this file system has no extent map");
             return;
         }
         assert_eq!(of_file(&file).unwrap(), Some(Vec::new()));
-        // More extents than one call returns: every second block of a file with holes between.
+        // More extents than one call returns: every second block of a file, with holes in between.
         let (block, pieces) = (1_u64 << 16, 100_u64);
         for piece in 0..pieces {
             transfer::write_at(&file, &[7; 4096], piece * 2 * block).unwrap();
@@ -166,7 +166,7 @@ mod tests {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let file = new_file(temp.path(), "x");
         if transfer::allocate(&file, 0..1 << 20).is_err() {
-            println!("skipped: this file system does not allocate in advance");
+            println!("skipped: this file system does not support preallocation");
             return;
         }
         if let Some(extents) = of_file(&file).unwrap() {

@@ -1,9 +1,9 @@
-//! Fault injection: every system call of this crate goes through [`call`].
+//! Fault injection: every system call in this crate goes through [`call`].
 //!
 //! rustix makes raw system calls, so a preloaded library cannot make them fail. With the feature
-//! `fault` (test crates only) a rule `op:n:errno` makes the n-th call of that operation fail, and a
-//! rule `op:n:cutBYTES` limits a read to that many bytes. Without the feature `call` only calls the
-//! function and costs nothing.
+//! `fault` (test crates only), a rule `op:n:errno` makes the n-th call of an operation fail, and a
+//! rule `op:n:cutBYTES` limits a read to that many bytes. Without the feature, `call` only calls
+//! the function and costs nothing.
 
 use std::io;
 
@@ -30,13 +30,13 @@ pub fn retry_on_interrupt<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result
     }
 }
 
-/// Applies the rules to a completion of a ring, which is a number of bytes or an error.
+/// Applies the rules to a ring completion, which is a number of bytes or an error.
 #[inline]
 pub fn completion(op: &'static str, result: io::Result<usize>) -> io::Result<usize> {
     call(op, || result).map(|n| cut(op, n))
 }
 
-/// Returns how many of the `n` bytes that the latest read `op` returned a rule lets the caller see.
+/// Returns how many of the `n` bytes from the latest read `op` the rules let the caller see.
 #[inline]
 pub fn cut(op: &'static str, n: usize) -> usize {
     #[cfg(feature = "fault")]
@@ -56,7 +56,7 @@ mod rules {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Mutex, OnceLock};
 
-    /// Whether any rule cuts reads; spares other runs the lock.
+    /// Whether any rule limits reads; avoids taking the lock otherwise.
     static CUTS: AtomicBool = AtomicBool::new(false);
 
     #[derive(Clone, Copy)]
@@ -99,22 +99,22 @@ mod rules {
             .collect()
     }
 
-    /// Replaces the rules by `op:n:errno` or `op:n:cutBYTES`, separated by commas, and resets the
+    /// Replaces the rules with `op:n:errno` or `op:n:cutBYTES`, separated by commas, and resets the
     /// counts; an empty text removes all rules.
     pub fn set(text: &str) {
-        let mut all = rules().lock().expect("no panic under this lock");
+        let mut all = rules().lock().expect("no code panics under this lock");
         all.rules = parse(text);
         all.counts.clear();
     }
 
     /// Returns the number of calls of `op` since [`set`].
     pub fn calls_of(op: &str) -> u64 {
-        let all = rules().lock().expect("no panic under this lock");
+        let all = rules().lock().expect("no code panics under this lock");
         all.counts.get(op).copied().unwrap_or(0)
     }
 
     pub(super) fn hit(op: &'static str) -> Option<io::Error> {
-        let mut all = rules().lock().expect("no panic under this lock");
+        let mut all = rules().lock().expect("no code panics under this lock");
         let count = all.counts.entry(op).or_insert(0);
         *count += 1;
         let now = *count;
@@ -133,7 +133,7 @@ mod rules {
 
     #[cold]
     fn cut_now(op: &'static str, bytes: usize) -> usize {
-        let all = rules().lock().expect("no panic under this lock");
+        let all = rules().lock().expect("no code panics under this lock");
         let now = all.counts.get(op).copied().unwrap_or(0);
         let cut = all.rules.iter().find_map(|(name, n, what)| match what {
             What::Cut(most) if name == op && *n == now => Some(*most),

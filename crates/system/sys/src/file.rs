@@ -1,9 +1,9 @@
 //! Opens, reads and queries files.
 //!
 //! Opening never hangs: every file is opened with `O_NONBLOCK|O_CLOEXEC`, and with `O_NOFOLLOW` if
-//! the caller knows that it is regular. Any other path is first queried by [`kind_of`] and opened
+//! the caller knows that it is regular. Any other path is first queried with [`kind_of`] and opened
 //! only if it is regular. Interrupted calls are retried. Short reads are normal: [`read_at`]
-//! returns the result of one call, [`read_full_at`] loops to the end.
+//! returns the result of one call, [`read_full_at`] loops until the end.
 
 use crate::fault::{call, cut};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// Returns the type in the bits of `st_mode`.
+    /// Returns the type encoded in `st_mode`.
     pub const fn from_mode(mode: u16) -> Self {
         match mode as u32 & libc::S_IFMT {
             libc::S_IFREG => Self::Regular,
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// The result of [`stat`].
+/// Result of [`stat`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStat {
     /// File type.
@@ -85,7 +85,7 @@ pub fn kind_of(path: &Path) -> io::Result<Kind> {
     stat(path).map(|facts| facts.kind)
 }
 
-/// Options for opening a file to read.
+/// Options for opening a file for reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenHow {
     /// Bypass the page cache (`O_DIRECT`).
@@ -127,7 +127,7 @@ pub fn size_and_kind(file: impl AsFd) -> io::Result<(u64, Kind)> {
     Ok((stat.st_size as u64, Kind::from_mode(stat.st_mode as u16)))
 }
 
-/// The identity and size of an open file.
+/// Identity and size of an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// File type.
@@ -166,7 +166,7 @@ pub fn block_device_number(file: impl AsFd) -> io::Result<Option<(u32, u32)>> {
     Ok(block.then_some(number))
 }
 
-/// Reads once at `offset`. Fewer bytes than requested are normal; zero is the end of the file.
+/// Reads once at `offset`. Fewer bytes than requested are normal; zero means end of file.
 #[inline]
 pub fn read_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let read = retry("pread", || rustix::io::pread(file.as_fd(), &mut *into, offset));
@@ -188,7 +188,7 @@ pub fn read_full_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result
 /// Result of a read that must not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nowait {
-    /// This many bytes were in memory; zero is the end of the file.
+    /// Number of bytes that were in memory; zero means end of file.
     Hit(usize),
     /// Not resident; the kernel has started readahead.
     Miss,
@@ -196,7 +196,7 @@ pub enum Nowait {
     Unsupported,
 }
 
-/// Reads once at `offset`, only resident bytes (`RWF_NOWAIT`).
+/// Reads resident bytes once at `offset` (`RWF_NOWAIT`).
 #[inline]
 pub fn read_nowait_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<Nowait> {
     let result = retry("preadv2", || {
@@ -217,7 +217,7 @@ pub fn read_nowait_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Resu
 /// report it, which callers treat as unsupported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectAlignment {
-    /// Alignment of memory.
+    /// Memory alignment.
     pub memory: u32,
     /// Alignment of offsets and lengths.
     pub offset: u32,
@@ -255,7 +255,8 @@ pub enum WriteMode {
     Direct,
     /// Each call returns when data and metadata are on the device (`O_SYNC`).
     Sync,
-    /// Each call returns when the data and the metadata needed to read it are (`O_DSYNC`).
+    /// Each call returns when the data and the metadata required to read it are on the device
+    /// (`O_DSYNC`).
     DataSync,
 }
 
@@ -270,8 +271,8 @@ impl WriteMode {
     }
 }
 
-/// Creates an unnamed file in `dir` for reading and writing. It disappears with its last
-/// descriptor, also if the process is killed.
+/// Creates an unnamed file in `dir` for reading and writing. It disappears when its last descriptor
+/// is closed, even if the process is killed.
 pub fn scratch(dir: &Path, how: WriteMode) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE | how.flags();
     retry("tmpfile", || openat(CWD, dir, flags, Mode::RUSR | Mode::WUSR))
@@ -296,7 +297,7 @@ pub fn write_full_at(file: impl AsFd, mut bytes: &[u8], mut offset: u64) -> io::
     Ok(())
 }
 
-/// Retries a call of rustix while it is interrupted.
+/// Retries a rustix call while it is interrupted.
 #[inline]
 pub(crate) fn retry<T>(op: &'static str, mut f: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     loop {

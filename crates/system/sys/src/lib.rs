@@ -1,13 +1,13 @@
-//! Safe wrappers of system calls: files, rings, cache state, clocks, /proc and mounts.
+//! Safe system call wrappers: files, rings, cache state, clocks, /proc and mounts.
 //!
 //! `unsafe` code exists only in this crate and its siblings `sys-trace`, `sys-net` and `sys-lab`.
 //! Each module wraps one mechanism in a safe interface whose invariants do not depend on the
 //! caller: a buffer that a ring is filling cannot be accessed, a mapping documents how reading it
-//! can fail, an interrupted call is retried. Linux only for now; the modules are cut so that
-//! another system can be added. Every call goes through [`fault::call`], so that a test can make
-//! the n-th call fail.
+//! can fail, an interrupted call is retried. Only Linux is supported for now; the modules are
+//! divided so that another system can be added. Every call goes through [`fault::call`], so tests
+//! can make the n-th call fail.
 //!
-//! Costs are those of the calls: nothing here allocates per call, logs or locks.
+//! The only cost is that of the calls: nothing here allocates per call, logs or locks.
 
 pub mod affinity;
 pub mod attr;

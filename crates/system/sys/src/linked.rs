@@ -1,11 +1,11 @@
-//! A write and a sync of what it wrote, linked in io_uring: two requests in one call.
+//! A write followed by a sync, linked in io_uring: two requests in one call.
 //!
-//! The kernel starts the sync when the write is complete; a write that fails or is short cancels
-//! it. The caller waits for both. The bytes are copied into a buffer of the ring nevertheless,
-//! because after an error in between the kernel may still read them.
+//! The kernel starts the sync when the write is complete; a failed or short write cancels it. The
+//! caller waits for both. The bytes are still copied into a buffer of the ring because after an
+//! error in between the kernel may still read them.
 //!
-//! Any thread may write, one at a time (`&mut`). Unlike [`crate::ring`], this ring belongs to no
-//! thread, so it cannot use the flags that make a single-thread ring cheaper.
+//! Any thread can write, one at a time (`&mut`). Unlike [`crate::ring`], this ring is not tied to a
+//! thread, so it cannot use the flags that make a single-threaded ring cheaper.
 
 use crate::buffer::Buffer;
 use crate::fault;
@@ -15,7 +15,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Requests per call.
+/// Number of requests per call.
 const REQUESTS: u32 = 2;
 const WRITE: u64 = 0;
 const SYNC: u64 = 1;
@@ -27,11 +27,11 @@ pub struct LinkedWriter {
     /// Freed only if nothing is in flight.
     buffer: ManuallyDrop<Buffer>,
     in_flight: usize,
-    /// Whether entering the kernel failed; the requests in flight are unknown then.
+    /// Whether entering the kernel failed, which leaves the state of requests in flight unknown.
     is_broken: bool,
 }
 
-/// The results of the two requests of a call.
+/// Results of the two requests in a call.
 #[derive(Default)]
 struct Ends {
     write: Option<i32>,
@@ -55,11 +55,11 @@ impl LinkedWriter {
         self.file.as_fd()
     }
 
-    /// Writes all of `bytes` at `offset`; with `sync` it returns when the device has the data and
-    /// the metadata needed to read it.
+    /// Writes all of `bytes` at `offset`; with `sync` it returns once the data and the metadata
+    /// required to read it are on the device.
     pub fn write(&mut self, bytes: &[u8], offset: u64, sync: bool) -> io::Result<()> {
         if self.is_broken {
-            return Err(io::Error::other("the ring has failed before"));
+            return Err(io::Error::other("the ring failed earlier"));
         }
         if self.buffer.capacity() < bytes.len() {
             // A ring that has not failed has nothing in flight between calls.
@@ -118,7 +118,7 @@ impl LinkedWriter {
         // request is in flight: `once` returns when all requests have completed, or marks the ring
         // as broken, and a broken ring never touches or frees its buffer again.
         let pushed = unsafe { self.ring.submission().push(entry) };
-        pushed.expect("the ring has room for both requests of a call");
+        pushed.expect("the ring must have room for both requests of a call");
         self.in_flight += 1;
     }
 
@@ -135,8 +135,8 @@ impl LinkedWriter {
     }
 }
 
-/// Creates a ring on a temporary thread: the kernel's cleanup after a ring interrupts calls of the
-/// thread that created it.
+/// Creates a ring on a temporary thread: when the kernel cleans up a ring, it interrupts system
+/// calls of the thread that created it.
 fn ring() -> io::Result<IoUring> {
     let make = || fault::call("io_uring_setup", || IoUring::new(REQUESTS));
     std::thread::spawn(make).join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
@@ -153,7 +153,7 @@ fn result(end: Option<i32>) -> io::Result<usize> {
 impl Drop for LinkedWriter {
     fn drop(&mut self) {
         if self.in_flight == 0 {
-            // SAFETY: no request in flight points into it, and it is not used after this.
+            // SAFETY: no request in flight points into it, and it is not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.buffer) };
         }
     }

@@ -1,8 +1,8 @@
-//! Creates and removes directory entries: files that get their name when they are complete, links,
-//! pipes, devices.
+//! Creates and removes directory entries: files that are named once complete, links, pipes,
+//! devices.
 //!
 //! Names are resolved below an open directory, and a symbolic link in the last component is never
-//! followed. Costs one call each.
+//! followed. Each operation costs one call.
 
 use crate::dir::{Dir, Kind};
 use crate::fault::call;
@@ -19,7 +19,7 @@ fn mode_of(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o7777)
 }
 
-/// Creates the file `name`, which must not exist, for writing. The umask of the process applies.
+/// Creates the file `name`, which must not exist, for writing. The process umask applies.
 #[inline]
 pub fn file(dir: &Dir, name: &CStr, mode: u32) -> io::Result<OwnedFd> {
     let flags = NEW | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -32,14 +32,14 @@ pub fn open_to_resume(dir: &Dir, name: &CStr) -> io::Result<OwnedFd> {
     retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))
 }
 
-/// Creates an unnamed file in a directory (`O_TMPFILE`), which disappears unless it is given a name
-/// by [`link_unnamed`]. Not every file system supports it.
+/// Creates an unnamed file in a directory (`O_TMPFILE`), which disappears unless [`link_unnamed`]
+/// gives it a name. Not every file system supports it.
 #[inline]
 pub fn unnamed_file(dir: &Dir, mode: u32) -> io::Result<OwnedFd> {
     retry("tmpfile", || rustix::fs::openat(dir, c".", NEW | OFlags::TMPFILE, mode_of(mode)))
 }
 
-/// Returns whether the error of [`unnamed_file`] means that this file system does not support it.
+/// Reports whether an error of [`unnamed_file`] means that the file system does not support it.
 pub fn is_tmpfile_unsupported(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -55,7 +55,7 @@ pub fn link_unnamed(file: impl AsFd, dir: &Dir, name: &CStr) -> io::Result<()> {
         rustix::fs::linkat(CWD, path.as_c_str(), dir, name, AtFlags::SYMLINK_FOLLOW)
     });
     match by_path {
-        // Without /proc; needs privilege on older kernels.
+        // Without /proc; requires privileges on older kernels.
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             retry("linkat", || rustix::fs::linkat(&file, c"", dir, name, AtFlags::EMPTY_PATH))
         }
@@ -63,7 +63,7 @@ pub fn link_unnamed(file: impl AsFd, dir: &Dir, name: &CStr) -> io::Result<()> {
     }
 }
 
-/// Opens a file again for reading, through its descriptor. The new descriptor has flags of its own
+/// Reopens a file for reading through its descriptor. The new descriptor has its own flags
 /// (`direct`: bypass the page cache).
 pub fn open_again(file: impl AsFd, direct: bool) -> io::Result<OwnedFd> {
     again_with(file, OFlags::RDONLY, direct)
@@ -78,7 +78,7 @@ fn again_with(file: impl AsFd, mut flags: OFlags, direct: bool) -> io::Result<Ow
 
 fn proc_path(file: impl AsFd) -> CString {
     let text = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    CString::new(text).expect("digits contain no zero byte")
+    CString::new(text).expect("digits cannot contain a zero byte")
 }
 
 /// Opens the file `name` for reading if it is regular; never blocks on pipes or devices.
@@ -89,12 +89,12 @@ pub fn open_to_read(dir: &Dir, name: &CStr, follow: bool) -> io::Result<OwnedFd>
     retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))
 }
 
-/// Creates the directory `name`, which must not exist. The umask of the process applies.
+/// Creates the directory `name`, which must not exist. The process umask applies.
 pub fn directory(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
     retry("mkdirat", || rustix::fs::mkdirat(dir, name, mode_of(mode)))
 }
 
-/// Creates a hard link `new` to the file `name` of `from`; a symbolic link is not followed.
+/// Creates a hard link `new` to the file `name` in `from`; a symbolic link is not followed.
 pub fn link(from: &Dir, name: &CStr, to: &Dir, new: &CStr) -> io::Result<()> {
     retry("linkat", || rustix::fs::linkat(from, name, to, new, AtFlags::empty()))
 }
@@ -122,8 +122,8 @@ pub fn node(dir: &Dir, name: &CStr, kind: Kind, mode: u32, rdev: (u32, u32)) -> 
     retry("mknodat", || rustix::fs::mknodat(dir, name, kind, mode_of(mode), device))
 }
 
-/// Renames within one file system. An existing `new` is replaced if `replace` is set; otherwise it
-/// is an error.
+/// Renames within one file system. Replaces an existing `new` only if `replace` is set; otherwise
+/// an existing `new` is an error.
 pub fn rename(from: &Dir, name: &CStr, to: &Dir, new: &CStr, replace: bool) -> io::Result<()> {
     if replace {
         return retry("renameat", || rustix::fs::renameat(from, name, to, new));
@@ -163,7 +163,7 @@ pub fn remove_directory(dir: &Dir, name: &CStr) -> io::Result<()> {
     retry("unlinkat", || rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR))
 }
 
-/// Removes a directory with its contents; one that does not exist is not an error.
+/// Removes a directory with its contents; it is not an error if the directory does not exist.
 pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
     match call("remove-tree", || std::fs::remove_dir_all(path)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -172,7 +172,7 @@ pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
 }
 
 /// Tries to lock an open file or directory exclusively; returns false if another process holds the
-/// lock. The lock is released with the last descriptor.
+/// lock. The lock is released when the last descriptor is closed.
 pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
     let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
     match call("flock", || Ok(rustix::fs::flock(&file, operation)?)) {
@@ -182,14 +182,14 @@ pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Returns a random number for names that cannot be guessed.
+/// Returns a random number for unguessable names.
 pub fn random_number() -> u64 {
     let mut bytes = [0u8; 8];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     if got.is_ok_and(|n| n == bytes.len()) {
         u64::from_ne_bytes(bytes)
     } else {
-        // The caller retries with another name if one exists, so a clock suffices.
+        // If the name exists, the caller retries with another one, so a clock is sufficient.
         crate::clock::monotonic_ns() ^ u64::from(std::process::id()).rotate_left(40)
     }
 }

@@ -1,9 +1,9 @@
 //! Memory mappings of files.
 //!
-//! A mapping is less reliable than a slice. If the file is truncated while it is mapped, touching
-//! the missing pages raises SIGBUS; if it is written, the bytes change under the reader. The
-//! library therefore never maps files. Only child processes of the laboratory do, with
-//! [`on_bus_error`] installed, and the parent turns the signal into an error.
+//! A mapping is less reliable than a slice. If the file is truncated while mapped, touching the
+//! missing pages raises SIGBUS; if it is written, the bytes change under the reader. The library
+//! therefore never maps files. Only child processes of the laboratory do, with [`on_bus_error`]
+//! installed, and the parent converts the signal to an error.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::io;
@@ -37,7 +37,7 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Maps the first `len` bytes of a file; `len` must not be zero.
+    /// Maps the first `len` bytes of a file; `len` must be non-zero.
     pub fn new(file: impl AsFd, len: usize, advice: MapAdvice) -> io::Result<Self> {
         if len == 0 {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -47,8 +47,7 @@ impl Map {
             flags |= MapFlags::POPULATE;
         }
         let start = crate::fault::call("mmap", || {
-            // SAFETY: a new mapping at an address that the kernel chooses touches no existing
-            // memory.
+            // SAFETY: a new mapping at an address chosen by the kernel touches no existing memory.
             let start = unsafe {
                 mmap(std::ptr::null_mut(), len, ProtFlags::READ, flags, file.as_fd(), 0)
             }?;
@@ -71,11 +70,12 @@ impl Map {
         Ok(map)
     }
 
-    /// Returns the mapped bytes. Reading them may block, and raises SIGBUS if the file was
-    /// truncated; they may change while another process writes the file.
+    /// Returns the mapped bytes. Reading them can block, and raises SIGBUS if the file was
+    /// truncated; they can change while another process writes the file.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is mapped readable until drop. That another process may write it is the
-        // documented limit of this type, which only children of the laboratory use.
+        // SAFETY: the range is mapped readable until drop. Writes by another process are the
+        // documented limitation of this type, which is used only by child processes of the
+        // laboratory.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -87,12 +87,12 @@ impl Drop for Map {
     }
 }
 
-/// Exit code of a process ended by [`on_bus_error`].
+/// Exit code of a process terminated by [`on_bus_error`].
 pub const BUS_EXIT_CODE: i32 = 67;
 
 static BUS_FILE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Installs a SIGBUS handler that ends the process with [`BUS_EXIT_CODE`], after writing the line
+/// Installs a SIGBUS handler that exits with [`BUS_EXIT_CODE`] after writing the line
 /// `ioloom-sigbus INDEX` to standard error; INDEX is the last argument of [`note_mapped_file`].
 pub fn on_bus_error() -> io::Result<()> {
     extern "C" fn handler(_: libc::c_int) {
@@ -121,7 +121,7 @@ pub fn on_bus_error() -> io::Result<()> {
     Ok(())
 }
 
-/// Records which file is being accessed, for the message of [`on_bus_error`]. With several threads
+/// Records which file is being accessed, for the message of [`on_bus_error`]. With several threads,
 /// it is one of the files being accessed.
 #[inline]
 pub fn note_mapped_file(index: usize) {

@@ -1,8 +1,8 @@
-//! Mounts and the devices below them.
+//! Mounts and their underlying devices.
 //!
-//! The mount of a path is found by the mount number that `statx` reports, because a file system
-//! over several devices reports device numbers of its own. On kernels without mount numbers, it is
-//! the mount with the longest mount point above the path. Device facts come from /sys/dev/block.
+//! The mount of a path is identified by the mount ID that `statx` reports because a file system on
+//! several devices reports its own device numbers. On kernels without mount IDs, it is the mount
+//! with the longest mount point that contains the path. Device properties come from /sys/dev/block.
 
 use crate::fault::{call, retry_on_interrupt};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
@@ -20,11 +20,11 @@ pub struct Space {
     pub available_bytes: u64,
     /// Number of files that can still be created; `None` if the file system has no such limit.
     pub available_files: Option<u64>,
-    /// Block size in bytes: files take whole blocks.
+    /// Block size in bytes: files occupy whole blocks.
     pub block_bytes: u64,
 }
 
-/// Returns the space on the file system of `path`.
+/// Returns the space on the file system that contains `path`.
 pub fn space(path: &Path) -> io::Result<Space> {
     let s = retry_on_interrupt(|| call("statvfs", || Ok(rustix::fs::statvfs(path)?)))?;
     let block = s.f_frsize.max(1);
@@ -39,7 +39,7 @@ pub fn space(path: &Path) -> io::Result<Space> {
 /// An entry of mountinfo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Mount number.
+    /// Mount ID.
     pub id: u64,
     /// Device number.
     pub device: (u32, u32),
@@ -126,8 +126,8 @@ pub fn mount_of(path: &Path) -> io::Result<Mount> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no mount in /proc/self/mountinfo"))
 }
 
-/// Returns the mount whose mount point is the longest prefix of `path`; of equal ones the last,
-/// which hides the others.
+/// Returns the mount whose mount point is the longest prefix of `path`; if several are equal, the
+/// last one, which hides the others.
 fn longest_above<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts
         .iter()
@@ -140,15 +140,15 @@ fn longest_above<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 pub struct Medium {
     /// The mount.
     pub mount: Mount,
-    /// Name of the block device (partition), if there is one.
+    /// Block device (partition) name, if there is one.
     pub block_device: Option<String>,
-    /// Name of the whole disk, if there is one.
+    /// Whole disk name, if there is one.
     pub disk: Option<String>,
-    /// I/O scheduler in use.
+    /// Current I/O scheduler.
     pub scheduler: Option<String>,
     /// The rotational flag, which is often wrong on virtual disks.
     pub rotational: Option<bool>,
-    /// Readahead, KiB.
+    /// Readahead in KiB.
     pub read_ahead_kib: Option<u64>,
 }
 
@@ -182,11 +182,11 @@ pub fn medium(path: &Path) -> io::Result<Medium> {
     Ok(medium)
 }
 
-/// Returns the file in /dev of a block device, as named by /sys. The name proves nothing: after
+/// Returns the /dev file of a block device, as named by /sys. The name proves nothing: after
 /// opening it, check [`crate::file::block_device_number`].
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] if the system has no such block device.
+/// Fails with [`io::ErrorKind::NotFound`] if the system has no such block device.
 pub fn device_file((major, minor): (u32, u32)) -> io::Result<PathBuf> {
     let event = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/uevent"));
     let event = crate::proc::read_text(&event)?;
@@ -196,7 +196,8 @@ pub fn device_file((major, minor): (u32, u32)) -> io::Result<PathBuf> {
     Ok(Path::new("/dev").join(name))
 }
 
-/// Returns the device of a mount; file systems over several devices name one as their source.
+/// Returns the device of a mount; file systems that span several devices name one of them as their
+/// source.
 fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
     if mount.device.0 != 0 {
         return Some(mount.device);
@@ -207,7 +208,7 @@ fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
     (s.stx_rdev_major != 0).then_some((s.stx_rdev_major, s.stx_rdev_minor))
 }
 
-/// Returns the bracketed word of a list such as `none [mq-deadline] kyber`, or the whole line.
+/// Returns the bracketed word in a list such as `none [mq-deadline] kyber`, or the whole line.
 pub fn selected(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word).trim().to_owned()

@@ -1,8 +1,8 @@
-//! Reads /proc, /sys and the resource usage of processes.
+//! Reads /proc, /sys and process resource usage.
 //!
-//! Reading and parsing are separate: [`parse`] has pure functions on text, this module the calls. A
-//! file that is read repeatedly stays open ([`ProcFile`]) and is read from its start into a buffer
-//! of its own, which costs one system call and no allocation. Most of the cost is the kernel
+//! Reading and parsing are separate: [`parse`] has pure functions on text, this module makes the
+//! calls. A file that is read repeatedly stays open ([`ProcFile`]) and is read from its start into
+//! its own buffer, which costs one system call and no allocation. Most of the cost is the kernel
 //! formatting the text; /proc/stat and smaps_rollup are the most expensive.
 
 mod keyed;
@@ -20,13 +20,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// A small text file of the kernel that stays open. A file below `/proc/thread-self` keeps
-/// referring to the thread that opened it.
+/// A small kernel text file that stays open. A file below `/proc/thread-self` always refers to the
+/// thread that opened it.
 #[derive(Debug)]
 pub struct ProcFile {
     file: OwnedFd,
     buffer: Vec<u8>,
-    /// Number of lines of the last text that was read completely.
+    /// Number of lines in the last text that was read completely.
     lines: usize,
 }
 
@@ -41,7 +41,7 @@ impl ProcFile {
     }
 
     /// Reads the current text, in one call if it is shorter than a page. The text ends at the first
-    /// byte that is not UTF-8.
+    /// byte that is not valid UTF-8.
     pub fn read(&mut self) -> io::Result<&str> {
         let mut filled = 0;
         while filled < self.buffer.len() {
@@ -50,7 +50,7 @@ impl ProcFile {
                 call("pread", || Ok(rustix::io::pread(&self.file, &mut *rest, filled as u64)?))
             })?;
             filled += read;
-            // A small file comes in one piece; after a full page there may be more.
+            // A small file arrives in one piece; after a full page there may be more.
             if read == 0 || read < 1024 {
                 break;
             }
@@ -70,8 +70,8 @@ impl ProcFile {
     }
 
     /// Like [`ProcFile::read`], for a text of about a page whose number of lines rarely changes: it
-    /// is complete when it has as many lines as the one before. Another read to find the end would
-    /// make the kernel count everything again.
+    /// is complete when it has as many lines as the previous one. A further read to detect the end
+    /// would make the kernel compute all counters again.
     pub fn read_again(&mut self) -> io::Result<&str> {
         let mut filled = 0;
         while filled < self.buffer.len() {
@@ -84,7 +84,7 @@ impl ProcFile {
             if read == 0 {
                 self.lines = lines;
             }
-            // The kernel returns at most a page per call, and ends it at a line.
+            // The kernel returns at most a page per call, ending at a line.
             if read == 0 || filled < SHORT_BYTES || lines == self.lines {
                 break;
             }
@@ -93,10 +93,10 @@ impl ProcFile {
     }
 }
 
-/// A shorter text cannot have been cut at the end of a page.
+/// A shorter text cannot have been truncated at the end of a page.
 const SHORT_BYTES: usize = 2048;
 
-/// Returns the text before the first byte that is not UTF-8.
+/// Returns the text before the first byte that is not valid UTF-8.
 fn readable(bytes: &[u8]) -> &str {
     match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -107,7 +107,7 @@ fn readable(bytes: &[u8]) -> &str {
 /// Returns the identifier of this boot.
 ///
 /// # Errors
-/// If the kernel does not provide it.
+/// Fails if the kernel does not provide it.
 pub fn boot_id() -> io::Result<String> {
     read_text(Path::new("/proc/sys/kernel/random/boot_id")).map(|id| id.trim().to_owned())
 }
@@ -126,7 +126,7 @@ fn unreadable(path: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("unexpected contents of {path}"))
 }
 
-/// Returns what this process has read and written.
+/// Returns the I/O counters of this process.
 pub fn process_io() -> io::Result<ProcessIo> {
     read_parsed("/proc/self/io", parse::parse_io)
 }
@@ -136,7 +136,7 @@ pub fn status() -> io::Result<Status> {
     read_parsed("/proc/self/status", |text| Some(parse::parse_status(text)))
 }
 
-/// Returns the same for another process; the switches are those of its main thread.
+/// Returns the same for another process; the context switches are those of its main thread.
 pub fn status_of(pid: u32) -> io::Result<Status> {
     read_parsed(&format!("/proc/{pid}/status"), |text| Some(parse::parse_status(text)))
 }
@@ -173,8 +173,8 @@ pub fn inflight(name: &str) -> io::Result<(u64, u64)> {
     read_parsed(&format!("/sys/block/{name}/inflight"), parse::parse_inflight)
 }
 
-/// Returns all processes. Opens and reads one file per process; processes that end during the call
-/// are left out.
+/// Returns all processes. Opens and reads one file per process; processes that exit during the call
+/// are skipped.
 pub fn processes() -> io::Result<Vec<ProcessStat>> {
     let mut all = Vec::new();
     for entry in retry_on_interrupt(|| call("read-dir", || std::fs::read_dir("/proc")))? {
@@ -187,14 +187,14 @@ pub fn processes() -> io::Result<Vec<ProcessStat>> {
     Ok(all)
 }
 
-/// Returns device and inode of each file mapping of a process.
+/// Returns device and inode of each file mapping in a process.
 pub fn mapped_files(pid: u32) -> io::Result<Vec<((u32, u32), u64)>> {
     read_parsed(&format!("/proc/{pid}/maps"), |text| {
         Some(parse::parse_mapped_files(text).collect())
     })
 }
 
-/// The scheduler statistics of the thread that opened them.
+/// Scheduler statistics of the thread that opened them.
 #[derive(Debug)]
 pub struct ThreadSched(ProcFile);
 
@@ -204,29 +204,29 @@ impl ThreadSched {
         ProcFile::open(Path::new("/proc/thread-self/schedstat"), 128).map(Self)
     }
 
-    /// Reads the current statistics; one call, no allocation.
+    /// Reads the current statistics with one call and no allocation.
     pub fn read(&mut self) -> io::Result<SchedStat> {
         parse::parse_schedstat(self.0.read()?).ok_or_else(|| unreadable("schedstat"))
     }
 }
 
-/// Whose resource usage [`usage`] returns.
+/// The threads or processes whose resource usage [`usage`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsageOf {
-    /// All threads of this process, including ended ones.
+    /// All threads of this process, including exited ones.
     Process,
     /// The calling thread.
     Thread,
-    /// Children that have ended and were waited for.
+    /// Children that have exited and were waited for.
     Children,
 }
 
 /// Resources used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Time in user mode, ns; the resolution may be a tick.
+    /// Time in user mode in nanoseconds; the resolution can be a tick.
     pub user_ns: u64,
-    /// Time in the kernel, ns.
+    /// Time in the kernel in nanoseconds.
     pub system_ns: u64,
     /// Page faults without I/O.
     pub minor_faults: u64,
@@ -236,7 +236,7 @@ pub struct Usage {
     pub voluntary_switches: u64,
     /// Switches because the thread was preempted.
     pub involuntary_switches: u64,
-    /// Peak resident size of the process, bytes.
+    /// Peak resident size of the process in bytes.
     pub peak_rss_bytes: u64,
     /// Bytes read from devices.
     pub read_bytes: u64,
@@ -244,7 +244,7 @@ pub struct Usage {
     pub written_bytes: u64,
 }
 
-/// Returns the resources that `who` has used.
+/// Returns the resources used by `who`.
 pub fn usage(who: UsageOf) -> io::Result<Usage> {
     let who = match who {
         UsageOf::Process => libc::RUSAGE_SELF,
@@ -275,8 +275,8 @@ pub fn usage(who: UsageOf) -> io::Result<Usage> {
     })
 }
 
-/// Sends a signal by number to a child that was not waited for yet; until then no other process can
-/// get its number.
+/// Sends a signal by number to a child that has not been waited for; until then, no other process
+/// can get its ID.
 pub fn signal_child(child: &std::process::Child, signal: i32) -> io::Result<()> {
     use rustix::process::{Pid, Signal, kill_process};
     let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
@@ -284,7 +284,7 @@ pub fn signal_child(child: &std::process::Child, signal: i32) -> io::Result<()> 
     call("kill", || Ok(kill_process(pid, signal)?))
 }
 
-/// Returns whether a child has ended. It still has to be waited for, and until then the system
+/// Reports whether a child has exited. It still has to be waited for, and until then the system
 /// keeps its statistics.
 pub fn has_ended(child: &std::process::Child) -> io::Result<bool> {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -295,12 +295,12 @@ pub fn has_ended(child: &std::process::Child) -> io::Result<bool> {
     Ok(ended.is_some())
 }
 
-/// Returns how many descriptors this process may open; `None` without a limit.
+/// Returns the maximum number of open descriptors of this process; `None` if unlimited.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Raises the limit on descriptors to its maximum and returns it; `None` without a limit.
+/// Raises the descriptor limit to its maximum and returns it; `None` if unlimited.
 pub fn raise_open_files_limit() -> io::Result<Option<u64>> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -314,12 +314,12 @@ pub fn ticks_per_second() -> u64 {
     configured(libc::_SC_CLK_TCK, 100)
 }
 
-/// Returns the memory limit of the control group at the root of the visible tree in bytes, which is
-/// that of the container; `None` without a limit. Groups below it are not considered.
+/// Returns the memory limit in bytes of the cgroup at the root of the visible hierarchy, which is
+/// that of the container; `None` if unlimited. Groups below it are not considered.
 pub fn memory_limit_bytes() -> Option<u64> {
     let places = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let limit = places.iter().find_map(|path| read_text(Path::new(path)).ok()?.trim().parse().ok());
-    // Version 1 of control groups represents "no limit" by a huge number.
+    // cgroup v1 represents "no limit" as a huge number.
     limit.filter(|bytes| *bytes < 1 << 60)
 }
 
@@ -328,16 +328,16 @@ pub fn page_bytes() -> u64 {
     configured(libc::_SC_PAGESIZE, 4096)
 }
 
-/// Returns how many processors the calling thread may run on, at least 1.
+/// Returns the number of processors on which the calling thread can run, at least 1.
 pub fn affinity_cpus() -> io::Result<u32> {
     let set = call("sched_getaffinity", || Ok(rustix::thread::sched_getaffinity(None)?))?;
     Ok(set.count().max(1))
 }
 
-/// Returns a value of the system configuration. Uses libc, because rustix takes it from the
-/// auxiliary vector in a way that fails under valgrind, which the instruction gate uses.
+/// Returns a system configuration value. Uses libc because rustix takes it from the auxiliary
+/// vector in a way that fails under valgrind, which the instruction gate uses.
 fn configured(name: libc::c_int, usual: u64) -> u64 {
-    // SAFETY: sysconf takes any number and touches no memory of ours.
+    // SAFETY: sysconf accepts any number and accesses none of our memory.
     u64::try_from(unsafe { libc::sysconf(name) }).ok().filter(|n| *n > 0).unwrap_or(usual)
 }
 

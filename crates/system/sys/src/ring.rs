@@ -1,7 +1,7 @@
-//! io_uring with a ring that owns everything in flight.
+//! An io_uring wrapper that owns everything in flight.
 //!
-//! A request moves its file and its buffer into a slot of the ring. Until the completion the kernel
-//! may write the buffer at any time; the completion moves both out again. What is in flight cannot
+//! A request moves its file and its buffer into a slot of the ring. Until completion, the kernel
+//! can write to the buffer at any time; the completion moves both out again. Data in flight cannot
 //! be accessed, so a caller cannot free or reuse a buffer too early. Dropping the ring cancels as
 //! much as possible and waits for the rest.
 //!
@@ -12,13 +12,13 @@
 //! reap()          ← take slot 3 ←──────────── completion, user_data = 3
 //! ```
 //!
-//! The ring is set up with SINGLE_ISSUER and DEFER_TASKRUN: only the thread that created it submits
-//! and reaps, and completions are processed when that thread enters the kernel rather than by
-//! interrupting it. On a kernel without these flags creating a ring fails; there is no fallback.
+//! The ring is created with SINGLE_ISSUER and DEFER_TASKRUN: only the thread that created it
+//! submits and reaps, and completions are processed when that thread enters the kernel instead of
+//! interrupting it. On a kernel without these flags, creating a ring fails; there is no fallback.
 //!
-//! A read of a pipe or a device through a ring can block forever, whatever flags it was opened
-//! with. Checking the type of every file would cost a call each. Instead, a wait that takes long
-//! checks the files in flight and cancels the reads of those that are not regular.
+//! A read from a pipe or a device through a ring can block forever, regardless of its open flags.
+//! Checking the type of every file would cost a call each. Instead, a long wait checks the files in
+//! flight and cancels reads from those that are not regular.
 
 use crate::buffer::Buffer;
 use crate::fault;
@@ -30,24 +30,24 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Length of a wait after which the types of the files in flight are checked.
+/// Duration of a wait after which the types of the files in flight are checked.
 const LONG_WAIT: types::Timespec = types::Timespec::new().nsec(250_000_000);
 
 /// A completed request.
 #[derive(Debug)]
 pub struct Completion {
-    /// The token given with the request.
+    /// Token passed with the request.
     pub token: u64,
     /// The result.
     pub outcome: Outcome,
 }
 
-/// The kind and the result of a request.
+/// Kind and result of a request.
 #[derive(Debug)]
 pub enum Outcome {
     /// An open.
     Open(io::Result<OwnedFd>),
-    /// A query for the size; returns the file and the size in bytes.
+    /// A size query; returns the file and the size in bytes.
     Size(OwnedFd, io::Result<u64>),
     /// A read; returns file, buffer and the number of bytes read.
     Read(OwnedFd, Buffer, io::Result<usize>),
@@ -78,7 +78,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Creates a ring for at most `depth` requests in flight, used by the calling thread only.
+    /// Creates a ring for at most `depth` requests in flight, used only by the calling thread.
     pub fn new(depth: u32) -> io::Result<Self> {
         let entries = depth.clamp(1, 32_768).next_power_of_two();
         let ring = fault::call("io_uring_setup", || {
@@ -110,8 +110,8 @@ impl Ring {
         self.free.len()
     }
 
-    /// Registers buffers, so that reads into them need not pin pages. Fails with ENOMEM if the
-    /// limit on locked memory is too low (8 MiB for an unprivileged user by default).
+    /// Registers buffers, so that reads into them do not need to pin pages. Fails with ENOMEM if
+    /// the limit on locked memory is too low (8 MiB for an unprivileged user by default).
     pub fn register(&mut self, buffers: &mut [Buffer]) -> io::Result<()> {
         let vectors: Vec<libc::iovec> = buffers
             .iter()
@@ -119,7 +119,7 @@ impl Ring {
             .collect();
         fault::call("io_uring_register", || {
             // SAFETY: the vectors describe live allocations, whose pages the kernel pins. If a
-            // buffer is freed while registered, no read can target it, because a read takes the
+            // buffer is freed while registered, no read can target it because a read takes the
             // buffer itself.
             unsafe { self.ring.submitter().register_buffers(&vectors) }
         })?;
@@ -192,12 +192,12 @@ impl Ring {
         let slot = self.free.pop().expect("the caller checked room()");
         debug_assert!(
             self.slots[slot as usize].is_none(),
-            "a free slot has no request in flight, whose memory the kernel may still write"
+            "a free slot must not have a request in flight: the kernel may still write its memory"
         );
         self.slots[slot as usize] = Some((token, flight));
         let entry = entry.user_data(u64::from(slot));
-        // SAFETY: what the entry points to (path, statx, buffer) is owned by the slot until its
-        // completion; the heap addresses do not move with the slot.
+        // SAFETY: everything that the entry points to (path, statx, buffer) is owned by the slot
+        // until completion; moving the slot does not change heap addresses.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             // Rare: the submission queue has at least as many entries as there are slots.
             let _ = self.ring.submit();
@@ -213,13 +213,13 @@ impl Ring {
         let wait = wait && done.len() == before && self.in_flight() > 0;
         if self.unsubmitted > 0 || wait || self.ring.submission().taskrun() {
             loop {
-                // With DEFER_TASKRUN completions appear only when the thread enters the kernel for
-                // them; a flag in the ring shows whether there are any.
+                // With DEFER_TASKRUN, completions appear only when the thread enters the kernel for
+                // them; a flag in the ring indicates whether there are any.
                 let result = fault::call("io_uring_enter", || {
                     if wait { self.wait_briefly() } else { self.enter_now() }
                 });
                 match result {
-                    // A wait that also submitted does not report its timeout.
+                    // A wait that also submitted requests does not report its timeout.
                     Ok(_) if wait && self.ring.completion().is_empty() => {}
                     Ok(_) => break,
                     Err(e) if Errno::from_io_error(&e) == Some(Errno::TIME) => {
@@ -244,7 +244,7 @@ impl Ring {
     }
 
     /// Submits new requests without checking for completions, to measure the cost of submission.
-    /// Requests that the kernel cannot take now are submitted by the next call.
+    /// Requests that the kernel cannot accept now are submitted by the next call.
     pub fn submit(&mut self) -> io::Result<()> {
         let result = fault::call("io_uring_enter", || self.ring.submit());
         self.unsubmitted = self.ring.submission().len();
@@ -282,8 +282,8 @@ impl Ring {
     fn enter_now(&mut self) -> io::Result<usize> {
         const GET_EVENTS: u32 = 1;
         let new = self.ring.submission().len() as u32;
-        // SAFETY: no argument is passed; the submission queue has `new` entries, whose resources
-        // the slots own.
+        // SAFETY: no argument is passed; the submission queue has `new` entries whose resources are
+        // owned by the slots.
         unsafe { self.ring.submitter().enter::<libc::sigset_t>(new, 0, GET_EVENTS, None) }
     }
 
@@ -297,7 +297,7 @@ impl Ring {
                 continue; // the completion of a cancellation
             };
             self.free.push(slot as u32);
-            debug_assert!(self.free.len() <= self.slots.len(), "each slot is freed once");
+            debug_assert!(self.free.len() <= self.slots.len(), "each slot must be freed only once");
             done.push(Completion { token, outcome: finish(flight, entry.result()) });
         }
     }
@@ -337,7 +337,7 @@ impl Drop for Ring {
         let _ = self.ring.submitter().register_sync_cancel(None, cancel);
         while self.in_flight() > 0 {
             if self.ring.submit_and_wait(1).is_err_and(|e| e.kind() != io::ErrorKind::Interrupted) {
-                // The kernel may still write into memory that the slots own: leak it.
+                // The kernel may still write to memory owned by the slots: leak it.
                 std::mem::forget(std::mem::take(&mut self.slots));
                 return;
             }

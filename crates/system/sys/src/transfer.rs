@@ -1,8 +1,8 @@
 //! Copies bytes between files and makes them durable.
 //!
 //! Each function makes one call, which may transfer less than requested, so the caller loops.
-//! [`is_unsupported`] distinguishes an operation that the file system does not offer from one that
-//! failed. `fsync` and similar calls are here because they complete a transfer.
+//! [`is_unsupported`] distinguishes an operation that the file system does not support from one
+//! that failed. `fsync` and similar calls are included because they complete a transfer.
 
 use crate::fault::{call, cut};
 use crate::file::retry;
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// `RWF_DONTCACHE`: evict the pages once they are written (Linux 6.14).
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// Returns whether an error means that the operation is not supported here, rather than that it
+/// Reports whether an error means that the operation is not supported here rather than that it
 /// failed.
 pub fn is_unsupported(error: &io::Error) -> bool {
     matches!(
@@ -30,7 +30,7 @@ pub fn clone_file(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
     retry("ficlone", || rustix::fs::ioctl_ficlone(&to, &from))
 }
 
-/// Copies within the kernel from offset to offset; returns zero at the end of the source.
+/// Copies within the kernel from one offset to another; returns zero at the end of the source.
 pub fn copy_range(
     from: impl AsFd,
     from_offset: u64,
@@ -53,12 +53,12 @@ pub fn write_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
     written.map(|n| cut("pwrite", n))
 }
 
-/// Writes once and evicts the pages when they are on the device (`RWF_DONTCACHE`).
+/// Writes once and evicts the pages after they reach the device (`RWF_DONTCACHE`).
 pub fn write_uncached_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
     retry("pwritev2", || rustix::io::pwritev2(&to, &[IoSlice::new(bytes)], offset, DONTCACHE))
 }
 
-/// Reads once; pages that were not resident before are not kept.
+/// Reads once; pages that were not already resident are evicted.
 pub fn read_uncached_at(from: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
     retry("preadv2", || {
         rustix::io::preadv2(&from, &mut [IoSliceMut::new(&mut *into)], offset, DONTCACHE)
@@ -73,7 +73,7 @@ pub fn allocate(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
 }
 
 /// Sets whether I/O on an open file bypasses the page cache (`O_DIRECT`). The flag belongs to the
-/// open file description, so it affects all descriptors made from this one.
+/// open file description, so it affects all duplicated descriptors.
 pub fn set_direct(file: impl AsFd, direct: bool) -> io::Result<()> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     let mut flags = retry("fcntl", || fcntl_getfl(&file))?;
@@ -87,7 +87,7 @@ pub fn set_len(file: impl AsFd, bytes: u64) -> io::Result<()> {
 }
 
 /// Returns the next range with data at or after `offset`, or `None` if only a hole follows. A file
-/// system without holes reports the whole file.
+/// system without hole support reports the whole file.
 pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<Range<u64>>> {
     use rustix::fs::SeekFrom;
     let start = match retry("lseek", || rustix::fs::seek(&file, SeekFrom::Data(offset))) {
@@ -99,7 +99,7 @@ pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<Range<u64>>>
     Ok(Some(start..end))
 }
 
-/// Writes the data and the metadata needed to read it to the device.
+/// Writes the data, and the metadata required to read it, to the device.
 pub fn sync_data(file: impl AsFd) -> io::Result<()> {
     retry("fdatasync", || rustix::fs::fdatasync(&file))
 }
@@ -109,7 +109,7 @@ pub fn sync_all(file: impl AsFd) -> io::Result<()> {
     retry("fsync", || rustix::fs::fsync(&file))
 }
 
-/// Starts writing the dirty pages of a range without waiting. Guarantees nothing about durability.
+/// Starts writing the dirty pages of a range without waiting. Provides no durability guarantees.
 pub fn start_writeback(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
     let (start, len) = (range.start as i64, (range.end - range.start) as i64);
     call("sync_file_range", || {

@@ -1,10 +1,10 @@
-//! Errors of certificates, keys and sessions.
+//! Certificate, key and session errors.
 
 use ioloom_failure::{PathError, quoted};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why one side of TLS cannot be set up.
+/// Why one side of a TLS connection cannot be set up.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -13,28 +13,28 @@ pub enum TlsError {
     Read {
         /// The failed call.
         source: PathError,
-        /// What to do about it.
+        /// Advice for the user.
         advice: &'static str,
     },
     /// A file has the wrong contents.
     #[error("invalid {what} {}: {reason}; {advice}", quoted(path))]
     Invalid {
-        /// What the file must contain.
+        /// Expected contents of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
-        /// What to do about it.
+        /// Advice for the user.
         advice: &'static str,
     },
     /// The system has no known file of CA certificates.
     #[error(
-        "no CA certificates found in the usual places; name a PEM file with the certificate of the \
-         server or of its CA"
+        "no CA certificates found in the usual locations; specify a PEM file with the certificate \
+        of the server or of its CA"
     )]
     NoAuthorities,
-    /// The name cannot occur in a certificate.
+    /// The name cannot appear in a certificate.
     #[error("invalid server name {0:?}: must be a DNS name or an IP address")]
     Name(String),
     /// The TLS library rejected the configuration.

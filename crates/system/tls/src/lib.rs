@@ -1,15 +1,15 @@
 //! TLS as bytes in, bytes out: both sides of a connection, without a socket.
 //!
-//! A [`TlsSession`] converts between the bytes of the network and those of a protocol. It decrypts
-//! what has arrived and encrypts what is to be sent, but never reads, writes or waits, so event
-//! loops and blocking threads use it alike. Handshake messages leave through [`TlsSession::seal`]
+//! A [`TlsSession`] converts between network bytes and the bytes of a protocol. It decrypts what
+//! has arrived and encrypts what is to be sent, but never reads, writes or waits, so both event
+//! loops and blocking threads can use it. Handshake messages are returned by [`TlsSession::seal`]
 //! like everything else: a caller that seals after every [`TlsSession::open`] does not need to know
 //! about handshakes.
 //!
-//! TLS 1.3 only, provided by rustls with ring. Sessions are never resumed: every handshake is
-//! complete, no tickets are issued and no key outlives its connection. Client certificates are not
-//! requested; authorization is by token, inside the encrypted stream. The calling thread pays for
-//! one signature per handshake and one extra copy of each byte.
+//! Only TLS 1.3 is supported, provided by rustls with ring. Sessions are never resumed: every
+//! handshake is complete, no tickets are issued and no key outlives its connection. Client
+//! certificates are not requested; authorization uses a token inside the encrypted stream. The cost
+//! to the calling thread is one signature per handshake and one extra copy of each byte.
 //!
 //! Without the feature `rustls` the same types exist but cannot be constructed; the constructors
 //! return an error.

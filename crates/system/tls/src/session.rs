@@ -1,11 +1,11 @@
-//! TLS state of one connection.
+//! TLS state of a connection.
 
 use crate::error::SessionError;
 use rustls::{Connection, Error};
 use std::fmt;
 use std::io::{Read, Write};
 
-/// Converts between the bytes of the network and those of a protocol, on one side of a connection.
+/// Converts between network bytes and the bytes of a protocol, on one side of a connection.
 pub struct TlsSession {
     connection: Box<Connection>,
     has_ended: bool,
@@ -20,16 +20,17 @@ impl fmt::Debug for TlsSession {
 
 impl TlsSession {
     pub(crate) fn new(mut connection: Connection) -> Self {
-        // The callers bound what is buffered.
+        // The callers bound the amount of buffered data.
         connection.set_buffer_limit(None);
         Self { connection: Box::new(connection), has_ended: false, sent_end: false }
     }
 
-    /// Decrypts bytes from the network and appends the plain text to `plain`. Afterwards, also
+    /// Decrypts bytes from the network and appends the plain text to `plain`. Afterwards, even
     /// after an error, there may be bytes to [`seal`](Self::seal): the alert for the peer.
     ///
     /// # Errors
-    /// The bytes are not TLS or do not belong to this session. The session is over.
+    /// Fails if the bytes are not TLS or do not belong to this session, which cannot be used
+    /// afterwards.
     pub fn open(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), SessionError> {
         while !bytes.is_empty() {
             let taken = self.connection.read_tls(&mut bytes);
@@ -59,11 +60,11 @@ impl TlsSession {
         })
     }
 
-    /// Appends to `out` what must be sent: pending handshake messages, then `plain`, encrypted.
-    /// During the handshake `plain` is buffered and leaves with a later call.
+    /// Appends the data to send to `out`: pending handshake messages, then `plain`, encrypted.
+    /// During the handshake, `plain` is buffered and returned by a later call.
     pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         if !plain.is_empty() {
-            // Without a limit the buffer accepts everything.
+            // Without a limit, the buffer accepts everything.
             let _ = self.connection.writer().write_all(plain);
         }
         while self.connection.wants_write() {
@@ -73,7 +74,7 @@ impl TlsSession {
         }
     }
 
-    /// Announces the end of the stream, once. Returns true if that appended bytes to `out`.
+    /// Announces the end of the stream, at most once. Returns true if that appended bytes to `out`.
     pub fn end(&mut self, out: &mut Vec<u8>) -> bool {
         if std::mem::replace(&mut self.sent_end, true) {
             return false;

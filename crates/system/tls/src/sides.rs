@@ -1,4 +1,4 @@
-//! Configuration of both sides: the identity of a server, and whom a client trusts.
+//! Configuration of both sides: the server's identity, and the CAs trusted by a client.
 
 use crate::error::{SessionError, TlsError};
 use crate::session::TlsSession;
@@ -63,9 +63,9 @@ impl Identity {
     /// private key, which other users must not be able to access.
     ///
     /// # Errors
-    /// A file cannot be read or is invalid, or the key does not belong to the certificate.
+    /// Fails if a file cannot be read or is invalid, or if the key does not match the certificate.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let advice = "name a PEM file with the certificate of this server";
+        let advice = "specify a PEM file with the certificate of this server";
         let chain = certificates("certificate", certificate, advice)?;
         let invalid = |reason: String, advice| TlsError::Invalid {
             what: "private key",
@@ -73,7 +73,7 @@ impl Identity {
             reason,
             advice,
         };
-        let advice = "name a PEM file with the private key of the certificate, unencrypted";
+        let advice = "specify a PEM file with the unencrypted private key of the certificate";
         let failed = PathError::on(Operation::Stat, key);
         let meta =
             std::fs::metadata(key).map_err(|e| TlsError::Read { source: failed(e), advice })?;
@@ -91,14 +91,15 @@ impl Identity {
             .map_err(|e| {
                 invalid(
                     format!("it does not match certificate {}: {e}", quoted(certificate)),
-                    "name a certificate and the key it was issued for",
+                    "specify a certificate and the key for which it was issued",
                 )
             })?;
-        // Sessions are never resumed, so nothing about a client is stored when its connection ends.
+        // Sessions are never resumed, so nothing about a client is stored after its connection
+        // closes.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let config = Arc::new(config);
-        // Creating a connection fails only if the configuration is wrong. Fail here rather than
+        // Creating a connection fails only if the configuration is invalid. Fail here rather than
         // later.
         ServerConnection::new(Arc::clone(&config)).map_err(library)?;
         Ok(Self(config))
@@ -107,11 +108,13 @@ impl Identity {
     /// Creates the server side of a new connection.
     pub fn session(&self) -> TlsSession {
         let connection = ServerConnection::new(Arc::clone(&self.0));
-        TlsSession::new(Connection::Server(connection.expect("creating one succeeded before")))
+        TlsSession::new(Connection::Server(
+            connection.expect("creating a connection succeeded earlier"),
+        ))
     }
 }
 
-/// Which CAs a client trusts, and the server name it expects.
+/// The CAs trusted by a client, and the expected server name.
 #[derive(Clone)]
 pub struct Trust {
     config: Arc<ClientConfig>,
@@ -132,14 +135,14 @@ impl PartialEq for Trust {
 
 impl Trust {
     /// Trusts the CA certificates in the file `authorities`, or those of this system, to identify
-    /// `name`, a DNS name or an IP address. A self-signed certificate may be given directly.
+    /// `name`, a DNS name or an IP address. A self-signed certificate can be specified directly.
     ///
     /// # Errors
-    /// The file cannot be read or contains no certificate, or the name is invalid.
+    /// Fails if the file cannot be read or contains no certificate, or if the name is invalid.
     pub fn new(authorities: Option<&Path>, name: &str) -> Result<Self, TlsError> {
         let usual = || AUTHORITIES.map(Path::new).into_iter().find(|path| path.exists());
         let path = authorities.or_else(usual).ok_or(TlsError::NoAuthorities)?;
-        let advice = "name a PEM file with the certificate of the server's CA";
+        let advice = "specify a PEM file with the certificate of the server's CA";
         let mut roots = RootCertStore::empty();
         let (added, _) =
             roots.add_parsable_certificates(certificates("CA certificates", path, advice)?);
@@ -162,7 +165,7 @@ impl Trust {
     /// Creates the client side of a new connection.
     ///
     /// # Errors
-    /// The system provides no random numbers.
+    /// Fails if the system provides no random numbers.
     pub fn session(&self) -> Result<TlsSession, SessionError> {
         let made = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
         made.map(|made| TlsSession::new(Connection::Client(made)))

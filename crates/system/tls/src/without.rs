@@ -1,4 +1,4 @@
-//! The same types for a build without TLS. None of them can be constructed.
+//! The same types for builds without TLS. None of them can be constructed.
 
 use crate::error::{SessionError, TlsError};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Both sides in memory: data arrives unchanged however it is split, and wrong identities are
-//! rejected.
+//! Both sides in memory: data arrives unchanged regardless of how it is split, and wrong identities
+//! are rejected.
 
 #![cfg(feature = "rustls")]
 
@@ -45,7 +45,7 @@ fn data_arrives_however_it_is_split() {
     for step in [1, 7, 4096, usize::MAX >> 1] {
         let mut two = pair("127.0.0.1");
         agree(&mut two, step);
-        // More than one record, and more than one read returns.
+        // More than one record, and more than one read can return.
         let long: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
         for text in [&b"buy 1 1\n"[..], &long] {
             let mut sealed = Vec::new();

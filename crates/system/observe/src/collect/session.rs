@@ -265,6 +265,6 @@ impl Session {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a skipped test says so")]
+#[allow(clippy::print_stdout, reason = "skipped tests print a notice")]
 #[path = "session_tests.rs"]
 mod tests;

@@ -207,6 +207,6 @@ fn outside(
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a skipped test says so")]
+#[allow(clippy::print_stdout, reason = "skipped tests print a notice")]
 #[path = "watch_tests.rs"]
 mod tests;

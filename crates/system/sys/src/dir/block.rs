@@ -1,9 +1,9 @@
-//! Directory records as the kernel packs them, parsed in place and divisible.
+//! Directory records in kernel format, parsed in place and divisible.
 //!
-//! `getdents64` fills a [`Block`] with records that contain their own length and a zero-terminated
+//! `getdents64` fills a [`Block`] with records that contain their length and a zero-terminated
 //! name. They are used in place: a name is passed to the next call without a copy, and half of a
-//! block can be given to another thread as plain bytes, because records do not refer to each other.
-//! [`Records`] checks every length, so malformed bytes cannot cause a read outside of the block.
+//! block can be passed to another thread as plain bytes because records do not refer to each other.
+//! [`Records`] checks every length, so malformed bytes cannot cause a read outside the block.
 
 use super::{Dir, Kind};
 use crate::fault::{call, retry_on_interrupt};
@@ -16,12 +16,12 @@ const LENGTH_AT: usize = 16;
 const KIND_AT: usize = 18;
 const NAME_AT: usize = 19;
 
-/// One entry of a directory, borrowed from a block.
+/// A directory entry, borrowed from a block.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// The name; never `.` or `..`.
+    /// Name; never `.` or `..`.
     pub name: &'a CStr,
-    /// Inode number; on a mount point that of the covered directory.
+    /// Inode number; on a mount point, that of the covered directory.
     pub inode: u64,
     /// File type, or [`Kind::Unknown`].
     pub kind: Kind,
@@ -40,7 +40,7 @@ impl Block {
         Self { bytes: vec![0; bytes].into_boxed_slice(), filled: 0 }
     }
 
-    /// Reads the next records of `dir`; returns false at the end. The position is that of the open
+    /// Reads the next records of `dir`; returns false at the end. The position belongs to the open
     /// directory, so reading twice requires a second descriptor.
     pub fn fill(&mut self, dir: &Dir) -> io::Result<bool> {
         self.filled = 0;
@@ -54,9 +54,9 @@ impl Block {
         &self.bytes[..self.filled]
     }
 
-    /// Returns whether the kernel may have stopped because the block was full.
+    /// Reports whether the kernel may have stopped because the block was full.
     pub fn is_full(&self) -> bool {
-        // A record is at most 19 bytes and a name of 255 with its zero, rounded up.
+        // A record has at most 19 bytes plus a name of 255 bytes and its zero, rounded up.
         self.bytes.len() - self.filled < 280
     }
 }
@@ -77,17 +77,17 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Iterates over `bytes`, which start with a complete record.
+    /// Iterates over `bytes`, which must start with a complete record.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Returns the bytes that were not parsed yet.
+    /// Returns the bytes not yet parsed.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Splits off and returns the later half of the remaining records, or `None` if either half
+    /// Splits off and returns the second half of the remaining records, or `None` if either half
     /// would be shorter than `least` bytes.
     pub fn split(&mut self, least: usize) -> Option<&'a [u8]> {
         let rest = self.rest();
@@ -113,18 +113,18 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Returns the name at the start of `bytes`, up to its zero byte. Uses memchr of the C library,
+/// Returns the name at the start of `bytes`, up to its zero byte. Uses memchr from the C library,
 /// which compares 32 bytes at once: names are the only data that is scanned byte by byte.
 #[inline]
 fn name_in(bytes: &[u8]) -> Option<&CStr> {
-    // SAFETY: memchr reads only bytes of the slice.
+    // SAFETY: memchr reads only bytes within the slice.
     let zero = unsafe { libc::memchr(bytes.as_ptr().cast(), 0, bytes.len()) };
     let end = (zero as usize).checked_sub(bytes.as_ptr() as usize)?;
     // SAFETY: the slice ends at its first zero byte.
     Some(unsafe { CStr::from_bytes_with_nul_unchecked(bytes.get(..=end)?) })
 }
 
-/// Returns the length of the record at `at`; `None` at the end or if there is no complete record.
+/// Returns the length of the record at `at`; `None` at the end or if the record is incomplete.
 #[inline]
 fn length_at(bytes: &[u8], at: usize) -> Option<usize> {
     let field = bytes.get(at + LENGTH_AT..at + LENGTH_AT + 2)?;

@@ -1,7 +1,7 @@
-//! File metadata by `statx`, requesting only the fields that are needed.
+//! File metadata from `statx`, requesting only the required fields.
 //!
-//! The mask is small on purpose: network file systems need a round trip for some fields. Local ones
-//! fill in all basic fields anyway. A field that was not reported is zero or `None`.
+//! The mask is deliberately small: network file systems need a round trip for some fields. Local
+//! ones fill in all basic fields anyway. A field that was not reported is zero or `None`.
 
 use super::{Dir, Kind};
 use crate::fault::{call, retry_on_interrupt};
@@ -18,9 +18,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 pub struct Fields(u32);
 
 impl Fields {
-    /// None: names and types suffice, and no call is made per file.
+    /// None: names and types are sufficient, and no call is made per file.
     pub const NONE: Self = Self(0);
-    /// File type and inode number, which are part of every other choice.
+    /// File type and inode number, which are included in every other choice.
     pub const IDENTITY: Self = Self(StatxFlags::TYPE.bits() | StatxFlags::INO.bits());
     /// Size in bytes.
     pub const BYTES: Self = Self(Self::IDENTITY.0 | StatxFlags::SIZE.bits());
@@ -40,7 +40,7 @@ impl Fields {
     /// Mount number (Linux 5.8).
     pub const MOUNT: Self = Self(Self::IDENTITY.0 | StatxFlags::MNT_ID.bits());
 
-    /// Returns whether no field is requested.
+    /// Reports whether no field is requested.
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
@@ -61,7 +61,7 @@ impl BitOr for Fields {
     }
 }
 
-/// The requested metadata of a file.
+/// Requested metadata of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
     /// File type.
@@ -80,7 +80,7 @@ pub struct Meta {
     pub group: u32,
     /// Size in bytes.
     pub bytes: u64,
-    /// Allocated space in units of 512 bytes, whatever the block size.
+    /// Allocated space in units of 512 bytes, independent of the block size.
     pub blocks_512: u64,
     /// Modification time: seconds since 1970 and nanoseconds.
     pub mtime: (i64, u32),
@@ -125,8 +125,7 @@ fn flags(follow: bool) -> AtFlags {
     if follow { AtFlags::NO_AUTOMOUNT } else { AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW }
 }
 
-/// Makes the call. The kernel writes into the structure that is converted, without a copy in
-/// between.
+/// Makes the call. The kernel writes directly into the structure that is then converted.
 #[inline]
 fn ask(from: BorrowedFd<'_>, name: &CStr, flags: AtFlags, fields: Fields) -> io::Result<Meta> {
     let mut answer = MaybeUninit::<libc::statx>::uninit();
@@ -153,7 +152,7 @@ impl Dir {
         ask(self.0.as_fd(), name, flags(follow), fields)
     }
 
-    /// Queries this open directory: at a mount point, the mounted one.
+    /// Queries this open directory: at a mount point, the mounted directory.
     pub fn meta(&self, fields: Fields) -> io::Result<Meta> {
         ask(self.0.as_fd(), c"", AtFlags::EMPTY_PATH, fields)
     }

@@ -1,11 +1,11 @@
-//! `statx` of many names through io_uring.
+//! `statx` on many names through io_uring.
 //!
-//! The kernel never executes the `statx` of a ring inline. Each goes to one of its worker threads
-//! (io-wq), so this is a thread pool inside the kernel. It is here to be measured.
+//! The kernel never executes the `statx` of a ring inline. Each request goes to one of the ring's
+//! worker threads (io-wq), so this is a thread pool inside the kernel. It exists for measurements.
 //!
-//! The memory that the kernel reads (names) and writes (results) while a request is in flight
-//! belongs to the ring. [`StatRing::stat_all`] returns when all requests have completed; if the
-//! kernel fails to continue, that memory is leaked rather than freed too early.
+//! The memory that the kernel reads (names) and writes (results) during a request belongs to the
+//! ring. [`StatRing::stat_all`] returns when all requests have completed; if the kernel cannot
+//! continue, that memory is leaked rather than freed too early.
 
 use super::Dir;
 use super::meta::{Fields, Meta};
@@ -26,7 +26,7 @@ pub struct StatRing {
 }
 
 impl StatRing {
-    /// Creates a ring for `depth` requests at a time, executed by at most `workers_max` kernel
+    /// Creates a ring for `depth` concurrent requests, executed by at most `workers_max` kernel
     /// threads.
     pub fn new(depth: u32, workers_max: u32) -> io::Result<Self> {
         let entries = depth.clamp(1, 4096).next_power_of_two();
@@ -47,8 +47,8 @@ impl StatRing {
         })
     }
 
-    /// Queries the children `names` of `dir` without following symbolic links and puts the results
-    /// into `metas` in the order of the names. Fails only if the ring fails.
+    /// Queries the children `names` of `dir` without following symbolic links and stores the
+    /// results in `metas` in the same order. Fails only if the ring fails.
     pub fn stat_all(
         &mut self,
         dir: &Dir,
@@ -57,7 +57,7 @@ impl StatRing {
         metas: &mut Vec<io::Result<Meta>>,
     ) -> io::Result<()> {
         if self.answers.is_empty() {
-            return Err(io::Error::other("the ring has failed before"));
+            return Err(io::Error::other("the ring failed earlier"));
         }
         metas.clear();
         metas.resize_with(names.len(), || Err(io::ErrorKind::Interrupted.into()));
@@ -84,7 +84,7 @@ impl StatRing {
             debug_assert_eq!(
                 free.len() + (next - answered),
                 self.answers.len(),
-                "each slot is either free or in flight, so its memory has one user"
+                "each slot must be either free or in flight, so that its memory has one user"
             );
             if let Err(error) = self.enter() {
                 self.abandon(free.len());
@@ -142,7 +142,7 @@ impl StatRing {
     }
 }
 
-/// Returns how many kernel threads work for rings of this process now.
+/// Returns the number of kernel threads that currently work for rings of this process.
 pub fn ring_workers() -> usize {
     let tasks = fault::call("read-dir", || std::fs::read_dir("/proc/self/task"));
     let Ok(tasks) = tasks else { return 0 };

@@ -1,18 +1,18 @@
-//! Finds numbers in a text of lines `name value` by the positions of the last reading.
+//! Looks up numbers in a text of `name value` lines by their positions in the previous reading.
 //!
-//! /proc/vmstat has 180 lines, a few of which are needed a hundred times a second. The line of each
-//! name is learned once. Later readings parse only those lines and compare the names, so a text
-//! with another layout is noticed and learned again. Nothing is allocated after the first text. The
-//! text after the last needed line need not be read ([`Keyed::reach`]) or even formatted by the
-//! kernel.
+//! /proc/vmstat has 180 lines, a few of which are needed a hundred times per second. The line of
+//! each name is learned once. Later readings parse only those lines and compare the names, so a
+//! text with a different layout is detected and learned again. Nothing is allocated after the first
+//! text. The text after the last needed line does not have to be read ([`Keyed::reach`]) or even
+//! formatted by the kernel.
 
 /// The wanted names and their positions.
 #[derive(Debug, Clone)]
 pub struct Keyed {
     keys: &'static [&'static str],
-    /// Line number and index of the name, by line.
+    /// Line number and index of each name, by line.
     places: Vec<(usize, usize)>,
-    /// Offset at which the last needed line ended, bytes.
+    /// Offset in bytes of the end of the last needed line.
     reach: usize,
 }
 
@@ -27,13 +27,12 @@ impl Keyed {
         self.keys.len()
     }
 
-    /// Stores the number of each name at the same index in `values`; `None` for a name that the
-    /// text does not contain.
+    /// Stores the number of each name at the same index in `values`; `None` for a name that is not
+    /// in the text.
     ///
     /// # Panics
     ///
     /// If `values` does not have as many elements as there are names.
-    /// If `values` is not as long as the names.
     pub fn read(&mut self, text: &str, values: &mut [Option<u64>]) {
         if !self.read_part(text, values) {
             self.learn(text);
@@ -42,25 +41,25 @@ impl Keyed {
         }
     }
 
-    /// Like [`Keyed::read`] for the beginning of a text. Returns false if the layout is unknown or
-    /// has changed, or a needed line is incomplete; then the whole text must be read.
+    /// Like [`Keyed::read`], for the beginning of a text. Returns false if the layout is unknown or
+    /// has changed, or a needed line is incomplete; the whole text must then be read.
     ///
     /// # Panics
     ///
     /// If `values` does not have as many elements as there are names.
     pub fn read_part(&mut self, text: &str, values: &mut [Option<u64>]) -> bool {
-        assert_eq!(values.len(), self.keys.len(), "one value per name");
+        assert_eq!(values.len(), self.keys.len(), "there must be one value per name");
         values.fill(None);
         !self.places.is_empty() && self.follow(text, values)
     }
 
-    /// Returns how many bytes of the text contain all names that it had; 0 if the layout is
-    /// unknown. Read a little more, because numbers grow.
+    /// Returns how many bytes of the last text contained all its names; 0 if the layout is unknown.
+    /// Read slightly more because numbers grow.
     pub fn reach(&self) -> usize {
         self.reach
     }
 
-    /// Parses the known lines; returns false if the text has another layout.
+    /// Parses the known lines; returns false if the text has a different layout.
     fn follow(&mut self, text: &str, values: &mut [Option<u64>]) -> bool {
         let mut places = self.places.iter();
         let Some(mut next) = places.next() else { return true };
@@ -75,7 +74,7 @@ impl Keyed {
             values[next.1] = digits.and_then(|digits| digits.parse().ok());
             match places.next() {
                 Some(place) => next = place,
-                // A line without its newline may lack digits.
+                // A line without its newline may be missing digits.
                 None if line.ends_with('\n') => {
                     self.reach = end;
                     return true;
@@ -121,7 +120,7 @@ mod tests {
         assert_eq!(values, [Some(1), Some(2), Some(0), None]);
         keyed.read("ab 20\nx 9\na: 10 kB\nzero 0\n", &mut values);
         assert_eq!(values, [Some(10), Some(20), Some(0), None]);
-        // Another kernel: another order, one name is missing, one value is not a number.
+        // Another kernel: different order, one name missing, one value not a number.
         keyed.read("zero\t3\ngone many\nab 5\n", &mut values);
         assert_eq!(values, [None, Some(5), Some(3), None]);
         keyed.read("", &mut values);
@@ -144,7 +143,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever came before, a text with each name once gives its numbers.
+        /// Regardless of earlier texts, a text that contains each name once gives its numbers.
         #[test]
         fn an_old_layout_never_misleads(
             texts in prop::collection::vec(
@@ -164,7 +163,7 @@ mod tests {
                 }
                 let mut values = [None; 4];
                 keyed.read(&text, &mut values);
-                // A new line that leaves all others in place is noticed when something else moves.
+                // A new line that leaves all others in place is detected when something else moves.
                 for (value, wanted) in values.iter().zip(wanted) {
                     prop_assert!(*value == wanted || value.is_none(), "{text:?}: {values:?}");
                 }

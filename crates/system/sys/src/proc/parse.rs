@@ -1,14 +1,14 @@
-//! Parses the texts of /proc and /sys. Pure functions, separate from the reading.
+//! Parses the texts of /proc and /sys. Pure functions, separate from reading.
 //!
 //! A field that is missing or not a number becomes `None` or makes the whole record `None`. Nothing
-//! is guessed and nothing panics: kernels add fields, and a captured tree may contain anything.
+//! is guessed and nothing panics: kernels add fields, and a captured tree can contain anything.
 
 /// I/O counters of a process (/proc/PID/io).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProcessIo {
-    /// Bytes read by read calls, from the cache or a device.
+    /// Bytes read with read calls, from the cache or a device.
     pub read_chars: u64,
-    /// Bytes written by write calls.
+    /// Bytes written with write calls.
     pub written_chars: u64,
     /// Number of read calls.
     pub read_calls: u64,
@@ -22,7 +22,7 @@ pub struct ProcessIo {
     pub cancelled_bytes: u64,
 }
 
-/// Parses /proc/PID/io; `None` if a field that every kernel has is missing.
+/// Parses /proc/PID/io; `None` if a field present in every kernel is missing.
 pub fn parse_io(text: &str) -> Option<ProcessIo> {
     Some(ProcessIo {
         read_chars: field(text, "rchar")?,
@@ -38,17 +38,17 @@ pub fn parse_io(text: &str) -> Option<ProcessIo> {
 /// Memory, context switches and capabilities of a process (/proc/PID/status).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Status {
-    /// Peak resident size, bytes.
+    /// Peak resident size in bytes.
     pub peak_rss_bytes: Option<u64>,
-    /// Resident size, bytes.
+    /// Resident size in bytes.
     pub rss_bytes: Option<u64>,
-    /// Resident anonymous memory, bytes.
+    /// Resident anonymous memory in bytes.
     pub rss_anon_bytes: Option<u64>,
-    /// Resident pages of mapped files, bytes.
+    /// Resident pages of mapped files in bytes.
     pub rss_file_bytes: Option<u64>,
-    /// Resident shared memory, bytes.
+    /// Resident shared memory in bytes.
     pub rss_shmem_bytes: Option<u64>,
-    /// Swapped-out memory, bytes.
+    /// Swapped-out memory in bytes.
     pub swap_bytes: Option<u64>,
     /// Number of threads.
     pub threads: Option<u64>,
@@ -61,7 +61,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Returns whether the process may mount and drop caches (`CAP_SYS_ADMIN`).
+    /// Reports whether the process is allowed to mount and drop caches (`CAP_SYS_ADMIN`).
     pub fn has_sys_admin(&self) -> bool {
         self.capabilities.is_some_and(|bits| bits & (1 << 21) != 0)
     }
@@ -87,17 +87,17 @@ pub fn parse_status(text: &str) -> Status {
 /// Exact memory of a process (/proc/PID/smaps_rollup).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SmapsRollup {
-    /// Resident size, bytes.
+    /// Resident size in bytes.
     pub rss_bytes: Option<u64>,
-    /// Proportional set size: shared pages divided among their users, bytes.
+    /// Proportional set size in bytes: shared pages are divided among their users.
     pub pss_bytes: Option<u64>,
-    /// Anonymous part of the proportional set size, bytes.
+    /// Anonymous part of the proportional set size in bytes.
     pub pss_anon_bytes: Option<u64>,
-    /// Part of the proportional set size in mapped files, bytes.
+    /// Mapped-file part of the proportional set size in bytes.
     pub pss_file_bytes: Option<u64>,
-    /// Anonymous memory in huge pages, bytes.
+    /// Anonymous memory in huge pages in bytes.
     pub anon_huge_bytes: Option<u64>,
-    /// Locked memory, bytes.
+    /// Locked memory in bytes.
     pub locked_bytes: Option<u64>,
 }
 
@@ -114,8 +114,8 @@ pub fn parse_smaps_rollup(text: &str) -> SmapsRollup {
     }
 }
 
-/// Parses device and inode of the mapped files of a process (/proc/PID/maps), in address order; a
-/// file with several mappings occurs several times.
+/// Parses device and inode of a process's mapped files (/proc/PID/maps), in address order; a file
+/// with several mappings occurs several times.
 pub fn parse_mapped_files(text: &str) -> impl Iterator<Item = ((u32, u32), u64)> + '_ {
     text.lines().filter_map(|line| {
         // address, permissions, offset, device, inode, path
@@ -130,15 +130,15 @@ pub fn parse_mapped_files(text: &str) -> impl Iterator<Item = ((u32, u32), u64)>
 /// Scheduler statistics of a thread (/proc/PID/task/TID/schedstat).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchedStat {
-    /// Time on a processor, ns.
+    /// On-CPU time in nanoseconds.
     pub on_cpu_ns: u64,
-    /// Time ready to run but waiting for a processor, ns.
+    /// Time in nanoseconds spent ready to run but waiting for a processor.
     pub run_delay_ns: u64,
     /// Number of time slices.
     pub slices: u64,
 }
 
-/// Parses a schedstat file. All zero if the kernel does not count.
+/// Parses a schedstat file. All values are zero if the kernel does not record them.
 pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
     let mut numbers = numbers(text);
     Some(SchedStat {
@@ -165,12 +165,12 @@ pub struct CpuTicks {
     pub irq: u64,
     /// Soft interrupts.
     pub softirq: u64,
-    /// Taken by the hypervisor for other guests.
+    /// Given to other guests by the hypervisor.
     pub steal: u64,
 }
 
 impl CpuTicks {
-    /// Returns the ticks during which a processor was busy.
+    /// Returns the number of ticks during which a processor was busy.
     pub fn busy(&self) -> u64 {
         [self.user, self.nice, self.system, self.irq, self.softirq]
             .iter()
@@ -192,9 +192,9 @@ pub struct SystemStat {
     pub cpus: Vec<(u32, CpuTicks)>,
     /// Context switches since boot.
     pub switches: Option<u64>,
-    /// Threads that are running or ready now.
+    /// Threads currently running or ready.
     pub running: Option<u64>,
-    /// Threads that are waiting for I/O now.
+    /// Threads currently waiting for I/O.
     pub blocked: Option<u64>,
 }
 
@@ -242,11 +242,11 @@ fn cpu_ticks(rest: &str) -> CpuTicks {
 /// A process or thread (/proc/PID/stat).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Its number.
+    /// Process or thread ID.
     pub pid: u32,
-    /// Its name, truncated by the kernel to 15 bytes.
+    /// Name, truncated by the kernel to 15 bytes.
     pub name: String,
-    /// Letter of its state.
+    /// State letter.
     pub state: char,
     /// Page faults without I/O.
     pub minor_faults: u64,
@@ -256,11 +256,11 @@ pub struct ProcessStat {
     pub user_ticks: u64,
     /// Ticks in the kernel.
     pub system_ticks: u64,
-    /// Start time in ticks since boot, which distinguishes processes that had the same number.
+    /// Start time in ticks since boot, which distinguishes processes that reused an ID.
     pub start_ticks: u64,
-    /// The processor on which it last ran.
+    /// Processor on which it last ran.
     pub cpu: Option<u32>,
-    /// Ticks spent waiting for I/O, if the kernel counts them.
+    /// Ticks spent waiting for I/O, if the kernel records them.
     pub blocked_ticks: Option<u64>,
 }
 
@@ -298,7 +298,7 @@ pub struct DiskStat {
     pub reads_merged: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Total time of all reads, ms.
+    /// Total time of all reads in milliseconds.
     pub read_ms: u64,
     /// Writes completed.
     pub writes: u64,
@@ -306,17 +306,17 @@ pub struct DiskStat {
     pub writes_merged: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Total time of all writes, ms.
+    /// Total time of all writes in milliseconds.
     pub write_ms: u64,
-    /// Requests in flight now.
+    /// Requests currently in flight.
     pub in_flight: u64,
-    /// Time with at least one request in flight, ms.
+    /// Time with at least one request in flight, in milliseconds.
     pub busy_ms: u64,
-    /// Time multiplied by the requests in flight, ms.
+    /// Number of requests in flight integrated over time, in milliseconds.
     pub weighted_ms: u64,
 }
 
-/// Sector size in these files, whatever the sector size of the device.
+/// Sector size in these files, independent of the device's sector size.
 const SECTOR_BYTES: u64 = 512;
 
 /// Parses /proc/diskstats; rows that are too short are skipped.
@@ -362,13 +362,13 @@ pub struct DiskCounters {
     pub requests: [u64; 3],
     /// Sectors read, written and discarded.
     pub sectors: [u64; 3],
-    /// Total time of all reads, writes and discards, ms.
+    /// Total time of all reads, writes and discards in milliseconds.
     pub request_ms: [u64; 3],
-    /// Requests in flight now.
+    /// Requests currently in flight.
     pub in_flight: u64,
-    /// Time with at least one request in flight, ms.
+    /// Time with at least one request in flight, in milliseconds.
     pub busy_ms: u64,
-    /// Time multiplied by the requests in flight, ms.
+    /// Number of requests in flight integrated over time, in milliseconds.
     pub weighted_ms: u64,
     /// Completed flushes of the device cache; 0 before Linux 5.5.
     pub flushes: u64,
@@ -397,7 +397,7 @@ pub fn parse_disk_counters(text: &str) -> Option<DiskCounters> {
     })
 }
 
-/// Total time during which tasks were stalled (/proc/pressure/...), µs.
+/// Total time during which tasks were stalled (/proc/pressure/...), in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pressure {
     /// Time with at least one task stalled.
@@ -421,7 +421,7 @@ pub fn parse_inflight(text: &str) -> Option<(u64, u64)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Returns the value of a line `NAME: VALUE …` or `NAME VALUE …`, without its unit.
+/// Returns the value in a line `NAME: VALUE …` or `NAME VALUE …`, without its unit.
 pub fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(name)?;
@@ -430,7 +430,7 @@ pub fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Returns the number of a line `NAME: NUMBER …` or `NAME NUMBER …`.
+/// Returns the number in a line `NAME: NUMBER …` or `NAME NUMBER …`.
 pub fn field(text: &str, name: &str) -> Option<u64> {
     value(text, name)?.parse().ok()
 }
