@@ -102,19 +102,19 @@ mod rules {
     /// Replaces the rules with `op:n:errno` or `op:n:cutBYTES`, separated by commas, and resets the
     /// counts; an empty text removes all rules.
     pub fn set(text: &str) {
-        let mut all = rules().lock().expect("no code panics under this lock");
+        let mut all = rules().lock().expect("no panic under this lock");
         all.rules = parse(text);
         all.counts.clear();
     }
 
     /// Returns the number of calls of `op` since [`set`].
     pub fn calls_of(op: &str) -> u64 {
-        let all = rules().lock().expect("no code panics under this lock");
+        let all = rules().lock().expect("no panic under this lock");
         all.counts.get(op).copied().unwrap_or(0)
     }
 
     pub(super) fn hit(op: &'static str) -> Option<io::Error> {
-        let mut all = rules().lock().expect("no code panics under this lock");
+        let mut all = rules().lock().expect("no panic under this lock");
         let count = all.counts.entry(op).or_insert(0);
         *count += 1;
         let now = *count;
@@ -133,7 +133,7 @@ mod rules {
 
     #[cold]
     fn cut_now(op: &'static str, bytes: usize) -> usize {
-        let all = rules().lock().expect("no code panics under this lock");
+        let all = rules().lock().expect("no panic under this lock");
         let now = all.counts.get(op).copied().unwrap_or(0);
         let cut = all.rules.iter().find_map(|(name, n, what)| match what {
             What::Cut(most) if name == op && *n == now => Some(*most),

@@ -216,7 +216,7 @@ refused x mnt
     let (before, rest) = text.split_once('{').unwrap();
     assert!(
         before.starts_with("3\n")
-            && before.contains("is on tmpfs, but inode tables are read on ext4 only"),
+            && before.contains("is on tmpfs, but inode tables can only be read on ext4"),
         "{text}"
     );
     assert!(!before.contains("not refused"), "{text}");
