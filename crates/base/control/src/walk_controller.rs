@@ -114,7 +114,7 @@ impl WalkController {
     pub fn new(cores: u32, most: u32) -> Self {
         let most = most.max(1);
         let cores = cores.clamp(1, most);
-        let why = format!("{} on {cores} usable cores, nothing measured yet", threads(cores));
+        let why = format!("{} on {cores} usable cores, not measured yet", threads(cores));
         Self {
             cores,
             most,

@@ -8,8 +8,8 @@
 //! Text form: `4KiB` (identical), `normal(mean=1MiB,sd=512KiB,min=1KiB,max=2MiB)`,
 //! `exp(mean=4KiB,min=1KiB,max=1MiB)`, `lognormal(mu=8.2,sigma=1.6,max=64MiB)`,
 //! `pareto(min=64KiB,alpha=1.2,max=1GiB)`, `uniform(min=1,max=4KiB)`,
-//! `mix(0.9*exp(mean=4KiB)+0.1*1MiB)`, `list(1KiB;2KiB;4KiB)`. Numbers may have size or
-//! duration suffixes; durations are in nanoseconds.
+//! `mix(0.9*exp(mean=4KiB)+0.1*1MiB)`, `list(1KiB;2KiB;4KiB)`. Numbers can have size or duration
+//! suffixes; durations are in nanoseconds.
 
 use crate::units::{parse_duration_ns, parse_size};
 use crate::{ParseError, serialize_as_text};

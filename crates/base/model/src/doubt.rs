@@ -26,7 +26,7 @@ pub enum Doubt {
     FirstRun,
     /// The values form two groups.
     TwoRegimes,
-    /// A plan compared with itself differs by more than the effect.
+    /// Runs of the same plan differ by more than the effect.
     NoiseFloor,
     /// The overhead of ioloom is a large part of the measured time.
     OwnOverhead,
@@ -113,7 +113,7 @@ impl Doubt {
                 "the first block, which is included, shows a warm-up effect; check it"
             }
             Self::TwoRegimes => "the median is between two modes; check the individual runs",
-            Self::NoiseFloor => "repeated runs of the same plan differ by as much; use more blocks",
+            Self::NoiseFloor => "runs of the same plan differ by as much; use more blocks",
             Self::OwnOverhead => "compare with the null method",
             Self::SpansLost => "totals are correct; use fewer files for a complete timeline",
             Self::Oversubscribed => {

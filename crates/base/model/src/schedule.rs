@@ -109,7 +109,7 @@ impl FromStr for Schedule {
     type Err = ParseError;
 
     /// Parses `threads:n=4`, `window:l=32,p=2` or `roles:r=1,h=0,c=3,w=64,open=12,order=turns`.
-    /// The first key may be omitted (`threads:4`, `window:32`).
+    /// The first key can be omitted (`threads:4`, `window:32`).
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let mut fields = Fields::read(text, rest)?;

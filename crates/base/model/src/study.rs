@@ -96,7 +96,7 @@ pub struct Experiment {
     /// Number of blocks in quick mode; a verdict requires at least 8.
     #[serde(default = "eight")]
     pub blocks_quick: u32,
-    /// Whether one arm runs twice per block, to measure noise by comparing a plan with itself.
+    /// Whether one arm runs twice per block, to measure the noise between runs of the same plan.
     /// Disabled if runs are long and no arms are compared.
     #[serde(default = "yes")]
     pub again: bool,

@@ -11,7 +11,7 @@ use crate::bootstrap::{Bootstrap, log_ratios};
 use crate::summary::median;
 use serde::{Deserialize, Serialize};
 
-/// Difference of a plan from itself. All values are shares: 0.02 is a factor of 1.02.
+/// Difference between runs of the same plan. All values are shares: 0.02 is a factor of 1.02.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AaNoise {
     /// Typical difference within a single block: the median of `|ln ratio|`.

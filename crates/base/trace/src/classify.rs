@@ -13,9 +13,9 @@
 //!    requested waits without being major; if no files are mapped, it is `io`, because such a
 //!    function reads files itself. Anything else is `unknown`: the function waits for something
 //!    that the events do not show.
-//! 4. The thread was woken and does not run yet: ready.
+//! 4. The thread was woken but is not running yet: ready.
 //!
-//! What a level cannot observe:
+//! Limits of the levels:
 //!
 //! - Level 1 has no wake-ups, so ready time is part of the blocked time. Its sum is known
 //!   (run-queue delay minus preempted time) and is subtracted from the ends of the blocked

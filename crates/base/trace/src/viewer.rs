@@ -66,7 +66,7 @@
 //!   "series": [{ "name": "in flight", "unit": "requests",
 //!     "points": { "n": N, "dt": COL, "value": FLOATS } }],
 //!   "marks": [{ "at_ns": 0, "name": "..." }],
-//!   "files": ["..."], "file_bytes": [0],     may be shorter than the indices in use, or empty
+//!   "files": ["..."], "file_bytes": [0],     can be shorter than the indices in use, or empty
 //!   "roles": [{ "role": "...", "threads": 1, "states": as above }],
 //!   "evidence": the `evidence` of the JSON of a run: level ("account" | "switch" | "kernel"),
 //!               sources, checks, overhead_pct, notes,

@@ -22,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 /// Directory of the settings.
 const HOME: &str = "/proc/sys/vm";
 
-/// Settings that may be changed, each with the one that is 0 while it is effective.
+/// Settings that are allowed to change, each with the one that is 0 while it is effective.
 pub const KNOWN: [(&str, Option<&str>); 6] = [
     ("dirty_bytes", Some("dirty_ratio")),
     ("dirty_background_bytes", Some("dirty_background_ratio")),
@@ -58,7 +58,7 @@ impl ChangedSettings {
         let mut old = Vec::new();
         for name in values.keys() {
             let Some((_, other)) = KNOWN.iter().find(|(known, _)| known == name) else {
-                return Err(format!("setting '{name}' may not be changed"));
+                return Err(format!("changing setting '{name}' is not allowed"));
             };
             old.push(in_force(home, name, *other)?);
         }
@@ -200,7 +200,7 @@ mod tests {
     fn refused_settings_change_nothing() {
         let home = home(&USUAL);
         for (name, part) in
-            [("drop_caches", "may not be changed"), ("dirty_background_bytes", "cannot read ")]
+            [("drop_caches", "is not allowed"), ("dirty_background_bytes", "cannot read ")]
         {
             let values = wanted(&[("dirty_bytes", 9), (name, 1)]);
             let error = ChangedSettings::set_in(home.path(), &values).unwrap_err();

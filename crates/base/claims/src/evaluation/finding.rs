@@ -45,7 +45,7 @@ pub(crate) struct Finding<'a> {
     pub(crate) sleeps: bool,
     /// Whether only part of a family ran, so its best arm is unknown.
     pub(crate) partial: bool,
-    /// Whether the effect does not exceed the difference between two runs of the same plan.
+    /// Whether the effect does not exceed the difference between runs of the same plan.
     pub(crate) below_noise: bool,
     /// Whether the answer was withheld because it depends on disturbed blocks.
     pub(crate) withheld: bool,
@@ -79,7 +79,7 @@ impl<'a> Finding<'a> {
         self
     }
 
-    /// Adds the noise floor of a plan compared with itself, if known.
+    /// Adds the noise floor, if known.
     pub(crate) fn noise(self, floor: Option<f64>) -> Self {
         match floor {
             Some(floor) => self.number("noise_floor", floor),

@@ -107,7 +107,7 @@ pub(crate) fn above_noise(
 
 /// Describes a difference that does not exceed the noise.
 pub(crate) fn noise_words(floor: f64) -> String {
-    format!("a plan differs from itself by {:.1} %", floor * 100.0)
+    format!("runs of the same plan differ by {:.1} %", floor * 100.0)
 }
 
 /// Reports whether a ratio reaches the specified factor on the claimed side of 1, and describes the

@@ -79,7 +79,11 @@ fn other_doubts_withhold_nothing_and_undecided_stays_undecided() {
     let mut few = two(80.0, 7);
     few.disturb("a", &[0], 1.0);
     let found = judged(&few, "less");
-    assert!(found.sentence.contains("too few blocks: 7 of at least 8"), "{}", found.sentence);
+    assert!(
+        found.sentence.contains("too few blocks: 7, at least 8 are required"),
+        "{}",
+        found.sentence
+    );
 }
 
 #[test]

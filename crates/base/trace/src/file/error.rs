@@ -21,7 +21,7 @@ pub enum FileError {
         "the trace file is truncated in section {section}; copy it again or record a new trace"
     )]
     CutOff {
-        /// The section in which the file ends.
+        /// Section in which the file ends.
         section: String,
     },
     /// The file contains invalid data.

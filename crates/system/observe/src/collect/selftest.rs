@@ -1,4 +1,4 @@
-//! Compares the states reported at each level with what the threads are known to have done.
+//! Compares the states reported at each level with the known activity of the threads.
 //!
 //! Four workers repeatedly compute, read cold blocks, touch cold pages of a mapping, wait for a
 //! partner, sleep and read from a pipe, while other threads keep the processors busy. Each worker
