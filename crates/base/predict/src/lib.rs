@@ -6,7 +6,7 @@
 //! as its question allows, documents what it ignores, and is tested against published measurements.
 //!
 //! - [`overlap`]: synchronous threads compared with one dedicated reader (law D1), and the number
-//! of threads at which the two break even;
+//!   of threads at which the two break even;
 //! - [`closed_loop`]: clients that send, wait and think, and servers that give each connection a
 //!   thread;
 //! - [`network`]: the exact solution of a closed queueing network, by mean value analysis and by

@@ -2,13 +2,13 @@
 //!
 //! There are three answers because each fails in a different way:
 //! - `first_flat`: the first step whose gain over the next step is within noise. This is the result
-//! of a search from below. A single outlier can stop it early.
+//!   of a search from below. A single outlier can stop it early.
 //! - `near_best`: the smallest `x` within noise of the best `y`. This is the result of measuring
-//! the whole ladder. A slow rise at the far end moves it up.
+//!   the whole ladder. A slow rise at the far end moves it up.
 //! - `segmented`: two straight lines that meet, over `log₂ x` and `ln y`, with the meeting point
-//! that minimises the squared error (a broken-stick fit, as in Hudson, 1966). It uses all points
-//! and requires no noise estimate. On a curve without a bend it still returns a point, with
-//! `explained` near 0.
+//!   that minimises the squared error (a broken-stick fit, as in Hudson, 1966). It uses all points
+//!   and requires no noise estimate. On a curve without a bend it still returns a point, with
+//!   `explained` near 0.
 //!
 //! Cost: a few hundred passes over the points of the ladder.
 

@@ -4,13 +4,13 @@
 //! advertised capacities are compared with them afterwards ([`Levels::compare`]).
 //!
 //! 1. *Envelope from the right.* A larger set cannot be cheaper and noise only adds time, so each
-//!    time is lowered to the minimum of the times at larger sizes. Points that this moves by more
-//!    than 10 % were disturbed; they are listed.
+//!    time is lowered to the minimum of the times at larger sizes. Points moved by more than 10 %
+//!    were disturbed and are listed.
 //! 2. *Optimal partition* (dynamic programming, as in Bellman, 1961) of the points into plateaus
 //!    and ramps over the logarithms of both axes. A plateau costs its squared error and a fixed
 //!    price, a ramp costs a price per point. Physically indexed caches cause ramps, not steps.
-//!    Points that are closer together than usual have less weight, so that more points on a ramp do
-//!    not turn it into a plateau.
+//!    Points that are closer together than usual have less weight, so additional points on a ramp
+//!    do not turn it into a plateau.
 //! 3. *Merging* of plateaus that differ by less than a factor of 1.35.
 //! 4. Each level gets a time (the median of its plateau) and a **bracket** for its capacity: the
 //!    last size within 15 % of the plateau, and the first size above the geometric mean of this

@@ -6,9 +6,9 @@
 //!
 //! Two kinds of functions:
 //! - simple statistics of a slice (`median`, `mean`, `mad`, …) return `f64`, and NaN if undefined,
-//! so they can be passed directly to the bootstrap;
+//!   so they can be passed directly to the bootstrap;
 //! - decision functions return a `Result`. They reject invalid input with a [`StatsError`] that
-//! names the invalid value.
+//!   names the invalid value.
 //!
 //! Formulas and their sources are in the module documentation.
 

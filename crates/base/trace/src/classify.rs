@@ -6,13 +6,13 @@
 //! 1. The thread left the processor while runnable: preempted, until it runs again.
 //! 2. The thread is on a processor: on-cpu.
 //! 3. The thread is blocked until its wake-up. If it waits for a kernel lock: `lock`. Otherwise the
-//!    span at the time when it left determines the state
+//!    span in which it left the processor determines the state
 //!    ([`blocked_state`](crate::SpanKind::blocked_state)). Within the user's function, or outside
 //!    any span: `paging` if a major fault ends the wait. Otherwise an uninterruptible wait (level
-//!    2) is `paging` if files are mapped, because a fault on a page that read-ahead has already
-//!    requested waits without being major; if no files are mapped, it is `io`, because such a
-//!    function reads files itself. Anything else is `unknown`: the function waits for something
-//!    that the events do not show.
+//!    2) is `paging` if files are mapped because a fault on a page already requested by readahead
+//!    waits without being major; if no files are mapped, it is `io` because such a function reads
+//!    files itself. Anything else is `unknown`: the function waits for something that the events do
+//!    not show.
 //! 4. The thread was woken but is not running yet: ready.
 //!
 //! Limits of the levels:
@@ -21,9 +21,9 @@
 //!   (run-queue delay minus preempted time) and is subtracted from the ends of the blocked
 //!   intervals between two clock readings, in equal parts as far as the intervals are long enough:
 //!   a woken thread does not wait longer for a processor after a long sleep than after a short one.
-//! - Level 0 has no context switches. The time between two clock readings is divided by the clocks:
-//!   the long span at its end gets the time off the processor, and short spans count as on-cpu.
-//!   Segments are then in the order of the states and are marked as not placed.
+//! - Level 0 has no context switches. The time between two clock readings is divided according to
+//!   the clocks: the long span at its end is charged with the off-CPU time, and short spans count
+//!   as on-cpu. Segments are then in state order and are marked as not placed.
 //!
 //! If a thread's switches are missing although its clock shows that it was off the processor, the
 //! thread is classified from its clock readings, and a note reports it. Cost: one sort of each list

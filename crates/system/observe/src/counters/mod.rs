@@ -14,15 +14,12 @@
 //! `results/superseded/sampler-cost/2026-11-22-intel-xeon-2c-before-026`). Therefore not everything
 //! is read each time:
 //!
-//! | what | source | read |
+//! | counters | source | read |
 //! |---|---|---|
-//! | page-in, page-out, dirty, writeback, their limits, free, cached, refaults | first lines of
-//! /proc/vmstat | each time |
-//! | faults, freed, scanned, stolen, stalls (the rest of `-B`) | later lines of /proc/vmstat |
-//! every 100 ms, less often if expensive |
+//! | page-in, page-out, dirty, writeback, their limits, free, cached, refaults | first lines of /proc/vmstat | each time |
+//! | faults, freed, scanned, stolen, stalls (the rest of `-B`) | later lines of /proc/vmstat | every 100 ms, less often if expensive |
 //! | devices (`-d -p`) | /sys/block/NAME/stat | every 100 ms, less often if expensive |
-//! | memory (`-r`), pressure | /proc/meminfo, /proc/pressure | every 100 ms, less often if
-//! expensive |
+//! | memory (`-r`), pressure | /proc/meminfo, /proc/pressure | every 100 ms, less often if expensive |
 //! | I/O of the observed processes | /proc/PID/io | every 100 ms, less often if expensive |
 //!
 //! The thread limits itself to half a percent of a processor: if those files are expensive, it
