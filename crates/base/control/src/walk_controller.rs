@@ -371,7 +371,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A medium, described by the seconds that walking a tree takes with 1, 2, 4 … 256 threads.
+    /// A medium: the seconds needed to walk a tree with 1, 2, 4 … 256 threads.
     struct Medium {
         seconds: &'static [f64],
         entries: f64,

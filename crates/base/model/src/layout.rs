@@ -240,12 +240,12 @@ impl Layout {
         let files = Plural(requests.0, "file");
         text += &match self.method {
             Method::Nowait => format!(
-                "start up to {files} with RWF_NOWAIT, compute hits at once, and finish the oldest \
-                 miss with a blocking pread"
+                "start up to {files} with RWF_NOWAIT, compute hits immediately, and finish the \
+                 oldest miss with a blocking pread"
             ),
             Method::Uring | Method::UringOpen | Method::UringRegistered | Method::DirectUring => {
                 let ring = ring(self.method);
-                format!("with a ring each keep up to {requests} in flight{ring}")
+                format!("keep up to {requests} in flight per ring{ring}")
             }
             Method::MmapWillneed => {
                 format!("map and prefetch up to {files} ahead and compute on the oldest mapping")
@@ -272,7 +272,7 @@ impl Layout {
             Method::MmapPlain
             | Method::MmapSequential
             | Method::MmapWillneed
-            | Method::MmapPopulate => "readers map files, compute faults the pages in",
+            | Method::MmapPopulate => "readers map files, compute threads fault the pages in",
             Method::Null => "empty input passes through the same queue",
         };
         let mut text = format!("{} share a queue; {reading}", Count(&self.threads));
@@ -292,13 +292,11 @@ const fn sequential(method: Method) -> &'static str {
     match method {
         Method::Read => "open, pread, compute and close one file at a time",
         Method::Nowait => "read one file at a time: pread with RWF_NOWAIT, then a blocking pread",
-        Method::Uring => "with a ring each keep one request in flight",
-        Method::UringOpen => "with a ring each keep one request in flight, opens included",
-        Method::UringRegistered => {
-            "with a ring each keep one request in flight, into registered buffers"
-        }
+        Method::Uring => "keep one request in flight per ring",
+        Method::UringOpen => "keep one request in flight per ring, opens included",
+        Method::UringRegistered => "keep one request in flight per ring, into registered buffers",
         Method::DirectRead => "pread one file at a time with O_DIRECT, past the page cache",
-        Method::DirectUring => "with a ring each keep one O_DIRECT request in flight",
+        Method::DirectUring => "keep one O_DIRECT request in flight per ring",
         Method::MmapPlain => {
             "map, compute (page faults read the file) and unmap one file at a time"
         }
@@ -395,7 +393,7 @@ mod tests {
         assert_eq!(
             layout.sentence(),
             "2 to 16 workers (more start while reads wait) start up to 512 files with RWF_NOWAIT, \
-             compute hits at once, and finish the oldest miss with a blocking pread; at most 2 \
+             compute hits immediately, and finish the oldest miss with a blocking pread; at most 2 \
              compute at once"
         );
         assert_eq!(of("nowait/window:l=5,p=2").threads_max(), 5, "one file of the window each");

@@ -62,7 +62,7 @@ impl Usl {
     /// Fits the law to a ladder.
     ///
     /// # Errors
-    /// Fails for too few points, or for a point that is not positive.
+    /// Fails if there are too few points or a point is not positive.
     pub fn fit(points: &[Point]) -> Result<Self, PredictError> {
         check(points, USL_POINTS_MIN)?;
         // T n = a + b (n-1) + c n (n-1), with a = T(1), b = a sigma, c = a kappa. Negative
@@ -172,7 +172,7 @@ impl WalkFit {
     /// Fits processor time, device time, contention and interleaving to a ladder.
     ///
     /// # Errors
-    /// Fails for too few points, or for a point that is not positive.
+    /// Fails if there are too few points or a point is not positive.
     pub fn fit(points: &[Point]) -> Result<Self, PredictError> {
         check(points, NETWORK_POINTS_MIN)?;
         let best = points.iter().map(|(_, s)| *s).fold(f64::INFINITY, f64::min);

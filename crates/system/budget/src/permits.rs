@@ -1,4 +1,4 @@
-//! Permits to run the function.
+//! Compute permits.
 //!
 //! Protocol: `free` counts the available permits. Taking one is a compare-and-swap while it is
 //! above zero. A thread that finds zero registers in `waiting` under the mutex and checks again

@@ -97,7 +97,7 @@ fn a_forgotten_permit_returns_when_adopted() {
         };
         drop(permits.adopt());
         taker.join().unwrap();
-        assert!(permits.try_take().is_none(), "the taker forgot its permit again");
+        assert!(permits.try_take().is_none(), "the taker must have forgotten its permit again");
         drop(permits.adopt());
         assert!(permits.try_take().is_some());
     });

@@ -83,11 +83,25 @@ pub fn is_transient(error: &io::Error) -> bool {
 pub struct Request(u32);
 
 enum Flight {
-    Accept(#[expect(dead_code, reason = "open until accepting ends")] Arc<Listener>, usize),
-    Once(#[expect(dead_code, reason = "open until the read ends")] Arc<Socket>, usize, Vec<u8>),
-    Many(#[expect(dead_code, reason = "open until the read ends")] Arc<Socket>, usize),
-    Send(#[expect(dead_code, reason = "open until the send ends")] Arc<Socket>, usize, Vec<u8>),
-    Wake(#[expect(dead_code, reason = "open until the wait ends")] Arc<Waker>),
+    Accept(
+        #[expect(dead_code, reason = "keeps the listener open until accepting ends")] Arc<Listener>,
+        usize,
+    ),
+    Once(
+        #[expect(dead_code, reason = "keeps the socket open until the read completes")] Arc<Socket>,
+        usize,
+        Vec<u8>,
+    ),
+    Many(
+        #[expect(dead_code, reason = "keeps the socket open until the read completes")] Arc<Socket>,
+        usize,
+    ),
+    Send(
+        #[expect(dead_code, reason = "keeps the socket open until the send completes")] Arc<Socket>,
+        usize,
+        Vec<u8>,
+    ),
+    Wake(#[expect(dead_code, reason = "keeps the waker open until the wait completes")] Arc<Waker>),
 }
 
 /// A socket ring, used by the thread that created it.

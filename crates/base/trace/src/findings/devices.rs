@@ -133,7 +133,7 @@ pub(super) fn backlog(seen: &Observed<'_>) -> Option<Finding> {
             line("mean of each quarter", format!("{} {unit}", words.join(", "))),
             line("growth factor", format!("{:.1}", last / first.max(1.0))),
         ],
-        try_this: "Limit the queue, read less ahead, or use more compute threads.".to_owned(),
+        try_this: "Limit the queue, reduce readahead, or use more compute threads.".to_owned(),
     })
 }
 

@@ -162,7 +162,7 @@ pub(super) fn remedy_of_kernel(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
             let user = ioloom_sys_trace::tracefs::grant::user();
             if user == 0 {
-                "run outside of the container, or start the container with --privileged".to_owned()
+                "run outside the container, or start the container with --privileged".to_owned()
             } else {
                 format!("run as root, or once: sudo ioloom trace grant --user {user}")
             }

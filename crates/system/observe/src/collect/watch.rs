@@ -119,7 +119,8 @@ fn ring(pid: u32, cpu: u32) -> io::Result<Ring> {
     let mut bytes = RING_BYTES;
     loop {
         match Ring::open(target, Faults::Major, bytes) {
-            // An unprivileged user can lock little memory: a smaller ring is better than none.
+            // An unprivileged user can lock only a little memory: a smaller ring is better than
+            // none.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied && bytes > 16 << 10 => bytes /= 4,
             opened => return opened,
         }
@@ -160,7 +161,7 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     }
     if waits > 0 && run.level > Level::Account {
         evidence.notes.push(format!(
-            "the program records no spans: samples of /proc name {named} of {waits} waits"
+            "the program records no spans: /proc samples identify {named} of {waits} waits"
         ));
     }
     for done in finished {

@@ -50,7 +50,7 @@ fn seen_by_switches(raw: &Raw, level: Level) -> Result<(), String> {
     check(thread.switches.iter().any(|s| s.out && !s.preempted))?;
     check(thread.spans.iter().any(|s| s.kind == SpanKind::Sleep))?;
     check((level == Level::Kernel) != thread.wakes.is_empty())?;
-    check(raw.evidence.notes.iter().any(|n| n.contains("samples of /proc name")))
+    check(raw.evidence.notes.iter().any(|n| n.contains("/proc samples identify")))
 }
 
 #[test]

@@ -138,14 +138,14 @@ impl Curves<'_> {
         }
     }
 
-    /// Adds the growth of a counter per second, times `scale`.
+    /// Adds a counter's growth per second, multiplied by `scale`.
     fn rate(&mut self, name: &str, unit: &str, field: Field, scale: f64) {
         self.add(name, unit, &|sample| sample.get(field).is_some(), &|a, b| {
             Some(per_second(a, b, field)? * scale)
         });
     }
 
-    /// Adds the value of a counter, times `scale`.
+    /// Adds a counter's value, multiplied by `scale`.
     fn level(&mut self, name: &str, unit: &str, field: Field, scale: f64) {
         self.add(name, unit, &|sample| sample.get(field).is_some(), &|a, _| {
             Some(a.get(field)? as f64 * scale)

@@ -92,7 +92,7 @@ impl MemoryLimit {
             format!("cannot {what} {}: {}", quoted(&group.dir), reason(&e))
         };
         call("write-cgroup", || std::fs::write(group.dir.join(file), bytes.to_string()))
-            .map_err(|e| failed("limit the memory of cgroup", e))?;
+            .map_err(|e| failed("limit memory in cgroup", e))?;
         group.join(&group.dir).map_err(|e| failed("enter cgroup", e))?;
         Ok(group)
     }

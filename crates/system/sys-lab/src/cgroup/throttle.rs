@@ -123,7 +123,7 @@ impl Throttle {
         let lines = hierarchy.limits(device, limit);
         for (file, line) in lines {
             call("write-cgroup", || std::fs::write(dir.join(file), &line))
-                .map_err(|e| failed("limit the reads of cgroup", e))?;
+                .map_err(|e| failed("limit reads in cgroup", e))?;
         }
         Ok(group)
     }
