@@ -195,7 +195,8 @@ impl Ladder {
         if let Some((i, step)) = against {
             held = Some(false);
             words = format!(
-                "{words}, but the step to {} goes in the opposite direction: {:.3} ({:.3} to {:.3})",
+                "{words}, but the step to {} goes in the opposite direction: {:.3} ({:.3} to \
+                 {:.3})",
                 levels.arms[i].name, step.ratio, step.lo, step.hi
             );
         }

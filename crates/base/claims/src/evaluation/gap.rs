@@ -64,7 +64,8 @@ impl fmt::Display for Gap {
             ),
             Self::FewBlocks { have, need } => write!(
                 f,
-                "too few blocks: {have}, at least {need} are required; repeat the study with --blocks {need}"
+                "too few blocks: {have}, at least {need} are required; repeat the study with \
+                 --blocks {need}"
             ),
             Self::Undefined(reason) => f.write_str(reason),
             Self::Untested { needs } => write!(f, "not tested by this version: needs {needs}"),
