@@ -12,7 +12,7 @@
 //!   `f(j) = D^j / (a(1) … a(j))`; `G` is the convolution of all weights; the rate is
 //!   `G(n-1) / G(n)`, and `j` customers are at a station with the probability
 //!   `f(j) G'(n-j) / G(n)`, where `G'` is that of the network without the station. All values are
-//!   kept as logarithms, because the weights leave the range of a float for a few hundred
+//!   stored as logarithms because the weights exceed the range of a float for a few hundred
 //!   customers.
 //!
 //! Real files are not exponential and real threads are not random, so the rate is an approximation,

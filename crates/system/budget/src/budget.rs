@@ -137,7 +137,7 @@ impl Budget {
         let before = self.idle.fetch_sub(holding, Ordering::SeqCst);
         debug_assert!(
             before >= holding,
-            "more idle bytes ended than begun: waits could return Held too soon"
+            "released more idle bytes than were marked idle: waits could return Held too soon"
         );
     }
 

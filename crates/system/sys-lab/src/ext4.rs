@@ -68,7 +68,7 @@ pub enum LayoutError {
     #[error("no ext4 superblock found")]
     NotExt4,
     /// The device is too short.
-    #[error("the device ends before its {0}")]
+    #[error("the device is too small for its {0}")]
     Short(&'static str),
     /// A feature with unknown meaning.
     #[error("unsupported ext4 features (incompatible features {0:#x})")]

@@ -212,8 +212,8 @@ fn damage_is_named() {
         put(&mut bytes, at, value, 4);
         assert!(error_of(&bytes).contains(word), "{word}: {}", error_of(&bytes));
     }
-    assert!(error_of(&good[..1500]).contains("ends before its superblock"));
-    assert!(error_of(&good[..2500]).contains("ends before its group descriptors"));
+    assert!(error_of(&good[..1500]).contains("too small for its superblock"));
+    assert!(error_of(&good[..2500]).contains("too small for its group descriptors"));
     let failing = Groups::read(|_, _| Err(std::io::ErrorKind::PermissionDenied.into()));
     assert_eq!(failing.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
 }
