@@ -12,7 +12,7 @@
 //!
 //! With fewer than 8 values the percentiles of a resampled median are too narrow: for seven values
 //! they exclude the smallest and contain the true median in only seven of eight studies. The bounds
-//! are therefore the minimum and the maximum. The distribution median lies between them unless all
+//! are therefore the minimum and the maximum. The distribution median is between them unless all
 //! `n` values are on one side of it, so the confidence is `1 - 2^(1-n)` for any distribution: 50 %
 //! for two values, 93.75 % for five, 96.9 % for six. Below 6 values there is no 95 % interval;
 //! [`Interval::reaches_confidence`] is then false, and reports call the bounds a range.

@@ -3,10 +3,10 @@
 //! A run next to a noisy neighbour carries that doubt, as does a run that missed its condition or
 //! had failed files. If some of the runs behind a verdict carry such a doubt, their blocks are
 //! excluded and the contrast is judged again from the quiet blocks of the same sessions. The
-//! verdict stands if the quiet blocks give the same one. Otherwise the disturbed blocks decided it,
-//! and the verdict becomes undecided, with the reason and the remedy. Only whole blocks are
-//! excluded, never single runs, because the arms of a block are compared with each other and share
-//! the disturbance.
+//! verdict is retained if the quiet blocks give the same one. Otherwise the disturbed blocks
+//! decided it, and the verdict becomes undecided, with the reason and the remedy. Only whole blocks
+//! are excluded, never single runs, because the arms of a block are compared with each other and
+//! share the disturbance.
 //!
 //! At least [`QUIET_MIN`] of the blocks required for a verdict must be quiet: one disturbed block
 //! in a quick study of eight does not invalidate the verdict, three do. At the same threshold, a

@@ -1,4 +1,4 @@
-//! Verdicts on disturbed runs: which ones stand and which are withheld.
+//! Verdicts on disturbed runs: which ones are retained and which are withheld.
 
 use crate::synthetic::Store;
 use ioloom_claims::{ClaimVerdict, Rule, Verdict, load, verdict};
@@ -141,7 +141,7 @@ proptest! {
         if hit.is_empty() {
             prop_assert_eq!(found, without);
         }
-        // A verdict stands only with at least six quiet blocks, three quarters of eight.
+        // A verdict is retained only with at least six quiet blocks, three quarters of eight.
         if found != Verdict::Undecided && !hit.is_empty() {
             prop_assert!(blocks as usize - hit.len() >= 6);
         }

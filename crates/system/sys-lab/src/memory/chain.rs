@@ -76,7 +76,7 @@ impl Chain {
     ///
     /// # Panics
     /// If there are no nodes, an element of `next` is not a node, the layout is odd, or the nodes
-    /// do not fit. All of these are bugs in the caller.
+    /// do not fit. Each case is a bug in the caller.
     pub fn link(mut region: Region, layout: Layout, next: &[u32]) -> Self {
         let even = [layout.stride, layout.skew, layout.skew_mask].iter().all(|n| n % 2 == 0);
         assert!(even && layout.stride > 0, "the word after a node must not be a node");
