@@ -1,4 +1,4 @@
-//! Passes the optimisation level to the crate, so that the program can report it.
+//! Passes the optimisation level to the crate, which reports it.
 
 #![allow(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 

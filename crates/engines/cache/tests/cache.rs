@@ -146,7 +146,7 @@ fn a_mapped_file_stays_and_the_process_is_named() {
     let report = place.scan(Action::Drop { write: true });
     child.kill().unwrap();
     child.wait().unwrap();
-    let held = report.incomplete.iter().find(|f| f.path == shell).expect("some pages remain");
+    let held = report.incomplete.iter().find(|f| f.path == shell).expect("some pages must remain");
     assert_eq!(held.incomplete, Some(Incomplete::Mapped));
     assert_eq!(held.mapped_by.as_ref().map(|by| by.0), Some(pid));
     assert!(report.incomplete.iter().all(|f| f.path != path), "unmapped files are evicted");
@@ -294,7 +294,7 @@ fn each_failed_call_is_reported_and_the_others_continue() {
             report
         };
         let mut reports = (0..tries).map(|_| scanned());
-        let report = reports.find(|report| report.errors_count > 0).expect("the call was made");
+        let report = reports.find(|report| report.errors_count > 0).expect("the call must be made");
         assert_eq!(report.errors_count, 1, "{op}: {:?}", report.errors);
         assert!(report.errors[0].contains("Input/output error"), "{op}: {:?}", report.errors);
         assert_eq!(report.total().files, 1, "{op}");

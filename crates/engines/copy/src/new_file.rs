@@ -170,7 +170,7 @@ pub(crate) fn hidden_name(name: &CStr, number: u64) -> CString {
     let mut hidden = vec![b'.'];
     hidden.extend_from_slice(&name[..name.len().min(NAME_PART_MAX)]);
     hidden.extend_from_slice(format!(".ioloom-{number:016x}.part").as_bytes());
-    CString::new(hidden).expect("a prefix of a name without NUL bytes")
+    CString::new(hidden).expect("a file name contains no NUL bytes")
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ fn check(spec: &FileSetSpec) -> Result<u64, SetError> {
         return refuse("it has no files; count must be at least 1");
     }
     if [Some(&spec.size), spec.compute.as_ref()].into_iter().flatten().any(is_empty_list) {
-        return refuse("list() has no values; give at least one");
+        return refuse("list() is empty; specify at least one value");
     }
     let links = u64::from(spec.making.links);
     if links == 1 || (links > 1 && !run_files(spec).is_multiple_of(links)) {
@@ -135,7 +135,7 @@ fn check(spec: &FileSetSpec) -> Result<u64, SetError> {
     let total = (0..spec.count).try_fold(0u64, |sum, index| sum.checked_add(size(spec, index)));
     match total {
         Some(bytes) => Ok(bytes),
-        None => refuse("its sizes sum to more than 16 EiB; give a max= to the distribution"),
+        None => refuse("the total size exceeds 16 EiB; add max= to the distribution"),
     }
 }
 

@@ -117,7 +117,7 @@ impl FromStr for SetText {
                 Some((key, value)) => parts.set(key, value).map_err(refuse)?,
                 None if i == 0 => {
                     let preset =
-                        preset(item.trim()).ok_or_else(|| refuse(format!("give {KEYS}")))?;
+                        preset(item.trim()).ok_or_else(|| refuse(format!("use {KEYS}")))?;
                     for (key, value) in split(preset).iter().filter_map(|p| p.split_once('=')) {
                         parts.set(key, value).map_err(refuse)?;
                     }

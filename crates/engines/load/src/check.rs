@@ -333,7 +333,7 @@ mod tests {
         let history = moved_during_a_list();
         assert!(explained(&history, Lists::PerStock));
         let Verdict::Violated { request, .. } = check(&history, Lists::Atomic, STATES_MAX) else {
-            panic!("the history was explained");
+            panic!("the history must not be explainable");
         };
         assert!(request.contains("show"), "{request}");
     }

@@ -1,4 +1,4 @@
-//! A history: every request with the times of call and answer, and both contents.
+//! A history: every request and answer, with the times of both.
 //!
 //! The file has one JSON document per line. The first line contains the initial stocks; each other
 //! line is one request, in any order. A request without an answer has no `ret_ns`: it may have been

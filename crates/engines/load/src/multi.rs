@@ -134,7 +134,7 @@ pub fn multiclient(
     let began_ns = clock::monotonic_ns();
     client.all(watch)?;
     let elapsed_ns = ended_ns.load(Ordering::Relaxed).saturating_sub(began_ns);
-    let tally = tally.into_inner().expect("no panic under this lock");
+    let tally = tally.into_inner().expect("the lock must not be poisoned");
     let conservation = crate::run::conserved(plan, &before, &tally);
     Ok(summary(multi, tally, conservation, elapsed_ns, stop.load(Ordering::Relaxed)))
 }
@@ -226,7 +226,7 @@ impl Client<'_> {
         let ended = self.orders(number, &mut pending);
         self.ended_ns.fetch_max(clock::monotonic_ns(), Ordering::Relaxed);
         let Err(reason) = ended else { return };
-        let mut tally = self.tally.lock().expect("no panic under this lock");
+        let mut tally = self.tally.lock().expect("the lock must not be poisoned");
         // An interrupted client has not lost an order, but the outcome of its order is unknown.
         if reason.kind() != io::ErrorKind::Interrupted {
             match reason.kind() {
@@ -337,7 +337,7 @@ impl Client<'_> {
         received_bytes: usize,
     ) {
         let verdict = self.known.judge(op, response);
-        let mut tally = self.tally.lock().expect("no panic under this lock");
+        let mut tally = self.tally.lock().expect("the lock must not be poisoned");
         tally.outcomes.sent += 1;
         tally.outcomes.sent_bytes += sent_bytes as u64;
         tally.outcomes.received_bytes += received_bytes as u64;
@@ -384,7 +384,7 @@ impl Client<'_> {
         while !self.stop.load(Ordering::Relaxed) {
             let now_ns = clock::monotonic_ns();
             if now_ns >= end_ns {
-                let mut tally = self.tally.lock().expect("no panic under this lock");
+                let mut tally = self.tally.lock().expect("the lock must not be poisoned");
                 tally.late.saturating_record((now_ns - end_ns).max(1));
                 return;
             }

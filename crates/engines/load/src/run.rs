@@ -130,7 +130,7 @@ fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(LoadProgress)) -> Result<Tal
         }
         let mut all = Tally::new(shared.known.ids.len());
         for thread in threads {
-            all.merge(thread.join().expect("a thread of the load does not panic")?);
+            all.merge(thread.join().expect("a load thread must not panic")?);
         }
         Ok(all)
     })

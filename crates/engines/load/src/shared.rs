@@ -48,12 +48,12 @@ impl<'a> Shared<'a> {
 
     /// Takes the reason why the load was aborted.
     pub(crate) fn take_error(&self) -> Option<LoadError> {
-        self.gone.lock().expect("no panic under this lock").take()
+        self.gone.lock().expect("the lock must not be poisoned").take()
     }
 
     /// Aborts the load; only the first reason is kept.
     pub(crate) fn fail(&self, error: LoadError) {
-        self.gone.lock().expect("no panic under this lock").get_or_insert(error);
+        self.gone.lock().expect("the lock must not be poisoned").get_or_insert(error);
     }
 
     /// Returns true if so many consecutive connections failed that the server is considered gone.

@@ -26,7 +26,7 @@ const SECONDS_MAX: usize = 3600;
 pub(crate) type Table = Histogram<u64>;
 
 pub(crate) fn table() -> Table {
-    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are in order")
+    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds must be in order")
 }
 
 /// Latencies of one command, from the due time and from the send time.

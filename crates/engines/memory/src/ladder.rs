@@ -162,7 +162,7 @@ impl ChaseRegion {
     pub(crate) fn chain(&mut self, bench: &mut Bench, bytes: usize) -> Chain {
         let nodes = (bytes.min(self.bytes_max) / self.line).max(2) as u32;
         let next = sattolo(nodes, bench.next_seed());
-        let region = self.region.take().expect("the region is returned after each use");
+        let region = self.region.take().expect("the region must be returned after each use");
         Chain::link(region, Layout::packed(self.line), &next)
     }
 

@@ -43,7 +43,7 @@ pub fn measure(
     announce("latency of dependent loads");
     let facts = ladder::run(&mut bench, options, &mut result, &check_stop)?;
     if has(Part::Rulers) {
-        announce("other rulers on the same memory");
+        announce("other methods on the same memory");
         rulers::run(&mut bench, options, &mut result, &check_stop)?;
     }
     if has(Part::Pages) {

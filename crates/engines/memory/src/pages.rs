@@ -78,7 +78,7 @@ pub(crate) fn chain_ns(
     blocks: usize,
 ) -> f64 {
     let next = sattolo(nodes as u32, bench.next_seed());
-    let region = region_slot.take().expect("the region is returned after each use");
+    let region = region_slot.take().expect("the region must be returned after each use");
     let mut chain = Chain::link(region, layout, &next);
     chain.walk((2 * nodes).min(WARM_STEPS), Step::Load);
     let ns = minimum(&bench.time(blocks, |steps| chain.walk(steps, Step::Load)));

@@ -40,8 +40,9 @@ pub(crate) fn parallel_loads(
     let mut curve = Vec::new();
     for ways in CHAIN_COUNTS {
         check_stop()?;
-        let visit =
-            |steps: usize| chain.walk_interleaved(steps, ways).expect("a count in CHAIN_COUNTS");
+        let visit = |steps: usize| {
+            chain.walk_interleaved(steps, ways).expect("the count must be in CHAIN_COUNTS")
+        };
         curve.push((ways as f64, bench.minimum(9, visit)));
     }
     if let (Some(one), Some(many)) = (curve.first(), curve.last()) {

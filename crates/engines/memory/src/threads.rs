@@ -1,4 +1,4 @@
-//! Named threads, so that traces and debuggers can identify them.
+//! Named threads, which traces and debuggers can identify.
 
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 

@@ -45,7 +45,7 @@ fn least_ns<'a>(start: &'a Node<'a>, blocks: usize) -> f64 {
     for _ in 0..blocks {
         let began = Instant::now();
         for _ in 0..LOADS {
-            node = node.next.get().expect("a ring");
+            node = node.next.get().expect("the nodes must form a ring");
         }
         least = least.min(began.elapsed().as_nanos() as f64 / f64::from(LOADS));
         std::hint::black_box(node);

@@ -144,7 +144,7 @@ impl Journal {
                 return Ok(());
             }
             if gathering.committing {
-                gathering = self.changed.wait(gathering).expect("no panic under this lock");
+                gathering = self.changed.wait(gathering).expect("the lock must not be poisoned");
                 continue;
             }
             gathering.committing = true;
@@ -179,7 +179,7 @@ impl Journal {
     }
 
     fn commit(&self, store: &Mutex<Box<dyn Store>>, records: &[Record]) -> Result<(), StoreError> {
-        let mut store = store.lock().expect("no panic under this lock");
+        let mut store = store.lock().expect("the lock must not be poisoned");
         let chunk_len = if self.durability == Durability::Each { 1 } else { records.len().max(1) };
         for records in records.chunks(chunk_len) {
             store.commit(records)?;
@@ -191,7 +191,7 @@ impl Journal {
     /// Calls `f` with the store.
     pub(crate) fn with_store<T>(&self, f: impl FnOnce(&mut dyn Store) -> T) -> Option<T> {
         let store = self.store.as_ref()?;
-        Some(f(&mut **store.lock().expect("no panic under this lock")))
+        Some(f(&mut **store.lock().expect("the lock must not be poisoned")))
     }
 
     /// Stops all acknowledgements because a store operation other than a commit failed. A failed
@@ -207,6 +207,6 @@ impl Journal {
     }
 
     fn gathering(&self) -> MutexGuard<'_, Gathering> {
-        self.gathering.lock().expect("no panic under this lock")
+        self.gathering.lock().expect("the lock must not be poisoned")
     }
 }

@@ -77,7 +77,7 @@ impl StockFile {
     /// nothing is lost.
     fn write(&self, is_last: bool) {
         let Some(service) = self.service.get().and_then(Weak::upgrade) else { return };
-        let mut written = self.written.lock().expect("no panic under this lock");
+        let mut written = self.written.lock().expect("the lock must not be poisoned");
         if let Err(error) = write_stocks(&self.path, &service, &mut written) {
             if matches!(error, ServeError::Database { .. }) && !is_last {
                 return;
@@ -85,7 +85,7 @@ impl StockFile {
             if matches!(error, ServeError::Store(_)) {
                 service.journal.give_up();
             }
-            *self.error.lock().expect("no panic under this lock") = Some(error);
+            *self.error.lock().expect("the lock must not be poisoned") = Some(error);
             service.stop();
         }
     }
@@ -202,7 +202,8 @@ impl Server {
         }
         ran?;
         self.stocks.write(true);
-        if let Some(error) = self.stocks.error.lock().expect("no panic under this lock").take() {
+        if let Some(error) = self.stocks.error.lock().expect("the lock must not be poisoned").take()
+        {
             return Err(error);
         }
         let counts = &self.service.counts;
@@ -338,7 +339,7 @@ fn open_with_store(
 
 #[cfg(feature = "postgres")]
 fn open_with_database(options: &ServeOptions) -> Result<Initial, ServeError> {
-    let choice = options.database.as_ref().expect("a database was requested");
+    let choice = options.database.as_ref().expect("a database must be configured");
     let opened = database::open(choice, options.durability, &options.stock)?;
     let journal = Arc::new(Journal::new(opened.seq, None, options.durability));
     let strategy = sharing::database::Database::new(

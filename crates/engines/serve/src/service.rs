@@ -140,7 +140,7 @@ impl Service {
     /// Creates a service with one stock and the specified store, for tests.
     #[cfg(test)]
     pub(crate) fn with_store(store: Box<dyn crate::store::Store>) -> Arc<Self> {
-        let stocks = Exchange::from_text("1 1000 100\n").expect("a stock");
+        let stocks = Exchange::from_text("1 1000 100\n").expect("the text must be valid");
         let journal = Arc::new(Journal::new(0, Some(store), Durability::Group));
         let state = ioloom_exchange::State::new(stocks.clone(), 0);
         let (sharing, show, held) = (Sharing::Global, ShowMode::Atomic, Duration::ZERO);
@@ -152,9 +152,11 @@ impl Service {
             show,
             durability: Durability::Group,
             store: "test".to_owned(),
-            strategy: parts.expect("no thread is needed"),
+            strategy: parts.expect("this strategy starts no threads"),
             journal,
-            wakers: (0..2).map(|_| Arc::new(Waker::new().expect("a descriptor"))).collect(),
+            wakers: (0..2)
+                .map(|_| Arc::new(Waker::new().expect("a descriptor must be available")))
+                .collect(),
             loops: 1,
             token: None,
             identity: None,

@@ -333,7 +333,7 @@ fn unsupported_methods_are_refused_and_the_others_copy_the_same_bytes() {
     assert!(by_every_mode(&place).contains(&Mode::Buffered));
     for kind in ["xfs", "btrfs"] {
         let Some(sharing) = TestDir::mounted(kind, 320) else { continue };
-        assert!(by_every_mode(&sharing).contains(&Mode::Reflink), "{kind} shares blocks");
+        assert!(by_every_mode(&sharing).contains(&Mode::Reflink), "{kind} must share blocks");
     }
     let from = place.path().join("from");
     let Some(memory) = TestDir::memory() else { return };

@@ -1,6 +1,6 @@
 //! Loads against this project's server, the null server, and faulty servers.
 
-#![allow(clippy::print_stdout, reason = "a skipped test reports it")]
+#![allow(clippy::print_stdout, reason = "skipped tests print the reason")]
 
 mod liar;
 mod moments;
@@ -57,7 +57,7 @@ impl Served {
         };
         change(&mut config);
         let server = Server::start(&config).unwrap();
-        let [padded, line] = server.addresses() else { panic!("two addresses") };
+        let [padded, line] = server.addresses() else { panic!("expected two addresses") };
         let (padded, line, stop) = (*padded, *line, server.stop_handle());
         let thread = Some(std::thread::spawn(move || {
             server.run().unwrap();

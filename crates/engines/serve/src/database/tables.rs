@@ -72,7 +72,7 @@ CREATE TABLE ioloom_exchange.version (version integer NOT NULL);
 
 CREATE SEQUENCE ioloom_exchange.number;
 
--- Half of each page stays free, so that an updated row fits next to its old version.
+-- Half of each page stays free to let an updated row fit next to its old version.
 CREATE TABLE ioloom_exchange.stock (
     id bigint PRIMARY KEY,
     remaining integer NOT NULL CHECK (remaining >= 0),

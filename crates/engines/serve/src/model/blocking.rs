@@ -50,7 +50,7 @@ struct OpenState {
 
 impl OpenSockets {
     fn lock(&self) -> MutexGuard<'_, OpenState> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock().expect("the lock must not be poisoned")
     }
 
     fn enter(&self, key: usize, socket: &Arc<Socket>, service: &Service) {
@@ -88,7 +88,7 @@ impl OpenSockets {
     fn give_time(&self, limit: Duration) {
         let is_on = |state: &mut OpenState| state.serving > 0;
         let waited = self.ended.wait_timeout_while(self.lock(), limit, is_on);
-        let is_late = waited.expect("no panic under this lock").1.timed_out();
+        let is_late = waited.expect("the lock must not be poisoned").1.timed_out();
         if is_late {
             self.end_writing();
         }
@@ -381,7 +381,7 @@ pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), Se
         });
         service.stop();
         open.end();
-        stopper.join().expect("waiting does not panic");
+        stopper.join().expect("the waiting thread must not panic");
         ended
     })
 }
@@ -402,7 +402,7 @@ pub(super) fn thread_per_connection(
         let (for_thread, service_too, open_too) =
             (Arc::clone(&socket), Arc::clone(service), Arc::clone(&open));
         let spawned = std::thread::Builder::new().stack_size(stack_bytes).spawn(move || {
-            let socket = for_thread.lock().expect("no panic under this lock").take();
+            let socket = for_thread.lock().expect("the lock must not be poisoned").take();
             if let Some(socket) = socket {
                 let handler = Handler { service: &service_too, open: &open_too, others_wait: None };
                 handler.serve(key, socket, &settings);
@@ -411,7 +411,7 @@ pub(super) fn thread_per_connection(
         });
         if spawned.is_err() {
             // The thread could not be started: reject this connection and continue.
-            if let Some(socket) = socket.lock().expect("no panic under this lock").take() {
+            if let Some(socket) = socket.lock().expect("the lock must not be poisoned").take() {
                 port.turn_away(service, &socket);
             }
             service.counts.turned_away.fetch_add(1, Ordering::Relaxed);
@@ -434,18 +434,18 @@ struct Buffer {
 
 impl Buffer {
     fn insert(&self, socket: Socket, settings: Settings) -> Result<(), Socket> {
-        let mut waiting = self.waiting.lock().expect("no panic under this lock");
+        let mut waiting = self.waiting.lock().expect("the lock must not be poisoned");
         if waiting.len() >= self.most {
             return Err(socket);
         }
         waiting.push_back((socket, settings));
-        debug_assert!(waiting.len() <= self.most, "the queue of the pool is bounded");
+        debug_assert!(waiting.len() <= self.most, "the pool queue must be bounded");
         self.changed.notify_one();
         Ok(())
     }
 
     fn remove(&self, service: &Service) -> Option<(Socket, Settings)> {
-        let mut waiting = self.waiting.lock().expect("no panic under this lock");
+        let mut waiting = self.waiting.lock().expect("the lock must not be poisoned");
         loop {
             if let Some(next) = waiting.pop_front() {
                 return Some(next);
@@ -453,12 +453,12 @@ impl Buffer {
             if service.is_stopping() {
                 return None;
             }
-            waiting = self.changed.wait(waiting).expect("no panic under this lock");
+            waiting = self.changed.wait(waiting).expect("the lock must not be poisoned");
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.waiting.lock().expect("no panic under this lock").is_empty()
+        self.waiting.lock().expect("the lock must not be poisoned").is_empty()
     }
 }
 
@@ -504,7 +504,7 @@ pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeEr
         });
         // Also applies if accepting failed. Idle threads see it once they get the lock.
         service.stop();
-        drop(buffer.waiting.lock().expect("no panic under this lock"));
+        drop(buffer.waiting.lock().expect("the lock must not be poisoned"));
         buffer.changed.notify_all();
         open.end_reading();
         open.give_time(service.limits.stop);

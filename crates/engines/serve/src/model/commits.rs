@@ -127,9 +127,9 @@ impl Commits {
     pub(super) fn defer(&mut self, batch: Batch, seq: u64) -> bool {
         debug_assert!(
             self.batches.back().is_none_or(|last| last.seq <= seq),
-            "a returned number releases all batches before it"
+            "a returned number must release all earlier batches"
         );
-        debug_assert!(batch.jobs.len() >= batch.slots.len(), "each deferred slot has a job");
+        debug_assert!(batch.jobs.len() >= batch.slots.len(), "each deferred slot must have a job");
         self.batches.push_back(Batch { seq, ..batch });
         self.to_thread.as_ref().is_some_and(|to_thread| to_thread.send(seq).is_ok())
     }
@@ -138,7 +138,7 @@ impl Commits {
     pub(super) fn next(&mut self) -> Result<Option<Batch>, StoreFailed> {
         while let Ok(back) = self.from_thread.try_recv() {
             let Committed { seq, took_ns } = back?;
-            debug_assert!(seq >= self.committed, "stored numbers never decrease");
+            debug_assert!(seq >= self.committed, "stored numbers must never decrease");
             self.committed = seq;
             self.took(seq, took_ns);
         }
@@ -337,7 +337,7 @@ mod tests {
 
     fn answer(stream: &mut TcpStream) -> String {
         let mut bytes = [0; 4096];
-        let count = stream.read(&mut bytes).expect("an answer in time");
+        let count = stream.read(&mut bytes).expect("the answer must arrive in time");
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     }
 
@@ -449,7 +449,11 @@ mod tests {
         gate.let_through(9);
         waiting.iter_mut().for_each(|rival| assert!(answer(rival).starts_with(':')));
         health(&mut other);
-        assert_eq!(service.counts.open.load(SeqCst), WAITING_MIN + 2, "the connection is closed");
+        assert_eq!(
+            service.counts.open.load(SeqCst),
+            WAITING_MIN + 2,
+            "the connection must be closed"
+        );
         drop((first, other));
         service.stop();
         server.join().unwrap().unwrap();

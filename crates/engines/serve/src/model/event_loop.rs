@@ -320,10 +320,7 @@ impl<'a> EventLoop<'a> {
             let Executor::Workers { done, .. } = &self.executor else { return };
             let Ok(batch) = done.try_recv() else { return };
             let Some(slot) = self.slots[batch.slot].as_mut() else { continue };
-            debug_assert!(
-                slot.is_away,
-                "answers for a connection that has no requests outstanding"
-            );
+            debug_assert!(slot.is_away, "answers for a connection without outstanding requests");
             slot.is_away = false;
             let gone = slot.is_dead
                 || slot.connection.give(&batch.jobs, &mut self.scratch, self.now_ns).is_err();

@@ -37,7 +37,7 @@ pub(crate) fn run(
     service: &Arc<Service>,
     mut ports: Vec<Vec<Port>>,
 ) -> Result<(), ServeError> {
-    assert!(!ports.is_empty(), "a model needs at least one listener");
+    assert!(!ports.is_empty(), "a model must have at least one listener");
     let level = || EpollLevel::new().map_err(ServeError::system(SystemOperation::CreateEpoll));
     match model {
         Model::Iterative => blocking::iterative(service, &ports.remove(0)),
@@ -127,7 +127,7 @@ fn several<In: Send>(
         }
         let mut ended = first.map_or(Ok(()), run);
         for thread in threads {
-            ended = ended.and(thread.join().expect("a loop does not panic"));
+            ended = ended.and(thread.join().expect("a loop must not panic"));
         }
         ended
     })

@@ -48,7 +48,7 @@ fn sender(to_workers: SyncSender<JobBatch>) -> Box<dyn Fn(JobBatch) -> Result<()
 
 fn work(service: &Service, for_workers: &Mutex<Receiver<JobBatch>>, to_loop: &Sender<JobBatch>) {
     loop {
-        let next = for_workers.lock().expect("no panic under this lock").recv();
+        let next = for_workers.lock().expect("the lock must not be poisoned").recv();
         let Ok(mut batch) = next else { return };
         // The store failed: the service is stopping, and no answers may be sent.
         if service.answer(&mut batch.jobs).is_err() {

@@ -18,10 +18,10 @@ impl Global {
 
 impl Strategy for Global {
     fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, StoreFailed> {
-        Ok(self.0.lock().expect("no panic under this lock").answer(jobs, journal))
+        Ok(self.0.lock().expect("the lock must not be poisoned").answer(jobs, journal))
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
-        Ok(self.0.lock().expect("no panic under this lock").snapshot())
+        Ok(self.0.lock().expect("the lock must not be poisoned").snapshot())
     }
 }

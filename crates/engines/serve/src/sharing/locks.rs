@@ -34,10 +34,10 @@ impl Lock for Mutex<Stock> {
         Self::new(stock)
     }
     fn change<T>(&self, f: impl FnOnce(&mut Stock) -> T) -> T {
-        f(&mut self.lock().expect("no panic under this lock"))
+        f(&mut self.lock().expect("the lock must not be poisoned"))
     }
     fn read(&self) -> Self::Reading<'_> {
-        self.lock().expect("no panic under this lock")
+        self.lock().expect("the lock must not be poisoned")
     }
 }
 
@@ -47,10 +47,10 @@ impl Lock for RwLock<Stock> {
         Self::new(stock)
     }
     fn change<T>(&self, f: impl FnOnce(&mut Stock) -> T) -> T {
-        f(&mut self.write().expect("no panic under this lock"))
+        f(&mut self.write().expect("the lock must not be poisoned"))
     }
     fn read(&self) -> Self::Reading<'_> {
-        self.read().expect("no panic under this lock")
+        self.read().expect("the lock must not be poisoned")
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
             ));
         };
         BEFORE.set(Some((200, Box::new(hook))));
-        let Answer::Shown(shown) = answer(&locks, Command::Show) else { panic!("no list") };
+        let Answer::Shown(shown) = answer(&locks, Command::Show) else { panic!("expected a list") };
         let left: Vec<u32> = shown.lines.iter().map(|line| line.left).collect();
         let event = |client, call_ns, ret_ns, op, outcome| Event {
             client,

@@ -33,20 +33,20 @@ pub(super) fn submit(
     if !send(std::mem::take(jobs), Arc::clone(&reply)) {
         return Err(StoreFailed);
     }
-    let mut back = reply.back.lock().expect("no panic under this lock");
+    let mut back = reply.back.lock().expect("the lock must not be poisoned");
     loop {
         if let Some((answered, result)) = back.take() {
             *jobs = answered;
             return result;
         }
-        back = reply.arrived.wait(back).expect("no panic under this lock");
+        back = reply.arrived.wait(back).expect("the lock must not be poisoned");
     }
 }
 
 impl ReplySlot {
     /// Returns jobs to the waiting thread.
     pub(super) fn send(&self, jobs: Vec<Job>, result: Result<(), StoreFailed>) {
-        let mut back = self.back.lock().expect("no panic under this lock");
+        let mut back = self.back.lock().expect("the lock must not be poisoned");
         assert!(
             back.is_none(),
             "a thread must have at most one batch in flight; otherwise an answer would be lost"

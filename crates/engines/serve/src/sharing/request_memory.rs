@@ -26,7 +26,7 @@ impl RequestMemory {
     /// Looks up an order.
     pub(super) fn seen(&self, request_id: &RequestId) -> Seen {
         let part = &self.parts[part_of(&self.hasher, &request_id.client)];
-        part.lock().expect("no panic under this lock").seen(request_id)
+        part.lock().expect("the lock must not be poisoned").seen(request_id)
     }
 
     /// Executes an order once. `trade` executes it and returns its outcome and log number.
@@ -36,7 +36,7 @@ impl RequestMemory {
         trade: impl FnOnce() -> OrderOutcome,
     ) -> Answer {
         let part = &self.parts[part_of(&self.hasher, &request_id.client)];
-        let mut clients = part.lock().expect("no panic under this lock");
+        let mut clients = part.lock().expect("the lock must not be poisoned");
         match clients.seen(request_id) {
             Seen::Before(outcome) => outcome.into(),
             Seen::TooOld => Answer::Stopped(Stop::TooOld),

@@ -44,14 +44,14 @@ struct ReplyQueue {
 
 impl ReplyQueue {
     fn put(&self, orders: Vec<ShardOrder>) {
-        self.back.lock().expect("no panic under this lock").extend(orders);
+        self.back.lock().expect("the lock must not be poisoned").extend(orders);
         self.arrived.notify_one();
     }
 
     fn wait_for(&self, count: usize) -> Vec<ShardOrder> {
-        let mut back = self.back.lock().expect("no panic under this lock");
+        let mut back = self.back.lock().expect("the lock must not be poisoned");
         while back.len() < count {
-            back = self.arrived.wait(back).expect("no panic under this lock");
+            back = self.arrived.wait(back).expect("the lock must not be poisoned");
         }
         debug_assert_eq!(back.len(), count, "orders from another turn came back");
         std::mem::take(&mut back)
@@ -143,7 +143,7 @@ impl Shards {
 
     fn send(&self, owner: usize, messages: Message) {
         let sent = self.owners[owner].send(messages);
-        assert!(sent.is_ok(), "owners live as long as their handle");
+        assert!(sent.is_ok(), "owners must outlive their handle");
     }
 
     /// Executes orders, concurrently if they have different owners.
@@ -171,14 +171,14 @@ impl Shards {
             changed: Condvar::new(),
         });
         {
-            let _one_at_a_time = self.listing.lock().expect("no panic under this lock");
+            let _one_at_a_time = self.listing.lock().expect("the lock must not be poisoned");
             for owner in 0..count {
                 self.send(owner, Message::List(Arc::clone(&list)));
             }
         }
-        let collected = list.collected.lock().expect("no panic under this lock");
+        let collected = list.collected.lock().expect("the lock must not be poisoned");
         let waited = list.changed.wait_while(collected, |collected| collected.missing > 0);
-        let mut collected = waited.expect("no panic under this lock");
+        let mut collected = waited.expect("the lock must not be poisoned");
         let mut lines = std::mem::take(&mut collected.lines);
         lines.sort_unstable_by_key(|line| line.id);
         Shown { seq: collected.seq, lines }
@@ -290,7 +290,7 @@ impl Owner {
 }
 
 fn collect(mine: &[Line], list: &List, journal: &Journal) {
-    let mut collected = list.collected.lock().expect("no panic under this lock");
+    let mut collected = list.collected.lock().expect("the lock must not be poisoned");
     collected.lines.extend_from_slice(mine);
     collected.seq = journal.latest();
     debug_assert!(collected.missing > 0, "an owner added its stocks twice");

@@ -84,6 +84,6 @@ impl Strategy for Writer {
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
         let (sender, receiver) = channel();
         self.send(Message::Snapshot(sender));
-        Ok(receiver.recv().expect("the writer lives as long as its handle"))
+        Ok(receiver.recv().expect("the writer must outlive its handle"))
     }
 }

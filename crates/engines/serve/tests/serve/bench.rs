@@ -85,7 +85,7 @@ impl Bench {
         let mut config = config(&dir, model);
         change(&mut config);
         let server = Server::start(&config).unwrap();
-        let [address, lines] = server.addresses() else { panic!("two addresses") };
+        let [address, lines] = server.addresses() else { panic!("expected two addresses") };
         let (address, lines) = (*address, *lines);
         let stop = server.stop_handle();
         let thread = Some(std::thread::spawn(move || server.run()));
@@ -253,7 +253,7 @@ pub(crate) fn without_crowds() -> RwLockReadGuard<'static, ()> {
     DESCRIPTORS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Held by a test with a crowd.
+/// Held by tests with a crowd of connections.
 pub(crate) fn crowd_alone() -> RwLockWriteGuard<'static, ()> {
     DESCRIPTORS.write().unwrap_or_else(PoisonError::into_inner)
 }

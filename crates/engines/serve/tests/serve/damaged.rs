@@ -119,7 +119,7 @@ fn check(dir: TempDir, change: &dyn Fn(&mut ServeOptions), trades: &Trades, case
     // A storage engine panic is not a valid refusal.
     let started = std::thread::scope(|scope| {
         let start = scope.spawn(|| Server::start(&config).map(drop).map_err(|e| e.to_string()));
-        start.join().unwrap_or_else(|_| panic!("{case}: a panic"))
+        start.join().unwrap_or_else(|_| panic!("{case}: the thread panicked"))
     });
     if let Err(error) = started {
         let refused = error.contains("store") && error.contains("remove");

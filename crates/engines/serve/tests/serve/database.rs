@@ -178,7 +178,7 @@ fn forgotten_orders_are_not_executed_again() {
 fn refused(dir: &TempDir, change: impl FnOnce(&mut ServeOptions), words: &[&str]) {
     let mut config = config(dir, Model::Epoll);
     change(&mut config);
-    let error = Server::start(&config).err().expect("it must be refused").to_string();
+    let error = Server::start(&config).err().expect("opening must be refused").to_string();
     for word in words {
         assert!(error.contains(word), "{word}: {error}");
     }
@@ -276,7 +276,7 @@ fn until_known(client: &mut Client, order: &str, doubts: &AtomicUsize) -> String
         doubts.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{order} is never answered");
+    panic!("{order} was never answered");
 }
 
 /// The database is killed repeatedly while clients of two servers send orders. Acknowledged orders
@@ -443,7 +443,7 @@ fn a_server_without_its_database_reports_it() {
     let mut config = config(&dir, Model::Epoll);
     with_database(&words, Durability::Group)(&mut config);
     let server = Server::start(&config).unwrap();
-    let [address, lines] = *server.addresses() else { panic!("two addresses") };
+    let [address, lines] = *server.addresses() else { panic!("expected two addresses") };
     let stop = server.stop_handle();
     let thread = std::thread::spawn(move || server.run());
     let mut client = Client::new(lines);

@@ -139,7 +139,7 @@ fn serve(dir: &TempDir, shape: Shape, case: &str) -> (Heard, Result<ServeSummary
     let ended = receiver
         .recv_timeout(TIMEOUT)
         .unwrap_or_else(|e| panic!("{case}: the server did not stop: {e}"));
-    thread.join().unwrap_or_else(|_| panic!("{case}: a panic")).unwrap();
+    thread.join().unwrap_or_else(|_| panic!("{case}: the thread panicked")).unwrap();
     (received, ended)
 }
 

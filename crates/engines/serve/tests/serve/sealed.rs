@@ -202,7 +202,7 @@ fn unusable_certificates_and_keys_are_refused() {
     ] {
         let tls = TlsFiles { certificate: certificate.clone(), key: key.clone() };
         let config = ServeOptions { tls: Some(tls), ..config(&dir, Model::Epoll) };
-        let Err(error) = Server::start(&config) else { panic!("{words:?} was not refused") };
+        let Err(error) = Server::start(&config) else { panic!("{words:?} must be refused") };
         let error = error.to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
     }

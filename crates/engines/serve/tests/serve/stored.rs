@@ -28,7 +28,10 @@ fn orders_and_answers_survive_a_stop() {
                     change(&mut config);
                     config
                 });
-                assert!(matches!(refused, Err(ServeError::Refused(_))), "an old file is detected");
+                assert!(
+                    matches!(refused, Err(ServeError::Refused(_))),
+                    "an old file must be detected"
+                );
                 std::fs::write(dir.path().join("stock.txt"), "1 990 10\n2 1001 20\n3 5 30\n")
                     .unwrap();
                 let bench = Bench::in_dir(dir, model, change);

@@ -151,7 +151,7 @@ fn depth_needs_neither_stack_nor_descriptors() {
         assert!(errors.is_empty(), "{}", &errors[0][errors[0].len() - 200..]);
         assert_eq!((found.len(), summary.directories), (5001, 10_001));
         let longest = found.iter().map(Vec::len).max().unwrap();
-        assert!(longest >= 5000 * 6, "paths beyond the limit of one call: {longest}");
+        assert!(longest >= 5000 * 6, "paths must exceed the limit of one call: {longest}");
     }
     remove_deep(&root);
 }
@@ -242,7 +242,7 @@ fn a_panic_in_a_visitor_ends_all_threads() {
         touch(temp.path().join(format!("d{d}/f")));
     }
     let result = std::panic::catch_unwind(|| {
-        walk_parallel(temp.path(), &with(4, 16), |_| (), |(), _| panic!("on purpose"))
+        walk_parallel(temp.path(), &with(4, 16), |_| (), |(), _| panic!("deliberate panic"))
             .map(|(states, _)| states.len())
     });
     assert!(result.is_err());

@@ -289,7 +289,7 @@ fn a_wide_directory_is_shared() {
         let (found, all, report) = collect(&walk(method, threads), &one(temp.path()));
         assert!(found == expected, "{method}");
         assert_eq!(all.entered, 1);
-        assert!(report.threads > 1, "{method}: no other thread helped");
+        assert!(report.threads > 1, "{method}: only one thread did any work");
     }
 }
 
@@ -528,7 +528,7 @@ fn calls_stay_within_the_budget() {
         let all = 2 * opens + calls("statx") + calls("getdents");
         let budget = report.entries as f64 + 5.2 * report.directories as f64;
         assert!(all as f64 <= budget + 500.0, "{all} calls, {budget}");
-        assert!(all > report.entries, "calls are counted");
+        assert!(all > report.entries, "calls must be counted");
     }
 }
 

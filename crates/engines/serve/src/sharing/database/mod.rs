@@ -134,12 +134,12 @@ impl Strategy for Database {
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
         let (sender, receiver) = channel();
         self.shared.queue.put(Task::Snapshot(sender));
-        let shown = receiver.recv().expect("the threads live as long as their handle");
+        let shown = receiver.recv().expect("the threads must outlive their handle");
         shown.map_err(|reason| self.shared.access.unwritten(reason))
     }
 
     fn trouble(&self) -> Option<String> {
-        let trouble = || self.shared.trouble.lock().expect("no panic under this lock").clone();
+        let trouble = || self.shared.trouble.lock().expect("the lock must not be poisoned").clone();
         self.shared.queue.away().or_else(trouble)
     }
 }
@@ -204,7 +204,8 @@ fn stages(batches: &mut [JobBatch]) -> Vec<Vec<JobIndex>> {
 impl Shared {
     /// Records the database error, or that there is none.
     fn note_trouble<T>(&self, result: Result<T, String>) -> Result<T, String> {
-        *self.trouble.lock().expect("no panic under this lock") = result.as_ref().err().cloned();
+        *self.trouble.lock().expect("the lock must not be poisoned") =
+            result.as_ref().err().cloned();
         result
     }
 

@@ -85,7 +85,7 @@ struct Waiting {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().expect("no panic under this lock")
+        self.waiting.lock().expect("the lock must not be poisoned")
     }
 
     /// Queues a task, or answers it if the database is away; returns false if the queue is closed.
@@ -120,7 +120,7 @@ impl Queue {
             if waiting.is_over {
                 return Next::Over;
             }
-            waiting = self.arrived.wait(waiting).expect("no panic under this lock");
+            waiting = self.arrived.wait(waiting).expect("the lock must not be poisoned");
         }
         let (mut taken, mut jobs) = (Vec::new(), 0);
         while jobs < most
@@ -174,7 +174,7 @@ impl Queue {
         }
         let is_on = |waiting: &mut Waiting| !waiting.is_over;
         let paused = self.ended.wait_timeout_while(waiting, pause, is_on);
-        paused.expect("no panic under this lock").0.is_over
+        paused.expect("the lock must not be poisoned").0.is_over
     }
 
     /// Returns why the database is away, if it is.

@@ -358,8 +358,9 @@ fn errors_name_the_offset_and_the_remedy() {
     let at = usize::try_from(bench.ends[4]).unwrap();
     bytes[at + 30] ^= 1;
     std::fs::write(path(&dir), bytes).unwrap();
-    let text =
-        |options| Log::open(&path(&dir), options).err().expect("it must be refused").to_string();
+    let text = |options| {
+        Log::open(&path(&dir), options).err().expect("opening must be refused").to_string()
+    };
     let error = text(bench.options);
     assert!(error.contains(&format!("at byte {at}:")) && error.contains("remove it"), "{error}");
     std::fs::write(path(&dir), bench.bytes()).unwrap();
