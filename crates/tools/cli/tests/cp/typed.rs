@@ -43,7 +43,7 @@ fn wrong_use_is_one_clear_error() {
     let ways: [(&[&str], i32, &str); 9] = [
         (&[], 2, "missing operand"),
         (&["file"], 2, "missing source operand"),
-        (&["file", "dir", "gone"], 3, "it is not one"),
+        (&["file", "dir", "gone"], 3, "several sources require a directory"),
         (&["file", "gone/x"], 1, "No such file"),
         (&["dir", "x"], 1, "use -r"),
         (
