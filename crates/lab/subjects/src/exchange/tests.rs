@@ -247,7 +247,10 @@ fn wrong_plans_are_refused_before_anything_runs() {
         ("exchange:cell/model=null,service=5us", "null server has no service"),
         ("exchange:cell/model=select,service=2s", "service must be at most 1s"),
         ("exchange:closed/model=select,in-lock=yes", "needs a service time"),
-        ("exchange:closed/model=select,service=5us,in-lock=yes,sharing=atomic", "holds nothing"),
+        (
+            "exchange:closed/model=select,service=5us,in-lock=yes,sharing=atomic",
+            "does not lock anything",
+        ),
         ("exchange:closed/model=select,service=5us,in-lock=yes,show=per-stock", "stock by stock"),
         ("exchange:closed/model=pool,connections=20", "as many workers"),
         ("exchange:closed/model=pool,connections=10,idle=1", "as many workers"),

@@ -166,7 +166,7 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     refused(&["--token-file", "nowhere"], 3, &["nowhere", "No such file"]);
     refused(&["--tls-cert", "token", "--tls-key", "token"], 3, &["token", "no certificate"]);
     let held = ["--service-time", "1us", "--service-in-lock", "--durability", "none"];
-    refused(&[&held[..], &["--sharing", "atomic"]].concat(), 3, &["holds nothing"]);
+    refused(&[&held[..], &["--sharing", "atomic"]].concat(), 3, &["does not lock anything"]);
     refused(&[&held[..], &["--show", "per-stock"]].concat(), 3, &["stock by stock"]);
     for (alone, needed) in
         [(&["--tls-cert", "token"][..], "--tls-key"), (&["--service-in-lock"], "--service-time")]
