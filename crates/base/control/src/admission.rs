@@ -11,7 +11,9 @@ pub enum Action {
     Reap,
     /// Wait for memory: nothing is in flight here and memory is short.
     AwaitMemory,
-    /// The list is exhausted and this worker has nothing left.
+    /// Nothing is in flight here and no path is available yet: wait for one.
+    AwaitInput,
+    /// The list has ended and this worker has nothing left.
     Done,
 }
 
@@ -26,6 +28,7 @@ pub struct Admission {
     in_flight: u32,
     ready: u32,
     list_ended: bool,
+    input_empty: bool,
     memory_short: bool,
 }
 
@@ -37,6 +40,7 @@ impl Admission {
             in_flight: 0,
             ready: 0,
             list_ended: false,
+            input_empty: false,
             memory_short: false,
         }
     }
@@ -45,7 +49,7 @@ impl Admission {
     #[inline]
     pub fn next(&self) -> Action {
         let room = self.in_flight + self.ready < self.window;
-        if room && !self.list_ended && !self.memory_short {
+        if room && !self.list_ended && !self.input_empty && !self.memory_short {
             Action::Issue
         } else if self.ready > 0 {
             Action::Compute
@@ -53,6 +57,8 @@ impl Admission {
             Action::Reap
         } else if self.list_ended {
             Action::Done
+        } else if self.input_empty {
+            Action::AwaitInput
         } else {
             Action::AwaitMemory
         }
@@ -89,7 +95,22 @@ impl Admission {
         self.memory_short = true;
     }
 
-    /// Records that the list is exhausted.
+    /// Records that no path is available yet. The worker finishes what it has before it waits.
+    pub fn input_empty(&mut self) {
+        self.input_empty = true;
+    }
+
+    /// Records that a path may be available again, or that the list has ended.
+    pub fn input_changed(&mut self) {
+        self.input_empty = false;
+    }
+
+    /// Reports whether the last attempt found no path.
+    pub fn is_input_empty(&self) -> bool {
+        self.input_empty
+    }
+
+    /// Records that the list has ended.
     pub fn list_ended(&mut self) {
         self.list_ended = true;
     }
@@ -185,6 +206,7 @@ mod tests {
                     idle = 0;
                 }
                 Action::AwaitMemory => w.admission.gave_back(),
+                Action::AwaitInput => unreachable!("the list is complete"),
                 Action::Done => {}
             }
             most = most.max(workers.iter().map(|w| w.admission.in_flight()).sum());
@@ -222,7 +244,25 @@ mod tests {
         assert_eq!(a.next(), Action::Reap);
         a.failed();
         assert_eq!(a.next(), Action::AwaitMemory);
+        a.gave_back();
         a.list_ended();
         assert_eq!(a.next(), Action::Done);
+    }
+
+    #[test]
+    fn a_worker_waits_for_a_path_only_with_nothing_else_to_do() {
+        let mut a = Admission::new(4);
+        a.issued();
+        a.completed();
+        a.issued();
+        a.input_empty();
+        assert_eq!(a.next(), Action::Compute);
+        a.taken();
+        assert_eq!(a.next(), Action::Reap);
+        a.completed();
+        a.taken();
+        assert_eq!(a.next(), Action::AwaitInput);
+        a.input_changed();
+        assert_eq!(a.next(), Action::Issue);
     }
 }

@@ -27,6 +27,9 @@ pub enum Role {
     Hybrid,
     /// Runs the function on queued files.
     Computer,
+    /// Helps workers where reads cannot return instead of blocking: reads one file after another
+    /// and runs the function on it.
+    Blocking,
 }
 
 impl Role {
@@ -37,6 +40,7 @@ impl Role {
             Self::Reader => "reader",
             Self::Hybrid => "hybrid",
             Self::Computer => "computer",
+            Self::Blocking => "blocking",
         }
     }
 
@@ -123,7 +127,9 @@ pub fn layout(plan: &Plan) -> Result<Layout, String> {
             open_limit: None,
             share: Share::One,
         },
-        Schedule::Window { window, permits } => windowed(method, window, permits.unwrap_or(1)),
+        Schedule::Window { window, permits } => {
+            windowed(method, window, permits.unwrap_or(1), plan.blocking)
+        }
         Schedule::Roles { readers, hybrids, computers, window, open_limit, .. } => Layout {
             method,
             threads: by_role([
@@ -145,8 +151,8 @@ fn by_role<const N: usize>(counts: [(Role, u32); N]) -> Vec<Threads> {
     counts.into_iter().filter(|(_, count)| *count > 0).map(all).collect()
 }
 
-fn windowed(method: Method, window: u32, permits: u32) -> Layout {
-    // A worker without a share of the window would have nothing to do.
+fn windowed(method: Method, window: u32, permits: u32, blocking: Option<u32>) -> Layout {
+    // A worker without a part of the window would have nothing to do.
     let (driver, max, permits) = match method {
         Method::Read | Method::DirectRead => (Driver::Sequential, window, Some(permits)),
         Method::Nowait => {
@@ -155,9 +161,11 @@ fn windowed(method: Method, window: u32, permits: u32) -> Layout {
         }
         _ => (Driver::Windowed, permits.min(window), None),
     };
+    let first = permits.unwrap_or(max).min(max);
+    let blocking = blocking.map(|max| Threads { role: Role::Blocking, first: 0, max });
     Layout {
         method,
-        threads: vec![Threads { role: Role::Worker, first: permits.unwrap_or(max).min(max), max }],
+        threads: [Threads { role: Role::Worker, first, max }].into_iter().chain(blocking).collect(),
         driver,
         window: ReadAhead::Files(window),
         permits,
@@ -183,17 +191,29 @@ impl Layout {
         self.threads.iter().map(|threads| threads.max).sum()
     }
 
-    /// Returns the maximum number of files that hold a buffer at the same time, in a run over
-    /// `files` files.
+    /// Returns the most threads of `role` that the run may have.
+    pub fn max_of(&self, role: Role) -> u32 {
+        let same = |threads: &&Threads| threads.role == role;
+        self.threads.iter().filter(same).map(|threads| threads.max).sum()
+    }
+
+    /// Returns the loop that threads of `role` run.
+    pub fn driver_of(&self, role: Role) -> Driver {
+        if role == Role::Blocking { Driver::Sequential } else { self.driver }
+    }
+
+    /// Returns how many files may hold a buffer at once, in a run of `files` files.
     pub fn files_at_once(&self, files: u64) -> u64 {
-        // With queues, a computing thread holds a file that has already left the window.
-        let computing = self.threads.iter().filter(|threads| {
-            self.driver == Driver::Queued && matches!(threads.role, Role::Hybrid | Role::Computer)
+        // A blocking thread holds its own file. With queues, a computing thread holds a file that
+        // has left the window.
+        let beyond = self.threads.iter().filter(|threads| {
+            let computes = matches!(threads.role, Role::Hybrid | Role::Computer);
+            threads.role == Role::Blocking || self.driver == Driver::Queued && computes
         });
         match self.window {
             ReadAhead::All => files,
             ReadAhead::Files(n) => {
-                u64::from(n) + computing.map(|threads| u64::from(threads.max)).sum::<u64>()
+                u64::from(n) + beyond.map(|threads| u64::from(threads.max)).sum::<u64>()
             }
         }
     }
@@ -204,7 +224,10 @@ impl Layout {
         match self.share {
             Share::One => 1,
             Share::Part(window) => {
-                let threads = self.threads_max();
+                let threads = self.max_of(Role::Worker);
+                if number as u32 >= threads {
+                    return 1;
+                }
                 window / threads + u32::from((number as u32) < window % threads)
             }
             Share::Whole(ReadAhead::Files(n)) => n,
@@ -224,8 +247,10 @@ impl Layout {
     }
 
     fn windowed_sentence(&self) -> String {
-        let mut text = format!("{} ", Count(&self.threads));
-        if self.threads.iter().any(|threads| threads.first < threads.max) {
+        let (blocking, workers): (Vec<Threads>, Vec<Threads>) =
+            self.threads.iter().partition(|threads| threads.role == Role::Blocking);
+        let mut text = format!("{} ", Count(&workers));
+        if workers.iter().any(|threads| threads.first < threads.max) {
             text += "(more start while reads wait) ";
         }
         text += match self.method {
@@ -253,6 +278,12 @@ impl Layout {
             Method::Null => "compute on empty input; no file is opened".to_owned(),
             _ => String::new(),
         };
+        for threads in blocking {
+            text += &format!(
+                "; up to {} start if the filesystem does not support RWF_NOWAIT",
+                Plural(threads.max, "blocking reader")
+            );
+        }
         match self.permits {
             Some(permits) => format!("{text}; at most {permits} compute at once"),
             None => text,
@@ -397,6 +428,14 @@ mod tests {
              compute at once"
         );
         assert_eq!(of("nowait/window:l=5,p=2").threads_max(), 5, "one file of the window each");
+        let blocking = super::layout(
+            &"nowait/window:l=512,p=2/blocking=256".parse::<Plan>().unwrap().complete(2),
+        )
+        .unwrap();
+        assert_eq!(blocking.threads_max(), 16 + 256);
+        assert_eq!(blocking.files_at_once(1000), 512 + 256);
+        assert_eq!((blocking.window_of(0, 768), blocking.window_of(16, 768)), (32, 1));
+        assert!(blocking.sentence().contains("up to 256 blocking readers"));
     }
 
     #[test]

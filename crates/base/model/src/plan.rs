@@ -3,7 +3,7 @@
 //! Text form: `METHOD/SCHEDULE[/OPTION,OPTION…]`, for example `read/window:l=32,p=2`,
 //! `uring/roles:r=1,h=0,c=3,w=64/buffers=fresh` or `direct:uring/window:l=8,p=2/chunk=1MiB`.
 //! Options: `chunk=SIZE` (chunk form), `buffers=pool|fresh|prefaulted`, `order=list|inode`,
-//! `stripe=N`, `memory=SIZE`.
+//! `stripe=N`, `blocking=N`, `memory=SIZE`.
 
 use crate::units::{parse_size, spell_size};
 use crate::{Method, ParseError, Schedule, serialize_as_text};
@@ -50,7 +50,10 @@ pub struct Plan {
     /// work on the same few directories and inode blocks; larger values spread them over the list.
     /// This is a minimum: a worker that hits the page cache repeatedly takes more.
     pub stripe: u32,
-    /// Limit in bytes on file data that is in flight, ready or retained.
+    /// For a window of `nowait`: up to this many additional threads read with blocking calls, one
+    /// file each, once files turn up whose filesystem does not support `RWF_NOWAIT`.
+    pub blocking: Option<u32>,
+    /// Limit on file data that is in flight, ready or retained, in bytes.
     pub memory_bytes: u64,
 }
 
@@ -67,6 +70,7 @@ impl Plan {
             buffers: Buffers::Pool,
             read_order: ReadOrder::List,
             stripe: 1,
+            blocking: None,
             memory_bytes: Self::DEFAULT_MEMORY_BYTES,
         }
     }
@@ -111,6 +115,9 @@ impl fmt::Display for Plan {
         if self.stripe != 1 {
             options.push(format!("stripe={}", self.stripe));
         }
+        if let Some(n) = self.blocking {
+            options.push(format!("blocking={n}"));
+        }
         if self.memory_bytes != Self::DEFAULT_MEMORY_BYTES {
             options.push(format!("memory={}", spell_size(self.memory_bytes)));
         }
@@ -146,6 +153,14 @@ impl FromStr for Plan {
                         .filter(|n| (1..=65_536).contains(n))
                         .ok_or_else(|| refuse("stripe must be 1 to 65536".to_owned()))?;
                 }
+                Some(("blocking", n)) => {
+                    plan.blocking = Some(
+                        n.parse()
+                            .ok()
+                            .filter(|n| (1..=4096).contains(n))
+                            .ok_or_else(|| refuse("blocking must be 1 to 4096".to_owned()))?,
+                    );
+                }
                 Some(("memory", size)) => plan.memory_bytes = parse_size(size)?,
                 Some(("buffers", "pool")) => plan.buffers = Buffers::Pool,
                 Some(("buffers", "fresh")) => plan.buffers = Buffers::Fresh,
@@ -155,7 +170,7 @@ impl FromStr for Plan {
                 _ => {
                     return Err(refuse(format!(
                         "unknown option '{option}'; use chunk=, buffers=pool|fresh|prefaulted, \
-                         order=list|inode, stripe= or memory="
+                         order=list|inode, stripe=, blocking= or memory="
                     )));
                 }
             }
@@ -180,6 +195,7 @@ mod tests {
             "read/threads:n=4",
             "uring/window:l=64,p=2",
             "read/roles:r=1,h=0,c=3,w=64",
+            "nowait/window:l=512,p=2/blocking=256,memory=64MiB",
             "uring/roles:r=0,h=16,c=0,w=all,open=12,order=read-first",
             "direct:uring/window:l=8/chunk=1MiB,buffers=fresh,order=inode,stripe=16,memory=64MiB",
         ] {
@@ -197,6 +213,7 @@ mod tests {
             ("read/roles:c=2", "no thread reads"),
             ("read/roles:r=2", "no thread computes"),
             ("read/window:l=2/warp=1", "unknown option"),
+            ("nowait/window:l=2/blocking=0", "blocking must be 1 to 4096"),
             ("read/window:l=2/chunk=1/more", "unexpected 'more'"),
             ("read/window:l=2,l=3", "unknown or repeated"),
         ] {

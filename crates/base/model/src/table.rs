@@ -40,6 +40,10 @@ pub fn check(plan: &Plan) -> Result<(), String> {
     if plan.method == Method::UringRegistered && plan.buffers != Buffers::Pool {
         return refuse("registered buffers are always pooled; use plain uring with buffers=fresh");
     }
+    let windowed = matches!(plan.schedule, Schedule::Window { .. });
+    if plan.blocking.is_some() && !(plan.method == Method::Nowait && windowed) {
+        return refuse("blocking= requires nowait under a window");
+    }
     if plan.memory_bytes < 64 << 10 {
         return refuse("memory must be at least 64KiB");
     }
@@ -88,6 +92,8 @@ mod tests {
             "read/roles:r=1,c=1/chunk=4KiB",
             "read/threads:n=1/chunk=1GiB",
             "read/threads:n=1/memory=1KiB",
+            "read/window:l=4/blocking=8",
+            "nowait/threads:n=1/blocking=8",
         ] {
             let plan: Plan = text.parse().unwrap();
             assert!(check(&plan).is_err(), "{text}");

@@ -27,10 +27,12 @@
 //! a few uncontended atomics. The method `null` measures this overhead alone.
 
 mod arena;
+mod bell;
 mod cancel;
 mod default_plan;
 pub mod engine;
 mod error;
+mod feed;
 mod fetch;
 mod file_fn;
 mod files;

@@ -1,6 +1,7 @@
 //! What all threads of a run share.
 
 use crate::arena::Arena;
+use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::source::{Source, Take};
@@ -28,6 +29,8 @@ pub(crate) struct Shared<'e> {
     /// Threads that take paths.
     pub(crate) takers: usize,
     pub(crate) layout: Layout,
+    /// Where blocking threads rest while reads of other threads return instead of blocking.
+    pub(crate) blocking_bell: Bell,
     /// Files that may hold a buffer at once.
     pub(crate) at_once: u64,
     /// Bytes of the first buffer of a file.
@@ -89,8 +92,25 @@ impl Shared<'_> {
         self.fail(Error::BudgetHeld { kept, budget });
     }
 
+    /// Records that a thread found the end of the list. A panic of the caller's iterator ends the
+    /// run.
+    #[cold]
+    pub(crate) fn list_ended(&self) {
+        if let Some(payload) = self.source.panic() {
+            self.panicked(payload);
+        }
+        self.blocking_bell.ring_all();
+    }
+
     pub(crate) fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.wake_all();
+    }
+
+    /// Wakes every thread that waits for memory, a path or another thread, after a stop.
+    pub(crate) fn wake_all(&self) {
         self.budget.close();
+        self.source.bell().ring_all();
+        self.blocking_bell.ring_all();
     }
 }

@@ -1,22 +1,25 @@
-//! The paths of a run, from a packed list or from an iterator.
+//! The paths of a run: a packed list, or entries from an iterator.
 
+use crate::bell::Bell;
+use crate::error::FileError;
+use crate::feed::{Entries, Entry, Feed, Taken};
 use ioloom_model::ReadOrder;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file;
 use ioloom_walk::PathList;
+use std::any::Any;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-/// Paths per batch when a stream is sorted by inode.
-const SORT_BATCH: usize = 65_536;
+use std::sync::{Arc, Mutex};
 
 /// The paths of a run, which threads take from.
 pub(crate) struct Source<'s> {
     paths: From<'s>,
     /// When a thread first found no more paths, on the monotonic clock; 0 before.
     ended_ns: AtomicU64,
+    /// Where threads wait for a path.
+    bell: Arc<Bell>,
 }
 
 enum From<'s> {
@@ -28,8 +31,20 @@ enum From<'s> {
         next: AtomicUsize,
         max: usize,
     },
-    /// Paths from an iterator.
-    Stream(Box<dyn Paths + 's>),
+    /// Entries from an iterator, and the iterator before the start.
+    Stream { feed: Arc<Feed>, entries: Mutex<Option<Entries>> },
+}
+
+/// The outcome of taking a path.
+pub(crate) enum Next<'p, S> {
+    /// A file.
+    Item(Item<'p, S>),
+    /// An entry that could not be listed.
+    Failed(FileError),
+    /// No path is available yet.
+    Empty,
+    /// There are no more paths.
+    Ended,
 }
 
 /// Claims the next positions of a list. Threads seldom contend here: once per stripe.
@@ -43,26 +58,6 @@ fn claim_more(next: &AtomicUsize, max: usize, take: Take) -> Option<Claim> {
     });
     let at = claimed.ok()?;
     Some(Claim { next: at, end: (at + size(at)).min(max) })
-}
-
-/// An iterator of paths behind a lock.
-pub(crate) trait Paths: Send + Sync {
-    /// Returns the next path and its position.
-    fn next(&self) -> Option<(usize, PathBuf)>;
-}
-
-impl<I: Iterator<Item = PathBuf> + Send> Paths for Mutex<Stream<I>> {
-    fn next(&self) -> Option<(usize, PathBuf)> {
-        self.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next()
-    }
-}
-
-/// An iterator of paths, and a batch read ahead for sorting.
-pub(crate) struct Stream<I> {
-    paths: I,
-    order: ReadOrder,
-    batch: std::vec::IntoIter<(usize, PathBuf)>,
-    read: usize,
 }
 
 /// The path of one file.
@@ -121,16 +116,69 @@ impl<'s> Source<'s> {
         Self::of(From::List { list, order, next: AtomicUsize::new(0), max })
     }
 
-    pub(crate) fn stream(
-        paths: impl Iterator<Item = PathBuf> + Send + 's,
-        order: ReadOrder,
-    ) -> Self {
-        let batch = Vec::new().into_iter();
-        Self::of(From::Stream(Box::new(Mutex::new(Stream { paths, order, batch, read: 0 }))))
+    /// Takes the entries of an iterator as they come.
+    pub(crate) fn stream(entries: Entries, order: ReadOrder) -> Self {
+        let bell = Arc::new(Bell::default());
+        let feed = Arc::new(Feed::new(order, bell.clone()));
+        let paths = From::Stream { feed, entries: Mutex::new(Some(entries)) };
+        Self { paths, ended_ns: AtomicU64::new(0), bell }
     }
 
     fn of(paths: From<'s>) -> Self {
-        Self { paths, ended_ns: AtomicU64::new(0) }
+        Self { paths, ended_ns: AtomicU64::new(0), bell: Arc::default() }
+    }
+
+    /// Starts to pull the iterator, if there is one.
+    pub(crate) fn start(&self) -> std::io::Result<()> {
+        let From::Stream { feed, entries } = &self.paths else { return Ok(()) };
+        let entries = entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        entries.map_or(Ok(()), |entries| feed.start(entries))
+    }
+
+    /// Returns the bell that rings when a path arrives and when the list ends.
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Reports whether a thread that looks now would find a path or the end of the list.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        match &self.paths {
+            From::List { .. } => true,
+            From::Stream { feed, .. } => feed.is_settled(),
+        }
+    }
+
+    /// Reports the same to a thread that is about to rest on the bell.
+    pub(crate) fn is_settled_surely(&self) -> bool {
+        match &self.paths {
+            From::List { .. } => true,
+            From::Stream { feed, .. } => feed.is_settled_surely(),
+        }
+    }
+
+    /// Reports whether all paths were taken.
+    pub(crate) fn has_ended(&self) -> bool {
+        match &self.paths {
+            From::List { .. } => self.ended_ns().is_some(),
+            From::Stream { feed, .. } => feed.has_ended(),
+        }
+    }
+
+    /// Returns how many paths wait to be taken, as far as is known now.
+    pub(crate) fn waiting(&self) -> usize {
+        match &self.paths {
+            From::List { next, max, .. } => max.saturating_sub(next.load(Ordering::Relaxed)),
+            From::Stream { feed, .. } => feed.waiting(),
+        }
+    }
+
+    /// Returns the panic of the iterator, once.
+    pub(crate) fn panic(&self) -> Option<Box<dyn Any + Send>> {
+        match &self.paths {
+            From::List { .. } => None,
+            From::Stream { feed, .. } => feed.panic(),
+        }
     }
 
     /// Returns when the last path was taken, on the monotonic clock, or `None` before that.
@@ -149,19 +197,19 @@ impl<'s> Source<'s> {
     pub(crate) fn len(&self) -> Option<usize> {
         match &self.paths {
             From::List { max, .. } => Some(*max),
-            From::Stream(_) => None,
+            From::Stream { .. } => None,
         }
     }
 
-    /// Returns the next path for the thread that owns `claim`, or `None` at the end.
+    /// Takes the next path for the thread that owns `claim`.
     #[inline]
-    pub(crate) fn next<S>(&self, claim: &mut Claim, take: Take) -> Option<Item<'_, S>> {
+    pub(crate) fn next<S>(&self, claim: &mut Claim, take: Take) -> Next<'_, S> {
         match &self.paths {
             From::List { list, order, next, max } => {
                 if claim.next == claim.end {
                     let Some(more) = claim_more(next, *max, take) else {
                         self.ends();
-                        return None;
+                        return Next::Ended;
                     };
                     *claim = more;
                 }
@@ -169,20 +217,36 @@ impl<'s> Source<'s> {
                 let at = claim.next;
                 claim.next += 1;
                 let index = order.as_ref().map_or(at, |order| order[at]);
-                Some(Item {
+                Next::Item(Item {
                     index,
                     path: ItemPath::Listed(list.path(index)),
                     known_regular: list.known_regular(index),
                     state: None,
                 })
             }
-            From::Stream(stream) => {
-                let Some((index, path)) = stream.next() else {
-                    self.ends();
-                    return None;
+            From::Stream { feed, .. } => {
+                let (index, path, known_regular) = match feed.take() {
+                    Taken::Entry(index, Entry::Path(path)) => (index, path, false),
+                    Taken::Entry(index, Entry::Regular(path)) => (index, path, true),
+                    Taken::Entry(index, Entry::Failed(error)) => {
+                        return Next::Failed(FileError { index, ..error });
+                    }
+                    Taken::Empty => return Next::Empty,
+                    Taken::Ended => {
+                        self.ends();
+                        return Next::Ended;
+                    }
                 };
-                Some(Item { index, path: ItemPath::Owned(path), known_regular: false, state: None })
+                Next::Item(Item { index, path: ItemPath::Owned(path), known_regular, state: None })
             }
+        }
+    }
+}
+
+impl Drop for Source<'_> {
+    fn drop(&mut self) {
+        if let From::Stream { feed, .. } = &self.paths {
+            feed.close();
         }
     }
 }
@@ -193,33 +257,26 @@ fn inode_of(list: &PathList, index: usize) -> u64 {
     list.inode(index).unwrap_or_else(|| file::stat(list.path(index)).map_or(0, |facts| facts.inode))
 }
 
-impl<I: Iterator<Item = PathBuf>> Stream<I> {
-    fn next(&mut self) -> Option<(usize, PathBuf)> {
-        if self.order == ReadOrder::List {
-            let path = self.paths.next()?;
-            self.read += 1;
-            return Some((self.read - 1, path));
-        }
-        if let Some(next) = self.batch.next() {
-            return Some(next);
-        }
-        let mut batch: Vec<(u64, usize, PathBuf)> = Vec::new();
-        for path in self.paths.by_ref().take(SORT_BATCH) {
-            // A path whose `stat` fails sorts first and fails later with its own error.
-            let inode = file::stat(&path).map_or(0, |facts| facts.inode);
-            batch.push((inode, self.read, path));
-            self.read += 1;
-        }
-        batch.sort_by_key(|(inode, index, _)| (*inode, *index));
-        self.batch =
-            batch.into_iter().map(|(_, index, path)| (index, path)).collect::<Vec<_>>().into_iter();
-        self.batch.next()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALONE: Take = Take { stripe: 1, threads: 1 };
+
+    fn entries(paths: impl IntoIterator<Item = PathBuf, IntoIter: Send + 'static>) -> Entries {
+        Box::new(paths.into_iter().map(Entry::Path))
+    }
+
+    /// Waits until `source` holds `files` paths.
+    fn await_paths(source: &Source<'_>, files: usize) {
+        for _ in 0..10_000 {
+            if source.waiting() == files {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("only {} of {files} paths arrived", source.waiting());
+    }
 
     #[test]
     fn a_stream_in_inode_order_keeps_every_path_and_its_index() {
@@ -231,19 +288,66 @@ mod tests {
                 path
             })
             .collect();
-        let source = Source::stream(paths.clone().into_iter().rev(), ReadOrder::Inode);
-        let (mut claim, take) = (Claim::default(), Take { stripe: 1, threads: 1 });
+        let reversed: Vec<PathBuf> = paths.iter().rev().cloned().collect();
+        let source = Source::stream(entries(reversed), ReadOrder::Inode);
+        source.start().unwrap();
+        await_paths(&source, 50);
+        let mut claim = Claim::default();
         let mut last = 0;
         let mut seen = 0;
-        while let Some(item) = source.next::<()>(&mut claim, take) {
-            assert_eq!(item.path.as_path(), paths[49 - item.index]);
-            let inode = file::stat(item.path.as_path()).unwrap().inode;
-            assert!(inode > last);
-            last = inode;
-            seen += 1;
+        loop {
+            match source.next::<()>(&mut claim, ALONE) {
+                Next::Item(item) => {
+                    assert_eq!(item.path.as_path(), paths[49 - item.index]);
+                    let inode = file::stat(item.path.as_path()).unwrap().inode;
+                    assert!(inode > last);
+                    last = inode;
+                    seen += 1;
+                }
+                Next::Empty => std::thread::yield_now(),
+                Next::Failed(error) => panic!("{error}"),
+                Next::Ended => break,
+            }
         }
         assert_eq!(seen, 50);
         assert!(source.ended_ns().is_some(), "the end was recorded");
+        assert!(source.has_ended());
+    }
+
+    #[test]
+    fn a_path_can_be_taken_before_the_next_one_exists() {
+        let (send, paths) = std::sync::mpsc::channel::<PathBuf>();
+        let source = Source::stream(entries(paths), ReadOrder::List);
+        source.start().unwrap();
+        let mut claim = Claim::default();
+        for index in 0..3 {
+            assert!(matches!(source.next::<()>(&mut claim, ALONE), Next::Empty));
+            send.send(PathBuf::from(index.to_string())).unwrap();
+            await_paths(&source, 1);
+            let Next::Item(item) = source.next::<()>(&mut claim, ALONE) else { panic!() };
+            assert_eq!(item.index, index);
+        }
+        drop(send);
+        source.bell().rest(|_| source.is_settled_surely().then_some(()));
+        assert!(matches!(source.next::<()>(&mut claim, ALONE), Next::Ended));
+    }
+
+    #[test]
+    fn a_dropped_source_ends_a_feeder_that_waits_for_room() {
+        let (ended, feeder_ended) = std::sync::mpsc::channel::<()>();
+        let endless = std::iter::repeat_with(move || {
+            let _held_until_the_feeder_ends = &ended;
+            PathBuf::from("x")
+        });
+        let source = Source::stream(entries(endless), ReadOrder::List);
+        source.start().unwrap();
+        await_paths(&source, 4096);
+        drop(source);
+        let guard = std::time::Duration::from_secs(10);
+        assert_eq!(
+            feeder_ended.recv_timeout(guard),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::arena::Lease;
 use crate::error::FileError;
 use crate::fetch::{Cx, Fetch, Reaped, Started};
 use crate::loaded::Loaded;
-use crate::source::Claim;
+use crate::source::{Claim, Next};
 use ioloom_model::CallKind;
 
 pub(super) fn run<'e, W: Work>(
@@ -23,7 +23,22 @@ pub(super) fn run<'e, W: Work>(
     let mut claim = Claim::default();
     let mut spare: Option<Lease> = None;
     while !shared.stopping() {
-        let Some(item) = shared.source.next(&mut claim, shared.take()) else { break };
+        let item = match shared.source.next(&mut claim, shared.take()) {
+            Next::Item(item) => item,
+            Next::Failed(error) => {
+                worker.failed(error);
+                continue;
+            }
+            Next::Empty => {
+                spare = None;
+                await_input(worker);
+                continue;
+            }
+            Next::Ended => {
+                shared.list_ended();
+                break;
+            }
+        };
         worker.meter.file_starts();
         worker.in_flight(1);
         let lease = match shared.first_bytes {
@@ -70,6 +85,15 @@ pub(super) fn run<'e, W: Work>(
         }
     }
     worker.in_flight(0);
+}
+
+/// Waits for a path.
+fn await_input<W: Work>(worker: &mut Worker<'_, W>) {
+    let shared = worker.shared;
+    worker.meter.step_timed();
+    let source = shared.source;
+    source.bell().rest(|_| (shared.stopping() || source.is_settled_surely()).then_some(()));
+    worker.meter.lap(CallKind::Input, 0);
 }
 
 /// Waits for the one piece in flight. Returns `None` if the run has ended.

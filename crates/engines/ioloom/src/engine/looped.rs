@@ -20,14 +20,12 @@
 //! file stays with the thief, which must have room for it in its window; its pieces still come one
 //! at a time.
 //!
-//! When the list ends, other workers may still have much to compute. A worker without work of its
-//! own steals, and rests when all queues are empty. Protocol: a worker that rests increments the
-//! count of resting workers under a lock, checks all queues, and sleeps. A worker that pushes a
-//! piece releases the lock of its queue and then reads that count, so either the resting worker
-//! sees the piece or the pushing worker sees the count. The first piece of an empty queue wakes no
-//! worker, because its owner takes it next. When all workers rest, none is left that could push,
-//! and all end. A file that only its owner can reap waits until the function that the owner is
-//! running returns.
+//! A worker never waits for the next path while it has reads in flight or ready pieces. With
+//! nothing left it steals, and rests on the bell of the source if all queues are empty. A new path
+//! rings, and so does a piece pushed onto a queue that is not empty. (The first piece of an empty
+//! queue wakes no worker, because its owner takes it next.) When the list has ended and all workers
+//! rest, none is left that could push, and all exit. A file that only its owner can reap waits
+//! until the function that the owner is running returns.
 //!
 //! A worker waits for memory only while it has nothing ready, because ready pieces hold memory.
 //!
@@ -37,20 +35,19 @@
 
 use super::work::{Work, Worker};
 use crate::arena::Lease;
+use crate::bell::Bell;
 use crate::fetch::{Cx, Fetch, Reaped, Started, no_buffer};
 use crate::loaded::Loaded;
-use crate::source::{Claim, Item};
+use crate::shared::Shared;
+use crate::source::{Claim, Item, Next};
 use ioloom_budget::Permit;
 use ioloom_control::{Action, Admission};
 use ioloom_model::CallKind;
 use ioloom_observe::{Gauges, Step};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-
-/// Longest sleep of a resting worker, which bounds how late it notices a stop.
-const NAP: Duration = Duration::from_millis(50);
 
 /// Functions that take at most this long on average run at once on a hit: a device does not go idle
 /// in that time.
@@ -73,18 +70,10 @@ pub(super) struct Ready<'p, S> {
     queues: Vec<Queue<'p, S>>,
     /// Publish the length of each queue to other workers and to the sampler.
     gauges: Arc<Gauges>,
-    workers: Mutex<WorkerCounts>,
-    /// Copy of the number of resting workers for threads that push. Written under the lock.
-    resting_now: AtomicUsize,
-    pushed: Condvar,
-}
-
-/// How many workers there are.
-#[derive(Default)]
-struct WorkerCounts {
-    started: usize,
-    /// Workers that rest or have ended.
-    resting: usize,
+    /// Workers started so far.
+    started: AtomicUsize,
+    /// Whether all workers rested at once after the end of the list.
+    over: AtomicBool,
 }
 
 struct Queue<'p, S>(Mutex<VecDeque<Loaded<'p, S>>>);
@@ -100,59 +89,56 @@ impl<'p, S> Ready<'p, S> {
         Self {
             queues: (0..workers).map(|_| Queue(Mutex::new(VecDeque::new()))).collect(),
             gauges,
-            workers: Mutex::new(WorkerCounts::default()),
-            resting_now: AtomicUsize::new(0),
-            pushed: Condvar::new(),
+            started: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
         }
     }
 
-    fn push(&self, worker: usize, piece: Loaded<'p, S>) {
+    fn push(&self, worker: usize, piece: Loaded<'p, S>, bell: &Bell) {
         let mut pieces = self.queues[worker].lock();
         pieces.push_back(piece);
         let len = pieces.len();
         self.gauges.set_ready(worker, len);
         drop(pieces);
-        if len > 1 && self.resting_now.load(Ordering::Relaxed) > 0 {
-            let _workers = self.lock_workers();
-            self.pushed.notify_one();
+        if len > 1 {
+            bell.ring();
         }
-    }
-
-    fn lock_workers(&self) -> MutexGuard<'_, WorkerCounts> {
-        self.workers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Counts a worker, before its thread is started.
     pub(super) fn joins(&self) {
-        self.lock_workers().started += 1;
+        self.started.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Sleeps until there may be a piece to steal. Returns false if there will be none, or if the
-    /// run is stopping.
-    fn rest(&self, stopping: impl Fn() -> bool) -> bool {
-        let mut workers = self.lock_workers();
-        workers.resting += 1;
-        assert!(
-            workers.resting <= workers.started,
-            "a worker rests once: when all rest the run ends, and no piece may be left"
-        );
-        self.resting_now.store(workers.resting, Ordering::Relaxed);
-        loop {
-            if workers.resting == workers.started {
-                self.pushed.notify_all();
-                return false;
-            }
-            if stopping() {
-                return false;
+    /// Sleeps until there may be a piece to steal or a path to take. Returns false if there will be
+    /// neither, or if the run is stopping.
+    fn rest(&self, shared: &Shared<'_>) -> bool {
+        let bell = shared.source.bell();
+        let more = bell.rest(|resting| {
+            let started = self.started.load(Ordering::Acquire);
+            assert!(
+                resting <= started,
+                "a worker rests once: when all rest the run ends, and no piece may be left"
+            );
+            if self.over.load(Ordering::Acquire) || shared.stopping() {
+                return Some(false);
             }
             if self.queues.iter().any(|queue| !queue.lock().is_empty()) {
-                workers.resting -= 1;
-                self.resting_now.store(workers.resting, Ordering::Relaxed);
-                return true;
+                return Some(true);
             }
-            let slept = self.pushed.wait_timeout(workers, NAP);
-            workers = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            if !shared.source.has_ended() {
+                return shared.source.is_settled_surely().then_some(true);
+            }
+            if resting == started {
+                self.over.store(true, Ordering::Release);
+                return Some(false);
+            }
+            None
+        });
+        if !more {
+            bell.ring_all();
         }
+        more
     }
 
     fn pop(&self, worker: usize) -> Option<Loaded<'p, S>> {
@@ -251,6 +237,9 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         while self.admission.ready() as usize > self.ready.len(me) {
             self.admission.taken();
         }
+        if self.admission.is_input_empty() && shared.source.is_settled() {
+            self.admission.input_changed();
+        }
         match self.admission.next() {
             Action::Issue => self.issue(),
             Action::Compute => {
@@ -271,20 +260,25 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 }
             }
             Action::AwaitMemory => self.await_memory(),
-            Action::Done => match self.steal() {
+            Action::Done if self.ready.queues.len() == 1 => return false,
+            Action::Done | Action::AwaitInput => match self.steal() {
                 Some(piece) => self.compute(piece, false),
-                None if self.ready.queues.len() == 1 => return false,
-                None => {
-                    self.spare = None;
-                    self.kept = None;
-                    self.worker.meter.step_timed();
-                    let more = self.ready.rest(|| shared.stopping());
-                    self.worker.meter.lap(CallKind::HandOver, 0);
-                    return more;
-                }
+                None => return self.rest(),
             },
         }
         true
+    }
+
+    /// Rests with nothing to do. Returns false if this worker is done.
+    fn rest(&mut self) -> bool {
+        let source = self.worker.shared.source;
+        let waits_for = if source.has_ended() { CallKind::HandOver } else { CallKind::Input };
+        self.spare = None;
+        self.kept = None;
+        self.worker.meter.step_timed();
+        let more = self.ready.rest(self.worker.shared);
+        self.worker.meter.lap(waits_for, 0);
+        more
     }
 
     /// Steals a piece, if this worker has room to continue with its file.
@@ -302,10 +296,18 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         if self.hits >= HITS_IN_A_ROW {
             take.stripe = take.stripe.max(HIT_STRIPE);
         }
-        let Some(item) = self.pending.take().or_else(|| shared.source.next(&mut self.claim, take))
-        else {
-            self.admission.list_ended();
-            return;
+        let next = match self.pending.take() {
+            Some(item) => Next::Item(item),
+            None => shared.source.next(&mut self.claim, take),
+        };
+        let item = match next {
+            Next::Item(item) => item,
+            Next::Failed(error) => return self.worker.failed(error),
+            Next::Empty => return self.admission.input_empty(),
+            Next::Ended => {
+                shared.list_ended();
+                return self.admission.list_ended();
+            }
         };
         let spare = self.spare.take();
         let lease = match shared.first_bytes {
@@ -358,7 +360,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                     self.admission.taken();
                     hit = Some(loaded);
                 } else {
-                    self.ready.push(self.worker.number, loaded);
+                    self.ready.push(self.worker.number, loaded, self.worker.shared.source.bell());
                 }
             }
             Started::Pending => {
@@ -402,7 +404,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             match result {
                 Ok(loaded) => {
                     self.admission.completed();
-                    self.ready.push(self.worker.number, loaded);
+                    self.ready.push(self.worker.number, loaded, self.worker.shared.source.bell());
                 }
                 Err(error) => {
                     self.admission.failed();

@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::fetch::{Cx, Fetch, Reaped, Started, full_of_window};
 use crate::loaded::Loaded;
 use crate::shared::Shared;
-use crate::source::{Claim, Item};
+use crate::source::{Claim, Item, Next, Source};
 use ioloom_budget::Permits;
 use ioloom_model::layout::Role;
 use ioloom_model::{CallKind, HybridOrder, ReadAhead, Schedule};
@@ -46,12 +46,11 @@ const HELD_NAPS: u32 = 4;
 
 /// What the threads of this schedule share.
 pub(super) struct Queues<'p, S> {
+    source: &'p Source<'p>,
     state: Mutex<State<'p, S>>,
     /// A file was loaded, or the last reader ended. Computers wait on it.
     loaded: Condvar,
-    /// Any event. Threads that nap wait on it.
-    changed: Condvar,
-    /// Number of events. Written under the lock.
+    /// Number of events. Threads nap on the bell of the source until it changes or a path arrives.
     events: AtomicU64,
     /// Files that may still be started; `None` without a bound.
     ahead: Option<Permits>,
@@ -62,11 +61,10 @@ pub(super) struct Queues<'p, S> {
 struct State<'p, S> {
     loaded: VecDeque<Loaded<'p, S>>,
     readers: u32,
-    napping: u32,
 }
 
 impl<'p, S> Queues<'p, S> {
-    pub(super) fn new(shared: &Shared<'_>) -> Self {
+    pub(super) fn new(shared: &'p Shared<'p>) -> Self {
         let (readers, ahead, order) = match shared.plan.schedule {
             Schedule::Roles { readers, hybrids, window, order, .. } => {
                 let ahead = match window {
@@ -77,11 +75,11 @@ impl<'p, S> Queues<'p, S> {
             }
             _ => (0, None, HybridOrder::ReadFirst),
         };
-        let state = State { loaded: VecDeque::new(), readers, napping: 0 };
+        let state = State { loaded: VecDeque::new(), readers };
         Self {
+            source: shared.source,
             state: Mutex::new(state),
             loaded: Condvar::new(),
-            changed: Condvar::new(),
             events: AtomicU64::new(0),
             ahead,
             order,
@@ -98,32 +96,26 @@ impl<'p, S> Queues<'p, S> {
         state.loaded.push_back(loaded);
         self.gauges.set_ready_of_all(state.loaded.len());
         self.loaded.notify_one();
-        self.happened(&state);
+        drop(state);
+        self.happened();
     }
 
     /// Counts an event, which ends all naps.
-    fn happened(&self, state: &State<'p, S>) {
-        self.events.fetch_add(1, Ordering::Relaxed);
-        if state.napping > 0 {
-            self.changed.notify_all();
-        }
+    fn happened(&self) {
+        self.events.fetch_add(1, Ordering::SeqCst);
+        self.source.bell().ring_all();
     }
 
     /// Returns the number of events: read before looking for work, then passed to [`Queues::nap`].
     fn events(&self) -> u64 {
-        self.events.load(Ordering::Relaxed)
+        self.events.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until there is an event that `seen` does not count. Returns false on timeout.
-    fn nap(&self, seen: u64) -> bool {
-        let mut state = self.lock();
-        if self.events() == seen {
-            state.napping += 1;
-            let slept = self.changed.wait_timeout(state, NAP);
-            state = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
-            state.napping -= 1;
-        }
-        self.events() != seen
+    /// Sleeps until there is an event that `seen` does not count, or a path if `input`. Returns
+    /// false on timeout.
+    fn nap(&self, seen: u64, input: bool) -> bool {
+        let path = || input && self.source.is_settled_surely();
+        self.source.bell().nap(|| self.events() != seen || path())
     }
 
     fn try_pop(&self) -> Option<Loaded<'p, S>> {
@@ -160,14 +152,15 @@ impl<'p, S> Queues<'p, S> {
         assert!(state.readers > 0, "a reader ends once: computers end when the count is zero");
         state.readers -= 1;
         self.loaded.notify_all();
-        self.happened(&state);
+        drop(state);
+        self.happened();
     }
 
     fn give_ahead(&self) {
         if let Some(ahead) = &self.ahead {
             drop(ahead.adopt());
         }
-        self.happened(&self.lock());
+        self.happened();
     }
 }
 
@@ -186,6 +179,7 @@ pub(super) fn run<'e, W: Work>(
             pending: None,
             claim: Claim::default(),
             ended: false,
+            input_empty: false,
             may_wait: role != Role::Hybrid,
             held_naps: 0,
             window: worker.shared.at_once as usize,
@@ -215,6 +209,8 @@ struct Reading<'e, S> {
     pending: Option<Item<'e, S>>,
     claim: Claim,
     ended: bool,
+    /// Whether no path was available at the last attempt.
+    input_empty: bool,
     may_wait: bool,
     held_naps: u32,
     window: usize,
@@ -232,10 +228,13 @@ impl<'e, S: Send> Reading<'e, S> {
         if self.ended || shared.stopping() || self.fetch.in_flight() >= self.window {
             return false;
         }
-        if self.pending.is_none() && !self.take_next(shared, queues) {
+        if self.pending.is_none() && !self.take_next(worker, queues) {
             return false;
         }
-        debug_assert!(self.pending.is_some(), "a file keeps its permit until it is started");
+        if self.pending.is_none() {
+            // The entry could not be listed.
+            return true;
+        }
         let lease = match shared.first_bytes {
             0 => None,
             bytes => match self.fetch.arena(shared).try_lease(bytes) {
@@ -278,8 +277,14 @@ impl<'e, S: Send> Reading<'e, S> {
         true
     }
 
-    /// Takes the next path of the list together with a permit.
-    fn take_next(&mut self, shared: &'e Shared<'e>, queues: &Queues<'e, S>) -> bool {
+    /// Takes the next path of the list together with a permit. Returns false if there is no path or
+    /// no permit now.
+    fn take_next<W: Work<State = S>>(
+        &mut self,
+        worker: &mut Worker<'e, W>,
+        queues: &Queues<'e, S>,
+    ) -> bool {
+        let shared = worker.shared;
         let place = match &queues.ahead {
             None => None,
             Some(ahead) => match ahead.try_take() {
@@ -287,13 +292,28 @@ impl<'e, S: Send> Reading<'e, S> {
                 place => place,
             },
         };
-        self.pending = shared.source.next(&mut self.claim, shared.take());
-        self.ended = self.pending.is_none();
-        if let (Some(place), false) = (place, self.ended) {
+        self.input_empty = false;
+        match shared.source.next(&mut self.claim, shared.take()) {
+            Next::Item(item) => self.pending = Some(item),
+            Next::Failed(error) => {
+                worker.failed(error);
+                return true;
+            }
+            Next::Empty => {
+                self.input_empty = true;
+                return false;
+            }
+            Next::Ended => {
+                shared.list_ended();
+                self.ended = true;
+                return false;
+            }
+        }
+        if let Some(place) = place {
             // It travels with the file and is returned when the file was computed or failed.
             place.forget();
         }
-        !self.ended
+        true
     }
 
     /// Queues what has completed. Returns true if anything has.
@@ -334,14 +354,15 @@ impl<'e, S: Send> Reading<'e, S> {
         let memory_short = self.pending.is_some() || !self.idle();
         let holding = self.fetch.holding();
         budget.begin_idle(holding);
-        let happened = queues.nap(seen);
+        let waits_for = if self.input_empty { CallKind::Input } else { CallKind::HandOver };
+        let happened = queues.nap(seen, self.input_empty);
         let held = !happened && memory_short && budget.is_held();
         budget.end_idle(holding);
         self.held_naps = if held { self.held_naps + 1 } else { 0 };
         if self.held_naps >= HELD_NAPS {
             worker.shared.fail_held();
         }
-        worker.meter.lap(CallKind::HandOver, 0);
+        worker.meter.lap(waits_for, 0);
     }
 
     fn idle(&self) -> bool {
