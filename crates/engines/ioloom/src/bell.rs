@@ -3,10 +3,10 @@
 //! Protocol: a thread that rests is counted under the lock, then checks what it waits for, then
 //! sleeps. A thread that changes what others wait for first makes the change, under the lock that
 //! guards it, then reads the count. Either the resting thread sees the change, or the other thread
-//! sees the count and notifies under the lock. A change without a lock of its own (a flag) is seen
-//! after at most [`NAP`].
+//! sees the count and notifies under the lock. A change without a lock of its own is sequentially
+//! consistent, as the count is, or it is a flag that is seen after at most [`NAP`].
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,13 +20,15 @@ pub(crate) struct Bell {
     /// Copy of the count for threads that ring. Written under the lock.
     resting_now: AtomicUsize,
     rung: Condvar,
+    /// How often a thread slept.
+    sleeps: AtomicU64,
 }
 
 impl Bell {
     /// Wakes one resting thread, if there is any.
     #[inline]
     pub(crate) fn ring(&self) {
-        if self.resting_now.load(Ordering::Relaxed) > 0 {
+        if self.resting_now.load(Ordering::SeqCst) > 0 {
             let _resting = self.lock();
             self.rung.notify_one();
         }
@@ -34,15 +36,20 @@ impl Bell {
 
     /// Wakes all resting threads.
     pub(crate) fn ring_all(&self) {
-        if self.resting_now.load(Ordering::Relaxed) > 0 {
+        if self.resting_now.load(Ordering::SeqCst) > 0 {
             let _resting = self.lock();
             self.rung.notify_all();
         }
     }
 
+    /// Returns how often a thread has slept here.
+    pub(crate) fn sleeps(&self) -> u64 {
+        self.sleeps.load(Ordering::Relaxed)
+    }
+
     /// Returns how many threads rest.
     pub(crate) fn resting(&self) -> usize {
-        self.resting_now.load(Ordering::Relaxed)
+        self.resting_now.load(Ordering::SeqCst)
     }
 
     /// Rests until `check` returns a value. It gets the number of resting threads, including this
@@ -50,13 +57,14 @@ impl Bell {
     pub(crate) fn rest<T>(&self, mut check: impl FnMut(usize) -> Option<T>) -> T {
         let mut resting = self.lock();
         *resting += 1;
-        self.resting_now.store(*resting, Ordering::Relaxed);
+        self.resting_now.store(*resting, Ordering::SeqCst);
         loop {
             if let Some(value) = check(*resting) {
                 *resting -= 1;
-                self.resting_now.store(*resting, Ordering::Relaxed);
+                self.resting_now.store(*resting, Ordering::SeqCst);
                 return value;
             }
+            self.sleeps.fetch_add(1, Ordering::Relaxed);
             let slept = self.rung.wait_timeout(resting, NAP);
             resting = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }

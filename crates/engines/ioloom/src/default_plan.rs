@@ -1,51 +1,48 @@
 //! The plan of a run for which none was given.
 
 use ioloom_model::{Method, Plan, Schedule};
-use ioloom_sys::file::{self, Nowait, OpenHow};
-use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Default window; see `docs/decisions/006.md`.
 const WINDOW: u64 = 512;
-/// Default window of blocking reads, each of which needs a thread.
-const WINDOW_BLOCKING: u64 = 256;
+/// Threads that read with blocking calls where reads cannot return instead of blocking; see
+/// `docs/decisions/008.md`.
+const BLOCKING: u64 = 256;
 /// Memory budget per file of the window, bytes.
 const MEMORY_EACH: u64 = 512 << 10;
 
 /// Returns the default plan for a memory budget of `memory_bytes`: reads that do not block in a
-/// window of 512, compute on the usable cores. The window is smaller if memory or the limit on open
-/// files requires it. Measurements under `results/` compare this plan with what programs commonly
-/// do.
+/// window of 512, compute on the usable cores. On filesystems that do not support such reads, up to
+/// 256 additional threads read with blocking calls. All numbers are smaller if memory or the limit
+/// on open files requires it. Measurements under `results/` compare this plan with what programs
+/// commonly do.
 pub fn default_plan(memory_bytes: u64) -> Plan {
-    window_of(Method::Nowait, WINDOW, memory_bytes)
-}
-
-/// Returns the default plan for a list that begins with `path`. If its file system does not support
-/// reads that return instead of blocking, these are blocking reads in a window of 256 threads.
-pub fn default_plan_for(path: &Path, memory_bytes: u64) -> Plan {
-    if answers_nowait(path) {
-        default_plan(memory_bytes)
-    } else {
-        window_of(Method::Read, WINDOW_BLOCKING, memory_bytes)
-    }
-}
-
-fn window_of(method: Method, most: u64, memory_bytes: u64) -> Plan {
-    // A thread has a file and its own statistics open; leave some for the rest of the process.
-    let files = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX).saturating_sub(128) / 3;
-    let window = most.min(memory_bytes / MEMORY_EACH).min(files).max(2) as u32;
+    let files = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX).saturating_sub(128);
+    let by_memory = memory_bytes / MEMORY_EACH;
+    let window = WINDOW.min(by_memory).min(files / 3).max(2) as u32;
+    // Each blocking thread has a file and its own statistics open.
+    let blocking = BLOCKING.min(by_memory / 2).min(files / 5).max(1) as u32;
     let schedule = Schedule::Window { window, permits: Some(usable_cores()) };
-    Plan { memory_bytes, ..Plan::new(method, schedule) }
+    let plan = Plan::new(Method::Nowait, schedule);
+    Plan { memory_bytes, blocking: Some(blocking), ..plan }
 }
 
-/// Probes with a read of one byte. A file that cannot be opened says nothing about its file system;
-/// the run reports that error.
-fn answers_nowait(path: &Path) -> bool {
-    let Ok(file) = file::open(path, OpenHow::default()) else { return true };
-    !matches!(file::read_nowait_at(&file, &mut [0], 0), Ok(Nowait::Unsupported))
-}
+/// How long the number of usable processors is remembered. Finding it reads files of the control
+/// group, which takes longer than reading a small file.
+const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Returns the processors that this process may use, from its affinity and control-group quota; at
-/// least one.
+/// least one. A change is noticed within a second.
 pub fn usable_cores() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+    static LAST: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    match *last {
+        Some((at, cores)) if at.elapsed() < REMEMBERED => cores,
+        _ => {
+            let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+            *last = Some((Instant::now(), cores));
+            cores
+        }
+    }
 }

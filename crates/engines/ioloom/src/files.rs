@@ -1,9 +1,10 @@
 //! The entry points of the library: files in, and how to run over them.
 
 use crate::cancel::Cancel;
-use crate::default_plan::{default_plan, default_plan_for, usable_cores};
+use crate::default_plan::{default_plan, usable_cores};
 use crate::engine::{self, RunOptions};
 use crate::error::{Error, FileError};
+use crate::feed::{Entries, Entry};
 use crate::policy::{OnError, Order, Progress, ProgressFn};
 use crate::source::Source;
 use crate::trace::{TraceFile, TraceWanted, keeping_trace, level_of_environment};
@@ -11,6 +12,8 @@ use ioloom_budget::Budget;
 use ioloom_model::{Plan, ReadOrder};
 use ioloom_walk::PathList;
 use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,11 +33,15 @@ pub struct Files<'a> {
 
 pub(crate) enum Input<'a> {
     List(PathList),
-    Stream(Box<dyn Iterator<Item = PathBuf> + Send + 'a>),
+    Stream(Entries, PhantomData<&'a ()>),
 }
 
-/// Takes files from an iterator of paths. Paths are streamed, not collected first. A path that is
-/// not a regular file is never opened and fails as that file.
+/// Takes files from an iterator of paths, as a stream: each file is processed as soon as its path
+/// exists, so that the iterator may block, or wait for results of earlier files. A thread in the
+/// background pulls the iterator, up to 4096 paths ahead. If the run ends early, the iterator is
+/// dropped when its pending `next` returns. For paths that are in memory already, use [`list`].
+///
+/// A path that is not a regular file is never opened and fails as that file.
 ///
 /// ```
 /// let lines: u64 = ioloom::files(["Cargo.toml", "src/lib.rs"])
@@ -46,10 +53,11 @@ pub(crate) enum Input<'a> {
 pub fn files<'a, I>(paths: I) -> Files<'a>
 where
     I: IntoIterator,
-    I::Item: Into<PathBuf> + 'a,
-    I::IntoIter: Send + 'a,
+    I::Item: Into<PathBuf>,
+    I::IntoIter: Send + 'static,
 {
-    Files::new(Input::Stream(Box::new(paths.into_iter().map(Into::into))))
+    let entries = Box::new(paths.into_iter().map(|path| Entry::Path(path.into())));
+    Files::new(Input::Stream(entries, PhantomData))
 }
 
 /// Takes all regular files below a directory, or a single file. Walks the tree now and skips
@@ -73,20 +81,35 @@ pub fn tree<'a>(root: impl AsRef<Path>) -> Result<Files<'a>, Error> {
         return Err(Error::File(FileError::walk(paths.len(), error)));
     }
     paths.sort();
-    Ok(list(paths))
+    Ok(Files::from(paths))
 }
 
-/// Takes files from a packed list in memory, which can be collected from any paths. Files that a
-/// walk found to be regular are opened without a `stat`.
+/// Takes files from paths that are in memory already, so that their number is known from the start.
 ///
 /// ```
-/// let paths = ["Cargo.toml", "src/lib.rs"];
-/// let sizes = ioloom::list(paths.iter().collect()).map(|f| f.len()).collect()?;
-/// assert_eq!(sizes.len(), 2);
+/// let paths = vec!["Cargo.toml", "src/lib.rs"];
+/// let bytes: u64 = ioloom::list(&paths).map(|f| f.len()).sum()?;
+/// assert!(bytes > 1000);
 /// # Ok::<(), ioloom::Error>(())
 /// ```
-pub fn list<'a>(paths: PathList) -> Files<'a> {
-    Files::new(Input::List(paths))
+pub fn list<'a, I>(paths: I) -> Files<'a>
+where
+    I: IntoIterator,
+    I::Item: AsRef<Path>,
+{
+    let mut list = PathList::new();
+    for path in paths {
+        list.push(path.as_ref().as_os_str().as_bytes());
+    }
+    Files::from(list)
+}
+
+impl From<PathList> for Files<'_> {
+    /// Takes files from a packed list, such as a walk returns. Files that the walk found to be
+    /// regular are opened without a `stat`.
+    fn from(list: PathList) -> Self {
+        Self::new(Input::List(list))
+    }
 }
 
 impl<'a> Files<'a> {
@@ -109,8 +132,8 @@ impl<'a> Files<'a> {
         if self.pinned {
             self.plan.memory_bytes = bytes;
         } else {
-            self.plan.schedule = default_plan(bytes).schedule;
-            self.plan.memory_bytes = bytes;
+            let Plan { schedule, blocking, .. } = default_plan(bytes);
+            self.plan = Plan { schedule, blocking, memory_bytes: bytes, ..self.plan };
         }
         self
     }
@@ -191,13 +214,7 @@ impl<'a> Files<'a> {
         budget: Arc<Budget>,
         work: &W,
     ) -> Result<engine::Executed<W::Local>, Error> {
-        let mut plan = self.plan;
-        if let (Input::List(list), false) = (&self.input, self.pinned)
-            && !list.is_empty()
-        {
-            let settled = default_plan_for(list.path(0), plan.memory_bytes);
-            (plan.method, plan.schedule) = (settled.method, settled.schedule);
-        }
+        let plan = self.plan;
         if plan.chunk_bytes.is_some() != chunks {
             return Err(Error::Refused(format!(
                 "{plan}: chunk= requires .chunks(), but the function takes {}",
@@ -211,9 +228,9 @@ impl<'a> Files<'a> {
         let trace_file = wanted.as_ref().map(|w| TraceFile::create(&w.path)).transpose()?;
         let source = match (self.input, self.files_max) {
             (Input::List(list), max) => Source::list(Cow::Owned(list), plan.read_order, max),
-            (Input::Stream(paths), None) => Source::stream(paths, plan.read_order),
-            (Input::Stream(paths), Some(max)) => {
-                Source::stream(paths.take(max as usize), plan.read_order)
+            (Input::Stream(entries, _), None) => Source::stream(entries, plan.read_order),
+            (Input::Stream(entries, _), Some(max)) => {
+                Source::stream(Box::new(entries.take(max as usize)), plan.read_order)
             }
         };
         let report = self.progress.as_ref().map(|report| {
@@ -225,6 +242,7 @@ impl<'a> Files<'a> {
                 .as_ref()
                 .map(|report| report as &(dyn Fn(u64, u64, Option<u64>) + Sync)),
             tracing: wanted.as_ref().map(TraceWanted::tracing),
+            on_demand: !self.pinned,
             ..RunOptions::default()
         };
         keeping_trace(trace_file, |failed| {

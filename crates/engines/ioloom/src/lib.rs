@@ -47,7 +47,7 @@ mod trace;
 mod view;
 
 pub use cancel::Cancel;
-pub use default_plan::{default_plan, default_plan_for, usable_cores};
+pub use default_plan::{default_plan, usable_cores};
 pub use error::{Cause, Error, FileError, FnError, Operation};
 pub use file_fn::{Fallible, FileFn, FoldFile, Form, MapChunks, Plain, Until, Whole, WithInit};
 pub use files::{Files, files, list, tree};

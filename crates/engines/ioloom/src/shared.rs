@@ -33,6 +33,8 @@ pub(crate) struct Shared<'e> {
     pub(crate) blocking_bell: Bell,
     /// Files that may hold a buffer at once.
     pub(crate) at_once: u64,
+    /// Whether the run begins with one worker instead of one per permit.
+    pub(crate) on_demand: bool,
     /// Bytes of the first buffer of a file.
     pub(crate) first_bytes: u64,
     /// Charge of a first buffer, and whether threads may reuse theirs directly.

@@ -13,16 +13,23 @@ use crate::fetch::{Cx, Fetch, Reaped, Started};
 use crate::loaded::Loaded;
 use crate::source::{Claim, Next};
 use ioloom_model::CallKind;
+use ioloom_model::layout::Role;
+use std::sync::atomic::Ordering;
 
 pub(super) fn run<'e, W: Work>(
     worker: &mut Worker<'e, W>,
+    role: Role,
     mut fetch: Box<dyn Fetch<'e, W::State> + 'e>,
 ) {
     let shared = worker.shared;
     let mut reaped = Reaped::new();
     let mut claim = Claim::default();
     let mut spare: Option<Lease> = None;
+    let mut helps = Helps::default();
     while !shared.stopping() {
+        if role == Role::Blocking {
+            helps.rest_if_idle(worker);
+        }
         let item = match shared.source.next(&mut claim, shared.take()) {
             Next::Item(item) => item,
             Next::Failed(error) => {
@@ -85,6 +92,38 @@ pub(super) fn run<'e, W: Work>(
         }
     }
     worker.in_flight(0);
+}
+
+/// Files after which a blocking thread checks whether it is still needed.
+const HELP_FILES: u32 = 8;
+
+/// When a blocking thread helps: while reads of any thread block because the filesystem does not
+/// support `RWF_NOWAIT`.
+#[derive(Default)]
+struct Helps {
+    files: u32,
+    unanswered: u64,
+}
+
+impl Helps {
+    /// Rests if no such read has happened for [`HELP_FILES`] files.
+    fn rest_if_idle<W: Work>(&mut self, worker: &mut Worker<'_, W>) {
+        self.files += 1;
+        if self.files < HELP_FILES {
+            return;
+        }
+        self.files = 0;
+        let shared = worker.shared;
+        let blocked = || shared.unanswered.load(Ordering::Relaxed);
+        if blocked() == self.unanswered {
+            worker.meter.step_timed();
+            let over = || shared.stopping() || shared.source.has_ended();
+            let needed = || blocked() != self.unanswered || over();
+            shared.blocking_bell.rest(|_| needed().then_some(()));
+            worker.meter.lap(CallKind::Input, 0);
+        }
+        self.unanswered = blocked();
+    }
 }
 
 /// Waits for a path.

@@ -22,7 +22,9 @@ pub use traced::Tracing;
 pub use work::{Executed, Piece, RunOptions, Work};
 
 use crate::arena::Arena;
+use crate::bell::Bell;
 use crate::error::Error;
+use crate::feed::Entry;
 use crate::shared::Shared;
 use crate::source::Source;
 use ioloom_budget::{Budget, Permits};
@@ -54,13 +56,14 @@ pub fn run<W: Work>(
 
 /// Runs a plan over paths from an iterator.
 pub fn run_stream<W: Work>(
-    paths: impl Iterator<Item = std::path::PathBuf> + Send,
+    paths: impl Iterator<Item = std::path::PathBuf> + Send + 'static,
     plan: Plan,
     options: &RunOptions<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
     let budget = Arc::new(Budget::new(plan.memory_bytes));
-    execute(&Source::stream(paths, plan.read_order), plan, budget, options, work)
+    let entries = Box::new(paths.map(Entry::Path));
+    execute(&Source::stream(entries, plan.read_order), plan, budget, options, work)
 }
 
 /// Runs a plan over all paths of `source`. The budget has the plan's size; a consumer that works
@@ -105,6 +108,8 @@ pub(crate) fn execute<W: Work>(
         work_stopped: AtomicBool::new(false),
         takers: layout.roles().filter(|role| role.reads()).count(),
         at_once,
+        on_demand: options.on_demand,
+        blocking_bell: Bell::default(),
         first_bytes,
         first_charge,
         spares,

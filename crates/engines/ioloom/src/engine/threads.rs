@@ -1,10 +1,13 @@
 //! The threads of a run: started, released at one moment, watched and joined.
 //!
-//! All threads of a plan wait at a start gate, so that the run begins when the last of them is
-//! ready. The exception is a window of calls that block: it has more threads than permits, and each
-//! of the additional threads starts only when the running ones wait (`control::Ramp`). With
-//! everything in the page cache that never happens, and the run costs as many threads as it has
-//! permits. The calling thread watches, and reports progress.
+//! The threads of a pinned plan wait at a start gate, so that the run begins when the last of them
+//! is ready. The default plan starts with one worker, and with one per permit as soon as paths wait,
+//! so that a run over two small files costs one thread.
+//!
+//! More threads start only when the running ones wait for reads (`control::Ramp`): workers of a
+//! window of calls that block, and blocking threads once files turn up whose filesystem does not
+//! support `RWF_NOWAIT`. With everything in the page cache that never happens. The calling thread
+//! watches, and reports progress.
 
 use super::traced::{Sampled, Traced};
 use super::work::{Executed, RunOptions, Work, Worker};
@@ -19,6 +22,7 @@ use ioloom_model::layout::{Driver, Role};
 use ioloom_observe::{GaugeSampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, UsageOf};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex};
@@ -27,6 +31,14 @@ use std::time::Duration;
 
 /// Interval of progress reports.
 const PROGRESS: Duration = Duration::from_millis(100);
+/// Longest time between two checks of the watching thread, which bounds how late it notices a
+/// cancel flag that a signal handler has set.
+const WATCH: Duration = Duration::from_millis(40);
+/// Time after which a run that begins with one worker gets more: longer than a few small files take.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+const FIRST_PAUSE_MAX: Duration = Duration::from_millis(5);
+/// Blocking threads that start first; their number doubles from there.
+const BLOCKING_FIRST: u32 = 8;
 
 /// The result of a thread; `None` after a panic.
 type ThreadResult<L> = Option<(ThreadReport, L, u64)>;
@@ -61,9 +73,12 @@ pub(super) fn run<W: Work>(
     let gate = Gate::default();
     let roles: Vec<Role> = shared.layout.roles().collect();
     let queues = roles::Queues::new(shared);
-    let ready = looped::Ready::new(roles.len(), shared.gauges.clone());
+    let workers = shared.layout.max_of(Role::Worker) as usize;
+    let ready = looped::Ready::new(workers, shared.gauges.clone());
     let main = std::thread::current();
-    let traced = options.tracing.map(|wanted| Traced::start(wanted, roles.len())).transpose()?;
+    // Blocking threads seldom start, so that a trace need not reserve space for all of them.
+    let recorded = roles.len() - shared.layout.max_of(Role::Blocking) as usize * 3 / 4;
+    let traced = options.tracing.map(|wanted| Traced::start(wanted, recorded)).transpose()?;
     let threads = Threads {
         shared,
         roles: &roles,
@@ -137,11 +152,13 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         usage: UsageDelta::default(),
         sampled: Vec::new(),
     };
-    let mut ramp = threads.ramp();
+    let _watched = options.cancel.wakes(threads.main.clone());
     std::thread::scope(|scope| {
-        let mut handles = Vec::with_capacity(threads.roles.len());
-        threads.start_more(scope, ramp.running(), &mut handles);
-        threads.gate.wait_until_ready(handles.len());
+        let mut crew = Crew::new(threads);
+        let mut handles = Vec::new();
+        let mut start = |numbers: Range<usize>| threads.start(scope, numbers, &mut handles);
+        crew.begin(&mut start);
+        threads.gate.wait_until_ready(crew.running());
         let before = Usage::now(options.block_device);
         all.start = monotonic_ns();
         let sampled = options.sample || threads.traced.is_some();
@@ -149,9 +166,11 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         if let Some(traced) = threads.traced {
             traced.begin(all.start);
         }
-        let waits = ReadWaits::new(shared);
         threads.gate.open(all.start);
-        threads.watch(&mut ramp, waits, |more| threads.start_more(scope, more, &mut handles));
+        if let Err(source) = shared.source.start() {
+            shared.fail(Error::System { operation: "start a thread", source });
+        }
+        threads.watch(&mut crew, &mut start);
         for handle in handles {
             let out = handle.join().expect("panics are caught");
             let Some((report, local, end)) = out else { continue };
@@ -168,8 +187,8 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
 
 /// Counts how often the workers waited for reads.
 ///
-/// The system counts all waits of a process. The waits of the watching thread and those for permits
-/// are known and subtracted. New threads also wait for the lock of the shared address space, more
+/// The system counts all waits of a process. The waits of the watching thread, for permits and for
+/// paths are known and subtracted. New threads also wait for the lock of the shared address space, more
 /// so the more there are. So for `nowait`, whose reads report whether they found their data in
 /// memory, the count is capped at the number of misses and of blocks read from a device.
 struct ReadWaits<'e> {
@@ -191,7 +210,8 @@ impl<'e> ReadWaits<'e> {
         let Ok(now) = proc::usage(UsageOf::Process) else { return 0 };
         let for_permits = self.shared.permits.as_ref().map_or(0, Permits::sleeps);
         let all = now.voluntary_switches.saturating_sub(self.before.voluntary_switches);
-        let for_reads = all.saturating_sub(self.watcher + for_permits);
+        let resting = self.shared.source.bell().sleeps() + self.shared.blocking_bell.sleeps();
+        let for_reads = all.saturating_sub(self.watcher + for_permits + resting);
         if self.shared.plan.method != Method::Nowait {
             return for_reads;
         }
@@ -201,33 +221,139 @@ impl<'e> ReadWaits<'e> {
     }
 }
 
-impl<'e, W: Work> Threads<'e, W> {
-    /// Returns the controller of the number of threads.
-    fn ramp(self) -> Ramp {
-        let layout = &self.shared.layout;
-        let files_per_wait = match self.shared.plan.method {
+/// The threads that run, and when to start more of them.
+struct Crew<'e> {
+    shared: &'e Shared<'e>,
+    /// Threads that start without waits: one per permit, or all.
+    at_once: usize,
+    /// Time until the next check while fewer of them run.
+    pause: Duration,
+    /// Numbers below this one have started, of workers or whatever roles the plan has.
+    started: usize,
+    workers: Ramp,
+    /// Blocking threads have the numbers from here on.
+    blocking_from: usize,
+    blocking_started: usize,
+    blocking: Option<Ramp>,
+    /// Blocking reads of `nowait` at the last check.
+    unanswered: u64,
+    waits: ReadWaits<'e>,
+}
+
+impl<'e> Crew<'e> {
+    fn new<W: Work>(threads: Threads<'e, W>) -> Self {
+        let shared = threads.shared;
+        let layout = &shared.layout;
+        let files_per_wait = match shared.plan.method {
             // A worker waits for the oldest of its window, and then for nothing for a long time.
             Method::Nowait => 256,
             // A thread that waits less leaves its processor idle for less time than a thread costs.
             _ => 8,
         };
-        Ramp::new(layout.threads_first(), layout.threads_max(), files_per_wait)
+        let most_blocking = layout.max_of(Role::Blocking);
+        let blocking_from = (layout.threads_max() - most_blocking) as usize;
+        let at_once = layout.threads_first();
+        let blocking = (most_blocking > 0)
+            .then(|| Ramp::new(BLOCKING_FIRST, BLOCKING_FIRST + most_blocking, 8));
+        Self {
+            shared,
+            at_once: at_once as usize,
+            pause: FIRST_PAUSE,
+            started: 0,
+            workers: Ramp::new(at_once, blocking_from as u32, files_per_wait),
+            blocking_from,
+            blocking_started: 0,
+            blocking,
+            unanswered: 0,
+            waits: ReadWaits::new(shared),
+        }
     }
 
-    /// Starts the next `more` threads.
-    fn start_more<'scope>(
+    /// Starts the threads that begin together.
+    fn begin(&mut self, start: &mut impl FnMut(Range<usize>)) {
+        let first = if self.shared.on_demand { 1 } else { self.at_once };
+        self.grow(first, start);
+    }
+
+    fn running(&self) -> usize {
+        self.started + self.blocking_started
+    }
+
+    fn grow(&mut self, to: usize, start: &mut impl FnMut(Range<usize>)) {
+        let to = to.min(self.blocking_from);
+        start(self.started..to);
+        self.started = self.started.max(to);
+    }
+
+    /// Starts the threads that are needed now.
+    fn check(&mut self, start: &mut impl FnMut(Range<usize>)) {
+        let shared = self.shared;
+        self.waits.watcher += 1;
+        if shared.stopping() {
+            return;
+        }
+        if self.started < self.at_once {
+            if shared.source.waiting() > 0 && shared.source.bell().resting() == 0 {
+                self.grow(self.at_once, start);
+            }
+            self.pause = (self.pause * 2).min(FIRST_PAUSE_MAX);
+            return;
+        }
+        let files = shared.gauges.files();
+        if !self.workers.is_full() {
+            let more = self.workers.decide(files, self.waits.for_reads());
+            self.grow(self.started + more as usize, start);
+        }
+        let unanswered = shared.unanswered.load(Ordering::Relaxed);
+        if unanswered == self.unanswered {
+            return;
+        }
+        self.unanswered = unanswered;
+        shared.blocking_bell.ring_all();
+        if let Some(blocking) = &mut self.blocking
+            && !blocking.is_full()
+        {
+            let more = blocking.decide(files, self.waits.for_reads()) as usize;
+            let next = self.blocking_from + self.blocking_started;
+            start(next..next + more);
+            self.blocking_started += more;
+        }
+    }
+
+    /// Returns the time until the next check.
+    fn pause(&self) -> Duration {
+        if self.started < self.at_once {
+            return self.pause;
+        }
+        let mut pause = WATCH;
+        if !self.workers.is_full() {
+            pause = pause.min(Duration::from_nanos(self.workers.pause_ns()));
+        }
+        match &self.blocking {
+            Some(blocking) if self.unanswered > 0 && !blocking.is_full() => {
+                pause.min(Duration::from_nanos(blocking.pause_ns()))
+            }
+            _ => pause,
+        }
+    }
+}
+
+impl<'e, W: Work> Threads<'e, W> {
+    /// Starts the threads with these numbers.
+    fn start<'scope>(
         self,
         scope: &'scope Scope<'scope, 'e>,
-        more: u32,
+        numbers: Range<usize>,
         handles: &mut Vec<ScopedJoinHandle<'scope, ThreadResult<W::Local>>>,
     ) {
-        let next = handles.len();
-        for (number, role) in self.roles.iter().copied().enumerate().skip(next).take(more as usize)
-        {
+        for number in numbers {
+            let role = self.roles[number];
             let name = format!("ioloom-{}-{number}", role.name());
             let shared = self.shared;
             shared.live.fetch_add(1, Ordering::AcqRel);
-            self.ready.joins();
+            if role == Role::Worker {
+                self.ready.joins();
+            }
             let builder = std::thread::Builder::new().name(name.clone());
             let spawned = builder.spawn_scoped(scope, move || {
                 // Catches panics of the caller's other code: accumulators, path iterators.
@@ -257,7 +383,8 @@ impl<'e, W: Work> Threads<'e, W> {
             (shared.plan.method, shared.layout.driver, shared.source.len())
         {
             // With a short list no worker starts more than its part, or later ones would have none.
-            let part = u32::try_from(files.div_ceil(self.roles.len())).unwrap_or(u32::MAX);
+            let workers = shared.layout.max_of(Role::Worker).max(1) as usize;
+            let part = u32::try_from(files.div_ceil(workers)).unwrap_or(u32::MAX);
             window = window.min(part.max(1));
         }
         let fetch = match role {
@@ -276,31 +403,27 @@ impl<'e, W: Work> Threads<'e, W> {
         if let Some((recorder, traced)) = recorder {
             worker.trace(recorder, traced);
         }
-        match (shared.layout.driver, fetch) {
+        match (shared.layout.driver_of(role), fetch) {
             (Driver::Queued, fetch) => roles::run(&mut worker, role, fetch, self.queues),
             (_, None) => {}
             (Driver::Windowed, Some(fetch)) => {
                 looped::run(&mut worker, fetch, window, self.ready);
             }
-            (Driver::Sequential, Some(fetch)) => blocking::run(&mut worker, fetch),
+            (Driver::Sequential, Some(fetch)) => blocking::run(&mut worker, role, fetch),
         }
         worker.end(name, role, self.traced)
     }
 
     /// Starts threads as they are needed and reports progress, until the last thread has ended.
-    fn watch(self, ramp: &mut Ramp, mut waits: ReadWaits<'_>, mut start_more: impl FnMut(u32)) {
+    fn watch(self, crew: &mut Crew<'e>, start: &mut impl FnMut(Range<usize>)) {
         let shared = self.shared;
         let mut progress = self.options.progress;
         let mut reported_ns = monotonic_ns();
         while shared.live.load(Ordering::Acquire) > 0 {
-            let look = Duration::from_nanos(ramp.pause_ns());
-            std::thread::park_timeout(if ramp.is_full() { PROGRESS } else { look.min(PROGRESS) });
-            waits.watcher += 1;
-            if !ramp.is_full() && !shared.stopping() {
-                start_more(ramp.decide(shared.gauges.files(), waits.for_reads()));
-            }
+            std::thread::park_timeout(crew.pause());
+            crew.check(start);
             if shared.cancel.is_cancelled() {
-                shared.budget.close();
+                shared.wake_all();
             }
             let now_ns = monotonic_ns();
             if let Some(report) = progress

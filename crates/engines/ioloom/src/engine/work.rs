@@ -110,6 +110,8 @@ pub struct RunOptions<'a> {
     pub trace_of_failure: Option<&'a Mutex<Option<Box<Trace>>>>,
     /// State that a wait inside the function counts as, if known: work that sleeps, for instance.
     pub function_waits: Option<State>,
+    /// Begin with one worker, and start one per permit when paths wait for it.
+    pub on_demand: bool,
     /// Allow mappings, which may end the process with SIGBUS.
     pub mmap: bool,
 }
@@ -125,6 +127,7 @@ impl Default for RunOptions<'_> {
             tracing: None,
             trace_of_failure: None,
             function_waits: None,
+            on_demand: false,
             mmap: false,
         }
     }

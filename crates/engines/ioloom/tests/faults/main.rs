@@ -139,9 +139,10 @@ fn windows_grow_to_the_threads_that_explain_prints() {
         let layout = ioloom_model::layout::layout(&plan(text)).unwrap();
         fault::set(&misses.join(","));
         // If a thread is missing, the run ends at the limit of files.
-        let until_all = paths.iter().cycle().take(FILES_MAX);
-        let until_all = until_all.take_while(|_| workers() < layout.threads_max());
-        let run = ioloom::files(until_all.cloned()).pin(plan(text)).map(|f| {
+        let threads_max = layout.threads_max();
+        let until_all = paths.clone().into_iter().cycle().take(FILES_MAX);
+        let until_all = until_all.take_while(move |_| workers() < threads_max);
+        let run = ioloom::files(until_all).pin(plan(text)).map(|f| {
             std::thread::sleep(std::time::Duration::from_micros(100));
             f.len()
         });

@@ -157,7 +157,7 @@ fn impossible_plans_are_refused_with_the_reason() {
     for text in
         ["mmap:plain/threads:n=1", "mmap:willneed/window:l=4,p=1", "uring/roles:r=1,c=1,w=all"]
     {
-        let run = ioloom::files(&paths).pin(plan(text)).map(|f| f.len()).run();
+        let run = ioloom::files(paths.clone()).pin(plan(text)).map(|f| f.len()).run();
         assert!(matches!(run, Err(Error::Refused(_))), "{text}");
     }
     if roots().len() > 1 {

@@ -175,7 +175,7 @@ fn a_file_that_grows_or_shrinks_gives_a_prefix() {
         for text in PLANS.iter().filter(|t| !t.starts_with("mmap")) {
             for memory in ["memory=2MiB", "memory=64MiB"] {
                 let plan = plan(&format!("{text}/{memory}"));
-                let run = ioloom::files(std::iter::repeat_n(&path, 60))
+                let run = ioloom::list(std::iter::repeat_n(&path, 60))
                     .pin(plan)
                     .on_error(OnError::Collect)
                     .map(|f| {
@@ -280,7 +280,7 @@ fn child_with_few_descriptors() {
             }
         }
     }
-    let run = ioloom::files(&paths).pin(plan("uring/window:l=30,p=2")).map(|f| f.len()).run();
+    let run = ioloom::list(&paths).pin(plan("uring/window:l=30,p=2")).map(|f| f.len()).run();
     match run {
         Err(Error::File(error)) => assert!(error.to_string().contains("ulimit -n"), "{error}"),
         Err(Error::Refused(reason)) => assert!(reason.contains("io_uring"), "{reason}"),

@@ -8,6 +8,7 @@ mod layout;
 mod memory;
 mod policy;
 mod properties;
+mod stream;
 mod support;
 mod tail;
 mod trace;

@@ -90,7 +90,7 @@ fn retaining_everything_ends_the_run() {
     let (_dir, paths) = make(&roots()[0], &sizes);
     for text in LOOPS {
         let run =
-            ioloom::files(&paths).pin(plan(&format!("{text}/memory=4MiB"))).map(|f| f.keep()).run();
+            ioloom::list(&paths).pin(plan(&format!("{text}/memory=4MiB"))).map(|f| f.keep()).run();
         match run {
             Err(Error::BudgetHeld { kept, budget }) => {
                 assert!(kept > 1 << 20 && budget == 4 << 20, "{text}: {kept}");
@@ -128,7 +128,7 @@ fn dropping_retained_bytes_makes_room() {
     let (_dir, paths) = make(&roots()[0], &vec![300_000; 60]);
     for text in LOOPS {
         // Inside the function, while other threads wait for memory.
-        let run = ioloom::files(&paths).pin(plan(&format!("{text}/memory=2MiB"))).map(|f| {
+        let run = ioloom::list(&paths).pin(plan(&format!("{text}/memory=2MiB"))).map(|f| {
             let kept = f.keep();
             std::thread::yield_now();
             kept.len() as u64
@@ -136,7 +136,7 @@ fn dropping_retained_bytes_makes_room() {
         assert_eq!(run.sum::<u64>().unwrap(), 60 * 300_000, "{text}");
         // At the next file of the run, so that something is retained at all times.
         let last: Mutex<Option<Bytes>> = Mutex::new(None);
-        let run = ioloom::files(&paths).pin(plan(&format!("{text}/memory=4MiB"))).map(|f| {
+        let run = ioloom::list(&paths).pin(plan(&format!("{text}/memory=4MiB"))).map(|f| {
             let before = last.lock().unwrap().replace(f.keep());
             before.map_or(0, |b| b.len() as u64)
         });
@@ -151,7 +151,7 @@ fn retained_bytes_do_not_change() {
     for text in LOOPS.iter().chain(&["uring:registered/window:l=4,p=2", "direct:read/threads:n=1"])
     {
         let plan = plan(&format!("{text}/memory=8MiB"));
-        let kept = match ioloom::files(&paths).pin(plan).map(|f| f.keep()).collect() {
+        let kept = match ioloom::list(&paths).pin(plan).map(|f| f.keep()).collect() {
             Err(error) if crate::support::lacks(&plan, &error) => continue,
             other => other.unwrap(),
         };
@@ -166,7 +166,7 @@ fn bytes_may_outlive_the_run_on_another_thread() {
     let (_dir, paths) = make(&roots()[0], &vec![20_000; 100]);
     let (send, receive) = channel::<Bytes>();
     let sum = std::thread::spawn(move || receive.iter().map(|b| b.len() as u64).sum::<u64>());
-    ioloom::files(&paths).try_map(|f| send.send(f.keep())).run().unwrap();
+    ioloom::list(&paths).try_map(|f| send.send(f.keep())).run().unwrap();
     drop(send);
     assert_eq!(sum.join().unwrap(), 2_000_000);
 }

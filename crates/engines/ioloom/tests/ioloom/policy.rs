@@ -24,7 +24,7 @@ fn stop_skip_and_collect_handle_a_failure() {
     let (_dir, mut paths) = make(&roots()[0], &[100; 30]);
     paths.insert(7, "no/such/file".into());
     for text in PLANS {
-        let sum = |policy| ioloom::files(&paths).pin(plan(text)).on_error(policy).map(|f| f.len());
+        let sum = |policy| ioloom::list(&paths).pin(plan(text)).on_error(policy).map(|f| f.len());
         match sum(OnError::Stop).run() {
             Err(Error::File(e)) => assert_eq!((e.index, errno(&e)), (7, Some(2)), "{text}"),
             other => panic!("{text}: {other:?}"),
@@ -47,7 +47,7 @@ fn collect_keeps_a_thousand_and_counts_all() {
 fn an_error_of_the_function_is_an_error_of_its_file() {
     let (_dir, paths) = make(&roots()[0], &[10; 20]);
     for text in PLANS {
-        let run = ioloom::files(&paths)
+        let run = ioloom::list(&paths)
             .pin(plan(text))
             .on_error(OnError::Collect)
             .try_map(|f| if f.index() == 3 { Err("not mine") } else { Ok(()) })
@@ -68,7 +68,7 @@ fn the_first_error_of_the_function_is_returned_with_its_type() {
     paths.push("no/such/file".into());
     let name = String::from("mine");
     for text in PLANS {
-        let job = || ioloom::files(&paths).pin(plan(text)).on_error(OnError::Stop);
+        let job = || ioloom::list(&paths).pin(plan(text)).on_error(OnError::Stop);
         let run = job().try_map(|f| match f.index() {
             7 => Err(Own(7.into(), &name)),
             _ => Ok(f.len()),
@@ -94,7 +94,7 @@ fn the_first_error_of_the_function_is_returned_with_its_type() {
 fn a_function_that_breaks_ends_the_run_and_keeps_the_values() {
     let (_dir, paths) = make(&roots()[0], &[10; 2000]);
     for text in PLANS {
-        let run = ioloom::files(&paths).pin(plan(text)).map_until(|f| match f.index() {
+        let run = ioloom::list(&paths).pin(plan(text)).map_until(|f| match f.index() {
             50 => ControlFlow::Break(f.index()),
             _ => ControlFlow::Continue(f.index()),
         });
@@ -102,7 +102,7 @@ fn a_function_that_breaks_ends_the_run_and_keeps_the_values() {
         assert!(run.stopped && run.value.contains(&50), "{text}: {:?}", run.value);
         assert!(run.value.len() < 1000, "{text}: {} files", run.value.len());
         assert_eq!(run.value.len() as u64, run.measured.files, "{text}");
-        let run = ioloom::files(&paths).pin(plan(text)).map_until(|_| ControlFlow::Continue(()));
+        let run = ioloom::list(&paths).pin(plan(text)).map_until(|_| ControlFlow::Continue(()));
         assert!(!run.run().unwrap().stopped, "{text}");
     }
 }
@@ -112,7 +112,7 @@ fn states_are_as_many_as_functions_run_at_once() {
     let (_dir, paths) = make(&roots()[0], &[10; 300]);
     for text in PLANS {
         let made = AtomicU64::new(0);
-        let run = ioloom::files(&paths).pin(plan(text)).map_init(
+        let run = ioloom::list(&paths).pin(plan(text)).map_init(
             || {
                 made.fetch_add(1, Ordering::Relaxed);
                 0u64
@@ -135,7 +135,7 @@ fn a_cancelled_run_drains_and_reports_it() {
     let (_dir, paths) = make(&roots()[0], &vec![100_000; 300]);
     for text in PLANS {
         let (token, seen) = (Cancel::new(), AtomicU64::new(0));
-        let run = ioloom::files(&paths).pin(plan(text)).cancel(&token).for_each(|_| {
+        let run = ioloom::list(&paths).pin(plan(text)).cancel(&token).for_each(|_| {
             if seen.fetch_add(1, Ordering::Relaxed) == 20 {
                 token.cancel();
             }
@@ -157,7 +157,7 @@ fn a_cancel_while_a_thread_waits_for_memory_is_a_cancel() {
         "uring/window:l=4,p=2/memory=4MiB",
     ] {
         let token = Cancel::new();
-        let run = ioloom::files(&paths).pin(plan(text)).cancel(&token).for_each(|_| {
+        let run = ioloom::list(&paths).pin(plan(text)).cancel(&token).for_each(|_| {
             token.cancel();
             std::thread::sleep(Duration::from_millis(300));
         });
@@ -169,7 +169,7 @@ fn a_cancel_while_a_thread_waits_for_memory_is_a_cancel() {
 fn a_panic_is_resumed_after_the_drain_and_the_process_goes_on() {
     let (_dir, paths) = make(&roots()[0], &vec![70_000; 60]);
     for text in PLANS {
-        let job = || ioloom::files(&paths).pin(plan(text));
+        let job = || ioloom::list(&paths).pin(plan(text));
         let in_function = catch_unwind(AssertUnwindSafe(|| {
             job()
                 .map(|f| {
@@ -187,7 +187,8 @@ fn a_panic_is_resumed_after_the_drain_and_the_process_goes_on() {
         }));
         assert!(in_accumulator.is_err(), "{text}");
         let in_list = catch_unwind(AssertUnwindSafe(|| {
-            let list = paths.iter().map(|p| if p.ends_with("00030") { panic!("list") } else { p });
+            let paths = paths.clone().into_iter();
+            let list = paths.map(|p| if p.ends_with("00030") { panic!("list") } else { p });
             ioloom::files(list).pin(plan(text)).map(|_| ()).run()
         }));
         assert!(in_list.is_err(), "{text}");
@@ -202,7 +203,7 @@ fn results_can_be_in_input_order() {
     for text in PLANS {
         for order in ["", "/order=inode"] {
             let plan = plan(&format!("{text}{order}"));
-            let run = ioloom::files(&paths)
+            let run = ioloom::list(&paths)
                 .pin(plan)
                 .order(Order::Input)
                 .map(|f| (f.index(), f.path().to_owned()))
@@ -214,7 +215,7 @@ fn results_can_be_in_input_order() {
             // A list in memory, too: order=inode is the order of reading, not of the input.
             let mut list = crate::support::list(&paths);
             list.push(dir.path().join("00005").as_os_str().as_encoded_bytes());
-            let names = ioloom::list(list)
+            let names = ioloom::Files::from(list)
                 .pin(plan)
                 .take(50)
                 .order(Order::Input)
@@ -234,7 +235,7 @@ fn results_can_be_in_input_order() {
 fn folds_sums_and_chunks_agree() {
     let (_dir, paths) = make(&roots()[0], &[0, 1, 4096, 100_000, 300_000]);
     let all: u64 = 1 + 4096 + 100_000 + 300_000;
-    let job = || ioloom::files(&paths);
+    let job = || ioloom::list(&paths);
     assert_eq!(job().map(|f| f.len()).sum::<u64>().unwrap(), all);
     assert_eq!(job().map(|f| f.len()).collect().unwrap(), [0, 1, 4096, 100_000, 300_000]);
     let fold = job().map(|f| f.len()).fold(|| 0, |a, n| *a += n, |a, b| *a += b).unwrap();
@@ -255,7 +256,7 @@ fn folds_sums_and_chunks_agree() {
 fn progress_is_reported() {
     let (_dir, paths) = make(&roots()[0], &[10; 5]);
     let reported = AtomicU64::new(0);
-    ioloom::files(&paths)
+    ioloom::list(&paths)
         .progress(|p| {
             assert!(p.files <= 5);
             reported.fetch_add(1, Ordering::Relaxed);
@@ -286,7 +287,7 @@ fn an_iterator_leaves_the_token_of_the_caller_alone() {
 fn a_progress_function_that_panics_ends_the_run() {
     let (_dir, paths) = make(&roots()[0], &[10]);
     let since = std::time::Instant::now();
-    let endless = |_: &PathBuf| since.elapsed() < Duration::from_secs(120);
+    let endless = move |_: &PathBuf| since.elapsed() < Duration::from_secs(120);
     for text in PLANS {
         let reported = AtomicU64::new(0);
         let run = catch_unwind(AssertUnwindSafe(|| {

@@ -186,3 +186,12 @@ pub(crate) fn child(test: &str, exe: &Path, mut command: std::process::Command) 
     assert!(text.contains("1 passed") || text.contains("1 failed"), "{test} did not run: {text}");
     (out.status.success(), text)
 }
+
+/// Evicts files from the page cache.
+pub(crate) fn evict(paths: &[PathBuf]) {
+    for path in paths {
+        let file = std::fs::File::open(path).unwrap();
+        file.sync_all().unwrap();
+        ioloom_sys::cache::evict_file(&file).unwrap();
+    }
+}

@@ -4,59 +4,64 @@ use crate::support::{content, make, plan, roots};
 use ioloom::{Cancel, Error, File, OnError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex};
-use std::thread::{ThreadId, current};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Longer than any run here: a wait this long means that the other worker has ended.
 const NEVER: Duration = Duration::from_secs(20);
 
-/// Gives the list to the second thread that takes paths, after the first, which gets none, has had
-/// time to end or to rest.
-fn for_one_thread(paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> + Send {
-    let (mut first, mut started): (Option<ThreadId>, bool) = (None, false);
-    let mut paths = paths.into_iter();
-    std::iter::from_fn(move || {
-        if *first.get_or_insert(current().id()) == current().id() {
-            return None;
+/// Yields the first path, and the others when the function runs on it: another worker takes them.
+fn after_the_first(
+    paths: Vec<PathBuf>,
+    begun: Arc<(Mutex<bool>, Condvar)>,
+) -> impl Iterator<Item = PathBuf> + Send + 'static {
+    paths.into_iter().enumerate().map(move |(index, path)| {
+        if index > 0 {
+            let waits = begun.1.wait_timeout_while(begun.0.lock().unwrap(), NEVER, |begun| !*begun);
+            assert!(!waits.unwrap().1.timed_out(), "the function never ran on the first file");
         }
-        if !started {
-            started = true;
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        paths.next()
+        path
     })
 }
 
 #[test]
 fn a_worker_without_files_computes_what_another_has_read() {
     let dir = tempfile::tempdir().unwrap();
-    let paths: Vec<PathBuf> = (0..12)
+    let paths: Vec<PathBuf> = (0..5)
         .map(|i| {
             let path = dir.path().join(format!("{i}"));
             std::fs::write(&path, content(i, 30_000)).unwrap();
             path
         })
         .collect();
-    // Wide enough that one worker starts several files before it computes the first.
+    // Wide enough that one worker starts four files before it computes the first.
     for text in ["null/window:l=8,p=2", "nowait/window:l=64,p=2", "uring/window:l=8,p=2"] {
+        let begun = Arc::new((Mutex::new(false), Condvar::new()));
         let (inside, came) = (Mutex::new(0), Condvar::new());
-        let run = ioloom::files(for_one_thread(paths.clone()))
+        let await_calls = |count: MutexGuard<'_, i32>, calls: i32| {
+            let waits = came.wait_timeout_while(count, NEVER, |count| *count < calls).unwrap();
+            if waits.1.timed_out() { Err("no other thread computes") } else { Ok(()) }
+        };
+        let run = ioloom::files(after_the_first(paths.clone(), begun.clone()))
             .pin(plan(text))
             .on_error(OnError::Collect)
             .try_map(|f| {
-                // The first two calls only return together, so they run on two threads.
                 let mut count = inside.lock().unwrap();
+                if f.index() == 0 {
+                    *begun.0.lock().unwrap() = true;
+                    begun.1.notify_all();
+                    return await_calls(count, 1);
+                }
+                // The first two of these calls only return together, so they run on two threads.
                 *count += 1;
                 came.notify_all();
-                let met = came.wait_timeout_while(count, NEVER, |count| *count < 2).unwrap();
-                if met.1.timed_out() { Err("no other thread computes") } else { Ok(f.len()) }
+                await_calls(count, 2)
             })
             .run();
         match run {
             Err(error) => assert!(crate::support::lacks(&plan(text), &error), "{text}: {error}"),
             Ok(run) => {
-                assert_eq!((run.failed, run.value.len()), (0, 12), "{text}: {:?}", run.errors)
+                assert_eq!((run.failed, run.value.len()), (0, 5), "{text}: {:?}", run.errors)
             }
         }
     }
@@ -65,7 +70,7 @@ fn a_worker_without_files_computes_what_another_has_read() {
 #[test]
 fn resting_workers_end_with_the_run() {
     let paths: Vec<PathBuf> = (0..3).map(|i| PathBuf::from(format!("{i}"))).collect();
-    let files = || ioloom::files(for_one_thread(paths.clone())).pin(plan("null/window:l=8,p=4"));
+    let files = || ioloom::files(paths.clone()).pin(plan("null/window:l=8,p=4"));
     let slow = || std::thread::sleep(Duration::from_millis(30));
     let failing = |_: &File<'_>| -> Result<(), &str> {
         slow();
@@ -97,7 +102,7 @@ fn waiting_and_resting_workers_return_their_permits() {
     for round in 0..10 {
         let seen = AtomicU64::new(0);
         let plan = plan("nowait/window:l=512,p=1");
-        let run = ioloom::files(&paths).pin(plan).for_each(|_| {
+        let run = ioloom::list(&paths).pin(plan).for_each(|_| {
             let at = seen.fetch_add(1, Ordering::Relaxed);
             if at < 60 || at > 2980 - round * 40 {
                 std::thread::sleep(Duration::from_micros(300));

@@ -26,7 +26,7 @@ fn a_traced_run_explains_all_time_and_names_all_files() {
     let out = tempfile::tempdir().unwrap();
     for text in ["read/window:l=8,p=2", "nowait/window:l=8,p=2", "read/roles:r=1,h=0,c=2,w=8"] {
         let file = out.path().join("run.ioloom");
-        let files = ioloom::files(&paths).pin(plan(text)).trace(&file);
+        let files = ioloom::list(&paths).pin(plan(text)).trace(&file);
         let run = files.map(|f| f.len()).run().unwrap();
         let trace = read(&file);
         tiles(&trace, text);
@@ -54,7 +54,7 @@ fn a_traced_run_explains_all_time_and_names_all_files() {
 fn an_unwritable_trace_path_fails_before_the_run() {
     let (dir, paths) = make(&roots()[0], &[10; 3]);
     let path = dir.path().join("missing/run.ioloom");
-    let job = ioloom::files(&paths)
+    let job = ioloom::list(&paths)
         .trace(&path)
         .map(|_| -> () { panic!("the function was run although the trace cannot be written") });
     match job.run() {
@@ -74,7 +74,7 @@ fn failed_and_cancelled_runs_leave_incomplete_traces() {
     let out = tempfile::tempdir().unwrap();
     let file = out.path().join("run.ioloom");
     let stops = |f: &ioloom::File<'_>| if f.index() == 20 { Err("no") } else { Ok(f.len()) };
-    let job = ioloom::files(&paths).pin(plan("read/threads:n=1")).trace(&file);
+    let job = ioloom::list(&paths).pin(plan("read/threads:n=1")).trace(&file);
     assert!(matches!(job.try_map(stops).run(), Err(Error::File(_))));
     let trace = read(&file);
     tiles(&trace, "failed");
@@ -83,7 +83,7 @@ fn failed_and_cancelled_runs_leave_incomplete_traces() {
     assert!(note.contains("the run failed: cannot process"), "{note}");
 
     let cancel = ioloom::Cancel::new();
-    let job = ioloom::files(&paths).pin(plan("read/threads:n=1")).trace(&file);
+    let job = ioloom::list(&paths).pin(plan("read/threads:n=1")).trace(&file);
     let token = cancel.clone();
     let ends = move |f: &ioloom::File<'_>| {
         if f.index() == 10 {

@@ -1,0 +1,153 @@
+//! Streams: a file is processed before the next path exists.
+
+use crate::support::{evict, lacks, make, plan, roots};
+use ioloom::{Cancel, Error, ReadOrder};
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+/// Longer than any run here.
+const NEVER: Duration = Duration::from_secs(10);
+
+/// Runs `test` on a thread of its own and fails if it hangs.
+fn guarded(what: String, test: impl FnOnce() + Send + 'static) {
+    let (done, ended) = channel();
+    let thread = std::thread::spawn(move || {
+        test();
+        let _ = done.send(());
+    });
+    match ended.recv_timeout(2 * NEVER) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
+        _ => thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)),
+    }
+}
+
+/// Methods that the public form accepts, each under every schedule.
+const METHODS: [&str; 8] = [
+    "read",
+    "nowait",
+    "uring",
+    "uring:open",
+    "uring:registered",
+    "direct:read",
+    "direct:uring",
+    "null",
+];
+const SCHEDULES: [&str; 5] = [
+    "threads:n=3",
+    "window:l=16,p=2",
+    "roles:r=1,h=0,c=2,w=8",
+    "roles:r=0,h=2,c=1,w=8,order=read-first",
+    "roles:r=1,h=1,c=0,w=8,order=compute-first",
+];
+
+/// Every plan that runs over streams, in both orders, and the default plan.
+fn plans() -> Vec<Option<String>> {
+    let all = METHODS.iter().flat_map(|method| {
+        SCHEDULES.iter().flat_map(move |schedule| {
+            ["list", "inode"].map(|order| Some(format!("{method}/{schedule}/order={order}")))
+        })
+    });
+    all.chain([None, Some("nowait/window:l=64,p=1/blocking=8".to_owned())]).collect()
+}
+
+/// Sends the first path, and each further path when the previous one was processed.
+#[test]
+fn the_next_path_may_depend_on_the_last_result() {
+    for cold in [false, true] {
+        for text in plans() {
+            let what = format!("{text:?}, cold: {cold}");
+            guarded(what.clone(), move || {
+                let (_dir, paths) = make(&roots()[0], &vec![5000; 12]);
+                if cold {
+                    evict(&paths);
+                }
+                let (send, stream) = channel::<PathBuf>();
+                send.send(paths[0].clone()).unwrap();
+                let files = match &text {
+                    Some(text) => ioloom::files(stream).pin(plan(text)),
+                    None => ioloom::files(stream).read_order(ReadOrder::List),
+                };
+                let send = std::sync::Mutex::new(Some(send));
+                let run = files
+                    .map(|f| {
+                        let mut send = send.lock().unwrap();
+                        match (paths.get(f.index() + 1), &*send) {
+                            (Some(next), Some(sender)) => sender.send(next.clone()).unwrap(),
+                            _ => *send = None,
+                        }
+                        f.len()
+                    })
+                    .sum::<u64>();
+                match (run, &text) {
+                    (Ok(sum), _) => assert!(sum == 60_000 || what.contains("null"), "{what}: {sum}"),
+                    (Err(error), Some(text)) => {
+                        assert!(lacks(&plan(text), &error), "{what}: {error}");
+                    }
+                    (Err(error), None) => panic!("{error}"),
+                }
+            });
+        }
+    }
+}
+
+/// A run that is cancelled while its iterator sleeps returns without it.
+#[test]
+fn a_cancelled_run_does_not_wait_for_the_iterator() {
+    for text in plans() {
+        guarded(format!("{text:?}"), move || {
+            let (_dir, paths) = make(&roots()[0], &[5000; 3]);
+            let (release, released) = channel::<()>();
+            let stream = paths.clone().into_iter().chain(std::iter::from_fn(move || {
+                let _ = released.recv();
+                None
+            }));
+            let token = Cancel::new();
+            let files = match &text {
+                Some(text) => ioloom::files(stream).pin(plan(text)),
+                None => ioloom::files(stream),
+            };
+            let last = std::sync::atomic::AtomicUsize::new(0);
+            let run = files
+                .cancel(&token)
+                .map(|_| {
+                    if last.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 2 {
+                        token.cancel();
+                    }
+                })
+                .run();
+            match (run, &text) {
+                (Err(Error::Cancelled { files }), _) => assert_eq!(files, 3),
+                (Err(error), Some(text)) if lacks(&plan(text), &error) => {}
+                (other, _) => panic!("{text:?}: {other:?}"),
+            }
+            drop(release);
+        });
+    }
+}
+
+/// While one function waits, other threads process the paths that arrive.
+#[test]
+fn a_slow_function_does_not_hold_back_the_next_path() {
+    guarded("default plan".to_owned(), || {
+        let (_dir, paths) = make(&roots()[0], &[100; 2]);
+        let (send, stream): (Sender<PathBuf>, _) = channel();
+        let (second, done): (Sender<()>, _) = channel();
+        send.send(paths[0].clone()).unwrap();
+        let (send, done) = (std::sync::Mutex::new(Some(send)), std::sync::Mutex::new(done));
+        let run = ioloom::files(stream).map(|f| {
+            if f.index() == 0 {
+                let send = send.lock().unwrap().take().unwrap();
+                send.send(paths[1].clone()).unwrap();
+                drop(send);
+                done.lock().unwrap().recv_timeout(NEVER).unwrap();
+            } else {
+                second.send(()).unwrap();
+            }
+            f.len()
+        });
+        if ioloom::usable_cores() > 1 {
+            assert_eq!(run.sum::<u64>().unwrap(), 200);
+        }
+    });
+}
