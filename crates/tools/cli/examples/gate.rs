@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for _ in 0..ROUNDS {
         for plan in ["null/window:l=32,p=1", "read/threads:n=1"] {
             let run =
-                ioloom::list(list.clone()).pin(plan.parse()?).map(|f| xxh3_64(f.bytes())).fold(
+                ioloom::Files::from(list.clone()).pin(plan.parse()?).map(|f| xxh3_64(f.bytes())).fold(
                     || 0u64,
                     |sum, hash| *sum = sum.wrapping_add(hash),
                     |sum, other| *sum ^= other,

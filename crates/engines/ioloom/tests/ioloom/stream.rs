@@ -80,7 +80,9 @@ fn the_next_path_may_depend_on_the_last_result() {
                     })
                     .sum::<u64>();
                 match (run, &text) {
-                    (Ok(sum), _) => assert!(sum == 60_000 || what.contains("null"), "{what}: {sum}"),
+                    (Ok(sum), _) => {
+                        assert!(sum == 60_000 || what.contains("null"), "{what}: {sum}")
+                    }
                     (Err(error), Some(text)) => {
                         assert!(lacks(&plan(text), &error), "{what}: {error}");
                     }

@@ -5,7 +5,7 @@ use crate::values::{self, Choice, Grammar};
 use clap::Args;
 use ioloom::Plan;
 use ioloom_model::{Buffers, Compute, Method, ReadOrder, Schedule};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Run a hash, checksum or command on every file
 ///
@@ -220,6 +220,9 @@ impl EachArgs {
             plan.method = method;
             plan.schedule = default_schedule(plan, cores);
         }
+        if self.is_pinned() {
+            plan.blocking = None;
+        }
         plan.schedule = self.schedule.unwrap_or(plan.schedule);
         plan.chunk_bytes = self.chunk.map(|bytes| bytes.max(1));
         plan.buffers = self.buffers;
@@ -227,14 +230,9 @@ impl EachArgs {
         plan.complete(cores)
     }
 
-    /// Returns the plan for a list that begins with `first`: the file system of that path decides the
-    /// method where no flag did.
-    pub(crate) fn settled(&self, plan: Plan, first: &Path) -> Plan {
-        if self.method_given() || self.schedule.is_some() || self.exec.is_some() {
-            return plan;
-        }
-        let Plan { method, schedule, .. } = ioloom::default_plan_for(first, plan.memory_bytes);
-        Plan { method, schedule, ..plan }
+    /// Reports whether flags choose how files are read.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.plan.is_some() || self.method_given() || self.schedule.is_some()
     }
 
     /// Returns the trace that flags or the environment request.

@@ -39,6 +39,7 @@ impl Job {
             }
             if exec.takes_path {
                 plan.method = Method::Null;
+                plan.blocking = None;
             }
         }
         let streams = exec.is_none() && !matches!(compute, Compute::Touch);

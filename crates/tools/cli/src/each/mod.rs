@@ -35,14 +35,11 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     if let Some(list) = &args.check {
         return check::run(args, list);
     }
-    let mut job = Job::read(args)?;
+    let job = Job::read(args)?;
     if job.plan.method.is_mmap() && !args.mapped_here {
         return isolate::run(args);
     }
     let input = input::read(args)?;
-    if let Some(list) = input.files.as_ref().filter(|list| !list.is_empty()) {
-        job.plan = args.settled(job.plan, list.path(0));
-    }
     for line in input.warnings.iter().filter(|_| !args.quiet) {
         stderr::message(&output::one_line(line));
     }
@@ -71,6 +68,7 @@ fn run_job(
     let options = RunOptions {
         cancel: Cancel::from_flag(stop.clone()),
         progress: Some(&on_progress),
+        on_demand: !args.is_pinned(),
         mmap: true,
         tracing: wanted.as_ref().map(TraceWanted::tracing),
         ..RunOptions::default()
