@@ -32,8 +32,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut files, mut digest) = (0, 0);
     for _ in 0..ROUNDS {
         for plan in ["null/window:l=32,p=1", "read/threads:n=1"] {
-            let run =
-                ioloom::Files::from(list.clone()).pin(plan.parse()?).map(|f| xxh3_64(f.bytes())).fold(
+            let run = ioloom::Files::from(list.clone())
+                .pin(plan.parse()?)
+                .map(|f| xxh3_64(f.bytes()))
+                .fold(
                     || 0u64,
                     |sum, hash| *sum = sum.wrapping_add(hash),
                     |sum, other| *sum ^= other,

@@ -93,7 +93,8 @@ pub(super) fn run<W: Work>(
     let Finished { locals, reports, start, ended, usage, sampled } = run_threads(threads);
     let elapsed_ns = ended.saturating_sub(start);
     let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-    if let Some(payload) = panic {
+    // If all workers rested when the iterator panicked, none of them has looked again.
+    if let Some(payload) = panic.or_else(|| shared.source.panic()) {
         std::panic::resume_unwind(payload);
     }
     let fatal = shared.fatal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
