@@ -1,5 +1,5 @@
-//! Sets the version of the program to its commit, marked if the source was changed, so that every
-//! record says which source it measured.
+//! Adds the commit, and a mark for local changes, to the program version. Every record contains this
+//! version and so identifies the source it measured.
 
 #![allow(clippy::print_stdout, reason = "cargo reads the output of build scripts")]
 

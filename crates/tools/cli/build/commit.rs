@@ -1,33 +1,32 @@
-//! Finds the commit that a program is built from, and whether its source differs from that commit.
+//! Finds the commit a program is built from and detects local changes.
 //!
-//! A changed tree is marked with a digest of its changes, so that two programs of one commit can be
-//! distinguished. Only files that are compiled in count: notes, results and tests may change. Of files
-//! that git ignores or does not track, only those in source directories count.
+//! A digest of local changes in the version distinguishes two builds of the same commit. Only files
+//! that are compiled in count; notes, results and tests do not. Ignored and untracked files count
+//! only in source directories.
 //!
-//! Cargo runs a build script again when one of the files that it names has changed, and then
-//! rebuilds the program. The files named here cause a rebuild anyway, so nothing is built more
-//! often. Without git, or in a copy of the source inside another repository, the version has no
-//! commit.
+//! Cargo reruns a build script and rebuilds the program when a file named by the script changes.
+//! The files named here trigger a rebuild anyway, so this adds no rebuilds. Without git, or in a copy
+//! of the source inside another repository, the version has no commit.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Paths that are compiled in: in the root, and in each folder of `crates`.
+/// Compiled-in paths, in the root and in each directory below `crates`.
 const OF_ROOT: [&str; 5] = [".cargo", "Cargo.lock", "Cargo.toml", "rust-toolchain.toml", "studies"];
 const OF_CRATE: [&str; 5] = ["Cargo.toml", "assets", "build", "build.rs", "src"];
 
-/// The version of a program, and the files that it depends on.
+/// The version of a program, and the files it depends on.
 #[derive(Debug)]
 pub(crate) struct Built {
     /// `0.1.0 (499dfe3589)`, `0.1.0 (499dfe3589, changed 1b2c3d4e)`, or `0.1.0`.
     pub(crate) version: String,
-    /// Existing files and directories whose change may change the version.
+    /// Existing files and directories that affect the version.
     pub(crate) watched: Vec<PathBuf>,
 }
 
-/// Examines the source in `root`, the top of a clone or of a linked worktree.
+/// Examines the source in `root`, the top level of a clone or linked worktree.
 pub(crate) fn built(root: &Path, version: &str) -> Built {
     let without_commit = Built { version: version.to_owned(), watched: Vec::new() };
     let top = git(root, &["rev-parse", "--show-toplevel"]).map(PathBuf::from);
@@ -45,7 +44,7 @@ pub(crate) fn built(root: &Path, version: &str) -> Built {
     Built { version, watched: watched(root) }
 }
 
-/// Returns the files of the program that differ from the commit or are not in it.
+/// Returns the program's source files that differ from the commit or are not in it.
 fn changes(root: &Path) -> Option<BTreeSet<String>> {
     let mut places: Vec<String> = OF_ROOT.map(str::to_owned).to_vec();
     for place in OF_CRATE {
@@ -69,7 +68,7 @@ fn digest(root: &Path, changes: &BTreeSet<String>) -> String {
     let mut hasher = DefaultHasher::new();
     for name in changes {
         hasher.write(name.as_bytes());
-        // A removed file is a change too.
+        // Removing a file is a change too.
         match std::fs::read(root.join(name)) {
             Ok(bytes) => {
                 hasher.write_usize(bytes.len());
@@ -98,7 +97,7 @@ fn watched(root: &Path) -> Vec<PathBuf> {
     for dir in crates {
         all.extend(OF_CRATE.map(|name| dir.join(name)));
     }
-    // Cargo treats a missing file as always changed.
+    // Cargo treats a missing file as permanently changed.
     all.retain(|path| path.exists());
     all
 }

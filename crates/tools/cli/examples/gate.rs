@@ -1,13 +1,13 @@
-//! The hot path under an instruction counter: `valgrind --tool=callgrind` counts the same
-//! instructions on every run, within a fraction of a percent.
+//! Runs the hot path for an instruction counter: the counts of `valgrind --tool=callgrind` differ by
+//! a fraction of a percent between runs.
 //!
-//! The example belongs to the cli and not to the crate of the hot path, because that crate's tests
-//! enable fault injection: the example would count code that the program does not run, and would
-//! need a second release build of everything below it.
+//! This example is in the cli rather than in the crate with the hot path because the tests of that
+//! crate enable fault injection: the example would count code that the program never runs, and
+//! would need a second release build of all dependencies.
 //!
-//! It creates 2 000 files of 4 KiB in a fixed directory (or the given one), and runs
+//! It creates 2 000 files of 4 KiB in a fixed or specified directory and runs
 //! `null/window:l=32,p=1` and `read/threads:n=1` over them several times with one compute thread.
-//! It prints the number of files and a digest, which never change.
+//! It prints the number of files and a digest; both are constant.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut list = ioloom_walk::PathList::new();
     for i in 0..FILES {
         let path = dir.join(format!("{i:04}"));
-        // Written even if it exists, so that every run does the same work.
+        // Rewrite existing files too: every run must do the same work.
         std::fs::write(&path, [i as u8; BYTES])?;
         list.push_found(&[path.as_os_str().as_bytes()], i as u64 + 1);
     }

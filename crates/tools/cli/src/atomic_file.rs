@@ -1,4 +1,4 @@
-//! Files that appear under their name only when they are complete.
+//! Atomic file creation: a file gets its name only when it is complete.
 
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError};
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes `bytes` to `path`, and creates missing parent directories.
+/// Writes `bytes` to `path`, creating missing parent directories.
 ///
 /// # Errors
 /// A directory or the file cannot be written; the old file, if any, is unchanged.
@@ -19,7 +19,7 @@ pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure>
     write_with(path, |out| out.write_all(bytes.as_ref()))
 }
 
-/// Writes what `fill` produces to `path`, through a temporary file in the same directory.
+/// Writes the output of `fill` to `path` through a temporary file in the same directory.
 ///
 /// # Errors
 /// The file cannot be written; the old file, if any, is unchanged.

@@ -1,4 +1,4 @@
-//! `ioloom claims`: published claims and the verdicts of the stored runs.
+//! `ioloom claims`: shows published claims and their verdicts from stored runs.
 
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
@@ -13,35 +13,36 @@ use ioloom_model::Doubt;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Show published claims with the verdict of your runs
+/// Show published claims and whether your runs confirm them
 ///
-/// A verdict comes from the runs in the store and from exports in ./results, or is recomputed from
-/// published numbers. Without runs most claims are undecided.
+/// Verdicts are based on the runs in the store and the exports in ./results. Some are recomputed from
+/// published numbers alone. Without runs most claims are undecided; `ioloom study` makes runs.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   ioloom claims                 every claim and its verdict
   ioloom claims 000-P01         one claim in full
   ioloom claims --source 0 --json
-                                the claims of one source as a document")]
+                                the claims of one source as JSON")]
 pub(crate) struct ClaimsArgs {
-    /// Identifiers of claims, such as 000-P01
+    /// Claim identifiers, such as 000-P01
     ///
-    /// Default: all claims. One claim is shown in full: evidence, confounds, and published and
+    /// Default: all claims. A single claim is shown in full: evidence, confounds, and published and
     /// measured values.
     #[arg(value_name = "ID")]
     ids: Vec<String>,
 
-    /// Only claims of this source
+    /// Show only claims of this source
     ///
-    /// The number of a published study, 0 to 4.
+    /// N is the number of a published study, 0 to 4.
     #[arg(long, alias = "seed", value_name = "N")]
     source: Option<u32>,
 
-    /// Check that verdicts repeat
+    /// Check that sessions agree
     ///
-    /// Judges every session by itself. If no run is stored for the selected claims, the quick study
-    /// runs first (90 seconds). Exit code 1 if one session confirms what another refutes.
+    /// Judges each session separately. Without stored runs for the selected claims, the quick study
+    /// pipeline runs first (90 seconds). The exit code is 1 if one session confirms a claim that
+    /// another refutes.
     #[arg(long)]
     verify: bool,
 
@@ -54,7 +55,7 @@ pub(crate) struct ClaimsArgs {
     #[arg(long, value_name = "DIR")]
     claims: Option<PathBuf>,
 
-    /// Work directory of --verify
+    /// Work directory for --verify
     ///
     /// Default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom.
     #[arg(long, value_name = "DIR")]
@@ -62,7 +63,7 @@ pub(crate) struct ClaimsArgs {
 
     /// Print one JSON document
     ///
-    /// As described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let claims = chosen(&ledger, args)?;
     let mut all = sessions::all(&args.store)?;
     if args.verify && !measured(&claims, &all) {
-        stderr::message("no run is stored for these claims: the quick study runs first");
+        stderr::message("no stored runs for these claims: running the quick study first");
         let exit = study::measure(&args.store, args.dir.clone(), args.claims.clone())?;
         if exit != Exit::Ok {
             return Ok(exit);
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     } else {
         out::print(&table(&verdicts, out::columns()))?;
         if records.is_empty() {
-            stderr::message("there are no stored runs; `ioloom study` makes some");
+            stderr::message("no stored runs; create some with `ioloom study`");
         }
     }
     for line in &differing {
@@ -120,13 +121,13 @@ fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, F
             let known: BTreeSet<String> =
                 ledger.all().iter().map(|c| c.source.to_string()).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
-            return Err(Failure::usage(format!("no claim of study {seed}; there are: {known}")));
+            return Err(Failure::usage(format!("no claims of source {seed}; sources: {known}")));
         }
     }
     Ok(chosen)
 }
 
-/// Whether some run was made for these claims, or none is needed.
+/// Returns whether the claims have stored runs or need none.
 fn measured(claims: &[&Claim], sessions: &[Session]) -> bool {
     let contrasts = || claims.iter().flat_map(|c| &c.contrasts).flat_map(|c| c.locations());
     let runs = || sessions.iter().flat_map(|s| &s.runs);
@@ -136,7 +137,7 @@ fn measured(claims: &[&Claim], sessions: &[Session]) -> bool {
         })
 }
 
-/// The claims that one session confirms and another refutes, in a sentence each.
+/// Returns one sentence for each claim confirmed by one session and refuted by another.
 fn differing(claims: &[&Claim], sessions: &[Session]) -> Vec<String> {
     let mut lines = Vec::new();
     for claim in claims {
@@ -152,7 +153,7 @@ fn differing(claims: &[&Claim], sessions: &[Session]) -> Vec<String> {
         };
         if let (Some(yes), Some(no)) = (of(Verdict::Confirmed), of(Verdict::Refuted)) {
             let id = &claim.id;
-            lines.push(format!("{id} does not repeat: {yes} confirms it, {no} refutes it"));
+            lines.push(format!("{id} is not reproducible: {yes} confirms it, {no} refutes it"));
         }
     }
     lines
@@ -160,7 +161,7 @@ fn differing(claims: &[&Claim], sessions: &[Session]) -> Vec<String> {
 
 fn table(verdicts: &[ClaimVerdict], width: usize) -> String {
     let mut table = out::table(width);
-    table.set_header(["claim", "verdict", "statement, and the effect with its 95 % interval"]);
+    table.set_header(["claim", "verdict", "statement, and effect with 95 % interval"]);
     for v in verdicts {
         let word = format!("{} {}", v.verdict.icon(), v.verdict);
         let mut text = v.statement.clone();
@@ -169,7 +170,7 @@ fn table(verdicts: &[ClaimVerdict], width: usize) -> String {
         }
         table.add_row([v.id.clone(), word, text]);
     }
-    // Each with the two columns that the cells are set apart by.
+    // Includes the two columns between cells.
     let fixed = |columns| ColumnConstraint::Absolute(Width::Fixed(columns));
     table.set_constraints([fixed(10), fixed(14)]);
     let counts = Verdict::ALL.iter().filter_map(|verdict| {
@@ -180,7 +181,7 @@ fn table(verdicts: &[ClaimVerdict], width: usize) -> String {
     format!("{}\n{}", out::table_text(&table), wrap(&counts, width, 0))
 }
 
-/// A number of any size in few digits.
+/// Formats a number of any magnitude with few digits.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1e6 || (v > 0.0 && v < 1e-3) => format!("{value:.2e}"),
@@ -190,7 +191,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The effect with its interval in a few signs.
+/// Formats the effect and its interval compactly.
 fn effect(evidence: &Evidence) -> String {
     let Some(value) = evidence.effect else { return String::new() };
     let interval = evidence.lo.zip(evidence.hi);
@@ -198,21 +199,21 @@ fn effect(evidence: &Evidence) -> String {
     format!("{} {}{}", evidence.effect_is, number(value), interval.unwrap_or_default())
 }
 
-/// What to do about a doubt. A verdict with few samples rests on the blocks of a quick study at
-/// least, so what takes the doubt away is the number of a full one.
+/// Returns advice on a doubt. A verdict with few samples has at least the blocks of a quick study, so
+/// the blocks of a full study remove the doubt.
 fn advice(doubt: Doubt) -> String {
     match doubt {
         Doubt::FewSamples => {
             let (few, enough) = (Rule::QUICK.blocks_min, Rule::FULL.blocks_min);
             format!(
-                "{few} blocks give a verdict, but are few: repeat the study with --blocks {enough}"
+                "{few} blocks are enough for a verdict, but few: repeat the study with --blocks {enough}"
             )
         }
         other => other.advice().to_owned(),
     }
 }
 
-/// One claim with all that is known of it.
+/// Formats everything known about one claim.
 fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
     let mut all = wrap(&format!("{}: {}", claim.id, claim.statement), width, 0);
     all.push('\n');
@@ -247,7 +248,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
     }
     all.push('\n');
     for part in &verdict.parts {
-        let note = if part.note { " (a note, does not decide)" } else { "" };
+        let note = if part.note { " (informative, not decisive)" } else { "" };
         let head = format!(
             "{} {}, {}{note}: {}",
             part.verdict.icon(),

@@ -1,4 +1,4 @@
-//! `ioloom clean`: removes the file sets that studies made; results stay.
+//! `ioloom clean`: removes file sets created by studies, but no results.
 
 use crate::directories::{short, work_dir};
 use crate::exit::{Ended, Exit, Failure};
@@ -9,20 +9,20 @@ use ioloom_model::units::{format_count, format_size};
 use ioloom_subjects::FileSets;
 use std::path::PathBuf;
 
-/// Remove the file sets that studies made
+/// Remove file sets created by studies
 ///
-/// Frees the space of file sets and removes what killed studies left: images, control groups and
-/// sets in memory. Only directories with a manifest written by ioloom are removed. Results are kept
-/// elsewhere and are never touched.
+/// Also removes leftovers of killed studies: images, control groups and sets in memory. Only
+/// directories with a manifest written by ioloom are removed. Results are stored elsewhere and are
+/// never removed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   ioloom clean
-  ioloom clean --dir /mnt/a      after `ioloom study --on /mnt/a`")]
+  ioloom clean --dir /mnt/a      clean up after `ioloom study --on /mnt/a`")]
 pub(crate) struct CleanArgs {
     /// Work directory of the studies
     ///
-    /// The default is $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom.
+    /// Default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

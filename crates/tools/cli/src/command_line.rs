@@ -1,4 +1,4 @@
-//! The commands of the program and how the first words of a command line choose one.
+//! The commands of the program, and their selection by the first words of a command line.
 
 use crate::version::VERSION;
 use crate::{
@@ -11,9 +11,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// Fast file tools, and a laboratory for I/O concurrency on this machine
 ///
-/// The tools hash, copy, count and cache files with many requests in flight. The laboratory measures
-/// which plan, the combination of read method and thread schedule, is fastest on this machine, and
-/// judges published claims by the results.
+/// The tools hash, copy, count and cache files with many requests in flight. The laboratory finds the
+/// fastest plan (a read method combined with a thread schedule) on this machine and checks published
+/// claims against the results.
 #[derive(Debug, Parser)]
 #[command(name = "ioloom", version = VERSION, propagate_version = true, max_term_width = 100)]
 #[command(after_long_help = AFTER_HELP)]
@@ -23,16 +23,16 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Terms such as plan, schedule and verdict are explained in docs/glossary.md.
+docs/glossary.md defines terms such as plan, schedule and verdict.
 
 Examples:
-  ioloom study                  find the fastest plan here, in 90 seconds
+  ioloom study pipeline         find the fastest read plan in 90 seconds
   ioloom each ~/src --per-file  print a checksum for each file
-  ioloom du ~                   show what takes the space
-  ioloom cp -a ~/src /mnt/disk  copy a tree, whole or not at all
+  ioloom du ~                   show the largest directories
+  ioloom cp -a ~/src /mnt/disk  copy a tree completely or not at all
   ioloom claims                 list published claims and their verdicts here
 
-Exit codes: 0 ok, 1 something failed, 2 wrong use, 3 refused, 130 interrupted.";
+Exit codes: 0 ok, 1 failure, 2 usage error, 3 refused, 130 interrupted.";
 
 /// A command with its arguments.
 #[derive(Debug, Subcommand)]
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Clean(clean::CleanArgs),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
-    /// Run one plan in this process; started by the laboratory for each run.
+    /// Run one plan in this process; the laboratory starts one process per run.
     #[command(hide = true)]
     RunOrder,
     /// Not in this build
@@ -71,8 +71,8 @@ pub(crate) enum Command {
     Load(MissingArgs),
 }
 
-/// Arguments of a command that this build lacks. They are accepted, so that the message can say what
-/// is missing.
+/// Arguments of a command that is not in this build. Any arguments are accepted, so the error can name
+/// the missing feature.
 #[cfg(not(feature = "exchange"))]
 #[derive(Debug, clap::Args)]
 pub(crate) struct MissingArgs {
@@ -80,8 +80,8 @@ pub(crate) struct MissingArgs {
     ignored: Vec<std::ffi::OsString>,
 }
 
-/// The commands that replace small programs, for which startup time matters. Building the flags of
-/// every command dominates startup, so their command line is parsed by itself.
+/// Commands that replace small programs, whose startup time matters. Building the flags of all
+/// commands dominates startup, so each of these parses its command line on its own.
 #[derive(Debug, Parser)]
 #[command(name = "ioloom", version = VERSION, propagate_version = true, max_term_width = 100)]
 struct QuickCli {
@@ -106,7 +106,7 @@ impl From<Quick> for Command {
     }
 }
 
-/// Parses the command line. Prints help, versions and errors, and exits.
+/// Parses the command line, or prints help, a version or an error and exits.
 pub(crate) fn parse() -> Command {
     let is_quick = std::env::args_os().nth(1).is_some_and(|word| {
         let names = ["each", "du", "cp"];
@@ -120,7 +120,7 @@ pub(crate) fn parse() -> Command {
     parsed.unwrap_or_else(|error| usage::exit(&error))
 }
 
-/// Returns the description of every command, for completions and manual pages.
+/// Returns the definitions of all commands, for completions and manual pages.
 pub(crate) fn complete() -> clap::Command {
     Cli::command()
 }

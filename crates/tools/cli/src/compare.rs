@@ -1,4 +1,4 @@
-//! `ioloom compare`: two sessions, arm by arm.
+//! `ioloom compare`: compares two sessions arm by arm.
 
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
@@ -9,14 +9,14 @@ use ioloom_report::Input;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Version of the document that `--json` prints.
+/// Version of the `--json` document.
 const SCHEMA: u32 = 1;
 
 /// Compare two stored sessions arm by arm
 ///
-/// The runs of two sessions were not interleaved, so a difference can come from anything that changed
-/// between them: the program, the load, the time of day. If machine, medium, files, plan or condition
-/// differ, the difference is listed instead of a change.
+/// The runs of two sessions are not interleaved, so a change can have any cause between them: the
+/// program, the load, the time of day. If the machine, medium, files, plan or condition differ, that
+/// difference is listed instead.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -26,13 +26,13 @@ Examples:
 pub(crate) struct CompareArgs {
     /// The first session
     ///
-    /// Its name, an unambiguous prefix of it, latest, or latest-N for the N-th before that.
+    /// Its name, an unambiguous prefix, latest, or latest-N for the N-th before the latest.
     #[arg(value_name = "A")]
     first: String,
 
     /// The second session
     ///
-    /// Named like the first.
+    /// Specified like the first.
     #[arg(value_name = "B")]
     second: String,
 
@@ -45,7 +45,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "DIR")]
     studies: Option<PathBuf>,
 
-    /// Only this study
+    /// Compare only this study
     ///
     /// For sessions of a command that ran several studies.
     #[arg(long, value_name = "NAME")]
@@ -59,7 +59,7 @@ pub(crate) struct CompareArgs {
 
     /// Print one JSON document
     ///
-    /// As described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &CompareArgs) -> Ended {
         let names: Vec<&str> = pairs.iter().map(|(a, _)| a.study.name.as_str()).collect();
         let known = names.join(", ");
         return Err(Failure::usage(format!(
-            "--html and --json take one study; choose one with --study: {known}"
+            "--html and --json need a single study; choose one with --study: {known}"
         )));
     }
     for (a, b) in &pairs {
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &CompareArgs) -> Ended {
     Ok(Exit::Ok)
 }
 
-/// The studies that both have; two single ones are compared whatever they are.
+/// Returns the common studies. Two sessions of one study each are compared even if the studies differ.
 fn pairs(first: Vec<Input>, second: Vec<Input>) -> Result<Vec<(Input, Input)>, Failure> {
     if let ([_], [_]) = (&first[..], &second[..]) {
         return Ok(first.into_iter().zip(second).collect());
@@ -110,7 +110,7 @@ fn pairs(first: Vec<Input>, second: Vec<Input>) -> Result<Vec<(Input, Input)>, F
         }
     }
     if pairs.is_empty() {
-        return Err(Failure::failed("the two have no study in common".to_owned()));
+        return Err(Failure::failed("the sessions have no study in common".to_owned()));
     }
     Ok(pairs)
 }

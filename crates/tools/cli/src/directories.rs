@@ -1,7 +1,7 @@
 //! The default directories: file sets in the user's cache directory, results in the data directory.
 //!
-//! They are separate so that clearing the cache loses nothing that took time to measure. The
-//! variables of the XDG base directories are used when they are absolute.
+//! They are separate so that clearing the cache does not delete measurements. XDG base directory
+//! variables are ignored unless they contain absolute paths.
 
 use crate::exit::Failure;
 use crate::out::readable;
@@ -9,18 +9,18 @@ use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The flag for the store.
+/// The `--store` flag.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StoreArg {
-    /// Directory of the results
+    /// Directory for results
     ///
-    /// The default is $XDG_DATA_HOME/ioloom or ~/.local/share/ioloom.
+    /// Default: $XDG_DATA_HOME/ioloom or ~/.local/share/ioloom.
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
 }
 
 impl StoreArg {
-    /// Returns the directory of the store, which may not exist yet.
+    /// Returns the store directory, which may not exist yet.
     pub(crate) fn dir(&self) -> Result<PathBuf, Failure> {
         match &self.store {
             Some(dir) => Ok(dir.clone()),
@@ -29,7 +29,7 @@ impl StoreArg {
     }
 }
 
-/// Returns the directory for file sets: the given one, or the default in the cache directory.
+/// Returns the directory for file sets: `dir`, or the default in the cache directory.
 pub(crate) fn work_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
     match given {
         Some(dir) => Ok(dir.to_owned()),

@@ -1,11 +1,11 @@
-//! `ioloom machine --doctor`: which evidence can be collected, and how to enable the rest.
+//! `ioloom machine --doctor`: lists available evidence sources and how to enable the others.
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use ioloom_observe::collect::{Probe, probe};
 use serde::Serialize;
 
-/// Version of the document that `--json` prints.
+/// Version of the `--json` document.
 const SCHEMA: u32 = 1;
 
 /// The document of `machine --doctor --json`.
@@ -13,7 +13,7 @@ const SCHEMA: u32 = 1;
 struct Document<'a> {
     schema: u32,
     command: &'a str,
-    /// The highest level that works.
+    /// The highest working level.
     level: u8,
     sources: &'a [Probe],
 }
@@ -30,7 +30,7 @@ pub(crate) fn run(json: bool) -> Ended {
     Ok::<_, Failure>(Exit::Ok)
 }
 
-/// The sources that a level requires.
+/// The sources required by a level.
 const NEEDED: [&str; 4] =
     ["perf.switch", "perf.major-fault", "tracefs.sched_waking", "tracefs.sched_switch"];
 
@@ -87,7 +87,7 @@ mod tests {
             source: source.to_owned(),
             level,
             ok: why.is_none(),
-            gives: "something that takes several words to describe in a table column".to_owned(),
+            gives: "a description that is too long for one line of a table column".to_owned(),
             why: why.map(str::to_owned),
             remedy: why.map(|_| "sudo sysctl kernel.perf_event_paranoid=2".to_owned()),
         }

@@ -1,4 +1,4 @@
-//! Levels of evidence as flags spell them.
+//! Evidence levels on the command line.
 
 use ioloom_model::Level;
 

@@ -1,4 +1,4 @@
-//! How the program ends.
+//! Exit codes and failures.
 
 use std::process::ExitCode;
 
@@ -9,11 +9,11 @@ pub(crate) enum Exit {
     Ok = 0,
     /// Something failed and was reported.
     Failed = 1,
-    /// The command line or an input file was not understood.
+    /// The command line or an input file is invalid.
     Usage = 2,
-    /// The request cannot be carried out as asked; the reason was given.
+    /// The request cannot be carried out as specified; the reason was reported.
     Refused = 3,
-    /// The user interrupted.
+    /// The user interrupted the command.
     Interrupted = 130,
 }
 
@@ -23,7 +23,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command ends early: one message and an exit code.
+/// An error that terminates a command: one message and an exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -35,7 +35,7 @@ impl Failure {
         Self { exit, message: message.into() }
     }
 
-    /// The reader of standard output has closed it: end without a message.
+    /// The reader has closed standard output: exit without a message.
     pub(crate) fn quiet() -> Self {
         Self::new(Exit::Ok, "")
     }
@@ -45,7 +45,7 @@ impl Failure {
         Self::new(Exit::Failed, error.to_string())
     }
 
-    /// The command line was not understood (exit 2).
+    /// The command line is invalid (exit 2).
     pub(crate) fn usage(error: impl std::fmt::Display) -> Self {
         Self::new(Exit::Usage, error.to_string())
     }
@@ -56,5 +56,5 @@ impl Failure {
     }
 }
 
-/// What a command returns.
+/// The result of a command.
 pub(crate) type Ended = Result<Exit, Failure>;

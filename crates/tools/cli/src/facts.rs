@@ -1,4 +1,4 @@
-//! Facts of the machine, with its I/O features probed by using them.
+//! Machine facts, with I/O features probed by using them.
 
 use ioloom_failure::{Operation, PathError, reason};
 use ioloom_model::MachineFacts;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns the facts of the machine below `root`; features are probed on the file system of `dir`.
+/// Returns the machine facts from `root`; features are probed on the file system of `dir`.
 pub(crate) fn facts(root: &Path, dir: &Path) -> MachineFacts {
     let sample = Sample::make(dir);
     let with = |f: &dyn Fn(&Path) -> Result<(), String>| match &sample {
@@ -32,7 +32,7 @@ pub(crate) fn facts(root: &Path, dir: &Path) -> MachineFacts {
     )
 }
 
-/// Returns `dir`, or its nearest ancestor that exists.
+/// Returns `dir` or its nearest existing ancestor.
 pub(crate) fn nearest(dir: &Path) -> PathBuf {
     let found = dir.ancestors().find(|d| !d.as_os_str().is_empty() && d.is_dir());
     found.map_or_else(|| PathBuf::from("."), Path::to_owned)

@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Version of the document that `--json` prints.
+/// Version of the `--json` document.
 const SCHEMA: u32 = 1;
-/// Faults that are printed.
+/// Maximum number of printed faults.
 const FAULTS_PRINTED: usize = 10;
 
 /// Create, verify and remove seeded sets of files
 ///
-/// A file set follows from its description and seed alone: the same text makes the same names, sizes
-/// and bytes on every machine. Studies make their own sets; this command is for other programs and
-/// for reproducing a run by hand.
+/// A description and a seed determine a file set completely: names, sizes and bytes are the same on
+/// every machine. Studies create their own sets; use this command for other programs or to reproduce
+/// a run by hand.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -41,11 +41,11 @@ enum What {
     /// Create a file set, or complete a partial one
     ///
     /// SPEC is count=N,size=SIZES[,compute=TIMES][,layout=flat|nested][,seed=N], where SIZES is a
-    /// size, normal(), exp(), lognormal(), pareto(), uniform(), mix() or list(). It can also be a
-    /// preset (tree, or source000:A to source000:H, the sets of source study 000), followed by changes
-    /// such as count=4000, or like:DIR, the shape of an existing tree.
+    /// size, normal(), exp(), lognormal(), pareto(), uniform(), mix() or list(). Alternatives are a
+    /// preset (tree, or source000:A to source000:H, the sets of source study 000), optionally followed
+    /// by changes such as count=4000, and like:DIR, which imitates the shape of an existing tree.
     ///
-    /// Existing files of the set are kept. Free space and inodes are checked first.
+    /// Existing files of the set are reused. Free space and inodes are checked first.
     #[command(after_long_help = "\
 Examples:
   ioloom fileset create source000:E,count=4000 /tmp/small
@@ -54,34 +54,33 @@ Examples:
     Create(CreateArgs),
     /// Compare every byte of a set with its description
     ///
-    /// Reads all files. The exit code is 1 if a file is missing, differs or does not belong to the
-    /// set.
+    /// Reads all files. The exit code is 1 if a file is missing, different or not part of the set.
     #[command(after_long_help = "Examples:\n  ioloom fileset verify /tmp/set")]
     Verify(DirArgs),
-    /// Remove a set that ioloom made, and nothing else
+    /// Remove a set created by ioloom, and nothing else
     ///
-    /// Directories without a manifest written by ioloom are refused. Foreign files in the set are
-    /// kept, with the directories that hold them.
+    /// Directories without a manifest written by ioloom are refused. Other files in the directory are
+    /// left alone, as are the directories that contain them.
     #[command(after_long_help = "Examples:\n  ioloom fileset remove /tmp/set")]
     Remove(DirArgs),
 }
 
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// Description of the set
+    /// Set description
     #[arg(value_name = "SPEC", value_parser = values::spelled::<SetText>)]
     spec: SetText,
     /// A new or empty directory
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Random seed of sizes, times and bytes
+    /// Random seed for sizes, times and bytes
     ///
-    /// The default is the seed of the description. Another seed makes another set of the same shape.
+    /// Default: the seed in the description. Another seed creates a different set of the same shape.
     #[arg(long, alias = "seed", value_name = "N")]
     random: Option<u64>,
     /// Number of threads, 1 to 1024
     ///
-    /// The default is two per core.
+    /// Default: two per core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Print the result as JSON
@@ -91,7 +90,7 @@ struct CreateArgs {
 
 #[derive(Debug, Args)]
 struct DirArgs {
-    /// The directory of the set
+    /// The set's directory
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Print the result as JSON
@@ -162,17 +161,17 @@ fn create(args: &CreateArgs) -> Ended {
         return Ok(Exit::Ok);
     }
     let speed = if files_made == 0 {
-        "all files existed already".to_owned()
+        "all files already existed".to_owned()
     } else {
         let time = format_ns(elapsed.as_nanos() as f64);
         let made = format_count(files_made);
-        format!("made {made} files in {time}, {} files/s", format_count(files_per_s as u64))
+        format!("created {made} files in {time}, {} files/s", format_count(files_per_s as u64))
     };
     out::print(&format!("{}{speed}\n", described(&set)))?;
     Ok(Exit::Ok)
 }
 
-/// Returns how many files of exactly this set exist already.
+/// Returns the number of existing files that belong to exactly this set.
 fn existing_files(spec: &FileSetSpec, dir: &Path) -> u64 {
     if !fileset::load(dir).is_ok_and(|manifest| manifest.spec == *spec) {
         return 0;
@@ -253,7 +252,7 @@ fn remove(args: &DirArgs) -> Ended {
         out::print(&format!("{}: {files} files removed\n", quoted(&args.dir)))?;
     }
     for dir in &removed.left {
-        stderr::message(&format!("{} was kept: it holds other files", quoted(dir)));
+        stderr::message(&format!("{} was not removed: it contains other files", quoted(dir)));
     }
     Ok(Exit::Ok)
 }

@@ -5,11 +5,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Returns a flag that the first interrupt raises; the second ends the program at once.
+/// Returns a flag raised by the first interrupt; the second terminates the program immediately.
 pub(crate) fn stop_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // The order matters: the shutdown must see the flag as the previous interrupt left it.
+        // Order matters: the shutdown handler must see the flag before this interrupt raises it.
         let _ = signal_hook::flag::register_conditional_shutdown(
             signal,
             Exit::Interrupted as i32,
@@ -20,8 +20,8 @@ pub(crate) fn stop_flag() -> Arc<AtomicBool> {
     stop
 }
 
-/// Returns a flag that any number of interrupts raise. For a child whose parent forwards
-/// interrupts that the terminal may have sent to both.
+/// Returns a flag raised by any number of interrupts. For a child that can receive an interrupt
+/// twice: from the terminal and from its parent.
 pub(crate) fn drain_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

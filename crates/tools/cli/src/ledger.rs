@@ -1,4 +1,4 @@
-//! The claims: built in or read from a directory, and the rule by which stored runs judge them.
+//! The claims, built in or read from a directory, and the rule for judging them by stored runs.
 
 use crate::exit::Failure;
 use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict};
@@ -7,14 +7,14 @@ use ioloom_model::RunRecord;
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Largest ledger file that is read, bytes.
+/// Maximum size of a ledger file, bytes.
 const FILE_MAX: u64 = 8 << 20;
 
-/// The claims of a run of the program.
+/// The claims that a command uses.
 pub(crate) struct Ledger(Cow<'static, [Claim]>);
 
 impl Ledger {
-    /// The ledger of a directory (`*.toml` and `*/claims.toml`), or the built-in one.
+    /// Reads the ledger in a directory (`*.toml` and `*/claims.toml`), or the built-in one.
     pub(crate) fn read(dir: Option<&Path>) -> Result<Self, Failure> {
         let Some(dir) = dir else { return Ok(Self(Cow::Borrowed(ioloom_claims::ledger()))) };
         let fail = |path: &Path| {
@@ -41,7 +41,7 @@ impl Ledger {
         let mut files = Vec::new();
         for path in paths {
             if std::fs::metadata(&path).map_err(fail(&path))?.len() > FILE_MAX {
-                let reason = "larger than 8 MiB, not a file of claims";
+                let reason = "not a claims file: larger than 8 MiB";
                 return Err(Failure::failed(format!("cannot read {}: {reason}", quoted(&path))));
             }
             let text = std::fs::read_to_string(&path).map_err(fail(&path))?;
@@ -52,13 +52,13 @@ impl Ledger {
         Ok(Self(Cow::Owned(claims)))
     }
 
-    /// All claims in the order of the ledger.
+    /// Returns all claims in ledger order.
     pub(crate) fn all(&self) -> &[Claim] {
         &self.0
     }
 
-    /// The claims that a study tests: those with a contrast in it, and those of the same seeds
-    /// that are recomputed from published numbers or that no study tests.
+    /// Returns the claims that a study tests: those with a contrast in it, and those of the same seeds
+    /// that are recomputed from published numbers or not tested by any study.
     pub(crate) fn of_study(&self, study: &str) -> Vec<&Claim> {
         let places = |c: &Claim| -> Vec<String> {
             let contrasts = c.contrasts.iter().flat_map(|contrast| contrast.locations());
@@ -71,7 +71,7 @@ impl Ledger {
     }
 }
 
-/// An error of several lines on one: the place first, the last line says what is wrong.
+/// Joins the first line (the position) and the last line (the reason) of a multi-line error.
 fn one_line(error: &ioloom_claims::ClaimsError) -> String {
     let text = error.to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -81,24 +81,24 @@ fn one_line(error: &ioloom_claims::ClaimsError) -> String {
     }
 }
 
-/// By which rule runs judge.
+/// The number of blocks needed for a verdict.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rules {
     /// Eight blocks.
     Quick,
     /// Twelve blocks.
     Full,
-    /// Twelve, and eight where that leaves it open: for runs of quick and of full sessions.
+    /// Twelve, or eight if twelve leave a claim undecided: for a mix of quick and full sessions.
     Mixed,
 }
 
 impl Rules {
-    /// The rule of one session.
+    /// Returns the rule for one session.
     pub(crate) const fn of_session(full: bool) -> Self {
         if full { Self::Full } else { Self::Quick }
     }
 
-    /// The verdict on a claim.
+    /// Judges a claim.
     pub(crate) fn judge(self, claim: &Claim, records: &[RunRecord]) -> ClaimVerdict {
         let full = || ioloom_claims::verdict(claim, records, Rule::FULL);
         let quick = || ioloom_claims::verdict(claim, records, Rule::QUICK);

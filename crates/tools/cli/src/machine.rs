@@ -1,4 +1,4 @@
-//! `ioloom machine`: the facts of this machine that results depend on.
+//! `ioloom machine`: shows the hardware and settings that affect results.
 
 use crate::atomic_file;
 use crate::directories::StoreArg;
@@ -13,31 +13,31 @@ use ioloom_report::machine::Drawing;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Version of the document that `--json` prints.
+/// Version of the `--json` document.
 const SCHEMA: u32 = 1;
 
-/// Show the facts of this machine that results depend on
+/// Show the hardware and settings that affect results
 ///
-/// Prints processors, caches, memory, devices, kernel settings and which I/O features work. Features
-/// are probed by using them, on a file in the current directory. Cache sizes are what the kernel
-/// reports; `ioloom memory` measures them, and the drawing then shows the measured times.
+/// Prints processors, caches, memory, devices, kernel settings and I/O features. Features are probed
+/// by using them on a temporary file in the current directory. Cache sizes are those reported by the
+/// kernel; `ioloom memory` measures the caches and adds its times to the drawing.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   ioloom machine
   ioloom machine --json
   ioloom machine --svg machine.svg    write the drawing as SVG
-  ioloom machine --doctor             which sources of evidence work here
+  ioloom machine --doctor             check the evidence sources
   ioloom machine --root /captured     use copies of /proc and /sys")]
 pub(crate) struct MachineArgs {
     /// Read /proc and /sys below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 
-    /// Check the sources of evidence
+    /// Check the evidence sources
     ///
-    /// Prints which sources of traces and accounts work here, the highest level that they allow, and
-    /// a command that enables each of the others.
+    /// Prints which sources of traces and thread times work here, the highest evidence level they
+    /// support, and a command to enable each missing source.
     #[arg(long, conflicts_with = "root")]
     doctor: bool,
 
@@ -69,11 +69,11 @@ pub(crate) fn run(args: &MachineArgs) -> Ended {
     let proc = args.root.join("proc");
     std::fs::read_dir(&proc).map_err(|error| {
         let error = PathError::new(Operation::OpenDir, proc, error);
-        Failure::failed(format!("{error}; --root needs a directory with proc and sys"))
+        Failure::failed(format!("{error}; --root needs a directory that contains proc and sys"))
     })?;
     let facts = facts::facts(&args.root, Path::new("."));
     let topology = ioloom_machine::topology(&args.root);
-    // Without a saved measurement of this machine, or without a store, the drawing has no times.
+    // Without a store or a saved measurement of this machine, the drawing has no times.
     let measured = crate::memory::saved(&args.store, &facts.fingerprint).ok().flatten();
     let drawing = Drawing::of(&topology, facts.memory_bytes, measured.as_ref());
     if let Some(path) = &args.svg {
@@ -124,8 +124,8 @@ fn hardware(topology: &Topology, width: usize) -> String {
     if let Some(cpuid) = &topology.cpuid {
         let entries = |n: Option<u32>| n.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
         let text = format!(
-            "{} and {} entries for pages of 4 KiB, {} and {} for 2 MiB (first and second level, from \
-             CPUID; a hypervisor may change it)",
+            "{} and {} entries for 4 KiB pages, {} and {} for 2 MiB pages (first and second level, \
+             from CPUID; a hypervisor can change these)",
             entries(cpuid.tlb_l1_4k),
             entries(cpuid.tlb_l2_4k),
             entries(cpuid.tlb_l1_2m),
@@ -134,7 +134,7 @@ fn hardware(topology: &Topology, width: usize) -> String {
         all.push_str(&out::labelled("TLB", 12, &text, width));
         let cpuid_bytes: Vec<String> = cpuid.caches.iter().map(|(_, b)| format_size(*b)).collect();
         let socket = cpuid.socket_l3_bytes.map_or(String::new(), |bytes| {
-            format!("; an older leaf reports {} of L3 per socket", format_size(bytes))
+            format!("; an older CPUID leaf reports {} of L3 per socket", format_size(bytes))
         });
         let text = format!("data caches {}{socket}", cpuid_bytes.join(", "));
         all.push_str(&out::labelled("CPUID", 12, &text, width));
@@ -146,19 +146,19 @@ fn listed(cpus: &[u32]) -> String {
     cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Formats the caches of one kind: size, geometry, number, and processors that share each.
+/// Formats the caches of one kind: size, geometry, number, and the processors sharing each.
 fn cache_line(of: &[&CacheFacts]) -> String {
     let first = of[0];
     let number = |n: Option<u32>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
     let sum = first.bytes * of.len() as u64;
     let all = if of.len() > 1 {
-        format!(", {} of them: {}", of.len(), format_size(sum))
+        format!(", {} caches, {} in total", of.len(), format_size(sum))
     } else {
         String::new()
     };
     let shared: Vec<String> = of.iter().map(|c| listed(&c.shared)).collect();
     let odd =
-        if first.adds_up == Some(false) { "; sets × ways × line gives another size" } else { "" };
+        if first.adds_up == Some(false) { "; size differs from sets × ways × line" } else { "" };
     format!(
         "L{} {} {}, {} ways, {} sets, line {}{all}; processors {}{odd}",
         first.level,
@@ -171,7 +171,7 @@ fn cache_line(of: &[&CacheFacts]) -> String {
     )
 }
 
-/// Formats settings with their meaning.
+/// Formats settings with their meanings.
 fn settings(topology: &Topology, width: usize) -> String {
     let mut all = String::new();
     let groups: [(&str, &[Setting]); 4] = [

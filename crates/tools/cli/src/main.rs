@@ -1,5 +1,5 @@
-//! The ioloom program: flags and output. Each command is a module of its name; the work is in the
-//! library crates.
+//! The ioloom program: flags and output. Each command has a module of the same name; the library
+//! crates do the work.
 
 mod atomic_file;
 mod cache;
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(&args),
         #[cfg(not(feature = "exchange"))]
         Command::Serve(_) | Command::Load(_) => Err(exit::Failure::refused(
-            "this build has no stock exchange; build it with the cargo feature 'exchange'",
+            "this build has no stock exchange; rebuild with the cargo feature 'exchange'",
         )),
         Command::Claims(args) => claims::run(&args),
         Command::Report(args) => report::run(&args),

@@ -1,4 +1,4 @@
-//! `ioloom completions` and `ioloom man`: generated from the description of the command line.
+//! `ioloom completions` and `ioloom man`, generated from the command definitions.
 
 use crate::atomic_file;
 use crate::exit::{Ended, Exit, Failure};
@@ -11,9 +11,9 @@ use ioloom_failure::{Operation, PathError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Print completions for a shell
+/// Print a completion script for a shell
 ///
-/// The script completes commands, flags and the words that flags take.
+/// The script completes commands, flags and flag values.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -21,14 +21,14 @@ Examples:
   ioloom completions fish > ~/.config/fish/completions/ioloom.fish
   ioloom completions zsh  > ~/.zfunc/_ioloom")]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Target shell
     shell: Shell,
 }
 
 /// Print or install the manual pages
 ///
-/// Without --out, prints the page of the program. With --out, writes one page for each command, such
-/// as ioloom-each.1 and ioloom-cache-drop.1.
+/// Without --out, prints the main page. With --out, writes one page for each command, such as
+/// ioloom-each.1 and ioloom-cache-drop.1.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -64,7 +64,7 @@ pub(crate) fn man(args: &ManArgs, mut command: Command) -> Ended {
     Ok(Exit::Ok)
 }
 
-/// Writes the page of a command and those of its subcommands.
+/// Writes the pages of a command and its subcommands.
 fn write_pages(command: &Command, name: &str, dir: &Path) -> Result<(), Failure> {
     let text = page(command, name).map_err(Failure::failed)?;
     atomic_file::write(&dir.join(format!("{name}.1")), text)?;
@@ -74,12 +74,12 @@ fn write_pages(command: &Command, name: &str, dir: &Path) -> Result<(), Failure>
     Ok(())
 }
 
-/// The subcommands that users call.
+/// Returns the visible subcommands.
 fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
 }
 
-/// Returns one page as roff. `name` is the name of the page, such as `ioloom-cache-drop`.
+/// Returns one page as roff. `name` is the page name, such as `ioloom-cache-drop`.
 fn page(command: &Command, name: &str) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let words = name.replace('-', " ");
@@ -93,9 +93,9 @@ fn page(command: &Command, name: &str) -> io::Result<Vec<u8>> {
     let after = command.get_after_long_help().or_else(|| command.get_after_help());
     let after = after.map(ToString::to_string).unwrap_or_default();
     let (notes, examples) = after.split_once("Examples:\n").unwrap_or((after.as_str(), ""));
-    // What follows the examples, separated by an empty line, belongs to the notes.
+    // Text after the examples, separated by an empty line, belongs to the notes.
     let (examples, rest) = examples.split_once("\n\n").unwrap_or((examples, ""));
-    // The page has a section of its own for exit codes.
+    // Exit codes have their own section.
     let rest = if rest.starts_with("Exit codes:") { "" } else { rest };
     for part in [notes, rest].map(str::trim_end).into_iter().filter(|part| !part.is_empty()) {
         literal(None, part, &mut text)?;
@@ -110,7 +110,7 @@ fn page(command: &Command, name: &str) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes text line by line, as it is.
+/// Writes text line by line without filling.
 fn literal(head: Option<&str>, body: &str, out: &mut Vec<u8>) -> io::Result<()> {
     let mut roff = Roff::new();
     match head {
@@ -125,7 +125,7 @@ fn literal(head: Option<&str>, body: &str, out: &mut Vec<u8>) -> io::Result<()> 
     roff.to_writer(out)
 }
 
-/// The subcommands with their pages.
+/// Lists the subcommands with their pages.
 fn commands(command: &Command, name: &str) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["COMMANDS"]);
@@ -143,15 +143,15 @@ fn exit_status(name: &str) -> Roff {
     if name == "ioloom-watch" {
         roff.text([roman(
             "The exit code of the command; 126 if it cannot be run, 127 if it does not exist, 3 if \
-             the level of evidence does not work.",
+             the evidence level does not work here.",
         )]);
         return roff;
     }
     for (code, meaning) in [
         ("0", "Success."),
         ("1", "Something failed and was reported."),
-        ("2", "The command line or an input file was not understood."),
-        ("3", "The request was refused, with the reason."),
+        ("2", "The command line or an input file is invalid."),
+        ("3", "The request was refused; the reason was reported."),
         ("130", "Interrupted."),
     ] {
         roff.control("TP", []);

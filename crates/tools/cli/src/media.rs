@@ -1,10 +1,10 @@
-//! The media of a study: the work directory, memory, an own image, and a slowed device.
+//! The media of a study: the work directory, memory, a private image, and a slowed device.
 //!
-//! `--on` names directories. Without it, `--media` and `--full` use the work directory, memory and,
-//! as root, an image on a device that the kernel throttles. `--image` puts the file sets into an
-//! image, because remounting it is the only way to make names and inodes cold without dropping the
-//! cache of the whole machine. A medium that is unavailable is skipped with one line; only an image
-//! requested by flag is refused.
+//! `--on` specifies directories. Without it, `--media` and `--full` use the work directory, memory
+//! and, as root, an image on a device throttled by the kernel. `--image` creates the file sets in an
+//! image: remounting it is the only way to make names and inodes cold without dropping all caches of
+//! the machine. Unavailable media are skipped with a message, but if an explicitly requested image is
+//! unavailable, the study is refused.
 
 use crate::exit::{Exit, Failure};
 use crate::out::wrap;
@@ -19,33 +19,35 @@ use ioloom_subjects::FileSets;
 use ioloom_sys_lab::cgroup::ReadLimit;
 use std::path::{Path, PathBuf};
 
-/// Limits of the slowed device, similar to a network disk.
+/// Limits of the slowed device, similar to those of a network disk.
 const SLOW: ReadLimit = ReadLimit { bytes_per_s: 200 << 20, reads_per_s: 5000 };
-/// A file system in memory that every Linux has.
+/// An in-memory file system present on every Linux system.
 const MEMORY: &str = "/dev/shm";
-/// The name of that medium.
+/// Name of the in-memory medium.
 const TMPFS: &str = "tmpfs";
 
-/// Which media a study runs on, in addition to `--on`.
+/// Flags for media in addition to `--on`.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct MediaArgs {
     /// Also measure memory and a slowed disk
     ///
-    /// Runs only the thread ladders there. The slowed disk is an image that the kernel limits to
-    /// 200 MiB/s and 5000 reads per second; it needs root. Implied by --full.
+    /// Only the thread ladders run on them. The slowed disk is an image that the kernel limits to
+    /// 200 MiB/s and 5000 reads per second; it needs root. Implied by --full unless --on, --files or
+    /// --after-reboot is given.
     #[arg(long, conflicts_with_all = ["on", "files"])]
     media: bool,
 
-    /// Make the sets in an image, so that names can be cold
+    /// Create file sets in an image, for cold names
     ///
-    /// The image is a loop device in the work directory. It is remounted before each cold run,
-    /// which also makes names and inodes cold without affecting other programs. Needs root.
+    /// The image is a file in the work directory, mounted through a loop device. Remounting it before
+    /// each cold run makes names and inodes cold as well, without affecting other programs. Needs
+    /// root.
     #[arg(long, conflicts_with_all = ["on", "files"])]
     image: bool,
 }
 
 impl MediaArgs {
-    /// Returns whether sets are elsewhere, or become cold by other means than an image.
+    /// Returns whether any flag places sets elsewhere or makes an image unnecessary.
     fn elsewhere(&self, options: &RunOptions<'_>) -> bool {
         let given = options.workspaces.first().is_some_and(|place| place.medium.name != "work");
         given || options.drop_caches || options.files.is_some() || options.overrides.after_reboot
@@ -57,21 +59,21 @@ impl MediaArgs {
     }
 }
 
-/// The media of one study; dropping it removes what was made for them.
+/// The media of one study. Images and directories created for them are removed on drop.
 #[derive(Debug, Default)]
 pub(crate) struct Media {
-    /// The directories, in the order of the tables.
+    /// The directories, in table order.
     pub(crate) places: Vec<Workspace>,
     /// The images among them.
     pub(crate) images: Vec<OwnImage>,
-    /// Whether media were added on which only ladders run.
+    /// Whether media for ladders only were added.
     pub(crate) further: bool,
     memory: Option<PathBuf>,
 }
 
 impl Drop for Media {
     fn drop(&mut self) {
-        // Sets in memory would keep occupying memory.
+        // Otherwise the sets would continue to occupy memory.
         if let Some(dir) = &self.memory {
             let _ = ioloom_lab::clean(dir, &FileSets);
             let _ = std::fs::remove_dir(dir);
@@ -80,9 +82,9 @@ impl Drop for Media {
 }
 
 impl Media {
-    /// Makes the media that the arguments select, all of them with `full`. `options` describes the
-    /// study as it would run in `work_dir` alone. If its runs only touch names and nothing
-    /// requested makes those cold, an image is used for its sets where possible.
+    /// Creates the selected media, or all of them with `full`. `options` describes the study as it
+    /// would run in `work_dir` alone. If its runs touch only names and no flag makes those cold, the
+    /// sets are created in an image if possible.
     pub(crate) fn make(
         args: &MediaArgs,
         full: bool,
@@ -108,12 +110,12 @@ impl Media {
                 }
                 Err(reason) if wish => {
                     let text = format!(
-                        "not measured: cold names and inodes: {reason}, or --drop-caches as root"
+                        "not measured: cold names and inodes: {reason}, or use --drop-caches as root"
                     );
                     stderr::line(wrap(&text, 80, 2).trim_end());
                 }
                 Err(reason) => {
-                    let text = format!("cannot use --image: {reason}, or leave --image out");
+                    let text = format!("cannot use --image: {reason}, or omit --image");
                     return Err(Failure::new(Exit::Refused, text));
                 }
             }
@@ -124,7 +126,7 @@ impl Media {
         Ok(made)
     }
 
-    /// Adds memory and a slowed disk if the study has ladders for them and their sets fit.
+    /// Adds memory and a slowed disk if the study has ladders for them and the sets fit.
     fn add_further(
         &mut self,
         touches: Touches,
@@ -165,17 +167,17 @@ impl Media {
     }
 }
 
-/// Returns whether the study has cold runs.
+/// Returns whether the study includes cold runs.
 fn cold(study: &StudySpec) -> bool {
     study.experiments.iter().any(|e| e.conditions.contains(&Condition::Cold))
 }
 
-/// Removes what killed studies left: images, control groups, sets in memory. Returns how many there
-/// were.
+/// Removes leftovers of killed studies: images, control groups and sets in memory. Returns their
+/// number.
 pub(crate) fn remove_leftovers(work_dir: &Path) -> usize {
     let mut found = media::remove_leftovers(work_dir).unwrap_or_else(|error| {
         stderr::message(&format!(
-            "cannot remove what a killed study left: {error}; run `ioloom clean` as root"
+            "cannot remove leftovers of a killed study: {error}; run `ioloom clean` as root"
         ));
         0
     });
@@ -191,22 +193,22 @@ pub(crate) fn remove_leftovers(work_dir: &Path) -> usize {
     found
 }
 
-/// Creates a directory in memory for sets of `bytes`. They may take half of the available memory:
-/// runs need memory too, and a machine that swaps measures its swap device.
+/// Creates an in-memory directory for sets of `bytes`. Sets are limited to half of the available
+/// memory: runs need memory too, and swapping would distort the measurements.
 fn memory(bytes: u64, available: Option<u64>) -> Result<PathBuf, String> {
     if let Some(available) = available.filter(|available| bytes > available / 2) {
         return Err(format!(
-            "its sets need {}, but only half of the {} of available memory may be used; stop other \
-             programs, or name a tmpfs with --on",
+            "its sets need {}, but only half of the {} of available memory can be used; stop other \
+             programs, or specify a tmpfs with --on",
             format_size(bytes),
             format_size(available),
         ));
     }
-    let advice = "mount a tmpfs and name it with --on";
+    let advice = "mount a tmpfs and specify it with --on";
     let below = Path::new(MEMORY);
     match ioloom_sys::cache::is_memory_backed(below) {
         Ok(true) => {}
-        Ok(false) => return Err(format!("{MEMORY} is not in memory; {advice}")),
+        Ok(false) => return Err(format!("{MEMORY} is not an in-memory file system; {advice}")),
         Err(e) => return Err(format!("{}; {advice}", PathError::new(Operation::Stat, below, e))),
     }
     let dir = below.join(format!("ioloom-{}", std::process::id()));
@@ -215,7 +217,7 @@ fn memory(bytes: u64, available: Option<u64>) -> Result<PathBuf, String> {
     Ok(dir)
 }
 
-/// The size of the sets on one medium.
+/// Total size of the sets on one medium.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sizes {
     bytes: u64,
@@ -223,15 +225,15 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Creates an image with room for them.
+    /// Creates an image large enough for the sets.
     fn image(&self, work_dir: &Path, word: &str) -> Result<OwnImage, String> {
         OwnImage::make(work_dir, word, self.bytes, self.files)
     }
 }
 
 /// Returns the size of the study's sets on a medium that does not exist yet: the first medium, or
-/// the one named `added`. Unless it is memory it uses space of the work directory, and it is
-/// refused if that space does not suffice together with the sets still missing there.
+/// the one named `added`. Unless the medium is memory, it occupies space in the work directory. It is
+/// refused if that space is too small for it and the sets still missing there.
 fn sizes(
     work_dir: &Path,
     added: Option<&str>,

@@ -18,63 +18,67 @@ use ioloom_model::{MachineFacts, Topology};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Largest working set in bytes, and in quick mode.
+/// Largest working set in bytes: default, and in quick mode.
 const BYTES_MAX: usize = 128 << 20;
 const BYTES_QUICK_MAX: usize = 64 << 20;
-/// Allowed working sets: smaller ones show no level, larger ones do not fit on most machines.
+/// Limits for --max: smaller sets show no cache levels, larger ones do not fit on most machines.
 const BYTES_ALLOWED: (usize, usize) = (1 << 20, 4 << 30);
 
 /// Measure the memory hierarchy
 ///
-/// Measures cache levels, latency, bandwidth, address translation, read buffers and threads that
-/// share a core. Each number is the minimum of many short blocks on a thread pinned to one processor.
-/// The sizes that the kernel and the processor report are only compared with the results.
+/// Measures cache levels, latency, bandwidth, address translation, read buffer sizes and threads that
+/// share a core. Each number is the minimum over many short blocks on a pinned thread. Sizes reported
+/// by the kernel and the processor are not used; they are only compared with the results.
 ///
-/// The last result is saved in the store; `ioloom machine` draws it.
+/// Other programs disturb the results, so run it on an idle machine. The latest result is saved in the
+/// store, and `ioloom machine` draws it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  ioloom memory --quick              only the levels, in less than 5 seconds
-  ioloom memory                      everything, in less than half a minute
+  ioloom memory --quick              measure cache levels in under 5 seconds
+  ioloom memory                      measure everything in under 30 seconds
   ioloom memory --only bufsize       find the best buffer size for reading files
   ioloom memory --html memory.html   write a page with charts
   ioloom memory --last --json        print the saved result")]
 pub(crate) struct MemoryArgs {
     /// Measure only the ladder, in short blocks
     ///
-    /// Takes less than 5 seconds and uses working sets up to 64 MiB.
+    /// Takes less than 5 seconds, with working sets up to 64 MiB.
     #[arg(long)]
     quick: bool,
 
     /// Measure only this part and the ladder
     ///
-    /// Can be repeated. ladder finds the levels by dependent loads and always runs. rulers measures
-    /// the same memory by other access patterns, tlb address translation and page faults, bandwidth
-    /// parallel loads and threads, pairs the latency between processors, bufsize read(2) of a cached
-    /// file by buffer size, and smt threads that share a core.
+    /// Can be repeated. Default: all parts.
+    ///
+    /// ladder times dependent loads in growing working sets, which reveals the cache levels; it always
+    /// runs. rulers accesses the same memory in other patterns. tlb measures address translation and
+    /// page faults. bandwidth measures parallel loads and threads. pairs measures the latency between
+    /// processors. bufsize reads a cached file with different buffer sizes. smt measures threads that
+    /// share a core.
     #[arg(long, value_name = "PART", value_parser = part_words(), hide_possible_values = true)]
     only: Vec<Part>,
 
     /// Largest working set
     ///
-    /// From 1MiB to 4GiB. The default is 128MiB, or 64MiB with --quick. Larger sets take more time;
-    /// they are needed on processors with large last-level caches.
+    /// From 1MiB to 4GiB. Default: 128MiB, or 64MiB with --quick. Larger sets take longer and are
+    /// needed on processors with large last-level caches.
     #[arg(long, value_name = "SIZE", value_parser = working_set)]
     max: Option<usize>,
 
-    /// Processor of the measuring thread
+    /// Processor for the measuring thread
     ///
-    /// The default is the last one that this process may use.
+    /// Default: the last processor available to this process.
     #[arg(long, value_name = "CPU")]
     cpu: Option<u32>,
 
-    /// Random seed of the access orders
+    /// Random seed for access orders
     #[arg(long, value_name = "N", default_value_t = 1)]
     random: u64,
 
-    /// Directory of the 64 MiB file for bufsize
+    /// Directory for the 64 MiB file of bufsize
     ///
-    /// The default is the work directory, $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom.
+    /// Default: the work directory, $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
@@ -89,7 +93,7 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Write the chart of the ladder as SVG
+    /// Write the ladder chart as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
@@ -124,7 +128,7 @@ pub(crate) fn run(args: &MemoryArgs) -> Ended {
     let machine = facts::facts(Path::new("/"), Path::new("."));
     let result = if args.last {
         saved(&args.store, &machine.fingerprint)?.ok_or_else(|| {
-            Failure::failed("no saved result of this machine; run `ioloom memory` first")
+            Failure::failed("no saved result for this machine; run `ioloom memory` first")
         })?
     } else {
         let result = measured(args, &machine)?;
@@ -162,7 +166,7 @@ fn measured(args: &MemoryArgs, machine: &MachineFacts) -> Result<MemoryResult, F
         let list: Vec<String> = allowed.iter().map(u32::to_string).collect();
         let list = list.join(", ");
         return Err(Failure::usage(format!(
-            "invalid value '{cpu}' for --cpu: this process may use processors {list}"
+            "invalid value '{cpu}' for --cpu: processors available to this process: {list}"
         )));
     }
     let cpu = args.cpu.or_else(|| allowed.last().copied()).unwrap_or(0);
@@ -192,7 +196,7 @@ fn measured(args: &MemoryArgs, machine: &MachineFacts) -> Result<MemoryResult, F
     })
 }
 
-/// Returns what the kernel and CPUID report about the caches and TLBs of one processor.
+/// Returns the cache and TLB sizes that the kernel and CPUID report for one processor.
 fn advertised(topology: &Topology, cpu: u32) -> Advertised {
     let kernel = topology.data_caches_of(cpu);
     let line = kernel.iter().find_map(|c| c.line_bytes);

@@ -6,12 +6,12 @@ use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-/// Maximum width of text in columns; longer lines are hard to read.
+/// Maximum text width in columns; longer lines are hard to read.
 const COLUMNS_MAX: usize = 100;
-/// Columns if neither `COLUMNS` nor the terminal says.
+/// Columns if neither `COLUMNS` nor the terminal specifies a width.
 const COLUMNS: usize = 80;
 
-/// Writes to standard output. Ends the program quietly if the reader has closed it.
+/// Writes to standard output. If the reader has closed it, the program exits silently.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
@@ -36,15 +36,14 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Returns the bytes of a path in base64 unless they are UTF-8, for JSON documents, whose text
-/// cannot hold them.
+/// Returns the bytes of a path in base64 if they are not UTF-8 and so cannot be JSON text.
 pub(crate) fn base64_unless_utf8(path: &Path) -> Option<String> {
     let bytes = path.as_os_str().as_encoded_bytes();
     let encode = || base64::prelude::BASE64_STANDARD.encode(bytes);
     std::str::from_utf8(bytes).is_err().then(encode)
 }
 
-/// Returns the width of text on standard output in columns.
+/// Returns the text width on standard output in columns.
 pub(crate) fn columns() -> usize {
     let from_variable = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let from_terminal =
@@ -52,7 +51,7 @@ pub(crate) fn columns() -> usize {
     from_variable.or_else(from_terminal).unwrap_or(COLUMNS).clamp(40, COLUMNS_MAX)
 }
 
-/// Returns whether text on standard output may use colours.
+/// Returns whether to colour standard output.
 pub(crate) fn colour() -> bool {
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -82,7 +81,7 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     out
 }
 
-/// Formats a label in a column of `head_width`, followed by wrapped text.
+/// Formats a label in a column of width `head_width`, followed by wrapped text.
 pub(crate) fn labelled(head: &str, head_width: usize, text: &str, width: usize) -> String {
     let body = wrap(text, width.saturating_sub(head_width + 1), 0);
     let mut out = String::new();
@@ -94,7 +93,7 @@ pub(crate) fn labelled(head: &str, head_width: usize, text: &str, width: usize) 
     out
 }
 
-/// Creates a table without borders for text of `width` columns.
+/// Creates a table of `width` columns without borders.
 pub(crate) fn table(width: usize) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
@@ -103,14 +102,14 @@ pub(crate) fn table(width: usize) -> comfy_table::Table {
     table
 }
 
-/// Returns the text of a table without trailing spaces.
+/// Formats a table without trailing spaces.
 pub(crate) fn table_text(table: &comfy_table::Table) -> String {
     let text = table.to_string();
     let lines: Vec<_> = text.lines().map(str::trim_end).collect();
     lines.join("\n") + "\n"
 }
 
-/// Escapes the characters of a name that could control the terminal.
+/// Escapes characters that could control the terminal.
 pub(crate) fn readable(name: &[u8]) -> String {
     let mut out = String::new();
     for c in String::from_utf8_lossy(name).chars() {
@@ -120,7 +119,7 @@ pub(crate) fn readable(name: &[u8]) -> String {
     out
 }
 
-/// Shortens a text to `width` columns, with an ellipsis for what was cut.
+/// Shortens text to `width` columns, marking the cut with an ellipsis.
 pub(crate) fn fitted(text: &str, width: usize) -> String {
     if columns_of(text) <= width {
         return text.to_owned();
@@ -138,7 +137,7 @@ pub(crate) fn fitted(text: &str, width: usize) -> String {
     out + "…"
 }
 
-/// Returns the columns that a text takes on a terminal.
+/// Returns the display width of text in columns.
 pub(crate) fn columns_of(text: &str) -> usize {
     use ratatui::text::Span;
     Span::raw(text).width()

@@ -1,4 +1,4 @@
-//! `ioloom report`: the report of a stored session.
+//! `ioloom report`: writes the report of a stored session.
 
 use crate::directories::{StoreArg, short};
 use crate::exit::{Ended, Exit, Failure};
@@ -9,19 +9,19 @@ use std::path::PathBuf;
 
 /// Write the report of a stored session
 ///
-/// The report is one HTML file that works offline. It is made from stored runs alone, so it can be
-/// written again at any time, also with other claims.
+/// The report is a single HTML file that works offline. It is created from stored runs alone, so you
+/// can recreate it at any time, for example with other claims.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   ioloom report                            the latest session
-  ioloom report latest-1 -o before.html    the one before it, to this file
+  ioloom report latest-1 -o before.html    the session before it, to this file
   ioloom report --picture window-depth -o depth.svg
                                            a single chart")]
 pub(crate) struct ReportArgs {
-    /// The session
+    /// Session to report
     ///
-    /// Its name, an unambiguous prefix of it, latest, or latest-N for the N-th before that.
+    /// Its name, an unambiguous prefix, latest, or latest-N for the N-th before the latest.
     #[arg(value_name = "SESSION", default_value = "latest")]
     session: String,
 
@@ -48,7 +48,7 @@ pub(crate) struct ReportArgs {
 
     /// Write one chart as SVG
     ///
-    /// The chart of this experiment replaces the report.
+    /// Writes only the chart of this experiment instead of the report.
     #[arg(long, value_name = "EXPERIMENT")]
     picture: Option<String>,
 }
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     if let Some(experiment) = &args.picture {
         let picture = |input| ioloom_report::picture(input, Some(experiment));
         let svg = inputs.iter().find_map(picture).ok_or_else(|| {
-            Failure::failed(format!("session {name} has no runs to draw '{experiment}' from"))
+            Failure::failed(format!("session {name} has no runs of experiment '{experiment}'"))
         })?;
         return match &args.output {
             Some(path) if !to_stdout => {

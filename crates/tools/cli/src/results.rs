@@ -16,18 +16,19 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Version of the documents that `--json` prints.
+/// Version of the `--json` documents.
 const SCHEMA: u32 = 1;
 
 /// List, show and export stored results
 ///
-/// Results are kept in the store, by default under $XDG_DATA_HOME/ioloom, one file per session.
+/// The store contains one file per session, by default in $XDG_DATA_HOME/ioloom or
+/// ~/.local/share/ioloom.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   ioloom results list
   ioloom results show latest
-  ioloom results keep latest --to results      files of at most 1 MiB each")]
+  ioloom results keep latest --to results      export to files of up to 1 MiB")]
 pub(crate) struct ResultsArgs {
     #[command(subcommand)]
     what: What,
@@ -37,20 +38,20 @@ pub(crate) struct ResultsArgs {
 enum What {
     /// List sessions, newest first
     ///
-    /// Shows mode, number of runs, seed, and whether the session is complete.
+    /// Shows the mode, number of runs, seed, and whether each session is complete.
     #[command(after_long_help = "Examples:\n  ioloom results list\n  ioloom results list --json")]
     List(ListArgs),
     /// Show the runs of a session
     ///
-    /// One line per arm with the number of runs and their times.
+    /// Prints one line per arm with the number of runs and the median time.
     #[command(after_long_help = "\
 Examples:
   ioloom results show latest
-  ioloom results show pipeline-2026 --json     with full records")]
+  ioloom results show pipeline-2026 --json     print all records")]
     Show(ShowArgs),
     /// Export sessions to files of at most 1 MiB
     ///
-    /// For keeping results in a repository. Timelines are left out; everything else is complete.
+    /// Use it to keep results in a repository. Everything except timelines is exported.
     #[command(after_long_help = "\
 Examples:
   ioloom results keep latest
@@ -58,7 +59,7 @@ Examples:
     Keep(KeepArgs),
     /// Rebuild the SQLite index
     ///
-    /// The index is a cache of the sessions; nothing is read only from it.
+    /// The index is derived from the session files and is only for your own queries.
     #[command(after_long_help = "\
 Examples:
   ioloom results index
@@ -72,39 +73,39 @@ struct ListArgs {
     store: StoreArg,
     /// Print one JSON document
     ///
-    /// As described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// The session
+    /// Session to show
     ///
-    /// Its name, an unambiguous prefix of it, latest, or latest-N for the N-th before that.
+    /// Its name, an unambiguous prefix, latest, or latest-N for the N-th before the latest.
     #[arg(value_name = "SESSION", default_value = "latest")]
     session: String,
     #[command(flatten)]
     store: StoreArg,
     /// Print one JSON document
     ///
-    /// With every record, as described in docs/json.md.
+    /// Contains every record. The format is described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct KeepArgs {
-    /// The sessions
+    /// Sessions to export
     ///
-    /// Names, prefixes, latest or latest-N.
+    /// Names, unambiguous prefixes, latest or latest-N.
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
     #[command(flatten)]
     store: StoreArg,
     /// Target directory
     ///
-    /// Created if it is missing.
+    /// Created if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "results")]
     to: PathBuf,
 }
@@ -132,11 +133,11 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
         return out::print_json(&json!({"schema": SCHEMA, "sessions": rows}));
     }
     if rows.is_empty() {
-        crate::stderr::message(&format!("{} holds no session yet", short(store.dir())));
+        crate::stderr::message(&format!("no sessions in {} yet", short(store.dir())));
         return Ok(());
     }
     let mut table = out::table(out::columns());
-    table.set_header(["session", "mode", "runs", "seed", "ended"]);
+    table.set_header(["session", "mode", "runs", "seed", "complete"]);
     for row in rows {
         let ended = if row.ended { "yes" } else { "no: use --resume" };
         table.add_row(vec![
@@ -168,7 +169,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
     let mut text = format!("{} ({}, seed {})\n", header.session, header.mode.name(), header.seed);
     text.push_str(&out::labelled("Command", 8, &header.command.join(" "), width));
     text.push_str(&out::labelled("Machine", 8, &machine(&session), width));
-    text.push_str(&out::labelled("Ended", 8, &ended(&session), width));
+    text.push_str(&out::labelled("Complete", 8, &ended(&session), width));
     for note in &session.notes {
         text.push_str(&out::labelled("Note", 8, &note.text, width));
     }
@@ -185,22 +186,20 @@ fn machine(session: &Session) -> String {
 
 fn ended(session: &Session) -> String {
     match &session.end {
-        None => "no; `ioloom study --resume` with the same options goes on".to_owned(),
-        Some(end) if end.reason == EndReason::Finished => {
-            "every run of its list is there".to_owned()
-        }
-        Some(end) => format!("by its budget; {} blocks were dropped", end.blocks_dropped),
+        None => "no; continue with `ioloom study --resume` and the same options".to_owned(),
+        Some(end) if end.reason == EndReason::Finished => "yes, all runs".to_owned(),
+        Some(end) => format!("yes, within the budget; {} blocks were dropped", end.blocks_dropped),
     }
 }
 
-/// The runs of one arm: times of those that finished, and how many ended otherwise.
+/// The runs of one arm: times of finished runs, and counts of other outcomes.
 #[derive(Default)]
 struct ArmRuns {
     times_ns: Vec<f64>,
     otherwise: BTreeMap<&'static str, usize>,
 }
 
-/// Each arm with its runs and the median time.
+/// Returns a table of all arms with runs and median times.
 fn arms(session: &Session, width: usize) -> String {
     let mut rows: BTreeMap<[String; 3], ArmRuns> = BTreeMap::new();
     for run in &session.runs {

@@ -1,10 +1,10 @@
-//! Finds what `ioloom study --resume` continues.
+//! Selects the session or batch that `ioloom study --resume` continues.
 //!
-//! A single study continues its own session, which the laboratory finds. Several studies of one
-//! command form a batch. A batch is unfinished if one of its sessions has no end, or if it stopped
-//! between two studies, so that some have no session. A finished batch is refused, because starting
-//! hours of runs again is not what the user request for. Without a stored session the first one
-//! starts, so that the same command can be repeated until it is done.
+//! A single study continues its own session, which the laboratory selects. A command with several
+//! studies creates a batch. A batch is unfinished if one of its sessions has no end record or if some
+//! studies have no session yet. If the batch is finished, the command is refused: the user did not
+//! ask for hours of new runs. If nothing is stored, the first session starts, so the same command can
+//! be repeated until the batch is finished.
 
 use crate::exit::Failure;
 use ioloom_lab::store::{SessionFile, SessionHeader};
@@ -12,21 +12,21 @@ use ioloom_lab::{Mode, Store};
 use ioloom_model::StudySpec;
 use std::collections::BTreeSet;
 
-/// The flag that is ignored when two command lines are compared.
+/// The flag that is ignored when comparing two command lines.
 const FLAG: &str = "--resume";
 
 /// What to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Resume {
-    /// Nothing: new sessions start.
+    /// Nothing: start new sessions.
     Nothing,
-    /// The unfinished session of the only study, if there is one.
+    /// The unfinished session of a single study, if it exists.
     Session,
-    /// The batch of this name.
+    /// The batch with this name.
     Batch(String),
 }
 
-/// The properties of this command that a session must share.
+/// The properties that a session must share with this command.
 pub(crate) struct Request<'a> {
     pub(crate) mode: Mode,
     pub(crate) machine: &'a str,
@@ -35,12 +35,12 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Returns which properties of a session differ.
+    /// Returns the properties of a session that differ.
     fn differs(&self, header: &SessionHeader) -> Vec<&'static str> {
         let same = [
             ("mode", header.mode == self.mode),
             ("machine", header.machine.fingerprint == self.machine),
-            ("version of this program", header.version == self.version),
+            ("program version", header.version == self.version),
         ];
         same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
     }
@@ -54,10 +54,10 @@ impl Request<'_> {
     }
 }
 
-/// Finds the unfinished batch of a command over several studies, and prints why there is none.
+/// Returns the unfinished batch of a command with several studies, or prints why there is none.
 ///
 /// # Errors
-/// The store cannot be read, or the newest batch of the same command is finished.
+/// The store cannot be read, or the latest batch of the same command is finished.
 pub(crate) fn of_several(
     store: &Store,
     specs: &[StudySpec],
@@ -85,13 +85,13 @@ pub(crate) fn of_several(
             f.header.session,
             request.differs(&f.header).join(", another ")
         ),
-        None => "no unfinished session of these studies is stored".to_owned(),
+        None => "no unfinished session of these studies".to_owned(),
     };
-    crate::stderr::line(&format!("Nothing to resume: {why}. All studies start again."));
+    crate::stderr::line(&format!("Nothing to resume: {why}. Starting all studies."));
     Ok(Resume::Nothing)
 }
 
-/// Returns the refusal to repeat a finished session.
+/// Returns the error for a finished session.
 pub(crate) fn finished(session: &str) -> Failure {
     Failure::refused(format!(
         "nothing to resume: session {session} is finished (`ioloom report {session}` shows it); omit \

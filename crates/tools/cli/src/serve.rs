@@ -1,4 +1,4 @@
-//! `ioloom serve`: the stock exchange, under every concurrency model.
+//! `ioloom serve`: runs the stock exchange with any concurrency model.
 
 mod database;
 
@@ -22,32 +22,32 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Descriptors other than connections: listeners, the store, standard streams and a reserve.
+/// File descriptors reserved for listeners, the store, standard streams and others.
 const DESCRIPTORS_OTHER: usize = 64;
-/// The version of the document of `--json`.
+/// Version of the `--json` document.
 const SCHEMA: u32 = 1;
 
 /// Serve a durable stock exchange
 ///
-/// Answers orders for stocks on one port, in four protocols (listed at the end) that it recognises by
-/// the first bytes of a client.
+/// Clients list stocks and send buy and sell orders. One port serves four protocols (listed below),
+/// detected from the first bytes a client sends.
 ///
-/// The stock file has a line NUMBER LEFT PRICE for each stock. It is rewritten when the last client
-/// leaves and at the end; in between, orders are in the store next to it.
+/// The stock file contains a line NUMBER LEFT PRICE for each stock. It is rewritten when the last
+/// client disconnects and on exit; between rewrites, orders are in the store.
 ///
-/// SIGTERM and SIGINT finish the requests that have arrived, write the stock file and exit with 0; a
-/// second signal exits at once.
+/// On SIGTERM or SIGINT the server answers all received requests, writes the stock file and exits with
+/// code 0. A second signal terminates it immediately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Protocols:
-  lines    show, buy ID N, sell ID N, exit; answers padded to 8192 bytes, as
-           the clients of the original assignment read them
+  lines    show, buy ID N, sell ID N, exit; responses padded to 8192 bytes,
+           as expected by the clients of the original assignment
   stock/2  HELLO stock/2 client=NAME, then 1 BUY 3 10, 2 SHOW, ...: numbered,
-           pipelined; an order that is repeated with its number counts once
+           pipelined; an order repeated with the same number counts once
   RESP     redis-cli -p PORT BUY 3 10, and redis-benchmark
   HTTP     GET /show, /metrics, /healthz
 
-TLS with a certificate that is its own authority:
+TLS with a self-signed certificate:
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \\
     -keyout key.pem -out cert.pem -days 30 -subj /CN=localhost \\
     -addext subjectAltName=IP:127.0.0.1,DNS:localhost \\
@@ -61,190 +61,194 @@ Examples:
   ioloom serve --stock stock.txt --listen 127.0.0.1:5000
   curl http://127.0.0.1:7004/show")]
 pub(crate) struct ServeArgs {
-    /// The stock file
+    /// Stock file
     ///
-    /// It must exist; each line is NUMBER LEFT PRICE. With a store that already holds orders the
-    /// store decides, and the file is rewritten from it.
+    /// It must exist; each line is NUMBER LEFT PRICE. A store that already contains orders takes
+    /// precedence, and the file is rewritten from it.
     #[arg(long, value_name = "FILE", default_value = "stock.txt")]
     stock: PathBuf,
 
     /// Concurrency model
     ///
-    /// iterative serves one connection after the other. thread starts a thread per connection; pool
-    /// keeps --threads threads, each serving one connection until it ends; request-pool hands each
-    /// request to a pool. select, poll, epoll and epoll-et are event loops on one thread; reuseport
-    /// and io-threads run --loops of them. uring, uring-multishot and uring-per-core use io_uring,
-    /// tokio uses that runtime. An event loop serves thousands of connections with little memory;
-    /// threads are simpler and suffer less from slow requests.
+    /// iterative serves one connection at a time. thread starts a thread per connection; pool has
+    /// --threads threads, each serving one connection until it is closed; request-pool passes each
+    /// request to a thread pool. select, poll, epoll and epoll-et are event loops on one thread;
+    /// reuseport and io-threads run --loops event loops. uring, uring-multishot and uring-per-core use
+    /// io_uring, and tokio uses the Tokio runtime. Event loops serve thousands of connections with
+    /// little memory; threads are simpler and less affected by slow requests.
     #[arg(long, value_name = "MODEL", default_value = "epoll")]
     model: Model,
 
     /// How threads share the stocks
     ///
-    /// global takes one lock, stock one lock per stock, rw a readers-writer lock, atomic no lock,
-    /// writer a thread that executes all orders, shards one thread per part of the stocks. Default:
-    /// global; writer with the model io-threads; database with --store postgres.
+    /// global uses a single lock, stock one lock per stock, rw a readers-writer lock, and atomic no
+    /// lock. With writer a single thread executes all orders; with shards each thread executes those
+    /// for some of the stocks. Default: global; writer with the model io-threads; database with
+    /// --store postgres.
     #[arg(long, value_name = "HOW")]
     sharing: Option<Sharing>,
 
-    /// When orders are safe
+    /// Durability of acknowledged orders
     ///
-    /// none keeps orders in memory: they are lost with the process. os survives a crash of the server
-    /// but not of the machine. group syncs orders together before they are answered, which costs one
-    /// sync for all that gathered. each syncs every order by itself.
+    /// none keeps orders only in memory, so a crash of the server loses them. os writes them to the
+    /// operating system: they survive a crash of the server but not of the machine. group syncs
+    /// concurrent orders together before acknowledging them, at the cost of one sync per group. each
+    /// syncs every order separately and is the slowest.
     #[arg(long, value_name = "LEVEL", default_value = "group")]
     durability: Durability,
 
-    /// Where orders are kept
+    /// Order store
     ///
-    /// sqlite, redb, fjall, log, log-dsync, log-direct, log-uring or postgres. Default: the store that
-    /// exists; otherwise log at durability os, where it was more than 1.5 times as fast as SQLite
-    /// (results/serve-vs-redis/2026-11-22-intel-xeon-2c), and sqlite at group and each. An existing
-    /// store keeps its kind.
+    /// sqlite, redb, fjall, log, log-dsync, log-direct, log-uring or postgres. Default: the kind of the
+    /// existing store; for a new store, sqlite with durability group or each, and log with durability
+    /// os, where it was more than 1.5 times as fast as SQLite
+    /// (results/serve-vs-redis/2026-11-22-intel-xeon-2c). The kind of an existing store cannot be
+    /// changed.
     ///
-    /// postgres keeps stocks and orders in a PostgreSQL database, which several servers may share.
-    /// group and each set its synchronous_commit = on, os sets off: a crash of the database server may
-    /// then lose the latest fraction of a second. The stock file fills an empty database and never
-    /// changes a filled one. The connection is not encrypted.
+    /// postgres stores stocks and orders in a PostgreSQL database, which several servers can share.
+    /// group and each set synchronous_commit = on. os sets it to off: a crash of the database server
+    /// can then lose the last fraction of a second. The stock file initializes an empty database and
+    /// never changes one that has stocks. The connection is not encrypted.
     #[arg(long, value_name = "KIND")]
     store: Option<OrderStore>,
 
     /// Path of the store
     ///
-    /// A directory for fjall, a file otherwise. Default: the name of the stock file with .store.
+    /// A directory for fjall, otherwise a file. Default: the stock file with the extension .store.
     #[arg(long, value_name = "FILE")]
     store_path: Option<PathBuf>,
 
     #[command(flatten)]
     database: DatabaseArgs,
 
-    /// Consistency of lists
+    /// Consistency of stock lists
     ///
-    /// atomic lists all stocks as of one moment. per-stock reads them one after another, as in the
-    /// original assignment; it never delays orders.
+    /// atomic lists all stocks at a single point in time. per-stock reads them one after another, as in
+    /// the original assignment, and never delays orders.
     #[arg(long, value_name = "HOW", default_value = "atomic")]
     show: ShowMode,
 
     /// Listen address
     ///
-    /// Addresses other than loopback can be reached from other machines; the server warns then unless
-    /// --token-file and --tls-cert are given.
+    /// Other machines can reach every address except loopback; the server then warns unless both
+    /// --token-file and --tls-cert are set.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7004")]
     listen: SocketAddr,
 
     /// Second listen address, unpadded responses
     ///
-    /// Useful for clients of the original protocol that read lines instead of 8192 bytes.
+    /// For clients of the original protocol that read lines rather than blocks of 8192 bytes.
     #[arg(long, value_name = "ADDRESS")]
     listen_line: Option<SocketAddr>,
 
     /// Response format
     ///
-    /// Of the original protocol: padded fills each response to 8192 bytes, as the original clients expect. line ends it with a
-    /// line end, which takes far less bandwidth.
+    /// For the original protocol only. padded pads each response to 8192 bytes, as the original clients
+    /// expect. line terminates it with a newline, which uses far less bandwidth.
     #[arg(long, value_name = "FORM", default_value = "padded", value_parser = ["padded", "line"],
           hide_possible_values = true)]
     dialect: String,
 
-    /// Wording of refusals
+    /// Wording of rejections
     ///
-    /// For "Not enough left stocks": official uses the words of the assignment, short those of its first servers ("stock").
+    /// official answers "Not enough left stocks", as in the assignment; short answers "stock", like the
+    /// first servers written for it.
     #[arg(long, value_name = "WHICH", default_value = "official",
           value_parser = ["official", "short"], hide_possible_values = true)]
     spelling: String,
 
     /// Answer unknown stocks like the first servers
     ///
-    /// For comparison with them. By default an unknown stock is an error.
+    /// For comparisons with those servers. By default an unknown stock is an error.
     #[arg(long)]
     unknown_as_first: bool,
 
-    /// Threads of the pools
+    /// Number of pool threads
     ///
-    /// For the models pool and request-pool: 1 to 4096. With the model pool this is also the number of connections served at a time.
+    /// For the models pool and request-pool: 1 to 4096. With the model pool, also the number of
+    /// connections served at a time.
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: u16,
 
     /// Backlog of the pool
     ///
-    /// Connections that may wait for a thread of the pool; one more gets BUSY.
+    /// Maximum number of connections waiting for a pool thread; further ones get BUSY.
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..))]
     waiting: u16,
 
     /// Limit on open connections
     ///
-    /// One more gets BUSY. Default: 15000, or what the limit of open files permits.
+    /// Further connections get BUSY. Default: 15000, or fewer if the open files limit requires it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: Option<u32>,
 
     /// Close idle connections
     ///
-    /// Connections without a request for this many seconds are closed; 0 never closes them.
+    /// Closes connections that send no request for S seconds; 0 never closes them.
     #[arg(long, value_name = "S", default_value = "0")]
     idle: u32,
 
     /// Time limit per request
     ///
-    /// Connections that take more than S seconds to send one request are closed, so slow clients cannot hold
-    /// resources.
+    /// Closes connections that take more than S seconds to send a request, so slow clients cannot
+    /// occupy resources.
     #[arg(long, value_name = "S", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
     request_time: u32,
 
     /// Event loops, tokio threads, shards
     ///
-    /// For the models reuseport, io-threads and tokio and the sharing shards. Default: the usable
-    /// cores.
+    /// For the models reuseport, io-threads and tokio, and for --sharing shards. Default: the number of
+    /// usable cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     loops: Option<u16>,
 
     /// Busy-poll before sleeping
     ///
-    /// The models epoll and epoll-et poll for up to this long before they sleep, as long as polling
-    /// finds requests; 0 disables it. It lowers latency and costs processor time.
+    /// The models epoll and epoll-et poll for up to TIME before sleeping while polling keeps finding
+    /// requests; 0 disables polling. Lowers latency at the cost of processor time.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     spin: Duration,
 
     /// Extra time per request
     ///
-    /// Each order and each list burns this much processor time in addition to its own. For
-    /// experiments.
+    /// Each order and list uses this much extra processor time. For experiments.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
     service_time: Duration,
 
     /// Spend --service-time under the lock
     ///
-    /// The extra time is spent while the stocks of the request are locked, not before.
+    /// Spends the extra time while the stocks of the request are locked rather than before.
     #[arg(long, requires = "service_time")]
     service_in_lock: bool,
 
     /// Require the bearer token in this file
     ///
-    /// The file must not be readable by others. Clients present the token with AUTH TOKEN (RESP),
-    /// HELLO stock/2 token=TOKEN (stock/2) or Authorization: Bearer TOKEN (HTTP, in each request). The
-    /// original protocol cannot carry a token and is refused.
+    /// The file must be accessible only by its owner. Clients present the token with AUTH TOKEN (RESP),
+    /// HELLO stock/2 token=TOKEN (stock/2) or Authorization: Bearer TOKEN (HTTP, in each request).
+    /// Clients of the original protocol, which has no authentication, are rejected.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
     /// Serve TLS with this certificate (PEM)
     ///
-    /// Every port then speaks TLS 1.3, under every model and in every protocol. Needs --tls-key.
+    /// All ports then require TLS 1.3, with every model and protocol. Needs --tls-key.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
-    /// Private key of the certificate (PEM)
+    /// Private key for the certificate (PEM)
     ///
-    /// Without a passphrase; the file must not be readable by all users.
+    /// The key must not have a passphrase, and the file must not be world-readable.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
     /// Print one JSON document at the end
     ///
-    /// Totals and settings, as described in docs/json.md.
+    /// Contains totals and settings. The format is described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
 
-/// What is printed at the end with `--json`.
+/// The document printed on exit with `--json`.
 #[derive(Debug, Serialize)]
 struct Served {
     schema: u32,
@@ -273,7 +277,7 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
         return Err(Failure::usage("--store-path cannot be used with --store postgres"));
     }
     let config = ServeOptions { token, database, ..config(args, connections(args)?)? };
-    // Nothing has been acknowledged yet, so an interrupt may end a slow start at once.
+    // Nothing has been acknowledged yet, so an interrupt can safely terminate a slow start.
     let server = Server::start(&config).map_err(failure)?;
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
@@ -326,7 +330,7 @@ fn config(args: &ServeArgs, connections: usize) -> Result<ServeOptions, Failure>
     });
     let kind = match args.store {
         Some(OrderStore::Own(asked)) => asked,
-        // No store is opened.
+        // The store is not opened.
         Some(OrderStore::Postgres) => StoreKind::default_for(args.durability),
         None if args.durability == Durability::None => StoreKind::default_for(args.durability),
         None => detect_store(&store_path)
@@ -375,10 +379,12 @@ fn tls(args: &ServeArgs) -> Option<TlsFiles> {
     Some(TlsFiles { certificate, key })
 }
 
-/// Returns the limit on connections: the requested one or a refusal, otherwise the default or what is
-/// possible.
+/// Returns the connection limit: the requested number, or the default capped by the open files limit.
+///
+/// # Errors
+/// The requested number exceeds the open files limit.
 fn connections(args: &ServeArgs) -> Result<usize, Failure> {
-    // If the limit cannot be raised, the old one applies below.
+    // On failure the current limit applies below.
     let _ = proc::raise_open_files_limit();
     let limit = proc::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
     let possible = limit.map_or(usize::MAX, |limit| limit.saturating_sub(DESCRIPTORS_OTHER).max(1));
@@ -398,7 +404,7 @@ fn watch_signals(signals: &mut Signals, stop: &StopHandle) {
     let mut asked = false;
     for _ in signals.forever() {
         if asked {
-            stderr::message("stopped at once");
+            stderr::message("stopped immediately");
             std::process::exit(Exit::Interrupted as i32);
         }
         asked = true;
@@ -448,16 +454,14 @@ fn greet(config: &ServeOptions, server: &Server) {
     }
 }
 
-/// Says to whom a port is open that other machines can reach.
+/// Describes who can use a port that other machines can reach.
 fn open_to(tls: bool, token: bool) -> &'static str {
     match (tls, token) {
         (false, false) => {
-            "anyone who\nreaches it can order, and nothing is encrypted; use --token-file and --tls-cert"
+            "any client\ncan send orders, and nothing is encrypted; use --token-file and --tls-cert"
         }
-        (false, true) => {
-            "nothing is\nencrypted, so the network can read the token and every order; use --tls-cert"
-        }
-        (true, false) => "TLS is on, but\nanyone who reaches it can order; use --token-file",
+        (false, true) => "nothing is\nencrypted, including the token; use --tls-cert",
+        (true, false) => "TLS is on, but\nany client can send orders; use --token-file",
         (true, true) => "TLS is on, and\na token is required",
     }
 }
@@ -469,10 +473,10 @@ mod tests {
     #[test]
     fn the_warning_about_a_reachable_port_names_what_is_missing() {
         for (tls, token, has, lacks) in [
-            (false, false, &["anyone", "--token-file", "--tls-cert"][..], &["TLS is on"][..]),
-            (false, true, &["token", "--tls-cert"], &["TLS is on", "anyone", "--token-file"]),
-            (true, false, &["TLS is on", "anyone", "--token-file"], &["--tls-cert"]),
-            (true, true, &["TLS is on", "token is required"], &["anyone", "--"]),
+            (false, false, &["any client", "--token-file", "--tls-cert"][..], &["TLS is on"][..]),
+            (false, true, &["token", "--tls-cert"], &["TLS is on", "any client", "--token-file"]),
+            (true, false, &["TLS is on", "any client", "--token-file"], &["--tls-cert"]),
+            (true, true, &["TLS is on", "token is required"], &["any client", "--"]),
         ] {
             let text = open_to(tls, token);
             assert!(has.iter().all(|word| text.contains(word)), "{text}");

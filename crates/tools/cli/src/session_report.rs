@@ -1,9 +1,9 @@
-//! From a stored session to the input of the report, shared by `study`, `report` and `compare`.
+//! Converts stored sessions to report input, for `study`, `report` and `compare`.
 //!
-//! A session of a study that is not built in contains the study. Other sessions contain their
-//! comparisons but not the questions; those come from the built-in study of that name, and if it no
-//! longer exists, only the comparisons are shown. Study files given with `--studies` take precedence,
-//! so texts can be changed after the runs.
+//! A session contains its study unless the study is built in. Sessions of built-in studies contain
+//! only the comparisons; the questions come from the built-in study of the same name, and without it
+//! only the comparisons are shown. Study files from `--studies` take precedence, so texts can be
+//! changed after the runs.
 
 use crate::exit::Failure;
 use crate::ledger::{Ledger, Rules};
@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 const OF_SERIES: [Doubt; 5] =
     [Doubt::Drift, Doubt::Alternation, Doubt::FirstRun, Doubt::TwoRegimes, Doubt::NoiseFloor];
 
-/// Returns the inputs of a report of the sessions of one command, one chapter each. A study that was
-/// just read from a file is given with its session; others are looked up.
+/// Returns the report input for the sessions of one command, one chapter each. A study just read from
+/// a file is passed with its session; others are looked up.
 pub(crate) fn inputs(
     sessions: Vec<(Session, Option<StudySpec>)>,
     studies: Option<&Path>,
@@ -41,8 +41,7 @@ pub(crate) fn inputs(
     sessions.into_iter().map(one).collect()
 }
 
-/// What the report of a session is made from, and the verdicts on the claims of its study by its
-/// runs alone.
+/// The report input for a session, with verdicts on the study's claims from this session alone.
 pub(crate) fn input(
     session: Session,
     studies: Option<&Path>,
@@ -105,8 +104,8 @@ fn of_study(
     (input, verdicts)
 }
 
-/// Returns the traces of a session, first those whose threads had enough processors. A trace that is
-/// missing or unreadable is reported and left out.
+/// Returns the traces of a session, starting with those whose threads had enough processors. Missing
+/// or unreadable traces are reported and skipped.
 fn pictures(pictures: &[Picture], dir: &Path) -> Vec<PictureRow> {
     let mut rows: Vec<(bool, PictureRow)> = Vec::new();
     for picture in pictures {
@@ -137,21 +136,21 @@ fn pictures(pictures: &[Picture], dir: &Path) -> Vec<PictureRow> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// What each plan of a subject with its own words does.
+/// Describes the plans of a subject that defines its own plan syntax.
 fn explained(study: &StudySpec, records: &[RunRecord]) -> BTreeMap<String, String> {
     let Ok(subject) = ioloom_subjects::named(&study.subject) else { return BTreeMap::new() };
     let own = records.iter().filter(|r| r.plan.files().is_none());
     own.map(|r| (r.plan.to_string(), subject.explain(&r.plan).unwrap_or_default())).collect()
 }
 
-/// What the subject of the study calls the numbers that only its runs record.
+/// Returns the names of the numbers that only runs of this subject record.
 fn metric_names(study: &StudySpec) -> BTreeMap<String, String> {
     let subject = ioloom_subjects::named(&study.subject);
     let names = subject.map_or(&[][..], |subject| subject.metric_names());
     names.iter().map(|(name, words)| ((*name).to_owned(), (*words).to_owned())).collect()
 }
 
-/// The published tables of the seeds that claims come from.
+/// Returns the published tables that the claims come from.
 fn published_tables(claims: &[&Claim]) -> BTreeMap<String, Table> {
     let seeds: BTreeSet<u32> = claims.iter().map(|claim| claim.source).collect();
     let of = |name: &str| seeds.iter().any(|seed| name.starts_with(&format!("{seed:03}_")));
@@ -163,7 +162,7 @@ fn published_tables(claims: &[&Claim]) -> BTreeMap<String, Table> {
     .collect()
 }
 
-/// Returns the study of a session: from a given file, from the session, built in, or rebuilt from the
+/// Returns the study of a session: from a file, from the session, built in, or rebuilt from the
 /// comparisons.
 fn spec(header: &mut SessionHeader, studies: Option<&Path>) -> StudySpec {
     let stored = header.spec.take().map(|spec| *spec);
@@ -194,9 +193,10 @@ fn reconstructed(header: &SessionHeader) -> StudySpec {
         name: header.study.clone(),
         subject: header.subject.clone(),
         title: format!("Study {}", header.study),
-        question: "The file of this study is not known here, so its questions are not shown; \
-                   --studies DIR gives it."
-            .to_owned(),
+        question:
+            "The study file was not found, so its questions are not shown; use --studies DIR \
+                   to specify it."
+                .to_owned(),
         seed: header.seed,
         quick_budget_s: 90.0,
         sets: BTreeMap::new(),
@@ -242,20 +242,20 @@ fn experiment(comparison: &Comparison) -> Experiment {
     }
 }
 
-/// Prints the summaries; they end with the path of the report.
+/// Prints the summaries, followed by the path of the report.
 pub(crate) fn print_summary(inputs: &[Input]) -> Result<(), Failure> {
     out::print(&ioloom_report::terminal_all(inputs, out::columns(), out::colour()))
 }
 
-/// Returns the path of the report of a session.
+/// Returns the path of a session's report.
 pub(crate) fn report_path(store: &Path, session: &str) -> PathBuf {
     store.join("reports").join(format!("{session}.html"))
 }
 
-/// Points that a drawing of a recorded curve has at most.
+/// Maximum number of points in a drawn curve.
 const CURVE_POINTS_MAX: usize = 120;
 
-/// A curve that a run of an arm recorded, thinned: of neighbours by `x` the one in the middle.
+/// Returns a recorded curve, thinned to the middle point of each group of neighbours by `x`.
 fn recorded_curve(records: &[RunRecord], arm: &str, name: &str) -> Vec<(f64, f64)> {
     let of = |r: &RunRecord| r.measured().and_then(|m| m.curves.get(name)).cloned();
     let mut points = records.iter().filter(|r| r.key.arm == arm).find_map(of).unwrap_or_default();
@@ -271,11 +271,11 @@ fn recorded_curve(records: &[RunRecord], arm: &str, name: &str) -> Vec<(f64, f64
         .collect()
 }
 
-/// The points that the runs of an arm recorded under a name.
+/// Returns the points recorded under a name by the runs of an arm.
 type Recorded<'a> = dyn Fn(&str, &str) -> Vec<(f64, f64)> + 'a;
 
-/// The curves that the contrasts of a claim were read off: levels of a factor with their medians,
-/// or what the runs recorded themselves.
+/// Returns the curves behind the contrasts of a claim: factor levels with their medians, or curves
+/// recorded by the runs.
 fn claim_curves(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> Vec<ClaimCurve> {
     let mut out = Vec::new();
     for (contrast, part) in claim.contrasts.iter().zip(&verdict.parts) {
@@ -328,8 +328,8 @@ fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> 
     }
 }
 
-/// Says which ledger is missing when sessions were made with one (`--claims`) and none is given now:
-/// the store keeps runs, and no claims.
+/// Prints a message if sessions were created with `--claims` and this command lacks it. The store
+/// contains runs but no claims.
 pub(crate) fn report_missing_ledger<'h>(
     headers: impl Iterator<Item = &'h SessionHeader>,
     given: Option<&Path>,
@@ -340,13 +340,13 @@ pub(crate) fn report_missing_ledger<'h>(
     let ledgers: BTreeSet<&str> = headers.filter_map(|h| flag(&h.command, "--claims")).collect();
     for ledger in ledgers {
         crate::stderr::message(&format!(
-            "a session shown here was made with --claims {ledger}, whose claims are not stored: give \
-             --claims {ledger} again to see them judged"
+            "a session used --claims {ledger}; claims are not stored, so repeat --claims {ledger} to \
+             include their verdicts"
         ));
     }
 }
 
-/// The value of a flag in a command line.
+/// Returns the value of a flag in a command line.
 fn flag<'c>(command: &'c [String], name: &str) -> Option<&'c str> {
     let at = command.iter().position(|word| word.split('=').next() == Some(name))?;
     match command[at].split_once('=') {
@@ -355,13 +355,13 @@ fn flag<'c>(command: &'c [String], name: &str) -> Option<&'c str> {
     }
 }
 
-/// The published numbers of a claim in words.
+/// Formats the published numbers of a claim.
 pub(crate) fn published(verdict: &ClaimVerdict) -> String {
     let numbers = verdict.published.iter().map(|p| format!("{} {} {}", p.what, p.value, p.unit));
     numbers.map(|text| text.trim().to_owned()).collect::<Vec<_>>().join("; ")
 }
 
-/// Doubts of the session and of the series that verdicts rest on, each once per experiment.
+/// Returns the doubts about the session and the series behind verdicts, once per experiment.
 fn doubts(of_session: &[Doubt], verdicts: &[ClaimVerdict]) -> Vec<DoubtRow> {
     let whole = |doubt: &Doubt| DoubtRow {
         doubt: *doubt,
@@ -385,7 +385,7 @@ fn doubts(of_session: &[Doubt], verdicts: &[ClaimVerdict]) -> Vec<DoubtRow> {
         doubt,
         experiment: Some(experiment.to_owned()),
         arm: None,
-        detail: format!("seen in the blocks behind {}", ids.join(", ")),
+        detail: format!("detected in the blocks behind {}", ids.join(", ")),
     }));
     rows
 }

@@ -26,7 +26,7 @@ fn no_results(dir: &Path) -> Failure {
     Failure::failed(format!("no results in {}; run `ioloom study` first", short(dir)))
 }
 
-/// Returns the sessions of a store, oldest first, each once.
+/// Returns the sessions of a store without duplicates, oldest first.
 pub(crate) fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
     let mut seen = BTreeSet::new();
     let mut files = store.files().map_err(Failure::failed)?;
@@ -34,13 +34,13 @@ pub(crate) fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
     Ok(files)
 }
 
-/// Returns the name of the session selected by a name, a prefix, `latest` or `latest-N`.
+/// Resolves a name, a prefix, `latest` or `latest-N` to a session name.
 pub(crate) fn pick(store: &Store, word: &str) -> Result<String, Failure> {
     let files = list(store)?;
     if files.is_empty() {
         return Err(no_results(store.dir()));
     }
-    // `latest` counts commands, not the studies of one command.
+    // `latest-N` counts commands, not the studies of one command.
     let counts = |f: &&SessionFile| !word.starts_with("latest") || f.header.batch.is_none();
     let names: Vec<String> =
         files.iter().filter(counts).map(|f| f.header.session.clone()).collect();
@@ -63,15 +63,15 @@ fn choose(names: &[String], word: &str) -> Result<String, String> {
     if let Some(back) = back {
         let found = names.iter().rev().nth(back);
         let count = names.len();
-        return found.cloned().ok_or_else(|| format!("no session '{word}': only {count} exist"));
+        return found
+            .cloned()
+            .ok_or_else(|| format!("no session '{word}': there are only {count}"));
     }
     let found: Vec<&String> = names.iter().filter(|name| name.starts_with(word)).collect();
     match found.as_slice() {
         [one] => Ok((*one).clone()),
         [] => Err(format!("no session '{word}'")),
-        many => {
-            Err(format!("'{word}' is the prefix of {} sessions; give more of the name", many.len()))
-        }
+        many => Err(format!("'{word}' matches {} sessions; use a longer prefix", many.len())),
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn read(store: &Store, word: &str) -> Result<Session, Failure> {
     store.read(&name).map_err(Failure::failed)
 }
 
-/// Reads the selected session and the others of its batch, in the order in which they ran.
+/// Reads the selected session and the rest of its batch, in execution order.
 pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> {
     let name = pick(store, word)?;
     let files = list(store)?;
@@ -89,7 +89,7 @@ pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> 
     let Some(batch) = meant.map(|f| f.header.batch().to_owned()) else {
         return Ok(vec![store.read(&name).map_err(Failure::failed)?]);
     };
-    // The name of a later session of a batch selects that session alone.
+    // The name of a later session in a batch selects only that session.
     let alone = batch != name && !word.starts_with("latest");
     let belongs = |f: &&SessionFile| match alone {
         true => f.header.session == name,
@@ -99,8 +99,8 @@ pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> 
     names.map(|name| store.read(name).map_err(Failure::failed)).collect()
 }
 
-/// Returns the sessions of the store, if it exists, and of the exports in `results` of the current
-/// directory. The store takes precedence. Exports that cannot be read are skipped with a message.
+/// Returns the sessions of the store, if it exists, and of the exports in `./results`. The store takes
+/// precedence. Unreadable exports are skipped with a message.
 pub(crate) fn all(arg: &StoreArg) -> Result<Vec<Session>, Failure> {
     let mut sessions = Vec::new();
     let dir = arg.dir()?;
@@ -129,11 +129,11 @@ fn take(store: &Store, into: &mut Vec<Session>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Depth of the folders of exports: `superseded/QUESTION/DATE-HOST`.
+/// Maximum directory depth of exports: `superseded/QUESTION/DATE-HOST`.
 const KEPT_DEPTH_MAX: usize = 3;
 
-/// Returns the directories at and below `root` that hold a session. Other lines of JSON, such as
-/// the raw data of comparisons, are kept next to them and are skipped without a message.
+/// Returns `root` and the directories below it that contain a session. Other JSON lines in the same
+/// directories, such as raw comparison data, are skipped silently.
 fn exports(root: &Path) -> Vec<PathBuf> {
     let mut found = vec![root.to_owned()];
     let mut level = found.clone();
@@ -154,7 +154,7 @@ fn exports(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns whether a file begins with the header of a session.
+/// Returns whether a file begins with a session header.
 fn begins_session(path: &Path) -> bool {
     const HEAD: &[u8] = b"{\"session\":";
     if path.extension().is_none_or(|x| x != "jsonl") {

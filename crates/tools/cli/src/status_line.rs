@@ -1,6 +1,6 @@
 //! A progress line on standard error, drawn by a background thread.
 //!
-//! The job updates its counters; this thread reads them ten times per second.
+//! The thread reads counters updated by the job ten times per second.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 /// Time between two updates.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A progress line; nothing unless standard error is a terminal.
+/// A progress line; hidden unless standard error is a terminal.
 pub(crate) struct StatusLine(Option<(ProgressBar, Sender<()>, JoinHandle<()>)>);
 
 impl StatusLine {
-    /// Starts the thread `name`; `line` formats the text from the time since the start.
+    /// Starts the thread `name`; `line` formats the text from the elapsed time.
     pub(crate) fn start(name: &str, line: impl Fn(Duration) -> String + Send + 'static) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(None);
@@ -37,7 +37,7 @@ impl StatusLine {
         Self(thread.ok().map(|thread| (bar, end, thread)))
     }
 
-    /// Prints while the line is hidden.
+    /// Hides the line while printing.
     pub(crate) fn hide_during<T>(&self, print: impl FnOnce() -> T) -> T {
         match &self.0 {
             Some((bar, ..)) => bar.suspend(print),

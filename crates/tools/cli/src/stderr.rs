@@ -1,21 +1,20 @@
-//! Standard error: messages under the name of the program, and plain status lines.
+//! Standard error: messages prefixed with the program name, and plain status lines.
 //!
-//! Write errors are ignored: nothing useful can be done when standard error is closed.
+//! Write errors are ignored: there is no other place to report them.
 
 use std::io::Write;
 
-/// Prints one message as `ioloom: MESSAGE`.
+/// Prints `ioloom: MESSAGE`.
 pub(crate) fn message(text: &str) {
     let _ = writeln!(std::io::stderr(), "ioloom: {}", without_errno(text));
 }
 
-/// Prints a line as it is.
+/// Prints a line without a prefix.
 pub(crate) fn line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Returns a message without the ` (os error N)` that the standard library appends to the text of
-/// system errors.
+/// Removes the ` (os error N)` that the standard library appends to system errors.
 pub(crate) fn without_errno(message: &str) -> String {
     const MARK: &str = " (os error ";
     let mut out = String::with_capacity(message.len());

@@ -28,56 +28,57 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Version of the document that `--json` prints.
+/// Version of the `--json` document.
 const SCHEMA: u32 = 1;
-/// The hidden argument by which the laboratory starts a run in a child process.
+/// The hidden command with which the laboratory starts a run in a child process.
 const RUN_WORD: &str = "run-order";
 
 /// Measure which plan is fastest here and write a report
 ///
-/// Runs every plan of a study in a process of its own, in random order, under a proved condition, then
-/// judges the published claims and writes a report. Without a name all built-in studies run in quick
-/// mode, which takes several minutes and half a gigabyte of files.
+/// Runs each plan of a study in a separate process, in random order and under verified conditions,
+/// then judges published claims and writes a report. Without arguments all built-in studies run in
+/// quick mode, which takes several minutes and half a gigabyte of disk space.
 ///
-/// File sets are created in the work directory, results are kept in the store. Ctrl-C stops; finished
-/// runs are kept, and --resume continues.
+/// File sets are created in the work directory and results in the store. Ctrl-C stops the study; use
+/// --resume to continue after the last finished run.
 #[derive(Debug, Default, Args)]
 #[command(after_long_help = "\
 Examples:
-  ioloom study                                the answer for this machine
+  ioloom study                                run all studies in quick mode
+  ioloom study pipeline                       find the fastest read plan
   ioloom study pipeline --files ~/src --blocks 12
-                                              the same plans on your files
-  ioloom study pipeline --full --resume       everything at published size
+                                              test the plans on your files
+  ioloom study pipeline --full --resume       run at published size
   ioloom study --experiment elapsed-tree --full --on /mnt/a --on /mnt/b
-                                              one question on two disks
-  ioloom study pipeline --evidence 1          observe every run by kernel events
-  sudo ioloom study --image                   cold names and inodes as well
-  ioloom study walk --after-reboot            run twice, reboot in between")]
+                                              compare two disks
+  ioloom study pipeline --evidence 1          record context switches
+  sudo ioloom study --image                   also measure cold names and inodes
+  ioloom study walk --after-reboot            run before and after a reboot")]
 pub(crate) struct StudyArgs {
     /// Studies to run
     ///
-    /// Names of built-in studies or paths of study files. Default: all built-in studies, one after
+    /// Names of built-in studies or paths to study files. Default: all built-in studies, one after
     /// another.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
     /// Run headline arms on small file sets
     ///
-    /// The default: at most 12 arms per study, at least 8 blocks, and a time budget. Enough to
-    /// choose a plan; many claims stay undecided.
+    /// This is the default: at most 12 arms per study, at least 8 blocks, and a time budget of 27 to
+    /// 90 seconds per built-in study. Sufficient for choosing a plan, but many claims remain undecided.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
     /// Run every arm at published size
     ///
-    /// Takes hours and many gigabytes of files, without a time budget. Use it to decide claims;
-    /// continue an interrupted run with --resume.
+    /// Takes hours and many gigabytes of disk space, and has no time budget. Use it to decide claims,
+    /// and add --resume to continue after an interruption.
     #[arg(long)]
     full: bool,
 
-    /// Seed of the order of runs
+    /// Random seed for the run order
     ///
-    /// Default: the seed of the study. File sets keep their own seeds.
+    /// Default: the seed of the study. The seeds of file sets do not change.
     #[arg(long = "random", alias = "seed", value_name = "N")]
     random: Option<u64>,
 
@@ -104,13 +105,14 @@ pub(crate) struct StudyArgs {
 
     /// Run on the files in this directory
     ///
-    /// They are only read. They replace the generated file sets of the study.
+    /// Uses your files instead of generated file sets. They are only read.
     #[arg(long, value_name = "DIR", conflicts_with = "on")]
     files: Option<PathBuf>,
 
     /// Create file sets in this directory
     ///
-    /// The study then measures its medium. Repeat the flag to compare several media.
+    /// Measures the medium of this directory instead of the work directory. Repeat the flag to compare
+    /// several media.
     #[arg(long, value_name = "DIR")]
     on: Vec<PathBuf>,
 
@@ -119,48 +121,50 @@ pub(crate) struct StudyArgs {
 
     /// Drop system caches before cold runs
     ///
-    /// Needs root and slows other programs, whose data has to be read again. Without it only the
-    /// data of the files is evicted, and names and inodes stay warm. Also permits runs that study
-    /// dropped caches.
+    /// Needs root. Other programs slow down, because their data must be read again. Without this flag
+    /// only file data is evicted; names and inodes stay warm. Also permits experiments on dropping
+    /// caches.
     #[arg(long)]
     drop_caches: bool,
 
     /// Permit runs that change sysctl values
     ///
-    /// Needs root. The values are restored after each run, even if this program is killed.
+    /// Needs root. The old values are restored after each run, even if ioloom is killed.
     #[arg(long)]
     allow_sysctl: bool,
 
-    /// Evidence level of every run: 0, 1 or 2
+    /// Evidence level for all runs: 0, 1 or 2
     ///
-    /// Default: 0, and the highest level that works for the runs that draw timelines. Higher levels
-    /// cost time per context switch, which differs between plans.
+    /// Default: the highest available level for runs that record timelines, 0 for all others. Higher
+    /// levels slow down every context switch, which penalizes some plans more than others.
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=2))]
     evidence: Option<u8>,
 
     /// Run only cold-boot experiments
     ///
-    /// The first call creates the file set. Reboot, then run the same command before anything else.
+    /// The first run creates the file set. Reboot, then run the same command before anything else.
     #[arg(long, conflicts_with_all = ["on", "files", "image", "media", "drop_caches", "resume"])]
     after_reboot: bool,
 
     /// Continue the latest unfinished session
     ///
-    /// It must be of the same study and options, program and machine. Starts a session if none is
-    /// stored; refused if the latest one is complete.
+    /// The study, options, program version and machine must match. Starts a session if none is stored,
+    /// and fails if the latest one is complete.
     #[arg(long)]
     resume: bool,
 
     /// Time limit per study
     ///
-    /// Such as 90s or 10min. Arms that do not fit are skipped and listed.
+    /// For example 90s or 10min. Default: the quick budget of the study; none with --full. Arms that do
+    /// not fit are skipped and listed.
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
 
     /// Number of blocks
     ///
-    /// Each arm runs once per block. Fewer than 6 give no interval. With --full, experiments that
-    /// declare fewer than 12 keep their own number unless --experiment names them.
+    /// Each arm runs once per block. At least 6 blocks are needed for confidence intervals. With --full,
+    /// experiments that declare fewer than 12 blocks keep that number unless selected with
+    /// --experiment.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     blocks: Option<u32>,
 
@@ -172,13 +176,13 @@ pub(crate) struct StudyArgs {
 
     /// Also write the report to this file
     ///
-    /// The report is always written next to the store.
+    /// The report in the store directory is written in any case.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
     /// Print one JSON document
     ///
-    /// As described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
@@ -198,7 +202,7 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
                 exit = if one.interrupted { Exit::Interrupted } else { exit };
                 ran.push(one);
             }
-            // What ran before is worth its report.
+            // Report the studies that ran before the failure.
             Err(failure) if !ran.is_empty() => failed = Some(failure),
             Err(failure) => return Err(failure),
         }
@@ -213,7 +217,7 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
     failed.map_or(Ok(exit), Err)
 }
 
-/// Of several studies those that have one of the experiments asked for.
+/// Selects the studies that contain a requested experiment.
 fn with_the_experiments(
     specs: Vec<StudySpec>,
     experiments: &[String],
@@ -223,12 +227,12 @@ fn with_the_experiments(
     }
     let has = |s: &StudySpec, name: &String| s.experiments.iter().any(|e| e.name == *name);
     if let Some(name) = experiments.iter().find(|name| !specs.iter().any(|s| has(s, name))) {
-        return Err(Failure::usage(format!("no experiment '{name}' in any of the studies")));
+        return Err(Failure::usage(format!("no study contains experiment '{name}'")));
     }
     Ok(specs.into_iter().filter(|s| experiments.iter().any(|name| has(s, name))).collect())
 }
 
-/// Runs the quick study of the pipeline, for claims without runs.
+/// Runs the quick pipeline study, for claims without runs.
 pub(crate) fn measure(
     store: &StoreArg,
     dir: Option<PathBuf>,
@@ -260,16 +264,16 @@ struct Document {
     studies: Vec<StudyEntry>,
 }
 
-/// One study in it.
+/// One study in the document.
 #[derive(Debug, Serialize)]
 struct StudyEntry {
     study: String,
     session: String,
     mode: Mode,
-    /// Runs with a record, and runs in the list.
+    /// Recorded and planned runs.
     runs: usize,
     runs_planned: usize,
-    /// Blocks that the budget left out; `None` when the study did not come to its end.
+    /// Blocks dropped to stay within the budget; `None` if the study is not complete.
     blocks_dropped: Option<u32>,
     interrupted: bool,
     report: PathBuf,
@@ -295,7 +299,7 @@ fn specs(args: &StudyArgs) -> Result<Vec<StudySpec>, Failure> {
     args.names.iter().map(|name| spec::load(name, dir).map_err(spec_failure)).collect()
 }
 
-/// Unreadable is a failure, unintelligible is the user's mistake.
+/// An unreadable file is a failure; an invalid one is a usage error.
 fn spec_failure(error: SpecError) -> Failure {
     match error {
         SpecError::Read { .. } => Failure::failed(error),
@@ -317,7 +321,7 @@ fn lab_failure(error: &LabError) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-/// What all studies of one command line share.
+/// State shared by all studies of a command line.
 struct Bench {
     ledger: Ledger,
     store: Store,
@@ -331,7 +335,7 @@ struct Bench {
 /// A study that ran.
 struct Ran {
     session: Session,
-    /// The requested study, which may come from a file that its name does not find.
+    /// The requested study, which may come from a file that cannot be located by name.
     study: StudySpec,
     interrupted: bool,
 }
@@ -341,7 +345,7 @@ impl Bench {
         let budget = args.budget.as_deref().map(parse_duration_ns).transpose();
         let budget = budget.map_err(Failure::usage)?.map(Duration::from_nanos);
         if let Some(level) = args.evidence.and_then(crate::evidence::level) {
-            // Refused at once, and not by every run.
+            // Refuse early, not in every run.
             let options =
                 collect::TraceOptions { calibrate: false, ..collect::TraceOptions::default() };
             collect::Session::start(Some(level), options).map_err(Failure::refused)?;
@@ -366,7 +370,7 @@ impl Bench {
         Ok(Self { ledger, store, work_dir, places, machine, budget, stop })
     }
 
-    /// What `--resume` goes on with.
+    /// Returns what `--resume` continues.
     fn go_on(&self, args: &StudyArgs, specs: &[StudySpec]) -> Result<Resume, Failure> {
         match specs {
             _ if !args.resume => Ok(Resume::Nothing),
@@ -383,7 +387,7 @@ impl Bench {
         }
     }
 
-    /// Runs a study, or takes it as it is if it came to its end in the sitting that goes on.
+    /// Runs a study, unless it is complete in the session to be continued.
     fn run(
         &self,
         args: &StudyArgs,
@@ -432,7 +436,7 @@ impl Bench {
         if let Some(session) = self.ended(study, &options, go_on)? {
             progress.finish();
             let name = &session.header.session;
-            stderr::line(&format!("It ended before, in session {name}; its runs are kept."));
+            stderr::line(&format!("Already complete in session {name}."));
             return Ok(Ran { session, study: study.clone(), interrupted: false });
         }
         let done = run_study(study, subject, &self.store, &options);
@@ -441,22 +445,24 @@ impl Bench {
             let mut failure = lab_failure(&error);
             if matches!(error, LabError::Store(_) | LabError::Files(_)) {
                 let again = resume_line();
-                failure.message.push_str(&format!("; finished runs are kept, go on with: {again}"));
+                failure
+                    .message
+                    .push_str(&format!("; finished runs are kept; continue with: {again}"));
             }
             failure
         })?;
         if done.interrupted {
             let (ran, all) = (done.session.runs.len(), done.session.header.order.len());
-            stderr::line(&format!("Stopped after {ran} of {all} runs; all of them are kept."));
-            stderr::line(&format!("Go on with: {}", resume_line()));
+            stderr::line(&format!("Stopped after {ran} of {all} runs; finished runs are kept."));
+            stderr::line(&format!("Continue with: {}", resume_line()));
         }
         Ok(Ran { session: done.session, study: study.clone(), interrupted: done.interrupted })
     }
 
-    /// The session of the sitting that goes on in which a study came to its end.
+    /// Returns the complete session of a study in the batch that is being continued.
     ///
     /// # Errors
-    /// A study alone came to its end before: then there is nothing to go on with.
+    /// The only study is already complete, so there is nothing to continue.
     fn ended(
         &self,
         study: &StudySpec,
@@ -474,7 +480,7 @@ impl Bench {
         }
     }
 
-    /// Writes one report of all studies that ran and prints the answers; nothing without a run.
+    /// Writes one report of all studies that ran and prints the answers. Does nothing without runs.
     fn report(&self, args: &StudyArgs, ran: Vec<Ran>) -> Result<Vec<StudyEntry>, Failure> {
         let (mut entries, mut sessions) = (Vec::new(), Vec::new());
         for one in ran.into_iter().filter(|one| !one.session.runs.is_empty()) {
@@ -509,12 +515,12 @@ impl Bench {
         Ok(entries)
     }
 
-    /// Returns the entry of a study in the document of `--json`.
+    /// Returns the entry for a study in the `--json` document.
     fn entry(&self, ran: &Ran) -> StudyEntry {
         let header = &ran.session.header;
         if let Some(end) = ran.session.end.as_ref().filter(|e| e.reason == EndReason::Budget) {
             stderr::line(&format!(
-                "{}: {} blocks were dropped to keep the budget.",
+                "{}: {} blocks were dropped to stay within the budget.",
                 header.study, end.blocks_dropped
             ));
         }
@@ -534,15 +540,15 @@ impl Bench {
     }
 }
 
-/// Returns the requested experiments that this study has.
+/// Returns the requested experiments that exist in this study.
 fn known(study: &StudySpec, asked: &[String]) -> Vec<String> {
     let has = |name: &&String| study.experiments.iter().any(|e| e.name == **name);
-    // The laboratory reports a name that no study has.
+    // If there are none, pass all names on: the laboratory reports unknown ones.
     let own: Vec<String> = asked.iter().filter(has).cloned().collect();
     if own.is_empty() { asked.to_vec() } else { own }
 }
 
-/// What cold means here, when the caches of the system are not dropped, and whose blocks are few.
+/// Explains what cold means if system caches are not dropped, and which experiments have few blocks.
 fn say_conditions(
     study: &StudySpec,
     subject: &dyn Subject,
@@ -558,11 +564,11 @@ fn say_conditions(
     let cold = run().any(|e| e.conditions.contains(&Condition::Cold));
     let touches = subject.touches();
     if cold && touches != Touches::Names && !args.drop_caches && !args.media.image() {
-        // An image of ours has room for its sets alone, so what makes files of its own needs the other.
+        // An image has space only for its sets, so subjects that create files cannot use one.
         let flag = if touches == Touches::Data { "--image" } else { "--drop-caches" };
         let text = format!(
-            "Cold: data are dropped file by file; names and inodes (metadata) stay warm. As root, \
-             {flag} makes them cold as well."
+            "Cold: file data is evicted, but names and inodes (metadata) stay warm. As root, use \
+             {flag} to make them cold as well."
         );
         stderr::line(wrap(&text, 80, 2).trim_end());
     }
@@ -575,8 +581,8 @@ fn say_conditions(
         .collect();
     if !few.is_empty() {
         let text = format!(
-            "Blocks: {usual}, but fewer of what takes long and shows more than it decides: {}. Named \
-             by --experiment it runs as often as --blocks says.",
+            "Blocks: {usual}, but fewer for long experiments: {}. Select one with --experiment to run \
+             it for the number of --blocks.",
             few.join(", ")
         );
         stderr::line(wrap(&text, 80, 2).trim_end());
@@ -584,15 +590,14 @@ fn say_conditions(
     let rule = if args.full { Rule::FULL } else { Rule::QUICK };
     if let Some(blocks) = args.blocks.filter(|blocks| (*blocks as usize) < rule.blocks_min) {
         let text = format!(
-            "Blocks: {blocks}, too few to judge a claim by comparing runs, which takes {}; the \
-             numbers are kept.",
+            "Blocks: {blocks}. Claims that compare runs remain undecided; they need {} blocks.",
             rule.blocks_min
         );
         stderr::line(wrap(&text, 80, 2).trim_end());
     }
 }
 
-/// The command line as it can be typed again.
+/// Returns the command line, quoted for a shell.
 fn command_line() -> Vec<String> {
     let rest = std::env::args_os().skip(1).map(|a| quoted(&a.to_string_lossy()));
     std::iter::once("ioloom".to_owned()).chain(rest).collect()
@@ -606,7 +611,7 @@ fn resume_line() -> String {
     line.join(" ")
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%~".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

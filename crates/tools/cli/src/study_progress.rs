@@ -1,5 +1,5 @@
-//! Progress of a study: a bar on a terminal, else a line every few seconds. Both go to standard
-//! error, and only between runs, so that printing does not disturb a run.
+//! Study progress: a bar on a terminal, otherwise a line every few seconds. Both are printed on
+//! standard error and only between runs, so printing cannot disturb a run.
 
 use crate::directories::short;
 use crate::out::wrap;
@@ -13,9 +13,9 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two lines.
+/// Minimum time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Columns of text before the start.
+/// Text width before the bar starts, columns.
 const WIDTH: usize = 80;
 
 const MAKING: &str = "sets {bar:16} {human_pos}/{human_len} files  {wide_msg}";
@@ -29,17 +29,17 @@ pub(crate) struct StudyProgress {
 
 #[derive(Default)]
 struct State {
-    /// What the bar counts: the files of a set, or runs.
+    /// What the bar counts: files of a set, or runs.
     of: String,
     bar: Option<ProgressBar>,
     line_at: Option<Instant>,
-    /// Reasons of runs that did not end well; each is printed once.
+    /// Reasons for unsuccessful runs; each is printed once.
     reasons: BTreeSet<String>,
 }
 
 impl State {
-    /// Returns the bar for `of`. A change of what is counted creates a new bar, so that the
-    /// remaining time is estimated from the new rate.
+    /// Returns the bar for `of`. Counting something else creates a new bar, because the estimate of the
+    /// remaining time depends on the rate.
     fn bar(&mut self, of: &str, template: &str, all: u64) -> &ProgressBar {
         if self.of != of {
             self.clear();
@@ -59,7 +59,7 @@ impl State {
 }
 
 impl StudyProgress {
-    /// Prints on standard error.
+    /// Creates a progress display on standard error.
     pub(crate) fn new() -> Self {
         Self { terminal: std::io::stderr().is_terminal(), state: Mutex::default() }
     }
@@ -69,7 +69,7 @@ impl StudyProgress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Prints a line, unless the last one was less than `LINE_EVERY` ago.
+    /// Prints a line unless the previous one is more recent than `LINE_EVERY`.
     fn line_if_due(&self, state: &mut State, text: impl FnOnce() -> String) {
         let due = state.line_at.is_none_or(|at| at.elapsed() >= LINE_EVERY);
         if !self.terminal && due {
@@ -86,7 +86,7 @@ impl StudyProgress {
             bar.set_position(done);
         }
         self.line_if_due(state, || {
-            format!("making set {word}: {} of {} files", format_count(done), format_count(all))
+            format!("creating set {word}: {} of {} files", format_count(done), format_count(all))
         });
     }
 
@@ -110,13 +110,13 @@ fn line(state: &State, text: &str) {
     }
 }
 
-/// Returns the name of the set, with its medium unless that is the work directory.
+/// Returns the set name, with its medium unless it is in the work directory.
 fn set_name(set: &str, medium: &str) -> String {
     if medium == "work" { set.to_owned() } else { format!("{set} on {medium}") }
 }
 
 fn style(template: &str) -> ProgressStyle {
-    // The templates are constants; a wrong one falls back to the plain bar.
+    // The templates are constants; an invalid one falls back to the default bar.
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("━━╌")
@@ -132,7 +132,7 @@ impl Progress for StudyProgress {
             }
             Event::Begun(session, done, all) => {
                 let text = if *done > 0 {
-                    format!("session {session} continues: {done} of {all} runs are done")
+                    format!("continuing session {session}: {done} of {all} runs finished")
                 } else {
                     format!("session {session}")
                 };
@@ -144,7 +144,7 @@ impl Progress for StudyProgress {
                     Outcome::Done { .. } => return,
                     Outcome::Refused { reason } => format!("not run: {reason}"),
                     Outcome::Failed { reason } => format!("failed: {reason}"),
-                    Outcome::TimedOut { seconds } => format!("stopped after {seconds:.0} s"),
+                    Outcome::TimedOut { seconds } => format!("timed out after {seconds:.0} s"),
                 };
                 // Many arms can share a reason; the report lists all of them.
                 if state.reasons.insert(reason.clone()) {
@@ -157,7 +157,7 @@ impl Progress for StudyProgress {
     }
 }
 
-/// Returns the time and space that a study needs.
+/// Formats the time and space that a study needs.
 fn needs_text(needs: &Needs) -> String {
     let bound = needs
         .budget_s

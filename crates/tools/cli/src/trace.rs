@@ -1,4 +1,4 @@
-//! `ioloom trace`: shows and exports traces, grants access to kernel events, and tests the recorder.
+//! `ioloom trace`: shows and exports traces, grants access to kernel events and tests the recorder.
 
 mod document;
 mod export;
@@ -14,10 +14,10 @@ use clap::{Args, Subcommand};
 pub(crate) use document::document;
 pub(crate) use show::text;
 
-/// Show and export what every thread did
+/// Show and export thread traces
 ///
-/// Traces come from `ioloom each --trace FILE`, `ioloom watch -o FILE`, and from any program that uses
-/// the library, with IOLOOM_TRACE=FILE in its environment.
+/// A trace records the state of every thread over time. Create one with `ioloom each --trace FILE` or
+/// `ioloom watch -o FILE`, or set IOLOOM_TRACE=FILE for any program that uses the library.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -35,17 +35,15 @@ pub(crate) struct TraceArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Print lanes, shares, findings and evidence
+    /// Print a timeline, time shares, findings and evidence
     ///
-    /// One lane per thread shows its states over time; below are shares of time, and what the trace
-    /// reveals.
+    /// Prints findings, one lane per thread with its states over time, the share of time in each state
+    /// by role and by thread, and what could not be observed.
     #[command(
         after_long_help = "Examples:\n  ioloom trace show run.ioloom --width 160\n  ioloom trace show run.ioloom --json"
     )]
     Show(show::ShowArgs),
-    /// Export a trace to a page, picture or table
-    ///
-    /// Also to the format of Perfetto.
+    /// Export a trace as a page, picture, table or Perfetto trace
     #[command(after_long_help = "\
 Examples:
   ioloom trace export run.ioloom --format html -o run.html
@@ -53,31 +51,31 @@ Examples:
   ioloom trace export run.ioloom --format png -o run.png
   ioloom trace export run.ioloom --format csv --table spans -o -")]
     Export(export::ExportArgs),
-    /// Show two traces on one time axis
+    /// Compare two traces on a common time axis
     ///
-    /// Writes one HTML page with both.
+    /// Writes an HTML page that shows both.
     #[command(after_long_help = "Examples:\n  ioloom trace compare a.ioloom b.ioloom -o both.html")]
     Compare(export::CompareArgs),
     /// Let a user record kernel events
     ///
-    /// The user can then record scheduler and device events: names, numbers and context switches of
-    /// every process, and requests to devices, but no contents. Lasts until `ioloom trace revoke` or
-    /// the next boot. Needs root.
+    /// The user can then record scheduler and device events: the names, IDs and context switches of all
+    /// processes, and device requests without their data. The grant lasts until `ioloom trace revoke`
+    /// or a reboot. Needs root.
     #[command(after_long_help = "\
 Examples:
   sudo ioloom trace grant --user anna")]
     Grant(grant::UserArgs),
-    /// Revoke the access granted to a user
+    /// Revoke a grant
     ///
     /// Needs root.
     #[command(after_long_help = "Examples:\n  sudo ioloom trace revoke --user anna")]
     Revoke(grant::UserArgs),
-    /// Test the accuracy and cost of each level
+    /// Test the accuracy and cost of the evidence levels
     ///
-    /// Four workers compute, read cold blocks, touch cold pages, wait, sleep and read from a pipe, while
-    /// other threads keep the processors busy. Each keeps its own account, with which the shares of the
-    /// level are compared, in percentage points of the elapsed time. Then tasks of 30 us run with and
-    /// without a recorder.
+    /// Four workers compute, read cold blocks, touch cold pages, wait, sleep and read from a pipe while
+    /// other threads keep the processors busy. Each worker records how long it spent on what, and the
+    /// test compares this with the time shares reported by each level. It then runs 30 us tasks with
+    /// and without recording to measure the cost.
     #[command(after_long_help = "\
 Examples:
   ioloom trace selftest

@@ -1,8 +1,7 @@
-//! The directory tree of a walk study as a treemap.
+//! Treemap of the directory tree of a walk study.
 //!
-//! A file set follows from its description alone, so the map can be drawn from any stored session
-//! without the files. It is drawn only if the description gives the recorded number of files and
-//! bytes.
+//! A description determines its file set, so the map can be drawn from any stored session without the
+//! files. It is drawn only if the description matches the recorded number of files and bytes.
 
 use ioloom_lab::Mode;
 use ioloom_model::{FileSetSpec, RunRecord, StudySpec};
@@ -10,10 +9,10 @@ use ioloom_report::TreeRow;
 use ioloom_report::svg::treemap::Tile;
 use std::collections::BTreeMap;
 
-/// Levels of directories that are drawn.
+/// Number of directory levels drawn.
 const LEVELS: usize = 2;
 
-/// Returns the tree that most runs of a walk study used.
+/// Returns the tree used by most runs of a walk study.
 pub(crate) fn walked(study: &StudySpec, mode: Mode, records: &[RunRecord]) -> Option<TreeRow> {
     if !ioloom_subjects::named(&study.subject).is_ok_and(|subject| subject.maps_tree()) {
         return None;
@@ -31,7 +30,7 @@ pub(crate) fn walked(study: &StudySpec, mode: Mode, records: &[RunRecord]) -> Op
     same.then(|| TreeRow { set: name.to_owned(), files: spec.count, bytes, tiles })
 }
 
-/// Returns the tiles of a set and its total size.
+/// Returns the tiles and the total size of a set.
 fn tiles(spec: &FileSetSpec) -> (Vec<Tile>, u64) {
     let mut top: BTreeMap<String, (u64, BTreeMap<String, u64>)> = BTreeMap::new();
     let mut bytes = 0;

@@ -1,12 +1,12 @@
-//! Errors of the command line, in the form of every other message.
+//! Command-line errors in the format of all other messages.
 
 use crate::exit::Exit;
 use crate::stderr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error;
 
-/// Prints what clap has to say and ends the program: help and versions on standard output with 0,
-/// errors on standard error with 2.
+/// Prints clap's output and exits: help and versions on standard output with code 0, errors on
+/// standard error with code 2.
 pub(crate) fn exit(error: &clap::Error) -> ! {
     if !error.use_stderr() {
         error.exit();
@@ -21,7 +21,7 @@ pub(crate) fn exit(error: &clap::Error) -> ! {
     std::process::exit(Exit::Usage as i32)
 }
 
-/// Returns the one line for a value that a flag does not take.
+/// Returns the one-line message for an invalid flag value.
 fn invalid_value(error: &clap::Error) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -44,7 +44,7 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
 /// Returns "must be a, b or c".
 fn one_of(words: &[String]) -> String {
     match words {
-        [] => "it takes no value".to_owned(),
+        [] => "no value is allowed".to_owned(),
         [only] => format!("must be {only}"),
         [first @ .., last] => format!("must be {} or {last}", first.join(", ")),
     }

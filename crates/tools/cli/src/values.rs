@@ -1,8 +1,7 @@
-//! Typed values of flags: what clap parses, lists in errors and offers as completions.
+//! Typed flag values: parsed by clap, listed in errors and offered as completions.
 //!
-//! A wrong value is an error before any file is opened. Closed sets of words are a [`Choice`];
-//! values with a grammar of their own go through [`spelled`] or [`Grammar`], which call the
-//! `FromStr` of the library that owns the type.
+//! Invalid values are reported before any file is opened. Fixed sets of words are a [`Choice`];
+//! values with a grammar use [`spelled`] or [`Grammar`], which call the `FromStr` of the type.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Command};
@@ -11,11 +10,11 @@ use ioloom_walk::{THREADS_MAX, Threads};
 use std::ffi::OsStr;
 use std::str::FromStr;
 
-/// A parser for one of a few words.
+/// A parser for a fixed set of words.
 #[derive(Clone)]
 pub(crate) struct Choice<T> {
     words: Vec<(&'static str, T)>,
-    /// Accepted, but neither listed nor completed.
+    /// Accepted but not listed or completed.
     hidden: Vec<(&'static str, T)>,
 }
 
@@ -25,7 +24,7 @@ pub(crate) fn choice<T>(words: impl IntoIterator<Item = (&'static str, T)>) -> C
 }
 
 impl<T> Choice<T> {
-    /// Also accepts these words, without listing them.
+    /// Also accepts these words without listing them.
     pub(crate) fn hidden(mut self, words: impl IntoIterator<Item = (&'static str, T)>) -> Self {
         self.hidden.extend(words);
         self
@@ -48,7 +47,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Choice<T> {
         let listed = PossibleValuesParser::new(self.words.iter().map(|(word, _)| *word));
         Err(match listed.parse_ref(command, arg, value) {
             Err(error) => error,
-            // A listed word was found above.
+            // Listed words were handled above.
             Ok(_) => clap::Error::new(clap::error::ErrorKind::InvalidValue).with_cmd(command),
         })
     }
@@ -58,7 +57,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Choice<T> {
     }
 }
 
-/// A parser for values with a grammar, of which some are plain words that shells complete.
+/// A parser for values with a grammar, with some words that shells can complete.
 #[derive(Clone)]
 pub(crate) struct Grammar<T> {
     words: &'static [&'static str],
@@ -90,7 +89,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Grammar<T> {
     }
 }
 
-/// Parses a value of the model by its one spelling.
+/// Parses a `model` value, which has exactly one spelling.
 pub(crate) fn spelled<T: FromStr<Err = ParseError>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error| reason(text, error))
 }
@@ -105,7 +104,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     units::parse_size(text).map_err(|error| reason(text, error))
 }
 
-/// The reason alone where the message already quotes the whole value.
+/// Returns only the reason if the message already quotes the value.
 fn reason(text: &str, error: ParseError) -> String {
     if error.text == text { error.reason } else { error.to_string() }
 }

@@ -1,4 +1,4 @@
-//! The version that the build script computes.
+//! The version computed by the build script.
 
-/// Version of the program with the commit it was built from.
+/// Program version with the commit it was built from.
 pub(crate) const VERSION: &str = env!("IOLOOM_VERSION");

@@ -9,15 +9,15 @@ use std::path::PathBuf;
 
 /// Show, evict or load the page cache contents of files
 ///
-/// Reports for each tree or file how much of it is in memory, and proves after an eviction or load
-/// what changed by querying again.
+/// Reports how much of each tree or file is in memory. After an eviction or load, the page cache is
+/// queried again to report the actual change.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  ioloom cache status ~/src              how much of a tree is in memory
-  ioloom cache status --map big.iso      where in the file
-  ioloom cache drop big.iso              evict it
-  ioloom cache warm /srv/data            load it
+  ioloom cache status ~/src              show how much of a tree is in memory
+  ioloom cache status --map big.iso      show which parts of a file
+  ioloom cache drop big.iso              evict a file
+  ioloom cache warm /srv/data            load a tree
   find . -name '*.db' -print0 | ioloom cache status -0 -")]
 pub(crate) struct CacheArgs {
     #[command(subcommand)]
@@ -28,10 +28,10 @@ pub(crate) struct CacheArgs {
 pub(super) enum What {
     /// Show resident, dirty, writeback and recently evicted pages
     ///
-    /// Changes nothing. The kernel reports all four only to the owner of a file and to users who may
-    /// write it. For other files at most 256 pages are probed by reads that do not wait: the resident
-    /// pages are then exact or an estimate (~), pages that miss are loaded by the probe, and dirty,
-    /// writeback and evicted pages are unknown.
+    /// The kernel reports these pages only to the owner of a file and to users with write permission.
+    /// For other files, non-blocking reads probe up to 256 pages: the number of resident pages is then
+    /// exact or an estimate (~), dirty, writeback and evicted pages are unknown, and the probe can load
+    /// pages that were not resident. Otherwise nothing changes.
     #[command(after_long_help = "\
 Examples:
   ioloom cache status ~/src
@@ -39,22 +39,22 @@ Examples:
   ioloom cache status --map --svg map.svg big.iso
   ioloom cache status --json /srv | jq .total")]
     Status(PathArgs),
-    /// Evict files from the page cache, and say what stays and why
+    /// Evict files from the page cache and report what remains
     ///
-    /// Dirty data is written first, because dirty pages cannot be evicted. Pages stay if a process has
-    /// the file mapped or locked, or if the file system stores its data only in memory. Names and
-    /// inodes stay in memory. Later reads of these files have to wait for the device.
+    /// Dirty data is written first, because dirty pages cannot be evicted. Pages remain if a process has
+    /// mapped or locked them, or if the file system stores its data only in memory. Names and inodes
+    /// are not evicted. Later reads of these files must wait for the device.
     ///
-    /// The exit code is 1 if anything stays.
+    /// The exit code is 1 if any pages remain.
     #[command(after_long_help = "\
 Examples:
   ioloom cache drop big.iso
-  ioloom cache drop --no-write ~/src     leave dirty data alone")]
+  ioloom cache drop --no-write ~/src     skip dirty pages")]
     Drop(DropArgs),
-    /// Load files into the page cache, and say whether they are there
+    /// Load files into the page cache and verify the result
     ///
-    /// Reads every file once. The exit code is 1 if something that was read is not in memory
-    /// afterwards, for example because there is more data than memory.
+    /// Reads every file once. The exit code is 1 if some of the data is not in memory afterwards, for
+    /// example because it exceeds the available memory.
     #[command(after_long_help = "\
 Examples:
   ioloom cache warm /srv/data
@@ -64,7 +64,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(super) struct DropArgs {
-    /// Do not write dirty data; its pages stay
+    /// Do not write dirty data; dirty pages remain
     #[arg(long)]
     no_write: bool,
 
@@ -76,17 +76,17 @@ pub(super) struct DropArgs {
 pub(super) struct PathArgs {
     /// Directories, files or block devices, or - for a list
     ///
-    /// With - the paths are read from standard input, one per line.
+    /// With -, paths are read from standard input, one per line.
     #[arg(value_name = "PATH", required = true)]
     pub(super) paths: Vec<PathBuf>,
 
-    /// The list is separated by NUL
+    /// Read a NUL-separated list
     #[arg(short = '0', long = "null")]
     pub(super) zero: bool,
 
-    /// Print every file when it is done
+    /// Print every file
     ///
-    /// Files are printed in no particular order, before the totals.
+    /// Files are printed as they are processed, in no particular order, before the totals.
     #[arg(short, long, conflicts_with = "json")]
     pub(super) all: bool,
 
@@ -96,17 +96,17 @@ pub(super) struct PathArgs {
 
     /// Show the N files with the most pages
     ///
-    /// With drop, files are ordered by the pages that were resident before.
+    /// With drop, files are ordered by pages resident before the eviction.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(super) top: usize,
 
-    /// Draw where the pages of these files are
+    /// Draw a map of the pages in each file
     ///
-    /// Up to 40 of the top files are drawn, each from its first to its last byte.
+    /// Draws up to 40 of the --top files, each from its first to its last byte.
     #[arg(long)]
     pub(super) map: bool,
 
-    /// Write that drawing as SVG
+    /// Write the map as SVG
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
 
@@ -118,7 +118,7 @@ pub(super) struct PathArgs {
 
     /// Print the result as JSON
     ///
-    /// The document is described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -141,7 +141,7 @@ impl What {
 }
 
 impl PathArgs {
-    /// Returns whether the paths come on standard input.
+    /// Returns whether paths are read from standard input.
     pub(super) fn is_list(&self) -> Result<bool, Failure> {
         let dash = |path: &PathBuf| path.as_os_str() == "-";
         match self.paths.as_slice() {
@@ -150,7 +150,7 @@ impl PathArgs {
                 Err(Failure::usage("- cannot be combined with other paths"))
             }
             _ if self.zero => {
-                Err(Failure::usage("-0 needs a list on standard input: give - as the path"))
+                Err(Failure::usage("-0 needs a list on standard input; use - as the path"))
             }
             _ => Ok(false),
         }

@@ -1,4 +1,4 @@
-//! The result of `cache` as one JSON document.
+//! The `cache --json` document.
 
 use super::strip::Strip;
 use ioloom_cache::{Action, DirReport, FileReport, Incomplete, Report, RootReport, Source, Tally};
@@ -6,9 +6,9 @@ use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Version of the document.
+/// Document version.
 const SCHEMA: u32 = 1;
-/// Parts into which the map of a file is divided.
+/// Number of parts in a file map.
 const CELLS: usize = 100;
 
 #[derive(Debug, Serialize)]
@@ -99,7 +99,7 @@ impl Document {
     }
 }
 
-/// Returns a path as text and, unless it is UTF-8, as hexadecimal digits.
+/// Returns a path as text and, if it is not UTF-8, also as hexadecimal digits.
 fn spelled(path: &Path) -> (String, Option<String>) {
     let bytes = path.as_os_str().as_bytes();
     let hex = || bytes.iter().map(|b| format!("{b:02x}")).collect();

@@ -1,7 +1,7 @@
 //! `ioloom cache`: shows, evicts and loads the page cache contents of files.
 //!
-//! The work is in the crate `ioloom-cache`; this module has the flags and the output as tables,
-//! maps and a document.
+//! The crate `ioloom-cache` does the work; this module contains the flags and the output as tables,
+//! maps and JSON.
 
 mod args;
 mod document;
@@ -61,7 +61,7 @@ fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, 
     let failed: Mutex<Option<Failure>> = Mutex::default();
     let each = |file: &FileReport| {
         if let Err(failure) = status.hide_during(|| out::print(&show.file_line(file))) {
-            // The reader has closed the pipe, so nothing would see the rest.
+            // The reader has closed the pipe, so further output would be lost.
             *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             stop.store(true, Ordering::Relaxed);
         }

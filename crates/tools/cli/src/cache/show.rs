@@ -10,19 +10,19 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Incomplete files that are listed.
+/// Maximum number of incomplete files listed.
 const STAYS_SHOWN: usize = 20;
-/// Width of a number in columns.
+/// Column width of numbers.
 const NUMBER: usize = 9;
 
-/// How results are shown.
+/// Display options.
 pub(super) struct Show {
     pub(super) act: Action,
     pub(super) columns: usize,
     pub(super) map: bool,
 }
 
-/// The numbers of a line, formatted.
+/// The formatted numbers of a line.
 struct Row {
     size: String,
     was: String,
@@ -46,7 +46,7 @@ fn share(resident: u64, total: u64) -> String {
         return "–".to_owned();
     }
     match resident as f64 / total as f64 * 100.0 {
-        // A remainder must not be rounded away.
+        // Do not round a remainder away.
         percent if percent > 99.0 && resident < total => ">99 %".to_owned(),
         percent if percent < 1.0 && resident > 0 => "<1 %".to_owned(),
         percent => format!("{percent:.0} %"),
@@ -78,7 +78,7 @@ impl Row {
         let resident = |pages: u64| {
             if none { "unknown".to_owned() } else { format!("{about}{}", size_of(pages)) }
         };
-        // Only cachestat reports these, so they are unknown if it was used for no file.
+        // Only cachestat reports these; they are unknown if it was never used.
         let exact_files =
             tally.files - tally.unknown_files - tally.sampled_files - tally.asked_files;
         let exact = |pages: u64| match exact_files {
@@ -136,12 +136,12 @@ impl Show {
         line
     }
 
-    /// Returns the line of one file, for --all.
+    /// Formats the line of one file, for --all.
     pub(super) fn file_line(&self, file: &FileReport) -> String {
         self.line(&Row::of_file(file), &name(&file.path))
     }
 
-    /// Returns the complete report.
+    /// Formats the complete report.
     pub(super) fn report(&self, report: &Report, strips: &[Strip]) -> String {
         let shown: Vec<&RootReport> = report.roots.iter().filter(|root| is_shown(root)).collect();
         if shown.is_empty() {
@@ -161,7 +161,7 @@ impl Show {
         for dir in &report.directories {
             out.push_str(&self.line(&Row::of_tally(&dir.tally), &name(&dir.path)));
         }
-        // A single file has its row above already.
+        // A single file is already listed above.
         let files = report.total().files;
         if !report.top.is_empty() && files > report.roots.len() as u64 {
             let before = if matches!(self.act, Action::Drop { .. }) { " before" } else { "" };
@@ -179,7 +179,7 @@ impl Show {
     }
 
     fn maps(&self, strips: &[Strip], out: &mut String) {
-        let key = "Where in the files: █ all in memory, ▓ more than half, ▒ less, · nothing, D dirty, \
+        let key = "Maps: █ all in memory, ▓ more than half, ▒ less, · nothing, D dirty, \
                    W under writeback, ? unknown.";
         let _ = write!(out, "\n{}", wrap(key, self.columns, 2));
         let width = self.columns - 12;
@@ -216,10 +216,10 @@ impl Show {
         let Some(stays) = file.incomplete else { return String::new() };
         let reason = match (&file.mapped_by, stays) {
             (Some((pid, name)), _) => {
-                format!("process {pid} ({}) has it mapped", readable(name.as_bytes()))
+                format!("mapped by process {pid} ({})", readable(name.as_bytes()))
             }
             (None, Incomplete::Unknown) if self.act == Action::Warm => {
-                "it was read; whether it is still in memory is unknown".to_owned()
+                "read, but it is unknown whether it is still in memory".to_owned()
             }
             (None, stays) => stays.sentence().to_owned(),
         };
@@ -241,22 +241,22 @@ impl Show {
         if total.sampled_files > 0 {
             let files = counted(total.sampled_files);
             note(format!(
-                "~ estimated: the kernel reports only to owners and writers. In {files} up to 256 \
-                 pages each were probed by reads that do not wait."
+                "~ estimated: the kernel reports pages only to owners and users with write permission. \
+                 In {files}, up to 256 pages each were probed with non-blocking reads."
             ));
         }
         if total.unknown_files > 0 {
             let (files, size) = (counted(total.unknown_files), size_of(total.unknown_pages));
             note(format!(
-                "unknown: {files} with {size}, for which neither the kernel nor the file system \
-                 answers to this user; run as their owner or as root."
+                "unknown: {files} with {size}, for which this user can query neither the kernel nor the \
+                 file system; run as their owner or as root."
             ));
         }
     }
 }
 
-/// Returns whether an argument has a row. One that is neither a directory nor had a file was reported
-/// as an error instead.
+/// Returns whether an argument has a row. An argument that is not a directory and contains no file was
+/// reported as an error instead.
 fn is_shown(root: &RootReport) -> bool {
     root.tally.files > 0 || root.path.as_ref().is_none_or(|path| path.is_dir())
 }

@@ -1,4 +1,4 @@
-//! Where the pages of a file are, for the text, the picture and the document.
+//! Maps of the pages in a file, for the text, the picture and the document.
 
 use crate::out::readable;
 use ioloom_cache::{Cell, Report, map};
@@ -9,12 +9,12 @@ use ioloom_sys::file::{OpenHow, identity, open};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Parts into which a file is divided; the output may merge them.
+/// Number of parts in a file map; the output can merge parts.
 const CELLS: usize = 600;
-/// Maximum number of files that are mapped.
+/// Maximum number of mapped files.
 const FILES_MAX: usize = 40;
 
-/// The map of one file.
+/// Map of one file.
 pub(super) struct Strip {
     pub(super) path: PathBuf,
     pub(super) size_bytes: u64,
@@ -70,7 +70,7 @@ pub(super) fn picture(strips: &[Strip]) -> String {
     });
     let chart = Strips {
         title: "Files in the page cache, each from its first to its last byte".to_owned(),
-        description: "Each row is a file. The filled parts are in memory.".to_owned(),
+        description: "Each row is a file. Filled parts are in memory.".to_owned(),
         rows: rows.collect(),
     };
     draw(&chart, WIDE).standalone()

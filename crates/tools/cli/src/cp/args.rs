@@ -1,4 +1,4 @@
-//! Flags of `cp`: those of GNU cp where it has them, with the same meaning.
+//! Flags of `cp`. Flags that GNU cp also has behave the same way.
 
 use crate::exit::Failure;
 use crate::values::{self, Choice};
@@ -13,31 +13,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Copy files and trees, each whole or not at all
+/// Copy files and trees, each completely or not at all
 ///
-/// Takes the flags of GNU cp. A target is at any moment absent, the old one, or complete: files get
-/// their name when they are complete, new directories when everything in them is. An existing file is
-/// replaced by a new one made in the same directory, so that directory must be writable, and other
-/// hard links of the old file keep the old content. A symbolic link below the target is replaced,
-/// never written through.
+/// Accepts the flags of GNU cp. A target is never partially written: files are renamed to their final
+/// name when complete, new directories when all their contents are. An existing file is replaced by a
+/// new one created in the same directory. That directory must therefore be writable, and other hard
+/// links to the old file keep the old content. Symbolic links below the target are replaced, never
+/// followed.
 ///
-/// Errors are reported one per line, everything else is copied, and the exit code is 1.
+/// After an error, the copy continues with the remaining files and exits with code 1.
 ///
-/// Without --durable the command ends when the kernel has the data: a power failure may still lose it.
+/// Without --durable, cp returns as soon as the kernel has the data: a power failure can still lose it.
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 #[command(after_long_help = "\
 Examples:
-  ioloom cp -a ~/photos /mnt/disk/          keep owners, times, links and holes
-  ioloom cp --durable full -a db /backup    return when it is on the device
-  ioloom cp --verify device big.img /mnt/x  compare with what the device returns
+  ioloom cp -a ~/photos /mnt/disk/          preserve owners, times, links, holes
+  ioloom cp --durable full -a db /backup    sync to the device before returning
+  ioloom cp --verify device big.img /mnt/x  read the copy back from the device
   ioloom cp -aT --resume src /mnt/x/src     continue an interrupted copy
-  ioloom cp --explain -r src /mnt/x         print how it would copy, and why
+  ioloom cp --explain -r src /mnt/x         explain the method without copying
   find . -name '*.jpg' -print0 | ioloom cp --files0-from - -t /mnt/x")]
 pub(crate) struct CpArgs {
     /// Sources, then the target
     ///
-    /// With -t all of them are sources.
+    /// With -t, all are sources.
     pub(crate) paths: Vec<PathBuf>,
 
     /// Copy directories recursively
@@ -57,7 +57,8 @@ pub(crate) struct CpArgs {
 
     /// Replace only older files
     ///
-    /// WHICH is older (same as -u alone), all (the default: replace every file) or none (same as -n).
+    /// WHICH is older (same as -u alone), all (replace every file; the default without -u) or none
+    /// (same as -n).
     #[arg(short, long, value_name = "WHICH", num_args = 0..=1, require_equals = true,
           default_missing_value = "older", value_parser = update_words(),
           hide_possible_values = true)]
@@ -65,20 +66,20 @@ pub(crate) struct CpArgs {
 
     /// Ask before replacing a file
     ///
-    /// Reads the answer from standard input; y replaces, anything else does not.
+    /// Reads answers from standard input. y replaces the file; any other answer skips it.
     #[arg(short, long, overrides_with = "no_clobber")]
     pub(crate) interactive: bool,
 
-    /// Print each name when it is copied
+    /// Print each copied file
     ///
-    /// Prints 'SOURCE' -> 'TARGET' for each entry, and at the end how many bytes a power failure
-    /// may still lose.
+    /// Prints 'SOURCE' -> 'TARGET' for each entry and, at the end, how many bytes a power failure could
+    /// still lose.
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
     /// Ignored, for compatibility with cp
     ///
-    /// Existing files are always replaced by new ones, so there is nothing to force.
+    /// Not needed, because existing files are always replaced by new ones.
     #[arg(short, long)]
     pub(crate) force: bool,
 
@@ -86,9 +87,9 @@ pub(crate) struct CpArgs {
     #[arg(short, long, value_name = "DIR", conflicts_with = "no_target_directory")]
     pub(crate) target_directory: Option<PathBuf>,
 
-    /// Copy to exactly the target
+    /// Treat the target as a file name
     ///
-    /// Without it, a target that is an existing directory receives the source under its own name.
+    /// Without it, copying to an existing directory copies the source into that directory.
     #[arg(short = 'T', long)]
     pub(crate) no_target_directory: bool,
 
@@ -118,9 +119,9 @@ pub(crate) struct CpArgs {
 
     /// Preserve these attributes
     ///
-    /// LIST is a comma-separated list of mode, ownership, timestamps, links, xattr and all; without
-    /// a list mode,ownership,timestamps. Attributes that the target file system cannot store are
-    /// named once at the end.
+    /// LIST is a comma-separated list of mode, ownership, timestamps, links, xattr and all (default:
+    /// mode,ownership,timestamps). Attributes that the target file system cannot store are reported
+    /// once at the end.
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true,
           default_missing_value = "mode,ownership,timestamps", value_delimiter = ',',
           value_parser = attribute_words(), hide_possible_values = true)]
@@ -128,8 +129,8 @@ pub(crate) struct CpArgs {
 
     /// Do not preserve these attributes
     ///
-    /// Undoes a part of -a or --preserve. Without mode, new files get the permissions of any new
-    /// file, independent of the source.
+    /// Overrides part of -a or --preserve. If mode is not preserved, new files get default permissions
+    /// regardless of the source.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = attribute_words(),
           hide_possible_values = true)]
     pub(crate) no_preserve: Vec<Attribute>,
@@ -140,9 +141,9 @@ pub(crate) struct CpArgs {
 
     /// Share blocks with the source
     ///
-    /// auto shares blocks where the file system can (Btrfs, XFS) and no byte has to be seen for a
-    /// hash; a shared copy costs almost no time and no space until one side changes. always (same
-    /// as the flag alone) fails where blocks cannot be shared. never makes an independent copy.
+    /// auto shares blocks if the file system supports it (Btrfs, XFS) and the data need not be read for
+    /// a hash; a shared copy takes almost no time and no space until one side changes. always (same as
+    /// the flag alone) fails if blocks cannot be shared. never creates an independent copy.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_value = "auto", default_missing_value = "always", value_parser = when_words(),
           hide_possible_values = true)]
@@ -150,49 +151,51 @@ pub(crate) struct CpArgs {
 
     /// Treatment of holes
     ///
-    /// auto keeps the holes of the source. always also turns blocks of zeros into holes, which means
-    /// reading every byte. never fills holes, so the copy takes its full size on the device.
+    /// auto preserves the holes of the source. always also converts blocks of zeros to holes, which
+    /// requires reading every byte. never writes holes as zeros, so the copy occupies its full size.
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = when_words(),
           hide_possible_values = true)]
     pub(crate) sparse: When,
 
-    /// How much to sync at the end
+    /// What to sync before returning
     ///
-    /// none leaves writing to the kernel. file syncs the content of every file before it gets its
-    /// name. full also syncs directories, links, owners and times of the target file system. Syncing
-    /// takes at least as long as the device needs to write the copy.
+    /// none leaves writeback to the kernel. file syncs the content of every file before renaming it to
+    /// its final name. full also syncs the metadata of the target file system: directories, links,
+    /// owners and times. Syncing waits until the device has written the copy.
     #[arg(long, value_name = "LEVEL", default_value = "none", value_parser = durable_words(),
           hide_possible_values = true)]
     pub(crate) durable: Durable,
 
     /// Force a copy method; fail if it is unsupported
     ///
-    /// The default is chosen for each file from facts that --explain prints. reflink shares blocks.
-    /// range copies inside the kernel (copy_file_range). buffered reads and writes through the page
-    /// cache. uncached does the same, but drops pages when they are written. direct bypasses the
-    /// page cache with many requests in flight, which suits files larger than memory.
+    /// By default the method is chosen for each file; --explain prints the choice and its reasons.
+    /// reflink shares blocks. range copies inside the kernel (copy_file_range). buffered reads and
+    /// writes through the page cache. uncached does the same, but drops pages once they are written.
+    /// direct bypasses the page cache with many requests in flight; use it for files larger than
+    /// memory.
     #[arg(long, value_name = "MODE", value_parser = mode_words(), hide_possible_values = true)]
     pub(crate) mode: Option<Mode>,
 
     /// Verify the copy
     ///
-    /// in-flight hashes the bytes while they are copied and does not read the copy. cache reads the
-    /// copy again, mostly from memory. device evicts the copy from memory and reads it from the
-    /// device, before the file gets its name; it costs a second read of everything.
+    /// in-flight hashes data while copying and does not read the copy. cache reads the copy back,
+    /// mostly from memory. device evicts the copy from memory and reads it back from the device before
+    /// the file gets its final name, which costs a full read of the copy.
     #[arg(long, value_name = "HOW", value_parser = verify_words(), hide_possible_values = true)]
     pub(crate) verify: Option<Verify>,
 
     /// Hash function for --verify
     ///
-    /// md5 is for comparison with existing lists; it detects accidents, not attacks.
+    /// Use md5 only to compare with existing checksum lists: it detects accidental changes, not
+    /// attacks.
     #[arg(long, value_name = "HASH", default_value = "blake3", value_parser = hash_words(),
           hide_possible_values = true)]
     pub(crate) hash: HashKind,
 
     /// Continue an interrupted copy
     ///
-    /// Keeps complete files under a hidden name when interrupted, and continues from there when the
-    /// same command runs again. Takes one source.
+    /// If interrupted, complete files are kept under a hidden name, and running the same command again
+    /// continues from there. Needs a single source.
     #[arg(long)]
     pub(crate) resume: bool,
 
@@ -210,14 +213,13 @@ pub(crate) struct CpArgs {
 
     /// Explain the copy without copying
     ///
-    /// Prints what was found out about both file systems, and the method for each class of files
-    /// with its reason.
+    /// Prints the properties of both file systems and the method for each class of files, with reasons.
     #[arg(long)]
     pub(crate) explain: bool,
 
     /// Print the result as JSON
     ///
-    /// The document is described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long, conflicts_with = "verbose")]
     pub(crate) json: bool,
 }
@@ -254,7 +256,7 @@ fn attribute_words() -> Choice<Attribute> {
         ("xattr", Attribute::Xattr),
         ("all", Attribute::All),
     ])
-    // Labels of security modules are extended attributes.
+    // Security labels are extended attributes.
     .hidden([("context", Attribute::Xattr)])
 }
 
@@ -329,7 +331,7 @@ impl CpArgs {
         if let (Some(mode), When::Always) =
             (mode.filter(|mode| *mode != Mode::Reflink), self.reflink)
         {
-            let why = format!("--mode {mode} and --reflink=always exclude each other; give one");
+            let why = format!("--mode {mode} cannot be combined with --reflink=always; omit one");
             return Err(Failure::usage(why));
         }
         Ok(CopyOptions {
@@ -355,7 +357,7 @@ impl CpArgs {
         })
     }
 
-    /// As with GNU cp, -n takes precedence over -u, and -i asks about the files that -u selects.
+    /// As with GNU cp, -n takes precedence over -u, and -i asks only about files selected by -u.
     fn existing(&self) -> Existing {
         match (self.update, self.interactive) {
             _ if self.no_clobber => Existing::Keep,
@@ -370,14 +372,14 @@ impl CpArgs {
     fn mode(&self) -> Result<Option<Mode>, Failure> {
         if self.mode == Some(Mode::Mmap) {
             return Err(Failure::refused(
-                "--mode mmap is for measurements only: a source that is truncated while it is \
-                 mapped would end the program; use another mode",
+                "--mode mmap is for measurements only: truncating a mapped source would kill the \
+                 program; use another mode",
             ));
         }
         Ok(self.mode)
     }
 
-    /// Returns what is kept, and whether permissions were explicitly not to be kept.
+    /// Returns the attributes to preserve, and whether preserving permissions was explicitly disabled.
     fn preserved(&self) -> (Preserve, bool) {
         let mut preserve = if self.archive { Preserve::ALL } else { Preserve::default() };
         if self.p {

@@ -1,4 +1,4 @@
-//! `ioloom cp --explain`: the facts that were found, and the plan for each class of files.
+//! `ioloom cp --explain`: prints file system properties and the plan for each class of files.
 
 use super::CpArgs;
 use crate::exit::{Ended, Exit, Failure};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// The document of `--explain --json`.
+/// The `--explain --json` document.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
@@ -67,10 +67,10 @@ fn text(explained: &Explanation, width: usize) -> String {
     let direct = |side: Option<u32>| {
         side.map_or("no".to_owned(), |bytes| format!("in multiples of {bytes} bytes"))
     };
-    let mut out = format!("Facts, found with {}:\n", quoted(&explained.tried_with));
+    let mut out = format!("Facts, measured with {}:\n", quoted(&explained.tried_with));
     let lines = [
         ("same file system", yes(facts.same_file_system).to_owned()),
-        ("can share blocks", facts.reflink.map_or("not tried", yes).to_owned()),
+        ("can share blocks", facts.reflink.map_or("not tested", yes).to_owned()),
         ("O_DIRECT, source", direct(facts.direct_source_bytes)),
         ("O_DIRECT, target", direct(facts.direct_target_bytes)),
         ("io_uring", yes(facts.ring).to_owned()),

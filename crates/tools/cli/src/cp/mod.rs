@@ -1,5 +1,4 @@
-//! `ioloom cp`: copies, and reports the result. The copy is the crate `ioloom-copy`; this module
-//! has the flags and the output.
+//! `ioloom cp`: flags and output. The crate `ioloom-copy` does the copying.
 
 mod args;
 mod explain;
@@ -16,7 +15,7 @@ use progress::CopyProgress;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Errors that the JSON document lists.
+/// Maximum number of errors in the JSON document.
 const ERRORS_LISTED_MAX: usize = 1000;
 
 pub(crate) fn run(args: &CpArgs) -> Ended {
@@ -26,7 +25,7 @@ pub(crate) fn run(args: &CpArgs) -> Ended {
         return explain::run(args, &sources, &target, &options);
     }
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    // Exceeding a file size limit must be an error of one file and not kill the program.
+    // Exceeding the file size limit must fail one file, not kill the program.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let progress = Arc::new(CopyCounters::default());
     let watcher = CopyProgress::start(args, &sources, &target, &options, progress.clone());
@@ -64,11 +63,11 @@ fn exit_of(report: &Report) -> Exit {
     }
 }
 
-/// Prints notes about the result. A plain successful copy prints nothing.
+/// Prints notes about the result. A successful copy without special flags prints nothing.
 fn print_notes(args: &CpArgs, report: &Report) {
     if report.lost_xattrs {
         stderr::message(
-            "the target does not support all extended attributes; some are missing on the copies",
+            "the target does not support all extended attributes; the copies lack some",
         );
     }
     if report.verify != Verify::None {
@@ -80,15 +79,15 @@ fn print_notes(args: &CpArgs, report: &Report) {
         );
     } else if report.cancelled {
         stderr::message(
-            "interrupted: no partial file has its final name, and new directories were removed",
+            "interrupted: no partial file was renamed to its final name, and new directories were removed",
         );
     }
     if args.verbose && report.durable == Durable::None {
         let (size, unwritten) =
             (format_size(report.may_be_lost_bytes()), format_size(ioloom_copy::unwritten_bytes()));
         stderr::message(&format!(
-            "a power failure may lose these {size}: the copy was not synced, and {unwritten} of \
-             this machine are not on a device yet; use --durable to sync"
+            "a power failure can lose this copy of {size}: it was not synced, and the machine still has \
+             {unwritten} of unwritten data; use --durable to sync"
         ));
     }
     if report.durable != Durable::None && report.errors_count == 0 && !report.cancelled {
@@ -97,35 +96,35 @@ fn print_notes(args: &CpArgs, report: &Report) {
     }
 }
 
-/// Returns what verification found, with its evidence.
+/// Formats the verification result with its evidence.
 fn verified(report: &Report) -> String {
     let seen = &report.evidence;
     let word = report.verified_word();
     if matches!(report.verify, Verify::None | Verify::InFlight) {
-        return format!("{word}: bytes were hashed while copying; the copies were not read again");
+        return format!("{word}: data was hashed while copying; the copies were not read back");
     }
     let files =
         |n: u64| if n == 1 { "1 file".to_owned() } else { format!("{} files", format_count(n)) };
     if seen.files == 0 {
-        return format!("{word}: no file was read again");
+        return format!("{word}: no file was read back");
     }
     let (bytes, device) = (format_size(seen.bytes), format_size(seen.device_bytes));
     let mut text = format!(
-        "{word}: {}, {bytes} read again, {device} of it from the device",
+        "{word}: {}, {bytes} read back, including {device} from the device",
         files(seen.files)
     );
     if seen.not_from_device > 0 {
         let unknown = files(seen.not_from_device);
-        text += &format!("; for {unknown} it is unknown whether the device returned the bytes");
+        text += &format!("; for {unknown} it is unknown whether the data came from the device");
     }
     if report.counts.resumed > 0 {
         let earlier = files(report.counts.resumed);
-        text += &format!("; {earlier} from an earlier copy not read again");
+        text += &format!("; {earlier} from an earlier copy not read back");
     }
     text
 }
 
-/// The document of `--json`.
+/// The `--json` document.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,

@@ -1,6 +1,5 @@
-//! Progress of a copy: on a terminal a bar with bytes, entries and the remaining time, drawn by a
-//! background thread. The total is counted by a separate walk, which starts only if the bar is
-//! shown.
+//! Copy progress: on a terminal, a bar with bytes, entries and remaining time, drawn by a background
+//! thread. A separate walk counts the total; it starts only if the bar is shown.
 
 use super::CpArgs;
 use crate::out;
@@ -18,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 /// Time between two updates.
 const EVERY: Duration = Duration::from_millis(100);
-/// Updates after which the bar appears and counting starts, so that short copies show none.
+/// Updates before the bar appears and counting starts. Short copies show no bar.
 const UPDATES_BEFORE: u32 = 4;
 
 const KNOWN: &str = "{bar:20} {msg}  {eta} left";
@@ -82,7 +81,7 @@ impl CopyProgress {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    // The templates are constants; a wrong one falls back to the plain bar.
+    // The templates are constants; an invalid one falls back to the default bar.
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("━━╌")
@@ -133,7 +132,7 @@ impl Count {
         let walk = move || {
             let Self { sources, target, options, since, stop, .. } = &*count;
             if let Some(bytes) = bytes_to_copy(sources, target, options, *since, stop) {
-                // Only this thread sets it.
+                // Set only by this thread.
                 let _ = count.bytes.set(bytes);
             }
         };
@@ -150,7 +149,7 @@ impl Watcher for CopyProgress {
     fn copied(&self, from: &Path, to: &Path) {
         let line = format!("{} -> {}\n", quoted(from), quoted(to));
         let print = || out::print(&line);
-        // A closed pipe does not stop the copy.
+        // Continue copying if the pipe is closed.
         let _ = match &self.bar {
             Some(bar) => bar.suspend(print),
             None => print(),

@@ -1,4 +1,4 @@
-//! Flags of `du`: those of GNU du where it has them, with the same meaning.
+//! Flags of `du`. Flags that GNU du also has behave the same way.
 
 use crate::exit::Failure;
 use crate::values::{self, Choice};
@@ -15,21 +15,21 @@ use std::path::PathBuf;
 
 /// Show disk usage, with a tree view, interactive browser and saved snapshots
 ///
-/// Takes the flags of GNU du. On a terminal it draws the largest directories as a tree with bars;
-/// elsewhere, and with --lines, it prints the lines of GNU du.
+/// Accepts the flags of GNU du. On a terminal it draws the largest directories as a tree with bars;
+/// otherwise, or with --lines, it prints lines in the format of GNU du.
 ///
-/// A hard-linked file counts once, in the directory whose path comes first. Files that vanish during
-/// the scan are not errors. Pseudo and network filesystems are entered only if they are named.
+/// A hard-linked file counts once, in the directory whose path sorts first. Files that disappear during
+/// the scan are not errors. Pseudo and network file systems are skipped unless given as arguments.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 #[command(after_long_help = "\
 Examples:
-  ioloom du ~                          what takes the space
-  ioloom du -sh *                      one line for each
-  ioloom du -i /srv                    browse, sort, remove
-  ioloom du --save monday.json ~       save a scan, and later
-  ioloom du --diff monday.json ~       show what has grown
-  ioloom du --export-ncdu x.json /srv  for ncdu -f x.json")]
+  ioloom du ~                          show the largest directories
+  ioloom du -sh *                      print one total per argument
+  ioloom du -i /srv                    browse, sort and remove
+  ioloom du --save monday.json ~       save a scan
+  ioloom du --diff monday.json ~       show changes since that scan
+  ioloom du --export-ncdu x.json /srv  export for ncdu -f x.json")]
 pub(crate) struct DuArgs {
     /// Directories or files [default: the current directory]
     pub(crate) paths: Vec<PathBuf>,
@@ -40,7 +40,7 @@ pub(crate) struct DuArgs {
 
     /// Show only a total for each argument
     ///
-    /// Same as --max-depth=0. Uses the least memory, because no directory has to be kept.
+    /// Same as --max-depth=0. Uses the least memory, because directories need not be stored.
     #[arg(short, long, conflicts_with = "all")]
     pub(crate) summarize: bool,
 
@@ -50,8 +50,8 @@ pub(crate) struct DuArgs {
 
     /// Show directories down to this depth
     ///
-    /// The default shows all depths. Deeper directories are still counted; memory grows with the
-    /// directories that are shown.
+    /// Default: all depths. Deeper directories are still counted. Memory usage grows with the number of
+    /// directories shown.
     #[arg(short = 'd', long, value_name = "N")]
     pub(crate) max_depth: Option<u32>,
 
@@ -73,8 +73,8 @@ pub(crate) struct DuArgs {
 
     /// Print apparent sizes rather than disk usage
     ///
-    /// The apparent size is the length of a file. Disk usage, the default, is what its blocks take:
-    /// less for sparse and compressed files, more for many small ones.
+    /// The apparent size is the file length. Disk usage, the default, is the space of the allocated
+    /// blocks: less for sparse and compressed files, more for many small files.
     #[arg(long)]
     pub(crate) apparent_size: bool,
 
@@ -84,8 +84,8 @@ pub(crate) struct DuArgs {
 
     /// Unit of the lines [default: 1KiB]
     ///
-    /// Sizes are rounded up to whole units. A letter alone, such as M, is printed after each size, as
-    /// in GNU du.
+    /// Sizes are rounded up to whole units. If SIZE is only a letter, such as M, it is appended to each
+    /// size, as in GNU du.
     #[arg(short = 'B', long, value_name = "SIZE", value_parser = Unit::parse)]
     pub(crate) block_size: Option<Unit>,
 
@@ -103,7 +103,7 @@ pub(crate) struct DuArgs {
 
     /// Count hard-linked files every time
     ///
-    /// Without it, a file with several links counts once.
+    /// By default, a file with several links counts once.
     #[arg(short = 'l', long)]
     pub(crate) count_links: bool,
 
@@ -117,15 +117,15 @@ pub(crate) struct DuArgs {
     #[arg(long)]
     pub(crate) one_mount: bool,
 
-    /// Descend into pseudo and network filesystems
+    /// Descend into pseudo and network file systems
     ///
-    /// Without it, mounts such as /proc, /sys and NFS below an argument are named and skipped.
+    /// By default, mounts such as /proc, /sys and NFS below an argument are reported and skipped.
     #[arg(long)]
     pub(crate) all_file_systems: bool,
 
     /// Follow all symbolic links
     ///
-    /// A directory that is reached by two paths counts once.
+    /// A directory reachable by two paths counts once.
     #[arg(short = 'L', long)]
     pub(crate) dereference: bool,
 
@@ -133,20 +133,20 @@ pub(crate) struct DuArgs {
     #[arg(short = 'D', long, short_alias = 'H', conflicts_with = "dereference")]
     pub(crate) dereference_args: bool,
 
-    /// Exclude what matches a pattern
+    /// Exclude entries that match a pattern
     ///
-    /// Patterns are those of GNU du: '*.o' and 'cache' match a name at any depth, 'a/b' the end of a
-    /// path.
+    /// Patterns work as in GNU du: '*.o' and 'cache' match names at any depth, and 'a/b' matches the
+    /// end of a path.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<OsString>,
 
-    /// Exclude what matches a line of a file
+    /// Exclude entries that match any pattern in a file
     #[arg(short = 'X', long, value_name = "FILE")]
     pub(crate) exclude_from: Vec<PathBuf>,
 
     /// Exclude entries smaller than SIZE
     ///
-    /// With a minus, exclude entries larger than SIZE. Excluded entries still count in the totals.
+    /// If SIZE is negative, exclude larger entries instead. Excluded entries still count in totals.
     #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true,
           value_parser = Threshold::parse)]
     pub(crate) threshold: Option<Threshold>,
@@ -157,7 +157,7 @@ pub(crate) struct DuArgs {
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 
-    /// End lines with NUL
+    /// End lines with NUL instead of newline
     #[arg(short = '0', long = "null")]
     pub(crate) zero: bool,
 
@@ -176,10 +176,10 @@ pub(crate) struct DuArgs {
     /// How to stat files
     ///
     /// statx calls statx(2) relative to the open directory and is fastest on most machines. lstat
-    /// uses the full path, as most programs do. uring sends statx through io_uring. sweep reads all
-    /// names first and stats in inode order, which reduces seeks on rotating disks and costs about
-    /// 100 bytes per file. inode-tables syncs the file system and reads sizes from the ext4 inode
-    /// tables on the device; it needs root and shows the state at the start.
+    /// uses the full path, as most programs do. uring submits statx through io_uring. sweep reads all
+    /// names first and then stats in inode order, which reduces seeks on rotating disks but uses about
+    /// 100 bytes of memory per file. inode-tables syncs the file system and reads sizes from the ext4
+    /// inode tables on the device; it needs root and shows the state at the start of the scan.
     #[arg(long, value_name = "METHOD", default_value = "statx", value_parser = method_words(),
           hide_possible_values = true)]
     pub(crate) method: Method,
@@ -190,7 +190,7 @@ pub(crate) struct DuArgs {
     #[arg(long, conflicts_with = "lines")]
     pub(crate) tree: bool,
 
-    /// Print lines like GNU du
+    /// Print lines in the format of GNU du
     ///
     /// The default unless standard output is a terminal.
     #[arg(long)]
@@ -198,18 +198,18 @@ pub(crate) struct DuArgs {
 
     /// Browse the scan interactively
     ///
-    /// Move, sort, mark and remove. Nothing is removed unless you type the word remove. Needs a
-    /// terminal.
+    /// Navigate, sort, mark and remove entries. Removal must be confirmed by typing the word remove.
+    /// Needs a terminal.
     #[arg(short = 'i', long, conflicts_with_all = ["json", "lines", "tree", "diff"])]
     pub(crate) interactive: bool,
 
     /// Print the result as JSON
     ///
-    /// The document is described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long, conflicts_with_all = ["lines", "tree"])]
     pub(crate) json: bool,
 
-    /// Show an export of ncdu instead of scanning
+    /// Show an ncdu export instead of scanning
     ///
     /// Use - for standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "files0_from"])]
@@ -217,7 +217,7 @@ pub(crate) struct DuArgs {
 
     /// Write an export for ncdu
     ///
-    /// Use - for standard output. Keeps every entry in memory.
+    /// Use - for standard output. All entries are kept in memory.
     #[arg(long, value_name = "FILE")]
     pub(crate) export_ncdu: Option<PathBuf>,
 
@@ -227,8 +227,8 @@ pub(crate) struct DuArgs {
 
     /// Show changes since a saved scan
     ///
-    /// Compares the saved scan OLD with a new scan, or with a second saved scan given as the
-    /// argument. The largest changes come first.
+    /// Compares OLD with a new scan, or with a second saved scan if the argument is one. The largest
+    /// changes are printed first.
     #[arg(long, value_name = "OLD", conflicts_with_all = ["tree", "import", "export_ncdu"])]
     pub(crate) diff: Option<PathBuf>,
 
@@ -244,7 +244,7 @@ pub(crate) struct DuArgs {
 fn method_words() -> Choice<Method> {
     let lists_only = |method: &Method| *method == Method::NamesOnly;
     let listed = Method::ALL.into_iter().filter(|method| !lists_only(method));
-    // Understood, and refused by the scan with the reason that it has no sizes.
+    // Parsed here, but rejected by the scan because it provides no sizes.
     let hidden = Method::ALL.into_iter().filter(lists_only);
     values::choice(listed.map(|method| (method.word(), method)))
         .hidden(hidden.map(|method| (method.word(), method)))
@@ -254,12 +254,12 @@ fn method_words() -> Choice<Method> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub(crate) bytes: u64,
-    /// The letter that is printed after each size, where the flag was a letter alone.
+    /// The letter appended to each size if the flag is only a letter.
     pub(crate) letter: String,
 }
 
 impl Unit {
-    /// Parses a size such as `4KiB`, or a letter such as `M`, which means one unit.
+    /// Parses a size such as `4KiB`, or a letter such as `M` for one unit.
     fn parse(text: &str) -> Result<Self, String> {
         let is_letter = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
         let mut one = if is_letter { format!("1{text}") } else { text.to_owned() };
@@ -273,7 +273,7 @@ impl Unit {
 }
 
 impl DuArgs {
-    /// Returns which sum is shown.
+    /// Returns the displayed measure.
     pub(crate) fn measure(&self) -> Measure {
         if self.inodes {
             Measure::Inodes
@@ -284,23 +284,23 @@ impl DuArgs {
         }
     }
 
-    /// Returns whether the tree view is drawn; `terminal` is whether standard output is one.
+    /// Returns whether to draw the tree view; `terminal` is true if standard output is a terminal.
     pub(crate) fn picture(&self, terminal: bool) -> bool {
         let lines = self.lines || self.zero || self.json || self.separate_dirs;
         self.tree || terminal && !lines
     }
 
-    /// Returns the depth down to which directories are shown.
+    /// Returns the maximum depth of shown directories.
     pub(crate) fn depth_max(&self) -> u32 {
         if self.summarize { 0 } else { self.max_depth.unwrap_or(u32::MAX) }
     }
 
-    /// Returns what the scan keeps of the trees.
+    /// Returns which nodes the scan retains.
     fn detail(&self) -> Detail {
         if self.interactive || self.export_ncdu.is_some() {
             return Detail::ALL;
         }
-        // With -S the size of subdirectories is subtracted, so all of them must be known.
+        // -S subtracts the sizes of subdirectories, so all of them must be known.
         let depth_max = if self.separate_dirs { u32::MAX } else { self.depth_max() };
         let mut detail = Detail { depth_max, files: self.all };
         if self.svg.is_some() {
@@ -310,11 +310,11 @@ impl DuArgs {
         detail
     }
 
-    /// Returns the options of the scan.
+    /// Returns the scan options.
     pub(crate) fn options(&self) -> Result<ScanOptions, Failure> {
         if self.summarize && self.max_depth.is_some_and(|depth| depth > 0) {
             return Err(Failure::usage(
-                "--summarize cannot be combined with --max-depth; give one of them",
+                "--summarize cannot be combined with --max-depth; omit one",
             ));
         }
         let mut exclude = Exclude::new();
@@ -348,7 +348,7 @@ impl DuArgs {
         })
     }
 
-    /// Returns the arguments, from the command line or a file.
+    /// Returns the arguments from the command line or a file.
     pub(crate) fn roots(&self) -> Result<Vec<PathBuf>, Failure> {
         let Some(file) = &self.files0_from else {
             let here = || vec![PathBuf::from(".")];
@@ -367,7 +367,7 @@ impl DuArgs {
     }
 }
 
-/// The sizes that are shown.
+/// The range of sizes shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threshold {
     None,
@@ -380,14 +380,14 @@ impl Threshold {
     fn parse(text: &str) -> Result<Self, String> {
         match text.strip_prefix('-') {
             Some(digits) => match values::size(digits)? {
-                0 => Err("'-0' would exclude everything; give a size".to_owned()),
+                0 => Err("'-0' would exclude everything; use a positive size".to_owned()),
                 size => Ok(Self::AtMost(size)),
             },
             None => values::size(text.strip_prefix('+').unwrap_or(text)).map(Self::AtLeast),
         }
     }
 
-    /// Returns whether an entry of this size is shown.
+    /// Returns whether entries of this size are shown.
     pub(crate) fn shows(self, value: u64) -> bool {
         match self {
             Self::None => true,

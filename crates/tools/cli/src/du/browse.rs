@@ -1,8 +1,8 @@
 //! `du -i`: browses a scan on the terminal; sorts, marks and removes entries.
 //!
-//! The state ([`Browser`]) handles keys and draws into a buffer without a terminal, so that tests
-//! can press keys and read the screen. Entries are removed only after the user types `remove` in
-//! the question that names them; [`ioloom_du::remove`] describes how.
+//! [`Browser`] handles keys and draws into a buffer without a terminal, so tests can press keys and
+//! read the screen. Entries are removed only after the user confirms their names by typing `remove`;
+//! see [`ioloom_du::remove`].
 
 use super::args::DuArgs;
 use super::picture::{bar, percent, size};
@@ -35,7 +35,7 @@ enum Order {
     Count,
 }
 
-/// The question before a removal: its entries, and what was typed.
+/// The question before a removal: the entries and the typed answer.
 struct Question {
     nodes: Vec<usize>,
     typed: String,
@@ -46,7 +46,7 @@ struct Browser {
     tree: Tree,
     measure: Measure,
     order: Order,
-    /// The directory that is shown, and the selected line.
+    /// The displayed directory and the selected line.
     at: usize,
     line: usize,
     marked: BTreeSet<usize>,
@@ -60,7 +60,7 @@ struct Browser {
     done: bool,
 }
 
-/// Shows the scan until the user quits.
+/// Displays the scan until the user quits.
 pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<(), Failure> {
     let complete = !scan.interrupted && scan.errors_count == 0;
     if scan.roots.len() > 1 {
@@ -69,11 +69,11 @@ pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<(), Failure> {
     let tree = scan
         .roots
         .pop()
-        .ok_or_else(|| Failure::failed("nothing to browse: nothing could be read"))?;
+        .ok_or_else(|| Failure::failed("nothing to browse: no entry could be read"))?;
     let read_only = if args.import.is_some() {
-        Some("this is an import, not the file system")
+        Some("this is an imported scan")
     } else if args.dereference {
-        Some("with -L the path may lead through a symbolic link; scan without -L")
+        Some("with -L, paths can contain symbolic links; scan without -L")
     } else {
         None
     };
@@ -118,7 +118,7 @@ impl Browser {
         }
     }
 
-    /// Returns the entries of the directory that is shown, sorted.
+    /// Returns the sorted entries of the displayed directory.
     fn entries(&self) -> Vec<usize> {
         let here = |at: &usize| !self.gone.contains(at);
         let mut entries: Vec<usize> = self.tree.children(self.at).filter(here).collect();
@@ -199,7 +199,7 @@ impl Browser {
         }
     }
 
-    /// Requests confirmation to remove the marked entries, or else the selected one.
+    /// Asks for confirmation to remove the marked entries or, if none are marked, the selected one.
     fn ask(&mut self, entries: &[usize]) {
         if let Some(why) = self.read_only {
             self.message = format!("removal is disabled: {why}");
@@ -208,7 +208,7 @@ impl Browser {
         let chosen = || entries.get(self.line).copied().into_iter().collect();
         let nodes: Vec<usize> =
             if self.marked.is_empty() { chosen() } else { self.marked.iter().copied().collect() };
-        // Entries inside another entry that is removed are not listed.
+        // Skip entries inside another entry to be removed.
         let mut outer: Vec<usize> = Vec::new();
         for at in nodes {
             let within = |above: &usize| at < self.tree.nodes()[*above].end as usize;
@@ -290,7 +290,7 @@ impl Browser {
         let first = self.line.saturating_sub(height.saturating_sub(1));
         for (row, at) in entries.iter().skip(first).take(height).enumerate() {
             let chosen = first + row == self.line;
-            // The arrow shows the selection and the star the mark, so that neither needs colour.
+            // The arrow and the star show selection and mark without relying on colour.
             let style =
                 if chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
             put(frame, row as u16 + 1, &self.entry(*at, chosen), style);
@@ -350,7 +350,7 @@ impl Browser {
             format_count(total.inodes),
         );
         if here.shared_bytes > 0 {
-            text += &format!(", {} shared with outside (H)", format_size(here.shared_bytes));
+            text += &format!(", {} also linked from outside (H)", format_size(here.shared_bytes));
         }
         if !self.marked.is_empty() {
             text += &format!(", {} marked", self.marked.len());

@@ -43,7 +43,7 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
     Ok(exit)
 }
 
-/// Returns the saved scan that the arguments name; `None` if they are to be scanned.
+/// Returns the saved scan named by the arguments, or `None` if they must be scanned.
 fn saved(args: &DuArgs) -> Result<Option<Document>, Failure> {
     match &args.paths[..] {
         [file] if file.is_file() => read(file).map(Some),

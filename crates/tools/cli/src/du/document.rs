@@ -1,4 +1,4 @@
-//! A scan as the document that `--json` prints and `--save` keeps.
+//! A scan as the document that `--json` prints and `--save` writes.
 
 use super::args::DuArgs;
 use super::lines::Lines;
@@ -8,7 +8,7 @@ use ioloom_du::Scan;
 use ioloom_du::document::Document;
 use std::path::Path;
 
-/// Returns the document of a scan, with the directories that the flags select.
+/// Returns the document of a scan with the selected directories.
 pub(super) fn document(args: &DuArgs, lines: &Lines, scan: &Scan) -> Document {
     let largest = args.top.map(|count| largest(scan, lines, count));
     let depth_max = Some(lines.depth_max).filter(|depth| *depth < u32::MAX);

@@ -1,4 +1,4 @@
-//! A scan of the arguments, or an imported one, and the problems that occurred.
+//! Scans the arguments or imports a scan, and reports problems.
 
 use super::args::DuArgs;
 use super::lines::Lines;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Scans the arguments. With `print` the lines of each root are printed when it is done.
+/// Scans the arguments. With `print`, prints the lines of each root when its scan is complete.
 pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let roots = args.roots()?;
@@ -72,7 +72,7 @@ pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
     Ok(Scan { errors_count: unreadable as u64, roots: vec![tree], ..Scan::default() })
 }
 
-/// Prints what could not be read, and what was skipped.
+/// Prints unreadable and skipped paths.
 pub(super) fn print_problems(scan: &Scan) {
     for error in &scan.errors {
         stderr::message(&out::readable(error.as_bytes()));
@@ -84,7 +84,7 @@ pub(super) fn print_problems(scan: &Scan) {
     for (path, kind) in &scan.not_entered {
         let path = quoted(path);
         stderr::message(&format!(
-            "{path} ({kind}) is not entered; name it, or use --all-file-systems"
+            "skipped {path} ({kind}); give it as an argument or use --all-file-systems"
         ));
     }
     scan.inode_tables.iter().for_each(|used| stderr::message(&tables_line(used)));
@@ -93,14 +93,14 @@ pub(super) fn print_problems(scan: &Scan) {
     }
 }
 
-/// Describes the sizes that were read from inode tables.
+/// Describes the sizes read from inode tables.
 fn tables_line(used: &TablesUse) -> String {
     let count = |n: u64| format_count(n);
     let device = quoted(&used.device);
     let checked = if used.checksums { "with checksums" } else { "without checksums" };
     format!(
         "sizes as of a sync at the start: {} entries from the inode tables of {device}, {checked}; \
-         {} by statx; {} compared both ways, {} changed since the sync",
+         {} from statx; {} compared with statx, {} changed since the sync",
         count(used.read),
         count(used.asked),
         count(used.sampled),

@@ -1,16 +1,16 @@
-//! The lines of GNU du, with its spelling of sizes.
+//! Lines and sizes in the format of GNU du.
 
 use super::args::{DuArgs, Threshold};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Tree};
 
-/// How a size is spelled.
+/// Format of sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Spelling {
-    /// In whole units of so many bytes, rounded up; with the letter of the unit if --block-size was
-    /// a letter alone.
+    /// In whole units of this many bytes, rounded up; with the unit letter if --block-size is only a
+    /// letter.
     Units(u64, String),
-    /// With a letter, in powers of this base.
+    /// With a unit letter, in powers of this base.
     Letter(u64),
 }
 
@@ -45,7 +45,7 @@ impl Spelling {
     }
 }
 
-/// Formats a size with a letter, rounded up: `1023`, `1.5K`, `15M`.
+/// Formats a size with a unit letter, rounded up: `1023`, `1.5K`, `15M`.
 fn letter(value: u64, base: u64) -> String {
     const LETTERS: [char; 7] = ['B', 'K', 'M', 'G', 'T', 'P', 'E'];
     let mut unit = 1_u128;
@@ -67,7 +67,7 @@ fn letter(value: u64, base: u64) -> String {
     value.to_string()
 }
 
-/// Which lines are printed, and how.
+/// Selection and format of printed lines.
 pub(super) struct Lines {
     pub(super) spelling: Spelling,
     pub(super) measure: Measure,
@@ -101,7 +101,7 @@ impl Lines {
             && self.threshold.shows(self.value(tree, at))
     }
 
-    /// Returns the number in the line of a node.
+    /// Returns the number printed for a node.
     fn value(&self, tree: &Tree, at: usize) -> u64 {
         let total = tree.nodes()[at].total.by(self.measure);
         if self.whole {
@@ -111,8 +111,8 @@ impl Lines {
         below.fold(total, |left, at| left.saturating_sub(tree.nodes()[at].total.by(self.measure)))
     }
 
-    /// Returns whether this is a further link of a file that counts elsewhere. As in GNU du, it has
-    /// no line.
+    /// Returns whether this is an additional link to a file counted elsewhere. As in GNU du, such links
+    /// have no line.
     pub(super) fn uncounted(&self, tree: &Tree, at: usize) -> bool {
         let node = &tree.nodes()[at];
         node.kind != Kind::Directory && node.total.inodes == 0
@@ -125,7 +125,7 @@ impl Lines {
         }
     }
 
-    /// Appends the lines of the largest entries of all trees, largest first.
+    /// Appends lines for the largest entries of all trees, largest first.
     pub(super) fn top(&self, trees: &[Tree], count: usize, out: &mut Vec<u8>) {
         let mut all: Vec<(u64, usize, usize)> = Vec::new();
         for (root, tree) in trees.iter().enumerate() {

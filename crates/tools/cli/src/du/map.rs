@@ -6,12 +6,12 @@ use ioloom_report::quantity::Unit;
 use ioloom_report::svg::WIDE;
 use ioloom_report::svg::treemap::{Tile, Treemap, draw as draw_map};
 
-/// Maximum number of tiles of one directory; the rest counts as the directory itself.
+/// Maximum number of tiles per directory; the rest counts as part of the directory itself.
 const TILES_MAX: usize = 200;
-/// Height of the drawing in pixels.
+/// Drawing height in pixels.
 const HEIGHT: f64 = 560.0;
 
-/// Draws all roots: the children of a single root, or else the roots.
+/// Draws the children of a single root, or several roots.
 pub(super) fn draw(scan: &Scan, measure: Measure) -> String {
     let (tiles, what) = match &scan.roots[..] {
         [tree] => (inside(tree, 0, 2, measure), readable(&tree.path(0))),
@@ -30,7 +30,7 @@ pub(super) fn draw(scan: &Scan, measure: Measure) -> String {
     let incomplete = if scan.interrupted || scan.errors_count > 0 { ", incomplete" } else { "" };
     let chart = Treemap {
         title: format!("{what}: {total} {word}{incomplete}"),
-        description: format!("Each area is the share of a directory or file of {total} {word}."),
+        description: format!("The area of each directory or file is its share of {total} {word}."),
         tiles,
         unit,
         height: HEIGHT,

@@ -1,7 +1,7 @@
 //! `ioloom du`: disk usage as lines, tree view, document, treemap or browser.
 //!
-//! The scan is the crate `ioloom-du`; this module has the flags and the output. Lines are printed
-//! root by root during the scan, everything else at its end.
+//! The crate `ioloom-du` scans; this module contains the flags and the output. Lines are printed root
+//! by root during the scan, all other output at the end.
 
 mod args;
 mod browse;
@@ -52,7 +52,7 @@ fn prints_lines(args: &DuArgs, terminal: bool) -> bool {
     !other && !export && !args.picture(terminal)
 }
 
-/// Writes files, and prints what was not printed during the scan.
+/// Writes files and prints all output that was not printed during the scan.
 fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(), Failure> {
     print_problems(scan);
     if let Some(file) = &args.save {
@@ -82,7 +82,7 @@ fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(
         None if args.import.is_some() => {
             scan.roots.iter().for_each(|tree| lines.tree(tree, &mut text));
         }
-        // The lines were printed when their root was done.
+        // The lines were printed during the scan.
         None => return Ok(()),
     }
     if args.total {
@@ -106,7 +106,7 @@ fn picture(args: &DuArgs, lines: &Lines) -> picture::Picture {
 
 fn export(file: &Path, scan: &Scan) -> Result<(), Failure> {
     let Some(tree) = scan.roots.first() else {
-        return Err(Failure::failed("nothing to export: nothing could be read"));
+        return Err(Failure::failed("nothing to export: no entry could be read"));
     };
     let write = |out: &mut dyn Write| {
         ncdu::export(tree, ("ioloom", env!("CARGO_PKG_VERSION")), scan.started_unix_s, out)

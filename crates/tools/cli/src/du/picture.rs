@@ -1,8 +1,8 @@
 //! The tree view: sizes, shares, bars and names.
 //!
-//! It shows the largest nodes with the directories above them. The bar is the share of the total:
-//! full for the node, light up to the share of its parent directory. Colour repeats what the bar
-//! shows.
+//! It shows the largest nodes and their parent directories. Bars show shares of the total: the dark
+//! part is the node, the light part extends to the share of its parent directory. Colour adds no
+//! information.
 
 use super::args::Threshold;
 use crate::out::{fitted, readable};
@@ -11,13 +11,13 @@ use ioloom_du::{Measure, Scan, Tree};
 use ioloom_model::units::{format_count, format_size};
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Nodes that are shown without --top.
+/// Number of nodes shown without --top.
 pub(super) const ROWS: usize = 20;
-/// Width of the bar in columns.
+/// Bar width in columns.
 const BAR: usize = 16;
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// How the tree is drawn.
+/// Drawing options.
 pub(super) struct Picture {
     pub(super) measure: Measure,
     pub(super) rows: usize,
@@ -29,10 +29,10 @@ pub(super) struct Picture {
     pub(super) colour: bool,
 }
 
-/// One line before it is drawn.
+/// The contents of one line.
 struct Row {
     value: u64,
-    /// Value of the parent directory.
+    /// The value of the parent directory.
     above: u64,
     shared: u64,
     branch: String,
@@ -92,7 +92,7 @@ impl Picture {
             let tree = &scan.roots[root];
             for child in tree.children(at).filter(|child| self.shows(tree, *child)) {
                 let value = tree.nodes()[child].total.by(self.measure);
-                // Nodes of equal size are ordered by name.
+                // Order nodes of equal size by name.
                 waiting.push((value, std::cmp::Reverse((root, child))));
             }
         };
@@ -109,10 +109,10 @@ impl Picture {
         chosen
     }
 
-    /// Appends the rows below a root. Returns how many eligible nodes were left out.
+    /// Appends the rows below a root. Returns the number of omitted nodes.
     fn below(&self, tree: &Tree, shown: &dyn Fn(usize) -> bool, rows: &mut Vec<Row>) -> usize {
         let mut left_out = 0;
-        // Nodes to draw with the branches before them; the next one is last.
+        // Stack of nodes to draw, with the branches to their left.
         let mut waiting: Vec<(usize, String, bool)> = Vec::new();
         let mut open = |at: usize, before: &str, waiting: &mut Vec<(usize, String, bool)>| {
             let could = |child: &usize| self.shows(tree, *child);

@@ -9,44 +9,46 @@ use std::time::Duration;
 
 /// Load a stock exchange and verify its answers
 ///
-/// Sends orders and lists to a server of the exchange's protocol, ours or any other, and reports
-/// throughput and latency. Requests arise in one of four ways:
+/// Sends orders and list requests to `ioloom serve` or any other server of the exchange protocol and
+/// reports throughput and latency. There are four ways to generate requests:
 ///
-/// By default the loop is closed: each connection waits for its answer, thinks, and sends again. With
-/// --rate it is open: requests are due at a fixed rate whatever becomes of earlier ones, and latency
-/// counts from when they were due. With --sessions it is partly open: sessions arrive, each a small
-/// closed loop. --multiclient runs the original client: N clients send ten orders each and sleep a
-/// second after each, next to the time that the law of this loop predicts.
+/// By default, in a closed loop: each connection waits for an answer, thinks, and sends the next
+/// request. With --rate, in an open loop: requests are due at a fixed average rate, even if earlier
+/// ones are unanswered, and latency is measured from the due time. With --sessions, in a partly open
+/// loop: sessions arrive at a rate, and each is a short closed loop. With --multiclient, like the
+/// original client: N clients send ten orders each and sleep one second after every order; the report
+/// compares the elapsed time with the prediction.
 ///
-/// Every answer is verified, and the final stocks must be the initial ones plus all answers. A run in
-/// which the load generator itself was the bottleneck is refused with exit code 3; --anyway reports
-/// it.
+/// Every answer is verified, and the final stocks must match the initial stocks and all answers. If
+/// the load generator itself was the bottleneck, the result is rejected with exit code 3 unless
+/// --anyway is given.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  ioloom load                                    ten connections, ten seconds
+  ioloom load                                    ten connections for ten seconds
   ioloom load --rate 20k --connections 64 --protocol resp
   ioloom load --ladder 1k,2k,5k,10k,20k --p99 5ms      find the knee
-  ioloom load --connections 1,2,4,8,16,32        fit the law of scalability
+  ioloom load --connections 1,2,4,8,16,32        fit the scalability law
   ioloom load --multiclient 100 --divide 10 --pool 10
-  ioloom load 127.0.0.1:5000 --multiclient 10    any server of the protocol")]
+  ioloom load 127.0.0.1:5000 --multiclient 10    load any compatible server")]
 pub(crate) struct LoadArgs {
     /// Server to load
     ///
-    /// It must be on this machine unless --remote is given.
+    /// Must be on this machine unless --remote is given.
     #[arg(value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7004")]
     pub(super) target: SocketAddr,
 
     /// Protocol
     ///
-    /// padded is the original with 8192-byte answers, line the original with line ends, v2 the
-    /// numbered protocol stock/2, resp that of redis clients.
+    /// padded is the original protocol with 8192-byte answers, line the original with newlines, v2 the
+    /// numbered protocol stock/2, and resp that of Redis clients.
     #[arg(long, value_name = "WHICH", default_value = "padded")]
     pub(super) protocol: Protocol,
 
-    /// Open connections
+    /// Number of connections
     ///
-    /// Several numbers are run one after another, and from four on the law of scalability is fitted.
+    /// A list runs one load per number. With four or more numbers the universal scalability law is
+    /// fitted to the results.
     #[arg(
         long,
         short,
@@ -59,39 +61,40 @@ pub(crate) struct LoadArgs {
 
     /// Open loop: requests per second
     ///
-    /// The total of all connections, such as 500 or 20k. Latency counts from when a request was due.
+    /// The total for all connections, such as 500 or 20k. Latency is measured from the due time of each
+    /// request.
     #[arg(long, value_name = "R", value_parser = rate, conflicts_with_all = ["sessions", "multiclient", "ladder"])]
     pub(super) rate: Option<f64>,
 
     /// Partly open loop: sessions per second
     ///
-    /// Each session uses a connection for --session-requests requests.
+    /// Each session sends --session-requests requests on one connection.
     #[arg(long, value_name = "R", value_parser = rate, conflicts_with_all = ["multiclient", "ladder"])]
     pub(super) sessions: Option<f64>,
 
     /// Mean requests per session
     ///
-    /// The number is geometrically distributed.
+    /// The number of requests is geometrically distributed.
     #[arg(long, value_name = "N", default_value = "10", requires = "sessions")]
     pub(super) session_requests: f64,
 
-    /// Open loop at these rates
+    /// Open loop at several rates
     ///
-    /// Runs the rates in ascending order and stops two steps after the first that the server does not
-    /// sustain. Reports the knee.
+    /// Runs the rates in ascending order, stops two steps after the first unsustained rate, and reports
+    /// the knee: the highest sustained rate.
     #[arg(long, value_name = "R,…", value_parser = rate, value_delimiter = ',', conflicts_with = "multiclient")]
     pub(super) ladder: Vec<f64>,
 
     /// Latency limit of --ladder
     ///
-    /// A rate counts as sustained if its 99th percentile stays within this limit.
+    /// A rate counts as sustained only if the 99th percentile of its latency is within this limit.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10ms", requires = "ladder", conflicts_with_all = ["rate", "sessions", "multiclient"])]
     pub(super) p99: Duration,
 
     /// Arrival process
     ///
-    /// poisson or constant. Poisson arrivals are independent, as those of many users are; constant ones
-    /// are evenly spaced.
+    /// poisson arrivals are independent of each other, like those of many users; constant arrivals are
+    /// evenly spaced.
     #[arg(long, value_name = "HOW", default_value = "poisson")]
     pub(super) arrival: Arrival,
 
@@ -103,11 +106,11 @@ pub(crate) struct LoadArgs {
 
     /// Requests in flight per connection
     ///
-    /// More than one needs a server that pipelines.
+    /// Values above 1 need a server that supports pipelining.
     #[arg(long, value_name = "N", default_value = "1", conflicts_with_all = ["sessions", "multiclient"])]
     pub(super) pipeline: usize,
 
-    /// Mix of commands
+    /// Command mix
     ///
     /// Relative weights, such as show=1,buy=2,sell=2.
     #[arg(long, value_name = "SHARES", default_value = "show=1,buy=1,sell=1")]
@@ -115,99 +118,99 @@ pub(crate) struct LoadArgs {
 
     /// Distribution of stocks
     ///
-    /// uniform, zipf:S with exponent S, or hot:SHARE, where one stock gets this share of all orders.
+    /// uniform, zipf:S with exponent S, or hot:SHARE: a single stock gets this share of all orders.
     #[arg(long, value_name = "HOW", default_value = "uniform")]
     pub(super) skew: Skew,
 
-    /// Largest order
+    /// Maximum order size
     ///
-    /// Order sizes are uniform from 1 to N.
+    /// Order sizes are uniformly distributed from 1 to N.
     #[arg(long, value_name = "N", default_value = "10")]
     pub(super) count: u32,
 
-    /// Duration of a run
+    /// Duration of each run
     ///
-    /// Each step of a ladder lasts this long.
+    /// Also the duration of each ladder step.
     #[arg(long, short, value_name = "TIME", value_parser = time, default_value = "10s", conflicts_with = "multiclient")]
     pub(super) duration: Duration,
 
-    /// Limit on requests
+    /// Maximum number of requests
     ///
-    /// The run ends at this number or at the end of --duration.
+    /// The run stops after this many requests or after --duration, whichever comes first.
     #[arg(long, value_name = "N", conflicts_with = "multiclient")]
     pub(super) requests: Option<u64>,
 
     /// Exclude the first TIME
     ///
-    /// Requests that begin within this time are sent but not counted.
+    /// Requests that start within this time are sent but not counted.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "multiclient")]
     pub(super) warm_up: Duration,
 
     /// Ramp up over TIME
     ///
-    /// The number of connections or the rate grows linearly. Steps of a ladder need a --warm-up of at
-    /// least this length.
+    /// Increases the number of connections or the rate linearly. In a ladder, --warm-up must be at least
+    /// as long.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "multiclient")]
     pub(super) ramp: Duration,
 
     /// Time out an answer after TIME
     ///
-    /// A timed-out connection is closed and counted.
+    /// The connection is then closed and counted as timed out.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
     pub(super) timeout: Duration,
 
-    /// Threads of the load generator
+    /// Number of load generator threads
     ///
-    /// At most one per connection. Use more if the load generator is the bottleneck.
+    /// At most one per connection. Increase it if the load generator is the bottleneck.
     #[arg(long, short, value_name = "N", default_value = "1", conflicts_with = "multiclient")]
     pub(super) threads: usize,
 
     /// Pin threads to these processors
     ///
-    /// Assigned round-robin. A thread that has a processor to itself busy-waits for requests that are
-    /// due soon.
+    /// Processors are assigned round-robin. A thread with a processor to itself busy-waits for requests
+    /// due soon, which reduces timing errors.
     #[arg(long, value_name = "CPU,…", value_delimiter = ',', conflicts_with = "multiclient")]
     pub(super) cpus: Vec<u32>,
 
     /// Random seed
     ///
-    /// The same seed gives the same requests.
+    /// The same seed generates the same requests.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) random: u64,
 
-    /// Client name prefix of v2
+    /// Client name prefix for v2
     ///
-    /// Followed by the number of the connection.
+    /// The connection number is appended.
     #[arg(long, value_name = "NAME", conflicts_with = "multiclient")]
     pub(super) name: Option<String>,
 
     /// Send the token in this file
     ///
-    /// For servers with --token-file; with the protocols v2 and resp.
+    /// For servers that require a token. Needs --protocol v2 or resp.
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
 
     /// Connect with TLS
     ///
-    /// The certificate is checked against the authorities of this system, or those of --tls-ca.
+    /// The server certificate is verified with the system's trusted authorities or with --tls-ca.
     #[arg(long)]
     pub(super) tls: bool,
 
     /// Trusted certificates (PEM)
     ///
-    /// They replace the authorities of this system.
+    /// Used instead of the system's trusted authorities.
     #[arg(long, value_name = "FILE", requires = "tls")]
     pub(super) tls_ca: Option<PathBuf>,
 
     /// Expected name in the certificate
     ///
-    /// Default: the address of the server.
+    /// Default: the server address.
     #[arg(long, value_name = "NAME", requires = "tls")]
     pub(super) tls_name: Option<String>,
 
     /// Run N original clients
     ///
-    /// Each sends --orders orders and sleeps --sleep after each.
+    /// Each sends --orders orders and sleeps for --sleep after every order.
     #[arg(long, value_name = "N")]
     pub(super) multiclient: Option<usize>,
 
@@ -225,64 +228,64 @@ pub(crate) struct LoadArgs {
 
     /// Divide the sleep by N
     ///
-    /// 1 to 1000000. Shortens the run without changing what is compared.
+    /// From 1 to 1000000. Shortens the run; the predicted time is scaled as well.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     pub(super) divide: u32,
 
-    /// Server threads, for the law
+    /// Server threads, for the prediction
     ///
-    /// For servers whose threads each serve one client until it ends, such as the model pool.
+    /// For servers in which each thread serves one client until it disconnects, such as the model pool.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     pub(super) pool: Option<u32>,
 
     /// Record a history
     ///
-    /// Every request and answer is written to FILE for --check. Limited to 100000 requests unless
+    /// Writes every request and answer to FILE for --check. Limited to 100000 requests unless
     /// --requests is given.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ladder", "multiclient"])]
     pub(super) history: Option<PathBuf>,
 
     /// Check a recorded history
     ///
-    /// Searches a sequential order of all requests that explains every answer (linearizability). Exit
-    /// code 1 if there is none, 3 if the search hit its bound.
+    /// Checks linearizability: searches for a sequential order of all requests that explains every
+    /// answer. The exit code is 1 if none exists and 3 if the search reached its limit.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "multiclient", "null_server"])]
     pub(super) check: Option<PathBuf>,
 
     /// Also measure baselines
     ///
-    /// Runs the same load against a null server, and without any server. It shows what the load
-    /// generator costs.
+    /// Also runs the same load against a null server and without a server, to show the cost of the load
+    /// generator.
     #[arg(long)]
     pub(super) floors: bool,
 
     /// Run as the null server
     ///
-    /// Answers every request at ADDRESS:PORT without doing anything, until interrupted.
+    /// Answers every request at ADDRESS:PORT without executing it, until interrupted.
     #[arg(long)]
     pub(super) null_server: bool,
 
     /// Do not compare final stocks
     ///
-    /// For servers that other clients use at the same time.
+    /// For servers used by other clients at the same time.
     #[arg(long)]
     pub(super) shared: bool,
 
-    /// Report results despite a bottleneck
+    /// Report results even if the load generator was the bottleneck
     ///
-    /// A result in which the load generator was the bottleneck is a lower bound for the server.
+    /// Such results are lower bounds for the server.
     #[arg(long)]
     pub(super) anyway: bool,
 
     /// Permit a server on another machine
     ///
-    /// Load only servers that are yours.
+    /// Load only servers that belong to you.
     #[arg(long)]
     pub(super) remote: bool,
 
     /// Print one JSON document
     ///
-    /// As described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long)]
     pub(super) json: bool,
 }

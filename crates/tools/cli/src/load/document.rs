@@ -1,4 +1,4 @@
-//! The document of `ioloom load --json`.
+//! The `ioloom load --json` document.
 
 use super::args::LoadArgs;
 use ioloom_load::check::Verdict;
@@ -8,10 +8,10 @@ use ioloom_model::units::spell_ns;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The version of the document.
+/// Document version.
 const SCHEMA: u32 = 1;
 
-/// What is printed with `--json`.
+/// The document printed by `--json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Document {
     schema: u32,
@@ -30,13 +30,13 @@ pub(super) struct Document {
     ramp_ns: u64,
     cpus: Vec<u32>,
     random: u64,
-    /// One run, or one for each step of a ladder.
+    /// A single run, or one per ladder step.
     pub(super) runs: Vec<Run>,
     /// Steps of a ladder of rates.
     pub(super) steps: Vec<Step>,
     p99_target_ns: u64,
     pub(super) knee_per_s: Option<f64>,
-    /// The knee may be higher.
+    /// Whether the knee may be higher.
     pub(super) knee_is_least: bool,
     pub(super) scaling: Option<Scaling>,
     pub(super) multiclient: Option<MultiRun>,
@@ -92,7 +92,7 @@ impl Document {
     }
 }
 
-/// Returns the name of a protocol on the command line.
+/// Returns the command-line name of a protocol.
 pub(super) fn protocol_word(protocol: Protocol) -> String {
     match protocol {
         Protocol::Padded => "padded",
@@ -103,7 +103,7 @@ pub(super) fn protocol_word(protocol: Protocol) -> String {
     .to_owned()
 }
 
-/// What is printed with `--check --json`.
+/// The document printed by `--check --json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Checked {
     schema: u32,
@@ -112,11 +112,11 @@ pub(super) struct Checked {
     pub(super) stocks: usize,
     /// `explained`, `violated` or `undecided`.
     pub(super) verdict: &'static str,
-    /// The first answer that cannot be explained, or the bound that was reached.
+    /// The first unexplained answer, or the limit that was reached.
     pub(super) reason: Option<String>,
-    /// What was left of each stock in some of the possible states.
+    /// Remaining units of each stock in some of the possible states.
     pub(super) states: Vec<Vec<u32>>,
-    /// The verdict if lists need not be atomic; only for a violated history.
+    /// The verdict without the requirement that lists are atomic; only for a violated history.
     pub(super) lists_per_stock: Option<&'static str>,
 }
 

@@ -22,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Requests of the null client.
+/// Number of requests sent by the null client.
 const NULL_REQUESTS: u64 = 200_000;
 
 pub(crate) fn run(args: &LoadArgs) -> Ended {
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
     }
     if !args.remote && !args.target.ip().is_loopback() {
         return Err(Failure::refused(format!(
-            "{} is not on this machine; use --remote if it is yours",
+            "{} is not on this machine; use --remote if it belongs to you",
             args.target
         )));
     }
@@ -95,7 +95,7 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     }
     if !right {
         stderr::message(
-            "the server gave wrong answers, lost answers, or its final stocks differ from its answers",
+            "the server gave wrong answers, lost answers, or its final stocks do not match its answers",
         );
         return Ok(Exit::Failed);
     }
@@ -103,14 +103,15 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     let ends = ends.chain(document.multiclient.iter().map(|multi| &multi.conservation));
     if let Some(unknown) = ends.filter(|_| !args.shared).find(|end| !end.checked) {
         let reason = unknown.reason.as_deref().unwrap_or("unknown");
-        stderr::message(&format!("cannot verify that no orders were lost: final stocks: {reason}"));
+        stderr::message(&format!("cannot check for lost orders: final stocks: {reason}"));
         return Ok(Exit::Failed);
     }
     let late = document.runs.iter().find_map(|run| run.generator.reason.as_ref());
     match late {
         Some(reason) if !args.anyway => {
             stderr::message(&format!(
-                "refused: the load generator was the bottleneck: {reason}; use --anyway to report it"
+                "result rejected: the load generator was the bottleneck: {reason}; use --anyway to \
+                 report it"
             ));
             Ok(Exit::Refused)
         }
@@ -156,7 +157,7 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
     })
 }
 
-/// Returns the certificates to trust, with TLS.
+/// Returns the trusted certificates if TLS is enabled.
 fn trust(args: &LoadArgs) -> Result<Option<Trust>, Failure> {
     let address = args.target.ip().to_string();
     let name = args.tls_name.as_deref().unwrap_or(&address);
@@ -175,7 +176,7 @@ fn failure(error: LoadError) -> Failure {
     }
 }
 
-/// Runs one load and shows its progress.
+/// Runs one load and displays its progress.
 fn one(plan: &LoadPlan, name: &str, stop: &AtomicBool) -> Result<(Run, Option<History>), Failure> {
     let live = std::io::stderr().is_terminal();
     let bar = live.then(indicatif::ProgressBar::new_spinner);
@@ -209,13 +210,12 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
         _ => None,
     };
     if let Some(what) = one_of.filter(|_| connections.len() > 1) {
-        return Err(Failure::usage(format!("{what} needs a single number of --connections")));
+        return Err(Failure::usage(format!("{what} needs a single value of --connections")));
     }
     let steps = !args.ladder.is_empty() || connections.len() > 1;
     if steps && args.ramp > args.warm_up {
         return Err(Failure::usage(
-            "a ramp within the steps of a ladder would be counted; use a --warm-up of at least the \
-             length of --ramp",
+            "the ramp of a ladder step must not be counted; use a --warm-up at least as long as --ramp",
         ));
     }
     if !args.ladder.is_empty() {
@@ -252,13 +252,13 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
     if closed && document.runs.len() >= 4 {
         match scaling(&document.runs, args.anyway) {
             Ok(scaling) => document.scaling = Some(scaling),
-            Err(reason) => stderr::line(&format!("no law of scalability: {reason}")),
+            Err(reason) => stderr::line(&format!("scalability law not fitted: {reason}")),
         }
     }
     Ok(())
 }
 
-/// Reports that fewer threads than requested run, because there are fewer connections.
+/// Reports that the number of threads was reduced to the number of connections.
 fn report_threads(args: &LoadArgs, connections: usize) {
     if connections < args.threads {
         let asked = args.threads;
@@ -268,13 +268,15 @@ fn report_threads(args: &LoadArgs, connections: usize) {
     }
 }
 
-/// Fits the law of scalability to the rates of a closed loop; refused if a rate does not belong to the
-/// server.
+/// Fits the scalability law to the rates of a closed loop.
+///
+/// # Errors
+/// The load generator was the bottleneck at one of the rates, or the run was interrupted.
 fn scaling(runs: &[Run], anyway: bool) -> Result<Scaling, String> {
     if let Some(run) = runs.iter().find(|run| !run.generator.kept_up && !anyway) {
         let many = run.connections;
         return Err(format!(
-            "with --connections {many} the load generator was the bottleneck (see --anyway)"
+            "the load generator was the bottleneck with --connections {many} (see --anyway)"
         ));
     }
     if runs.iter().any(|run| run.interrupted) {
@@ -342,7 +344,7 @@ fn floors(args: &LoadArgs, stop: &AtomicBool) -> Result<Floors, Failure> {
         BufReader::new(said).read_line(&mut line).map_err(|e| fail(&e))?;
     }
     let address = line.trim().rsplit(' ').next().and_then(|word| word.parse().ok());
-    let target: SocketAddr = address.ok_or_else(|| fail(&format!("it said {line:?}")))?;
+    let target: SocketAddr = address.ok_or_else(|| fail(&format!("unexpected output {line:?}")))?;
     let most = args.connections.iter().copied().max().unwrap_or(1);
     let rate_per_s = args.ladder.iter().copied().fold(0.0, f64::max);
     let base = plan(args, most)?;

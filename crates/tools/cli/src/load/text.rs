@@ -7,10 +7,10 @@ use ioloom_load::{Conservation, Generator, Latency, MultiRun, Outcomes, Run};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use std::fmt::Write;
 
-/// Width of the text, columns.
+/// Text width, columns.
 const WIDTH: usize = 80;
 
-/// Returns the whole report.
+/// Formats the report.
 pub(super) fn text(document: &Document, args: &LoadArgs) -> String {
     let mut out = String::new();
     match document.runs.as_slice() {
@@ -27,7 +27,7 @@ pub(super) fn text(document: &Document, args: &LoadArgs) -> String {
     out
 }
 
-/// Returns the result of a check.
+/// Formats the result of a check.
 pub(super) fn checked(checked: &Checked) -> String {
     let many = "requests are explained by a sequential order";
     let mut out = match (checked.verdict, &checked.reason) {
@@ -39,9 +39,9 @@ pub(super) fn checked(checked: &Checked) -> String {
     };
     match checked.lists_per_stock {
         Some("explained") => {
-            out.push_str("with lists that are not atomic, every answer is explained\n")
+            out.push_str("if lists need not be atomic, every answer is explained\n")
         }
-        Some("violated") => out.push_str("not even lists that are not atomic explain it\n"),
+        Some("violated") => out.push_str("unexplained even if lists need not be atomic\n"),
         _ => {}
     }
     out
@@ -59,7 +59,7 @@ fn connections(count: usize) -> String {
     format_counted(count as u64, "connection", "connections")
 }
 
-/// Reports whether a run is shown as a result of the server.
+/// Returns whether a run is reported as a result of the server.
 fn is_shown(run: &Run, args: &LoadArgs) -> bool {
     run.generator.kept_up || args.anyway
 }
@@ -118,7 +118,7 @@ fn ended(run: &Run, args: &LoadArgs) -> String {
     out
 }
 
-/// Describes the load generator itself.
+/// Formats the utilisation and timing errors of the load generator.
 fn own(own: &Generator) -> String {
     let busy = own.cpu_share.zip(own.busy_share).map_or_else(
         || "utilisation unknown".to_owned(),
@@ -128,7 +128,7 @@ fn own(own: &Generator) -> String {
         },
     );
     let mut out = format!(
-        "load generator: {busy}; p99 of send lateness {}, of answer pickup {}\n",
+        "load generator: {busy}; p99 send lateness {}, p99 answer pickup {}\n",
         format_ns(own.late.p99_ns as f64),
         format_ns(own.pickup.p99_ns as f64)
     );
@@ -175,7 +175,7 @@ fn outcomes(outcomes: &Outcomes) -> String {
     part(outcomes.traded, "order executed", "orders executed");
     part(outcomes.refused, "correctly refused", "correctly refused");
     part(outcomes.listed, "list", "lists");
-    part(outcomes.turned_away, "turned away (BUSY)", "turned away (BUSY)");
+    part(outcomes.turned_away, "rejected (BUSY)", "rejected (BUSY)");
     part(outcomes.sessions, "session", "sessions");
     part(outcomes.unsent, "due but not sent", "due but not sent");
     part(outcomes.wrong, "WRONG", "WRONG");
@@ -227,7 +227,7 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
             note.push("the load generator was the bottleneck");
         }
         if run.generator.unknown.is_some() {
-            note.push("load generator partly unknown");
+            note.push("load generator utilisation partly unknown");
         }
         if run.interrupted {
             note.push("interrupted");
@@ -260,7 +260,7 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
     out
 }
 
-/// Returns the knee of a ladder, and whether it may be higher.
+/// Formats the knee of a ladder and whether it may be higher.
 fn knee(document: &Document) -> String {
     let all = document.steps.iter().all(|step| step.carried);
     let knee = document.knee_per_s.map(rate);
@@ -286,14 +286,14 @@ fn knee(document: &Document) -> String {
 fn law(document: &Document) -> String {
     let Some(scaling) = &document.scaling else { return String::new() };
     let best = scaling.connections_best.map_or_else(
-        || "no loss up to twice the largest number of connections".to_owned(),
+        || "no decline up to twice the maximum number of connections".to_owned(),
         |best| format!("throughput falls beyond {}", connections(best.round() as usize)),
     );
     let of_the_load = document.runs.iter().any(|run| !run.generator.kept_up);
     let whose = if of_the_load { " (the load generator was the bottleneck)" } else { "" };
     format!(
-        "law of scalability{whose}: {} alone, contention {:.3}, coherency {:.5}; {best};\n  \
-         error {:.1} % (root mean square), {:.1} % at most\n",
+        "scalability law{whose}: {} with one connection, contention {:.3}, coherency {:.5};\n  \
+         {best}; error {:.1} % (root mean square), {:.1} % maximum\n",
         rate(scaling.lambda_per_s),
         scaling.sigma,
         scaling.kappa,
@@ -306,13 +306,13 @@ fn multiclient(run: &MultiRun) -> String {
     let mut out = String::new();
     let error = match run.law_error {
         Some(error) => format!(" ({:+.2} %)", error * 100.0),
-        None if run.law_ns == 0 => ", nothing for clients that do not sleep".to_owned(),
+        None if run.law_ns == 0 => " because the clients do not sleep".to_owned(),
         None if run.interrupted => ", but the run was interrupted".to_owned(),
         None => ", but not every order was answered".to_owned(),
     };
     let _ = writeln!(
         out,
-        "multiclient: {} of {}, sleeping {}: {:.3} s; the law predicts {:.3} s{error}",
+        "multiclient: {} with {} each, sleeping {}: {:.3} s; predicted {:.3} s{error}",
         format_counted(run.clients as u64, "client", "clients"),
         format_counted(run.orders.into(), "order", "orders"),
         format_ns(run.sleep_ns as f64),
@@ -321,7 +321,7 @@ fn multiclient(run: &MultiRun) -> String {
     );
     let _ = writeln!(
         out,
-        "{}; a request took {} (p50), {} (p99); sleeps overran by {} (p99)",
+        "{}; request latency {} (p50), {} (p99); sleep overrun {} (p99)",
         rate(run.orders_per_s),
         format_ns(run.latency.p50_ns as f64),
         format_ns(run.latency.p99_ns as f64),
@@ -338,7 +338,7 @@ fn multiclient(run: &MultiRun) -> String {
 fn floor(floors: &Floors, document: &Document, args: &LoadArgs) -> String {
     let mut out = String::new();
     if args.tls {
-        out.push_str("baselines are without TLS, the run above is with it\n");
+        out.push_str("the run above uses TLS, the baselines do not\n");
     }
     if let Some(null) = &floors.null_server {
         let bound = if null.generator.kept_up { "" } else { " (the limit of the load generator)" };
@@ -350,12 +350,12 @@ fn floor(floors: &Floors, document: &Document, args: &LoadArgs) -> String {
         );
         let best = document.runs.iter().map(|run| run.answered_per_s).fold(0.0, f64::max);
         if null.offered_per_s.is_some() {
-            // At a fixed rate it shows latency, not its highest throughput.
+            // At a fixed rate the null server shows latency, not maximum throughput.
             let (p50, p99) = (null.latency.corrected.p50_ns, null.latency.corrected.p99_ns);
             let (p50, p99) = (format_ns(p50 as f64), format_ns(p99 as f64));
             let _ = write!(out, ", {p50} (p50) and {p99} (p99) from due");
         } else if best > 0.0 {
-            let _ = write!(out, ", {:.2} times this one", null.answered_per_s / best);
+            let _ = write!(out, ", {:.2} times the rate above", null.answered_per_s / best);
         }
         out.push('\n');
     }
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn unknown_utilisation_is_reported_without_a_number() {
-        let busy = "how busy its threads were is unknown".to_owned();
+        let busy = "its thread utilisation is unknown".to_owned();
         let unknown = Generator {
             threads: 1,
             late: Latency::default(),
@@ -416,8 +416,8 @@ mod tests {
         };
         assert_eq!(
             own(&unknown),
-            "load generator: utilisation unknown; p99 of send lateness 0 ns, of answer pickup 0 ns\n  \
-             how busy its threads were is unknown\n"
+            "load generator: utilisation unknown; p99 send lateness 0 ns, p99 answer pickup 0 ns\n  \
+             its thread utilisation is unknown\n"
         );
         let known =
             Generator { cpu_share: Some(0.25), busy_share: Some(0.5), unknown: None, ..unknown };
@@ -430,8 +430,8 @@ mod tests {
     fn one_is_singular() {
         assert_eq!(
             shown(1),
-            "multiclient: 1 client of 1 order, sleeping 1.00 s: 10.000 s; the law predicts 10.000 s (+0.00 %)\n\
-             1.00/s; a request took 0 ns (p50), 0 ns (p99); sleeps overran by 0 ns (p99)\n\
+            "multiclient: 1 client with 1 order each, sleeping 1.00 s: 10.000 s; predicted 10.000 s (+0.00 %)\n\
+             1.00/s; request latency 0 ns (p50), 0 ns (p99); sleep overrun 0 ns (p99)\n\
              1 order executed, 1 list, 1 session, 1 connection lost, 1 timed out, 0 B sent, 0\n  \
              B received\n1 stock matches the answers\n1 connection"
         );
@@ -441,8 +441,8 @@ mod tests {
     fn many_are_plural() {
         assert_eq!(
             shown(2),
-            "multiclient: 2 clients of 2 orders, sleeping 1.00 s: 10.000 s; the law predicts 10.000 s (+0.00 %)\n\
-             1.00/s; a request took 0 ns (p50), 0 ns (p99); sleeps overran by 0 ns (p99)\n\
+            "multiclient: 2 clients with 2 orders each, sleeping 1.00 s: 10.000 s; predicted 10.000 s (+0.00 %)\n\
+             1.00/s; request latency 0 ns (p50), 0 ns (p99); sleep overrun 0 ns (p99)\n\
              2 orders executed, 2 lists, 2 sessions, 2 connections lost, 2 timed out, 0 B\n  \
              sent, 0 B received\n2 stocks match the answers\n2 connections"
         );

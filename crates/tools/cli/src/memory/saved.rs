@@ -1,7 +1,7 @@
-//! The last result of each machine, saved in the store.
+//! The latest result for each machine, saved in the store.
 //!
-//! There is one file per machine, which the next measurement replaces: a fact about a machine,
-//! unlike the runs of a study, whose history the store keeps.
+//! Each machine has one file, replaced by the next measurement. Unlike study runs, these results
+//! have no history.
 
 use crate::atomic_file;
 use crate::directories::StoreArg;
@@ -15,7 +15,7 @@ fn path(store: &StoreArg, fingerprint: &str) -> Result<PathBuf, Failure> {
     Ok(store.dir()?.join("memory").join(format!("{fingerprint}.json")))
 }
 
-/// Saves a result. A result of the ladder alone does not replace a complete one.
+/// Saves a result. A ladder-only result does not replace a complete one.
 pub(super) fn save(store: &StoreArg, result: &MemoryResult) -> Result<(), Failure> {
     if result.curves.is_empty()
         && saved(store, &result.machine).ok().flatten().is_some_and(|old| !old.curves.is_empty())
@@ -26,7 +26,7 @@ pub(super) fn save(store: &StoreArg, result: &MemoryResult) -> Result<(), Failur
     atomic_file::write(&path(store, &result.machine)?, text)
 }
 
-/// Returns the saved result of a machine, if there is one.
+/// Returns the saved result for a machine, if any.
 pub(crate) fn saved(store: &StoreArg, fingerprint: &str) -> Result<Option<MemoryResult>, Failure> {
     let path = path(store, fingerprint)?;
     let text = match std::fs::read_to_string(&path) {

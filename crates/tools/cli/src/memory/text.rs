@@ -1,11 +1,11 @@
-//! The result of `ioloom memory` for a terminal.
+//! Formats the result of `ioloom memory` for a terminal.
 
 use crate::out;
 use ioloom_model::memory::{MemoryResult, SmtResult};
 use ioloom_model::units::{format_ns, format_size};
 use std::fmt::Write as _;
 
-/// Width of the bar in columns.
+/// Bar width in columns.
 const BAR: usize = 34;
 
 pub(super) fn text(result: &MemoryResult, width: usize) -> String {
@@ -66,7 +66,7 @@ fn levels(result: &MemoryResult, width: usize) -> String {
     text
 }
 
-/// Formats one line per doubling of the size, with a logarithmic bar.
+/// Formats one line per doubling of the working set, with a logarithmic bar.
 fn ladder(result: &MemoryResult) -> String {
     let times = || result.ladder.iter().map(|p| p.ns_min);
     let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
@@ -86,15 +86,15 @@ fn ladder(result: &MemoryResult) -> String {
     out
 }
 
-/// Returns what the other parts found, one line each.
+/// Formats the results of the other parts, one line each.
 fn findings(result: &MemoryResult) -> Vec<(&'static str, String)> {
     let number = |name: &str| result.extra.get(name).copied();
     let last = |name: &str| result.curves.get(name).and_then(|c| c.last()).map(|(_, y)| *y);
     let mut out = Vec::new();
     let largest = result.ladder.last().map(|p| p.ns_min);
     if let (Some(store), Some(random)) = (last("ruler.store"), last("ruler.random")) {
-        let chase =
-            largest.map_or(String::new(), |ns| format!(", a dependent load {}", format_ns(ns)));
+        let chase = largest
+            .map_or(String::new(), |ns| format!(", a dependent load takes {}", format_ns(ns)));
         let text = format!(
             "in the largest set a sequential store takes {}, a random load {}{chase}",
             format_ns(store),
@@ -115,7 +115,7 @@ fn findings(result: &MemoryResult) -> Vec<(&'static str, String)> {
     }
     if let (Some(rows), Some(columns)) = (number("row_order_ns"), number("column_order_ns")) {
         let text = format!(
-            "a 32 MiB matrix takes {} per number by rows, {} by columns: {:.0} times",
+            "a 32 MiB matrix takes {} per number by rows, {} by columns: {:.0} times as long",
             format_ns(rows),
             format_ns(columns),
             columns / rows
@@ -126,7 +126,7 @@ fn findings(result: &MemoryResult) -> Vec<(&'static str, String)> {
     if let (Some(flight), Some(curve)) = (number("loads_in_flight"), result.curves.get("mlp")) {
         let (Some(one), Some(many)) = (curve.first(), curve.last()) else { return out };
         let text = format!(
-            "one chain {} per load, {} chains {}: about {flight:.0} loads in flight",
+            "{} per load with one chain; with {} chains {}: about {flight:.0} loads in flight",
             format_ns(one.1),
             many.0,
             format_ns(many.1)
@@ -138,7 +138,7 @@ fn findings(result: &MemoryResult) -> Vec<(&'static str, String)> {
     if let (Some(size), Some(rate)) = (number("read_buffer_bytes"), number("warm_read_bytes_per_s"))
     {
         let text = format!(
-            "read cached files with {}: {}/s; the smallest size within 5 % of the best",
+            "read cached files with {} buffers: {}/s; the smallest size within 5 % of the fastest",
             format_size(size as u64),
             format_size(rate as u64)
         );
@@ -157,7 +157,7 @@ fn pairs(result: &MemoryResult) -> Vec<(&'static str, String)> {
     let farthest = result.pairs.iter().max_by(|a, b| latency(a).total_cmp(&latency(b)));
     if let (Some(near), Some(far)) = (nearest, farthest) {
         let text = format!(
-            "a cache line moves from {} to {} in {}, from {} to {} in {}",
+            "a cache line moves from processor {} to {} in {}, from {} to {} in {}",
             near.a,
             near.b,
             format_ns(near.one_way_ns),
@@ -176,15 +176,15 @@ fn translation(result: &MemoryResult) -> Vec<(&'static str, String)> {
         let number = |key: &str| result.extra.get(&format!("tlb_{pages}_{key}")).copied();
         let mut text = Vec::new();
         if let (Some(low), Some(high)) = (number("l1_low_pages"), number("l1_high_pages")) {
-            text.push(format!("first-level TLB reaches {low:.0} to {high:.0} pages of 4 KiB"));
+            text.push(format!("first-level TLB reaches {low:.0} to {high:.0} 4 KiB pages"));
         }
-        text.extend(number("l2_hit_ns").map(|ns| format!("then +{}", format_ns(ns))));
+        text.extend(number("l2_hit_ns").map(|ns| format!("misses cost +{}", format_ns(ns))));
         if let (Some(low), Some(high)) = (number("l2_low_pages"), number("l2_high_pages")) {
-            text.push(format!("second level reaches {low:.0} to {high:.0}"));
+            text.push(format!("second level reaches {low:.0} to {high:.0} pages"));
         }
-        text.extend(number("walk_ns").map(|ns| format!("a page walk +{}", format_ns(ns))));
+        text.extend(number("walk_ns").map(|ns| format!("a page walk costs +{}", format_ns(ns))));
         text.extend(
-            number("reach_above_pages").map(|n| format!("no cost up to {n:.0} pages of 4 KiB")),
+            number("reach_above_pages").map(|n| format!("no cost up to {n:.0} 4 KiB pages")),
         );
         if !text.is_empty() {
             out.push((head, text.join(", ")));
@@ -201,7 +201,7 @@ fn translation(result: &MemoryResult) -> Vec<(&'static str, String)> {
         let huge = number("huge_fault_ns")
             .map_or(String::new(), |ns| format!(", of a huge page {}", format_ns(ns)));
         let text = format!(
-            "first touch of a page {}, of reused memory {}{huge}",
+            "first touch of a page takes {}, of reused memory {}{huge}",
             format_ns(fresh),
             format_ns(fault)
         );
@@ -238,7 +238,7 @@ fn siblings(smt: &SmtResult, width: usize) -> String {
         let both = |what: &str, ns: Option<f64>| {
             ns.map(|ns| {
                 format!(
-                    "{what}: {:.2} times the work of one thread, {:.0} % time saved",
+                    "{what}: {:.2} times the throughput of one thread, {:.0} % less time",
                     work.throughput_ratio(ns),
                     work.time_saved(ns) * 100.0
                 )

@@ -1,4 +1,4 @@
-//! Flags of `serve` for a database instead of a store.
+//! Flags of `serve` for a PostgreSQL database.
 
 use crate::exit::Failure;
 use clap::Args;
@@ -6,22 +6,22 @@ use ioloom_serve::{DATABASE_VARIABLE, DatabaseChoice, Durability, Model, OrderSt
 
 #[derive(Debug, Args)]
 pub(super) struct DatabaseArgs {
-    /// The database of --store postgres
+    /// Database for --store postgres
     ///
     /// A URL (postgresql://USER@HOST/NAME) or keywords (host=... dbname=... user=...). Default: the
-    /// environment variable IOLOOM_DATABASE, which other users cannot see, unlike a command line.
+    /// environment variable IOLOOM_DATABASE. Unlike a command line, it is not visible to other users.
     #[arg(long, value_name = "DATABASE")]
     database: Option<String>,
 
-    /// Connections to the database
+    /// Number of database connections
     ///
-    /// 1 to 64. Default: 2; 1 with durability each or the model io-threads.
+    /// 1 to 64. Default: 2, or 1 with durability each or the model io-threads.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     database_connections: Option<u16>,
 }
 
 impl DatabaseArgs {
-    /// Returns the selected database. Conflicting flags are an error.
+    /// Returns the selected database, or an error for conflicting flags.
     pub(super) fn choice(
         &self,
         store: Option<OrderStore>,

@@ -1,15 +1,15 @@
-//! A trace as one JSON document: what it shows in sums, and what that rests on. Segments, spans and
-//! requests are in the exports.
+//! A trace as one JSON document: totals and their evidence. Segments, spans and requests are in the
+//! exports.
 
 use ioloom_model::evidence::RoleStates;
 use ioloom_model::{Evidence, StateTable};
 use ioloom_trace::{Finding, Mark, Trace, findings, shares};
 use serde::Serialize;
 
-/// Version of the document.
+/// Document version.
 const SCHEMA: u32 = 1;
 
-/// What `trace show --json` prints and `watch --json` writes.
+/// The document printed by `trace show --json` and written by `watch --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document {
     schema: u32,
@@ -45,11 +45,11 @@ struct DeviceSums {
     writes: u64,
     read_bytes: u64,
     write_bytes: u64,
-    /// Requests whose end was not seen.
+    /// Requests whose completion was not observed.
     unfinished: u64,
 }
 
-/// The document of a trace, printed by `command`.
+/// Creates the document of a trace, printed by `command`.
 pub(crate) fn document(trace: &Trace, command: &'static str) -> Document {
     Document {
         schema: SCHEMA,

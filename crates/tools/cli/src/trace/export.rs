@@ -1,4 +1,4 @@
-//! `ioloom trace export` and `compare`: traces for other programs, and two on one axis.
+//! `ioloom trace export` and `compare`: converts a trace for other programs, or draws two on one axis.
 
 use super::input::read;
 use crate::exit::{Ended, Exit, Failure};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The trace file
+    /// Trace file
     ///
     /// Written by --trace or watch -o.
     #[arg(value_name = "FILE")]
@@ -18,14 +18,15 @@ pub(crate) struct ExportArgs {
 
     /// Output format
     ///
-    /// html is one page that zooms, perfetto a trace for ui.perfetto.dev, csv a table, svg and png
+    /// html is a zoomable page, perfetto a trace for ui.perfetto.dev, csv a table, and svg and png are
     /// pictures.
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     format: Format,
 
-    /// Table of --format csv
+    /// Table for --format csv
     ///
-    /// One of: segments, spans, requests.
+    /// segments lists the states of every thread, spans the activities that threads reported, and
+    /// requests the requests to every device.
     #[arg(
         long,
         value_enum,
@@ -35,7 +36,7 @@ pub(crate) struct ExportArgs {
     )]
     table: Table,
 
-    /// Scale of a PNG
+    /// PNG scale
     ///
     /// Pixels per unit of the drawing.
     #[arg(long, value_name = "N", default_value_t = 2,
@@ -51,37 +52,37 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// One self-contained page that zooms
+    /// A self-contained, zoomable page
     Html,
     /// A trace for ui.perfetto.dev and trace_processor
     Perfetto,
     /// A table
     Csv,
-    /// A still picture
+    /// A static picture
     Svg,
-    /// The same as pixels
+    /// The same picture as pixels
     Png,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Table {
-    /// Every state of every thread
+    /// All states of all threads
     Segments,
-    /// Everything that threads said they did
+    /// All activities reported by threads
     Spans,
-    /// Every request to a device
+    /// All device requests
     Requests,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// The first trace
+    /// First trace
     ///
-    /// Drawn on top.
+    /// Drawn at the top.
     #[arg(value_name = "A")]
     first: PathBuf,
 
-    /// The second trace
+    /// Second trace
     ///
     /// Drawn below the first.
     #[arg(value_name = "B")]
@@ -96,7 +97,7 @@ pub(crate) struct CompareArgs {
 
 pub(super) fn run(args: &ExportArgs) -> Ended {
     if args.table != Table::Segments && args.format != Format::Csv {
-        return Err(Failure::usage("--table goes with --format csv"));
+        return Err(Failure::usage("--table needs --format csv"));
     }
     let trace = read(&args.file)?;
     let bytes = match (args.format, args.table) {
@@ -105,7 +106,7 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
             timeline::timeline_svg(&trace, &timeline::SvgOptions::default()).into_bytes()
         }
         (Format::Png, _) => {
-            // Who draws pixels knows no style variables.
+            // The renderer does not support CSS variables.
             let plain =
                 timeline::SvgOptions { theme: timeline::Theme::Light, ..Default::default() };
             let svg = timeline::timeline_svg(&trace, &plain);
@@ -124,7 +125,7 @@ pub(super) fn compare(args: &CompareArgs) -> Ended {
     put(&args.output, timeline::timeline_page(&traces).as_bytes())
 }
 
-/// Writes a file whole, or to standard output.
+/// Writes a file atomically, or to standard output.
 fn put(path: &Path, bytes: &[u8]) -> Ended {
     if path.as_os_str() == "-" {
         return out::print_bytes(bytes).map(|()| Exit::Ok);

@@ -1,4 +1,4 @@
-//! `ioloom trace grant` and `revoke`: one user's way to the kernel's events.
+//! `ioloom trace grant` and `revoke`: give one user access to kernel events, or remove it.
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
@@ -7,25 +7,25 @@ use ioloom_sys_trace::tracefs::grant;
 use serde::Serialize;
 use std::io;
 
-/// Version of the document that `--json` prints.
+/// Version of the `--json` document.
 const SCHEMA: u32 = 1;
 
 #[derive(Debug, Args)]
 pub(crate) struct UserArgs {
-    /// Name or number of the user
+    /// User name or ID
     ///
-    /// The access is for this user only.
+    /// Other users are not affected.
     #[arg(long, value_name = "USER")]
     user: String,
 
     /// Print one JSON document
     ///
-    /// As described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
 
-/// The document of both.
+/// The document of both commands.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
@@ -43,8 +43,8 @@ pub(crate) fn grant(args: &UserArgs) -> Ended {
     show(args, "trace grant", uid, &done)?;
     if !args.json {
         let text = format!(
-            "User {} may now record which thread of the machine ran when, and which requests its \
-             devices had; contents stay hidden. Take it back with: sudo ioloom trace revoke --user {}",
+            "User {} can now record when each thread ran and which requests each device received, but \
+             no data. To revoke the grant: sudo ioloom trace revoke --user {}",
             args.user, args.user
         );
         out::print(&out::wrap(&text, out::columns(), 0))?;
@@ -64,7 +64,7 @@ fn show(args: &UserArgs, command: &str, uid: u32, done: &[String]) -> Result<(),
         return out::print_json(&Document { schema: SCHEMA, command, uid, done });
     }
     let lines: Vec<String> = done.iter().map(|line| out::wrap(line, out::columns(), 2)).collect();
-    out::print(&if lines.is_empty() { "It was so already.\n".to_owned() } else { lines.concat() })
+    out::print(&if lines.is_empty() { "Nothing to change.\n".to_owned() } else { lines.concat() })
 }
 
 fn failure(what: &str, user: &str, error: &io::Error) -> Failure {
@@ -76,23 +76,21 @@ fn failure(what: &str, user: &str, error: &io::Error) -> Failure {
             Failure::refused(format!("{error}; nothing was granted to {user}"))
         }
         io::ErrorKind::ResourceBusy => {
-            Failure::refused(format!("{error}; wait until {user} has ended the observation"))
+            Failure::refused(format!("{error}; wait until {user} has finished recording"))
         }
         _ => Failure::failed(error),
     }
 }
 
-/// The number of a user, by name or as it is.
+/// Resolves a user name or ID to an ID.
 fn number(user: &str) -> Result<u32, Failure> {
     if let Ok(uid) = user.parse() {
         return Ok(uid);
     }
-    let text = std::fs::read_to_string("/etc/passwd").map_err(|e| {
-        Failure::failed(format!("cannot read '/etc/passwd': {e}; use the number of the user"))
-    })?;
-    uid_of(&text, user).ok_or_else(|| {
-        Failure::usage(format!("no user {user} in /etc/passwd; give the user's number"))
-    })
+    let text = std::fs::read_to_string("/etc/passwd")
+        .map_err(|e| Failure::failed(format!("cannot read '/etc/passwd': {e}; use the user ID")))?;
+    uid_of(&text, user)
+        .ok_or_else(|| Failure::usage(format!("no user {user} in /etc/passwd; use the user ID")))
 }
 
 fn uid_of(passwd: &str, user: &str) -> Option<u32> {

@@ -1,41 +1,42 @@
-//! The still picture as pixels, drawn from the very SVG of `--format svg`.
+//! Renders the SVG of `--format svg` as PNG.
 //!
-//! Letters come from the fonts of the system. Without any, the labels would be missing, so that is an
-//! error and not a picture.
+//! Text uses the system's fonts. If there are none, rendering fails, because the labels would be
+//! missing.
 
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree};
 
-/// Largest edge of a picture, pixels: 256 MiB at most.
+/// Maximum edge length in pixels, which limits a picture to 256 MiB.
 const EDGE_MAX: u32 = 8192;
 
-/// A PNG of a drawing, `scale` pixels for each of its own.
+/// Renders a drawing as PNG, with `scale` pixels per unit.
 ///
 /// # Errors
-/// No font, a drawing that is too large, or one that cannot be drawn, as a sentence.
+/// There is no font, or the drawing is too large or invalid.
 pub(super) fn png(svg: &str, scale: u8) -> Result<Vec<u8>, String> {
     let mut options = Options { font_family: "DejaVu Sans".to_owned(), ..Options::default() };
     let fonts = options.fontdb_mut();
     fonts.load_system_fonts();
     if fonts.is_empty() {
-        return Err("no font is installed, so the picture would have no words: install one (for \
-                    example fonts-dejavu-core), or use --format svg"
+        return Err("no font is installed for the labels; install one (for example \
+                    fonts-dejavu-core) or use --format svg"
             .to_owned());
     }
-    let tree = Tree::from_str(svg, &options).map_err(|e| format!("read the drawing: {e}"))?;
+    let tree =
+        Tree::from_str(svg, &options).map_err(|e| format!("cannot parse the drawing: {e}"))?;
     let size = tree.size();
     let scale = f32::from(scale);
     let edge = |length: f32| (length * scale).ceil() as u32;
     let (width, height) = (edge(size.width()), edge(size.height()));
     if width.max(height) > EDGE_MAX {
         return Err(format!(
-            "the picture would have {width} x {height} pixels, at most {EDGE_MAX} each way are made: \
-             use a smaller --scale, or --format svg"
+            "the picture would be {width} x {height} pixels, above the limit of {EDGE_MAX} per edge; \
+             use a smaller --scale or --format svg"
         ));
     }
     let mut pixels = Pixmap::new(width, height).ok_or("the drawing is empty")?;
     resvg::render(&tree, Transform::from_scale(scale, scale), &mut pixels.as_mut());
-    pixels.encode_png().map_err(|e| format!("encode the picture: {e}"))
+    pixels.encode_png().map_err(|e| format!("cannot encode the picture: {e}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `ioloom trace selftest`: each level against what threads are known to have done.
+//! `ioloom trace selftest`: compares each level with the known activity of threads.
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr};
@@ -10,46 +10,46 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Version of the document that `--json` prints.
+/// Version of the `--json` document.
 const SCHEMA: u32 = 1;
 
 #[derive(Debug, Args)]
 pub(crate) struct SelftestArgs {
     /// Runs per level
     ///
-    /// More runs narrow the range.
+    /// More runs give more reliable medians.
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
 
     /// Test only this level
     ///
-    /// Default: all levels that work.
+    /// Default: all available levels.
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=2))]
     evidence: Option<u8>,
 
     /// Length of a run, milliseconds
     ///
-    /// Longer runs have more events.
+    /// Longer runs record more events.
     #[arg(long, value_name = "MS", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(10..=60_000))]
     length: u64,
 
     /// Tasks per cost measurement
     ///
-    /// 0 skips the measurement of the cost.
+    /// 0 skips the cost measurement.
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     tasks: u64,
 
     /// Directory for 64 MiB of files
     ///
-    /// It must be on a device, so that reads can be cold.
+    /// It must be on a device; reads from memory are never cold.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
     /// Print one JSON document
     ///
-    /// As described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long)]
     json: bool,
 }
@@ -94,17 +94,18 @@ pub(crate) fn run(args: &SelftestArgs) -> Ended {
 
 fn text(reports: &[LevelReport], args: &SelftestArgs, width: usize) -> String {
     let mut all = String::new();
-    let lead = "Shares of the workers' time in per cent, medians over the runs. `known` is their own \
-                account, `level` what the level reports, `off by` the difference in points.";
+    let lead = "Shares of worker time in per cent, medians over all runs. `known` was recorded by the \
+                workers, `level` is reported by the evidence level, and `off by` is the difference in \
+                percentage points.";
     all.push_str(&out::wrap(lead, width, 0));
     for report in reports {
         let level = report.level;
         if let Some(why) = &report.refused {
-            all.push_str(&out::wrap(&format!("\nLevel {level}: left out: {why}"), width, 2));
+            all.push_str(&out::wrap(&format!("\nLevel {level}: skipped: {why}"), width, 2));
             continue;
         }
         let _ = writeln!(all, "\nLevel {level}, {} runs of {} ms", report.runs, args.length);
-        all.push_str("state              known    level   off by  at most\n");
+        all.push_str("state              known    level   off by  maximum\n");
         for row in &report.states {
             if row.truth_pct < 0.005 && row.level_pct.is_none_or(|pct| pct < 0.005) {
                 continue;
@@ -130,7 +131,7 @@ fn costs(report: &LevelReport) -> String {
     let mut text =
         format!("The shares sum to {low:.3} to {high:.3} %; {} records lost.", report.lost);
     if let Some(ns) = report.switch_ns {
-        let _ = write!(text, " A leave and a return cost {:.2} us.", ns / 1000.0);
+        let _ = write!(text, " One context switch out and back in costs {:.2} us.", ns / 1000.0);
     }
     if let Some(pct) = report.task_overhead_pct {
         let pairs = report.task_pairs;
@@ -167,7 +168,7 @@ mod tests {
             },
             LevelReport {
                 level: 2,
-                refused: Some("it does not work here; run as root".to_owned()),
+                refused: Some("not available here; run as root".to_owned()),
                 runs: 0,
                 states: Vec::new(),
                 tiling_pct: (100.0, 100.0),
@@ -189,6 +190,6 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("ready+preempted    12.50    13.00     0.50     1.00"), "{text}");
         assert!(text.contains("lock               12.50        -        -        -"), "{text}");
-        assert!(text.contains("1.90 us") && text.contains("left out"), "{text}");
+        assert!(text.contains("1.90 us") && text.contains("skipped"), "{text}");
     }
 }

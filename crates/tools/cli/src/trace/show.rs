@@ -1,4 +1,4 @@
-//! `ioloom trace show`: a trace as text.
+//! `ioloom trace show`: prints a trace as text.
 
 use super::document::document;
 use super::input::read;
@@ -11,14 +11,14 @@ use ioloom_trace::{Thread, Trace};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// More threads are only counted.
+/// Maximum number of listed threads; the rest are counted.
 const THREADS: usize = 40;
-/// Columns of the names of threads.
+/// Column width of thread names.
 const NAMES: usize = 22;
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The trace file
+    /// Trace file
     ///
     /// Written by --trace or watch -o.
     #[arg(value_name = "FILE")]
@@ -32,7 +32,7 @@ pub(crate) struct ShowArgs {
 
     /// Print one JSON document
     ///
-    /// As described in docs/json.md.
+    /// The format is described in docs/json.md.
     #[arg(long, conflicts_with = "width")]
     json: bool,
 }
@@ -46,10 +46,10 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     Ok(Exit::Ok)
 }
 
-/// Findings, lanes, shares by role and by thread, and what the evidence lacks.
+/// Formats findings, lanes, shares by role and thread, and gaps in the evidence.
 pub(crate) fn text(trace: &Trace, width: usize) -> String {
     let mut text = ioloom_report::timeline::timeline_text(trace, width);
-    text.push_str("\nThreads, each with its time in the run and where it went:\n");
+    text.push_str("\nThreads, with their time in the run and its distribution:\n");
     for thread in trace.threads.iter().take(THREADS) {
         let name: String = thread.name.chars().take(NAMES).collect();
         text.push_str(&out::labelled(&name, NAMES, &shares(thread), width));
@@ -58,7 +58,7 @@ pub(crate) fn text(trace: &Trace, width: usize) -> String {
         let _ = writeln!(text, "and {} more", trace.threads.len() - THREADS);
     }
     if !trace.evidence.notes.is_empty() {
-        text.push_str("\nWhat was not seen, and notes of the sources:\n");
+        text.push_str("\nGaps in the evidence, and notes from the sources:\n");
     }
     for note in &trace.evidence.notes {
         text.push_str(&out::labelled("-", 1, note, width));
@@ -66,7 +66,7 @@ pub(crate) fn text(trace: &Trace, width: usize) -> String {
     text
 }
 
-/// One thread's shares. States that were not measured are named once for all threads, above.
+/// Formats the shares of one thread. Unmeasured states are listed once for all threads, above.
 fn shares(thread: &Thread) -> String {
     let elapsed = thread.end_ns.saturating_sub(thread.start_ns);
     let mut text = format_ns(elapsed as f64);

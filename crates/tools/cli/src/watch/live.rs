@@ -1,7 +1,7 @@
-//! The counters in the last rows of the terminal while a command runs.
+//! Displays counters in the last rows of the terminal while a command runs.
 //!
-//! The terminal scrolls only the rows above, so the output of the command continues as usual
-//! and nothing of it is overwritten. Programs that use the whole screen need `--no-live`.
+//! The scroll region excludes these rows, so the command's output continues above and is not
+//! overwritten. Full-screen programs need `--no-live`.
 
 use crate::out::fitted;
 use ioloom_model::units::{format_count, format_ns, format_size};
@@ -10,16 +10,16 @@ use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Rows of the display.
+/// Height of the display in rows.
 const ROWS: u16 = 5;
-/// Fewest rows of a terminal that shows it.
+/// Minimum terminal height in rows.
 const ROWS_MIN: u16 = 16;
 /// Refresh interval.
 const EVERY: Duration = Duration::from_millis(500);
-/// Time over which rates are averaged.
+/// Averaging period for rates.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Runs `work` and shows the samples during it, if standard error is a terminal.
+/// Runs `work` and displays samples if standard error is a terminal.
 pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T) -> T {
     let looks = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -27,7 +27,7 @@ pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T
     std::thread::scope(|scope| {
         let (end, ended) = mpsc::channel::<()>();
         let drawing = std::thread::Builder::new().name("watch-live".to_owned());
-        // Without the thread there is no picture; the command goes on all the same.
+        // Without the thread there is no display, but the command continues.
         let drawn = drawing.spawn_scoped(scope, move || {
             let (started, names) = (Instant::now(), sampler.devices());
             let mut screen = Screen { size: None };
@@ -47,9 +47,9 @@ pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T
     })
 }
 
-/// The last rows of the terminal on standard error.
+/// The bottom rows of the terminal on standard error.
 struct Screen {
-    /// Rows and columns that were divided.
+    /// Terminal size in rows and columns when the screen was split.
     size: Option<(u16, u16)>,
 }
 
@@ -61,7 +61,7 @@ impl Screen {
         }
         let mut text = String::new();
         if self.size != Some((rows, columns)) {
-            // Makes room below the current output, then splits the screen, which moves the cursor.
+            // Makes space below the current output, then splits the screen, which moves the cursor.
             text.push_str(&"\n".repeat(usize::from(ROWS)));
             text.push_str(&format!("\x1b[{ROWS}A\x1b7\x1b[1;{}r\x1b8", rows - ROWS));
             self.size = Some((rows, columns));
@@ -75,7 +75,7 @@ impl Screen {
         write(&text);
     }
 
-    /// Gives the rows back.
+    /// Restores the full scroll region.
     fn clear(&mut self) {
         if let Some((rows, _)) = self.size.take() {
             let mut text = "\x1b7\x1b[r".to_owned();
@@ -90,7 +90,7 @@ impl Screen {
 
 fn write(text: &str) {
     let mut terminal = std::io::stderr().lock();
-    // Nothing sensible is left to do when the terminal has gone.
+    // If the terminal is gone, the error cannot be reported.
     let _ = terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush());
 }
 
@@ -98,7 +98,7 @@ fn size(bytes_per_s: f64) -> String {
     format!("{}/s", format_size(bytes_per_s.max(0.0) as u64))
 }
 
-/// What is shown: a rule and four lines that fit.
+/// Formats a rule and four lines, shortened to the terminal width.
 fn lines(a: &Sample, b: &Sample, names: &[String], elapsed: Duration, width: usize) -> Vec<String> {
     let seconds = b.at_ns.saturating_sub(a.at_ns).max(1) as f64 / 1e9;
     let rate = |field: Field| {
@@ -148,7 +148,7 @@ fn lines(a: &Sample, b: &Sample, names: &[String], elapsed: Duration, width: usi
     all.iter().map(|line| fitted(line, width)).collect()
 }
 
-/// The device with the most to do.
+/// Formats the busiest device.
 fn busiest(a: &Sample, b: &Sample, names: &[String]) -> String {
     let rates = names.iter().enumerate().filter_map(|(i, name)| Some((name, devices(a, b, i)?)));
     let load = |r: &DeviceRates| r.aqu_sz + r.tps;

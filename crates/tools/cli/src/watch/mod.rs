@@ -1,9 +1,8 @@
-//! `ioloom watch`: where the time of another program goes, observed from outside, with the counters of
-//! the machine.
+//! `ioloom watch`: observes another program from outside, along with system counters.
 //!
-//! The command is started but paused before it executes its program, so nothing is missed. Its streams
-//! are passed through; the result goes to standard error at the end, as with `time`, and the exit code
-//! is that of the command.
+//! The child process is paused before exec, so nothing is missed. Its streams are passed through. As
+//! with `time`, the result is printed on standard error at the end, and the exit code is that of the
+//! command.
 
 mod live;
 mod table;
@@ -27,28 +26,28 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Interval between checks whether the command has exited.
+/// Interval for checking whether the command has exited.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Exit code of a shell for a command that does not exist.
+/// Exit code used by shells for a command that does not exist.
 const NOT_FOUND: u8 = 127;
-/// Exit code of a shell for a command that cannot be run.
+/// Exit code used by shells for a command that cannot be run.
 const NOT_RUN: u8 = 126;
-/// A shell adds the number of the signal that ended a command to this.
+/// Shells add the number of the signal that killed a command to this value.
 const SIGNALLED: i32 = 128;
 
 /// Run a command and show where its time goes
 ///
-/// Follows children and threads. Without privileges it samples /proc; with perf events
-/// (kernel.perf_event_paranoid <= 2) it sees every context switch, and as root or after `ioloom trace
-/// grant` also wake-ups and requests to devices. What could not be observed is listed.
+/// Follows all threads and child processes. Without privileges it samples /proc. With perf events
+/// (kernel.perf_event_paranoid <= 2) it records every context switch, and as root or after `ioloom
+/// trace grant` also wakeups and device requests. The report lists what could not be observed.
 ///
-/// It also samples the counters of the machine: the columns of sar -r, -B and -d -p, dirty pages and
-/// their limits, pressure, and the I/O of the command. They include all processes. A terminal shows
-/// them in its last rows while the command runs; at the end there is a table. Used memory (kbmemused)
-/// is total minus available, as in sysstat 12.7.8 and later; the value of older versions is shown too.
+/// It also samples system counters: the columns of sar -r, -B and -d -p, dirty pages and their limits,
+/// and pressure, for all processes together, and the I/O of the command. On a terminal the last rows
+/// show them while the command runs; a table is printed at the end. Used memory (kbmemused) is total
+/// minus available, as in sysstat 12.7.8 and later; the value of older versions is shown too.
 ///
-/// The exit code is that of the command; 126 or 127 if it cannot be started, 3 if the level does not
-/// work.
+/// The exit code is that of the command, 126 or 127 if it cannot be started, and 3 if the evidence
+/// level is not available.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -59,28 +58,28 @@ Examples:
 pub(crate) struct WatchArgs {
     /// Evidence level: 0, 1 or 2
     ///
-    /// Default: the highest that works. 0 samples /proc, 1 sees every context switch, 2 also wake-
-    /// ups and requests to devices. Refused if the level does not work.
+    /// 0 samples /proc, 1 records every context switch, and 2 also records wakeups and device requests.
+    /// Default: the highest available level; `ioloom machine --doctor` shows it. Fails if the requested
+    /// level is not available.
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=2))]
     evidence: Option<u8>,
 
     /// Counter samples per second
     ///
-    /// 0 disables the counters of the machine. The sampler uses at most half a per cent of a
-    /// processor.
+    /// 0 disables system counters. The sampler uses at most 0.5 % of one processor.
     #[arg(long, value_name = "HZ", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(0..=2000))]
     counters: u32,
 
     /// Do not show live counters
     ///
-    /// They use the last rows of the terminal while the command runs.
+    /// Needed for full-screen programs: live counters occupy the last rows of the terminal.
     #[arg(long)]
     no_live: bool,
 
     /// Write the trace to this file
     ///
-    /// For `ioloom trace show` and export.
+    /// Read it with `ioloom trace show` or `ioloom trace export`.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -92,7 +91,7 @@ pub(crate) struct WatchArgs {
 
     /// Write one JSON document
     ///
-    /// Use - for standard output; the document follows the output of the command.
+    /// Use - for standard output, where it follows the output of the command.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
@@ -102,14 +101,14 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
     width: Option<u16>,
 
-    /// The command and its arguments
+    /// Command and its arguments
     ///
-    /// Its streams and its exit code are passed through.
+    /// Its standard streams and exit code are passed through.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
-/// Exits with the code of the command.
+/// Exits with the exit code of the command.
 pub(crate) fn run(args: &WatchArgs) -> ExitCode {
     match watch(args) {
         Ok(status) => ExitCode::from(code(status)),
@@ -121,10 +120,10 @@ pub(crate) fn run(args: &WatchArgs) -> ExitCode {
     }
 }
 
-/// Why there is no exit code of the command to pass on.
+/// Reasons why the command has no exit code.
 enum Stop {
     Failure(Failure),
-    /// The command cannot be started; the error was printed.
+    /// The command could not be started; the error was printed.
     Start(u8),
 }
 
@@ -145,7 +144,7 @@ fn watch(args: &WatchArgs) -> Result<ExitStatus, Stop> {
         Watch::start(level, held.pid(), TraceOptions::default()).map_err(Failure::refused)?;
     let sampler = sampler(args.counters, held.pid())?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // From here on an interrupt stops the command, and everything up to then is reported.
+    // From now on an interrupt stops the command, and the observations so far are reported.
     let signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
     let child = held.release().map_err(|e| cannot_start(args, &e))?;
@@ -182,7 +181,7 @@ fn sampler(hz: u32, pid: u32) -> Result<Option<Sampler>, Failure> {
     Sampler::start(&options).map(Some).map_err(failed)
 }
 
-/// Adds the counters to the trace, as curves with their source.
+/// Adds the counters to the trace as curves.
 fn add(record: &counters::Record, start_ns: u64, trace: &mut Trace) {
     trace.series.extend(record.series(start_ns));
     let samples = record.samples.len() as u64;
@@ -197,7 +196,7 @@ fn add(record: &counters::Record, start_ns: u64, trace: &mut Trace) {
     trace.evidence.notes.extend(missing.map(|what| format!("counters: {what}")));
 }
 
-/// Waits and passes on what was meant for the command. A terminal sends interrupts to both.
+/// Waits for the command and forwards signals. A terminal sends interrupts to both processes.
 fn wait(
     mut child: Child,
     mut signals: Signals,
@@ -205,7 +204,7 @@ fn wait(
 ) -> io::Result<ExitStatus> {
     loop {
         if ioloom_sys::proc::has_ended(&child)? {
-            // What it read and wrote is gone with its number.
+            // The I/O counters of the process disappear with it.
             sampler.inspect(|sampler| sampler.sample());
             return child.wait();
         }
@@ -248,7 +247,7 @@ fn title(command: &[OsString]) -> String {
     words.join(" ")
 }
 
-/// The exit code that a shell would give.
+/// Returns the exit code that a shell would report.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| SIGNALLED + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Failed as u8)
@@ -256,8 +255,8 @@ fn code(status: ExitStatus) -> u8 {
 
 fn ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("The command ended with exit code {code}."),
-        (None, Some(signal)) => format!("The command was ended by signal {signal}."),
-        (None, None) => "The command ended.".to_owned(),
+        (Some(code), _) => format!("The command exited with code {code}."),
+        (None, Some(signal)) => format!("The command was killed by signal {signal}."),
+        (None, None) => "The command exited.".to_owned(),
     }
 }

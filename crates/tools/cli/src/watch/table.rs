@@ -1,22 +1,22 @@
-//! What the machine did while a command ran: the columns of sar over the whole time, as text.
+//! System counters while a command ran: the columns of sar for the whole run, as text.
 
 use crate::out;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_observe::counters::{Field, Record, Sample, devices, memory};
 use std::fmt::Write;
 
-/// Columns of the head of a line.
+/// Width of the row labels in columns.
 const HEAD: usize = 10;
 
-/// The table for `width` columns; a word where nothing was sampled.
+/// Formats the table in `width` columns. Missing values are `unknown`.
 pub(super) fn text(record: &Record, width: usize) -> String {
     let Some((a, b)) = record.ends() else {
-        return "\nThe counters of the machine: no two samples.\n".to_owned();
+        return "\nSystem counters: fewer than two samples.\n".to_owned();
     };
     let elapsed = format_ns((b.at_ns - a.at_ns) as f64);
     let samples = format_count(record.samples.len() as u64);
     let cost = record.cost() * 100.0;
-    let mut out = format!("\nThe machine meanwhile, everybody's work included ({elapsed}):\n");
+    let mut out = format!("\nSystem counters, including all processes ({elapsed}):\n");
     let seen = Seen { a, b, record };
     for (head, line) in [
         ("paging", seen.paging()),
@@ -53,7 +53,7 @@ impl Seen<'_> {
         Some(self.b.get(field)?.saturating_sub(self.a.get(field)?))
     }
 
-    /// The largest value of a level.
+    /// Returns the maximum of a field.
     fn most(&self, field: Field) -> Option<u64> {
         self.record.samples.iter().filter_map(|sample| sample.get(field)).max()
     }
@@ -62,7 +62,7 @@ impl Seen<'_> {
         let kib = |field| Some(format_size(self.grown(field)?.saturating_mul(1024)));
         let count = |field| self.grown(field).map(format_count);
         Some(format!(
-            "in {}, out {}; {} faults, {} of them waited for a device; freed {}",
+            "in {}, out {}; {} faults, including {} that waited for a device; freed {}",
             kib(Field::PageIn)?,
             kib(Field::PageOut)?,
             count(Field::Faults)?,
@@ -76,8 +76,8 @@ impl Seen<'_> {
             + self.grown(Field::StallsMovable).unwrap_or(0);
         let stolen = self.grown(Field::StolenAnon).zip(self.grown(Field::StolenFile));
         Some(format!(
-            "scanned {} by the kernel's thread and {} by tasks that needed memory, took {}; {} \
-             wanted again; {} stalls",
+            "scanned {} in the background and {} in tasks that needed memory, reclaimed {}, refaulted \
+             {}; {} stalls",
             pages(self.grown(Field::ScannedBackground)?),
             pages(self.grown(Field::ScannedDirect)?),
             stolen.map_or_else(|| "unknown".to_owned(), |(anon, file)| pages(anon + file)),
@@ -89,8 +89,8 @@ impl Seen<'_> {
     fn dirty(&self) -> Option<String> {
         let level = |field| self.b.get(field).map(pages);
         Some(format!(
-            "{} at the start, {} at most, {} at the end; being written {} at most; writers are \
-             helped from {} on and slowed down up to {}",
+            "{} at the start, {} maximum, {} at the end; {} maximum under writeback; background \
+             writeback starts at {}, writers are throttled up to {}",
             pages(self.a.get(Field::Dirty)?),
             pages(self.most(Field::Dirty)?),
             level(Field::Dirty)?,
@@ -107,8 +107,8 @@ impl Seen<'_> {
         let levels = memory(last)?;
         let kib = |kib: u64| format_size(kib.saturating_mul(1024));
         Some(format!(
-            "free {}, page cache {}; at the end {} available of {}, {} used ({:.0} %; {} as sar before \
-             12.7.8 counts it), buffers {}, promised {} ({:.0} %), active {}, inactive {}",
+            "free {}, page cache {}; at the end {} available of {}, {} used ({:.0} %; {} in sar before \
+             12.7.8), buffers {}, committed {} ({:.0} %), active {}, inactive {}",
             change(Field::Free)?,
             change(Field::FilePages)?,
             kib(levels.kbavail),
@@ -131,7 +131,7 @@ impl Seen<'_> {
                 .map(|us| format!("{:.0} %", (us as f64 / elapsed_us * 100.0).min(100.0)))
         };
         Some(format!(
-            "for io {} of the time (all tasks {}), for memory {} (all {}), for a processor {}",
+            "for I/O {} of the time (all tasks {}), for memory {} (all {}), for a processor {}",
             part(Field::IoSome)?,
             part(Field::IoFull)?,
             part(Field::MemorySome)?,
@@ -140,11 +140,11 @@ impl Seen<'_> {
         ))
     }
 
-    /// From the last sample alone: the sums of the command begin with it.
+    /// Uses only the last sample, because the command's counters start at zero.
     fn program(&self) -> Option<String> {
         let bytes = |field| self.most(field).map(format_size);
         Some(format!(
-            "had {} from devices; made {} dirty or wrote it directly, {} of it removed unwritten",
+            "read {} from devices; dirtied or directly wrote {}, of which {} was never written back",
             bytes(Field::TaskRead)?,
             bytes(Field::TaskWritten)?,
             bytes(Field::TaskCancelled)?,

@@ -1,6 +1,6 @@
 //! `ioloom cache` from end to end.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ioloom");
 
-/// A directory on the file system of the build, which is rarely in memory.
+/// A directory on the file system of the build, which is rarely an in-memory one.
 struct Tree(tempfile::TempDir);
 
 impl Tree {

@@ -1,4 +1,4 @@
-//! Every kind of mistake gives one clear error and its own exit code.
+//! Each kind of error must give one clear message and the correct exit code.
 
 use crate::home::{Home, TINY};
 

@@ -1,4 +1,4 @@
-//! Results stores written by an earlier version (tests/fixtures/a8ad189) give the same documents.
+//! Stores written by an earlier version (tests/fixtures/a8ad189) must give the same documents.
 
 use crate::home::Home;
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn expected(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Copies all stores to a home, because reading them may write an index.
+/// Copies all stores to a home directory, because reading them can write an index.
 fn home() -> Home {
     let home = Home::new();
     for store in STORES {
@@ -36,12 +36,12 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Requires that `found` has everything in `expected`; it may have more keys.
+/// Asserts that `found` contains everything in `expected`; additional keys are allowed.
 fn assert_has(found: &Value, expected: &Value, at: &str) {
     match expected {
         Value::Object(keys) => {
             for (key, value) in keys {
-                // The name of the experiment, and then prose.
+                // The experiment name, followed by prose.
                 if key == "place" {
                     let name = |value: &Value| {
                         value.as_str().unwrap().split(", ").next().map(str::to_owned)
@@ -106,7 +106,7 @@ fn stores_of_an_earlier_version_are_listed_and_compared_as_before() {
     for key in ["schema", "arms"] {
         assert_has(&found[key], &before[key], key);
     }
-    // The comparison before the name of the arm is prose.
+    // The comparison before the arm name is prose.
     let names = |document: &Value| -> Vec<String> {
         let rows = document["only_in_one"].as_array().unwrap().iter();
         let text = |row: &Value| row["arm"].as_str().unwrap().to_owned();

@@ -1,5 +1,5 @@
-//! The help of every command: snapshots of the long form, and rules for the short form, the manual
-//! pages and the completions.
+//! Help of every command: snapshots of the long form, and checks of the short form, the manual pages
+//! and the completions.
 
 use crate::home::Home;
 use std::collections::BTreeSet;
@@ -111,9 +111,9 @@ fn short_help_has_one_line_per_flag() {
         let flags = text.split("Options:\n").nth(1).unwrap();
         for line in flags.lines() {
             let starts_flag = line.starts_with("  -") || line.starts_with("      --");
-            assert!(starts_flag, "{command}: not one line: {line:?}");
+            assert!(starts_flag, "{command}: longer than one line: {line:?}");
         }
-        assert!(text.contains("see more with '--help'"), "{command}: there is no long form");
+        assert!(text.contains("see more with '--help'"), "{command}: no long form");
         let name = format!("short {command}").trim().replace(' ', "-");
         insta::assert_snapshot!(name, text);
     }
@@ -147,7 +147,7 @@ fn the_list_of_commands_is_complete() {
         .collect();
     assert!(listed.len() > 10, "{text}");
     for command in listed {
-        assert!(all().any(|known| known == command), "{command} has no snapshot of its help");
+        assert!(all().any(|known| known == command), "{command} has no help snapshot");
     }
 }
 
@@ -196,11 +196,11 @@ fn a_wrong_value_is_one_error_before_anything_is_opened() {
         let ran = home.run(args);
         ran.one_error(2, &["invalid value '", &format!("' for {flag}: ")]);
         assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
-        assert!(!ran.err.contains("absent"), "something was opened first: {}", ran.err);
+        assert!(!ran.err.contains("absent"), "a file was opened before the error: {}", ran.err);
     }
 }
 
-/// Section heads of a page, without quotes.
+/// Returns the section headings of a page without quotes.
 fn heads(page: &str) -> Vec<String> {
     page.lines()
         .filter_map(|line| line.strip_prefix(".SH "))
@@ -223,7 +223,7 @@ fn every_command_has_a_manual_page() {
     assert_eq!(written, expected);
     let renders = Command::new("man").arg("--version").output().is_ok();
     if !renders {
-        println!("skipped: no program man, so pages are not rendered");
+        println!("skipped: man is missing, so pages are not rendered");
     }
     for name in &written {
         let page = std::fs::read_to_string(dir.join(name)).unwrap();
@@ -238,7 +238,7 @@ fn every_command_has_a_manual_page() {
         let plain = synopsis.lines().nth(1).unwrap().replace("\\fB", "").replace("\\fR", "");
         let plain = plain.replace("\\ ", " ").replace("\\-", "-");
         assert!(plain.starts_with(&words.replace("\\ ", " ")), "{name}: {plain}");
-        assert!(!page.contains("run\\-order"), "{name}: hidden commands stay hidden");
+        assert!(!page.contains("run\\-order"), "{name}: hidden commands are listed");
         if renders {
             let path = dir.join(name);
             let output = Command::new("man").args(["-l", path.to_str().unwrap()]).output().unwrap();

@@ -1,4 +1,4 @@
-//! An empty home directory, and the program running in it.
+//! Runs the program in an empty home directory.
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -29,7 +29,7 @@ with = { n = [1, 2] }
 headline = true
 "#;
 
-/// The output of the program and its exit code.
+/// Program output and exit code.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
@@ -56,7 +56,7 @@ impl Ran {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {}", self.out))
     }
 
-    /// Asserts one message on standard error, and nothing on standard output.
+    /// Asserts that standard error has one message and standard output is empty.
     pub(crate) fn one_error(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
         let errors: Vec<_> = self.err.lines().filter(|l| l.starts_with("ioloom: ")).collect();
@@ -68,7 +68,7 @@ impl Ran {
     }
 }
 
-/// A home directory that is removed at the end.
+/// A home directory that is removed on drop.
 pub(crate) struct Home {
     dir: tempfile::TempDir,
     program: PathBuf,
@@ -81,8 +81,8 @@ impl Home {
         Self { dir: tempfile::tempdir().unwrap(), program, uid: None }
     }
 
-    /// The home of an unprivileged user with a copy of the program; `None` unless the test runs as
-    /// root and so can become another user.
+    /// Creates the home directory of an unprivileged user, with a copy of the program. Returns `None`
+    /// unless the test runs as root and can switch users.
     pub(crate) fn of_nobody() -> Option<Self> {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
         const NOBODY: u32 = 65534;
@@ -121,7 +121,8 @@ impl Home {
         self.with_home(Command::new(&self.program), args)
     }
 
-    /// The same environment for another program, such as a shell that sets limits first.
+    /// Returns a command for another program, such as a shell that sets limits, in the same
+    /// environment.
     pub(crate) fn with_home<S: AsRef<OsStr>>(&self, mut command: Command, args: &[S]) -> Command {
         command
             .args(args)

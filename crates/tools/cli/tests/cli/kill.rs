@@ -1,10 +1,10 @@
-//! Studies that end early: killed, interrupted, or out of space.
+//! Studies that stop early: killed, interrupted, or out of space.
 
 use crate::home::{Home, TINY};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs of the long study: three arms, one of them twice, in every block.
+/// Number of runs in the long study: three arms, one of them twice, in every block.
 const BLOCKS: usize = 20;
 const RUNS: usize = 3 * BLOCKS;
 
@@ -20,8 +20,8 @@ fn in_the_middle(home: &Home, args: &[String]) -> Child {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let since = Instant::now();
     while home.lines().len() < 8 {
-        assert!(since.elapsed() < Duration::from_secs(120), "the study does not get going");
-        assert!(child.try_wait().unwrap().is_none(), "the study ended too soon");
+        assert!(since.elapsed() < Duration::from_secs(120), "the study does not start");
+        assert!(child.try_wait().unwrap().is_none(), "the study exited too early");
         std::thread::sleep(Duration::from_millis(2));
     }
     child
@@ -31,12 +31,12 @@ fn resumed_whole(home: &Home, args: &[String], before: &[String]) {
     let mut again = args.to_vec();
     again.push("--resume".to_owned());
     let ran = home.run(&again).well();
-    assert!(ran.err.contains("continues"), "{}", ran.err);
+    assert!(ran.err.contains("continuing session"), "{}", ran.err);
     let after = home.lines();
     assert_eq!(after[..before.len()], *before, "no finished run is lost or changed");
     let positions: Vec<u64> =
         home.records().iter().map(|r| r["key"]["position"].as_u64().unwrap()).collect();
-    assert_eq!(positions, (0..RUNS as u64).collect::<Vec<_>>(), "each run once");
+    assert_eq!(positions, (0..RUNS as u64).collect::<Vec<_>>(), "each run is recorded once");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_killed_study_loses_no_finished_run_and_repeats_none() {
     child.kill().unwrap();
     child.wait().unwrap();
     let before = home.lines();
-    assert!(before.len() < RUNS, "it was to be killed in the middle");
+    assert!(before.len() < RUNS, "the study finished before it was killed");
     resumed_whole(&home, &args, &before);
 }
 
@@ -61,11 +61,11 @@ fn an_interrupted_study_exits_with_130_and_says_how_to_resume() {
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{err}");
-    assert!(err.contains("Go on with: ioloom study tiny") && err.contains("--resume"), "{err}");
+    assert!(err.contains("Continue with: ioloom study tiny") && err.contains("--resume"), "{err}");
     resumed_whole(&home, &args, &home.lines());
 }
 
-/// The first of several studies has ended when the second is killed; resuming repeats neither.
+/// The second of several studies is killed after the first has finished. Resuming repeats neither.
 #[test]
 fn resuming_several_studies_repeats_no_finished_one() {
     let home = Home::new();
@@ -88,8 +88,8 @@ fn resuming_several_studies_repeats_no_finished_one() {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let since = Instant::now();
     while sessions("tiny").first().is_none_or(|(_, text)| text.lines().count() < 8) {
-        assert!(since.elapsed() < Duration::from_secs(120), "the second does not get going");
-        assert!(child.try_wait().unwrap().is_none(), "it ended too soon");
+        assert!(since.elapsed() < Duration::from_secs(120), "the second study does not start");
+        assert!(child.try_wait().unwrap().is_none(), "the command exited too early");
         std::thread::sleep(Duration::from_millis(2));
     }
     child.kill().unwrap();
@@ -98,12 +98,12 @@ fn resuming_several_studies_repeats_no_finished_one() {
     assert_eq!(before.len(), 1);
     let again = ["study", "--studies", &studies, "--resume", "--json"];
     let ran = home.run(&again).well();
-    assert!(ran.err.contains("It ended before, in session before-"), "{}", ran.err);
-    assert_eq!(sessions("before"), before, "the first is neither run again nor changed");
-    assert_eq!(sessions("tiny").len(), 1, "the second continues in its session");
+    assert!(ran.err.contains("Already complete in session before-"), "{}", ran.err);
+    assert_eq!(sessions("before"), before, "the first study was repeated or changed");
+    assert_eq!(sessions("tiny").len(), 1, "the second study did not continue its session");
     let document = ran.json();
     let runs: Vec<_> = document["studies"].as_array().unwrap().iter().map(|s| &s["runs"]).collect();
-    assert_eq!(runs, [9, RUNS], "both stand in one report");
+    assert_eq!(runs, [9, RUNS], "one report contains both studies");
 }
 
 /// --resume does not repeat a finished session, and starts one that does not exist yet.
@@ -116,8 +116,8 @@ fn resuming_without_an_unfinished_session_starts_or_is_refused() {
     assert!(ran.err.contains("nothing to resume") && ran.err.contains("begins"), "{}", ran.err);
     let before = home.lines();
     home.run(&one).one_error(3, &["nothing to resume", "is finished", "omit --resume"]);
-    assert_eq!(home.lines(), before, "nothing was measured");
-    // Other options make another study.
+    assert_eq!(home.lines(), before, "runs were added");
+    // Other options start a different study.
     let other = [&one[..], &["--random", "7"]].concat();
     home.run(&other).well();
 }
@@ -142,8 +142,8 @@ fn resuming_several_studies_starts_those_without_a_session() {
     home.run(&all).one_error(3, &["nothing to resume", "is finished", "omit --resume"]);
     std::fs::remove_file(&tiny).unwrap();
     let ran = home.run(&all).well();
-    assert!(ran.err.contains("It ended before, in session before-"), "{}", ran.err);
-    assert_eq!(sessions().len(), 2, "one was kept and one was made");
+    assert!(ran.err.contains("Already complete in session before-"), "{}", ran.err);
+    assert_eq!(sessions().len(), 2, "one session exists and one was created");
     assert_eq!(sessions()[0], before);
     home.run(&all).one_error(3, &["is finished"]);
 }
@@ -152,7 +152,7 @@ fn resuming_several_studies_starts_those_without_a_session() {
 fn a_store_that_cannot_grow_is_one_error_and_the_session_can_resume() {
     let home = Home::new();
     let args = long_study(&home);
-    // The unit of the limit is 512 or 1024 bytes, depending on the shell; both are reached in time.
+    // The unit of the limit is 512 or 1024 bytes, depending on the shell; the study exceeds both.
     let script = r#"trap "" XFSZ; ulimit -f 96; exec "$0" "$@""#;
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", script]).arg(home.program());

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Stdio};
 
-/// A listening process that ends with the test.
+/// A listening process that is killed at the end of the test.
 struct Listening {
     child: Child,
     address: String,
@@ -54,7 +54,7 @@ fn a_server_is_loaded_and_verified() {
         assert_eq!((&checked["verdict"], &checked["requests"]), (&"explained".into(), &400.into()));
     }
     let text = home.run(&[&["load", &server.address, "-c", "1,2,3,4"], &few[..]].concat()).well();
-    assert!(text.out.contains("law of scalability"), "{}", text.out);
+    assert!(text.out.contains("scalability law"), "{}", text.out);
     let ladder = ["load", &server.address, "--ladder", "100,200", "--p99", "10min"];
     let text = home.run(&[&ladder, &few[..]].concat()).well();
     assert!(text.out.contains("knee: "), "{}", text.out);
@@ -76,7 +76,7 @@ fn the_original_client_and_the_baselines_run() {
     assert!(document["floors"]["null_client"]["requests_per_s"].as_f64().unwrap() > 0.0);
 }
 
-/// Answers of 8192 bytes to each of the first two connections, and none to later ones.
+/// Sends 8192-byte answers to the first two connections and none to later ones.
 fn server_that_vanishes() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -131,7 +131,7 @@ fn an_impossible_history_is_detected() {
     std::fs::write(home.path("h"), history).unwrap();
     let ran = home.run(&["load", "--check", "h"]);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    assert!(ran.out.contains("VIOLATED") && ran.out.contains("not atomic"), "{}", ran.out);
+    assert!(ran.out.contains("VIOLATED") && ran.out.contains("need not be atomic"), "{}", ran.out);
     std::fs::write(home.path("h"), "no history\n").unwrap();
     home.run(&["load", "--check", "h"]).one_error(1, &["line 1", "h"]);
 }
@@ -142,7 +142,7 @@ fn impossible_loads_are_refused_with_one_error() {
     home.run(&["load", "192.0.2.1:7004"]).one_error(3, &["--remote"]);
     home.run(&["load", "127.0.0.1:1"]).one_error(1, &["127.0.0.1:1", "ioloom serve"]);
     home.run(&["load", "--connections", "0"]).one_error(2, &["connections", "1 to"]);
-    // Flags that a loop would ignore are refused.
+    // Flags that have no effect in the selected loop are rejected.
     for (loop_of, without) in [
         (["--rate", "10"], ["--think", "1ms"]),
         (["--sessions", "10"], ["--pipeline", "2"]),
@@ -163,11 +163,11 @@ fn impossible_loads_are_refused_with_one_error() {
         assert!(ran.err.contains(without[0]), "{}", ran.err);
     }
     let server = Listening::new(&home, &["load", "127.0.0.1:0", "--null-server"]);
-    // Its stocks never change, whatever it answers.
+    // The stocks of this server never change, regardless of its answers.
     let args = ["load", &server.address, "--requests", "100", "--mix", "buy", "--anyway", "--json"];
     let ran = home.run(&args);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    assert!(ran.err.contains("final stocks differ"), "{}", ran.err);
+    assert!(ran.err.contains("final stocks do not match"), "{}", ran.err);
     let differences = &ran.json()["runs"][0]["conservation"]["differences"];
     assert_eq!(differences.as_array().unwrap().len(), 10, "{differences}");
 }

@@ -1,6 +1,6 @@
-//! The program from end to end, as a user starts it, each time in an empty home directory.
+//! End-to-end tests of the program, each in an empty home directory.
 //!
-//! A test that needs something that this machine or user lacks prints that and passes.
+//! Tests with unmet requirements print a message and pass.
 
 #![allow(clippy::print_stdout, reason = "skipped tests print why")]
 

@@ -1,4 +1,4 @@
-//! Several media in one study: a disk and memory, and an own image.
+//! Several media in one study: a disk and memory, and a private image.
 
 use crate::home::{Home, TINY};
 

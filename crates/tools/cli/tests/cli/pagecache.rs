@@ -1,12 +1,12 @@
-//! Page cache scenarios that need permission of the user or a control group, each in the process
-//! that a study runs it in.
+//! Page cache scenarios that need explicit permission or a control group, each in a child process as
+//! in a study.
 
 use crate::home::Home;
 use ioloom_testbed::Disk;
 use serde_json::Value;
 use std::path::Path;
 
-/// A study of one scenario on one file of 24 MiB.
+/// A study of one scenario on a 24 MiB file.
 fn study(plan: &str) -> String {
     format!(
         r#"
@@ -32,7 +32,7 @@ headline = true
     )
 }
 
-/// Returns the outcome of the first run of a scenario whose set is in a directory.
+/// Returns the outcome of the first run of a scenario with its file set in a directory.
 fn scenario_in(sets: &Path, plan: &str) -> Value {
     let home = Home::new();
     let dir = home.studies(&study(plan));
@@ -40,15 +40,15 @@ fn scenario_in(sets: &Path, plan: &str) -> Value {
     home.records()[0]["outcome"].clone()
 }
 
-/// Returns how often the caches of the machine were dropped, by any process.
+/// Returns how many times any process dropped the caches of the machine.
 fn drops() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/vmstat").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("drop_pagecache "))?;
     line.parse().ok()
 }
 
-/// Returns the numbers of a scenario during which no caches were dropped; `None`, with a message,
-/// if it was refused.
+/// Returns the numbers of a scenario during which no caches were dropped. If the scenario is refused,
+/// prints a message and returns `None`.
 fn numbers_of(sets: &Path, plan: &str) -> Option<Value> {
     for _ in 0..20 {
         let before = drops();
@@ -71,7 +71,7 @@ fn of(extra: &Value, name: &str) -> f64 {
     extra[name].as_f64().unwrap_or_else(|| panic!("no {name}: {extra}"))
 }
 
-/// An own disk may be opened where the disk of the machine may not.
+/// A private disk can be opened even if the machine's disk cannot.
 #[test]
 fn a_file_and_its_device_have_a_page_each_of_the_same_bytes() {
     let own_dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
@@ -86,8 +86,8 @@ fn a_file_and_its_device_have_a_page_each_of_the_same_bytes() {
         ("device_pages_by_device_bytes", range),
         ("device_pages_after_advice_bytes", 0.0),
         ("fresh_new_after_advice_bytes", of(&extra, "fresh_bytes")),
-        // The pages of the device are independent of those of the file, and the kernel decides when
-        // the file is written.
+        // The device pages are independent of the file pages, and the kernel decides when to write the
+        // file.
         ("fresh_old_after_sync_bytes", of(&extra, "fresh_old_before_sync_bytes")),
     ] {
         assert_eq!(of(&extra, name), wanted, "{name}: {extra}");
@@ -104,8 +104,8 @@ fn the_caches_of_the_system_are_dropped_only_on_request() {
     assert!(reason.contains("allow it with --drop-caches as root"), "{reason}");
 }
 
-/// What a group of 64 MiB holds, and what is read back into it, is determined by its limit; the
-/// scenario itself checks that no dirty byte is lost.
+/// The limit of a 64 MiB group determines which data it can contain and read back. The scenario itself
+/// checks that no dirty data is lost.
 #[test]
 fn pages_evicted_from_a_small_group_are_read_again() {
     let sets = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
@@ -115,16 +115,16 @@ fn pages_evicted_from_a_small_group_are_read_again() {
     let kind = (24 << 20) as f64;
     assert_eq!((of("limit_bytes"), of("taken_bytes")), ((64 << 20) as f64, 2.0 * kind));
     for sort in ["clean_before_bytes", "changed_before_bytes"] {
-        // The group also holds kernel memory that belongs to it.
+        // The group is also charged for kernel memory.
         assert!((kind / 2.0..=kind).contains(&of(sort)), "{sort}: {extra}");
     }
     let left = of("clean_after_bytes") + of("changed_after_bytes");
-    assert!(left + of("taken_bytes") <= of("limit_bytes"), "more than fits: {extra}");
-    // Data that is not in memory comes from the device, and a refault is such a page.
+    assert!(left + of("taken_bytes") <= of("limit_bytes"), "exceeds the limit: {extra}");
+    // Data not in memory is read from the device, and refaults are a subset of these pages.
     let gone = kind - of("clean_after_bytes");
     assert!(of("again_device_bytes") >= gone, "{extra}");
     assert!(of("refaulted_bytes") <= of("again_device_bytes") + 1e6, "{extra}");
-    assert!(of("refaulted_bytes") > 0.0, "the kernel forgot at once what had gone: {extra}");
+    assert!(of("refaulted_bytes") > 0.0, "no refaults were counted: {extra}");
     for part in ["eighth", "half"] {
         for sort in ["clean", "changed"] {
             let went = of(&format!("{sort}_gone_at_{part}_bytes"));

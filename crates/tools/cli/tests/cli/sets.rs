@@ -11,7 +11,7 @@ fn a_set_is_created_verified_and_removed() {
     assert_eq!((&made["schema"], &made["set"]["files"]), (&1.into(), &50.into()));
     assert_eq!(made["files_made"], 50);
     let again = home.run(&create).well().json();
-    assert_eq!(again["files_made"], 0, "it is there already");
+    assert_eq!(again["files_made"], 0, "the set already exists");
     assert_eq!(again["set"]["hash"], made["set"]["hash"]);
     let other = home.run(&["fileset", "create", spec, "other", "--random", "5"]).well();
     assert!(other.out.contains("50 files") && other.out.contains("hash"), "{}", other.out);

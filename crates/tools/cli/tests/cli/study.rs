@@ -18,11 +18,11 @@ fn a_study_ends_with_its_report_and_everything_can_be_shown_again() {
     let words = ["Needs", "Space", "metadata", "session tiny-"];
     assert!(words.iter().all(|w| ran.err.contains(w)), "{}", ran.err);
     let records = home.records();
-    // Two arms and the first one again, three times.
+    // Two arms, and the first one repeated, three times each.
     assert_eq!(records.len(), 9);
     let digests: BTreeSet<_> =
         records.iter().map(|r| r["outcome"]["measured"]["digest"].as_str().unwrap()).collect();
-    assert_eq!(digests.len(), 1, "every run saw the same bytes");
+    assert_eq!(digests.len(), 1, "all runs read the same bytes");
 
     shown_again(&home, &studies);
     let mut again = study.to_vec();
@@ -48,15 +48,18 @@ fn a_study_of_a_file_is_reported_with_its_own_questions_and_metric() {
     let report = report.to_str().unwrap();
     home.run(&["study", "./mine.toml", "--report", report]).well();
     let page = std::fs::read_to_string(report).unwrap();
-    assert!(page.contains("Mine?") && page.contains("files per second"), "its own words");
-    assert!(!page.contains("is not known here"), "it was read a moment ago");
-    // The store keeps the study, so showing the session again needs no file.
+    assert!(page.contains("Mine?") && page.contains("files per second"), "texts of the study file");
+    assert!(!page.contains("was not found"), "the study file was just read");
+    // The session contains the study, so the report can be recreated without the file.
     std::fs::remove_file(home.path("mine.toml")).unwrap();
     let again = home.run(&["report", "-o", "-"]).well().out;
-    assert!(again.contains("Mine?") && again.contains("files per second"), "its own words");
+    assert!(
+        again.contains("Mine?") && again.contains("files per second"),
+        "texts of the study file"
+    );
     home.run(&["results", "keep", "latest"]).well();
     let kept = home.run(&["report", "-o", "-", "--store", "results"]).well().out;
-    assert!(kept.contains("Mine?"), "an export brings them too");
+    assert!(kept.contains("Mine?"), "the export contains the study");
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn a_missing_ledger_is_reported_with_its_flag() {
     home.run(&["study", "tiny", "--studies", &studies, "--claims", "mine"]).well();
     for command in ["report", "claims"] {
         let ran = home.run(&[command]).well();
-        assert!(ran.err.contains("--claims mine again"), "{command}: {}", ran.err);
+        assert!(ran.err.contains("repeat --claims mine"), "{command}: {}", ran.err);
         let ran = home.run(&[command, "--claims", "mine"]).well();
         assert!(!ran.err.contains("again"), "{command}: {}", ran.err);
     }
@@ -85,13 +88,13 @@ fn shown_again(home: &Home, studies: &str) {
     assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"));
     let svg = home.run(&["report", "--studies", studies, "--picture", "two"]).well().out;
     assert!(svg.contains("<svg"), "{svg}");
-    // The session brings its study; for an older one without it the comparisons are shown.
+    // The session contains its study. For older sessions without it the comparisons are shown.
     let page = home.run(&["report", "-o", "-"]).well().out;
     assert!(page.contains("Which of two plans is faster") && !page.contains("--studies DIR"));
     without_its_study(home);
     let page = home.run(&["report", "-o", "-"]).well().out;
     assert!(page.contains("Study tiny") && page.contains("threads-2"));
-    assert!(page.contains("--studies DIR gives it"));
+    assert!(page.contains("use --studies DIR"));
 }
 
 /// Raw data of a comparison is skipped without a message; a damaged session is not.
@@ -107,7 +110,7 @@ fn exports_next_to_other_lines(home: &Home) {
     std::fs::remove_dir_all(&raw).unwrap();
 }
 
-/// Removes the study from the only session, as sessions were written before they had it.
+/// Removes the study from the only session, as in sessions of older versions.
 fn without_its_study(home: &Home) {
     let mut entries = std::fs::read_dir(home.store().join("sessions")).unwrap();
     let path = entries.next().unwrap().unwrap().path();
@@ -160,7 +163,7 @@ fn a_user_directory_is_studied_and_only_read() {
     home.run(&["study", "tiny", "--studies", &studies, "--files", "mine"]).well();
     assert_eq!(home.records().len(), 9);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 30);
-    assert!(!home.path("cache/ioloom/sets").exists(), "no set was made");
+    assert!(!home.path("cache/ioloom/sets").exists(), "no file set was created");
 }
 
 #[test]
@@ -198,7 +201,7 @@ fn claims_have_the_documented_fields_and_one_is_shown_in_full() {
     assert!(one.contains("000-P01") && one.contains("Confound") && one.contains("Published"));
     home.run(&["claims", "000-P99"]).one_error(2, &["000-P99"]);
     home.run(&["claims", "--source", "77"]).one_error(2, &["77"]);
-    // A claim that this version cannot test needs no run to be verified.
+    // Verifying a claim that this version cannot test requires no run.
     home.run(&["claims", "000-P30", "--verify"]).well();
     assert!(!home.store().exists());
 }
@@ -215,7 +218,7 @@ fn the_machine_is_one_document_and_a_text() {
     let text = home.run(&["machine"]).well().out;
     assert!(text.contains(json["fingerprint"].as_str().unwrap()), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    assert_eq!(std::fs::read_dir(home.path("")).unwrap().count(), 0, "nothing is left behind");
+    assert_eq!(std::fs::read_dir(home.path("")).unwrap().count(), 0, "all files were removed");
 }
 
 #[test]
@@ -224,7 +227,7 @@ fn the_levels_of_memory_are_one_document_a_text_and_pictures() {
     home.run(&["memory", "--last"]).one_error(1, &["ioloom memory"]);
     home.run(&["memory", "--cpu", "60000"]).one_error(2, &["invalid value '60000' for --cpu"]);
     home.run(&["memory", "--max", "1k"]).one_error(2, &["--max"]);
-    // A small set keeps a debug build fast; where levels end is not tested.
+    // A small set keeps debug builds fast; level boundaries are not tested here.
     let json = home.run(&["memory", "--quick", "--max", "1MiB", "--json"]).well().json();
     assert_eq!((json["schema"].as_u64(), json["command"].as_str()), (Some(1), Some("memory")));
     for level in json["levels"].as_array().unwrap() {
@@ -256,16 +259,16 @@ fn the_levels_of_memory_are_one_document_a_text_and_pictures() {
     }
 }
 
-/// Two servers in processes of their own, with clients that sleep and clients that do not.
+/// Two servers in separate processes, with and without sleeping clients.
 const SERVED: &str = r#"
 name = "tiny"
 title = "A small exchange"
-question = "What does a server use?"
+question = "How many resources does a server use?"
 subject = "exchange"
 quick_budget_s = 600
 [[experiment]]
 name = "served"
-question = "What does a server use?"
+question = "How many resources does a server use?"
 conditions = ["as-is"]
 blocks_quick = 1
 arm = [

@@ -10,8 +10,8 @@ fn now() -> u64 {
     std::fs::read_to_string(SETTING).unwrap().trim().parse().unwrap()
 }
 
-/// A study in which one arm changes the age at which dirty pages are written, by too little to
-/// matter to other programs.
+/// A study in which one arm changes the maximum age of dirty pages, too little to affect other
+/// programs.
 fn changing(home: &Home, wanted: u64) -> String {
     let text = TINY.replace("headline = true", "headline = true\nsettings = { SETTING = VALUE }");
     let text = text.replace("SETTING", "dirty_expire_centisecs");
@@ -55,17 +55,17 @@ fn killed(usual: u64) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let since = Instant::now();
     while now() == usual {
-        assert!(since.elapsed() < Duration::from_secs(120), "the setting is never changed");
-        assert!(child.try_wait().unwrap().is_none(), "the study ended too soon");
+        assert!(since.elapsed() < Duration::from_secs(120), "the setting was not changed");
+        assert!(child.try_wait().unwrap().is_none(), "the study exited too early");
     }
     child.kill().unwrap();
     child.wait().unwrap();
     let since = Instant::now();
     while now() != usual {
-        assert!(since.elapsed() < Duration::from_secs(120), "the setting is not put back");
+        assert!(since.elapsed() < Duration::from_secs(120), "the setting was not restored");
         std::thread::sleep(Duration::from_millis(2));
     }
-    // The runs that ended normally had restored it too.
+    // Runs that finished normally had also restored it.
     let done = home.records().iter().filter(|r| r["outcome"]["kind"] == "done").count();
     let refused = home.records().len() - done;
     assert_eq!(refused, 0, "{:?}", home.records().last());

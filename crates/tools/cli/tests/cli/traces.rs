@@ -1,8 +1,8 @@
-//! Traces from end to end: recorded, shown and exported; and commands watched from outside.
+//! End-to-end tests of recording, showing and exporting traces, and of watching commands.
 
 use crate::home::{Home, Ran};
 
-/// A home with files.
+/// Creates a home directory with files.
 fn home() -> Home {
     let home = Home::new();
     std::fs::create_dir_all(home.path("in")).unwrap();
@@ -20,7 +20,7 @@ fn a_trace_is_recorded_shown_and_exported() {
     let other = other.env("IOLOOM_TRACE", "b.ioloom").env("IOLOOM_EVIDENCE", "0");
     Ran::from(other.output().unwrap()).well();
     let shown = home.run(&["trace", "show", "b.ioloom", "--width", "120"]).well().out;
-    for part in ["20 files", "evidence level 0", "worker (2)", "on-cpu", "Threads, each"] {
+    for part in ["20 files", "evidence level 0", "worker (2)", "on-cpu", "Threads, with"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     for (format, begins) in [("html", "<!"), ("svg", "<svg"), ("csv", "tid,thread,role")] {
@@ -52,12 +52,12 @@ fn an_impossible_trace_is_one_error() {
 #[test]
 fn an_unavailable_level_is_refused_with_advice() {
     let Some(home) = Home::of_nobody() else {
-        println!("skipped: not root, so there is no other user");
+        println!("skipped: not root, so the test cannot switch users");
         return;
     };
     let ran = home.run(&["each", "/proc/self/status", "--trace", "t", "--evidence", "2"]);
     if ran.code == Some(0) {
-        println!("skipped: every user may see kernel events here");
+        println!("skipped: all users can record kernel events here");
         return;
     }
     ran.one_error(3, &["evidence level 2 (kernel) does not work here", "trace grant"]);
@@ -69,7 +69,7 @@ fn a_watched_command_keeps_its_streams_and_its_exit_code() {
     let script = "echo data; sleep 0.05; exit 7";
     let ran = home.run(&["watch", "-o", "w.ioloom", "--html", "w.html", "--", "sh", "-c", script]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(7), "data\n"), "{}", ran.err);
-    assert!(ran.err.contains("exit code 7") && ran.err.contains("sleep"), "{}", ran.err);
+    assert!(ran.err.contains("exited with code 7") && ran.err.contains("sleep"), "{}", ran.err);
     assert!(home.path("w.html").exists());
     let shown = home.run(&["trace", "show", "w.ioloom"]).well().out;
     assert!(shown.contains("exit 7"), "{shown}");

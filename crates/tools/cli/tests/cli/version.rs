@@ -1,4 +1,4 @@
-//! The version that the build script computes: in a clone, in a linked worktree, and outside git.
+//! The version computed by the build script: in a clone, in a linked worktree, and outside git.
 
 #[path = "../../build/commit.rs"]
 mod commit;
@@ -26,7 +26,7 @@ fn write(root: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A source tree with the layout of this repository.
+/// Creates a source tree with the layout of this repository.
 fn source(root: &Path) {
     for name in ["Cargo.toml", "README.md", "crates/f/a/src/lib.rs", "crates/f/a/tests/a.rs"] {
         write(root, name, "first\n");
@@ -39,7 +39,8 @@ fn commit_all(root: &Path) {
     git(root, &["commit", "--quiet", "-m", "all"]);
 }
 
-/// Returns the version, with commit and digest replaced by words; every watched path must exist.
+/// Returns the version with commit and digest replaced by words. Asserts that every watched path
+/// exists.
 fn said(root: &Path) -> String {
     let built = built(root, "0.1.0");
     assert!(built.watched.iter().all(|path| path.exists()), "{built:?}");
@@ -65,7 +66,7 @@ fn a_changed_tree_differs_from_its_commit_and_from_other_changes() {
     assert_eq!(said(root), "COMMIT");
     let log = built(root, "0.1.0").watched.contains(&root.join(".git/logs/HEAD"));
     assert!(log, "a commit changes the version");
-    // Files that are not compiled in may change.
+    // Changes to files that are not compiled in do not count.
     write(root, "README.md", "second\n");
     write(root, "results/new/raw.jsonl", "{}\n");
     write(root, "crates/f/a/tests/a.rs", "second\n");

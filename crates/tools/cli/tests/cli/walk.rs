@@ -1,4 +1,4 @@
-//! Studies of two subjects in one report, cold names, and experiments that need a reboot.
+//! Two subjects in one report, cold names, and experiments that need a reboot.
 
 use crate::home::{Home, TINY};
 use serde_json::Value;
@@ -32,7 +32,7 @@ arm = [
 ]
 "#;
 
-/// Both studies in one directory.
+/// Writes both studies to one directory.
 fn studies(home: &Home) -> String {
     let dir = home.studies(TINY);
     std::fs::write(home.path("studies").join("walk.toml"), WALK).unwrap();
@@ -61,7 +61,7 @@ fn two_studies_make_one_report_with_a_chapter_for_each() {
         assert!(page.contains(text), "{text}");
     }
     assert_eq!(page.matches("id=\"machine\"").count(), 1, "common parts appear once");
-    // The same command again; the two batches are compared study by study.
+    // Repeat the command; the two batches are compared study by study.
     let json = home.run(&["study", "--studies", &dir, "--json"]).well().json();
     assert_eq!(json["studies"].as_array().unwrap().len(), 2);
     assert_eq!(json["studies"][0]["report"], json["studies"][1]["report"]);
@@ -74,8 +74,8 @@ fn two_studies_make_one_report_with_a_chapter_for_each() {
     assert_eq!(json["arms"][0]["experiment"], "warm");
 }
 
-/// Asserts that a warm run was proved warm. The kernel may evict a page between the walk that warms
-/// names and the measured one; the record must then carry a doubt.
+/// Asserts that a warm run was verified as warm. The kernel can evict a page between the warming walk
+/// and the measured one; the record must then contain a doubt.
 fn warm_or_doubted(record: &Value) -> bool {
     let proved = record["proof"]["proved"] == true;
     let mut doubts = record["doubts"].as_array().into_iter().flatten();
@@ -106,10 +106,10 @@ fn names_become_cold_or_the_arm_is_refused_with_advice() {
             warm += usize::from(proved);
             let measured = &record["outcome"]["measured"];
             assert_eq!((&measured["files"], &measured["errors"]), (&900.into(), &0.into()));
-            // A quarter of the names are second links, and each shared file has two.
+            // A quarter of the names are second links; each shared file has two links.
             assert_eq!(measured["extra"]["names_of_shared_files"], 450.0);
         }
-        assert!(warm > 0, "no run of a tree that was just walked found its names in memory");
+        assert!(warm > 0, "no run on a freshly walked tree found its names in memory");
         for record in of(&records, "cold") {
             assert_eq!(
                 record["key"]["arm"].as_str().unwrap().trim_end_matches(" (again)"),
@@ -136,7 +136,7 @@ fn a_reboot_is_required_and_proved() {
     let args = ["study", "strolls", "--studies", &dir, "--after-reboot"];
     home.run(&args).one_error(3, &["was just made", "; reboot"]);
     home.run(&args).one_error(3, &["was used since the machine booted"]);
-    // Simulates a reboot in between; only the device can then show that names were cold.
+    // Simulates a reboot in between; only device reads can then show that names were cold.
     let mut notes = 0;
     for note in notes_of_use(&home.path("")) {
         std::fs::write(note, "another start").unwrap();
@@ -145,17 +145,17 @@ fn a_reboot_is_required_and_proved() {
     assert_eq!(notes, 1, "one set is used");
     home.run(&args).well();
     let records = home.records();
-    assert_eq!(records.len(), 1, "one run, the first one after the start");
+    assert_eq!(records.len(), 1, "only the first run after the boot");
     assert_eq!(records[0]["key"]["arm"], "reboot");
     let proof = &records[0]["proof"];
     assert_eq!(proof["made_by"], "reboot");
-    // The names were just created, so they are in memory, unless another test that remounts its
-    // file system evicted them; then they were read from the device again.
+    // The names were just created and so are in memory, unless another test evicted them by
+    // remounting its file system; then they are read from the device again.
     let device = proof["device_bytes"].as_u64().unwrap();
     assert!(proof["proved"] == false || device >= 8 * 900, "{proof}");
 }
 
-/// Returns the notes of when the sets below a directory were last used.
+/// Returns the records of when the sets below a directory were last used.
 fn notes_of_use(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {

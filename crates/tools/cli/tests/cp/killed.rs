@@ -1,5 +1,4 @@
-//! A copy that is killed at any moment, or loses power: the target is absent, old, or complete and
-//! correct.
+//! Kills and power failures during a copy: the target must be absent, old, or complete and correct.
 
 use crate::{ioloom, place};
 use ioloom_testbed::Disk;
@@ -8,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Kills per test run; `IOLOOM_KILLS` sets another number.
+/// Default number of kills per test run; override with `IOLOOM_KILLS`.
 const KILLS: u32 = 24;
 
 /// Power failures per test run.
@@ -45,7 +44,7 @@ fn all_names() -> Vec<String> {
     many.chain([String::from("big")]).collect()
 }
 
-/// Returns whether the tree at `target` is complete; it must not be partial.
+/// Returns whether the tree at `target` is complete. Panics if it is partial.
 fn whole(source: &Path, target: &Path) -> bool {
     let same = |name: &String| {
         let (a, b) = (fs::read(source.join(name)).ok(), fs::read(target.join(name)).ok());
@@ -114,7 +113,7 @@ fn an_interrupted_copy_removes_new_directories() {
         let code = child.wait().unwrap().code();
         match at("tree").exists() {
             true => assert!(whole(&at("source"), &at("tree"))),
-            // Before the program handles signals, one just ends it.
+            // Until the program installs handlers, a signal kills it.
             false => assert!(matches!(code, Some(130) | None), "{code:?}"),
         }
         let left = crate::names(dir.path());
@@ -123,7 +122,7 @@ fn an_interrupted_copy_removes_new_directories() {
     }
 }
 
-/// A disk in the file `image` of a directory, if this user may create one.
+/// Creates a disk in the file `image` of a directory if this user has permission.
 fn disk_in(dir: &Path) -> Option<Disk> {
     Disk::make(&dir.join("image"), 128 << 20)
 }
@@ -185,7 +184,7 @@ fn a_durable_copy_survives_a_power_failure() {
             let _ = child.kill();
             done.push(child.wait().unwrap().success());
         }
-        // The power fails now: only what the device has remains.
+        // Simulates a power failure: only the device contents remain.
         let Some(after) = disk.cut(&at("cut")) else { return };
         let seen = after.path();
         if seen.join("tree").exists() || done[0] {
@@ -226,7 +225,7 @@ fn a_killed_copy_resumes_from_its_record() {
             let _ = child.wait();
         }
         if round % 2 == 1 && !at("tree").exists() {
-            // The record of a file that has been replaced does not count.
+            // Records of replaced files do not count.
             fs::write(at("source/many/100"), content(u64::from(round) + 7, 300 * 100)).unwrap();
         }
         let output = copies("tree").output().unwrap();

@@ -1,6 +1,6 @@
-//! `ioloom cp` from outside: killed at any moment, without power, and as users type it.
+//! End-to-end tests of `ioloom cp`: kills, power failures and command lines of users.
 
-#![allow(clippy::print_stdout, reason = "tests say what they skip")]
+#![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
 mod killed;
 mod memory;
@@ -9,7 +9,7 @@ mod typed;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The program.
+/// The program under test.
 fn ioloom() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ioloom"));
     command.env_remove("IOLOOM_FAULT").env("COLUMNS", "80");

@@ -1,4 +1,4 @@
-//! Memory use of a copy: no more for larger or more files.
+//! Memory use of a copy, which must not grow with the size or number of files.
 
 use crate::{ioloom, place};
 use ioloom_sys::proc::{UsageOf, usage};
@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-/// Peak resident memory of a copy, including the program itself.
+/// Returns the peak resident memory of a copy, including the program.
 const PEAK_MAX_BYTES: u64 = 64 << 20;
 const BIG_MIB: usize = 256;
 const FILES: usize = 20_000;
@@ -17,7 +17,7 @@ fn make(source: &Path) {
     for number in 0..FILES {
         fs::write(source.join(format!("many/{number}")), number.to_string()).unwrap();
     }
-    // Written in small pieces: the memory that a child inherits counts towards its peak.
+    // Write in small pieces: memory inherited by a child counts towards its peak.
     let mut big = fs::File::create(source.join("big")).unwrap();
     (0..BIG_MIB * 16).for_each(|i| big.write_all(&[i as u8; 64 << 10]).unwrap());
 }
@@ -36,7 +36,7 @@ fn a_copy_of_more_files_takes_no_more_memory() {
     ] {
         let ran = ioloom().current_dir(dir.path()).arg("cp").args(args).output().unwrap();
         assert!(ran.status.success(), "{args:?}: {}", crate::said(&ran));
-        // The largest of the children so far.
+        // The maximum over all children so far.
         let peak = usage(UsageOf::Children).unwrap().peak_rss_bytes;
         println!("{args:?}: at most {} KiB", peak >> 10);
         assert!(peak <= PEAK_MAX_BYTES, "{args:?} took {} MiB", peak >> 20);

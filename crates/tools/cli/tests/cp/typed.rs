@@ -117,14 +117,14 @@ fn names_that_are_not_utf8_are_exact_in_json() {
     assert_eq!(hashes[1]["path_base64"], "dG8v/w==", "{document}");
 }
 
-/// Copies as an unprivileged user; the program is copied next to the files, where all users can
-/// reach it.
+/// Copies as an unprivileged user. The program is copied next to the files, where all users have
+/// access.
 fn plain(dir: &Path, is_root: bool, args: &[&str]) -> Output {
     use std::os::unix::process::CommandExt;
     let program = dir.join("ioloom");
     if !program.exists() {
-        // Copied by another process: a program that this process has open for writing while another
-        // test forks could not be started.
+        // Another process copies the program. If this process had it open for writing while another
+        // test forks, exec would fail.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_ioloom")).arg(&program).status();
         assert!(copied.unwrap().success());
     }
@@ -135,7 +135,7 @@ fn plain(dir: &Path, is_root: bool, args: &[&str]) -> Output {
     command.current_dir(dir).arg("cp").args(args).output().unwrap()
 }
 
-/// Homes of other users and drop boxes may be entered but not listed.
+/// Drop boxes and homes of other users can be entered but not listed.
 #[test]
 fn a_plain_user_copies_in_directories_they_cannot_list() {
     use std::os::unix::fs::{PermissionsExt, chown};
@@ -210,7 +210,7 @@ fn flags_repeat_and_override_each_other_as_in_gnu_cp() {
     fs::write(at("new"), "new").unwrap();
     let minute = std::time::Duration::from_secs(60);
     let earlier = std::time::SystemTime::now() - minute;
-    // The arguments, whether the older file is replaced, and whether the user is asked.
+    // Arguments, whether the older file is replaced, and whether the user is prompted.
     let ways: [(&[&str], bool, bool); 13] = [
         (&["-v", "-v", "-f", "-f"], true, false),
         (&["-rR", "-p", "-p"], true, false),
@@ -247,7 +247,7 @@ fn flags_repeat_and_override_each_other_as_in_gnu_cp() {
         assert!(said(&output).contains(word), "{args:?}: {}", said(&output));
     }
     let output = cp(dir.path(), &["--mode", "range", "--reflink=always", "new", "x"]);
-    assert!(said(&output).contains("exclude each other"), "{}", said(&output));
+    assert!(said(&output).contains("cannot be combined"), "{}", said(&output));
     assert_eq!((output.status.code(), at("x").exists()), (Some(2), false));
 }
 
@@ -286,9 +286,9 @@ fn verification_reports_files_and_bytes() {
     let dir = place();
     fs::write(dir.path().join("file"), "abc").unwrap();
     let output = cp(dir.path(), &["--verify", "cache", "file", "x"]);
-    assert!(said(&output).contains("verified-cache: 1 file, 3 B read again"), "{}", said(&output));
+    assert!(said(&output).contains("verified-cache: 1 file, 3 B read back"), "{}", said(&output));
     let output = cp(dir.path(), &["-n", "--verify", "cache", "file", "x"]);
-    assert!(said(&output).contains("not verified: no file was read again"), "{}", said(&output));
+    assert!(said(&output).contains("not verified: no file was read back"), "{}", said(&output));
 }
 
 #[test]
@@ -321,13 +321,13 @@ fn directories_of_one_name_are_merged() {
     }
     fs::write(at("x/f"), "x").unwrap();
     fs::write(at("y/f"), "y").unwrap();
-    // Enough files that a parallel copy of both would let some of the first win.
+    // Enough files for some of the first source to win if both were copied in parallel.
     let many: Vec<String> = (0..400).map(|i| format!("d/sub/n{i}")).collect();
     for of in ["x", "y"] {
         many.iter().for_each(|name| fs::write(at(of).join(name), of).unwrap());
     }
     let output = cp(dir.path(), &["-r", "x/f", "x/d", "y/d", "y/f", "to"]);
-    // Only one of the files can have the name.
+    // Only one of the files can get the name.
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
     for (file, text) in [("to/d/a", "x"), ("to/d/b", "y"), ("to/d/sub/c", "y"), ("to/f", "x")] {

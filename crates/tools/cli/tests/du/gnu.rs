@@ -1,11 +1,11 @@
-//! The same flags print the same lines as GNU du.
+//! Compares the lines with those of GNU du for the same flags.
 
 use crate::place::{Du, Workspace, fresh, gnu_is_there, in_memory};
 use ioloom_sys::dir::Dir;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// Flags of totals, each combined with each other.
+/// Flags that affect totals, tested in all pairs.
 const SUMS: [&str; 3] = ["-s", "-sb", "-s --inodes"];
 const HOW: [&str; 6] = ["", "-x", "-L", "-l", "-lx", "-D"];
 
@@ -135,7 +135,7 @@ fn a_path_of_5000_directories_is_counted() {
             let args: Vec<&str> = sum.split(' ').chain([how, "-d0", "t"]).collect();
             place.same(&args);
         }
-        // GNU du gives up at paths of 4096 bytes when it follows links.
+        // When following links, GNU du fails at paths of 4096 bytes.
         let sum_of =
             |how: &str| place.du(&[sum, how, "t"].join(" ").split(' ').collect::<Vec<_>>());
         assert_eq!(sum_of("-L").ended(0).out, sum_of("-x").ended(0).out);
@@ -157,7 +157,7 @@ fn unreadable_entries_are_reported_and_the_rest_is_counted() {
     let mode = |name: &str, mode| {
         fs::set_permissions(place.at(name), fs::Permissions::from_mode(mode)).unwrap();
     };
-    // One cannot be opened; of the other the names can be read but not stat'ed.
+    // One directory cannot be opened; the other can be listed, but its entries cannot be statted.
     mode("t/closed", 0o000);
     mode("t/blind", 0o444);
     let place = place.for_nobody();

@@ -1,6 +1,6 @@
 //! `ioloom du` from end to end, compared with GNU du if it is installed.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
 mod gnu;
 mod mounts;

@@ -1,10 +1,10 @@
-//! Mounts, each in a mount namespace that ends with its shell and leaves nothing behind.
+//! Mounts, each in a mount namespace that disappears with its shell.
 
 use crate::place::{Du, PROGRAM, ProcessOutput, Workspace, fresh, gnu_is_there};
 use std::process::{Command, Stdio};
 
-/// Runs a shell script as root of a mount namespace. `None`, with a message, if that is not
-/// allowed.
+/// Runs a shell script as root in a mount namespace. Prints a message and returns `None` if this is
+/// not permitted.
 fn in_own_mounts(place: &Workspace, script: &str) -> Option<ProcessOutput> {
     let run = |script: &str| -> ProcessOutput {
         let mut command = Command::new("unshare");
@@ -15,7 +15,7 @@ fn in_own_mounts(place: &Workspace, script: &str) -> Option<ProcessOutput> {
                 code: None,
                 signal: None,
                 out: Vec::new(),
-                err: "unshare does not start".into(),
+                err: "unshare cannot be started".into(),
             },
             ProcessOutput::from,
         )
@@ -28,16 +28,16 @@ fn in_own_mounts(place: &Workspace, script: &str) -> Option<ProcessOutput> {
     Some(run(script))
 }
 
-/// The tools of root are not in the path of some sessions.
+/// System administration tools are not in the PATH of some sessions.
 fn path() -> String {
     std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin"
 }
 
-/// Shell functions: the same flags for both programs, and a word if their output differs.
+/// Shell functions that run both programs with the same flags and report different output.
 const BOTH: &str = "
 both() {
-  ours=$(\"$1\" du $METHOD \"$2\" $3 $4 $5) || echo \"ours ended with $?\"
-  gnus=$(du \"$2\" $3 $4 $5) || echo \"du ended with $?\"
+  ours=$(\"$1\" du $METHOD \"$2\" $3 $4 $5) || echo \"ours exited with $?\"
+  gnus=$(du \"$2\" $3 $4 $5) || echo \"du exited with $?\"
   [ \"$ours\" = \"$gnus\" ] || { echo \"differ: $2 $3 $4: $ours / $gnus\"; }
 }
 every() {
@@ -103,7 +103,7 @@ wc -l < named
     let Some(ran) = in_own_mounts(&place, script) else { return };
     let ran = ran.ended(0);
     assert_eq!(ran.text(), "3\tt\n1\nall\n");
-    assert!(ran.err.contains("'t/sub/kernel' (proc) is not entered"), "{}", ran.err);
+    assert!(ran.err.contains("skipped 't/sub/kernel' (proc)"), "{}", ran.err);
 }
 
 #[test]
@@ -139,8 +139,8 @@ every \"$1\"
     }
 }
 
-/// Totals by inode tables and their messages. The last files are still dirty, with blocks that the
-/// tables do not know before a sync.
+/// Totals from inode tables and their messages. The last files are still dirty; before a sync, the
+/// tables lack their blocks.
 const TABLES: &str = "
 METHOD='--method inode-tables'
 every \"$1\" 2> said
@@ -233,13 +233,13 @@ refused x mnt
     assert!(after.contains("3\n") && after.contains("no file in /dev is block device"), "{text}");
 }
 
-/// A byte of an inode is changed on the device, without the knowledge of the file system, which
-/// keeps reporting the old value.
+/// Changes a byte of an inode directly on the device. The file system continues to report the old
+/// value.
 #[test]
 fn wrong_inode_tables_are_detected() {
     let has_tool = |tool: &str| Command::new(tool).arg("-V").env("PATH", path()).output().is_ok();
     if !has_tool("debugfs") || !has_tool("losetup") {
-        println!("skipped: no debugfs and losetup here");
+        println!("skipped: debugfs or losetup is missing");
         return;
     }
     for (feature, lie) in [("^metadata_csum", true), ("metadata_csum", false)] {
@@ -263,14 +263,14 @@ cat why
         let Some(ran) = in_own_mounts(&place, &script) else { return };
         let text = ran.ended(0).text();
         if text == "cannot\n" {
-            println!("skipped: no ext4 can be mounted here");
+            println!("skipped: cannot mount ext4 here");
             return;
         }
         let found = if lie { "2\n65\tmnt/f\n" } else { "2\n2\tmnt/f\n" };
         assert!(text.starts_with(found), "{feature}: {text}");
         let said = "cannot verify the inode of 'mnt/f'";
         assert_eq!(text.contains(said), lie, "{feature}: {text}");
-        let asked = if lie { "0 by statx" } else { "1 by statx" };
+        let asked = if lie { "0 from statx" } else { "1 from statx" };
         assert!(text.contains(asked), "{feature}: {text}");
     }
 }
@@ -281,7 +281,7 @@ fn inode_tables_need_root() {
     place.write("t/f", "x");
     let ran = place.du(&["-s", "--method", "inode-tables", "t"]);
     if ran.code == Some(0) {
-        println!("skipped: this user may read the device");
+        println!("skipped: this user can read the device");
         return;
     }
     let ran = ran.ended(3);

@@ -1,4 +1,4 @@
-//! A directory with trees of every kind, `ioloom du` and GNU du.
+//! Test directories with various trees, and runs of `ioloom du` and GNU du in them.
 
 use ioloom_testbed::ODD_NAMES;
 pub(crate) use ioloom_testbed::{ProcessOutput, Workspace};
@@ -11,17 +11,17 @@ use std::process::Command;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_ioloom");
 
-/// A directory of a test.
+/// A test directory.
 pub(crate) fn fresh() -> Workspace {
     Workspace::new(PROGRAM)
 }
 
-/// A directory on the memory file system, if there is one.
+/// Creates a directory on the in-memory file system, if there is one.
 pub(crate) fn in_memory() -> Option<Workspace> {
     Workspace::in_memory(PROGRAM)
 }
 
-/// Removes variables that make du count in other units.
+/// Removes environment variables that change the units of du.
 fn in_bytes(mut command: Command) -> Command {
     for name in ["DU_BLOCK_SIZE", "BLOCK_SIZE", "BLOCKSIZE", "POSIXLY_CORRECT"] {
         command.env_remove(name);
@@ -29,18 +29,18 @@ fn in_bytes(mut command: Command) -> Command {
     command
 }
 
-/// Operations of these tests on such a directory.
+/// Operations on a test directory.
 pub(crate) trait Du {
-    /// `ioloom du` in this directory, not started yet.
+    /// Returns a command for `ioloom du` in this directory.
     fn our_command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command;
 
-    /// GNU du in this directory.
+    /// Returns a command for GNU du in this directory.
     fn gnu<S: AsRef<OsStr>>(&self, args: &[S]) -> ProcessOutput;
 
-    /// A tree with odd names, a hole, and links that form loops.
+    /// Creates a tree with unusual names, a hole, and links that form loops.
     fn odd_dirs(&self, root: &str);
 
-    /// Files with links in several directories, and several in one.
+    /// Creates files with links in several directories and with several links in one.
     fn hard_links(&self, root: &str);
 
     /// Runs `ioloom du` in this directory.

@@ -1,5 +1,5 @@
-//! Output: tree views, documents, exports, comparisons, treemaps. Snapshots use an import, so that
-//! they do not depend on a file system.
+//! Output: tree views, documents, exports, comparisons, treemaps. Snapshots are made from an import
+//! and so do not depend on a file system.
 
 use crate::place::{Du, Workspace, fresh};
 use serde_json::Value;
@@ -162,7 +162,7 @@ fn the_document_of_a_scan_adds_up() {
     let find = |path: &str| lines.iter().find(|line| line["path"] == path).unwrap();
     assert_eq!(find("t/a")["shared_bytes"], find("t/z")["shared_bytes"]);
     assert!(find("t/a/link")["disk_bytes"].as_u64() > Some(90_000));
-    // A link that counts elsewhere has no line.
+    // A link counted elsewhere has no line.
     assert!(!lines.iter().any(|line| line["path"] == "t/deep/er/link"));
     assert_eq!(find("t/own")["shared_bytes"], 0);
     assert!(lines.iter().any(|line| line["path_hex"].is_string()));

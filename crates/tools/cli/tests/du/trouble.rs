@@ -1,4 +1,4 @@
-//! Problems: wrong use, trees that change, interrupts, closed pipes.
+//! Problems: usage errors, changing trees, interrupts and closed pipes.
 
 use crate::place::{Du, fresh};
 use std::fs;
@@ -70,13 +70,13 @@ fn names_that_come_and_go_are_not_errors() {
         stop.store(true, Ordering::Relaxed);
         for (code, count, err) in codes {
             assert_eq!(code, Some(0), "{err}");
-            // Each directory is counted with or without the entries that come and go.
+            // Created and removed entries may or may not be counted in a directory.
             assert!((601..=601 + 2 * 300).contains(&count), "{count}");
         }
     });
 }
 
-/// Waits until the program handles signals; false if it ended before.
+/// Waits until the program handles signals; returns false if it exits first.
 fn listening(child: &mut Child) -> bool {
     let status = format!("/proc/{}/status", child.id());
     loop {

@@ -1,4 +1,4 @@
-//! The program as a server, orders for it under load, and the proof that none is lost.
+//! Runs the program as a server, sends orders under load, and checks that none is lost.
 
 use ioloom_serve::{StoreKind, probe_store};
 use ioloom_testbed::Workspace;
@@ -10,50 +10,50 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Clients that order at the same time.
+/// Number of concurrent clients.
 pub(crate) const CLIENTS: usize = 3;
-/// Orders under one name, fewer than the server remembers of it.
+/// Orders per client name, fewer than the server remembers.
 const ORDERS: usize = 100;
-/// Names that a client has, one after the other.
+/// Names used by each client, one after another.
 const NAMES: usize = 40;
-/// What the stocks of these tests have left at first; enough for all orders.
+/// Initial shares per stock, sufficient for all orders.
 const LEFT: i64 = 100_000;
 pub(crate) const STOCKS: &str = "1 100000 10\n2 100000 20\n";
-/// A client that waits longer for an answer than this will not get one.
+/// Timeout for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often an order is given again whose answer says that it is to be.
+/// Maximum number of retries per order.
 const TRIES: usize = 12_000;
-/// The pause before it.
+/// Delay before each retry.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A place with a stock file.
+/// Creates a workspace with a stock file.
 pub(crate) fn place() -> Workspace {
     let place = Workspace::new(env!("CARGO_BIN_EXE_ioloom"));
     place.write("stock.txt", STOCKS);
     place
 }
 
-/// Whether a store can be had below a directory; if not, that is said.
+/// Returns whether a store can be created below a directory, and prints the reason if not.
 pub(crate) fn is_possible(store: &str, dir: &Path) -> bool {
-    let kind: StoreKind = store.parse().expect("the name of a store");
+    let kind: StoreKind = store.parse().expect("a store name");
     let probed = probe_store(kind, dir);
     probed.inspect_err(|reason| println!("skipped: {reason}")).is_ok()
 }
 
-/// A command that serves in a directory with a stock file, on any free port.
+/// Returns a command that runs a server on a free port in a directory with a stock file.
 pub(crate) fn serve_in(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ioloom"));
     add_args(&mut command, dir, args);
     command
 }
 
-/// Adds what serves to the command of another program.
+/// Adds the server arguments to the command of another program.
 pub(crate) fn add_args(command: &mut Command, dir: &Path, args: &[&str]) {
     command.current_dir(dir).stdin(Stdio::null()).env("NO_COLOR", "1").env("COLUMNS", "80");
     command.args(["serve", "--listen", "127.0.0.1:0", "--dialect", "line"]).args(args);
 }
 
-/// A server as a process; it ends with this.
+/// A server process, killed on drop.
 pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) address: String,
@@ -61,7 +61,10 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts it; without a server what it said.
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// Returns the output if the server does not start.
     pub(crate) fn try_start(command: &mut Command) -> Result<Self, String> {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("the program starts");
@@ -78,14 +81,14 @@ impl Served {
     }
 
     pub(crate) fn start(command: &mut Command) -> Self {
-        Self::try_start(command).unwrap_or_else(|said| panic!("it does not serve: {said}"))
+        Self::try_start(command).unwrap_or_else(|said| panic!("the server did not start: {said}"))
     }
 
     pub(crate) fn in_dir(dir: &Path, args: &[&str]) -> Self {
         Self::start(&mut serve_in(dir, args))
     }
 
-    /// Kills it, whatever it does.
+    /// Kills the server.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -96,11 +99,11 @@ impl Served {
         assert!(sent.expect("kill starts").success());
     }
 
-    /// Waits for its end; how that was, and what it had said.
+    /// Waits for the server to exit. Returns its status and the rest of its output.
     pub(crate) fn ended(&mut self) -> (ExitStatus, String) {
         let mut rest = String::new();
         self.said.read_to_string(&mut rest).expect("text");
-        (self.child.wait().expect("it is ours"), rest)
+        (self.child.wait().expect("it is a child process"), rest)
     }
 }
 
@@ -122,23 +125,23 @@ impl Client {
         Some(client)
     }
 
-    /// Of the original protocol, in lines.
+    /// Connects with the original protocol, with unpadded lines.
     pub(crate) fn plain(address: &str) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time that is not zero");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a nonzero timeout");
         stream.set_nodelay(true).ok()?;
         Some(Self { lines: BufReader::new(stream) })
     }
 
     pub(crate) fn set_patience(&self, patience: Duration) {
-        self.lines.get_ref().set_read_timeout(Some(patience)).expect("a time that is not zero");
+        self.lines.get_ref().set_read_timeout(Some(patience)).expect("a nonzero timeout");
     }
 
     pub(crate) fn say(&mut self, text: &str) -> Option<()> {
         self.lines.get_mut().write_all(text.as_bytes()).ok()
     }
 
-    /// The answer to a line, or nothing if the server has gone.
+    /// Sends a line and returns its answer, or `None` if the server has exited.
     pub(crate) fn ask(&mut self, text: &str) -> Option<String> {
         self.say(&format!("{text}\n"))?;
         self.line()
@@ -168,7 +171,7 @@ fn is_settled(answer: &str) -> bool {
     !answer.ends_with(" ERR busy") && !answer.ends_with(" ERR unknown-outcome")
 }
 
-/// Numbers that look random and come from a seed.
+/// A seeded pseudo-random number generator.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -177,7 +180,7 @@ impl Random {
         (self.0 >> 33) % most.max(1)
     }
 
-    /// A moment of a server under load.
+    /// Returns a random delay before killing a server under load.
     pub(crate) fn moment(&mut self) -> Duration {
         Duration::from_micros(2_000 + self.below(110_000))
     }
@@ -192,16 +195,16 @@ fn order(client: usize, id: usize) -> String {
     format!("{id} {side} {} {}", id % 2 + 1, client + 1)
 }
 
-/// The answers that one name got.
+/// Answers for one client name, by request number.
 type Answers = BTreeMap<usize, String>;
-/// The answers of all names of all clients.
+/// Answers for all names of all clients.
 pub(crate) type Heard = Vec<Vec<Answers>>;
 
 pub(crate) fn count(heard: &Heard) -> usize {
     heard.iter().flatten().map(BTreeMap::len).sum()
 }
 
-/// Gives the orders of one name, so many at a time; nothing at the end of the server.
+/// Sends the orders of one client name, `at_once` at a time. Returns `None` if the server exits.
 fn lap(
     address: &str,
     (client, lap): (usize, usize),
@@ -224,8 +227,8 @@ fn lap(
     Some(())
 }
 
-/// Orders of several clients, one of them pipelined, until the server is killed after some time; gives
-/// the answers that arrived.
+/// Sends orders from several clients, one of them pipelined, and kills the server after a delay.
+/// Returns the received answers.
 pub(crate) fn killed_under_load(server: &mut Served, after: Duration) -> Heard {
     let heard = Mutex::new(vec![Vec::new(); CLIENTS]);
     let address = server.address.clone();
@@ -248,25 +251,25 @@ pub(crate) fn log_number(answer: &str) -> u64 {
     word.parse().unwrap_or_else(|_| panic!("no number in {answer:?}"))
 }
 
-/// What a server that started again has of a log.
+/// The log of a restarted server.
 pub(crate) struct Recovered {
-    /// Orders that are there.
+    /// Number of orders in the log.
     pub(crate) orders: u64,
-    /// Orders that had been acknowledged and are not.
+    /// Number of acknowledged orders missing from the log.
     pub(crate) lost: usize,
 }
 
-/// The numbers of a log.
+/// Numbering of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbers {
-    /// One after the other: an order is there if a later one is.
+    /// Consecutive: if an order is present, so are all earlier ones.
     Dense,
-    /// Of a database, whose transactions are committed in an order of their own.
+    /// Those of a database, which can commit transactions in a different order.
     WithGaps,
 }
 
-/// Asks a server that was started again what it has, and holds that against what was heard: the log
-/// is a prefix of what was ordered, and the stocks are what it leads to.
+/// Compares the state of a restarted server with the answers received before: the log must be a prefix
+/// of the sent orders, and the stocks must match the log.
 pub(crate) fn recovered(
     server: &Served,
     heard: &Heard,
@@ -278,8 +281,8 @@ pub(crate) fn recovered(
     let left = |line: String| line.split(' ').nth(1).and_then(|word| word.parse().ok());
     let mut stock = || watcher.line().and_then(left).expect("a stock");
     let mut left: [i64; 2] = [stock(), stock()];
-    // Every client sends everything again: what is there gets the answer it had, and is not carried
-    // out again.
+    // Every client repeats all orders. Recovered orders must get the same answers without being
+    // executed again.
     let (mut numbers, mut lost) = (Vec::new(), 0);
     for (client, lap, heard) in heard.iter().enumerate().flat_map(|(client, laps)| {
         laps.iter().enumerate().map(move |(lap, heard)| (client, lap, heard))
@@ -294,11 +297,11 @@ pub(crate) fn recovered(
             let number = log_number(&answer);
             match heard.get(&id) {
                 Some(before) if number <= orders => {
-                    assert_eq!(answer, *before, "{case}: an order that is there");
+                    assert_eq!(answer, *before, "{case}: different answer to a recovered order");
                 }
                 Some(before) => {
                     let is_behind = numbers_are == Numbers::WithGaps || log_number(before) > orders;
-                    assert!(is_behind, "{case}: {before} is not there, {orders} are");
+                    assert!(is_behind, "{case}: {before} is missing, the log has {orders}");
                     lost += 1;
                 }
                 None => {}
@@ -314,8 +317,8 @@ pub(crate) fn recovered(
     if numbers_are == Numbers::Dense {
         assert_eq!(numbers, (1..=orders).collect::<Vec<_>>(), "{case}: the log has gaps");
     }
-    assert!(numbers.is_sorted_by(|a, b| a < b), "{case}: two orders have one number");
+    assert!(numbers.is_sorted_by(|a, b| a < b), "{case}: two orders have the same number");
     let orders = numbers.len() as u64;
-    assert_eq!(left, [LEFT; 2], "{case}: the stocks are not those of the log");
+    assert_eq!(left, [LEFT; 2], "{case}: the stocks do not match the log");
     Recovered { orders, lost }
 }

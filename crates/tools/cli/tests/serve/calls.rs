@@ -1,10 +1,9 @@
-//! Calls that a store makes by itself and that fail: strace makes the n-th one fail in the program
-//! as it is.
+//! Failing system calls inside storage engines, injected by strace into the unmodified program.
 //!
-//! Engines do not pass the seam of `ioloom_sys::fault`, and a call that fails below them is what shows
-//! whether an error of the disk reaches the clients. Whatever fails, the server refuses to start, stops
-//! with an error, or goes on; no acknowledged order is lost. A sync that fails while it serves stops
-//! it.
+//! Engines bypass the seam `ioloom_sys::fault`, so only failures below them show whether disk errors
+//! reach the clients. After any failure the server must refuse to start, stop with an error, or
+//! continue, and no acknowledged order may be lost. A sync that fails while serving must stop the
+//! server.
 
 use crate::bench::{Client, Served, add_args, is_possible, place, serve_in};
 use ioloom_testbed::Workspace;
@@ -12,34 +11,36 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Calls by which a store reads, writes and syncs its files.
+/// System calls with which a store reads, writes and syncs files.
 const CALLS: [&str; 8] =
     ["openat", "pread64", "pwrite64", "write", "ftruncate", "fsync", "fdatasync", "mmap"];
-/// Which of the calls of a thread fails: of syncs more, because the first ones are of the start.
+/// Positions of failing syncs in a thread. There are more of these, because the first syncs happen
+/// during startup.
 const PLACES: [u32; 7] = [1, 2, 5, 3, 8, 13, 10];
-/// How many of these for other calls.
+/// How many of these positions are tested for other calls.
 const PLACES_OTHER: usize = 3;
-/// Input/output error, and no space.
+/// Injected errors: I/O error and no space.
 const ERRORS: [&str; 2] = ["EIO", "ENOSPC"];
-/// Orders in all; the last eight, more than lie between two places, meet the failing call.
+/// Total number of orders. The last eight encounter the failing call; two positions are closer than
+/// that.
 const ORDERS: usize = 12;
 
 fn order(number: usize) -> String {
     format!("{number} BUY 1 {number}")
 }
 
-/// Whether a commit of a store is safe when this call returns.
+/// Returns whether the success of this call makes a commit durable.
 fn syncs(store: &str, call: &str) -> bool {
     call.contains("sync") || (store.starts_with("log-d") && call == "pwrite64")
 }
 
-/// Whether strace may trace here.
+/// Returns whether strace works here.
 fn can_trace() -> bool {
     let mut command = Command::new("strace");
     command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "inject=fsync:error=EIO", "true"]);
     let can = command.output().is_ok_and(|output| output.status.success());
     if !can {
-        println!("skipped: strace is missing, or may not trace");
+        println!("skipped: strace is missing or not permitted");
     }
     can
 }
@@ -49,13 +50,13 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// The store of a server in a place, after some orders; the answers to them.
+/// Creates a store by running a server for a few orders. Returns their answers.
 fn begin(place: &Workspace, store: &str) -> Vec<String> {
     let server = Served::in_dir(place.path(), &["--store", store]);
     talk(&server, 1, 4)
 }
 
-/// Gives orders until one is not answered.
+/// Sends orders until one is not answered.
 fn talk(server: &Served, from: usize, to: usize) -> Vec<String> {
     let Some(mut client) = Client::new(&server.address, "a") else { return Vec::new() };
     (from..=to).map_while(|number| client.ask(&order(number))).collect()
@@ -68,7 +69,7 @@ struct Case<'a> {
     error: &'a str,
 }
 
-/// Runs a server in which a call fails; whether it was a sync that failed while it served.
+/// Runs a server with a failing call. Returns whether a sync failed while it was serving.
 fn fails(case: &Case<'_>) -> bool {
     let place = place();
     let Case { store, call, n, error } = *case;
@@ -107,8 +108,8 @@ fn fails(case: &Case<'_>) -> bool {
     }
     let mut server = Served::start(&mut serve_in(place.path(), &["--store", store]));
     let again = talk(&server, 1, ORDERS);
-    assert_eq!(again.len(), ORDERS, "{name}: it does not serve again");
-    assert_eq!(again[..heard.len()], heard[..], "{name}: an acknowledged order");
+    assert_eq!(again.len(), ORDERS, "{name}: the server did not restart");
+    assert_eq!(again[..heard.len()], heard[..], "{name}: an acknowledged order changed");
     server.kill();
     stopped_by_sync
 }
@@ -137,6 +138,6 @@ fn calls_of_a_store_that_fail_lose_no_acknowledged_order() {
             }
         }
         println!("{store}: {rounds} calls, {stopped} failed syncs stopped the server");
-        assert!(stopped > 0, "{store}: no sync failed while it served");
+        assert!(stopped > 0, "{store}: no sync failed while serving");
     }
 }

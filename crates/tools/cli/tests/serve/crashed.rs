@@ -1,12 +1,12 @@
-//! A server that is killed at random moments under load, and one whose machine loses power then. In
-//! every store, what remains is a prefix of the order log with every acknowledged order that the
-//! durability promises.
+//! Kills and power failures of servers under load. Every store must recover a prefix of the order log
+//! with all acknowledged orders that the durability level promises.
 //!
-//! One driver serves both: orders until the server is killed, then another server on the same files,
-//! or on the content of the disk. A power cut is a copy of the file system's device before anything is
-//! synced (see `ioloom_testbed::Disk`). A kill loses no acknowledged order at any level. After a power
-//! cut `group` and `each` have every one; with `os` and `none` the number of lost orders is printed. A
-//! database has its data on such a disk too; its processes are stopped before the copy.
+//! Both tests send orders until the server is killed and then start another one on the same files or
+//! on the disk contents. A power failure is simulated by copying the device of the file system before
+//! anything is synced (see `ioloom_testbed::Disk`). A kill loses no acknowledged order at any level.
+//! After a power failure `group` and `each` must have all of them; for `os` and `none` the number of
+//! lost orders is printed. The database also stores its data on such a disk, and its processes are
+//! stopped before the copy.
 
 use crate::bench::{Client, Heard, Numbers, Random, Recovered, STOCKS, Served, count};
 use crate::bench::{is_possible, killed_under_load, log_number, place, recovered, serve_in};
@@ -16,16 +16,16 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Kills per test run; `IOLOOM_KILLS` sets another number.
+/// Default number of kills per test run; override with `IOLOOM_KILLS`.
 const KILLS: usize = 25;
-/// Power cuts per store and durability; `IOLOOM_CUTS` sets another number.
+/// Default number of power failures per store and durability; override with `IOLOOM_CUTS`.
 const CUTS: usize = 2;
 /// Kills of each store during its creation.
 const KILLS_MAKING: usize = 6;
 /// Space for the log of fjall, which is preallocated, and for the data of a database.
 const DISK_BYTES: u64 = 256 << 20;
 
-/// Models and sharings. Their number is coprime to that of the stores, so that all combinations occur.
+/// Models and sharings. Their number is coprime to the number of stores, so all combinations occur.
 const MODELS: [[&str; 2]; 7] = [
     ["epoll", "global"],
     ["epoll-et", "global"],
@@ -40,8 +40,8 @@ fn number(variable: &str, usual: usize) -> usize {
     std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// Sends orders to a server with these arguments until it is killed. Returns what another server finds
-/// in the directory that `find` returns; `None` if there is none.
+/// Sends orders to a server until it is killed. Returns the answers and what another server recovers
+/// from the directory returned by `find`, or `None` if there is no such directory.
 fn crash<Kept>(
     case: &str,
     (dir, args): (&Path, &[&str]),
@@ -80,10 +80,10 @@ fn a_killed_server_has_kept_every_acknowledged_order() {
         there += found.orders;
     }
     println!("{kills} kills: {acknowledged} acknowledged, {there} recovered");
-    assert!(acknowledged > 0, "no round got as far as an answer");
+    assert!(acknowledged > 0, "no round received an answer");
 }
 
-/// A store that is killed while it is made is made again.
+/// A store whose creation is interrupted by a kill is created again.
 #[test]
 fn a_store_that_is_killed_while_it_is_made_is_there_whole_or_not_at_all() {
     let mut random = Random(11);
@@ -108,7 +108,7 @@ fn a_store_that_is_killed_while_it_is_made_is_there_whole_or_not_at_all() {
     }
 }
 
-/// A directory with a stock file on a disk, which has it for certain.
+/// Creates a directory with a synced stock file on a disk.
 fn begin(disk: &Disk, name: &str) -> PathBuf {
     let dir = disk.path().join(name);
     fs::create_dir(&dir).unwrap();
@@ -194,7 +194,7 @@ fn without_durability_a_power_cut_leaves_a_whole_stock_file() {
         let dir = after.path().join(&name);
         let server = Served::in_dir(&dir, &args);
         let (orders, stocks) = shown(&server);
-        assert_eq!(orders, 0, "numbers start again");
+        assert_eq!(orders, 0, "numbering restarts");
         assert_eq!(stocks, fs::read_to_string(dir.join("stock.txt")).unwrap());
         println!("none: {} acknowledged orders are lost with the log", count(&heard));
     }

@@ -1,23 +1,23 @@
-//! Several servers as processes before one PostgreSQL database: killed, asked the same twice, sold out.
+//! Several server processes on one PostgreSQL database: kills, repeated orders, and sold-out stocks.
 //!
-//! Where PostgreSQL is not installed each test says so and passes.
+//! Without PostgreSQL each test prints a message and passes.
 
 use crate::bench::{Client, STOCKS, Served, log_number, place, serve_in};
 use ioloom_testbed::{Postgres, ProcessOutput, Workspace};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// Clients of each server.
+/// Clients per server.
 const CLIENTS: usize = 3;
 
-/// A server before a database; its stock file is its own.
+/// Starts a server with its own stock file on a database.
 fn serve(place: &Workspace, words: &str, args: &[&str]) -> Served {
     let mut command = serve_in(place.path(), &["--store", "postgres"]);
     command.args(args).env("IOLOOM_DATABASE", words);
     Served::start(&mut command)
 }
 
-/// Answers by the client and the number of its order.
+/// Answers by client and order number.
 type Heard = BTreeMap<(String, usize), String>;
 
 fn order(id: usize) -> String {
@@ -25,7 +25,7 @@ fn order(id: usize) -> String {
     format!("{id} {side} {} 1", id % 2 + 1)
 }
 
-/// Orders of clients until their server has gone or they have given so many.
+/// Sends a number of orders per client, or fewer if the server exits.
 fn orders(server: &Served, names: &str, most: usize, heard: &Mutex<Heard>) {
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
@@ -61,7 +61,7 @@ fn check(server: &Served, heard: &Heard, most: usize, case: &str) {
     let orders = numbers.len();
     numbers.sort_unstable();
     numbers.dedup();
-    assert_eq!(numbers.len(), orders, "{case}: two orders have one number");
+    assert_eq!(numbers.len(), orders, "{case}: two orders have the same number");
     let mut client = Client::plain(&server.address).expect("it serves");
     for (at, left) in left.into_iter().enumerate() {
         let said = if at == 0 { client.ask("show") } else { client.line() };
@@ -84,7 +84,7 @@ fn a_killed_server_loses_nothing_and_the_other_one_goes_on() {
             scope.spawn(move || orders(other, "other", 200, heard));
             let pid = killed.child.id().to_string();
             scope.spawn(move || {
-                // After some answers, wherever it is then.
+                // Kill the server at an arbitrary moment after a few answers.
                 for _ in 0..60_000 {
                     if heard.lock().expect("no panic").len() >= 60 {
                         break;
@@ -102,7 +102,7 @@ fn a_killed_server_loses_nothing_and_the_other_one_goes_on() {
         println!("{durability}: {} answers, {of_killed} of the killed server", heard.len());
         let most = heard.keys().map(|(_, id)| *id).max().expect("answers").max(200);
         check(&other, &heard, most, durability);
-        // Another one takes its place.
+        // Replace it with another server.
         let again = serve(&one, &words, &args);
         check(&again, &heard, most, durability);
     }
@@ -129,7 +129,7 @@ fn two_servers_never_sell_what_is_not_there() {
     assert_eq!(bought, 100);
     let mut client = Client::plain(&servers[1].address).unwrap();
     assert_eq!(client.ask("show").as_deref(), Some("1 0 10"));
-    // Each writes its own stock file at its end.
+    // Each server writes its own stock file on exit.
     for (place, mut server) in places.iter().zip(servers) {
         server.signal("-TERM");
         let (status, said) = server.ended();

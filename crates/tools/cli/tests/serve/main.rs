@@ -1,9 +1,9 @@
-//! `ioloom serve` from outside: killed at any moment, without power, without descriptors, with calls
-//! that fail, stopped politely, started wrongly.
+//! End-to-end tests of `ioloom serve`: kills, power failures, exhausted descriptors, failing system
+//! calls, clean shutdowns and usage errors.
 //!
-//! Where a test needs what this machine or this user has not, it says so and passes.
+//! Tests with unmet requirements print a message and pass.
 
-#![allow(clippy::print_stdout, reason = "skipped tests say so, and others print their counts")]
+#![allow(clippy::print_stdout, reason = "skipped tests print why, and others print counts")]
 
 mod bench;
 mod calls;

@@ -1,5 +1,5 @@
-//! Descriptors run out: those who are in stay in and are served, others are refused at once, and when
-//! there is room again everybody is served. Under every model.
+//! Exhausted descriptors, with every model: connected clients are still served, new ones are rejected
+//! immediately, and once descriptors are available again all clients are served.
 
 use crate::bench::{Client, Served, place};
 use std::collections::HashSet;
@@ -23,11 +23,11 @@ const MODELS: [&str; 14] = [
     "uring-per-core",
     "tokio",
 ];
-/// Clients that are in before descriptors run out.
+/// Clients connected before descriptors run out.
 const INSIDE: usize = 4;
-/// Clients that come afterwards.
+/// Clients that connect afterwards.
 const CROWD: usize = 40;
-/// Descriptors that are left for them.
+/// Descriptors available to them.
 const LEFT: usize = 3;
 
 #[derive(Default, Debug)]
@@ -41,19 +41,20 @@ fn sell(client: &mut Client) -> Option<String> {
     client.ask("sell 2 1")
 }
 
-/// Lowers the limit of a process to a few descriptors more than it has; false, with a word, where
-/// this cannot be done.
+/// Lowers the descriptor limit of a process to slightly more than it uses. On failure, prints a
+/// message and returns false.
 fn starve(server: &Served) -> bool {
     let process = format!("/proc/{}/fd", server.child.id());
-    let numbers = fs::read_dir(process).expect("it is ours").flatten();
+    let numbers = fs::read_dir(process).expect("it is a child process").flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<usize>().ok());
     let used: HashSet<usize> = numbers.collect();
-    let last = (0..).filter(|number| !used.contains(number)).nth(LEFT).expect("numbers go on");
+    let last =
+        (0..).filter(|number| !used.contains(number)).nth(LEFT).expect("the range is unbounded");
     let mut command = Command::new("prlimit");
     command.arg("--pid").arg(server.child.id().to_string()).arg(format!("--nofile={last}"));
     let lowered = command.status().is_ok_and(|status| status.success());
     if !lowered {
-        println!("skipped: prlimit cannot lower the limit of a process");
+        println!("skipped: prlimit cannot lower the limit");
     }
     lowered
 }
@@ -99,18 +100,22 @@ fn survives(model: &str) {
     if !starve(&server) {
         return;
     }
-    // One after the other, each waits until the one before is cut.
+    // Sequentially: each client waits until the previous one is disconnected.
     let count = if model == "iterative" { INSIDE } else { CROWD };
     let came = crowd(&server, count, &mut sold);
     println!("{model}: {came:?}");
     if !one_by_one {
-        // A request that goes on accepting has the limit of when it was made; what these two do
-        // without descriptors is shown through the fault seam, in the tests of the server.
+        // A multishot accept uses the limit in effect when it was submitted. The server's own tests
+        // check these two models without descriptors through the fault seam.
         let by_old_limit = matches!(model, "uring-multishot" | "uring-per-core");
         assert!(by_old_limit || came.refused > 0, "{model}: descriptors did not run out");
-        assert_eq!(came.silent, 0, "{model}: a client is left waiting");
+        assert_eq!(came.silent, 0, "{model}: a client received no answer");
         for client in &mut inside {
-            assert_eq!(sell(client).unwrap(), "[sell] success", "{model}: who is in stays in");
+            assert_eq!(
+                sell(client).unwrap(),
+                "[sell] success",
+                "{model}: a connected client was not served"
+            );
             sold += 1;
         }
     }
@@ -128,7 +133,7 @@ fn survives(model: &str) {
     let stocks = fs::read_to_string(place.at("stock.txt")).unwrap();
     let left = 100_000 + sold;
     let expected = format!("1 100000 10\n2 {left} 20\n");
-    // A silent client may have been cut before it read its answer.
+    // A silent client can be disconnected before it reads its answer.
     assert!(one_by_one || stocks == expected, "{model}: {stocks}");
 }
 

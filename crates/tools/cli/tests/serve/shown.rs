@@ -1,4 +1,4 @@
-//! `serve` as people start and stop it.
+//! Starting and stopping `serve`.
 
 use crate::bench::{Client, STOCKS, Served, place, serve_in};
 use ioloom_testbed::{Certificate, ProcessOutput, Workspace};
@@ -44,7 +44,7 @@ fn a_store_stays_what_it_is_at_another_level() {
     assert_eq!(answers, ["1 OK 99990 1", "1 OK 99990 1"]);
 }
 
-/// Nothing was promised yet, so nothing has to be finished.
+/// Nothing has been acknowledged yet, so the server can exit immediately.
 #[test]
 fn a_start_that_waits_for_a_database_is_ended_by_a_signal() {
     let place = place();
@@ -53,7 +53,7 @@ fn a_start_that_waits_for_a_database_is_ended_by_a_signal() {
     let words = format!("host=127.0.0.1 port={port} user=a dbname=a");
     let mut command = serve_in(place.path(), &["--store", "postgres", "--database", &words]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    // It connects, and hears nothing.
+    // It connects but receives nothing.
     let asked = silent.accept().unwrap();
     let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(sent.unwrap().success());
@@ -62,14 +62,14 @@ fn a_start_that_waits_for_a_database_is_ended_by_a_signal() {
     drop(asked);
 }
 
-/// Memory of a process, KiB.
+/// Returns the memory of a process in KiB.
 fn resident_kib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Many lists at once are some hundred KiB, which a silent connection must not hold for ever.
+/// Several lists take hundreds of KiB, which a silent connection must not occupy forever.
 #[test]
 fn a_silent_connection_holds_no_memory_for_what_it_once_asked() {
     let place = place();
@@ -86,7 +86,7 @@ fn a_silent_connection_holds_no_memory_for_what_it_once_asked() {
         resident_kib(server.child.id())
     };
     let (before, after) = (ask(1), ask(7));
-    // Seven lists are 130 KiB or more, and all of them would be 40 MiB.
+    // Seven lists take at least 130 KiB; all lists together would take 40 MiB.
     assert!(after < before + 20 * 1024, "{before} KiB, then {after} KiB");
 }
 
@@ -109,7 +109,7 @@ fn a_token_file_closes_the_server_to_those_who_do_not_know_it() {
     assert_eq!(known.ask("1 BUY 1 1").as_deref(), Some("1 OK 99999 1"));
 }
 
-/// A server that speaks TLS, a load that verifies it, and clients that do not fit.
+/// A TLS server, a load generator that verifies it, and incompatible clients.
 #[test]
 fn a_certificate_seals_every_protocol_for_those_who_trust_it() {
     let place = place();
@@ -120,7 +120,7 @@ fn a_certificate_seals_every_protocol_for_those_who_trust_it() {
         let command = &mut place.ours(&["load", &server.address]);
         ProcessOutput::from(command.args(args).output().unwrap())
     };
-    // The first closed connection is reported at once, later ones once per second.
+    // The first closed connection is reported immediately, later ones once per second.
     load(&["--protocol", "v2"]).ended(1).one_error(&["cannot list", "stocks"]);
     let known = ["--tls", "--tls-ca", "certificate.pem", "--anyway"];
     for protocol in ["line", "v2", "resp"] {
