@@ -88,7 +88,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOW")]
     sharing: Option<Sharing>,
 
-    /// Durability of acknowledged orders
+    /// When orders are durable
     ///
     /// none keeps orders only in memory, so a crash of the server loses them. os writes them to the
     /// operating system: they survive a crash of the server but not of the machine. group syncs

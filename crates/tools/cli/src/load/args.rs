@@ -271,9 +271,9 @@ pub(crate) struct LoadArgs {
     #[arg(long)]
     pub(super) shared: bool,
 
-    /// Report results even if the load generator was the bottleneck
+    /// Report results despite a bottleneck
     ///
-    /// Such results are lower bounds for the server.
+    /// Results limited by the load generator are lower bounds for the server.
     #[arg(long)]
     pub(super) anyway: bool,
 
