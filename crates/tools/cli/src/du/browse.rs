@@ -199,7 +199,7 @@ impl Browser {
         }
     }
 
-    /// Asks for confirmation to remove the marked entries or, if none are marked, the selected one.
+    /// Prompts for confirmation to remove the marked entries or, if none are marked, the selected one.
     fn ask(&mut self, entries: &[usize]) {
         if let Some(why) = self.read_only {
             self.message = format!("removal is disabled: {why}");

@@ -17,7 +17,7 @@ const CALLS: [&str; 8] =
 /// Positions of failing syncs in a thread. There are more of these, because the first syncs happen
 /// during startup.
 const PLACES: [u32; 7] = [1, 2, 5, 3, 8, 13, 10];
-/// How many of these positions are tested for other calls.
+/// How many of them are tested for other calls.
 const PLACES_OTHER: usize = 3;
 /// Injected errors: I/O error and no space.
 const ERRORS: [&str; 2] = ["EIO", "ENOSPC"];
