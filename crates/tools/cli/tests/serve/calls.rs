@@ -14,7 +14,7 @@ use std::process::Command;
 /// System calls with which a store reads, writes and syncs files.
 const CALLS: [&str; 8] =
     ["openat", "pread64", "pwrite64", "write", "ftruncate", "fsync", "fdatasync", "mmap"];
-/// Positions of failing syncs in a thread. There are more of these, because the first syncs happen
+/// Positions of failing syncs in a thread. There are more of them, because the first syncs happen
 /// during startup.
 const PLACES: [u32; 7] = [1, 2, 5, 3, 8, 13, 10];
 /// How many of them are tested for other calls.
