@@ -141,7 +141,7 @@ fn impossible_loads_are_refused_with_one_error() {
     let home = Home::new();
     home.run(&["load", "192.0.2.1:7004"]).one_error(3, &["--remote"]);
     home.run(&["load", "127.0.0.1:1"]).one_error(1, &["127.0.0.1:1", "ioloom serve"]);
-    home.run(&["load", "--connections", "0"]).one_error(2, &["connections", "1 to"]);
+    home.run(&["load", "--connections", "0"]).one_error(2, &["connections", "between 1 and"]);
     // Flags that have no effect in the selected loop are rejected.
     for (loop_of, without) in [
         (["--rate", "10"], ["--think", "1ms"]),
