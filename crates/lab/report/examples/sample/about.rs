@@ -53,7 +53,7 @@ pub(super) fn claims() -> Vec<ClaimRow> {
         };
     let mut ladder = claim(
         "000-P27",
-        "With small files, more threads help a lot, and then stop helping.",
+        "With small files, adding threads helps a lot at first and then stops helping.",
         "4 threads 1844.82 ms, 16: 607.75 ms, 32: 542.49 ms",
         Verdict::Confirmed,
         "eight threads / one thread, 8 blocks",
