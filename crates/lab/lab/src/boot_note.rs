@@ -1,6 +1,6 @@
-//! Notes in which boot of the machine a file set was last used.
+//! Records the boot in which a file set was last used.
 //!
-//! A set that was not used since the machine booted is cold.
+//! A set is cold if it has not been used since the machine booted.
 
 use ioloom_failure::{Operation, PathError, reason};
 use ioloom_sys::proc;
@@ -13,7 +13,7 @@ fn path_of(dir: &Path) -> PathBuf {
     dir.with_file_name(name)
 }
 
-/// Notes that the set is used in this boot and therefore no longer cold.
+/// Records that the set was used in this boot and is therefore no longer cold.
 pub(crate) fn note_use(dir: &Path) -> Result<(), String> {
     let path = path_of(dir);
     let boot =
@@ -21,14 +21,14 @@ pub(crate) fn note_use(dir: &Path) -> Result<(), String> {
     std::fs::write(&path, boot).map_err(|e| PathError::new(Operation::Write, &path, e).to_string())
 }
 
-/// Removes the note of a set that was removed.
+/// Removes the record of a deleted set.
 pub(crate) fn forget_use(dir: &Path) {
-    // A note that stays is overwritten when the set is made again.
+    // A leftover note is overwritten when the set is recreated.
     let _ = std::fs::remove_file(path_of(dir));
 }
 
-/// Returns whether the set was used since the machine booted. False for a set without a note, made
-/// by an older program; then only the device reads of the run are evidence.
+/// Returns whether the set was used since the machine booted. Returns false for a set created by an
+/// older program, which has no note; then the device reads of the run are the only evidence.
 pub(crate) fn used_since_start(dir: &Path) -> bool {
     match (std::fs::read_to_string(path_of(dir)), proc::boot_id()) {
         (Ok(noted), Ok(now)) => noted == now,

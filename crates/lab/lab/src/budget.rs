@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-/// Blocks that run even if they exceed the budget.
+/// Minimum number of blocks to run, even if they exceed the budget.
 pub const BLOCKS_MIN: u32 = 3;
 /// Factor by which a study may exceed its budget to reach [`BLOCKS_MIN`] blocks.
 pub const BUDGET_HARD: f64 = 1.75;
-/// Least time that a run gets. Killing a healthy run gives no information.
+/// Minimum time allowed for a run. Killing a healthy run yields no information.
 const RUN_MIN: Duration = Duration::from_secs(10);
 
 /// Tracks the time of blocks against the budget.
@@ -14,7 +14,7 @@ const RUN_MIN: Duration = Duration::from_secs(10);
 pub(crate) struct Blocks {
     start: Instant,
     budget: Option<Duration>,
-    /// Durations of the blocks that this process ran completely.
+    /// Durations of the blocks completed by this process.
     finished: Vec<Duration>,
 }
 
@@ -29,16 +29,16 @@ impl Blocks {
         self.finished.push(took);
     }
 
-    /// Returns the longest time that a run beginning at `now` may take under the hard bound; `None`
-    /// without a budget.
+    /// Returns the maximum time for a run that begins at `now` under the hard limit; `None` without
+    /// a budget.
     pub(crate) fn longest_run(&self, now: Instant) -> Option<Duration> {
         let hard = self.budget?.as_secs_f64() * BUDGET_HARD;
         let left = hard - now.saturating_duration_since(self.start).as_secs_f64();
         Some(Duration::try_from_secs_f64(left).unwrap_or_default().max(RUN_MIN))
     }
 
-    /// Returns whether the study must end at `now`: before a block (`first`) if it would not fit,
-    /// judging by earlier blocks, or before any run if the hard bound has passed.
+    /// Returns whether the study must end at `now`: before a block (`first`) that would not fit
+    /// according to earlier blocks, or before any run after the hard limit.
     pub(crate) fn over(&self, block: u32, first: bool, now: Instant) -> bool {
         let Some(budget) = self.budget else { return false };
         let used = now.saturating_duration_since(self.start);
@@ -63,11 +63,11 @@ mod tests {
         for _ in 0..3 {
             blocks.finish(Duration::from_secs(30));
         }
-        assert!(!blocks.over(3, true, at(69)), "a block of 30 s fits");
-        assert!(blocks.over(3, true, at(71)), "it does not fit");
-        assert!(!blocks.over(3, false, at(71)), "the budget does not end a block");
+        assert!(!blocks.over(3, true, at(69)), "a 30 s block should fit");
+        assert!(blocks.over(3, true, at(71)), "the block should not fit");
+        assert!(!blocks.over(3, false, at(71)), "the budget should not stop a block midway");
         assert!(!blocks.over(2, true, at(170)), "three blocks may exceed the budget");
-        assert!(blocks.over(0, false, at(176)), "up to the hard bound");
+        assert!(blocks.over(0, false, at(176)), "the hard limit has passed");
         let none = Blocks::new(start, None);
         assert!(!none.over(99, true, at(1_000_000)) && none.longest_run(at(5)).is_none());
         assert_eq!(blocks.longest_run(at(75)), Some(Duration::from_secs(100)));

@@ -1,16 +1,16 @@
 //! Runs one order in a child process.
 //!
-//! Peak memory, /proc/self/io, page faults, descriptor limits, io-wq threads, the SIGBUS of a
-//! truncated mapping and hangs are properties of a process, so each run gets its own. The child is
+//! Peak memory, /proc/self/io, page faults, descriptor limits, io-wq threads, the SIGBUS from a
+//! truncated mapping, and hangs are per process, so each run gets a separate process. The child is
 //! the same program with hidden arguments. It reads one line of JSON ([`RunOrder`]) from standard
 //! input and writes one JSON document ([`ChildAnswer`]) to standard output.
 //!
 //! The parent keeps the child's standard input open until the run is over. If the parent dies for
-//! any reason, the pipe closes and a watcher thread in the child ends the process, so no orphan
+//! any reason, the pipe closes and a watcher thread in the child exits the process, so no orphan
 //! disturbs the next study. (The parent-death signal would do the same, but it can only be set
 //! between fork and exec, where almost nothing is safe to call.) The child leads its own process
-//! group, which is killed at the deadline together with everything the child started. For the same
-//! reason, an interrupt from the terminal reaches only the parent, which decides what to do.
+//! group. At the deadline, the whole group is killed, including all processes started by the child.
+//! An interrupt from the terminal therefore reaches only the parent, which decides what to do.
 //!
 //! Cost: one fork, exec and pipe per run, a few milliseconds outside the measured time.
 
@@ -39,7 +39,7 @@ pub struct ChildAnswer {
 }
 
 impl From<Result<Measured, String>> for ChildAnswer {
-    /// Converts a measurement, or the reason of a failure, into an answer.
+    /// Converts a measurement or a failure reason into an answer.
     fn from(run: Result<Measured, String>) -> Self {
         let outcome = match run {
             Ok(measured) => Outcome::Done { measured: Box::new(measured) },
@@ -49,9 +49,9 @@ impl From<Result<Measured, String>> for ChildAnswer {
     }
 }
 
-/// Serves one run in the child: reads the order from standard input, calls `run` and writes the
-/// answer to standard output. Ends the process if the parent dies. Fills in `device_bytes` if `run`
-/// did not.
+/// Handles one run in the child: reads the order from standard input, calls `run` and writes the
+/// answer to standard output. Exits the process if the parent dies. Fills in `device_bytes` unless
+/// `run` has done so.
 pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
@@ -78,15 +78,14 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
             }
         }
     });
-    // Without the watcher, the parent's deadline still ends the run.
+    // Without the watcher, the parent's deadline still terminates the run.
     drop(watch);
     let before = device_bytes();
     let mut done = run(&order);
     if let Outcome::Done { measured } = &mut done.outcome {
         remove_non_finite(measured);
         if !measured.calls.is_empty() {
-            // Recorded with the calls that it timed, because the next machine may have another
-            // clock.
+            // Recorded with the timed calls because another machine may have a different clock.
             let (_, step_ns) = ioloom_sys::clock::calibrate();
             measured.extra.insert(CLOCK_STEP.to_owned(), step_ns as f64);
         }
@@ -97,11 +96,11 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
     answer(&done)
 }
 
-/// Name of the recorded clock resolution, in runs that timed single calls.
+/// Name of the clock resolution metric in runs that time individual calls.
 pub const CLOCK_STEP: &str = "clock_step_ns";
 
-/// Removes values that are not finite. JSON cannot represent them, and one division by zero would
-/// make the whole record unreadable. A missing value means "not measured".
+/// Removes non-finite values. JSON cannot represent them, so a single division by zero would make
+/// the whole record unreadable. A missing value means "not measured".
 fn remove_non_finite(measured: &mut Measured) {
     measured.extra.retain(|_, value| value.is_finite());
     for curve in measured.curves.values_mut() {
@@ -112,7 +111,7 @@ fn remove_non_finite(measured: &mut Measured) {
     }
 }
 
-/// Returns the bytes this process read from devices so far, if the system counts them.
+/// Returns the bytes that this process has read from devices, if the system counts them.
 fn device_bytes() -> Option<u64> {
     ioloom_sys::proc::process_io().ok().map(|io| io.read_bytes)
 }
@@ -136,18 +135,18 @@ pub struct Runner {
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// How a child ended.
+/// How a child finished.
 #[derive(Debug)]
 pub enum ChildEnd {
-    /// It answered, or was killed at its deadline; the outcome says which.
+    /// It answered, or was killed at its deadline, as recorded in the outcome.
     Answered(Box<ChildAnswer>),
-    /// The study was stopped and the child killed. There is no result.
+    /// The study was stopped and the child was killed, so there is no result.
     Stopped,
 }
 
-/// Largest accepted answer, bytes. A child that writes more is killed.
+/// Maximum answer size in bytes. A child that writes more is killed.
 const ANSWER_MAX: u64 = 256 << 20;
-/// Bytes kept from the end of standard error.
+/// Number of bytes retained from the end of standard error.
 const TAIL_MAX: usize = 2048;
 /// Interval for checking the stop flag.
 const TICK: Duration = Duration::from_millis(50);
@@ -156,7 +155,7 @@ impl Runner {
     /// Returns a runner for this program with one hidden subcommand.
     ///
     /// # Errors
-    /// The path of the program cannot be determined.
+    /// The program path cannot be determined.
     pub fn of_this_program(word: &str) -> io::Result<Self> {
         Ok(Self {
             program: std::env::current_exe()?,
@@ -165,11 +164,11 @@ impl Runner {
         })
     }
 
-    /// Runs one order and waits at most `deadline` for its end. `dir` is the working directory of
-    /// the child, if it differs from the parent's.
+    /// Runs one order and waits up to `deadline` for it to finish. `dir` is the child's working
+    /// directory if it differs from the parent's.
     ///
-    /// This function does not fail. A child that cannot be started, crashes or writes an invalid
-    /// answer gives a failed outcome with the reason and the end of its standard error.
+    /// This function does not fail. If the child cannot be started, crashes or writes an invalid
+    /// answer, the outcome is a failure with the reason and the end of standard error.
     pub fn run(
         &self,
         order: &RunOrder,
@@ -180,8 +179,8 @@ impl Runner {
         self.run_in(order, deadline, stop, dir, None)
     }
 
-    /// Like [`Runner::run`], in a cgroup with limited reads. The child enters the group before it
-    /// receives its order, so the limit covers every read of the run.
+    /// Like [`Runner::run`], but in a cgroup with a read limit. The child enters the group before
+    /// it receives its order, so the limit covers every read of the run.
     pub fn run_in(
         &self,
         order: &RunOrder,
@@ -211,7 +210,7 @@ impl Runner {
                 Err(e) => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    failed(format!("cannot limit reads of the run by a cgroup: {e}"))
+                    failed(format!("cannot limit the reads of the run with a cgroup: {e}"))
                 }
             },
             Err(e) => failed(format!("cannot run {}: {}", quoted(&self.program), reason(&e))),
@@ -255,7 +254,7 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
         let _ = send_tail.send(tail_of(stderr));
     });
     let waited = wait(&mut child, &receive, deadline, stop);
-    // The answer is here or will not come. Nothing in the group may survive.
+    // The answer has arrived or never will. No process in the group may survive.
     let status = match &waited {
         Waited::Finished(_) => settle(&mut child),
         _ => None,
@@ -264,8 +263,8 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
     let _ = child.kill();
     let status = status.or_else(|| child.wait().ok());
     drop(keep_open);
-    // These threads end when the pipes close. A process that left the group may still hold a pipe
-    // open; its last output is then lost rather than waited for.
+    // These threads finish when the pipes close. A process that left the group may keep a pipe
+    // open; rather than wait for it, lose its last output.
     let tail = tail.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
     match waited {
         Waited::Stopped => ChildEnd::Stopped,
@@ -277,7 +276,7 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
     }
 }
 
-/// Waits for the end of the child's output, the deadline or the stop flag, whichever comes first.
+/// Waits for end of output, the deadline or the stop flag, whichever comes first.
 fn wait(
     child: &mut Child,
     output: &Receiver<Vec<u8>>,
@@ -306,7 +305,7 @@ fn wait(
     }
 }
 
-/// Gives a child that has answered time to exit, for a clean exit status.
+/// Gives a child that has answered time to exit cleanly.
 fn settle(child: &mut Child) -> Option<ExitStatus> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(2) {
@@ -319,10 +318,10 @@ fn settle(child: &mut Child) -> Option<ExitStatus> {
 }
 
 fn kill_group(group: u32) {
-    // The number 0 would kill this process's own group, and 1 every process of the user.
-    assert!(group > 1, "process group {group} is not that of a child");
+    // Group 0 would be this process's own group, and 1 would mean every process of the user.
+    assert!(group > 1, "process group {group} does not belong to a child");
     if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
-        // Fails only if the group is already empty.
+        // This fails only if the group is already empty.
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
@@ -349,7 +348,7 @@ fn judge(text: &[u8], status: Option<ExitStatus>, tail: &str) -> ChildEnd {
         })
     };
     if text.len() as u64 > ANSWER_MAX {
-        return with_tail("the child process wrote too long an answer".to_owned());
+        return with_tail("the answer of the child process is too long".to_owned());
     }
     match serde_json::from_slice::<ChildAnswer>(text) {
         Ok(answer) => ChildEnd::Answered(Box::new(answer)),
@@ -373,21 +372,21 @@ fn judge(text: &[u8], status: Option<ExitStatus>, tail: &str) -> ChildEnd {
 fn signal_in_words(number: i32) -> String {
     let words = match Signal::from_named_raw(number) {
         Some(Signal::ILL) => "illegal instruction (SIGILL)",
-        Some(Signal::ABORT) => "it aborted (SIGABRT)",
+        Some(Signal::ABORT) => "aborted (SIGABRT)",
         Some(Signal::BUS) => "bus error (SIGBUS): a mapped file was truncated while it was read",
         Some(Signal::KILL) => "killed (SIGKILL), by a user or by the kernel's out-of-memory killer",
         Some(Signal::SEGV) => "invalid memory access (SIGSEGV)",
         Some(Signal::TERM) => "terminated (SIGTERM)",
-        Some(Signal::XCPU) => "processor time limit exceeded (SIGXCPU)",
+        Some(Signal::XCPU) => "CPU time limit exceeded (SIGXCPU)",
         Some(Signal::XFSZ) => "file size limit exceeded (SIGXFSZ)",
         Some(Signal::SYS) => "forbidden system call (SIGSYS), perhaps by a sandbox",
-        _ => return format!("the child process was ended by signal {number}"),
+        _ => return format!("the child process was terminated by signal {number}"),
     };
     format!("the child process died: {words}")
 }
 
-/// Returns the time after which a run is killed: 20 s, plus the time for the bytes at 20 MB/s, plus
-/// 2 ms per file, plus twice the compute time, at most `longest`. Generous for a slow disk.
+/// Returns the time after which a run is killed: 20 s, plus the transfer time at 20 MB/s, plus 2 ms
+/// per file, plus twice the compute time, up to `longest`. This is generous even for a slow disk.
 pub fn deadline(bytes: u64, files: u64, compute_ns: f64, longest: Duration) -> Duration {
     let seconds = 20.0 + bytes as f64 / 20e6 + files as f64 * 2e-3 + 2.0 * compute_ns / 1e9;
     if seconds.is_finite() && seconds < longest.as_secs_f64() {
@@ -498,7 +497,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mark = dir.path().join("pid");
         let script = format!(
-            "setsid sh -c 'echo $$ > {m}; exec sleep 1000' & while [ ! -s {m} ]; do :; done; exit 5",
+            "setsid sh -c 'echo $$ > {m}; exec sleep 1000' & while [ ! -s {m} ]; do :; done; exit \
+            5",
             m = mark.display()
         );
         assert!(reason(&script).contains("code 5"));

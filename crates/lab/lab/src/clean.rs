@@ -1,4 +1,4 @@
-//! Removes the file sets and images that ioloom made.
+//! Removes file sets and images created by ioloom.
 
 use crate::boot_note::forget_use;
 use crate::files::SET_MANIFEST;
@@ -17,16 +17,16 @@ pub struct Cleaned {
     pub files: u64,
     /// Bytes freed.
     pub bytes: u64,
-    /// Why it could not be removed.
+    /// Reason why it could not be removed.
     pub failed: Option<String>,
 }
 
-/// Removes the sets and images that ioloom made below a work directory. A directory in `sets/` or
-/// `images/` without a manifest stays, as do other files of the user. Symbolic links are not
-/// followed.
+/// Removes the sets and images that ioloom created below a work directory. Directories in `sets/`
+/// or `images/` without a manifest are left alone, as are all other user files. Does not follow
+/// symbolic links.
 ///
 /// # Errors
-/// The work directory cannot be listed. The error of a single set is in its entry.
+/// The work directory cannot be listed. Errors for single sets are in their entries.
 pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
     let mut all = Vec::new();
     for (kind, manifest) in [("sets", SET_MANIFEST), ("images", IMAGE_MANIFEST)] {
@@ -63,7 +63,7 @@ pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
                 Err(reason) => Cleaned { dir, files: 0, bytes: 0, failed: Some(reason) },
             });
         }
-        // Fails if the user put something into it.
+        // This fails if the user has put files into it.
         let _ = std::fs::remove_dir(&parent);
     }
     Ok(all)

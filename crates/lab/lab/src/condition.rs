@@ -1,10 +1,11 @@
 //! Establishes the cache condition of a run and proves it.
 //!
-//! Cold: the file system is flushed, then the pages of each file are evicted. Names and inodes stay
-//! in memory, and the proof says so. With the user's permission (`drop_caches`), the whole page
-//! cache of the machine is dropped instead, including names and inodes. Files in an image made by
-//! ioloom become cold by remounting it, which affects the names and inodes of that file system
-//! only. Warm: every file is read. As-is: nothing is changed, and the state is recorded.
+//! Cold: the file system is flushed, then the pages of each file are evicted. Names and inodes
+//! remain in memory, which the proof records. With the user's permission (`drop_caches`), the whole
+//! page cache of the machine is dropped instead, including names and inodes. Files in an image
+//! created by ioloom are made cold by remounting it, which affects only the names and inodes of
+//! that file system. Warm: every file is read. As-is: nothing is changed; the state is only
+//! recorded.
 //!
 //! Querying the page cache opens files and so loads their names and inodes. If these must be cold,
 //! everything is dropped or remounted once more after the last query.
@@ -13,10 +14,11 @@
 //! [`SAMPLE_MAX`] files, plus the large ones): cold allows [`COLD_RESIDENT_MAX`] of the pages to be
 //! resident, warm requires [`WARM_RESIDENT_MIN`]. After the run, the bytes that the child read from
 //! devices count: cold requires at least [`COLD_DEVICE_MIN`] of the bytes of the files, warm allows
-//! at most [`WARM_DEVICE_MAX`]. There is no upper limit for cold, because small files occupy whole
-//! pages. Direct reads always come from the device, so for them only the first part is evidence.
-//! What cannot be observed is `condition unknown`, never a guess. Where cachestat is missing,
-//! non-blocking reads can still prove warm. A file system in memory cannot be cold and is refused.
+//! at most [`WARM_DEVICE_MAX`]. There is no upper limit for cold because small files occupy whole
+//! pages. Direct reads always come from the device, so only the first part is evidence for them. If
+//! the condition cannot be observed, it is `condition unknown`, never a guess. If cachestat is
+//! unavailable, non-blocking reads can still prove warm. In-memory file systems cannot be cold and
+//! are refused.
 //!
 //! For a walk, which needs only names and inodes, see [`names`].
 //!
@@ -41,13 +43,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Share of the sampled pages that may be resident before a cold run.
+/// Maximum share of sampled pages that may be resident before a cold run.
 pub const COLD_RESIDENT_MAX: f64 = 0.01;
-/// Share of the sampled pages that must be resident before a warm run.
+/// Minimum share of sampled pages that must be resident before a warm run.
 pub const WARM_RESIDENT_MIN: f64 = 0.99;
-/// Least share of the bytes that a cold run must read from the device.
+/// Minimum share of the bytes that a cold run must read from the device.
 pub const COLD_DEVICE_MIN: f64 = 0.95;
-/// Largest share of the bytes that a warm run may read from the device.
+/// Maximum share of the bytes that a warm run may read from the device.
 pub const WARM_DEVICE_MAX: f64 = 0.05;
 
 /// Drops data, names and inodes of the whole machine from the page cache.
@@ -56,19 +58,19 @@ pub type DropAll = fn() -> io::Result<()>;
 /// How to establish conditions.
 #[derive(Debug, Clone, Copy)]
 pub struct Maker<'a> {
-    /// How to drop the page cache of the machine, if the user allowed it.
+    /// How to drop the machine's page cache, if permitted by the user.
     pub drop_caches: Option<DropAll>,
-    /// Threads of a pass over the files.
+    /// Number of threads for a pass over the files.
     pub threads: usize,
-    /// The image that contains the files, if there is one. Remounting it makes them cold.
+    /// The image that contains the files, if any. Remounting it makes them cold.
     pub image: Option<&'a OwnImage>,
     /// What the run needs of the set. [`names`] handles names and inodes.
     pub touches: Touches,
-    /// The only allowed way to make files cold, if the arm names one.
+    /// The only permitted way to make files cold, if the arm specifies one.
     pub cold_by: Option<ColdBy>,
 }
 
-/// An established condition, with the evidence from before the run.
+/// An established condition with the evidence collected before the run.
 #[derive(Debug, Clone)]
 pub struct Made {
     condition: Condition,
@@ -105,11 +107,11 @@ impl Maker<'_> {
                 self.refuse_memory(list)?;
                 (made_by, metadata) = self.cold_method()?;
                 if made_by == ColdBy::Reboot.name() {
-                    // Querying the page cache now would warm what the run needs cold.
+                    // Querying the page cache now would load names and inodes that must stay cold.
                 } else if !data {
                     self.cool(list, files_max, stop)?;
                 } else {
-                    // The first eviction misses pages that another processor is adding.
+                    // The first eviction misses pages that another CPU is adding.
                     for _ in 0..3 {
                         self.cool(list, files_max, stop)?;
                         resident = resident_share(list, &sample, stop)?;
@@ -119,8 +121,8 @@ impl Maker<'_> {
                             break;
                         }
                     }
-                    // Sampling opened files, so their names and inodes are in memory again. Drop
-                    // them once more; nothing is opened after that.
+                    // Sampling opened files, which loaded their names and inodes again. Drop them
+                    // once more; no file is opened after that.
                     if metadata == Metadata::Cold {
                         diskstats = device_bytes(list);
                         self.cool(list, files_max, stop)?;
@@ -133,7 +135,7 @@ impl Maker<'_> {
             }
             Condition::Warm => {
                 metadata = Metadata::Warm;
-                // The previous run may have left the set in memory.
+                // The set may still be in memory after the previous run.
                 resident = resident_share(list, &sample, stop)?;
                 if resident.is_none_or(|r| r < 1.0) {
                     self.heat(list, files_max, stop)?;
@@ -177,11 +179,11 @@ impl Maker<'_> {
     fn refuse_memory(&self, list: &FileList) -> Result<(), ConditionError> {
         match cache::is_memory_backed(list.root()) {
             Ok(true) => Err(ConditionError::Refused(format!(
-                "{} is on a file system in memory, where nothing can be cold; use --on with a \
-                 directory on a disk",
+                "{} is on an in-memory file system, where nothing can be cold; use --on with a \
+                directory on a disk",
                 quoted(list.root())
             ))),
-            // If the query fails, the proof decides.
+            // If the query fails, the proof still detects the state.
             Ok(false) | Err(_) => Ok(()),
         }
     }
@@ -237,7 +239,7 @@ fn device_bytes(list: &FileList) -> Option<u64> {
 }
 
 impl Made {
-    /// Combines the evidence from before and after the run into the proof, and the doubt if the
+    /// Combines the evidence from before and after the run into a proof, with a doubt if the
     /// condition is not proved. `device` is the number of bytes that the child read from devices.
     /// `measured` is `None` if the run did not finish; then only the first part counts.
     pub fn conclude(
@@ -247,7 +249,7 @@ impl Made {
         measured: Option<&Measured>,
         list: &FileList,
     ) -> (Proof, Option<Doubt>) {
-        // If files vanished during the run, judge by what it read.
+        // If files vanished during the run, compare with the bytes it actually read.
         let wanted = measured.map_or(0, |m| self.data_bytes.min(m.bytes.max(1)));
         let share = device
             .filter(|_| wanted > 1 && measured.is_some())
@@ -316,7 +318,7 @@ fn judge(asked: Condition, before: Option<f64>, after: Option<f64>) -> (Option<b
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+#[allow(clippy::print_stdout, reason = "tests that cannot run here report it")]
 mod tests {
     use super::*;
 
@@ -341,7 +343,7 @@ mod tests {
         let (_dir, list) = set(300, 10_000);
         let stop = AtomicBool::new(false);
         if cache::is_memory_backed(list.root()).unwrap() {
-            println!("skipped: the source tree is on a file system in memory");
+            println!("skipped: the source tree is on an in-memory file system");
             return;
         }
         let cold = MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();
@@ -358,21 +360,21 @@ mod tests {
         let warm = MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
         assert_eq!(warm.resident, Some(1.0));
         let again = MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
-        assert_eq!(again.made_by, "none", "a warm set is not read again");
+        assert_eq!(again.made_by, "none", "a warm set should not be read again");
         let (proof, doubt) = warm.conclude(Some(Method::Read), Some(0), Some(&full), &list);
         assert_eq!((proof.proved, doubt), (Some(true), None), "{proof:?}");
     }
 
     thread_local! {
-        /// Number of calls of the substitute below.
+        /// Number of calls to the substitute below.
         static DROPPED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-        /// The image that it remounts.
+        /// The image to remount.
         static IMAGE: std::cell::RefCell<Option<OwnImage>> =
             const { std::cell::RefCell::new(None) };
     }
 
-    /// Replaces dropping the page cache of the machine, which a test must not do. It remounts the
-    /// image of the test, which has the same effect on its files only.
+    /// Replaces dropping the machine's page cache, which a test must not do. Remounts the test
+    /// image, which has the same effect on the files in it.
     fn drop_image() -> io::Result<()> {
         DROPPED.set(DROPPED.get() + 1);
         IMAGE.with_borrow(|image| {
@@ -384,7 +386,7 @@ mod tests {
     fn the_whole_cache_is_dropped_again_after_sampling() {
         let (_dir, list) = set(5, 100);
         if cache::is_memory_backed(list.root()).unwrap() {
-            println!("skipped: the source tree is on a file system in memory");
+            println!("skipped: the source tree is on an in-memory file system");
             return;
         }
         let maker = Maker { drop_caches: Some(drop_image), ..MAKER };
@@ -414,14 +416,14 @@ mod tests {
         maker.make(Condition::Cold, &list, None, 1, &AtomicBool::new(false)).unwrap();
         let root = File::open(list.root()).unwrap();
         let Some(before) = cache::device_read_bytes(&root) else {
-            println!("skipped: reads from the device of the image are not counted");
+            println!("skipped: reads from the image's device are not counted");
             return;
         };
         for i in 0..list.len() {
             std::fs::metadata(list.path(i)).unwrap();
         }
         let read = cache::device_read_bytes(&root).unwrap() - before;
-        assert!(read > 0, "names and inodes came from memory");
+        assert!(read > 0, "names and inodes were read from memory");
         drop(root);
         drop(IMAGE.take());
     }

@@ -3,19 +3,19 @@
 use crate::store::StoreError;
 use ioloom_failure::PathError;
 
-/// Why a study could not run.
+/// The reason why a study could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The user named something that does not exist.
+    /// The user specified something that does not exist.
     #[error("{0}")]
     Usage(String),
     /// Refused before the start, for example for lack of space.
     #[error("{0}")]
     Refused(String),
-    /// The study was stopped before the session began.
-    #[error("interrupted before the first run; completed file sets are kept")]
+    /// The study was stopped before the session started.
+    #[error("interrupted before the first run; completed file sets are retained")]
     Interrupted,
-    /// A file set could not be made or read.
+    /// A file set could not be created or read.
     #[error("file set {name}: {reason}")]
     Set {
         /// Name of the set.

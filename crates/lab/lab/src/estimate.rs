@@ -1,12 +1,12 @@
 //! Estimates the duration of a study.
 //!
-//! Rates that were not measured on this machine would be wrong by a large factor, so an estimate is
-//! a range: what a fast disk and a slow disk would need. A run that the store knows (the same arm
-//! on the same files, condition, compute, medium and machine) counts with the median time from its
-//! start to the start of the next run, which includes establishing the condition and storing the
-//! record. If most runs are known, both ends are close and the estimate is printed as one number.
+//! Rates that were not measured on this machine can be wrong by a large factor, so an estimate is a
+//! range from a fast disk to a slow disk. If the store has runs of the same arm on the same files,
+//! condition, compute, medium and machine, their median time from start to start of the next run is
+//! used instead, which includes establishing the condition and storing the record. If most runs are
+//! known, both ends are close and the estimate is printed as one number.
 //!
-//! Cost: reads the newest sessions of the study, at most [`SESSIONS_MAX`], and none larger than
+//! Cost: reads up to [`SESSIONS_MAX`] of the newest sessions of the study, skipping any larger than
 //! [`BYTES_MAX`].
 
 use crate::expand::{Comparison, ReadyArm};
@@ -14,11 +14,11 @@ use crate::store::{Session, Store};
 use ioloom_model::Compute;
 use std::collections::BTreeMap;
 
-/// Limit of sessions that are read.
+/// Maximum number of sessions to read.
 const SESSIONS_MAX: usize = 3;
-/// Size limit of a session file that is read, bytes.
+/// Maximum size in bytes of a session file to read.
 const BYTES_MAX: u64 = 64 << 20;
-/// A gap between two runs longer than this and ten times the run was a pause, seconds.
+/// A gap between two runs is a pause if it exceeds this many seconds and ten times the run.
 const PAUSE_S: f64 = 10.0;
 
 /// A range of seconds.
@@ -36,7 +36,7 @@ impl Range {
         Self { low: seconds, high: seconds }
     }
 
-    /// Adds another range, multiplied.
+    /// Adds a multiple of another range.
     pub(crate) fn add(&mut self, other: Self, times: f64) {
         self.low += other.low * times;
         self.high += other.high * times;
@@ -47,18 +47,18 @@ impl Range {
 pub(crate) struct Task {
     pub(crate) files: u64,
     pub(crate) bytes: f64,
-    /// Whether the files have data to read. Otherwise only their inodes are read.
+    /// Whether the files have data to read. If not, only their inodes are read.
     pub(crate) data: bool,
     /// Total compute time in nanoseconds on one core.
     pub(crate) work_ns: f64,
-    /// Threads that can compute at once.
+    /// Number of threads that can compute at once.
     pub(crate) width: u32,
 }
 
 impl Task {
-    /// Estimates the time on a disk with 25 µs per file and 2 GB/s, and on one with 200 µs and
-    /// 150 MB/s. Inodes are read many at a time, in 4 and 100 µs each. Time spent sleeping is
-    /// known; for other compute the given time is the maximum.
+    /// Estimates the time on a disk with 25 µs per file and 2 GB/s, and on one with 200 µs and 150
+    /// MB/s. Inodes are read in batches, at 4 and 100 µs each. Time spent sleeping is known; for
+    /// other compute, the specified time is the maximum.
     pub(crate) fn range(&self, compute: &Compute) -> Range {
         let work = self.work_ns / 1e9 / f64::from(self.width.max(1));
         let least = if matches!(compute, Compute::Sleep(_) | Compute::Spin(_)) { 1.0 } else { 0.3 };
@@ -79,7 +79,7 @@ pub struct History {
     pub sessions: usize,
 }
 
-/// Identifies similar runs: everything except their block.
+/// Key of equivalent runs: everything except the block.
 fn key(comparison: &Comparison, arm: &ReadyArm) -> String {
     let place = (&comparison.experiment, &comparison.medium, comparison.condition);
     serde_json::to_string(&(place, &comparison.compute, arm)).unwrap_or_default()

@@ -1,11 +1,11 @@
 //! Expands a study into comparisons: experiment × set × condition × compute × medium, each with its
 //! concrete arms.
 //!
-//! A comparison is the unit of statistics: its arms run in the same blocks. A brace in the name,
-//! plan, set or file limit of an arm contains a factor, optionally with a whole number joined by
-//! `+`, `-`, `*` or `/` (`{n}`, `{n-1}`). Quick mode takes only headline arms and the smaller sets.
-//! One arm of a comparison runs twice in each block, the second time under another name, so that
-//! comparing the plan with itself shows the noise floor. An experiment can disable this.
+//! A comparison is the unit of statistics: its arms run in the same blocks. Braces in an arm's
+//! name, plan, set or file limit contain a factor, optionally combined with an integer by `+`, `-`,
+//! `*` or `/` (`{n}`, `{n-1}`). Quick mode uses only headline arms and the smaller sets. One arm of
+//! a comparison runs twice in each block, the second time under another name: comparing it with
+//! itself shows the noise floor. An experiment can disable this.
 
 pub use ioloom_model::study::{AGAIN, Mode};
 
@@ -14,38 +14,38 @@ use ioloom_model::{AnyPlan, ColdBy, Compute, Condition, FileSetSpec, StudySpec, 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Limit of arms that one experiment expands to.
+/// Maximum number of arms per experiment after expansion.
 pub const ARMS_MAX: usize = 4096;
 
 /// Origin of the files of an arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SetSource {
-    /// Made from a specification.
+    /// Created from a specification.
     Made(FileSetSpec),
-    /// A directory of the user, shown by this name. The path is not recorded, because not every
-    /// path can be written as text.
+    /// A user directory, displayed under this name. The path is not recorded because not every path
+    /// is valid text.
     Directory(String),
     /// The study has no sets.
     None,
 }
 
-/// An arm with its factors filled in.
+/// An arm with its factors substituted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Concrete {
     /// Name.
     pub name: String,
-    /// The plan, complete.
+    /// The complete plan.
     pub plan: AnyPlan,
     /// The factors.
     pub factors: BTreeMap<String, f64>,
-    /// Limit of files.
+    /// Maximum number of files.
     pub files_max: Option<u64>,
-    /// The set, if it differs from that of the experiment.
+    /// The set, if it differs from the experiment's.
     pub set: Option<String>,
-    /// Whether it runs in quick mode.
+    /// Whether the arm runs in quick mode.
     pub headline: bool,
-    /// The only allowed way to make its files cold.
+    /// The only permitted way to make its files cold.
     pub cold_by: Option<ColdBy>,
     /// Kernel settings for its runs.
     pub settings: BTreeMap<String, u64>,
@@ -56,11 +56,11 @@ pub struct Concrete {
 pub struct ReadyArm {
     /// Name, with [`AGAIN`] for the second run of the same arm.
     pub name: String,
-    /// The plan, complete.
+    /// The complete plan.
     pub plan: AnyPlan,
     /// The factors.
     pub factors: BTreeMap<String, f64>,
-    /// Limit of files, from the start of the list.
+    /// Maximum number of files, from the start of the list.
     pub files_max: Option<u64>,
     /// Name of the set.
     pub set: String,
@@ -68,24 +68,24 @@ pub struct ReadyArm {
     pub source: SetSource,
     /// Whether the set is smaller than the published one.
     pub scaled: bool,
-    /// The only allowed way to make its files cold.
+    /// The only permitted way to make its files cold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_by: Option<ColdBy>,
-    /// Kernel settings for its runs, by their names below `/proc/sys/vm`.
+    /// Kernel settings for its runs, by name below `/proc/sys/vm`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, u64>,
 }
 
-/// Arms that are compared within blocks.
+/// A comparison: arms that run in the same blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of the experiment's set. Arms may have their own.
+    /// Name of the experiment's set. Arms may use a different one.
     pub set: String,
     /// Condition of each run.
     pub condition: Condition,
-    /// Compute on the bytes.
+    /// Compute applied to the bytes.
     pub compute: Compute,
     /// Name of the medium.
     pub medium: String,
@@ -95,32 +95,32 @@ pub struct Comparison {
     pub arms: Vec<ReadyArm>,
 }
 
-/// Changes to a study from the command line.
+/// Command-line changes to a study.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// Seed of the order of runs in place of the file's. Sets keep their own.
+    /// Seed for the run order, replacing the one in the file. Sets keep their seeds.
     pub seed: Option<u64>,
-    /// Names of media. Empty means only `work`.
+    /// Names of media; if empty, only `work`.
     pub media: Vec<String>,
     /// The study added the media after the first one. They run only the ladders of the table
     /// medium × threads; see [`MediaUse`].
     pub ladders_on_further: bool,
-    /// A directory of the user in place of every set, shown by this name.
+    /// Display name of a user directory that replaces every set.
     pub files: Option<String>,
-    /// Only these experiments; empty means all.
+    /// Experiments to run; empty means all.
     pub experiments: Vec<String>,
-    /// Only these conditions, in every experiment. Empty means those of the file.
+    /// Conditions for every experiment; empty means those in the file.
     pub conditions: Vec<Condition>,
-    /// Number of blocks in place of the file's.
+    /// Number of blocks, replacing the one in the file.
     pub blocks: Option<u32>,
-    /// Run only the arms that a reboot makes cold, once each. Otherwise, run all other arms.
+    /// Whether to run only the arms that a reboot makes cold, once each, instead of all other arms.
     pub after_reboot: bool,
 }
 
-/// Returns the concrete arms for all combinations of the factors, with plans completed for `cores`.
+/// Returns the concrete arms for all factor combinations, with plans completed for `cores`.
 ///
 /// # Errors
-/// What cannot be filled in or cannot run on any machine, as a sentence.
+/// A sentence about what cannot be substituted or cannot run on any machine.
 pub fn concrete_arms(arm: &Arm, cores: u32) -> Result<Vec<Concrete>, String> {
     for (factor, values) in &arm.headline_with {
         let all = arm.with.get(factor).ok_or_else(|| {
@@ -166,7 +166,7 @@ fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Con
     Ok(Concrete { name, plan, factors, files_max, set, headline, cold_by, settings })
 }
 
-/// Rejects experiments that the study does not have.
+/// Rejects unknown experiments.
 fn check_names(spec: &StudySpec, overrides: &Overrides) -> Result<(), String> {
     for name in &overrides.experiments {
         if !spec.experiments.iter().any(|e| e.name == *name) {
@@ -181,11 +181,11 @@ fn check_names(spec: &StudySpec, overrides: &Overrides) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns all comparisons of a study read by [`crate::spec`]. Omits experiments without an arm in
+/// Returns all comparisons of a study read by [`crate::spec`], except experiments without arms in
 /// this mode.
 ///
 /// # Errors
-/// The overrides name an unknown experiment, or [`concrete_arms`] fails.
+/// The overrides specify an unknown experiment, or [`concrete_arms`] fails.
 pub fn expand(
     spec: &StudySpec,
     mode: Mode,
@@ -208,7 +208,7 @@ pub fn expand(
         let several = experiment.media == MediaUse::LadderOfSeveral;
         let every = mode == Mode::Full || several || overrides.after_reboot;
         arms.retain(|a| reboot(a) == overrides.after_reboot && (every || a.headline));
-        // A directory of the user replaces one set and has no variants of other sizes.
+        // A user directory replaces one set and has no variants of other sizes.
         arms.retain(|a| overrides.files.is_none() || a.set.is_none());
         if arms.is_empty() {
             continue;
@@ -255,15 +255,15 @@ pub fn expand(
             }
         }
     }
-    // After a reboot only the first run is cold.
+    // After a reboot, only the first run is cold.
     if !overrides.after_reboot {
         add_again(spec, &mut all, mode);
     }
     Ok(all)
 }
 
-/// Returns the arms to trace for timelines: for each experiment on its first set, condition,
-/// compute and medium, and only on sets that `comparisons` use.
+/// Returns the arms to trace for timelines: for each experiment, on its first set, condition,
+/// compute and medium, restricted to sets used by `comparisons`.
 ///
 /// # Errors
 /// [`concrete_arms`] fails.
@@ -311,8 +311,8 @@ pub fn pictures(
     Ok(all)
 }
 
-/// Returns the number of blocks of an experiment. A number for all experiments does not raise that
-/// of a large experiment with few blocks in full mode; naming the experiment does.
+/// Returns the number of blocks of an experiment. In full mode, a number for all experiments does
+/// not raise that of a large experiment with few blocks unless the experiment is selected by name.
 pub fn blocks_of(experiment: &Experiment, mode: Mode, overrides: &Overrides) -> u32 {
     let own = match mode {
         _ if overrides.after_reboot => 1,
@@ -327,7 +327,7 @@ pub fn blocks_of(experiment: &Experiment, mode: Mode, overrides: &Overrides) -> 
     }
 }
 
-/// Returns whether an experiment runs if the session has this number of media.
+/// Returns whether an experiment runs in a session with this number of media.
 fn wanted(experiment: &Experiment, overrides: &Overrides, media: usize) -> bool {
     let named = overrides.experiments.contains(&experiment.name);
     let alone = experiment.media != MediaUse::LadderOfSeveral;
@@ -349,8 +349,8 @@ fn ready_arm(
             let found = spec.sets.get(name).ok_or_else(|| format!("no set '{name}'"))?;
             let quick = found.quick.as_ref().filter(|_| mode == Mode::Quick);
             let mut set = quick.unwrap_or(&found.full).clone();
-            // The seed of the command line orders the runs. The files stay the same, so they are
-            // made once and sessions can be compared.
+            // The command-line seed only orders the runs. Files stay the same, so they are created
+            // once and sessions remain comparable.
             if set.seed == 0 {
                 set.seed = spec.seed;
             }
@@ -372,8 +372,8 @@ fn ready_arm(
     })
 }
 
-/// Adds the second run of an arm to each block: in full mode to the first arm of each comparison
-/// that allows it, in quick mode only to the first one, to save time.
+/// Adds a second run of an arm to each block: in full mode for the first arm of each comparison
+/// that allows it, in quick mode only for the first such comparison to save time.
 fn add_again(spec: &StudySpec, comparisons: &mut [Comparison], mode: Mode) {
     let count = if mode == Mode::Full { comparisons.len() } else { 1 };
     let wants =
@@ -437,7 +437,11 @@ mod tests {
         let quick = expand(&spec, Mode::Quick, &none, 2).unwrap();
         let full = expand(&spec, Mode::Full, &none, 2).unwrap();
         let arms = |all: &[Comparison]| all.iter().map(|c| c.arms.len()).sum::<usize>();
-        assert!(arms(&quick) <= 13, "at most twelve headline arms and one repeated");
+        assert!(
+            arms(&quick) <= 13,
+            "too many arms: at most twelve headline arms and one repeated \
+            arm"
+        );
         assert!(arms(&full) > 10 * arms(&quick));
         assert!(quick.iter().all(|c| c.blocks >= 8) && full.iter().all(|c| c.blocks >= 12));
         let again = |c: &Comparison| c.arms.iter().filter(|a| a.name.ends_with(AGAIN)).count();
@@ -496,7 +500,7 @@ mod tests {
         assert_eq!(all.len(), 2);
         assert!(all.iter().all(|c| c.blocks == 2 && c.condition == Condition::Warm));
         let source = SetSource::Made(spec.sets["tree"].full.clone());
-        assert_eq!(all[0].arms[0].source, source, "the seed orders runs and does not change files");
+        assert_eq!(all[0].arms[0].source, source, "the seed must not change files");
         let media = vec!["work".into(), "tmpfs".into()];
         let ladders = Overrides { media, ladders_on_further: true, ..Overrides::default() };
         let all = expand(&spec, Mode::Full, &ladders, 2).unwrap();
@@ -505,14 +509,18 @@ mod tests {
         };
         assert!(on("tmpfs", "elapsed-small-files") && on("work", "roles-grid"));
         for name in ["roles-grid", "million-files", "threads-large-files"] {
-            assert!(on("work", name) && !on("tmpfs", name), "{name} does not run on added media");
+            assert!(on("work", name) && !on("tmpfs", name), "{name} should not run on added media");
         }
         let added = all.iter().filter(|c| c.medium == "tmpfs").flat_map(|c| &c.arms);
-        assert!(added.into_iter().all(|a| a.plan.plain_threads().is_some()), "ladders only");
+        assert!(
+            added.into_iter().all(|a| a.plan.plain_threads().is_some()),
+            "added media should \
+            only run ladders"
+        );
         let named = Overrides { ladders_on_further: false, ..ladders.clone() };
         let all = expand(&spec, Mode::Full, &named, 2).unwrap();
         let of = |medium: &str| all.iter().filter(|c| c.medium == medium).count();
-        assert_eq!(of("tmpfs"), of("work"), "media named by the user run everything");
+        assert_eq!(of("tmpfs"), of("work"), "media specified by the user should run everything");
         let quick = expand(&spec, Mode::Quick, &ladders, 2).unwrap();
         let warm = |medium: &str| {
             let of = |c: &&Comparison| c.medium == medium && c.experiment == "media-threads";
@@ -520,7 +528,7 @@ mod tests {
         };
         assert_eq!(warm("tmpfs"), warm("work"));
         assert!(warm("tmpfs").iter().all(|(c, n)| *c == Condition::Warm && *n >= 4));
-        assert_eq!(warm("tmpfs").len(), 1, "a file system in memory runs a ladder if it can");
+        assert_eq!(warm("tmpfs").len(), 1, "an in-memory file system should run the warm ladder");
         let alone = expand(&spec, Mode::Quick, &Overrides::default(), 2).unwrap();
         assert!(alone.iter().all(|c| c.experiment != "media-threads"));
         let files = Overrides { files: Some("/data".into()), ..Overrides::default() };

@@ -1,8 +1,8 @@
 //! Exports sessions as small files that can be committed to a repository.
 //!
-//! An export is a flat directory of session files in the format of the store, at most 1 MiB each; a
-//! longer session is split into parts. Spans are dropped and curves over time are thinned. Every
-//! number that a verdict or a table depends on stays. [`crate::Store::open_to_read`] reads such a
+//! An export is a flat directory of session files in the store format, each at most 1 MiB; longer
+//! sessions are split into parts. Spans are dropped and time curves are thinned. Every number
+//! needed for a verdict or a table is retained. [`crate::Store::open_to_read`] reads such a
 //! directory like a store.
 
 use crate::store::{
@@ -15,14 +15,15 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Size limit of an exported file, bytes.
+/// Maximum size of an exported file in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Space reserved for the last line of a session, which holds a reason and a few doubts, bytes.
+/// Space in bytes reserved for the last line of a session, which holds a reason and a few doubts.
 const END_ROOM: usize = 4096;
-/// Points kept from the series of reads in flight.
+/// Maximum number of points retained from a series of reads in flight.
 const SERIES_MAX: usize = 64;
-/// Points kept from a curve; more than above, because verdicts depend on curves.
+/// Maximum number of points retained from a curve. Curves need more points because verdicts depend
+/// on them.
 const CURVE_MAX: usize = 512;
 
 /// A file of an export.
@@ -32,11 +33,11 @@ pub struct ExportedFile {
     pub path: PathBuf,
     /// Length, bytes.
     pub bytes: u64,
-    /// Runs in it.
+    /// Number of runs in it.
     pub runs: usize,
 }
 
-/// Exports sessions to `dest`, which is created if it is missing. Replaces existing files of the
+/// Exports sessions to `dest`, creating it if it does not exist. Replaces existing files of the
 /// same sessions.
 ///
 /// # Errors
@@ -60,7 +61,7 @@ pub fn export(
     for name in sessions {
         let session = store.read(name)?;
         let parts = parts(&session).map_err(fail(dest))?;
-        // Further parts stem from an earlier export and would be read as part of this one.
+        // Leftover parts of an earlier export would be read as part of this one.
         for part in parts.len().. {
             let old = dest.join(file_name(name, part));
             match std::fs::remove_file(&old) {
@@ -71,7 +72,7 @@ pub fn export(
         }
         for (part, (text, runs)) in parts.into_iter().enumerate() {
             let path = dest.join(file_name(name, part));
-            // Write under a temporary name, so that readers never see half a file.
+            // Write under a temporary name to keep readers from seeing a partial file.
             let half = dest.join(format!(".{name}.part{part}.half"));
             let mut file = File::create(&half).map_err(fail(&half))?;
             file.write_all(&text)
@@ -92,7 +93,7 @@ fn file_name(session: &str, part: usize) -> String {
     if part == 0 { format!("{session}.jsonl") } else { format!("{session}.part{part}.jsonl") }
 }
 
-/// Copies the trace of a traced run, unless it is missing or exceeds the size limit.
+/// Copies the trace of a traced run unless it is missing or too large.
 fn export_trace(
     store: &Store,
     session: &str,
@@ -112,7 +113,7 @@ fn export_trace(
     Ok(Some(ExportedFile { path, bytes, runs: 1 }))
 }
 
-/// Returns the contents of the files of a session, each with its number of runs.
+/// Returns the file contents of a session, each with its number of runs.
 fn parts(session: &Session) -> io::Result<Vec<(Vec<u8>, usize)>> {
     let mut header = session.header.clone();
     let mut all: Vec<(Vec<u8>, usize)> = Vec::new();
@@ -152,7 +153,7 @@ fn first_line(header: &SessionHeader) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Removes what only a timeline needs.
+/// Removes data that only timelines need.
 fn compact(mut record: RunRecord) -> RunRecord {
     if let Outcome::Done { measured } = &mut record.outcome {
         measured.spans.clear();

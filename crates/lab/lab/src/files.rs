@@ -1,10 +1,10 @@
-//! The list of the files of a set, for establishing and proving conditions.
+//! The file list of a set, for establishing and proving conditions.
 //!
-//! The list is packed: names in one arena and sizes in one vector, so a million files take some
-//! tens of megabytes without an allocation each. It is sorted bytewise by path below the root,
-//! which is also the order in which a run takes files, so "the first N" means the same in both
-//! places. [`FileList::each`] is a simple threaded pass that opens each file once. It evicts, reads
-//! and queries files and is never used for measuring.
+//! The list is packed, with names in one arena and sizes in one vector: a million files take tens
+//! of megabytes without per-file allocations. It is sorted bytewise by path below the root, the
+//! order in which a run processes files, so "the first N" means the same in both places.
+//! [`FileList::each`] is a simple multithreaded pass that opens each file once. It evicts, reads
+//! and queries files and is never used for measurements.
 
 use ioloom_failure::{Operation, PathError};
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Name of the manifest by which a set made by ioloom is recognized. It is not an item of the set.
+/// Name of the manifest that identifies a set created by ioloom. It is not part of the set.
 pub const SET_MANIFEST: &str = ".ioloom-set.json";
 
 /// The regular files below a root, sorted bytewise by path.
@@ -28,8 +28,8 @@ pub struct FileList {
 }
 
 impl FileList {
-    /// Lists every regular file below `root`. Symbolic links are not followed, and the manifest of
-    /// a set is omitted.
+    /// Lists every regular file below `root`. Does not follow symbolic links and omits set
+    /// manifests.
     ///
     /// # Errors
     /// The first directory that cannot be read.
@@ -70,7 +70,7 @@ impl FileList {
         Self { root: root.to_owned(), arena: Vec::new(), items: Vec::new() }
     }
 
-    /// Keeps only the first `max` files, if a limit is given.
+    /// Truncates the list to `max` files if a limit is specified.
     #[must_use]
     pub fn first(mut self, max: Option<u64>) -> Self {
         if let Some(max) = max {
@@ -89,17 +89,17 @@ impl FileList {
         self.items.is_empty()
     }
 
-    /// Returns the total size of the first `max` files, bytes.
+    /// Returns the total size of the first `max` files in bytes.
     pub fn bytes(&self, max: Option<u64>) -> u64 {
         self.items[..self.count(max)].iter().map(|i| i.2).sum()
     }
 
-    /// Returns the number of files among the first `max`.
+    /// Returns the number of files, at most `max`.
     pub fn count(&self, max: Option<u64>) -> usize {
         max.map_or(self.len(), |m| self.len().min(usize::try_from(m).unwrap_or(usize::MAX)))
     }
 
-    /// Returns the size of a file when it was listed, bytes.
+    /// Returns the size of a file in bytes at the time of listing.
     pub fn size(&self, index: usize) -> u64 {
         self.items[index].2
     }
@@ -115,11 +115,11 @@ impl FileList {
         self.root.join(OsStr::from_bytes(&self.arena[start..end]))
     }
 
-    /// Opens each chosen file once on `threads` threads and calls `f` with the file and its size.
-    /// Stops early when `stop` is set. Skips files that no longer exist.
+    /// Opens each chosen file once using `threads` threads and calls `f` with the file and its
+    /// size. Stops early when `stop` is set. Skips files that no longer exist.
     ///
     /// # Errors
-    /// The first failure; the pass ends soon after it.
+    /// The first failure; the pass stops soon after it.
     pub fn each<F>(
         &self,
         chosen: &[usize],
@@ -132,7 +132,7 @@ impl FileList {
         F: Fn(&File, u64) -> io::Result<()> + Sync,
     {
         const BATCH: usize = 64;
-        debug_assert!(chosen.iter().all(|i| *i < self.len()), "a pass is over files of this list");
+        debug_assert!(chosen.iter().all(|i| *i < self.len()), "chosen index out of range");
         let next = AtomicUsize::new(0);
         let failed: Mutex<Option<PathError>> = Mutex::new(None);
         let work = || {

@@ -1,10 +1,10 @@
 //! The index: a SQLite cache of the store for queries.
 //!
-//! `index.sqlite` in the directory of the store holds the main columns of every run and its record
-//! as JSON. It remembers the length of each session file: a new or longer file is read again, a
-//! missing one is forgotten. An index that is damaged or has another version is deleted and
-//! rebuilt. If the directory is not writable, such as a read-only export, the index is kept in
-//! memory. It never contains anything that the session files do not.
+//! `index.sqlite` in the store directory holds the main columns of every run and its record as
+//! JSON. It stores the length of each session file: new or longer files are read again, and missing
+//! files are removed. A damaged index or one with another version is deleted and rebuilt. If the
+//! directory is not writable, as with a read-only export, the index is built in memory. All of its
+//! contents come from the session files.
 
 use crate::store::{Store, StoreError};
 use ioloom_failure::quoted;
@@ -14,7 +14,7 @@ use rusqlite::{Connection, Transaction, params, params_from_iter};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Version of the tables. An index with another version is rebuilt.
+/// Schema version. An index with another version is rebuilt.
 const VERSION: i64 = 1;
 
 const TABLES: &str = "
@@ -40,7 +40,7 @@ pub enum IndexError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// SQLite failed.
-    #[error("index {}: {source}; delete the file, it is rebuilt from the sessions", quoted(.path))]
+    #[error("index {}: {source}; delete the file; it will be rebuilt from the sessions", quoted(.path))]
     Sqlite {
         /// Path of the index.
         path: PathBuf,
@@ -57,7 +57,7 @@ pub enum IndexError {
     },
 }
 
-/// An index that matched the store when it was opened.
+/// An index that was up to date when opened.
 #[derive(Debug)]
 pub struct Index {
     connection: Connection,
@@ -81,15 +81,15 @@ pub struct SessionRow {
     pub version: String,
     /// When it started, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// Runs in its list.
+    /// Number of runs in its list.
     pub runs_planned: u64,
-    /// Runs with a record.
+    /// Number of recorded runs.
     pub runs_done: u64,
-    /// Whether it ended. A session that has not can be resumed.
+    /// Whether it is complete. An incomplete session can be resumed.
     pub ended: bool,
 }
 
-/// A query for runs. An empty filter matches all; texts must match exactly.
+/// A query for runs. An empty filter matches everything; text must match exactly.
 #[derive(Debug, Clone, Default)]
 pub struct RunFilter {
     /// Identifier of the session.
@@ -112,14 +112,15 @@ impl Index {
     /// Opens the index of a store and updates it.
     ///
     /// # Errors
-    /// The store cannot be read, or SQLite fails even on a new file.
+    /// The store cannot be read, or SQLite fails even with a new file.
     pub fn open(store: &Store) -> Result<Self, IndexError> {
         let path = store.dir().join("index.sqlite");
         match Self::open_at(&path).and_then(|index| index.refresh(store).map(|()| index)) {
             Err(IndexError::Sqlite { .. }) => {}
             other => return other,
         }
-        // Damaged, of another version or not writable. It is only a cache, so start over.
+        // The index is damaged, not writable or has another version. It is only a cache, so start
+        // over.
         let _ = std::fs::remove_file(&path);
         if let Ok(index) = Self::open_at(&path) {
             index.refresh(store)?;
@@ -238,7 +239,7 @@ impl Index {
         rows.map(|row| row.map_err(fail)).collect()
     }
 
-    /// Returns the records that match a filter, oldest session first, in the order of execution.
+    /// Returns the records that match a filter, oldest session first, in execution order.
     ///
     /// # Errors
     /// SQLite fails, or a record cannot be parsed.

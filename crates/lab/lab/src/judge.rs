@@ -1,8 +1,9 @@
-//! Finds doubts about a single run.
+//! Detects doubts about a single run.
 //!
-//! Doubts about series (drift, two regimes, few samples, noise floor) need many runs and belong to
-//! statistics. This module checks whether the run read all bytes of the set, and the same bytes as
-//! other runs, and whether it was disturbed, too short or had too many threads for the machine.
+//! Doubts about series (drift, two regimes, few samples, noise floor) need many runs and are left
+//! to statistics. This module checks whether the run read all bytes of the set and the same bytes
+//! as other runs, and whether it was disturbed, too short, or used too many threads for the
+//! machine.
 
 use crate::child::CLOCK_STEP;
 use crate::files::FileList;
@@ -10,20 +11,20 @@ use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, CallKind, CallStats, Compute, Doubt, Measured, RunRecord, Schedule};
 use std::collections::BTreeMap;
 
-/// Largest share of the processors that other programs may use during a run.
+/// Maximum share of CPU capacity that other programs may use during a run.
 pub const OTHERS_CPU_MAX: f64 = 0.15;
-/// A shorter run is mostly start-up, nanoseconds.
+/// Minimum duration of a run in nanoseconds; a shorter run is mostly startup.
 pub const SHORT_RUN_NS: u64 = 10_000_000;
 
-/// Largest share of the threads' time that the program's own machinery may take.
+/// Maximum share of thread time for the program's own overhead.
 pub const OWN_MAX: f64 = 0.25;
-/// Least number of clock steps in a call for its time to be meaningful.
+/// Minimum number of clock steps in a call for its time to be meaningful.
 pub const STEPS_MIN: f64 = 4.0;
 
-/// Digests are compared among runs with equal set, number of files and bytes, and compute.
+/// Digests are compared between runs with the same set, file count, byte count and compute.
 type Same = (String, u64, u64, String);
 
-/// Judges runs; remembers the digests it has seen.
+/// Judges runs and stores their digests for comparison.
 #[derive(Debug)]
 pub struct Judge {
     cores: u32,
@@ -37,7 +38,7 @@ impl Judge {
         Self { cores: cores.max(1), votes: BTreeMap::new() }
     }
 
-    /// Counts the digest of a run.
+    /// Records the digest of a run.
     pub fn remember(&mut self, record: &RunRecord) {
         if let Some(measured) = record.measured()
             && comparable(&record.plan, measured)
@@ -47,8 +48,8 @@ impl Judge {
         }
     }
 
-    /// Returns whether another digest has at least as many runs as that of this run, itself
-    /// counted. Of two runs that disagree the second is doubted; over many runs the minority is. A
+    /// Returns whether another digest has at least as many runs as this run's digest, including
+    /// this run. If two runs disagree, the second is doubted; among many runs, the minority is. A
     /// run without a digest cannot disagree.
     fn outvoted(&self, record: &RunRecord, measured: &Measured) -> bool {
         if !comparable(&record.plan, measured) {
@@ -59,11 +60,11 @@ impl Judge {
         of.iter().any(|(digest, votes)| *digest != measured.digest && *votes >= own)
     }
 
-    /// Adds the doubts that the numbers of the run show. `scaled` means that the set is smaller
+    /// Adds the doubts that follow from the run's numbers. `scaled` means that the set is smaller
     /// than the published one.
     pub fn judge(&self, record: &mut RunRecord, order: &RunOrder, files: &FileList, scaled: bool) {
         let mut doubts = Vec::new();
-        // Spans are kept for the first block only; elsewhere none are missing.
+        // Spans are stored only for the first block, so other blocks cannot lack any.
         let kept = order.spans_max > 0 && record.key.block == 0;
         if let Some(measured) = record.measured() {
             if self.wrong_bytes(record, measured, order, files) {
@@ -94,7 +95,7 @@ impl Judge {
         order: &RunOrder,
         files: &FileList,
     ) -> bool {
-        // Only the adapters of other subjects know what their runs must have read.
+        // For other subjects, only the adapter knows what a run should have read.
         if measured.errors > 0 {
             return false;
         }
@@ -125,8 +126,8 @@ impl Judge {
     }
 }
 
-/// Returns whether the median open or read took only a few steps of the clock. Its time is then not
-/// a measurement.
+/// Returns whether the median open or read took only a few clock steps, in which case its time is
+/// meaningless.
 fn clock_coarse(measured: &Measured) -> bool {
     let Some(step) = measured.extra.get(CLOCK_STEP) else { return false };
     let fetches = [CallKind::Open, CallKind::Read].map(|kind| measured.calls.get(&kind));
@@ -134,8 +135,8 @@ fn clock_coarse(measured: &Measured) -> bool {
     fetches.into_iter().flatten().filter(timed).any(|c| (c.p50_ns as f64) < STEPS_MIN * step)
 }
 
-/// Returns the share of all threads' time spent on processors in queues, permits and the budget, a
-/// lower bound for the cost of the program's own machinery. Waiting is excluded.
+/// Returns the share of all threads' CPU time spent in queues, permits and the budget, a lower
+/// bound for the program's own overhead. Waiting is excluded.
 fn own_share(measured: &Measured) -> f64 {
     let (mut own, mut all) = (0, 0);
     for thread in &measured.threads {
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(timed(CallKind::Read, 600, 20.0), []);
         assert_eq!(timed(CallKind::Read, 600, 1000.0), [Doubt::ClockCoarse]);
         assert_eq!(timed(CallKind::Open, 0, 20.0), [Doubt::ClockCoarse], "below one step");
-        assert_eq!(timed(CallKind::HandOver, 30, 20.0), [], "only of calls that fetch");
+        assert_eq!(timed(CallKind::HandOver, 30, 20.0), [], "only fetching calls are checked");
         let spent = |plan: &str, hand_over: u64, sync_ns: u64| {
             let calls_ns = BTreeMap::from([(CallKind::HandOver, hand_over)]);
             let elapsed_ns = SHORT_RUN_NS;
@@ -281,7 +282,7 @@ mod tests {
         };
         let half = SHORT_RUN_NS / 2;
         assert_eq!(spent("read/threads:n=2", half, 0), [Doubt::OwnOverhead]);
-        assert_eq!(spent("read/threads:n=2", half, half), [], "it waited");
+        assert_eq!(spent("read/threads:n=2", half, half), [], "waiting is not overhead");
         assert_eq!(spent("read/threads:n=2", SHORT_RUN_NS / 4, 0), [], "little");
     }
 
@@ -294,12 +295,12 @@ mod tests {
             judge.remember(&record("read/threads:n=1", measured));
             found.contains(&Doubt::WrongBytes)
         };
-        assert!(!see("bad"), "the first digest has no competitor");
+        assert!(!see("bad"), "the first digest cannot disagree");
         assert!(see("good"));
         assert!(!see("good"));
         assert!(see("bad"));
         assert!(!see("good"));
         assert!(see("bad"));
-        assert!(!see(""), "without a digest");
+        assert!(!see(""), "a run without a digest cannot disagree");
     }
 }

@@ -1,15 +1,16 @@
-//! The laboratory: executes a study under proved conditions and stores every run.
+//! The laboratory: runs a study under proved conditions and stores every run.
 //!
-//! The steps of a study: [`spec`] reads and checks the file. [`expand()`](expand::expand) turns
-//! factors into comparisons with concrete arms. [`order`] draws the list of runs from the seed.
-//! [`needs`] estimates space and time. [`run`] executes the list: [`condition`] establishes and
-//! proves the state of the page cache, [`child`] runs one plan in a child process with a deadline,
-//! [`judge`] adds doubts, and [`store`] writes the record before the next run starts. [`index`]
-//! caches the store for queries, [`export`] copies sessions, and [`clean()`] removes file sets but
-//! never results.
+//! Steps of a study: [`spec`] reads and checks the file. [`expand()`](expand::expand) turns factors
+//! into comparisons with concrete arms. [`order`] draws the list of runs from the seed. [`needs`]
+//! estimates space and time. [`run`] executes the list: [`condition`] establishes and proves the
+//! state of the page cache, [`child`] runs one plan in a child process with a deadline, [`judge`]
+//! adds doubts, and [`store`] writes the record before the next run starts. [`index`] caches the
+//! store for queries, [`export`] copies sessions, and [`clean()`] removes file sets but never
+//! results.
 //!
-//! No engine is named here; an engine implements [`Subject`]. Statistics, claims and charts are
-//! computed elsewhere, from the stored records only, so every verdict can be recomputed.
+//! This crate does not depend on any engine; engines implement [`Subject`]. Statistics, claims and
+//! charts are computed elsewhere, from the stored records alone, so every verdict can be
+//! recomputed.
 
 mod boot_note;
 pub mod budget;

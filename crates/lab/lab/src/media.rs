@@ -1,12 +1,12 @@
-//! Media made by ioloom: a file system in an image, optionally with limited read speed.
+//! Media created by ioloom: a file system in an image, optionally with limited read speed.
 //!
-//! An image is in the work directory, in `images/NAME-PROCESS`, next to a manifest that its maker
-//! keeps locked. The lock ends with the process, so an image whose manifest can be locked was left
-//! behind by a killed study. [`remove_leftovers`] removes it, and so do the next study with an
-//! image and [`clean`](crate::clean()). The study computes the size of the image; the file is
-//! sparse and takes only the space of the sets.
+//! An image is stored in `images/NAME-PROCESS` below the work directory, next to a manifest that
+//! its creator keeps locked. The lock is released when the process exits, so an image with an
+//! unlocked manifest was left behind by a killed study. [`remove_leftovers`] removes it, and so do
+//! the next study with an image and [`clean`](crate::clean()). The study computes the image size;
+//! the file is sparse and takes only as much space as the sets.
 //!
-//! Everything here needs root. An error is one sentence with the missing requirement and advice.
+//! Everything here requires root. Errors are sentences with the missing requirement and advice.
 
 use ioloom_failure::{quoted, reason};
 use ioloom_sys_lab::cgroup::{ReadLimit, Throttle, remove_leftover_groups};
@@ -17,14 +17,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Name of the manifest by which a directory with an image is recognized.
+/// Name of the manifest that identifies a directory with an image.
 pub const IMAGE_MANIFEST: &str = ".ioloom-image.json";
-/// Name of the image in its directory.
+/// File name of an image.
 pub const IMAGE_FILE: &str = "image";
 
 /// Directory of images below a work directory.
 const IMAGES: &str = "images";
-/// Mount point, next to the image.
+/// Name of the mount point next to the image.
 const POINT: &str = "point";
 
 /// A mounted image as a medium. Dropping it unmounts and removes it.
@@ -32,7 +32,7 @@ const POINT: &str = "point";
 pub struct OwnImage {
     word: String,
     dir: PathBuf,
-    // Fields drop in this order: the directory is removed when it is empty.
+    // The field order matters: the directory is dropped last, when it is empty.
     image: Mutex<LoopImage>,
     throttle: Option<Throttle>,
     _image_dir: ImageDir,
@@ -56,25 +56,25 @@ impl Drop for ImageDir {
 }
 
 impl OwnImage {
-    /// Makes and mounts an image in `work_dir` with room for sets of `bytes` in `files` files.
-    /// `word` is the name of the medium in tables.
+    /// Creates and mounts an image in `work_dir` with room for sets of `bytes` in `files` files.
+    /// `word` is the medium name in tables.
     ///
     /// # Errors
-    /// One sentence with the missing requirement and advice.
+    /// A sentence with the missing requirement and advice.
     pub fn make(work_dir: &Path, word: &str, bytes: u64, files: u64) -> Result<Self, String> {
         let advice = "run as root on a machine with loop devices";
         ioloom_sys_lab::image::can_mount_images().map_err(|e| format!("{e}; {advice}"))?;
         let image_dir = image_dir(work_dir, word)
             .map_err(|e| format!("{}: {}; choose another --dir", quoted(work_dir), reason(&e)))?;
         let (image, point) = (image_dir.dir.join(IMAGE_FILE), image_dir.dir.join(POINT));
-        // Room for partly filled blocks, inodes, the journal and the reserve.
+        // Leave room for partly filled blocks, inodes, the journal and the reserve.
         let room = bytes.saturating_add(files.saturating_mul(8 << 10)).saturating_add(128 << 20);
         let room = room.saturating_add(room / 4);
         let made = LoopImage::create_for(&image, &point, room, Some(files + files / 8 + 1024))
             .map_err(|e| format!("{e}; {advice}"))?;
         if !made.direct_io() {
-            let text = "the file system of the work directory does not support direct reads by a loop \
-                        device; choose a --dir on a disk";
+            let text = "the file system of the work directory does not support direct reads \
+                through a loop device; choose a --dir on a disk";
             return Err(text.to_owned());
         }
         let dir = std::path::absolute(&point).map_err(|e| e.to_string())?;
@@ -85,7 +85,7 @@ impl OwnImage {
     /// Limits the read speed of every run on this medium.
     ///
     /// # Errors
-    /// One sentence with the missing requirement and advice.
+    /// A sentence with the missing requirement and advice.
     pub fn throttled(mut self, limit: ReadLimit) -> Result<Self, String> {
         let medium = ioloom_sys::mount::medium(&self.dir).map_err(|e| {
             format!(
@@ -98,7 +98,7 @@ impl OwnImage {
         Ok(self)
     }
 
-    /// Returns the name of the medium in tables.
+    /// Returns the medium name in tables.
     pub fn word(&self) -> &str {
         &self.word
     }
@@ -108,15 +108,15 @@ impl OwnImage {
         &self.dir
     }
 
-    /// Returns the cgroup that the process of a run must enter, if reads are limited.
+    /// Returns the cgroup that a run's process must enter, if reads are limited.
     pub fn throttle(&self) -> Option<&Throttle> {
         self.throttle.as_ref()
     }
 
-    /// Remounts the image. None of its data, names and inodes are in memory afterwards.
+    /// Remounts the image, which evicts all of its data, names and inodes from memory.
     ///
     /// # Errors
-    /// A file in the image is open, or the system refuses.
+    /// A file in the image is open, or the system rejects the call.
     pub fn remount(&self) -> Result<(), ImageError> {
         self.image().remount()
     }
@@ -135,8 +135,8 @@ fn image_dir(work_dir: &Path, word: &str) -> io::Result<ImageDir> {
     Ok(ImageDir { dir, _lock: lock })
 }
 
-/// Removes what killed studies left: images in `work_dir`, mounted or not, and cgroups with a read
-/// limit. Returns how many there were. Images in use stay.
+/// Removes leftovers of killed studies: images in `work_dir`, mounted or not, and cgroups with a
+/// read limit. Returns their number. Images in use are left alone.
 ///
 /// # Errors
 /// A leftover cannot be removed.
@@ -166,7 +166,7 @@ pub(crate) fn remove_image(dir: &Path) -> io::Result<(u64, u64)> {
     let manifest = File::open(dir.join(IMAGE_MANIFEST))?;
     flock(&manifest, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
         let e = io::Error::from(e);
-        io::Error::new(e.kind(), "in use by a study; wait for it to end")
+        io::Error::new(e.kind(), "in use by a study; wait until it has finished")
     })?;
     let image = dir.join(IMAGE_FILE);
     let found = match std::fs::symlink_metadata(&image) {
@@ -176,7 +176,7 @@ pub(crate) fn remove_image(dir: &Path) -> io::Result<(u64, u64)> {
         Err(e) => return Err(e),
     };
     ioloom_sys_lab::image::remove_leftovers(&image)?;
-    // Empty once nothing is mounted on it; anything else belongs to the user.
+    // The mount point is empty when nothing is mounted; any contents belong to the user.
     let _ = std::fs::remove_dir(dir.join(POINT));
     std::fs::remove_file(dir.join(IMAGE_MANIFEST))?;
     let _ = std::fs::remove_dir(dir);
@@ -184,7 +184,7 @@ pub(crate) fn remove_image(dir: &Path) -> io::Result<(u64, u64)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+#[allow(clippy::print_stdout, reason = "tests that cannot run here report it")]
 mod tests {
     use super::*;
     use crate::condition::Maker;
@@ -199,7 +199,7 @@ mod tests {
             Err(reason) => {
                 println!("skipped: {reason}");
                 assert!(reason.contains("; "), "{reason}");
-                assert!(!dir.join(IMAGES).exists(), "a failed image leaves nothing");
+                assert!(!dir.join(IMAGES).exists(), "a failed image should leave nothing behind");
                 None
             }
         }
@@ -243,8 +243,13 @@ mod tests {
         let Some(own) = made(work.path()) else { return };
         let OwnImage { image, _image_dir, .. } = own;
         let dir = _image_dir.dir.clone();
-        assert_eq!(remove_leftovers(work.path()).unwrap(), 0, "an image in use stays");
-        // As after a kill: the lock is gone and the mount is still there.
+        assert_eq!(
+            remove_leftovers(work.path()).unwrap(),
+            0,
+            "an image in use must not be \
+            removed"
+        );
+        // As after a kill: the lock is gone, but the mount remains.
         std::mem::forget(image);
         let keep = std::fs::read(dir.join(IMAGE_MANIFEST)).unwrap();
         drop(_image_dir);

@@ -1,31 +1,31 @@
-//! Cold and warm names and inodes, which is all that a walk needs.
+//! Cold and warm names and inodes, for walks.
 //!
-//! No system call evicts the names and inodes of a few directories. They are dropped with the page
-//! cache of the whole machine, by unmounting their file system, or by a reboot. Therefore a cold
-//! run is refused unless the user allows dropping the cache (`drop_caches`) or the files are in an
-//! image made by ioloom. Warm is established by a plain walk.
+//! No system call evicts the names and inodes of a few directories. They are evicted by dropping
+//! the whole machine's page cache, by unmounting their file system, or by a reboot. Therefore, a
+//! cold run is refused unless the user permits dropping the cache (`drop_caches`) or the files are
+//! in an image created by ioloom. Warm is established by a plain walk.
 //!
 //! The proof is the number of bytes that the child read from the device. The shortest directory
-//! entry takes more than [`COLD_BYTES_PER_NAME`], so a walk with fewer bytes did not read the
-//! directories. A walk with more than [`WARM_BYTES_PER_NAME`] was not warm. Nothing is queried
-//! before the run, because a query would load names and inodes.
+//! entry takes more than [`COLD_BYTES_PER_NAME`], so a walk that reads less did not read the
+//! directories. A walk that reads more than [`WARM_BYTES_PER_NAME`] was not warm. Nothing is
+//! queried before the run because a query would load names and inodes.
 
 use ioloom_failure::{Operation, PathError};
 use ioloom_model::Condition;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Least bytes per name that a cold run reads from the device.
+/// Minimum bytes per name that a cold run reads from the device.
 pub const COLD_BYTES_PER_NAME: f64 = 8.0;
-/// Most bytes per name that a warm run reads from the device.
+/// Maximum bytes per name that a warm run reads from the device.
 pub const WARM_BYTES_PER_NAME: f64 = 0.5;
 
-pub(crate) const NEEDS_EITHER: &str = "names and inodes cannot be made cold here; run as root \
-     (it then remounts an image of its own), or as root with --drop-caches";
+pub(crate) const NEEDS_EITHER: &str = "names and inodes cannot be made cold here; run as root to \
+    remount a generated image, or as root with --drop-caches";
 pub(crate) const NEEDS_IMAGE: &str =
-    "remounting needs an image made by ioloom; run as root with --image";
+    "remounting requires an image created by ioloom; run as root with --image";
 pub(crate) const NEEDS_DROP: &str =
-    "the arm drops the page cache of the machine; allow it with --drop-caches as root";
+    "the arm drops the machine's page cache; permit this with --drop-caches as root";
 
 /// Reads every name below `root` and its inode.
 ///
@@ -50,7 +50,7 @@ pub(crate) fn warm(root: &Path) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Judges by the bytes read from devices whether a run over `names` names had the condition.
+/// Determines from the bytes read from devices whether a run over `names` names met the condition.
 pub(crate) fn judge(asked: Condition, device: Option<u64>, names: u64) -> (Option<bool>, String) {
     let Some(device) = device else {
         return (None, "device reads cannot be observed here".to_owned());

@@ -1,6 +1,7 @@
-//! Estimates the space and time that a study needs.
+//! Estimates the space and time needed by a study.
 //!
-//! A study reports both before it starts, and is refused if less than the reserve would stay free.
+//! A study reports both before it starts, and is refused if it would leave less than the reserve
+//! free.
 
 use crate::estimate::{History, Range, Task};
 use crate::expand::{Comparison, ReadyArm, SetSource};
@@ -13,18 +14,18 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// What a study needs in one workspace.
+/// Space requirements of a study in one workspace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkspaceNeeds {
     /// Name of the medium.
     pub medium: String,
     /// Its directory.
     pub dir: PathBuf,
-    /// Bytes of the sets still to be made.
+    /// Bytes of the sets yet to be created.
     pub bytes: u64,
-    /// Files still to be made.
+    /// Number of files yet to be created.
     pub files: u64,
-    /// Bytes free now.
+    /// Bytes currently free.
     pub free_bytes: u64,
     /// Bytes that must stay free.
     pub reserve_bytes: u64,
@@ -37,34 +38,34 @@ impl WorkspaceNeeds {
     }
 }
 
-/// What a study needs before it starts. Times are estimates; see [`crate::estimate`].
+/// Space and time requirements of a study. Times are estimates; see [`crate::estimate`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Needs {
     /// Each workspace.
     pub workspaces: Vec<WorkspaceNeeds>,
     /// Complete sets.
     pub sets_ready: usize,
-    /// Sets to be made.
+    /// Sets yet to be created.
     pub sets_missing: usize,
     /// Runs in the list.
     pub runs: usize,
-    /// Estimated seconds to make sets.
+    /// Estimated seconds to create the sets.
     pub sets_s: Range,
     /// Estimated seconds of all runs, without a budget.
     pub runs_s: Range,
-    /// Runs in the list with an earlier run to estimate from.
+    /// Number of runs in the list with an earlier run to estimate from.
     pub runs_known: usize,
     /// The budget in seconds, if there is one.
     pub budget_s: Option<f64>,
 }
 
 impl Needs {
-    /// Returns the reason for refusing the study if a workspace has too little space.
+    /// Returns a reason for refusing the study if a workspace has too little space.
     pub fn refusal(&self) -> Option<String> {
         let short = self.workspaces.iter().find(|p| !p.enough())?;
         Some(format!(
-            "too little space on {} ({}): the file sets need {}, {} are free and {} must stay free; \
-             use --dir with a larger file system, or run `ioloom clean`",
+            "not enough space on {} ({}): the file sets need {}, {} are free and {} must stay \
+            free; use --dir with a larger file system, or run `ioloom clean`",
             short.medium,
             short.dir.display(),
             format_size(short.bytes),
@@ -116,7 +117,7 @@ impl fmt::Display for Needs {
     }
 }
 
-/// Computes what the comparisons need in the workspaces.
+/// Computes the space requirements of the comparisons in each workspace.
 ///
 /// # Errors
 /// The free space of a workspace cannot be read.
@@ -163,7 +164,7 @@ pub fn needs(
             }
             let cost = costs.of(spec);
             needs.sets_missing += 1;
-            // The subject estimates for an ordinary disk.
+            // The subject's estimate is for an ordinary disk.
             let range = Range { low: cost.seconds / SETS_FAST, high: cost.seconds * SETS_SLOW };
             needs.sets_s.add(range, 1.0);
             bytes += cost.bytes;
@@ -181,7 +182,7 @@ pub fn needs(
     Ok(needs)
 }
 
-/// Cached costs: a subject may draw a million sizes to compute one.
+/// Costs are cached because a subject may draw a million sizes to compute one.
 struct Costs<'a> {
     sets: &'a dyn Sets,
     known: BTreeMap<Vec<u8>, Cost>,
@@ -194,13 +195,13 @@ impl Costs<'_> {
     }
 }
 
-/// How much faster a fast disk makes sets than an ordinary disk.
+/// Speed of a fast disk relative to an ordinary disk when creating sets.
 const SETS_FAST: f64 = 4.0;
-/// How much slower a slow disk makes sets than an ordinary disk.
+/// Slowdown of a slow disk relative to an ordinary disk when creating sets.
 const SETS_SLOW: f64 = 2.0;
 
-/// Estimates the duration of a run without history, from its plan and files. Files of the user are
-/// not known yet, so their range is wide.
+/// Estimates the duration of a run without history from its plan and files. User files are not
+/// known yet, so their range is wide.
 fn run_range(costs: &mut Costs<'_>, arm: &ReadyArm, compute: &Compute, cores: u32) -> Range {
     let SetSource::Made(spec) = &arm.source else { return Range { low: 0.1, high: 10.0 } };
     let cost = costs.of(spec);
@@ -215,7 +216,7 @@ fn run_range(costs: &mut Costs<'_>, arm: &ReadyArm, compute: &Compute, cores: u3
 }
 
 /// Returns the total compute time of the files in nanoseconds on one core. Random times are
-/// estimated by a sample of their distribution, checksums and hashes by a slow rate.
+/// estimated from a sample of their distribution, checksums and hashes from a slow rate.
 pub(crate) fn demand_ns(
     compute: &Compute,
     spec: Option<&FileSetSpec>,

@@ -1,8 +1,8 @@
 //! Draws the ordered list of runs from the seed.
 //!
-//! The study runs block by block, so that drift of the machine affects all arms alike. Within a
-//! block, the comparisons are in random order, and so are the arms of each comparison. The arms of
-//! one comparison are adjacent, so they are compared at nearly the same time and a warm set is read
+//! The study runs block by block to spread machine drift evenly over all arms. Within a block, the
+//! comparisons are in random order, and so are the arms of each comparison. The arms of one
+//! comparison are adjacent, so they are compared at nearly the same time and a warm set is read
 //! once for all of them. The list depends only on the comparisons and the seed.
 
 use crate::expand::Comparison;
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 pub struct Slot(
     /// Index of the comparison.
     pub u32,
-    /// Index of the arm in the comparison.
+    /// Index of the arm within the comparison.
     pub u32,
-    /// Number of the block, from 0.
+    /// Block number, from 0.
     pub u32,
 );
 
@@ -96,7 +96,8 @@ mod tests {
         for block in list.chunks(arms) {
             firsts[block[0].1 as usize] += 1;
         }
-        // 400 / arms expected. An arm that is never or mostly first would mean a broken shuffle.
+        // The expected count is 400 / arms. An arm that is never or mostly first would indicate a
+        // broken shuffle.
         assert!(firsts.iter().all(|&n| n > 0 && n < 400 / 4), "{firsts:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! Traced runs, for the timelines of a report.
 //!
-//! Tracing slows a run, so these runs are separate from the blocks and part of no statistics. Each
-//! arm that the study lists under `pictures` runs once before the first block and leaves a record
-//! and a file in `traces/SESSION`. Their time counts against the budget.
+//! Tracing slows runs down, so traced runs are separate from the blocks and excluded from
+//! statistics. Each arm listed under `pictures` in the study runs once before the first block and
+//! creates a record and a file in `traces/SESSION`. The time counts against the budget.
 
 use crate::error::LabError;
 use crate::run::{Event, RunOptions, Study, Wanted};
@@ -15,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 impl RunOptions<'_> {
-    /// Returns how to observe the runs of blocks.
+    /// Returns how to observe runs that belong to blocks.
     pub(crate) fn observe(&self) -> Observe {
-        // Level 0: accounts that threads keep themselves. They cost less than a tracing session.
+        // Level 0: accounts kept by the threads themselves, which cost less than a tracing session.
         let level = self.evidence.filter(|level| *level > Level::Account);
         Observe { events: level.is_some(), level, trace: None }
     }
 }
 
 impl Study<'_> {
-    /// Executes the traced runs that are not `done`. Returns whether it was interrupted.
+    /// Runs the traced runs that are not `done`. Returns whether it was interrupted.
     pub(crate) fn pictures(&mut self, done: &BTreeSet<u32>) -> Result<bool, LabError> {
         let pictures = self.header.pictures.clone();
         let arms: Vec<_> =
@@ -79,7 +79,7 @@ impl Study<'_> {
         let fail = |e| PathError::new(Operation::CreateDir, &self.traces, e).to_string();
         let dir = std::path::absolute(&self.traces).map_err(fail)?;
         if dir.to_str().is_none() {
-            // The child receives the path as JSON.
+            // The path is sent to the child as JSON.
             return Err(format!("the path {} is not UTF-8; use --store DIR", quoted(&dir)));
         }
         std::fs::create_dir_all(&dir).map_err(fail)?;

@@ -1,9 +1,9 @@
 //! Runs a study: from a specification to a session in the store.
 //!
-//! The list of runs is drawn and stored before the first run. Each run takes these steps: ask the
+//! The list of runs is drawn and stored before the first run. The steps of each run: ask the
 //! subject whether the plan can run here, establish and prove the condition, run the plan in a
-//! child process, judge the result, append the record. An error within a run becomes the outcome of
-//! that run. An error of the store or of a file set ends the study and leaves a session that can be
+//! child process, judge the result, and append the record. An error within a run becomes that run's
+//! outcome. An error in the store or a file set stops the study and leaves a session that can be
 //! resumed.
 //!
 //! A study with a budget stops after a block if the next one would not fit, but not before
@@ -52,10 +52,10 @@ pub struct StudyRun {
     pub interrupted: bool,
 }
 
-/// Runs or resumes a study and returns its session.
+/// Starts or resumes a study and returns its session.
 ///
 /// # Errors
-/// See [`LabError`]. Runs that were recorded before the error stay recorded.
+/// See [`LabError`]. Runs recorded before the error are retained.
 pub fn run_study(
     spec: &ioloom_model::StudySpec,
     subject: &dyn Subject,
@@ -75,8 +75,8 @@ pub fn run_study(
         && let Err(error) = ioloom_sys::cache::can_drop_caches()
     {
         return Err(LabError::Refused(format!(
-            "cannot drop the page cache: {}; run as root, or omit --drop-caches: then data are \
-             evicted file by file, and names stay in memory",
+            "cannot drop the page cache: {}; run as root, or omit --drop-caches to evict data \
+            file by file and leave names in memory",
             reason(&error)
         )));
     }
@@ -169,7 +169,7 @@ impl Study<'_> {
         self.end(EndReason::Finished, blocks, blocks)
     }
 
-    /// Keeps the spans of the first block while the session's limit allows it.
+    /// Retains the spans of the first block up to the session's limit.
     fn ration_spans(&mut self, record: &mut RunRecord) {
         if let Outcome::Done { measured } = &mut record.outcome {
             let count: usize = measured.spans.iter().map(Vec::len).sum();
@@ -200,7 +200,7 @@ impl Study<'_> {
         Ok(false)
     }
 
-    /// Executes one run. Returns `None` if the study was interrupted.
+    /// Performs one run. Returns `None` if the study was interrupted.
     pub(crate) fn one(
         &self,
         wanted: Wanted<'_>,
@@ -208,7 +208,9 @@ impl Study<'_> {
     ) -> Result<Option<RunRecord>, LabError> {
         let Wanted { comparison, arm, block, position, observe } = wanted;
         let Some(set) = self.sets.of(comparison, arm, self.options) else {
-            let reason = "its files are no longer given; repeat the original options".to_owned();
+            let reason = "its files are no longer specified; repeat the original \
+                options"
+                .to_owned();
             return Err(LabError::Set { name: arm.set.clone(), reason });
         };
         let key = RunKey {
@@ -320,7 +322,7 @@ impl Study<'_> {
             + self.subject.takes_s(&order.plan, files, bytes) * 1e9;
         let longest = self.blocks.longest_run(Instant::now()).unwrap_or(Duration::MAX);
         let longest = longest.min(self.options.deadline_max);
-        // A set that must stay cold was not listed, so its number of files is unknown here.
+        // A set that must stay cold was not listed, so its file count is unknown here.
         let deadline = match self.options.overrides.after_reboot {
             true => longest,
             false => child::deadline(bytes, files, work, longest),
@@ -336,10 +338,10 @@ impl Study<'_> {
 }
 
 /// Reason for refusing a plan that drops the system's page cache.
-const NOT_DROPPED: &str = "the plan drops the page cache of the system; allow it with \
-                           --drop-caches as root";
+const NOT_DROPPED: &str = "the plan drops the page cache of the system; permit this with \
+    --drop-caches as root";
 
-/// Changes the kernel settings of an arm, if the user allowed it.
+/// Applies the kernel settings of an arm, if permitted by the user.
 fn change(
     settings: &BTreeMap<String, u64>,
     allowed: bool,
@@ -350,14 +352,14 @@ fn change(
     if !allowed {
         let names = settings.keys().cloned().collect::<Vec<_>>().join(", ");
         return Err(format!(
-            "the arm changes kernel settings ({names}); allow it with --allow-sysctl as root, they \
-             are restored after each run"
+            "the arm changes kernel settings ({names}); permit this with --allow-sysctl as root \
+            (the settings are restored after each run)"
         ));
     }
     ChangedSettings::set(settings).map(Some)
 }
 
-/// Outcome of a run and the proof of its condition.
+/// The outcome of a run and the proof of its condition.
 struct Ended {
     outcome: Outcome,
     proof: Option<Proof>,

@@ -1,4 +1,4 @@
-//! The file sets of a running study: made or found before the first run, and listed once.
+//! The file sets of a running study, created or located before the first run and listed once.
 
 use crate::boot_note::{note_use, used_since_start};
 use crate::error::LabError;
@@ -19,18 +19,18 @@ pub(crate) struct ReadySet {
     pub(crate) realised: FileSetRealised,
     /// Directory of the items.
     pub(crate) items: PathBuf,
-    /// The items.
+    /// The list of items.
     pub(crate) files: FileList,
-    /// How it was made; `None` for a directory of the user.
+    /// How it was created; `None` for a user directory.
     pub(crate) spec: Option<FileSetSpec>,
-    /// Keeps other processes from making, removing or using the set.
+    /// Keeps other processes from creating, removing or using the set.
     _hold: Option<Box<dyn Send>>,
 }
 
 /// The sets of a study, by medium and directory.
 pub(crate) struct Sets(BTreeMap<(String, PathBuf), ReadySet>);
 
-/// Returns the directory of the set of an arm in a workspace.
+/// Returns the set directory of an arm in a workspace.
 fn place_of(arm: &ReadyArm, place: &Workspace, options: &RunOptions<'_>) -> PathBuf {
     match (&arm.source, &options.files) {
         (SetSource::Made(spec), _) => place.set_dir(&arm.set, spec),
@@ -41,7 +41,7 @@ fn place_of(arm: &ReadyArm, place: &Workspace, options: &RunOptions<'_>) -> Path
 }
 
 impl Sets {
-    /// Makes or finds every set of the comparisons, in the order of their first use.
+    /// Creates or locates every set of the comparisons, in order of first use.
     pub(crate) fn prepare(
         comparisons: &[Comparison],
         maker: &dyn subject::Sets,
@@ -62,7 +62,7 @@ impl Sets {
                     return Err(LabError::Interrupted);
                 }
                 let known = &mut ready.realised.medium;
-                // The user's files may be on another medium than the work directory.
+                // User files may be on a different medium than the work directory.
                 known.get_or_insert_with(|| match arm.source {
                     SetSource::Made(_) | SetSource::None => place.medium.clone(),
                     SetSource::Directory(_) => Workspace::describe(word, &dir).medium,
@@ -76,7 +76,7 @@ impl Sets {
         Ok(Self(sets))
     }
 
-    /// Returns the set of an arm; `None` if the options changed since the session began.
+    /// Returns the set of an arm; `None` if the options have changed since the session started.
     pub(crate) fn of(
         &self,
         comparison: &Comparison,
@@ -116,11 +116,13 @@ fn prepare_one(
         return Ok(ReadySet { realised, items, files, spec: None, _hold: held });
     }
     if let (true, SetSource::Made(spec)) = (options.overrides.after_reboot, &arm.source) {
-        // Listing the files would warm what the boot made cold, so only the manifest is read.
+        // Listing the files would warm names that are cold after the boot, so only the manifest is
+        // read.
         if let Some(realised) = maker.known(spec, dir) {
             if used_since_start(dir) {
                 return Err(LabError::Refused(format!(
-                    "file set {} was used since the machine booted, so it is not cold; reboot, then \
+                    "file set {} was used since the machine booted, so it is not cold; reboot, \
+                    then \
                      run this command before anything else",
                     arm.set
                 )));
@@ -134,7 +136,7 @@ fn prepare_one(
     }
     let (realised, items, spec) = match &arm.source {
         SetSource::Made(spec) => {
-            // The subject makes the last directory, so it knows that it may remove it.
+            // The subject creates the last directory, so it can tell that it may remove it.
             let parent = dir.parent().unwrap_or(dir);
             std::fs::create_dir_all(parent)
                 .map_err(|e| fail(PathError::new(Operation::CreateDir, parent, e).to_string()))?;
@@ -149,8 +151,8 @@ fn prepare_one(
     };
     if options.overrides.after_reboot {
         return Err(LabError::Refused(format!(
-            "file set {} was just made, so it is not cold; reboot, then run this command before \
-             anything else",
+            "file set {} was just created, so it is not cold; reboot, then run this command \
+            before anything else",
             arm.set
         )));
     }
@@ -163,8 +165,8 @@ fn prepare_one(
     Ok(ReadySet { realised, items, files, spec, _hold: held })
 }
 
-/// Locks the set of an arm against other studies. Files of the user are only read, and an image of
-/// ioloom belongs to this process and is remounted before runs, so neither is locked.
+/// Locks the set of an arm against other studies. User files are only read, and an ioloom image
+/// belongs to this process and is remounted before runs, so neither is locked.
 fn hold(
     arm: &ReadyArm,
     dir: &Path,

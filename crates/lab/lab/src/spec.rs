@@ -1,9 +1,9 @@
 //! Reads and checks study files.
 //!
-//! An invalid file gives one error with the file, the line and what is accepted. The checks go
-//! beyond the grammar: every named set exists, every arm expands, every plan could run on some
-//! machine, and the arms of an experiment have different names. Therefore [`crate::expand`] does
-//! not fail on a checked study, and a study never stops half way because of a typing error.
+//! An invalid file results in one error with the file, the line and the accepted values. The checks
+//! go beyond the grammar: every referenced set exists, every arm expands, every plan could run on
+//! some machine, and the arms of an experiment have distinct names. Therefore, [`crate::expand`]
+//! does not fail on a checked study, and a study never stops midway because of a typo.
 
 use crate::expand::{ARMS_MAX, concrete_arms};
 use ioloom_failure::{Operation, PathError};
@@ -13,7 +13,7 @@ use ioloom_sys_lab::sysctl;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Largest study file that is read, bytes.
+/// Maximum size of a study file in bytes.
 const FILE_MAX: u64 = 1 << 20;
 /// A study file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -28,10 +28,10 @@ pub enum SpecError {
         origin: String,
         /// Line, from 1.
         line: usize,
-        /// What is wrong and, if known, what is accepted.
+        /// The problem and, if known, the accepted values.
         reason: String,
     },
-    /// No study has that name.
+    /// There is no study of that name.
     #[error("no study '{name}'; there are: {known}")]
     Unknown {
         /// The requested name.
@@ -62,8 +62,8 @@ fn line_at(text: &str, byte: usize) -> usize {
     text.as_bytes()[..byte.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1
 }
 
-/// Returns the line where the given names follow each other, quoted or as the name of a set. Stops
-/// at the first name that is missing.
+/// Returns the line of the last name when searching for the names in sequence, quoted or as a set
+/// name. Stops at the first name that is not found.
 fn find(text: &str, near: &[String]) -> usize {
     let mut at = 0;
     for part in near {
@@ -89,7 +89,7 @@ pub fn read(path: &Path) -> Result<StudySpec, SpecError> {
     parse(&text, &path.display().to_string())
 }
 
-/// Returns all studies: those of the directory (`*.toml` and `*/study.toml`), or the built-in ones.
+/// Returns all studies: those in the directory (`*.toml` and `*/study.toml`), or the built-in ones.
 ///
 /// # Errors
 /// The first invalid file, or a directory without a study file.
@@ -121,7 +121,7 @@ pub fn all(dir: Option<&Path>) -> Result<Vec<StudySpec>, SpecError> {
 /// Returns a study by name. A name with `/` or ending in `.toml` is a path.
 ///
 /// # Errors
-/// As [`all`], or no study of that name.
+/// Same as [`all`], or there is no study of that name.
 pub fn load(name: &str, dir: Option<&Path>) -> Result<StudySpec, SpecError> {
     if name.contains('/') || name.ends_with(".toml") {
         return read(Path::new(name));
@@ -136,7 +136,8 @@ pub fn load(name: &str, dir: Option<&Path>) -> Result<StudySpec, SpecError> {
     }
 }
 
-/// Returns whether a study equals the built-in study of its name, so that its file is not needed.
+/// Returns whether a study is identical to the built-in study of its name, in which case its file
+/// is not needed.
 pub fn is_built_in(spec: &StudySpec) -> bool {
     let built_in = ioloom_studies::ALL.iter().find(|study| study.name == spec.name);
     built_in.is_some_and(|built_in| {
@@ -144,7 +145,7 @@ pub fn is_built_in(spec: &StudySpec) -> bool {
     })
 }
 
-/// What is wrong, and the quoted names near it in the file.
+/// The problem, and the quoted names that locate it in the file.
 struct Wrong {
     near: Vec<String>,
     reason: String,
@@ -340,12 +341,12 @@ headline_with = { n = [2] }
                 .and_then(|n| n.parse().ok())
                 .unwrap_or(0);
             assert!(error.contains(word), "{to}: {error}");
-            // A quoted name is found within a line.
+            // A quoted name locates the error to within one line.
             assert!(line_now.abs_diff(line) <= 1, "{to}: wanted line {line}: {error}");
         }
     }
 
-    /// A study survives the round trip through JSON.
+    /// A study survives a round trip through JSON.
     #[test]
     fn a_study_reads_back_from_json_and_only_an_unchanged_one_is_built_in() {
         for mut study in all(None).unwrap() {

@@ -5,7 +5,7 @@
 //! locked while the session runs. Each run appends one line, which is synced to the device before
 //! the next run starts, so a killed study loses only the current run. If a kill or a full disk
 //! leaves a torn last line, readers ignore it and a resumed session removes it; both report it.
-//! Nothing else is ever rewritten.
+//! Complete lines are never rewritten.
 //!
 //! An export (see [`crate::export`]) is a flat directory of such files, possibly several per
 //! session, and is read by the same code. [`crate::index`] caches the lines.
@@ -30,7 +30,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Longest line that is read, bytes. Protects against files that are not a store.
+/// Maximum line length in bytes. Protects against files that are not session files.
 const LINE_MAX: u64 = 256 << 20;
 
 const ADVICE_READ: &str = "check the path and its permissions, or use --store DIR";
@@ -58,14 +58,14 @@ pub struct SessionFile {
     pub path: PathBuf,
     /// Its header.
     pub header: SessionHeader,
-    /// Whether its last line is an end.
+    /// Whether its last line marks the end.
     pub ended: bool,
     /// Length, bytes.
     pub bytes: u64,
 }
 
 impl Store {
-    /// Opens the store in `dir` for writing. Creates the directory if it is missing.
+    /// Opens the store in `dir` for writing. Creates the directory if it does not exist.
     ///
     /// # Errors
     /// The directory cannot be created.
@@ -93,13 +93,13 @@ impl Store {
         &self.dir
     }
 
-    /// Returns the directory of a session's traces. It exists only if the session has traces.
+    /// Returns the trace directory of a session. It exists only if the session has traces.
     pub fn traces_dir(&self, session: &str) -> PathBuf {
         self.dir.join("traces").join(session)
     }
 
-    /// Returns all session files, oldest first. Omits files without a complete header, whose
-    /// session was killed before the first run.
+    /// Returns all session files, oldest first. Omits files without a complete header, left by
+    /// sessions that were killed before the first run.
     ///
     /// # Errors
     /// A directory or file cannot be read, or was written by a newer program.
@@ -143,7 +143,7 @@ impl Store {
             || StoreError::NoSession { session: session.to_owned(), dir: self.dir.clone() };
         let first = parts.next().ok_or_else(missing)?;
         let mut whole = read_file(&first.path)?.ok_or_else(missing)?;
-        // A part left by an earlier export may repeat runs of another part.
+        // A part left over from an earlier export may repeat runs of another part.
         let mut known: BTreeSet<u32> = whole.runs.iter().map(|r| r.key.position).collect();
         let mut pictured: BTreeSet<u32> =
             whole.pictures.iter().map(|p| p.record.key.position).collect();
@@ -160,8 +160,8 @@ impl Store {
         Ok(whole)
     }
 
-    /// Starts a session: writes and syncs its header. If the name in the header is taken, a number
-    /// is appended to it. Returns the writer and the header as written.
+    /// Starts a session by writing and syncing its header. If the name in the header is taken,
+    /// appends a number to it. Returns the writer and the header as written.
     ///
     /// # Errors
     /// The file cannot be created or written.
@@ -187,7 +187,7 @@ impl Store {
                 Err(e) => return Err(io_error(Operation::Create, &path, ADVICE_WRITE)(e)),
             }
         }
-        unreachable!("the range of numbers is unbounded")
+        unreachable!("the number range is unbounded")
     }
 
     /// Opens a session to resume it: locks the file, removes a torn last line, and returns the
@@ -222,7 +222,7 @@ impl Store {
 pub struct Writer {
     file: File,
     path: PathBuf,
-    /// Length of the complete lines, bytes.
+    /// Total length of the complete lines in bytes.
     good: u64,
 }
 
@@ -243,7 +243,7 @@ impl Writer {
     /// Appends a run and syncs it to the device.
     ///
     /// # Errors
-    /// The disk is full or fails. Lines appended before stay readable.
+    /// The disk is full or fails. Earlier lines remain readable.
     pub fn append(&mut self, record: &RunRecord) -> Result<(), StoreError> {
         self.write(&Line::Run(Box::new(record.clone())))
     }
@@ -251,7 +251,7 @@ impl Writer {
     /// Appends a traced run.
     ///
     /// # Errors
-    /// As [`Writer::append`].
+    /// Same as [`Writer::append`].
     pub fn append_picture(&mut self, picture: &Picture) -> Result<(), StoreError> {
         self.write(&Line::Picture(Box::new(picture.clone())))
     }
@@ -259,15 +259,15 @@ impl Writer {
     /// Appends a note.
     ///
     /// # Errors
-    /// As [`Writer::append`].
+    /// Same as [`Writer::append`].
     pub fn note(&mut self, text: &str, unix_ms: u64) -> Result<(), StoreError> {
         self.write(&Line::Note(SessionNote { text: text.to_owned(), unix_ms }))
     }
 
-    /// Appends the end. The session can no longer be resumed.
+    /// Appends the end marker. The session can no longer be resumed.
     ///
     /// # Errors
-    /// As [`Writer::append`].
+    /// Same as [`Writer::append`].
     pub fn finish(mut self, end: SessionEnd) -> Result<(), StoreError> {
         self.write(&Line::End(end))
     }
@@ -276,7 +276,7 @@ impl Writer {
         let text = encode(line).map_err(io_error(Operation::Write, &self.path, ADVICE_WRITE))?;
         let done = self.file.write_all(&text).and_then(|()| self.file.sync_data());
         if let Err(error) = done {
-            // The next line must not follow half a line.
+            // The next line must not follow a partial line.
             let _ = self.file.set_len(self.good);
             return Err(io_error(Operation::Write, &self.path, ADVICE_WRITE)(error));
         }
@@ -286,8 +286,8 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Unlocks explicitly: a child that another thread is forking shares the open file, and would
-    /// hold the lock until its exec.
+    /// Unlocks explicitly: a child being forked by another thread shares the open file and would
+    /// hold the lock until exec.
     fn drop(&mut self) {
         let _ = self.file.unlock();
     }

@@ -1,24 +1,24 @@
 //! The trait through which the laboratory runs an engine.
 //!
 //! The laboratory establishes conditions, orders runs and keeps records, but knows nothing about
-//! engines. An adapter answers a few questions and executes a run in a child process of the same
-//! program (see [`crate::child`]). Making file sets is a separate trait, [`Sets`], because most
-//! subjects share one implementation. A refusal is a sentence for the user: what is not possible
-//! here and why.
+//! engines. An adapter answers a few questions and performs a run in a child process of the same
+//! program (see [`crate::child`]). File set creation is a separate trait, [`Sets`], because most
+//! subjects share one implementation. A refusal is a sentence that explains to the user what is not
+//! possible here and why.
 
 use crate::child::ChildAnswer;
 use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, FileSetSpec, Measured};
 use std::path::{Path, PathBuf};
 
-/// Cost of making a file set.
+/// Cost of creating a file set.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Cost {
-    /// Bytes on the medium: data and an estimate for metadata.
+    /// Bytes on the medium: data and estimated metadata.
     pub bytes: u64,
-    /// Files to make.
+    /// Number of files to create.
     pub files: u64,
-    /// Estimated seconds to make it.
+    /// Estimated seconds to create it.
     pub seconds: f64,
 }
 
@@ -31,11 +31,11 @@ pub struct Removed {
     pub bytes: u64,
 }
 
-/// Receives the progress of making a set, from any thread: files done and total files. Returning
-/// `false` asks the subject to stop soon and return an error that says it was interrupted.
+/// Receives the progress of set creation from any thread: files done and total files. Returning
+/// `false` requests the subject to stop soon and return an error stating that it was interrupted.
 pub type SetProgress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
-/// What the runs of a subject need of a set, which defines what cold and warm mean.
+/// The parts of a set that a subject's runs need, which define the meaning of cold and warm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touches {
     /// The contents of its files.
@@ -48,29 +48,29 @@ pub enum Touches {
 
 /// An engine under study.
 pub trait Subject: Sync {
-    /// Returns the name of the subject, such as `files`, as study files give it.
+    /// Returns the name of the subject as used in study files, such as `files`.
     fn name(&self) -> &str;
 
-    /// Returns the maker of its file sets.
+    /// Returns the object that creates its file sets.
     fn sets(&self) -> &dyn Sets;
 
-    /// Returns what its runs need of a set.
+    /// Returns which parts of a set its runs need.
     fn touches(&self) -> Touches {
         Touches::Data
     }
 
-    /// Returns what runs of one plan need, if plans of the subject differ.
+    /// Returns which parts of a set runs of this plan need, if the subject's plans differ.
     fn touches_of(&self, plan: &AnyPlan) -> Touches {
         let _ = plan;
         self.touches()
     }
 
-    /// Returns a sentence about the plan for the report. Empty for plans over files, which the
-    /// table of methods and schedules explains. Called before a study begins, whether or not this
-    /// machine can run the plan.
+    /// Returns a sentence about the plan for the report, or an empty string for file plans, which
+    /// are covered by the table of methods and schedules. Called before a study starts, whether or
+    /// not this machine can run the plan.
     ///
     /// # Errors
-    /// Why no machine could run the plan, as a sentence.
+    /// A sentence explaining why no machine could run the plan.
     fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
         match plan {
             AnyPlan::Files(_) => Ok(String::new()),
@@ -78,14 +78,14 @@ pub trait Subject: Sync {
         }
     }
 
-    /// Checks by trying whether the plan can run on the file system of `dir`.
+    /// Tests whether the plan can run on the file system of `dir`.
     ///
     /// # Errors
-    /// Why it cannot, as a sentence; the run is then stored as refused.
+    /// A sentence explaining why it cannot; the run is then recorded as refused.
     fn probe(&self, plan: &AnyPlan, compute: &Compute, dir: &Path) -> Result<(), String>;
 
-    /// Returns whether the engine records its own spans and writes traces itself. All others are
-    /// observed from outside, like any program.
+    /// Returns whether the engine records spans and writes traces itself. Other engines are
+    /// observed externally, like any other program.
     fn observes_itself(&self) -> bool {
         false
     }
@@ -95,60 +95,60 @@ pub trait Subject: Sync {
         None
     }
 
-    /// Returns display names of the metrics that only this subject records (`extra.*`). Each pair
-    /// is the name without prefix and unit, and the words. Other metrics are shown by their own
-    /// names.
+    /// Returns display names for the metrics specific to this subject (`extra.*`), as pairs of
+    /// metric name without prefix and unit, and display name. Other metrics are displayed under
+    /// their own names.
     fn metric_names(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
 
-    /// Returns whether its report shows the directories of the largest set as areas.
+    /// Returns whether its report includes a treemap of the largest set.
     fn maps_tree(&self) -> bool {
         false
     }
 
-    /// Returns whether the plan drops the page cache of the system. It is refused unless the user
-    /// allowed that.
+    /// Returns whether the plan drops the page cache of the system. Such a plan is refused unless
+    /// the user permits this.
     fn drops_caches(&self, plan: &AnyPlan) -> bool {
         let _ = plan;
         false
     }
 
-    /// Returns the seconds that a run takes beyond reading its files once: waits in the plan,
-    /// and repeated work on a slow disk. The deadline allows twice as much.
+    /// Returns the seconds that a run takes beyond reading its files once: waits in the plan, and
+    /// repeated work on a slow disk. The deadline includes twice this time.
     fn takes_s(&self, plan: &AnyPlan, files: u64, bytes: u64) -> f64 {
         let _ = (plan, files, bytes);
         0.0
     }
 
-    /// Executes an order in this process, which is a child of the study.
+    /// Performs a run in this process, which is a child of the study.
     fn run(&self, order: &RunOrder) -> ChildAnswer;
 
-    /// Returns doubts if the measurement cannot be right for this set: counts, bytes, and the
-    /// digest if the subject knows it. The laboratory compares digests between arms.
+    /// Returns doubts if the measurement cannot be correct for this set: wrong counts or bytes, or
+    /// a wrong digest if the subject knows it. The laboratory compares digests between arms.
     fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt>;
 }
 
-/// Makes, finds and removes file sets.
+/// Creates, locates and removes file sets.
 pub trait Sets: Sync {
-    /// Estimates the cost of making the set.
+    /// Estimates the cost of creating the set.
     fn cost(&self, spec: &FileSetSpec) -> Cost;
 
-    /// Returns the set in `dir` if it is complete and matches the specification. Reads only the
+    /// Returns the set in `dir` if it is complete and matches the specification. Only reads the
     /// manifest.
     fn known(&self, spec: &FileSetSpec, dir: &Path) -> Option<FileSetRealised>;
 
-    /// Returns the directory with the items of a set made in `dir`. It contains nothing else and is
-    /// given to runs.
+    /// Returns the directory that contains only the items of a set created in `dir`. It is passed
+    /// to runs.
     fn items(&self, dir: &Path) -> PathBuf;
 
-    /// Makes the set in `dir`, completes a partial one, or checks that a complete one matches.
-    /// Leaves `reserve_bytes` free on the medium. Never overwrites files that it did not make. Must
-    /// write the manifest [`crate::files::SET_MANIFEST`] to `dir`, by which [`crate::clean()`]
-    /// recognizes the set.
+    /// Creates the set in `dir`, completes a partial one, or checks that a complete one matches.
+    /// Leaves `reserve_bytes` free on the medium. Never overwrites files it did not create. Must
+    /// write the manifest [`crate::files::SET_MANIFEST`] to `dir`, which identifies the set to
+    /// [`crate::clean()`].
     ///
     /// # Errors
-    /// The operation, the path and the reason, as a sentence.
+    /// A sentence with the operation, the path and the reason.
     fn prepare(
         &self,
         name: &str,
@@ -158,25 +158,25 @@ pub trait Sets: Sync {
         progress: SetProgress<'_>,
     ) -> Result<FileSetRealised, String>;
 
-    /// Locks the set in `dir` for one study. Until the value is dropped, no other process makes,
-    /// removes or locks it. `None` if no lock is needed.
+    /// Locks the set in `dir` for one study. Until the value is dropped, no other process can
+    /// create, remove or lock it. `None` if no lock is needed.
     ///
     /// # Errors
-    /// Who holds the lock, as a sentence.
+    /// A sentence about who holds the lock.
     fn hold(&self, dir: &Path) -> Result<Option<Box<dyn Send>>, String> {
         let _ = dir;
         Ok(None)
     }
 
-    /// Removes what [`Sets::prepare`] made in `dir`, and nothing else.
+    /// Removes only the files that [`Sets::prepare`] created in `dir`.
     ///
     /// # Errors
-    /// The operation, the path and the reason, as a sentence.
+    /// A sentence with the operation, the path and the reason.
     fn remove(&self, dir: &Path) -> Result<Removed, String>;
 
-    /// Describes a directory of the user without changing it: every regular file below it.
+    /// Describes the regular files below a user directory without changing it.
     ///
     /// # Errors
-    /// The operation, the path and the reason, as a sentence.
+    /// A sentence with the operation, the path and the reason.
     fn survey(&self, dir: &Path) -> Result<FileSetRealised, String>;
 }

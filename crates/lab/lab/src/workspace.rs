@@ -1,7 +1,7 @@
-//! Directories in which studies make their file sets.
+//! Directories in which studies create their file sets.
 //!
-//! A set is in `sets/NAME-HASH` below the directory of its medium, so that every later study with
-//! the same specification finds it. Results are stored elsewhere.
+//! A set is stored in `sets/NAME-HASH` below the directory of its medium, where later studies with
+//! the same specification can reuse it. Results are stored elsewhere.
 
 use ioloom_failure::{quoted, reason};
 use ioloom_model::FileSetSpec;
@@ -10,14 +10,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Default of the bytes that stay free on a file system. On a small file system it is a tenth of
-/// its size.
+/// Default number of bytes to leave free on a file system. For a small file system, the reserve is
+/// a tenth of its size.
 pub const RESERVE_BYTES: u64 = 1 << 30;
 
-/// A medium of a study: its name in tables and a directory on it.
+/// A study medium: its name in tables and a directory on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workspace {
-    /// Facts about the medium, and its name in tables.
+    /// Facts about the medium, including its name in tables.
     pub medium: Medium,
     /// Directory for sets.
     pub dir: PathBuf,
@@ -30,7 +30,7 @@ impl Workspace {
         Self { medium, dir: dir.to_owned() }
     }
 
-    /// Returns a workspace with a name for tables and the facts that the system reports.
+    /// Returns a workspace with a name for tables and the facts reported by the system.
     pub fn describe(name: &str, dir: &Path) -> Self {
         let mut place = Self::work(dir);
         place.medium.name = name.to_owned();
@@ -48,15 +48,15 @@ impl Workspace {
 
     /// Returns the directory of a set.
     pub fn set_dir(&self, name: &str, spec: &FileSetSpec) -> PathBuf {
-        // Serializing to memory cannot fail; an empty text would only change the name.
+        // Serializing to memory cannot fail; an empty string would only change the name.
         let text = serde_json::to_vec(spec).unwrap_or_default();
         self.dir.join("sets").join(format!("{name}-{:08x}", xxh3_64(&text) as u32))
     }
 }
 
-/// Returns the bytes that must stay free on the file system of `dir`, and the bytes free now. The
-/// former is what the user asked for, limited to a tenth of the file system. A missing directory
-/// counts as its nearest existing ancestor.
+/// Returns the bytes that must stay free on the file system of `dir`, and the bytes currently free.
+/// The former is the user's request, limited to a tenth of the file system. For a missing
+/// directory, uses its nearest existing ancestor.
 pub(crate) fn reserve_and_free(dir: &Path, reserve_bytes: u64) -> io::Result<(u64, u64)> {
     let found = ioloom_sys::mount::space(nearest(dir)).map_err(|e| {
         io::Error::new(

@@ -1,9 +1,9 @@
-//! Errors of establishing a condition.
+//! Errors that occur when establishing a condition.
 
 use ioloom_failure::{PathError, reason};
 use std::io;
 
-/// A condition that could not be made.
+/// A condition that could not be established.
 #[derive(Debug, thiserror::Error)]
 pub enum ConditionError {
     /// The condition is impossible here; the run is stored as refused.

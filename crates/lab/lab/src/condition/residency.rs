@@ -1,9 +1,8 @@
 //! Queries the page cache for a seeded sample of files.
 //!
-//! Uses cachestat, or non-blocking reads where it is missing. Querying all files of a large set
-//! would take longer than reading them, so a sample is at most [`SAMPLE_MAX`] files plus up to
-//! [`LARGE_MAX`] large ones: a file of 1 GiB weighs more than all others together. A query opens
-//! the file.
+//! Uses cachestat, or non-blocking reads if it is unavailable. Querying all files of a large set
+//! would take longer than reading them, so a sample has at most [`SAMPLE_MAX`] files plus up to
+//! [`LARGE_MAX`] large ones: a 1 GiB file outweighs all others together. A query opens the file.
 
 use super::error::ConditionError;
 use crate::files::FileList;
@@ -13,14 +12,14 @@ use ioloom_sys::cache;
 use rand::RngExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Files in a sample, not counting the large ones.
+/// Number of files in a sample, not counting large files.
 pub const SAMPLE_MAX: usize = 256;
-/// Size from which a file is always part of the sample, bytes.
+/// Minimum size in bytes of files that are always in the sample.
 pub const LARGE_BYTES: u64 = 4 << 20;
-/// Limit of large files in a sample; more would make querying as slow as reading.
+/// Maximum number of large files in a sample; more would make querying as slow as reading.
 const LARGE_MAX: usize = 4096;
 
-/// Returns the indices of the files to query: a seeded sample and the large ones.
+/// Returns the indices of the files to query: a seeded sample and the large files.
 pub(super) fn sample(list: &FileList, files_max: Option<u64>, seed: u64) -> Vec<usize> {
     let count = list.count(files_max);
     if count <= SAMPLE_MAX {
@@ -34,7 +33,8 @@ pub(super) fn sample(list: &FileList, files_max: Option<u64>, seed: u64) -> Vec<
     chosen
 }
 
-/// Returns the resident share of the pages of the chosen files; `None` if it cannot be determined.
+/// Returns the share of the chosen files' pages that is resident; `None` if it cannot be
+/// determined.
 pub(super) fn resident_share(
     list: &FileList,
     chosen: &[usize],
@@ -61,8 +61,8 @@ pub(super) fn resident_share(
     Ok(Some(resident.into_inner() as f64 / pages as f64))
 }
 
-/// Returns the share of the bytes of the chosen files that a non-blocking read finds. This proves
-/// warm where cachestat is missing. A miss starts readahead, so it never proves cold. `None` if the
+/// Returns the share of the chosen files' bytes that non-blocking reads return. This can prove warm
+/// if cachestat is unavailable. A miss starts readahead, so it can never prove cold. `None` if the
 /// file system does not support such reads.
 pub(super) fn readable_share(
     list: &FileList,
@@ -97,7 +97,7 @@ pub(super) fn readable_share(
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+#[allow(clippy::print_stdout, reason = "tests that cannot run here report it")]
 mod tests {
     use super::super::tests::{MAKER, set};
     use super::*;

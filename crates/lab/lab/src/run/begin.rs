@@ -1,4 +1,4 @@
-//! Begins, resumes or finds the session of a study.
+//! Starts, resumes or looks up the session of a study.
 //!
 //! A session is resumed only with the same list of runs, machine and program. Otherwise its runs
 //! would not be comparable with the new ones.
@@ -13,7 +13,7 @@ use crate::subject::Subject;
 use ioloom_model::StudySpec;
 use ioloom_sys::clock;
 
-/// Finds the session to resume, or begins a new one.
+/// Looks up the session to resume, or starts a new one.
 pub(super) fn begin(
     spec: &StudySpec,
     subject: &dyn Subject,
@@ -36,9 +36,10 @@ pub(super) fn begin(
             return Ok((writer, session));
         }
         let text = match unfinished.last() {
-            None => "nothing to resume; a new session begins".to_owned(),
+            None => "nothing to resume; starting a new session".to_owned(),
             Some(f) => format!(
-                "nothing to resume: the unfinished session {} has a different {}; a new session begins",
+                "nothing to resume: the unfinished session {} has a different {}; starting a new \
+                session",
                 f.header.session,
                 differs(&f.header, planned, options).join(" and a different ")
             ),
@@ -70,7 +71,7 @@ pub(super) fn begin(
     Ok((writer, Session::new(header)))
 }
 
-/// Returns what differs between a session and the study as requested. Empty if it can be resumed.
+/// Returns the differences between a session and the requested study; empty if it can be resumed.
 fn differs(
     header: &SessionHeader,
     planned: &Planned,
@@ -86,11 +87,11 @@ fn differs(
     same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
 }
 
-/// Finds the session in which a study of this batch finished, if it ran as requested now. A
-/// resumed command over several studies does not repeat these.
+/// Returns the session in which a study of this batch has finished, if it matches the current
+/// request. A resumed command over several studies does not repeat finished studies.
 ///
 /// # Errors
-/// The options name something that does not exist, or the store cannot be read.
+/// The options specify something that does not exist, or the store cannot be read.
 pub fn finished(
     spec: &StudySpec,
     store: &Store,
@@ -105,7 +106,7 @@ pub fn finished(
     Ok(found.map(|f| store.read(&f.header.session)).transpose()?)
 }
 
-/// Returns the newest session with the list, machine and program of this request.
+/// Returns the newest session that matches the list, machine and program of this request.
 fn newest_alike<'f>(
     files: &'f [SessionFile],
     planned: &Planned,
@@ -114,11 +115,11 @@ fn newest_alike<'f>(
     files.iter().rev().find(|f| differs(&f.header, planned, options).is_empty())
 }
 
-/// Returns the newest session of the study as requested now, if it finished and no other session
-/// can be resumed. Resuming would then start from the beginning.
+/// Returns the newest session that matches the current request, if it has finished and no other
+/// session can be resumed. Resuming would then start from the beginning.
 ///
 /// # Errors
-/// The options name something that does not exist, or the store cannot be read.
+/// The options specify something that does not exist, or the store cannot be read.
 pub fn ended_before(
     spec: &StudySpec,
     store: &Store,

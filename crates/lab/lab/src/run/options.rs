@@ -1,4 +1,4 @@
-//! How to run a study, with default limits.
+//! Options for running a study, with default limits.
 
 use super::Progress;
 use crate::child::Runner;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Default limit of spans per run.
+/// Default maximum number of spans per run.
 pub const SPANS_MAX: u64 = 32_768;
-/// Limit of spans per session, about 60 MB of text. Later runs keep totals only.
+/// Maximum number of spans per session, about 60 MB of text. Later runs store only totals.
 pub const SESSION_SPANS_MAX: usize = 1 << 20;
-/// Longest time that a run may take.
+/// Maximum duration of a run.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(3600);
 
-/// How to run a study.
+/// Options for running a study.
 #[derive(Clone)]
 pub struct RunOptions<'a> {
     /// Quick or full.
@@ -26,32 +26,32 @@ pub struct RunOptions<'a> {
     pub overrides: Overrides,
     /// Workspaces, at least one. The first is the default medium.
     pub workspaces: Vec<Workspace>,
-    /// Those workspaces that are images made by ioloom.
+    /// The workspaces that are images created by ioloom.
     pub images: &'a [OwnImage],
-    /// A directory of the user that replaces every file set.
+    /// A user directory that replaces every file set.
     pub files: Option<PathBuf>,
-    /// Whether the user allowed dropping the system's page cache.
+    /// Whether dropping the system's page cache is permitted.
     pub drop_caches: bool,
-    /// Whether the user allowed changing kernel settings during a run.
+    /// Whether changing kernel settings during a run is permitted.
     pub allow_sysctl: bool,
-    /// Resume the latest unfinished session of the same study, mode, seed and machine.
+    /// Whether to resume the latest unfinished session of the same study, mode, seed and machine.
     pub resume: bool,
     /// The first session of the command, if it runs several studies.
     pub batch: Option<String>,
-    /// Time limit of the study, including the time to make file sets. `None` means the budget in
-    /// the study file for quick mode and no limit for full mode.
+    /// Time limit of the study, including the creation of file sets. `None` means the budget in the
+    /// study file for quick mode and no limit for full mode.
     pub budget: Option<Duration>,
     /// Bytes that must stay free on each medium; see [`workspace::RESERVE_BYTES`].
     pub reserve_bytes: u64,
     /// How to start child processes.
     pub runner: Runner,
-    /// Longest time of a run; see [`DEADLINE_MAX`].
+    /// Maximum duration of a run; see [`DEADLINE_MAX`].
     pub deadline_max: Duration,
-    /// Limit of spans per run; see [`SPANS_MAX`]. They are recorded in every block so that all
-    /// blocks cost the same, but stored only for the first, up to [`SESSION_SPANS_MAX`].
+    /// Maximum number of spans per run; see [`SPANS_MAX`]. Spans are recorded in every block to
+    /// keep the cost equal, but stored only for the first block, up to [`SESSION_SPANS_MAX`].
     pub spans_max: u64,
-    /// Evidence level of every run. By default, runs of blocks use level 0, so that measuring does
-    /// not slow what is compared, and traced runs use the highest level that the system allows.
+    /// Evidence level of every run. By default, runs in blocks use level 0, which does not slow
+    /// down the compared runs, and traced runs use the highest level that the system allows.
     pub evidence: Option<Level>,
     /// The machine.
     pub machine: MachineFacts,
@@ -59,7 +59,7 @@ pub struct RunOptions<'a> {
     pub version: String,
     /// The command line.
     pub command: Vec<String>,
-    /// Set to stop. The current run is killed and not recorded.
+    /// Flag that stops the study. The current run is killed and not recorded.
     pub stop: &'a AtomicBool,
     /// Receives events.
     pub progress: &'a dyn Progress,

@@ -1,4 +1,4 @@
-//! Plans a study: which runs, and what they need.
+//! Plans a study: its runs and their requirements.
 
 use super::options::RunOptions;
 use crate::error::LabError;
@@ -19,7 +19,7 @@ pub struct Planned {
     pub comparisons: Vec<Comparison>,
     /// The runs in order.
     pub order: Vec<Slot>,
-    /// Traced runs, made first.
+    /// Traced runs, which come first.
     pub pictures: Vec<Comparison>,
     /// Seed of the order.
     pub seed: u64,
@@ -30,17 +30,16 @@ pub struct Planned {
 /// Expands a study under the options and draws the order of its runs.
 ///
 /// # Errors
-/// [`LabError::Usage`] if an override names something that does not exist, or nothing is left to
-/// run.
+/// [`LabError::Usage`] if an override specifies something that does not exist, or nothing is left to run.
 pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<Planned, LabError> {
     let mut words = BTreeSet::new();
     if let Some(twice) = options.workspaces.iter().find(|p| !words.insert(&p.medium.name)) {
-        return Err(LabError::Usage(format!("medium {} is given twice", twice.medium.name)));
+        return Err(LabError::Usage(format!("medium {} is specified twice", twice.medium.name)));
     }
     let mut overrides = options.overrides.clone();
     overrides.media = options.workspaces.iter().map(|p| p.medium.name.clone()).collect();
     if options.files.is_some() {
-        // The user's files are on one medium.
+        // All user files are on one medium.
         overrides.media.truncate(1);
         overrides.files = options.files.as_ref().map(|f| f.display().to_string());
     }
@@ -62,7 +61,7 @@ pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<
     Ok(Planned { order, pictures, comparisons, seed, spec_hash })
 }
 
-/// Asks the subject to check every plan before anything is made.
+/// Has the subject check every plan before anything is created.
 pub(super) fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabError> {
     for comparison in &planned.comparisons {
         let none = |arm: &ReadyArm| subject.touches_of(&arm.plan) == Touches::Nothing;
@@ -85,7 +84,8 @@ pub(super) fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabE
     Ok(())
 }
 
-/// Computes what the planned study needs. `history` has the durations of earlier runs.
+/// Computes the requirements of the planned study. `history` contains the durations of earlier
+/// runs.
 ///
 /// # Errors
 /// The free space of a medium cannot be read.
@@ -103,7 +103,7 @@ pub fn needs(
     for comparison in comparisons {
         let unknown = comparison.arms.iter();
         for arm in unknown.filter(|arm| history.run_seconds(comparison, arm).is_none()) {
-            // With no files: the time that the plan waits regardless of the speed of the disk.
+            // Without files, the estimate is the time the plan waits regardless of disk speed.
             let waits = Range::exactly(subject.takes_s(&arm.plan, 0, 0));
             needs.runs_s.add(waits, f64::from(comparison.blocks));
         }

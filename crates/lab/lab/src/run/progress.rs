@@ -7,13 +7,13 @@ use ioloom_model::record::RunKey;
 /// An event of a running study.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// What the study needs, before anything is made.
+    /// The study's requirements, before anything is created.
     Needs(&'a Needs),
-    /// A set is being made or checked: name, medium, files done, total files.
+    /// A set is being created or checked: name, medium, files done, total files.
     Preparing(&'a str, &'a str, u64, u64),
-    /// The session began or was resumed: its name, runs done, total runs.
+    /// The session was started or resumed: its name, runs done, total runs.
     Begun(&'a str, usize, usize),
-    /// A run starts: its key and the total number of runs.
+    /// A run is starting: its key and the total number of runs.
     Run(&'a RunKey, usize),
     /// A run is recorded.
     Recorded(&'a RunRecord),
@@ -23,7 +23,7 @@ pub enum Event<'a> {
 
 /// Receives the events of a study.
 pub trait Progress: Sync {
-    /// Called between runs, never during one; while sets are made, from any thread.
+    /// Called between runs, never during one. During set creation, called from any thread.
     fn event(&self, event: &Event<'_>);
 }
 

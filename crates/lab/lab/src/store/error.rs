@@ -7,10 +7,10 @@ use std::path::PathBuf;
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A call on a file failed.
+    /// A file operation failed.
     #[error("cannot {operation} {}: {}; {advice}", quoted(.path), reason(.source))]
     Io {
-        /// The call that failed.
+        /// The operation that failed.
         operation: Operation,
         /// The path.
         path: PathBuf,
@@ -19,7 +19,7 @@ pub enum StoreError {
         /// What to do.
         advice: &'static str,
     },
-    /// A complete line that is not valid.
+    /// A complete line is invalid.
     #[error("{}, line {line}: {reason}; another program has changed the file", quoted(.path))]
     Line {
         /// Which file.
@@ -31,8 +31,8 @@ pub enum StoreError {
     },
     /// Written by a newer program.
     #[error(
-        "{}: written in version {found} of the format, this program reads up to {known}; use a \
-         newer ioloom",
+        "{}: written in format version {found}, but this program supports only versions up to \
+        {known}; use a newer ioloom",
         quoted(.path)
     )]
     Newer {
@@ -40,10 +40,10 @@ pub enum StoreError {
         path: PathBuf,
         /// Version found.
         found: u32,
-        /// Newest version that is understood.
+        /// Newest supported version.
         known: u32,
     },
-    /// Another process is writing this session.
+    /// Another process is writing to this session.
     #[error("{}: another process is running this session; wait for it or stop it", quoted(.path))]
     Busy {
         /// Which file.

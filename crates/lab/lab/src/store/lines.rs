@@ -33,7 +33,7 @@ pub(super) fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, Stor
             Ok(line)
         }
         Err(error) => {
-            // A line in a newer format may not decode; then report its version instead.
+            // A line in a newer format may not decode; if so, report its version instead.
             if let Ok(versions) = serde_json::from_slice::<Versions>(text) {
                 check(versions.session.map_or(0, |v| v.schema), STORE_SCHEMA)?;
                 check(versions.run.map_or(0, |v| v.schema), RECORD_SCHEMA)?;

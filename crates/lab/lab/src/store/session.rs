@@ -1,11 +1,11 @@
-//! The lines of a session file, and the session that they form.
+//! The lines of a session file and the resulting session.
 
 use crate::expand::{Comparison, Mode};
 use crate::order::Slot;
 use ioloom_model::{Doubt, MachineFacts, RunRecord, StudySpec};
 use serde::{Deserialize, Serialize};
 
-/// Version of the format of session files.
+/// Version of the session file format.
 pub const STORE_SCHEMA: u32 = 1;
 
 /// The first line of a session. It contains everything needed to understand and resume the session.
@@ -13,7 +13,7 @@ pub const STORE_SCHEMA: u32 = 1;
 pub struct SessionHeader {
     /// [`STORE_SCHEMA`].
     pub schema: u32,
-    /// Identifier: study and start time, plus a number if two started in the same second.
+    /// Identifier: study and start time, plus a number if two sessions started in the same second.
     pub session: String,
     /// Name of the study.
     pub study: String,
@@ -40,7 +40,7 @@ pub struct SessionHeader {
     /// Number of this file within an exported session, from 0.
     #[serde(default)]
     pub part: u32,
-    /// Runs traced for timelines before the first block. They are part of neither `order` nor any
+    /// Runs traced for timelines before the first block. They are excluded from `order` and from
     /// statistics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Comparison>,
@@ -48,14 +48,14 @@ pub struct SessionHeader {
     /// shown as one report under this name. Stored under the key `sitting`.
     #[serde(default, rename = "sitting", skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
-    /// The study, if it is not the built-in one of its name. Its file may be gone or changed when
-    /// the report is made again.
+    /// The study, unless it is the built-in one of its name. Its file may be gone or changed when
+    /// the report is regenerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<StudySpec>>,
 }
 
 impl SessionHeader {
-    /// Returns the name of the report: that of the batch, or of the session itself.
+    /// Returns the name of the report: the batch name, or the session name.
     pub fn batch(&self) -> &str {
         self.batch.as_deref().unwrap_or(&self.session)
     }
@@ -64,7 +64,7 @@ impl SessionHeader {
 /// A run traced for a timeline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
-    /// The run. Its position counts the traced runs.
+    /// The run. Its position is relative to the traced runs.
     pub record: RunRecord,
     /// Name of the trace in `traces/SESSION`; `None` if there is none.
     pub trace: Option<String>,
@@ -72,7 +72,7 @@ pub struct Picture {
     pub trace_bytes: u64,
 }
 
-/// How a session ended. A session without an end can be resumed.
+/// How a session ended. A session without this line can be resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndReason {
@@ -87,7 +87,7 @@ pub enum EndReason {
 pub struct SessionEnd {
     /// Why it ended.
     pub reason: EndReason,
-    /// Blocks of the list that did not run.
+    /// Number of blocks in the list that did not run.
     pub blocks_dropped: u32,
     /// Doubts about the whole session.
     pub doubts: Vec<Doubt>,
@@ -126,14 +126,14 @@ pub struct Session {
     pub pictures: Vec<Picture>,
     /// Notes.
     pub notes: Vec<SessionNote>,
-    /// The end, if the session has ended.
+    /// The end marker, if the session has ended.
     pub end: Option<SessionEnd>,
-    /// Length of a torn last line that was ignored, bytes.
+    /// Length in bytes of a torn last line that was ignored.
     pub torn_bytes: u64,
 }
 
 impl Session {
-    /// Returns a session that consists of its header.
+    /// Returns a session that consists only of its header.
     pub(crate) fn new(header: SessionHeader) -> Self {
         let (runs, pictures, notes) = (Vec::new(), Vec::new(), Vec::new());
         Self { header, runs, pictures, notes, end: None, torn_bytes: 0 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) const FILES: u64 = 20;
 pub(crate) const FILE_BYTES: u64 = 5000;
 
-/// Makes files of zeros and recognizes them by the text of their specification.
+/// Creates files of zeros and recognizes them by their specification text.
 #[derive(Default)]
 pub(crate) struct Mock {
     pub(crate) prepared: AtomicU64,
@@ -46,7 +46,7 @@ impl Subject for Mock {
     }
 
     fn run(&self, _: &RunOrder) -> ChildAnswer {
-        unreachable!("the children are shell scripts")
+        unreachable!("runs are performed by shell scripts")
     }
 
     fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {
@@ -119,7 +119,7 @@ fn realised(name: &str, files: u64, bytes_total: u64) -> FileSetRealised {
     }
 }
 
-/// Everything that a study needs, in a temporary directory on the build disk.
+/// Everything needed for a study, in a temporary directory on the build disk.
 pub(crate) struct Bench {
     pub(crate) dir: PathBuf,
     _owned: Option<tempfile::TempDir>,
@@ -154,7 +154,7 @@ impl Bench {
         std::fs::write(self.dir.join(name), text).unwrap();
     }
 
-    /// Returns the file to which each child appends a line when it starts.
+    /// Returns the log file to which each child appends a line at startup.
     pub(crate) fn log(&self) -> PathBuf {
         self.dir.join("log")
     }
@@ -163,7 +163,8 @@ impl Bench {
         std::fs::read_to_string(self.log()).map_or(0, |t| t.lines().count())
     }
 
-    /// Returns children that log, wait for `pause` seconds and answer by the method of the plan.
+    /// Returns children that log, wait for `pause` seconds and answer depending on the plan's
+    /// method.
     pub(crate) fn runner(&self, pause: &str) -> Runner {
         let script = format!(
             "cd '{}'; read -r order; echo x >> log; sleep {pause}; case $order in \
@@ -213,7 +214,7 @@ pub(crate) fn done(files: u64, bytes: u64, digest: &str) -> Outcome {
     Outcome::Done { measured: Box::new(measured) }
 }
 
-/// Returns a study with the given arms over 20 files of 5000 bytes, three blocks.
+/// Returns a study with these arms over 20 files of 5000 bytes, with three blocks.
 pub(crate) fn study(arms: &str) -> StudySpec {
     let text = format!(
         r#"

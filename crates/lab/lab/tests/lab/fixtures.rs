@@ -1,4 +1,4 @@
-//! Stores written by an earlier version (tests/fixtures/a8ad189) open, and keep their contents.
+//! Stores written by an earlier version (tests/fixtures/a8ad189) open with their contents intact.
 
 use ioloom_lab::index::outcome_word;
 use ioloom_lab::{Index, RunFilter, Session, Store};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The stores, and whether a last line is torn.
+/// The stores, and whether the last line is torn.
 const STORES: [(&str, bool); 5] =
     [("store", false), ("kept", false), ("unfinished", false), ("torn", true), ("indexed", false)];
 
@@ -97,7 +97,7 @@ fn the_index_of_an_earlier_version_lists_the_same_sessions() {
     }
 }
 
-/// Writing a line again gives the same keys and values, so that other programs still read it.
+/// Rewriting a line produces the same keys and values, which other programs rely on.
 #[test]
 fn lines_of_an_earlier_version_are_written_as_they_were() {
     for (name, _) in STORES {

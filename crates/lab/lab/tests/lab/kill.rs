@@ -1,4 +1,4 @@
-//! Studies that die in the middle: by SIGKILL, and by a file that must not grow.
+//! Studies that die midway: from SIGKILL, and from a file size limit.
 
 use crate::bench::{Bench, TWO_ARMS, study};
 use ioloom_lab::run_study;
@@ -16,7 +16,7 @@ fn long_study() -> StudySpec {
     spec
 }
 
-/// Does nothing unless another test started this program to run a study and be killed.
+/// Does nothing unless another test started this program to run a study and kill it.
 #[test]
 fn study_in_a_child_process() {
     let Some(dir) = std::env::var_os(VARIABLE) else { return };
@@ -35,14 +35,14 @@ fn resume_and_check(bench: &Bench, killed: usize) {
     let before = store.read(&file.header.session).unwrap();
     assert!(!file.ended && before.end.is_none());
     assert!(!before.runs.is_empty() && before.runs.len() < RUNS, "{}", before.runs.len());
-    assert_eq!(before.header.order.len(), RUNS, "the whole list was there before the first run");
+    assert_eq!(before.header.order.len(), RUNS, "the list must be complete before the first run");
     let mut options = bench.silent();
     options.resume = true;
     let after = run_study(&long_study(), &bench.subject, &store, &options).unwrap().session;
     assert_eq!(after.runs.len(), RUNS);
-    assert_eq!(after.runs[..before.runs.len()], before.runs[..], "no finished run is lost");
+    assert_eq!(after.runs[..before.runs.len()], before.runs[..], "a finished run was lost");
     let in_order = after.runs.iter().enumerate().all(|(i, r)| r.key.position as usize == i);
-    assert!(in_order, "each run of the list once");
+    assert!(in_order, "each run of the list should occur once, in order");
     let started = bench.started();
     assert!((RUNS..=RUNS + killed).contains(&started), "{started}: a finished run ran again");
 }
@@ -58,8 +58,8 @@ fn a_study_killed_in_the_middle_resumes_and_loses_no_finished_run() {
         .unwrap();
     let since = Instant::now();
     while bench.started() < 7 {
-        assert!(since.elapsed() < Duration::from_secs(120), "the study does not get going");
-        assert!(child.try_wait().unwrap().is_none(), "the study ended too soon");
+        assert!(since.elapsed() < Duration::from_secs(120), "the study did not start running");
+        assert!(child.try_wait().unwrap().is_none(), "the study exited too soon");
         std::thread::sleep(Duration::from_millis(2));
     }
     child.kill().unwrap();
@@ -70,7 +70,8 @@ fn a_study_killed_in_the_middle_resumes_and_loses_no_finished_run() {
 #[test]
 fn a_store_that_cannot_grow_ends_the_study_with_one_error_and_resumes() {
     let bench = Bench::new();
-    // The unit is 512 or 1024 bytes, depending on the shell; both are reached before the last run.
+    // The unit is 512 or 1024 bytes, depending on the shell; either limit is reached before the
+    // last run.
     let script = r#"trap "" XFSZ; ulimit -f 32; exec "$0" "$@""#;
     let status = Command::new("/bin/sh")
         .args(["-c", script])
@@ -87,6 +88,6 @@ fn a_store_that_cannot_grow_ends_the_study_with_one_error_and_resumes() {
     let store = bench.store();
     let file = store.files().unwrap().remove(0);
     let session = store.read(&file.header.session).unwrap();
-    assert_eq!(session.torn_bytes, 0, "the half line was taken back");
+    assert_eq!(session.torn_bytes, 0, "the partial line should have been removed");
     resume_and_check(&bench, 1);
 }

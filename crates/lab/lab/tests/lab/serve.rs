@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const VARIABLE: &str = "IOLOOM_LAB_TEST_CHILD";
 
-/// Does nothing unless another test started this program as the child of a run.
+/// Does nothing unless another test started this program as the child for a run.
 #[test]
 fn a_child_of_a_run() {
     let Some(kind) = std::env::var_os(VARIABLE) else { return };
@@ -56,7 +56,7 @@ fn orders_are_served_and_device_bytes_filled_in() {
     let ChildEnd::Answered(answer) = end else { panic!() };
     let Outcome::Done { measured } = &answer.outcome else { panic!("{:?}", answer.outcome) };
     assert_eq!(measured.files, 42);
-    // Values that are not finite are removed; the other values of the run stay.
+    // Non-finite values are removed; the other values of the run remain.
     assert_eq!(measured.extra.iter().collect::<Vec<_>>(), [(&"half".to_owned(), &0.5)]);
     assert_eq!(measured.curves["c"], [(0.0, 1.0), (2.0, 3.0)]);
     assert_eq!(measured.others_cpu, None);

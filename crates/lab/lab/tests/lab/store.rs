@@ -28,7 +28,7 @@ fn a_torn_last_line_is_ignored_and_removed_on_resume() {
     let whole = std::fs::read(&path).unwrap();
     let ends: Vec<usize> =
         whole.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1).collect();
-    // Truncate at many positions of the last two lines and in the middle: earlier runs stay.
+    // Truncate at many positions in the last two lines and in the middle: earlier runs remain.
     for cut in (ends[4]..whole.len()).step_by(97).chain([ends[5] - 1, ends[5], whole.len() - 1]) {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let complete = ends.iter().filter(|e| **e <= cut).count();
@@ -117,12 +117,12 @@ fn a_damaged_index_is_rebuilt() {
     let first = all(&Index::open(&store).unwrap());
     assert_eq!(first.1, session.runs);
     assert_eq!((first.0.len(), first.0[0].runs_done, first.0[0].ended), (1, 9, true));
-    // Damaged, missing or partly written: it is rebuilt.
+    // A damaged, missing or partial index is rebuilt.
     std::fs::write(&file, "not a database, but long enough to look like one".repeat(50)).unwrap();
     assert_eq!(all(&Index::open(&store).unwrap()), first);
     std::fs::remove_file(&file).unwrap();
     assert_eq!(all(&Index::open(&store).unwrap()), first);
-    // The index notices a session that lost lines, and a new one.
+    // The index detects a session that lost lines, and a new session.
     let text = std::fs::read_to_string(&path).unwrap();
     let less: Vec<&str> = text.lines().take(5).collect();
     std::fs::write(&path, less.join("\n") + "\n").unwrap();
@@ -140,7 +140,7 @@ fn a_damaged_index_is_rebuilt() {
     };
     let wanted = session.runs[..4].iter().filter(|r| r.key.arm == "t2").count();
     assert_eq!(index.runs(&filter).unwrap().len(), wanted);
-    // A deleted session is forgotten.
+    // A deleted session is removed from the index.
     std::fs::remove_file(&path).unwrap();
     assert_eq!(Index::open(&store).unwrap().sessions().unwrap().len(), 1);
 }
@@ -198,8 +198,13 @@ fn exports_are_small_and_read_back_as_a_store() {
     }
     let index = Index::open(&exported).unwrap();
     assert_eq!(index.runs(&RunFilter::default()).unwrap().len(), 69);
-    assert_eq!(export(&store, &names, &dest).unwrap(), kept, "keeping again replaces");
-    // A leftover part of an earlier, longer export is not counted, and the next export removes it.
+    assert_eq!(
+        export(&store, &names, &dest).unwrap(),
+        kept,
+        "exporting again should replace the \
+        files"
+    );
+    // A leftover part of an earlier, longer export is ignored and removed by the next export.
     let parts = kept.iter().filter(|file| file.path.to_string_lossy().contains("long")).count();
     let stale = dest.join(format!("long.part{parts}.jsonl"));
     std::fs::copy(dest.join("long.part1.jsonl"), &stale).unwrap();

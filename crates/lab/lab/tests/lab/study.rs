@@ -1,4 +1,4 @@
-//! Studies, from text to records.
+//! Tests studies from text to records.
 
 use crate::bench::{Bench, FILES, Mock, TWO_ARMS, study};
 use ioloom_lab::estimate::History;
@@ -22,8 +22,13 @@ fn every_run_of_the_list_is_recorded_in_the_order_that_was_stored() {
     let session = run.session;
     assert!(!run.interrupted);
     assert_eq!(session.end.as_ref().map(|e| e.reason), Some(EndReason::Finished));
-    assert_eq!(session.end.as_ref().unwrap().doubts, [Doubt::FewSamples], "three blocks are few");
-    assert_eq!(session.runs.len(), 9, "two arms and one again, three blocks");
+    assert_eq!(
+        session.end.as_ref().unwrap().doubts,
+        [Doubt::FewSamples],
+        "three blocks are too \
+        few"
+    );
+    assert_eq!(session.runs.len(), 9, "two arms and one repeated arm, three blocks");
     assert_eq!(of(&session, "t1 (again)").len(), 3);
     assert_eq!(session.runs[0].plan.to_string().split('=').next(), Some("read/threads:n"));
     for (position, run) in session.runs.iter().enumerate() {
@@ -34,14 +39,14 @@ fn every_run_of_the_list_is_recorded_in_the_order_that_was_stored() {
         assert!(run.measured().is_some(), "{:?}", run.outcome);
         assert!(!run.doubts.contains(&Doubt::WrongBytes));
         let timeline = !run.measured().unwrap().spans.is_empty();
-        assert_eq!(timeline, slot.2 == 0, "timelines are kept from the first block alone");
+        assert_eq!(timeline, slot.2 == 0, "timelines should be stored only for the first block");
         assert_eq!(run.set.medium.as_ref().unwrap().name, "work");
         let proof = run.proof.as_ref().unwrap();
         assert_eq!((proof.asked, proof.device_bytes), (Condition::Cold, Some(FILES * 8192)));
     }
     assert_eq!(bench.started(), 9);
     let planned = plan(&study(TWO_ARMS), &bench.silent()).unwrap();
-    assert_eq!(planned.order, session.header.order, "the seed alone decides");
+    assert_eq!(planned.order, session.header.order, "the order should depend only on the seed");
 }
 
 #[test]
@@ -55,7 +60,7 @@ fn an_error_in_a_run_is_its_outcome_and_the_study_continues() {
            { name = "short", plan = "uring/threads:n=1" },
            { name = "part", plan = "read/threads:n=3", files_max = "7" }"#,
     );
-    // The reference for digests is the first run, so a good one must come first.
+    // The first run is the reference for digests, so a good one must come first.
     let mut options = bench.silent();
     options.overrides.blocks = Some(2);
     options.overrides.seed = (0..1000).find(|seed| {
@@ -103,7 +108,7 @@ fn a_set_is_made_once_found_again_and_cleaned_without_touching_results() {
     assert_eq!((cleaned.len(), cleaned[0].files), (1, FILES));
     assert!(!cleaned[0].dir.exists() && work.join("sets/of-the-user/x").exists());
     assert_eq!(clean(&work, &bench.subject).unwrap(), []);
-    assert_eq!(bench.store().files().unwrap().len(), 1, "results stay");
+    assert_eq!(bench.store().files().unwrap().len(), 1, "results must not be removed");
     assert_eq!(needs(&bench).sets_missing, 1);
 }
 
@@ -245,7 +250,7 @@ fn an_interrupted_study_resumes_where_it_stopped_and_repeats_nothing() {
     let first = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap();
     assert!(first.interrupted && first.session.end.is_none());
     assert_eq!(first.session.runs.len(), 4);
-    // Another seed makes it another study, which does not resume this session.
+    // With another seed, it is a different study, which does not resume this session.
     let mut other = bench.silent();
     other.resume = true;
     other.overrides.seed = Some(77);
@@ -259,8 +264,8 @@ fn an_interrupted_study_resumes_where_it_stopped_and_repeats_nothing() {
     let positions: BTreeSet<u32> = second.session.runs.iter().map(|r| r.key.position).collect();
     assert_eq!((positions.len(), second.session.runs.len()), (9, 9));
     assert_eq!(second.session.notes.len(), 1);
-    assert_eq!(bench.started(), 9 + 9, "nine each, none twice");
-    // A finished session is not resumed, and the caller can find out before.
+    assert_eq!(bench.started(), 9 + 9, "each session should start nine runs");
+    // A finished session is not resumed, which the caller can check in advance.
     let ended = ended_before(&study(TWO_ARMS), &store, &again).unwrap();
     assert_eq!(ended.as_ref(), Some(&first.session.header.session));
     let mut unknown = bench.silent();
@@ -359,15 +364,22 @@ fn a_traced_run_is_separate_from_the_blocks_and_is_made_once() {
     bench.stop.store(true, Ordering::Relaxed);
     let mut options = bench.silent();
     options.overrides.blocks = Some(1);
-    assert!(run_study(&spec, &bench.subject, &bench.store(), &options).is_err(), "nothing begun");
+    assert!(
+        run_study(&spec, &bench.subject, &bench.store(), &options).is_err(),
+        "no session \
+        should exist"
+    );
     bench.stop.store(false, Ordering::Relaxed);
     let session = run_study(&spec, &bench.subject, &bench.store(), &options).unwrap().session;
     assert_eq!((session.runs.len(), session.pictures.len(), bench.started()), (3, 1, 4));
     assert!(session.runs.iter().all(|run| run.measured().unwrap().spans.len() == 1));
     let picture = &session.pictures[0];
     assert_eq!(picture.record.key.arm, "t2");
-    assert_eq!(picture.trace, None, "these children write no trace");
-    assert!(picture.record.proof.is_some(), "its condition is made and proved as any other");
+    assert_eq!(picture.trace, None, "these children do not write traces");
+    assert!(
+        picture.record.proof.is_some(),
+        "its condition should be established and proved like any other"
+    );
     let kept = tempfile::tempdir().unwrap();
     let name = session.header.session.clone();
     ioloom_lab::export::export(&bench.store(), std::slice::from_ref(&name), kept.path()).unwrap();
@@ -376,5 +388,9 @@ fn a_traced_run_is_separate_from_the_blocks_and_is_made_once() {
 
     spec.experiments[0].pictures = vec!["t9".to_owned()];
     let wrong = plan(&spec, &bench.silent()).unwrap();
-    assert!(wrong.pictures.is_empty(), "a study file that names it is refused when it is read");
+    assert!(
+        wrong.pictures.is_empty(),
+        "reading a study file with an unknown picture fails, so it \
+        has none"
+    );
 }
