@@ -1,10 +1,11 @@
-//! Two sessions of a study compared: the arms of both, their ratios, and the differences beyond noise.
+//! Compares two sessions of a study: the arms in both, their ratios, and the differences beyond
+//! noise.
 //!
-//! The runs of two sessions are not paired: the ratio is that of the medians, and each sample is
-//! resampled separately. A difference counts if its interval excludes 1 and the ratio exceeds the margin
-//! of 5 % that verdicts use as well. With too few values for an interval, nothing is concluded. If
-//! machine, medium, files, plan or condition differ, the ratio does not measure a change: it is shown
-//! with the differences and without a conclusion.
+//! Runs are not paired across sessions: the ratio is a ratio of medians, and each sample is
+//! resampled separately. A difference counts if its interval excludes 1 and the ratio exceeds the 5
+//! % margin that verdicts also use. With too few values for an interval, there is no conclusion. If
+//! machine, medium, files, plan or condition differ, the ratio does not measure a change: it is
+//! shown with these differences and without a conclusion.
 
 use crate::estimate::{Ends, Ratio};
 use crate::group::{ArmRuns, Group, groups};
@@ -22,13 +23,13 @@ pub enum Change {
     Better,
     /// Worse beyond noise.
     Worse,
-    /// Different beyond noise, in a metric without a better direction.
+    /// Different beyond noise, for a metric in which neither direction is better.
     Different,
-    /// The same: the interval is within the margin.
+    /// Unchanged: the interval is within the margin.
     Same,
-    /// The evidence shows neither.
+    /// Inconclusive.
     Unclear,
-    /// Different things were measured, so a change cannot be determined.
+    /// The sessions measured different things, so no change can be determined.
     NotComparable,
 }
 
@@ -45,7 +46,7 @@ impl Change {
         }
     }
 
-    /// Returns an icon that distinguishes them without colour.
+    /// Returns an icon that is distinct without colour.
     pub const fn icon(self) -> &'static str {
         match self {
             Self::Better => "▲",
@@ -58,7 +59,7 @@ impl Change {
     }
 }
 
-/// An arm of both sessions.
+/// An arm that is in both sessions.
 #[derive(Debug, Clone)]
 pub struct Row<'a> {
     /// The comparison in the first session.
@@ -67,11 +68,11 @@ pub struct Row<'a> {
     pub first: ArmRuns<'a>,
     /// The arm in the second session.
     pub second: ArmRuns<'a>,
-    /// Second over first, whichever direction is better.
+    /// Ratio of second to first, whichever direction is better.
     pub ratio: Option<Ratio>,
     /// The conclusion.
     pub change: Change,
-    /// Differences that prevent a conclusion; empty if there are none.
+    /// Differences that prevent a conclusion.
     pub differs: Vec<String>,
 }
 
@@ -80,20 +81,20 @@ pub struct Row<'a> {
 pub struct Matched<'a> {
     /// Arms of both sessions, in the order of the first.
     pub rows: Vec<Row<'a>>,
-    /// Arms that only one session has: session, comparison and name.
+    /// Arms that are in only one session: session, comparison and name.
     pub alone: Vec<(String, String)>,
-    /// Other differences, in sentences.
+    /// Other differences, as sentences.
     pub remarks: Vec<String>,
 }
 
 impl Matched<'_> {
-    /// Returns whether some conclusion is based on an interval, which can exclude 1 by chance.
+    /// Returns whether any conclusion is based on an interval, which may exclude 1 by chance.
     pub fn has_intervals(&self) -> bool {
         let compared = self.rows.iter().filter(|row| row.change != Change::NotComparable);
         compared.filter_map(|row| row.ratio).any(|r| r.ends.is_interval())
     }
 
-    /// Returns whether the ends of some ratio are minimum and maximum.
+    /// Returns whether any ratio shows a minimum and maximum instead of an interval.
     pub fn has_too_few(&self) -> bool {
         self.rows.iter().filter_map(|row| row.ratio).any(|r| !r.ends.is_interval())
     }
@@ -193,7 +194,8 @@ fn first(arm: &ArmRuns<'_>, of: impl Fn(&RunRecord) -> String) -> String {
     arm.runs.first().map_or(String::new(), |r| of(r))
 }
 
-/// Returns the medium of an arm. The number of a loop device is ignored: it is the next free one.
+/// Returns the medium of an arm. Loop device numbers are ignored because they are assigned
+/// dynamically.
 fn medium(arm: &ArmRuns<'_>) -> String {
     first(arm, |record| {
         let Some(m) = &record.set.medium else { return "unknown".to_owned() };
@@ -203,7 +205,7 @@ fn medium(arm: &ArmRuns<'_>) -> String {
     })
 }
 
-/// Returns the requested condition, the state of names, and whether most runs prove it.
+/// Returns the requested condition, the state of names, and whether it was proved in most runs.
 fn proved(arm: &ArmRuns<'_>) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for proof in arm.runs.iter().filter_map(|r| r.proof.as_ref()) {

@@ -1,14 +1,14 @@
-//! The raw data of a report as compact JSON, embedded in the page so that readers can extract it.
+//! The raw data of a report as compact JSON, embedded in the page for extraction by readers.
 //!
-//! Every number on the page names an identifier (`g0.a3`, `g0.r0`, `c7`, prefixed with the study on a
-//! page with several studies) and a field of this document. It contains the scalars, the costs of calls
-//! and the times by role of each run; spans and single threads stay in the store, because they would
-//! make the page too large to open.
+//! Every number on the page refers to an identifier (`g0.a3`, `g0.r0`, `c7`, prefixed with the
+//! study on a page with several studies) and a field of this document. It contains the scalars,
+//! call costs and times by role of each run; spans and per-thread data remain in the store because
+//! they would make the page too large to open.
 //!
-//! The runs of a full study are most of the data, and the page does not need them. They are a second
-//! document ([`runs`]): stored by column, because neighbours in a column are similar, compressed, and
-//! encoded in base64. Elapsed times are exact; other measured numbers have four significant digits,
-//! percentiles of calls three, which is finer than they repeat.
+//! The runs of a full study make up most of the data, and the page does not need them. They form a
+//! second document ([`runs`]), stored by column (adjacent values in a column are similar),
+//! compressed, and encoded in base64. Elapsed times are exact; other measured numbers have four
+//! significant digits and call percentiles three, which is more precise than they are repeatable.
 
 use crate::figures::role_times;
 use crate::group::Group;
@@ -57,13 +57,13 @@ pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]
     })
 }
 
-/// Returns the identifier of the element with the runs of a study.
+/// Returns the identifier of the element that holds the runs of a study.
 pub fn runs_element(input: &Input) -> String {
     format!("{}report-runs", input.prefix)
 }
 
-/// Returns the runs by column, as gzip in base64: an object of lists with one item per run. `measured`
-/// is an object of such lists, with null if a run has no such number.
+/// Returns the runs by column, as gzip in base64: an object of lists with one item per run.
+/// `measured` is an object of such lists, with null for runs without that metric.
 pub fn runs(input: &Input) -> String {
     let mut records: Vec<&RunRecord> = input.records.iter().collect();
     records.sort_by_key(|r| r.key.position);
@@ -87,7 +87,7 @@ pub fn runs(input: &Input) -> String {
     base64(&gzip(Value::Object(columns).to_string().as_bytes()))
 }
 
-/// Returns numbers by flat names, such as `calls.read.p50_ns` and `roles.worker.ns`.
+/// Returns metrics with flat names, such as `calls.read.p50_ns` and `roles.worker.ns`.
 fn flattened(value: &Value) -> Map<String, Value> {
     let mut out = Map::new();
     let Value::Object(map) = value else { return out };
@@ -107,7 +107,7 @@ fn flattened(value: &Value) -> Map<String, Value> {
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    // Writing to memory does not fail; without the runs the page is still complete.
+    // Writing to memory does not fail, and the page is complete even without the runs.
     if encoder.write_all(bytes).is_err() {
         return Vec::new();
     }
@@ -137,7 +137,7 @@ fn rounded(value: f64) -> Value {
     number((value * scale).round() / scale)
 }
 
-/// Rounds to three significant digits, for numbers counted in steps of 3 %.
+/// Rounds to three significant digits, for numbers from histograms with a resolution of 3 %.
 fn coarse(value: u64) -> Value {
     let scale = 10u64.pow(value.max(1).ilog10().saturating_sub(2));
     json!(value.saturating_add(scale / 2) / scale * scale)
@@ -214,7 +214,7 @@ fn claims(input: &Input) -> Vec<Value> {
         .collect()
 }
 
-/// Names of the columns of a run, in order.
+/// Column names of a run, in order.
 pub const RUN_COLUMNS: [&str; 13] = [
     "position",
     "block",
@@ -231,7 +231,7 @@ pub const RUN_COLUMNS: [&str; 13] = [
     "measured",
 ];
 
-/// Returns a number without the `.0` of whole numbers.
+/// Returns a JSON number, without `.0` if it is whole.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
 }

@@ -1,13 +1,13 @@
-//! Samples with median and interval, and ratios of two samples. These types wrap `ioloom-stats` and keep
-//! the raw values, because every mark of a chart shows them.
+//! Samples with median and interval, and ratios of two samples. These types wrap `ioloom-stats` and
+//! retain the raw values, which every chart mark shows.
 //!
-//! Each has two ends. For six or more values they are a 95 % interval, shown in square brackets; for
-//! fewer they are minimum and maximum, shown in parentheses. All texts about them come from here
-//! ([`ends_words`], [`RANGE_NOTE`]), so that the page, tables and the terminal agree.
+//! Each has two ends. For six or more values, they are a 95 % interval, shown in square brackets;
+//! for fewer, they are the minimum and maximum, shown in parentheses. The descriptions come from
+//! [`ends_words`] and [`RANGE_NOTE`], which keeps the page, tables and terminal consistent.
 
 use ioloom_stats::{Bootstrap, CONFIDENCE, Interval, Ratio as Paired, median};
 
-/// The meaning of parentheses, for texts that contain some.
+/// The meaning of parentheses, for texts that contain them.
 pub const RANGE_NOTE: &str =
     "Parentheses: minimum to maximum, because there are too few values for a 95\u{A0}% interval.";
 
@@ -18,7 +18,7 @@ pub struct Ends {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Probability that such ends contain the true value, 0 to 1.
+    /// Coverage probability of the ends, 0 to 1.
     pub confidence: f64,
 }
 
@@ -28,7 +28,8 @@ impl Ends {
         Self { low, high, confidence: CONFIDENCE }
     }
 
-    /// Returns whether they are a 95 % interval; else they are minimum and maximum of too few values.
+    /// Returns whether they are a 95 % interval rather than the minimum and maximum of too few
+    /// values.
     pub fn is_interval(&self) -> bool {
         self.confidence >= CONFIDENCE
     }
@@ -57,13 +58,14 @@ pub struct Estimate {
     pub values: Vec<f64>,
     /// Their median.
     pub median: f64,
-    /// Ends of the bootstrap interval of the median, or minimum and maximum; `None` for fewer than two
+    /// Ends of the median's bootstrap interval, or minimum and maximum; `None` for fewer than two
     /// values.
     pub ends: Option<Ends>,
 }
 
 impl Estimate {
-    /// Returns the estimate of a sample; `None` without values or with one that is not finite.
+    /// Returns the estimate of a sample; `None` if it is empty or contains a value that is not
+    /// finite.
     pub fn of(values: Vec<f64>, seed: u64) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return None;
@@ -87,7 +89,7 @@ impl Estimate {
 pub struct Ratio {
     /// The ratio.
     pub value: f64,
-    /// The ends of its interval, or minimum and maximum of too few blocks.
+    /// The ends of its interval, or the minimum and maximum of too few blocks.
     pub ends: Ends,
     /// Number of paired blocks, or the size of the smaller sample if it is not paired.
     pub n: usize,
@@ -96,7 +98,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Returns the ratio of `a` to `b` over the blocks that both have; values are `(block, value)`.
+    /// Returns the ratio of `a` to `b` over their common blocks; values are `(block, value)`.
     pub fn paired(a: &[(u32, f64)], b: &[(u32, f64)], seed: u64) -> Option<Self> {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         for (block, value) in a {
@@ -118,7 +120,7 @@ impl Ratio {
         Some(Self { value: estimate, ends, n: a.len().min(b.len()), paired: false })
     }
 
-    /// Returns whether there is an interval that excludes 1.
+    /// Returns whether it has an interval that excludes 1.
     pub fn is_clear(&self) -> bool {
         self.ends.is_interval() && (self.ends.low > 1.0 || self.ends.high < 1.0)
     }

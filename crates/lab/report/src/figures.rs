@@ -1,4 +1,4 @@
-//! From comparisons to charts.
+//! Turns comparisons into charts.
 
 use crate::estimate::{Ends, Estimate, ends_words};
 use crate::group::{ArmRuns, Group, factor_unit};
@@ -11,7 +11,7 @@ use ioloom_model::units::format_count;
 use ioloom_model::{CallKind, Measured, Schedule};
 use std::collections::BTreeMap;
 
-/// A chart without its width.
+/// A chart that has not been laid out for a width yet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Figure {
     /// Lines over a factor.
@@ -44,7 +44,7 @@ impl Figure {
         }
     }
 
-    /// Returns the meaning of the ends of its marks.
+    /// Returns the meaning of the ends of the chart's marks.
     pub fn ends_words(&self) -> &'static str {
         let ends: Vec<Ends> = match self {
             Self::Lines(c) => {
@@ -87,11 +87,11 @@ fn factor_words(factor: &str) -> String {
     }
 }
 
-/// Most horizontal levels in a ladder; the bands of more would overlap.
+/// Maximum number of horizontal levels in a ladder; the bands of more levels would overlap.
 const LEVELS_MAX: usize = 3;
 
-/// Returns the chart of the study, or dots if the records do not contain it. A ladder with many arms
-/// that lack its factor is followed by the dots of all arms.
+/// Returns the chart that the study requests, or dots if the records are insufficient. If many arms
+/// of a ladder lack its factor, the dots of all arms follow.
 pub fn of_group(group: &Group<'_>, input: &Input) -> Vec<Figure> {
     if group.arms.iter().all(|a| a.estimate.is_none()) {
         return Vec::new();
@@ -253,8 +253,8 @@ fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
             }
             (None, None) => continue,
         };
-        // If several arms share a cell (open limits, orders), the map has the first; the table below has
-        // all of them.
+        // If several arms share a cell (open limits, orders), the map shows the first; the table
+        // below lists all of them.
         if !cells.iter().any(|(other, _)| *other == at) {
             cells.push((at, cell));
         }
@@ -288,8 +288,8 @@ fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
     })
 }
 
-/// Returns the cost of each kind of call by mean file size, one chart per arm family of a cost
-/// experiment: p50 with its interval, p99 as the thin line.
+/// Returns the cost of each kind of call by mean file size, with one chart per arm family of a cost
+/// experiment: p50 with its interval, p99 as a thin line.
 pub fn call_costs(group: &Group<'_>, input: &Input) -> Vec<(String, Figure)> {
     if group.experiment.chart != Chart::Curve {
         return Vec::new();
@@ -309,7 +309,7 @@ pub fn call_costs(group: &Group<'_>, input: &Input) -> Vec<(String, Figure)> {
         let before = sizes.len();
         sizes.sort_by(f64::total_cmp);
         sizes.dedup();
-        // If another factor varies on one file set, the size cannot be the axis.
+        // If another factor varies within one file set, size cannot be the axis.
         if sizes.len() < 2 || sizes.len() < before {
             continue;
         }
@@ -323,8 +323,8 @@ pub fn call_costs(group: &Group<'_>, input: &Input) -> Vec<(String, Figure)> {
         }
         let figure = lines::Lines {
             title: format!("Cost of calls: {family}, {}", group.condition),
-            description: "Median (thick, with its ends) and 99th percentile (thin) of the time of \
-                          each kind of call by mean file size."
+            description: "Median (thick, with its ends) and 99th percentile (thin) of the time \
+                per call of each kind by mean file size."
                 .to_owned(),
             x_title: "mean file size".to_owned(),
             x_unit: Unit::Bytes,
@@ -364,8 +364,8 @@ fn cost_line(kind: CallKind, arms: &[&ArmRuns<'_>], seed: u64) -> Option<lines::
     (!points.is_empty()).then(|| lines::Line { name: kind.name().to_owned(), points })
 }
 
-/// Returns the time by role, in the order of the states, with the number of threads and whether the
-/// time ready to run was measured.
+/// Returns the time by role, in the order of the states, with the number of threads and whether
+/// ready time was measured.
 pub fn role_times<'m>(
     runs: impl Iterator<Item = &'m Measured>,
 ) -> BTreeMap<String, ([f64; 6], usize, bool)> {
@@ -375,7 +375,7 @@ pub fn role_times<'m>(
             let entry = out.entry(t.role.clone()).or_insert(([0.0; 6], 0, true));
             let ready = t.ready_ns.unwrap_or(0);
             let known = t.on_cpu_ns + ready + t.io_ns + t.sync_ns + t.compute_blocked_ns;
-            // The rest of the elapsed time is unknown, whatever was recorded as unknown.
+            // The rest of the elapsed time is unknown, regardless of the recorded unknown time.
             let unknown = t.unknown_ns.max(t.elapsed_ns.saturating_sub(known));
             let parts = [t.on_cpu_ns, ready, t.io_ns, t.sync_ns, t.compute_blocked_ns, unknown];
             for (sum, part) in entry.0.iter_mut().zip(parts) {
@@ -388,7 +388,7 @@ pub fn role_times<'m>(
     out
 }
 
-/// Returns the shares of time by role for the best arm of a comparison and for the simpler ones.
+/// Returns the shares of time by role for the best arm of a comparison and for the simpler arms.
 pub fn shares(headline: &Headline<'_, '_>) -> Option<Figure> {
     let group = headline.group;
     let mut arms = vec![headline.best];
@@ -414,8 +414,8 @@ pub fn shares(headline: &Headline<'_, '_>) -> Option<Figure> {
     (!bars.is_empty()).then(|| {
         Figure::Stacks(stacks::Stacks {
             title: format!("Time of threads: {}", group.place()),
-            description: "Share of each state in the elapsed time of all threads of a role; each \
-                          bar adds up to 100 %."
+            description: "Share of each state in the total time of all threads of a role; each \
+                bar adds up to 100 %."
                 .to_owned(),
             bars,
         })
@@ -449,7 +449,7 @@ pub fn thread_shares(arm: &ArmRuns<'_>) -> Option<Figure> {
         .collect();
     Some(Figure::Stacks(stacks::Stacks {
         title: format!("Threads of the typical run of {}", arm.name),
-        description: "The finished run whose elapsed time is nearest to the median.".to_owned(),
+        description: "The finished run with the elapsed time closest to the median.".to_owned(),
         bars,
     }))
 }
@@ -463,7 +463,7 @@ pub fn in_flight(arm: &ArmRuns<'_>) -> Option<Figure> {
     Some(Figure::Spark(spark::Spark {
         title: format!("Reads in flight: {}", arm.name),
         description: format!(
-            "Number of reads in flight during the run nearest to the median; mean {}, maximum {}.",
+            "Number of reads in flight during the run closest to the median; mean {}, maximum {}.",
             plain(typical.in_flight_mean),
             typical.in_flight_max
         ),
@@ -474,7 +474,7 @@ pub fn in_flight(arm: &ArmRuns<'_>) -> Option<Figure> {
     }))
 }
 
-/// Returns the chart of the answer: the gain of the best arm over each simpler one.
+/// Returns the chart for the answer: the gain of the best arm over each simpler arm.
 pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
     let rows: Vec<_> = headlines
         .iter()
@@ -514,8 +514,8 @@ pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
     })
 }
 
-/// Returns the measured curves of a claim and its published numbers by unit. These are separate charts,
-/// because the published numbers are from other machines and share no axis.
+/// Returns the measured curves of a claim and its published numbers by unit, in separate charts
+/// because the published numbers come from other machines.
 pub fn claim(row: &crate::input::ClaimRow, input: &Input) -> Vec<Figure> {
     let mut out: Vec<Figure> =
         row.curves.iter().map(|curve| measured_curve(curve, input)).collect();

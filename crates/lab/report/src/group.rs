@@ -1,8 +1,9 @@
-//! Records sorted into comparisons: the arms that are compared, and the measurements of each.
+//! Groups records into comparisons of arms.
 //!
 //! A comparison is one experiment on one file set, medium, condition and compute. If the arms of an
-//! experiment name their own file sets (cost by size), the file sets are points of one comparison. Arms
-//! keep the order of the study; runs that were refused, failed or missing are kept with their reasons.
+//! experiment specify their own file sets (cost by size), these file sets are points of one
+//! comparison. Arms are in study order; refused, failed and missing runs are retained with their
+//! reasons.
 
 use crate::estimate::{Estimate, Ratio};
 use crate::input::Input;
@@ -15,7 +16,7 @@ use ioloom_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why a run has no usable result.
+/// Reason why a run has no usable result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unusable {
     /// The plan cannot run here.
@@ -24,7 +25,7 @@ pub enum Unusable {
     Failed,
     /// The run was stopped at its deadline.
     TimedOut,
-    /// The run read other bytes than the file set has.
+    /// The bytes that the run read differ from those of the file set.
     WrongBytes,
 }
 
@@ -58,7 +59,7 @@ pub struct Group<'a> {
     pub medium: &'a str,
     /// Requested condition.
     pub condition: Condition,
-    /// The spelling of the compute, with times in readable units.
+    /// The compute, with times in readable units.
     pub compute: String,
     /// Arms that have at least one record.
     pub arms: Vec<ArmRuns<'a>>,
@@ -79,24 +80,24 @@ pub struct ArmRuns<'a> {
     pub plan: &'a AnyPlan,
     /// Name of its file set.
     pub set: &'a str,
-    /// Finished runs in the order of blocks, without those that read wrong bytes.
+    /// Finished runs in block order, except those that read wrong bytes.
     pub runs: Vec<&'a RunRecord>,
     /// The metric of the experiment over the finished runs.
     pub estimate: Option<Estimate>,
-    /// Runs without a usable result: why, the reason in words, and how many runs.
+    /// Runs without a usable result: kind, reason in words, and number of runs.
     pub unusable: Vec<(Unusable, String, usize)>,
-    /// Doubts of its runs.
+    /// Doubts about its runs.
     pub doubts: BTreeSet<Doubt>,
 }
 
-/// Why an arm of the study has no run.
+/// Reason why an arm of the study has no runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotRunReason {
-    /// Only a reboot makes its condition.
+    /// Only a reboot can establish its condition.
     NeedsReboot,
-    /// Quick mode leaves it out.
+    /// Quick mode omits it.
     Quick,
-    /// The study ended before it.
+    /// The study ended before running it.
     Stopped,
 }
 
@@ -111,7 +112,7 @@ impl NotRunReason {
     }
 }
 
-/// An arm of the study without any run, and why.
+/// An arm of the study without any runs, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotRun {
     /// Name of the experiment.
@@ -125,12 +126,12 @@ pub struct NotRun {
 }
 
 impl<'a> ArmRuns<'a> {
-    /// Returns whether it repeats another arm to show the noise; such an arm is not a candidate.
+    /// Returns whether it repeats another arm to measure noise; such an arm is not a candidate.
     pub fn is_again(&self) -> bool {
         self.name.ends_with(AGAIN)
     }
 
-    /// Returns a metric of the finished runs by block.
+    /// Returns a metric of the finished runs with their blocks.
     pub fn blocks(&self, metric: &str) -> Vec<(u32, f64)> {
         self.runs
             .iter()
@@ -138,8 +139,8 @@ impl<'a> ArmRuns<'a> {
             .collect()
     }
 
-    /// Returns whether at least half of its runs were stopped at their deadline. The true median is then
-    /// beyond the deadline, and the median of the finished runs does not estimate it.
+    /// Returns whether at least half of its runs were stopped at their deadline. If so, the true
+    /// median exceeds the deadline, and the median of the finished runs does not estimate it.
     pub fn is_stopped(&self) -> bool {
         let stopped = self.unusable.iter().filter(|(why, ..)| *why == Unusable::TimedOut);
         let stopped: usize = stopped.map(|(.., times)| times).sum();
@@ -159,7 +160,7 @@ impl<'a> ArmRuns<'a> {
         self.runs.iter().filter_map(|r| r.measured())
     }
 
-    /// Returns the finished run whose elapsed time is nearest to the median.
+    /// Returns the finished run with the elapsed time closest to the median.
     pub fn typical(&self) -> Option<&'a Measured> {
         let middle =
             ioloom_stats::median(&self.measured().map(|m| m.elapsed_ns as f64).collect::<Vec<_>>());
@@ -175,7 +176,7 @@ impl<'a> ArmRuns<'a> {
         Some((first.files, first.bytes))
     }
 
-    /// Returns the rank of the plan by simplicity: plain reads by one thread come first.
+    /// Returns the plan's rank by simplicity: plain reads by one thread come first.
     pub fn simplicity(&self) -> (usize, u32, usize) {
         self.plan.simplicity()
     }
@@ -216,13 +217,13 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns the medium, unless it is that of the work directory.
+    /// Returns the medium unless it is the work directory's.
     pub fn elsewhere(&self) -> Option<&'a str> {
         (self.medium != "work").then_some(self.medium)
     }
 
-    /// Returns the measured arms with the same work as the simplest one, simplest first. The null method
-    /// reads nothing and is left out.
+    /// Returns the measured arms with the same work as the simplest one, simplest first. The null
+    /// method is excluded because it reads nothing.
     pub fn comparable(&self) -> Vec<&ArmRuns<'a>> {
         let mut arms: Vec<_> = self
             .arms
@@ -264,7 +265,7 @@ impl<'a> Group<'a> {
         Some((first, self.gain(again, first, seed)?))
     }
 
-    /// Returns the doubts of its runs and of its experiment.
+    /// Returns the doubts about its runs and its experiment.
     pub fn doubts(&self, input: &Input) -> BTreeSet<Doubt> {
         let own = input
             .doubts
@@ -278,7 +279,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Sorts the records into comparisons, in the order of the study.
+/// Groups the records into comparisons, in study order.
 pub fn groups(input: &Input) -> Vec<Group<'_>> {
     let mut out = Vec::new();
     for experiment in &input.study.experiments {
@@ -331,7 +332,7 @@ pub fn groups(input: &Input) -> Vec<Group<'_>> {
     out
 }
 
-/// Returns the number of file sets of an experiment with its smallest and largest one.
+/// Returns the number of file sets of an experiment, with the names of the first and last.
 fn sets_words(records: &[&RunRecord]) -> String {
     let mut sets: Vec<(&str, f64)> = Vec::new();
     for r in records {
@@ -383,9 +384,10 @@ fn arms_of<'a>(
         let arm = &mut arms[at];
         arm.doubts.extend(record.doubts.iter().copied());
         let (why, reason) = match &record.outcome {
-            // The time of a run that read other bytes is meaningless, as for verdicts.
+            // As for verdicts, the time of a run that read wrong bytes is meaningless.
             Outcome::Done { .. } if record.doubts.contains(&Doubt::WrongBytes) => {
-                let reason = "bytes or digest differ from the file set; left out of every number";
+                let reason =
+                    "bytes or digest differ from the file set; excluded from all statistics";
                 (Unusable::WrongBytes, reason.to_owned())
             }
             Outcome::Done { .. } => {
@@ -422,7 +424,7 @@ pub(crate) fn at_deadline(seconds: f64) -> String {
     format!("stopped at its deadline of {}", format_ns(seconds * 1e9))
 }
 
-/// Returns the size of one step of a factor and its unit: `kib` and `mib` are bytes.
+/// Returns the scale of a factor and its unit: `kib` and `mib` are bytes.
 pub fn factor_unit(factor: &str) -> (f64, Unit) {
     match factor {
         "kib" => (1024.0, Unit::Bytes),
@@ -436,7 +438,7 @@ fn factor_text(factor: &str, value: f64) -> String {
     format!("{factor} = {}", unit.format_tick(value * one))
 }
 
-/// Returns the family of an arm with the values of the factors that are not on the axis.
+/// Returns the family of an arm with the values of its factors that are not on the axis.
 fn family(experiment: &Experiment, record: &RunRecord) -> String {
     let spec = experiment.arms.get(spec_index(experiment, &record.key.arm, &record.key.factors));
     let mut name = spec.map_or_else(|| record.key.arm.clone(), Arm::family);
@@ -459,7 +461,7 @@ fn spec_index(experiment: &Experiment, name: &str, factors: &BTreeMap<String, f6
     exact.or_else(loose).unwrap_or(usize::MAX)
 }
 
-/// Returns whether a name contains the fixed parts of a template in order.
+/// Returns whether a name contains the literal parts of a template in order.
 fn fits(template: &str, name: &str) -> bool {
     let mut at = 0;
     let mut fixed = template.split('{').map(|p| p.split_once('}').map_or(p, |(_, tail)| tail));

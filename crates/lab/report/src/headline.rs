@@ -1,9 +1,9 @@
 //! The answer: the fastest plan for each file set, its gain, and its limit.
 //!
-//! Everything is computed from the records. A gain is the paired ratio over blocks to the simplest plan
-//! and to the best of plain threads. If its interval contains 1, the sentence says that nothing was
-//! gained; if there are too few blocks for an interval, it says so. The best plan is chosen by its median
-//! among the plans of its comparison, so the table shows their number.
+//! Everything is computed from the records. A gain is the paired ratio over blocks to the simplest
+//! plan or to the best plain-threads plan. If its interval contains 1, the sentence reports no
+//! gain; if there are too few blocks for an interval, it says so. The best plan is the one with the
+//! best median in its comparison; the table shows how many plans it was chosen from.
 
 use crate::estimate::{Ends, Ratio};
 use crate::group::{ArmRuns, Group};
@@ -40,11 +40,11 @@ pub struct Headline<'g, 'a> {
     pub group: &'g Group<'a>,
     /// The arm with the best median.
     pub best: &'g ArmRuns<'a>,
-    /// Whether it is the simplest arm; the gain is then over the next best.
+    /// Whether it is the simplest arm. If so, the gain is over the next best.
     pub is_simplest: bool,
     /// Number of arms it was chosen from.
     pub out_of: usize,
-    /// Gains over simpler arms, or over the next best: identifier, arm, and ratio if there are common
+    /// Gains over simpler arms, or over the next best: identifier, arm, and the ratio if they share
     /// blocks.
     pub gains: Vec<(String, &'g ArmRuns<'a>, Option<Ratio>)>,
     /// The most frequent limit of the best arm, and its evidence from a typical run.
@@ -62,7 +62,7 @@ impl Headline<'_, '_> {
 /// Returns the headline of a comparison with at least two arms that did the same work.
 pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 'a>> {
     let arms = group.comparable();
-    // Arms on different file sets are points of a curve without a common winner.
+    // Arms on different file sets are points of a curve, so there is no common winner.
     if group.merges_sets || arms.len() < 2 || group.better() == Better::Neither {
         return None;
     }
@@ -87,7 +87,7 @@ pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 
     others.dedup_by(|a, b| a.id == b.id);
     others.retain(|o| o.id != best.id);
     if best.id == simplest.id {
-        // No plan is simpler; the next best shows the cost of a more complex one.
+        // No plan is simpler; comparing with the next best shows the cost of a more complex plan.
         others = vec![next_best(&arms, best, better)?];
     }
     let gains = others
@@ -131,9 +131,9 @@ fn limit(arm: &ArmRuns<'_>) -> Option<(String, String)> {
     Some((word.to_owned(), sentence.map_or(String::new(), |b| b.sentence.clone())))
 }
 
-/// Returns the headlines of the answer: for each of the first three file sets, the first comparison of
-/// whole runs, with the work directory before other media and cold before warm. A study lists its main
-/// question first; selection by result would be biased.
+/// Returns the headlines of the answer: for each of the first three file sets, the first comparison
+/// of whole runs, with the work directory before other media and cold before warm. A study lists
+/// its main question first; selecting by result would be biased.
 pub fn chosen<'h, 'g, 'a>(headlines: &'h [Headline<'g, 'a>]) -> Vec<&'h Headline<'g, 'a>> {
     let mut out: Vec<&Headline<'_, '_>> = Vec::new();
     let rank = |h: &Headline<'_, '_>| {
@@ -150,17 +150,16 @@ pub fn chosen<'h, 'g, 'a>(headlines: &'h [Headline<'g, 'a>]) -> Vec<&'h Headline
     out
 }
 
-/// Returns the answer in two sentences. It is a single sentence if there is nothing to compare, or if
-/// the study compares costs instead of whole runs.
+/// Returns the answer in two sentences, or in one if there is nothing to compare or the study
+/// compares costs instead of whole runs.
 pub fn answer(headlines: &[Headline<'_, '_>]) -> [Vec<Piece>; 2] {
     let chosen = chosen(headlines);
     if chosen.is_empty() {
         let words = if headlines.is_empty() {
-            "No comparison of at least two plans with the same work has finished, so this report has no \
-             answer yet."
+            "No two plans have finished the same work, so this report has no answer yet."
         } else {
-            "This study measures costs and does not compare the speed of plans. Its chapter of the report \
-             has the numbers, and the claims below are judged by them."
+            "This study measures costs and does not compare the speed of plans. Its chapter \
+            contains the numbers, which determine the verdicts on the claims below."
         };
         return [vec![Piece::Words(words.to_owned())], Vec::new()];
     }
@@ -173,7 +172,7 @@ pub fn answer(headlines: &[Headline<'_, '_>]) -> [Vec<Piece>; 2] {
     (first, limits(&chosen)).into()
 }
 
-/// What separates the items of a list.
+/// Separator between the items of a list.
 #[derive(Debug, Clone, Copy)]
 enum Separator {
     Comma,
@@ -181,7 +180,7 @@ enum Separator {
 }
 
 impl Separator {
-    /// Returns the text before item `i` of `count`.
+    /// Returns the separator before item `i` of `count`.
     const fn before(self, i: usize, count: usize) -> &'static str {
         match self {
             _ if i == 0 => "",
@@ -199,7 +198,7 @@ fn words(out: &mut Vec<Piece>, text: &str) {
     }
 }
 
-/// Returns the size of a file set in words, from a run on it.
+/// Returns the file set size in words, taken from a run.
 fn size_words(arm: &ArmRuns<'_>) -> String {
     arm.work().map_or(String::new(), |(files, bytes)| {
         let word = if files == 1 { "file" } else { "files" };
@@ -300,7 +299,7 @@ pub fn limit_words(word: &str) -> &str {
     match word {
         "device" => "the device",
         "metadata" => "opening and metadata",
-        "hand-over" => "the hand-over between threads",
+        "hand-over" => "the handover between threads",
         "memory" => "the memory budget",
         other => other,
     }
@@ -317,7 +316,7 @@ pub fn plain_text(pieces: &[Piece]) -> String {
         .collect()
 }
 
-/// Returns the headlines of all comparisons that have one.
+/// Returns the headlines of all comparisons with at least two comparable arms.
 pub fn headlines<'g, 'a>(groups: &'g [Group<'a>], input: &Input) -> Vec<Headline<'g, 'a>> {
     groups.iter().filter_map(|g| headline(g, input.seed)).collect()
 }

@@ -23,7 +23,7 @@ pub struct ClaimRow {
     pub verdict: Verdict,
     /// The evidence in one sentence, with our numbers.
     pub sentence: String,
-    /// Effect as a ratio with its 95 % interval: value, low, high.
+    /// Effect as a ratio with its 95 % interval (value, low, high).
     pub effect: Option<(f64, f64, f64)>,
     /// The measured curves that the verdict is based on.
     pub curves: Vec<ClaimCurve>,
@@ -34,26 +34,26 @@ pub struct ClaimRow {
 /// A measured curve behind a verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimCurve {
-    /// Where it was measured: experiment, set, condition.
+    /// Where it was measured: experiment, file set, condition.
     pub place: String,
     /// Name of the factor on the horizontal axis.
     pub axis: String,
     /// Name of the number on the vertical axis.
     pub metric: String,
-    /// Level of the factor and median over blocks.
+    /// Pairs of factor level and median over blocks.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A doubt on the study, an experiment or an arm.
+/// A doubt about the study, an experiment or an arm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DoubtRow {
-    /// Which doubt.
+    /// The doubt.
     pub doubt: Doubt,
     /// The experiment it concerns; `None` for the whole study.
     pub experiment: Option<String>,
     /// The arm it concerns; `None` for the whole experiment.
     pub arm: Option<String>,
-    /// What was observed, in one sentence; can be empty.
+    /// The observation in one sentence; may be empty.
     pub detail: String,
 }
 
@@ -83,7 +83,7 @@ pub struct TreeRow {
     pub tiles: Vec<Tile>,
 }
 
-/// Everything that a report shows.
+/// Everything shown in a report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
     /// The study as it was requested.
@@ -116,15 +116,16 @@ pub struct Input {
     pub report_path: Option<String>,
     /// Path of the full records.
     pub store_path: Option<String>,
-    /// What each plan of a subject other than files does, by its spelling.
+    /// The effect of each plan of a subject other than files, by plan.
     pub explained: BTreeMap<String, String>,
-    /// Display names of metrics that the subject of the study defines, by name without prefix and unit.
+    /// Display names of the metrics defined by the study's subject, by name without prefix and
+    /// unit.
     pub metric_names: BTreeMap<String, String>,
-    /// The published tables of the sources whose claims the study tests, by name.
+    /// The published tables for the claims that the study tests, by name.
     pub published: BTreeMap<String, Table>,
-    /// The tree of a walk study, if the study determines it.
+    /// The tree of a walk study, if the study specifies it.
     pub tree: Option<TreeRow>,
-    /// Prefix of every identifier on a page of several studies; empty on a page of one.
+    /// Prefix of every identifier on a page with several studies; otherwise empty.
     pub prefix: String,
 }
 
@@ -144,7 +145,7 @@ impl Input {
         }
     }
 
-    /// Returns the start of the study, in UTC to the second.
+    /// Returns the start time of the study in UTC, to the second.
     pub fn started(&self) -> String {
         i64::try_from(self.started_unix_ms)
             .ok()

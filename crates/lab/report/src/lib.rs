@@ -1,15 +1,15 @@
-//! Turns results into terminal text, SVG and one-file HTML, without any I/O.
+//! Turns results into terminal text, SVG and single-file HTML without performing any I/O.
 //!
-//! [`Input`] contains everything a report shows: study, machine, records, verdicts, doubts. The output is
-//! [`html()`] (one self-contained page; [`html_all()`] with a chapter per study), [`terminal()`] (a
-//! summary for 80 columns), [`compare()`] and [`compare_html()`] (two sessions compared), [`picture()`]
-//! (one chart as an SVG file) and [`tables()`] (CSV and Markdown in the layout of the source studies).
-//! The same input gives the same bytes. Numbers are computed by `ioloom-stats`; this crate only selects,
-//! formats and draws them.
+//! [`Input`] contains everything a report shows: study, machine, records, verdicts, doubts. The
+//! output is [`html()`] (one self-contained page; [`html_all()`] with a chapter per study),
+//! [`terminal()`] (a summary for 80 columns), [`compare()`] and [`compare_html()`] (two sessions
+//! compared), [`picture()`] (one chart as an SVG file) and [`tables()`] (CSV and Markdown in the
+//! layout of the source studies). The same input always produces the same bytes. Numbers are
+//! computed by `ioloom-stats`; this crate only selects, formats and draws them.
 //!
-//! [`group`] sorts records into comparisons, [`headline`] finds the answer, [`figures`] turns
-//! comparisons into charts, [`svg`] draws them, and [`page`] adds the text. All markup is written by
-//! [`markup::Markup`], which escapes by construction.
+//! [`group`] turns records into comparisons, [`headline`] determines the answer, [`figures`] turns
+//! comparisons into charts, [`svg`] draws them, and [`page`] adds the text. All markup is written
+//! by [`markup::Markup`], which escapes by construction.
 
 mod chapter;
 pub mod compare;
@@ -42,7 +42,8 @@ pub fn compare(a: &Input, b: &Input) -> String {
     compare_terminal(a, b, 100, false)
 }
 
-/// Returns the two tables of the source studies, if the records have them: medium × threads, and roles.
+/// Returns the two tables of the source studies if the records contain the data: medium × threads,
+/// and roles.
 pub fn tables(input: &Input) -> Vec<Table> {
     let groups = group::groups(input);
     let mut out = source_tables::medium_by_threads(&groups);
@@ -50,8 +51,8 @@ pub fn tables(input: &Input) -> Vec<Table> {
     out
 }
 
-/// Returns the chart of an experiment as an SVG file; without a name, that of the gains. Returns `None`
-/// if the records do not contain it.
+/// Returns the chart of an experiment as an SVG file, or the chart of gains if no name is given.
+/// Returns `None` if the records do not contain the data.
 pub fn picture(input: &Input, experiment: Option<&str>) -> Option<String> {
     let groups = group::groups(input);
     let figure = match experiment {

@@ -1,19 +1,19 @@
 //! The content of the machine drawing, for the terminal and for SVG.
 //!
-//! The boxes contain the numbers that the kernel reports. With a memory measurement, they also have the
-//! time of a load at that level and a remark if the two contradict each other. Without one, every box
-//! that could have a time says `not measured`, and a note names the command.
+//! The boxes contain the numbers reported by the kernel. With a memory measurement, they also show
+//! the load latency at that level and a remark if the two contradict each other. Without one, boxes
+//! that could show a latency say `not measured`, and a note names the command.
 
 use ioloom_model::memory::{MemoryLevel, MemoryResult};
 use ioloom_model::topology::{CacheFacts, Topology};
 use ioloom_model::units::{format_ns, format_size};
 
-/// Most cores drawn per group; the rest is only counted.
+/// Maximum number of cores drawn per group; the rest are only counted.
 const CORES_DRAWN: usize = 16;
-/// Most groups drawn.
+/// Maximum number of groups drawn.
 const GROUPS_DRAWN: usize = 8;
 
-/// A core with its private caches and its threads.
+/// A core with its private caches and hardware threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Core {
     /// Name, such as `core 0`.
@@ -47,7 +47,7 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// Returns the drawing of a machine; `measured` is a result from the same machine.
+    /// Returns the drawing of a machine; `measured` must be from the same machine.
     pub fn of(
         topology: &Topology,
         memory_bytes: Option<u64>,
@@ -146,12 +146,12 @@ fn cut(text: &str, width: usize, fill: char) -> String {
     text.chars().chain(std::iter::repeat_n(fill, width - count)).collect()
 }
 
-/// Returns the time of a level in words.
+/// Returns the latency of a level in words.
 fn time(level: Option<&MemoryLevel>) -> String {
     level.map_or_else(|| "not measured".to_owned(), |l| format_ns(l.latency_ns))
 }
 
-/// Groups online processors by the highest cache level that any of them shares, or by socket.
+/// Groups online processors by the highest cache level that they share, or by socket.
 fn groups_of(topology: &Topology) -> Vec<Vec<u32>> {
     let online: Vec<u32> = topology.cpus.iter().filter(|c| c.online).map(|c| c.cpu).collect();
     let last = topology.caches.iter().map(|c| c.level).max();

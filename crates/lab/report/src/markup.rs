@@ -1,20 +1,20 @@
-//! A writer of HTML and SVG that always escapes.
+//! An HTML and SVG writer that always escapes.
 //!
-//! Every text and every attribute value passes through one escaping function. Tag and attribute names
-//! are `&'static str`, so they are part of this source and never of a record. The only exceptions are
-//! [`Markup::asset`], which takes compiled-in text, and [`Markup::json`], which escapes for a script
-//! element. A template engine would suit the page, but not SVG, which is most of the markup; this writer
-//! serves both. It needs one `String` and no tree.
+//! All text and attribute values pass through one escaping function. Tag and attribute names are
+//! `&'static str`, so they come from this source and never from a record. The only exceptions are
+//! [`Markup::asset`], which takes compiled-in text, and [`Markup::json`], which escapes for a
+//! script element. A template engine would suit the page, but not SVG, which makes up most of the
+//! markup; this writer serves both. It writes into one `String` and builds no tree.
 
 use std::fmt::Write as _;
 
-/// Markup that is being written.
+/// Markup under construction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Markup {
     out: String,
 }
 
-/// A value of an attribute.
+/// An attribute value.
 pub trait AttrValue {
     /// Writes the value, escaped.
     fn write(&self, out: &mut String);
@@ -70,7 +70,8 @@ fn escape_into(out: &mut String, text: &str) {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\t' | '\n' => out.push(c),
-            // SVG does not allow control characters; bidirectional overrides could reorder the page.
+            // SVG does not allow control characters, and bidirectional overrides could reorder the
+            // page.
             c if c.is_control()
                 || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}') =>
             {
@@ -87,7 +88,7 @@ impl Markup {
         Self { out: String::new() }
     }
 
-    /// Opens an element; end it with [`Tag::void`], [`Tag::text`] or [`Tag::body`].
+    /// Opens an element; close it with [`Tag::void`], [`Tag::text`] or [`Tag::body`].
     pub fn tag(&mut self, name: &'static str) -> Tag<'_> {
         self.out.push('<');
         self.out.push_str(name);
@@ -153,7 +154,7 @@ impl Markup {
 }
 
 /// An element whose attributes are being written.
-#[must_use = "end it with void, text or body"]
+#[must_use = "close it with void, text or body"]
 pub struct Tag<'a> {
     markup: &'a mut Markup,
     name: &'static str,
@@ -178,19 +179,19 @@ impl Tag<'_> {
         }
     }
 
-    /// Ends an element without content.
+    /// Closes an element without content.
     pub fn void(self) {
         self.markup.out.push_str("/>");
     }
 
-    /// Ends an element that contains one text.
+    /// Writes text and closes the element.
     pub fn text(self, text: &str) {
         self.body(|m| {
             m.text(text);
         });
     }
 
-    /// Ends an element after `fill` has written its content.
+    /// Calls `fill` to write the content and closes the element.
     pub fn body(self, fill: impl FnOnce(&mut Markup)) {
         self.markup.out.push('>');
         fill(self.markup);

@@ -1,12 +1,13 @@
 //! Short names of media for charts and tables with several media.
 //!
-//! The name of a medium can be the path of a directory, which is too long for a label. Paths of
-//! neighbouring directories often start with the same components, so the end of a path is kept: as many
-//! components as distinguish it from the others. The table of file sets and media has the full names.
+//! A medium name can be a directory path, which is too long for a label. Paths of related
+//! directories often start with the same components, so a label keeps only as many trailing
+//! components as distinguish it from the others. The table of file sets and media has the full
+//! names.
 
 use std::collections::BTreeMap;
 
-/// Most characters of a name that is not shortened.
+/// Maximum number of characters in a name.
 const SHORT: usize = 24;
 
 /// Returns the media of a study, each with a short, unique name.
@@ -19,7 +20,7 @@ pub(crate) fn short_names<'a>(
     for word in words.iter().copied().filter(|word| word.chars().count() > SHORT) {
         let cuts = word.trim_end_matches('/').rmatch_indices('/').map(|(at, _)| &word[at..]);
         let of_one = |end: &&str| words.iter().filter(|other| other.ends_with(*end)).count() == 1;
-        // The last candidate is the whole name, which is unique.
+        // The last candidate is the full name, which is unique.
         let end = cuts.chain([word]).find(of_one).unwrap_or(word);
         let name = if end == word { word.to_owned() } else { format!("…{end}") };
         names.insert(word, middle_cut(name));
@@ -29,7 +30,7 @@ pub(crate) fn short_names<'a>(
         *uses.entry(name.clone()).or_default() += 1;
     }
     for (word, name) in &mut names {
-        // Long names can differ only in their middle.
+        // Long names may differ only in the middle.
         if uses[name.as_str()] > 1 {
             (*word).clone_into(name);
         }
@@ -37,7 +38,7 @@ pub(crate) fn short_names<'a>(
     names
 }
 
-/// Removes the middle of a name that is too long.
+/// Replaces the middle of a name that is too long.
 fn middle_cut(name: String) -> String {
     let count = name.chars().count();
     if count <= 2 * SHORT {

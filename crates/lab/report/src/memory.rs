@@ -1,5 +1,6 @@
-//! The memory hierarchy in a report: charts, the measured levels compared with those that the kernel and
-//! CPUID report, the published table compared with this machine, and why the measures differ.
+//! The memory hierarchy in a report: charts, the measured levels compared with those reported by
+//! the kernel and CPUID, the published table compared with this machine, and why the measurements
+//! differ.
 
 use crate::estimate::Estimate;
 use crate::markup::Markup;
@@ -10,7 +11,7 @@ use crate::svg::{NARROW, Svg, WIDE, ladder, lines};
 use ioloom_model::memory::{CheckState, MemoryResult};
 use ioloom_model::units::{format_ns, format_size};
 
-/// The published table of the loop that stores one byte per line: KiB, ns per store.
+/// The published table for the loop that stores one byte per cache line: KiB, ns per store.
 const PUBLISHED: [(u64, f64); 14] = [
     (4, 0.420_382),
     (8, 0.367_063),
@@ -77,9 +78,9 @@ pub fn chapter(m: &mut Markup, result: &MemoryResult) {
     m.tag("h2").text("Levels");
     levels_table(m, result);
     if let Some(draw) = ladder::draw(result, WIDE) {
-        let caption = "Load latency by working set. Each load depends on the previous one and goes to a \
-                       random line and can be neither predicted nor overlapped. Shaded: where the \
-                       curve shows the end of a level. Vertical lines: the sizes that the kernel reports.";
+        let caption = "Load latency by working set. Each load goes to a random line and depends \
+            on the previous load, so it can be neither predicted nor overlapped. Shaded: where a \
+            level ends according to the curve. Vertical lines: sizes reported by the kernel.";
         figure(m, caption, draw, ladder::draw(result, NARROW));
     }
     for chart in charts(result) {
@@ -180,7 +181,7 @@ fn chart(
     })
 }
 
-/// A chart that can be missing, with its caption.
+/// An optional chart with its caption.
 type Captioned = (Option<Lines>, String);
 
 /// Axes that several charts share.
@@ -208,14 +209,15 @@ fn of_rulers(result: &MemoryResult) -> Vec<Captioned> {
     let compilers = vec![of("seed.plain", "not optimized"), of("seed.optimised", "optimized")];
     vec![
         (
-            chart("Measures of the same memory", BYTES, TIME, rulers),
-            "The same memory by four measures. Dependent loads show latency. Sequential stores, as in \
-             the published test, show a rate: they do not wait, and a prefetcher predicts them."
+            chart("The same memory measured in several ways", BYTES, TIME, rulers),
+            "The same memory measured in four ways. Dependent loads show latency. Sequential \
+            stores, as in the published test, show throughput: they do not wait, and a prefetcher \
+            predicts them."
                 .to_owned(),
         ),
         (
             chart("The published loop by compiler", BYTES, ("ns per store", Unit::Time), compilers),
-            "One source compiled twice: the effect of the compiler.".to_owned(),
+            "The same source compiled twice shows the effect of the compiler.".to_owned(),
         ),
     ]
 }
@@ -241,7 +243,8 @@ fn of_pages(result: &MemoryResult) -> Vec<Captioned> {
                 ("ns per load", Unit::Time),
                 vec![of("mlp", "beyond the caches")],
             ),
-            "More loads in flight take less time each, like a deeper queue of a device.".to_owned(),
+            "With more loads in flight, each takes less time, as with a deeper device queue."
+                .to_owned(),
         ),
         (
             chart(
@@ -289,7 +292,7 @@ fn of_streams(result: &MemoryResult) -> Vec<Captioned> {
     ]
 }
 
-/// Returns the result with its ladder as one of the curves.
+/// Returns the result with its ladder included in the curves.
 fn with_ladder(result: &MemoryResult) -> MemoryResult {
     let mut out = MemoryResult::default();
     let points = result.ladder.iter().map(|p| (p.bytes as f64, p.ns_min)).collect();
@@ -325,15 +328,16 @@ fn published(m: &mut Markup, result: &MemoryResult) {
     );
 }
 
-/// Explains why the measures differ.
+/// Explains why the measurements differ.
 pub(crate) fn explanation(m: &mut Markup) {
-    m.tag("h3").text("Why the measures differ");
+    m.tag("h3").text("Why the measurements differ");
     m.tag("p").a("class", "lead").text(
-        "A cache level is a plateau of the curve: every access has its latency until the working set \
-         no longer fits. Caches from the second level on are indexed by physical address, so a plateau \
-         ends in a ramp, and its end is a range instead of one number. A sequential store needs no \
-         result: the processor buffers it and continues, lines are prefetched, and the remaining cost \
-         is that of moving bytes. Only an access that depends on the previous one has the full latency.",
+        "A cache level is a plateau of the curve: every access takes that level's latency until \
+        the working set no longer fits. Second-level and higher caches are indexed by physical \
+        address, so a plateau ends in a ramp, and its end is a range rather than one number. A \
+        sequential store needs no result: the processor buffers it and continues, lines are \
+        prefetched, and the remaining cost is that of moving bytes. Only an access that depends \
+        on the previous one takes the full latency.",
     );
 }
 
@@ -349,7 +353,7 @@ fn smt(m: &mut Markup, result: &MemoryResult) {
         .map(|w| {
             let both = |ns: Option<f64>| match ns {
                 Some(ns) => format!(
-                    "{:+.0} % work per time, {:.0} % less time",
+                    "{:+.0} % throughput, {:.0} % less time",
                     (w.throughput_ratio(ns) - 1.0) * 100.0,
                     w.time_saved(ns) * 100.0
                 ),

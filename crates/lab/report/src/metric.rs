@@ -1,8 +1,8 @@
-//! Names of metrics for display.
+//! Display names of metrics.
 
 use std::collections::BTreeMap;
 
-/// Returns the name of a metric for display: that in `names` if there is one, else its spelling
+/// Returns the display name of a metric: its entry in `names` if there is one, otherwise its name
 /// without the unit.
 pub fn metric_name(metric: &str, names: &BTreeMap<String, String>) -> String {
     match metric {

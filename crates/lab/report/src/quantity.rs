@@ -1,8 +1,8 @@
-//! Units of metrics, and the format of their values, intervals and ratios.
+//! Units of metrics, and the formatting of their values, intervals and ratios.
 //!
-//! The unit is the last part of the name of a metric, as everywhere in ioloom (`elapsed_ns`,
-//! `bytes_per_s`, `share.io`). The number of digits is decided here only, so that the page, the terminal
-//! and the tables agree.
+//! As everywhere in ioloom, the unit is the last part of a metric name (`elapsed_ns`,
+//! `bytes_per_s`, `share.io`). Only this module decides the number of digits, which keeps the page,
+//! the terminal and the tables consistent.
 
 use crate::estimate::Ends;
 use ioloom_model::units::{format_ns, format_size};
@@ -75,8 +75,8 @@ impl Unit {
         bracketed(ends, |value| self.format(value))
     }
 
-    /// Returns the factor and the name of the unit for ticks up to `max`; `None` if each tick has its own
-    /// unit.
+    /// Returns the scale factor and unit name for ticks up to `max`; `None` if each tick has its
+    /// own unit.
     pub fn tick_unit(self, max: f64) -> (f64, &'static str) {
         let pick = |steps: &[(f64, &'static str)]| {
             steps.iter().rev().find(|(f, _)| max.abs() >= *f).or(steps.first()).copied()
@@ -136,7 +136,7 @@ impl Better {
     }
 }
 
-/// Formats a share: one decimal below 10 %, none above.
+/// Formats a share, with one decimal below 10 % and none above.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value.abs() < 9.95 { format!("{value:.1} %") } else { format!("{value:.0} %") }
@@ -166,7 +166,8 @@ pub fn bracketed(ends: Ends, format: impl Fn(f64) -> String) -> String {
     if ends.is_interval() { format!("[{low}, {high}]") } else { format!("({low} to {high})") }
 }
 
-/// Formats a number without a unit: grouped if it is large and whole, else with three digits.
+/// Formats a number without a unit: with grouped digits if it is a large integer, otherwise with
+/// three digits.
 pub fn plain(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => "–".to_owned(),
@@ -187,7 +188,7 @@ pub fn count(n: u64) -> String {
     ioloom_model::units::format_count(n).replace(' ', "\u{202F}")
 }
 
-/// Formats a number with as few decimals as needed, at most three.
+/// Formats a number with up to three decimals, without trailing zeros.
 pub fn trimmed(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

@@ -1,5 +1,6 @@
-//! The two tables of the source studies from the records of this machine: medium × threads (source
-//! 001), and roles with the end of calls, the waiting share and the elapsed time (source 000).
+//! Recreates the two tables of the source studies from this machine's records: medium × threads
+//! (source 001), and roles with the end of calls, the waiting share and the elapsed time (source
+//! 000).
 
 use crate::estimate::Estimate;
 use crate::group::{ArmRuns, Group};
@@ -8,9 +9,9 @@ use crate::quantity::{Unit, bracketed, percent};
 use crate::table::Table;
 use ioloom_model::Schedule;
 
-/// Returns tables with threads down and media across, as source 001 prints them: one for each
-/// experiment, file set, condition and compute with a plain thread ladder. Cells are medians with their
-/// ends and count.
+/// Returns tables with a row per thread count and a column per medium, as in source 001: one table
+/// for each experiment, file set, condition and compute with a plain thread ladder. Cells are
+/// medians with ends and count.
 pub fn medium_by_threads(groups: &[Group<'_>]) -> Vec<Table> {
     let mut out: Vec<Table> = Vec::new();
     let mut done: Vec<(&str, &str, String)> = Vec::new();
@@ -91,9 +92,8 @@ fn with_ends(unit: Unit, e: &Estimate) -> String {
     format!("{} {ends} n={}", unit.format(e.median), e.values.len())
 }
 
-/// Returns roles as source 000 prints them: readers, hybrids, compute threads, the end of the read
-/// calls, the share of time waiting for input, and the elapsed time. One table for each comparison with
-/// role arms.
+/// Returns one table per comparison with role arms, as in source 000: readers, hybrids, compute
+/// threads, the end of the read calls, the share of time waiting for input, and the elapsed time.
 pub fn roles(groups: &[Group<'_>], input: &Input) -> Vec<Table> {
     let mut out = Vec::new();
     for g in groups {
@@ -119,7 +119,7 @@ pub fn roles(groups: &[Group<'_>], input: &Input) -> Vec<Table> {
     out
 }
 
-/// Returns the readers, hybrids and compute threads of a plan with roles.
+/// Returns the numbers of readers, hybrids and compute threads of a plan with roles.
 fn roles_of(arm: &ArmRuns<'_>) -> Option<(u32, u32, u32)> {
     match arm.plan.files()?.schedule {
         Schedule::Roles { readers, hybrids, computers, .. } => Some((readers, hybrids, computers)),

@@ -1,4 +1,4 @@
-//! A table of texts, written as CSV, Markdown or plain columns.
+//! A text table, written as CSV, Markdown or plain columns.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ pub struct Table {
     pub title: String,
     /// Names of columns.
     pub columns: Vec<String>,
-    /// Rows with one text per column.
+    /// Rows with one cell per column.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -41,7 +41,7 @@ impl Table {
     }
 }
 
-/// Prefixes a cell that some spreadsheets would run as a formula because of its first character.
+/// Escapes a cell whose first character would make some spreadsheets evaluate it as a formula.
 fn spreadsheet_cell(text: &str) -> Cow<'_, str> {
     let formula = text.starts_with(['=', '@', '+', '-']) && text.parse::<f64>().is_err();
     if formula { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }

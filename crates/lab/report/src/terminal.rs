@@ -1,8 +1,7 @@
-//! The summary for a terminal: the answer, the comparisons, the verdicts, the doubts, and the path of the
-//! report.
+//! The terminal summary: the answer, comparisons, verdicts, doubts, and the report path.
 //!
-//! Lines are wrapped here, not by the terminal, so that log files are readable as well. Colour only
-//! repeats what the text says, and tables have none, because their columns are counted in characters.
+//! Lines are wrapped here rather than by the terminal, which also keeps log files readable. Colour
+//! adds no information, and tables have none because their column widths are counted in characters.
 
 use crate::compare::{Change, Matched, matched};
 use crate::estimate::{Ends, RANGE_NOTE, Ratio};
@@ -75,7 +74,7 @@ fn summary(input: &Input, width: usize, color: bool, last: bool) -> String {
     let left_out = missing.iter().filter(|n| n.reason == NotRunReason::Quick).count();
     if left_out > 0 {
         let text = format!(
-            "{left_out} arm families were not run in quick mode; run them with ioloom study --full."
+            "Quick mode skipped {left_out} arm families; run them with ioloom study --full."
         );
         push_wrapped(&mut out, &text, width, 2);
     }
@@ -101,7 +100,7 @@ fn finished(table: &Table) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Most comparisons in the terminal; the page has all of them.
+/// Maximum number of comparisons in the terminal; the page has all of them.
 const ROWS_MAX: usize = 12;
 
 fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
@@ -191,9 +190,9 @@ fn doubt_lines(out: &mut String, input: &Input, width: usize, paint: &Paint) {
     }
 }
 
-/// A remark on chance in many comparisons.
-pub(crate) const CHANCE: &str = "About one in twenty unchanged arms is outside its 95 % interval by \
-                                 chance; a real change shows in several arms.";
+/// A remark about chance in multiple comparisons.
+pub(crate) const CHANCE: &str = "By chance, about one in twenty unchanged arms is outside its 95 \
+    % interval; a real change affects several arms.";
 
 /// Returns the comparison of two sessions for a terminal of `width` columns.
 pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> String {
@@ -232,7 +231,7 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
     out
 }
 
-/// Writes the result of a comparison in words.
+/// Writes a summary of a comparison.
 fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     let count = |c: Change| matched.rows.iter().filter(|r| r.change == c).count();
     let mut text = format!(
@@ -291,8 +290,8 @@ fn push_wrapped(out: &mut String, text: &str, width: usize, indent: usize) {
     }
 }
 
-/// Wraps a text into lines of at most `width` columns, as far as words allow; later lines are indented.
-/// No-break spaces keep numbers together.
+/// Wraps text into lines of at most `width` columns without breaking words; continuation lines are
+/// indented. No-break spaces keep numbers together.
 fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     let text = clean(text);
     let lead: String = text.chars().take_while(|c| *c == ' ').collect();
@@ -312,11 +311,11 @@ fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
         }
         empty = false;
     }
-    // No-break spaces are only needed for wrapping.
+    // No-break spaces have no use after wrapping.
     lines.into_iter().map(|l| l.replace(['\u{A0}', '\u{202F}'], " ")).collect()
 }
 
-/// Returns the columns of a text: wide East Asian characters take two.
+/// Returns the display width of text in columns: wide East Asian characters take two.
 fn columns(text: &str) -> usize {
     text.chars()
         .map(|c| match c as u32 {

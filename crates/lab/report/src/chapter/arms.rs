@@ -1,11 +1,11 @@
-//! Arms by name, their numbers, and rows of tables.
+//! Looks up arms and their metrics by name, and writes table rows.
 
 use crate::group::{ArmRuns, Group};
 use crate::input::Input;
 use crate::markup::Markup;
 use crate::page::parts;
 
-/// Returns the runs of an arm of an experiment, on its first file set.
+/// Returns an arm of an experiment on its first file set, with its runs.
 pub(super) fn arm<'g, 'a>(
     groups: &'g [Group<'a>],
     experiment: &str,
@@ -32,7 +32,7 @@ pub(super) fn median_of(arm: Option<&ArmRuns<'_>>, metric: &str, seed: u64) -> O
     Some(arm?.metric(&format!("extra.{metric}"), seed)?.median)
 }
 
-/// Writes a row of a table: words, then numbers.
+/// Writes a table row: text cells, then number cells.
 pub(super) fn row<const N: usize>(m: &mut Markup, cells: [&str; N]) {
     m.tag("tr").body(|m| {
         for (number, text) in cells.into_iter().enumerate() {

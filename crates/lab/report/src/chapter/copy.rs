@@ -1,5 +1,5 @@
 //! The copy chapter: when each method returned and when its copy was durable, the published numbers
-//! compared with those of this machine, consecutive copies, and the explanation.
+//! compared with this machine, consecutive copies, and an explanation.
 
 mod series;
 mod source;
@@ -19,7 +19,7 @@ use source::{BUFFERED, PUBLISHED_CUT, UNBUFFERED, column};
 
 /// Copy methods in the order of the chart.
 const METHODS: [&str; 7] = ["buffered", "range", "mmap", "uncached", "direct", "reflink", "auto"];
-/// Bytes of the published file.
+/// Size of the published file in bytes.
 const PUBLISHED_BYTES: u64 = 132_506_485;
 
 /// Draws the chapter; empty without measured runs.
@@ -29,8 +29,8 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         parts::figure(&mut m, &figure, |m| {
             m.tag("b").text("Returned is not durable.");
             m.text(
-                " When the copy returned, when file and directory were synced, and when no page of the \
-                 copy was left to write. Medians; each bar starts with the copy.",
+                " When the copy returned, when the file and directory were synced, and when the \
+                last page had been written. Medians; each bar starts when the copy starts.",
             );
         });
     }
@@ -54,12 +54,12 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     m
 }
 
-/// Formats a time in nanoseconds, which can be unknown.
+/// Formats a time in nanoseconds that may be unknown.
 fn time(ns: Option<f64>) -> String {
     ns.map_or_else(|| "unknown".to_owned(), format_ns)
 }
 
-/// Returns the arms of all methods from one source that ran.
+/// Returns the measured arms of all methods for one source.
 fn ran<'g, 'a>(
     groups: &'g [Group<'a>],
     experiment: &'static str,
@@ -95,8 +95,8 @@ fn stages_of(input: &Input, groups: &[Group<'_>]) -> Option<Figure> {
         Figure::Stages(stages::Stages {
             title: "When a copy has returned, is durable and is fully written".to_owned(),
             description:
-                "Bars from the start of a copy to its return, to the end of the sync, and to the \
-                 time at which nothing of it was left to write."
+                "Bars from the start of a copy until it returned, until the sync finished, and \
+                until all pages had been written."
                     .to_owned(),
             words: ["until return", "until durable", "until fully written"],
             x_title: "time since the start".to_owned(),
@@ -106,7 +106,7 @@ fn stages_of(input: &Input, groups: &[Group<'_>]) -> Option<Figure> {
     })
 }
 
-/// Compares the published means with the same statistic of the measured runs and with their medians.
+/// Compares the published means with the same statistic and the medians of the measured runs.
 fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let here =
         |method: &str| arm(groups, "as-published", method).filter(|arm| !arm.runs.is_empty());
@@ -158,11 +158,12 @@ fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         (theirs_b.is_empty(), ours("returned_ns"), ours("durable_ns"))
     {
         m.tag("p").a("class", "lead").text(&format!(
-            "The direct copy takes {:.1} times as long as the buffered one as published; here \
-             {returned:.2} times until it returns, and {durable:.2} times until it is durable. The \
-             published file had {} bytes, the one here has {}. The printed mean is described as one \
-             without the smallest and the largest value, but it is that of the middle third, which \
-             leaves out the slow runs as well.",
+            "In the published runs, the direct copy takes {:.1} times as long as the buffered \
+            one; here, it takes {returned:.2} times as long to return, and {durable:.2} times as \
+            long to become durable. The published file had {} bytes; the file used here has {}. \
+            According to the publication, the printed mean excludes the smallest and the largest \
+            value, but it is actually the mean of the middle third, which also excludes the slow \
+            runs.",
             ratio(&theirs_a, &theirs_b),
             format_count(PUBLISHED_BYTES),
             format_count(bytes as u64),
@@ -173,10 +174,10 @@ fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
 /// A statistic of a series.
 type Statistic = fn(&[f64]) -> f64;
 
-/// The statistics that are compared: the mean of the middle third, and the median.
+/// The statistics to compare: the mean of the middle third and the median.
 const RULES: [Statistic; 2] = [|v| trimmed_mean(v, PUBLISHED_CUT), median];
 
-/// Lists the page cache state after each method, and what another process reads.
+/// Lists the page cache state after each method and how much another process reads from the device.
 fn methods(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let sources = [("modes-warm", "warm"), ("modes-cold", "cold")];
     if sources.iter().all(|(experiment, _)| ran(groups, experiment).next().is_none()) {
@@ -218,13 +219,14 @@ fn methods(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "Unwritten and resident are shares of the file when the copy returned. After the timed part, \
-         another process hashes the copy with MD5, as the published check did; the table shows how \
-         long that takes and the share that is read from the device.",
+        "Unwritten and resident are percentages of the file when the copy returned. After the \
+        timed part, another process computes the MD5 hash of the copy, as the published check \
+        did; the table shows how long this takes and how much of the file it reads from the \
+        device.",
     );
 }
 
-/// Lists when each copy was fully written without a sync, and the runs that have no such time.
+/// Lists when each copy was fully written without a sync, and the runs in which it was not.
 fn unsynced(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let tried: Vec<_> = METHODS
         .into_iter()
@@ -242,7 +244,7 @@ fn unsynced(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         .collect();
     if !written.is_empty() {
         m.tag("p").text(&format!(
-            "Without any sync, the copies were fully written after: {}.",
+            "Without a sync, the copies were fully written after: {}.",
             written.join(", ")
         ));
     }
@@ -255,13 +257,13 @@ fn unsynced(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         .collect();
     if !gone.is_empty() {
         m.tag("p").a("class", "lead").text(&format!(
-            "Without any sync and without a result: {}. Such a run took longer than its deadline.",
+            "No result without a sync: {}. These runs exceeded their deadline.",
             gone.join("; ")
         ));
     }
 }
 
-/// Draws request size by queue depth, if the whole surface ran.
+/// Draws request size by queue depth if all combinations ran.
 fn surface(groups: &[Group<'_>]) -> Option<Figure> {
     let group = groups.iter().find(|g| g.experiment.name == "surface")?;
     let done = || group.arms.iter().filter(|arm| !arm.is_again() && arm.estimate.is_some());
@@ -275,7 +277,7 @@ fn surface(groups: &[Group<'_>]) -> Option<Figure> {
         all.sort_unstable();
         all.dedup();
     }
-    // Two corners do not make a surface; the list below has their numbers.
+    // Quick mode runs only two combinations; the list below has their numbers.
     if depths.len() < 2 || blocks.len() < 3 {
         return None;
     }
@@ -286,7 +288,7 @@ fn surface(groups: &[Group<'_>]) -> Option<Figure> {
     });
     Some(Figure::Heat(heat::Heat {
         title: "Time until durable by request size and queue depth".to_owned(),
-        description: "Rows are requests in flight, columns their size.".to_owned(),
+        description: "Rows show the requests in flight; columns show the request size.".to_owned(),
         x_title: "request size".to_owned(),
         y_title: "in flight ↓".to_owned(),
         columns: blocks.iter().map(|kib| format_size(kib << 10)).collect(),
@@ -339,12 +341,12 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         answers(m, "tmpfs (memory)", asked[0].1, "memory_");
     });
     m.tag("p").a("class", "lead").text(
-        "Unaligned requests that are served go through the page cache. One descriptor both wrote the \
-         padded last block and truncated the file: Linux needs no second one.",
+        "Unaligned requests that succeed go through the page cache. The descriptor that wrote the \
+        padded last block also truncated the file: Linux does not need a second one.",
     );
 }
 
-/// Lists comparisons of two numbers that only the full study runs.
+/// Lists pairwise comparisons that only the full study runs.
 fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let of = |experiment: &str, name: &str, metric: &str| {
         let arm = arm(groups, experiment, name).filter(|arm| !arm.runs.is_empty())?;
@@ -354,8 +356,8 @@ fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let growing = of("presized", "growing-4", "durable_ns");
     if let Some((growing, sized)) = growing.zip(of("surface", "depth-4-64", "durable_ns")) {
         lines.push(format!(
-            "A growing target with four requests of 64 KiB in flight: {}; a preallocated one: {}; a \
-             preallocated one with sixteen requests of 1 MiB: {}.",
+            "Growing target with four 64 KiB requests in flight: {}; preallocated target: {}; \
+            preallocated target with sixteen 1 MiB requests: {}.",
             format_ns(growing),
             format_ns(sized),
             of("modes-cold", "direct", "durable_ns")
@@ -370,7 +372,7 @@ fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         {
             let bytes = of("verify", name, "verify_device_bytes").unwrap_or(0.0);
             lines.push(format!(
-                "Verified {word}: {} instead of {}; {} were read from the device.",
+                "Verified {word}: {} instead of {}, with {} read from the device.",
                 format_ns(ns),
                 format_ns(plain),
                 format_size(bytes as u64)
@@ -381,8 +383,8 @@ fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         let held = of("beside", method, "bystander_held_bytes");
         let Some((held, all)) = held.zip(of("beside", method, "bystander_bytes")) else { continue };
         lines.push(format!(
-            "During a copy ({method}) with little memory, {} of a file used by others stayed cached; \
-             reading it took {} before and {} after.",
+            "During a copy ({method}) with little memory, {} of a file in use by another process \
+            stayed cached; reading it took {} before the copy and {} after it.",
             percent(held / all),
             time(of("beside", method, "bystander_read_before_ns")),
             time(of("beside", method, "bystander_read_after_ns")),
@@ -403,22 +405,22 @@ fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
 fn explanation(m: &mut Markup) {
     m.tag("h3").text("Explanation");
     m.tag("p").text(
-        "A buffered copy moves bytes between pages and returns. With a cached source, no device has \
-         been accessed by then, and the whole copy remains to be written. This time was published as \
-         that of buffering. A durable copy must write the same bytes to the device. The remaining \
-         difference is not memory but the requests: the system reads ahead and writes back in large \
-         requests with many in flight.",
+        "A buffered copy moves bytes between pages and returns. With a cached source, it has not \
+        accessed a device by then, and the whole copy remains to be written. The publication \
+        reported this time. A durable copy must write the same bytes to the device. The remaining \
+        difference is due to the requests, not to memory: the kernel reads ahead and writes back \
+        in large requests, with many in flight.",
     );
     m.tag("p").text(
-        "A direct copy has to do the same itself. A few small requests in flight leave the device idle \
-         between them, and only one write at a time can extend a growing target: the published copy \
-         had almost the same speed on two very different disks. Larger requests, more of them in \
-         flight and a preallocated target come closer to the throughput of the device, and when they \
-         return, almost nothing is left to write.",
+        "A direct copy must do this itself. With few small requests in flight, the device idles \
+        between them, and only one write at a time can extend a growing target: the published \
+        copy was almost equally fast on two very different disks. Larger requests, more requests \
+        in flight and a preallocated target come closer to the device throughput, and when the \
+        copy returns, almost nothing is left to write.",
     );
     m.tag("p").text(
-        "Written pages stay cached and serve the next reader. A hash of the fresh copy is therefore a \
-         hash of the page cache: it detects errors up to there, but none on the way to the device. \
-         Only synced data are durable; the flag for direct I/O does not flush the cache of the drive.",
+        "Written pages stay cached for the next reader. Hashing a new copy therefore hashes the \
+        page cache: this detects errors up to that point, but none on the way to the device. Only \
+        synced data is durable; direct I/O does not flush the drive's cache.",
     );
 }

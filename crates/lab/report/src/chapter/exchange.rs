@@ -1,8 +1,8 @@
-//! The exchange chapter: the 42 published runs compared with the closed-loop law and with this machine,
-//! the chart that explains them, the servers without sleeping clients, and the explanation.
+//! The exchange chapter: the 42 published runs compared with the closed-loop law and with this
+//! machine, an explanatory chart, the servers without sleeping clients, and an explanation.
 //!
-//! The law is that of `predict::closed`: rounds of clients times orders times the sleep. It contains no
-//! property of the server, which is the point.
+//! The law is that of `predict::closed`: rounds of clients times orders times the sleep. It
+//! deliberately contains no property of the server.
 
 use super::arms::{arm, median_of, row};
 use crate::estimate::Estimate;
@@ -20,9 +20,9 @@ use ioloom_predict::closed_loop::sleepers_elapsed_s;
 const TABLE: &str = "004_exchange";
 const COLUMNS: [&str; 6] =
     ["model", "threads", "workload", "clients", "orders_per_client", "elapsed_us"];
-/// Sleep of the published clients, seconds.
+/// Sleep of the published clients in seconds.
 const SLEEP_S: f64 = 1.0;
-/// Experiments that run the published cells here, the longer sleep first.
+/// Experiments that repeat the published cells, the longer sleep first.
 const CELLS: [&str; 2] = ["cells", "cells-short"];
 
 /// One published run.
@@ -92,11 +92,12 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         parts::figure(&mut m, &figure, |m| {
             m.tag("b").text("The sleep, the threads and, far below, the servers.");
             m.text(&format!(
-                " Time of one order over the number of clients. Top: as published, each client sleeps for \
-                 a second after every order, so each order takes a second with any server; if a thread \
-                 serves one client until it leaves, other clients wait for all of its orders. Middle: \
-                 the same here with a shorter sleep. Bottom: the response alone, without sleeps. \
-                 Published points are single runs, measured ones are medians; bars: {}.",
+                " Time per order by number of clients. Top: in the published runs, each client \
+                sleeps for a second after every order, so an order takes a second with any \
+                server; if a thread serves one client until it disconnects, other clients wait \
+                for all of its orders. Middle: the same on this machine, with a shorter sleep. \
+                Bottom: the response alone, without a sleep. Published points are single runs; \
+                measured points are medians; bars: {}.",
                 figure.ends_words()
             ));
         });
@@ -122,7 +123,7 @@ fn published(input: &Input) -> Vec<Cell> {
     table.rows.iter().filter_map(|row| Cell::read(&columns, row)).collect()
 }
 
-/// Returns the arms of a family by ascending number of clients.
+/// Returns the arms of a family in ascending order of clients.
 fn over_clients<'g, 'a>(
     groups: &'g [Group<'a>],
     experiment: &str,
@@ -176,14 +177,14 @@ fn picture(input: &Input, groups: &[Group<'_>], published: &[Cell]) -> Option<Fi
     let lines: Vec<_> = drawn.collect();
     (!lines.is_empty()).then(|| {
         Figure::Lines(lines::Lines {
-            title: "Time of one order by the number of clients".to_owned(),
+            title: "Time per order by number of clients".to_owned(),
             description:
-                "Published runs with a sleep of one second, measured runs with a sleep of \
-                          ten milliseconds, and responses without a sleep."
+                "Published runs with a one-second sleep, measured runs with a ten-millisecond \
+                sleep, and responses without a sleep."
                     .to_owned(),
             x_title: "clients".to_owned(),
             x_unit: Unit::Number,
-            y_title: "one order".to_owned(),
+            y_title: "time per order".to_owned(),
             y_unit: Unit::Time,
             lines,
             levels: Vec::new(),
@@ -247,11 +248,11 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
     let worst = errors.last().copied().unwrap_or(0.0) * 100.0;
     let middle = errors[errors.len() / 2] * 100.0;
     m.tag("p").a("class", "lead").text(&format!(
-        "The law is rounds of clients times orders times the sleep: all clients at the same time for \
-         select, as many as threads for a pool. It contains no property of the server; its median error \
-         is {middle:.2} % and the largest {worst:.2} %. Here the sleep is a {} of the published second, \
-         so the cost of starting clients and servers weighs more by the same factor. The printed rates \
-         are orders in ten seconds, not in one.",
+        "The law is rounds of clients times orders times the sleep; a round includes all clients \
+        for select, and as many clients as threads for a pool. It contains no property of the \
+        server; its median error is {middle:.2} %, its maximum error {worst:.2} %. Here, the \
+        sleep is a {} of the published second, so the cost of starting clients and servers has \
+        that much more weight. The printed rates are orders per ten seconds, not per second.",
         if experiment == CELLS[0] { "tenth" } else { "hundredth" }
     ));
 }
@@ -268,38 +269,38 @@ const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "no-sleep",
         heading: "Without sleeping clients",
-        note: "The number in the name is the number of clients. Clients and server share the processors, \
-               so a rate depends on both; processor time, switches and memory are those of the server \
-               process alone.",
+        note: "Names end with the number of clients. Clients and server share the CPUs, so rates \
+            depend on both; CPU time, context switches and memory cover the server process only.",
         columns: &[
             ("requests", "requests_per_s"),
             ("response, median", "latency_p50_ns"),
             ("p99", "latency_p99_ns"),
-            ("processor time per request", "server_cpu_per_request_ns"),
-            ("switches per request", "server_switches_per_request"),
+            ("CPU time per request", "server_cpu_per_request_ns"),
+            ("context switches per request", "server_switches_per_request"),
             ("peak memory", "server_peak_bytes"),
         ],
     },
     ArmsTable {
         experiment: "mix",
         heading: "Lists and orders",
-        note: "Forty clients and ten stocks; each response has 8192 bytes, whatever the request.",
+        note: "Forty clients and ten stocks; every response is 8192 bytes long.",
         columns: &[
             ("requests", "requests_per_s"),
             ("response, median", "latency_p50_ns"),
-            ("processor time per request", "server_cpu_per_request_ns"),
+            ("CPU time per request", "server_cpu_per_request_ns"),
         ],
     },
     ArmsTable {
         experiment: "arrivals",
         heading: "Requests at a fixed rate",
-        note: "The number in the name is requests per second, independent of earlier responses. Latencies \
-               start when a request was due; runs in which the load generator was late are excluded.",
+        note: "Names end with the number of requests per second, sent regardless of earlier \
+            responses. Latency is measured from the time at which a request was due; runs in \
+            which the load generator was late are excluded.",
         columns: &[
             ("response, median", "latency_p50_ns"),
             ("p99", "latency_p99_ns"),
             ("p99.9", "latency_p999_ns"),
-            ("delay of the load generator, p99", "load_late_p99_ns"),
+            ("load generator delay, p99", "load_late_p99_ns"),
         ],
     },
     ArmsTable {
@@ -307,36 +308,36 @@ const TABLES: &[ArmsTable] = &[
         heading: "How threads share the stocks",
         note: "Forty clients on forty threads. one-stock: all buy and sell the same stock.",
         columns: &[
-            ("processor time per request", "server_cpu_per_request_ns"),
+            ("CPU time per request", "server_cpu_per_request_ns"),
             ("requests", "requests_per_s"),
-            ("switches per request", "server_switches_per_request"),
+            ("context switches per request", "server_switches_per_request"),
         ],
     },
     ArmsTable {
         experiment: "cores",
-        heading: "Processors used",
-        note: "Sixteen clients that list 5000 stocks. Clients and server share the processors, so no server \
-               can use all of them.",
-        columns: &[("processors of the server", "server_cores"), ("requests", "requests_per_s")],
+        heading: "CPU usage",
+        note: "Sixteen clients that list 5000 stocks. Clients and server share the CPUs, so no \
+            server can use all of them.",
+        columns: &[("CPUs used by the server", "server_cores"), ("requests", "requests_per_s")],
     },
     ArmsTable {
         experiment: "replies",
         heading: "Padded and compact responses",
-        note: "The original protocol pads every response to 8192 bytes. A network of 1 Gbit/s would limit \
-               any server to 14 370 responses per second; here there is no network.",
+        note: "The original protocol pads every response to 8192 bytes. A 1 Gbit/s network would \
+            limit any server to 14 370 responses per second; these runs use no network.",
         columns: &[
             ("requests", "requests_per_s"),
             ("received", "received_bytes_per_s"),
             ("response, median", "latency_p50_ns"),
-            ("processor time per request", "server_cpu_per_request_ns"),
+            ("CPU time per request", "server_cpu_per_request_ns"),
         ],
     },
     ArmsTable {
         experiment: "idle",
         heading: "Idle connections",
-        note: "Four clients are active; the number in the name is the number of idle connections.",
+        note: "Four active clients; names end with the number of idle connections.",
         columns: &[
-            ("processor time per request", "server_cpu_per_request_ns"),
+            ("CPU time per request", "server_cpu_per_request_ns"),
             ("requests", "requests_per_s"),
             ("p99", "latency_p99_ns"),
             ("memory", "server_memory_bytes"),
@@ -346,21 +347,21 @@ const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "threads",
         heading: "Number of threads",
-        note: "Sixty-four clients. In the request pool, any thread takes any request; in the pool, a \
-               thread serves one connection, and threads beyond the number of clients are idle.",
+        note: "Sixty-four clients. In the request pool, any thread takes any request; in the \
+            pool, a thread serves one connection, so threads in excess of the clients are idle.",
         columns: &[
             ("requests", "requests_per_s"),
-            ("processor time per request", "server_cpu_per_request_ns"),
-            ("switches per request", "server_switches_per_request"),
+            ("CPU time per request", "server_cpu_per_request_ns"),
+            ("context switches per request", "server_switches_per_request"),
             ("peak memory", "server_peak_bytes"),
         ],
     },
     ArmsTable {
         experiment: "service-time",
-        heading: "Cost of a command by the number of stocks",
-        note: "Four clients, compact responses; the number in the name is the number of stocks.",
+        heading: "Command cost by number of stocks",
+        note: "Four clients with compact responses; names end with the number of stocks.",
         columns: &[
-            ("processor time per request", "server_cpu_per_request_ns"),
+            ("CPU time per request", "server_cpu_per_request_ns"),
             ("requests", "requests_per_s"),
             ("response, median", "latency_p50_ns"),
         ],
@@ -368,22 +369,22 @@ const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "critical-section",
         heading: "Time in the critical section",
-        note: "Sixteen clients that buy and sell, sixteen threads; the number in the name is the processor \
-               time of an order, spent before it locks its stock or while it holds the lock. The bound \
-               is that time divided by the number of orders that can spend it at the same time, given \
-               threads, processors and locks. Clients and server share the processors.",
+        note: "Sixteen clients that buy and sell, and sixteen threads; names end with the CPU \
+            time of an order, spent before locking the stock or while holding the lock. The bound \
+            is that time divided by the number of orders that can spend it concurrently, which \
+            depends on threads, CPUs and locks. Clients and server share the CPUs.",
         columns: &[
             ("time per order", "request_ns"),
             ("bound", "law_request_ns"),
             ("orders", "requests_per_s"),
-            ("processors of the server", "server_cores"),
+            ("CPUs used by the server", "server_cores"),
         ],
     },
     ArmsTable {
         experiment: "meanwhile",
         heading: "Latency during other requests",
-        note: "Purchases of four clients of one event loop: alone, while another client has sent half a \
-               line, and during lists of 5000 stocks.",
+        note: "Purchases by four clients of one event loop: without other requests, while another \
+            client has sent a partial line, and during lists of 5000 stocks.",
         columns: &[
             ("purchase, median", "buy_latency_p50_ns"),
             ("p99", "buy_latency_p99_ns"),
@@ -393,16 +394,17 @@ const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "visits",
         heading: "Clients with one order",
-        note: "With -file, no other client is connected, so the stock file is written and synced each time \
-               the client leaves, and the next client waits for that.",
+        note: "With -file, no other client is connected, so the stock file is written and synced \
+            each time the client disconnects, and the next client waits for that.",
         columns: &[("visit, median", "visit_p50_ns"), ("p99", "visit_p99_ns")],
     },
     ArmsTable {
         experiment: "histories",
         heading: "Linearizability",
-        note: "Each history was searched for a sequential order of its requests that explains every \
-               response. A list of all stocks is one request. With per-stock in the name, it is read \
-               stock by stock, so concurrent orders produce sums that never existed.",
+        note: "Each history was searched for a sequential order of its requests that explains \
+            every \
+               response. A list of all stocks is one request. With per-stock in the name, stocks \
+               are read one at a time, so concurrent orders can produce totals that never existed.",
         columns: &[
             ("histories", "histories"),
             ("violated", "histories_violated"),
@@ -412,8 +414,8 @@ const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "restart",
         heading: "After a restart",
-        note: "leave: all clients had left before; term and kill: one was connected. Without a durability \
-               level in the name, orders are only in memory.",
+        note: "leave: all clients had disconnected before the exit; term and kill: one was \
+            connected. Without a durability level in the name, orders are kept only in memory.",
         columns: &[("acknowledged", "acknowledged_orders"), ("kept", "kept_orders")],
     },
 ];
@@ -443,7 +445,7 @@ fn arms_table(m: &mut Markup, input: &Input, groups: &[Group<'_>], table: &ArmsT
     m.tag("p").a("class", "lead").text(table.note);
 }
 
-/// Lists orders per second by store, durability level and clients, with the law of group commit.
+/// Lists orders per second by store, durability level and clients, with the group commit law.
 fn group_commit(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let Some(group) = groups.iter().find(|g| g.experiment.name == "durability") else { return };
     let arms: Vec<_> = group.arms.iter().filter(|a| !a.is_again() && !a.runs.is_empty()).collect();
@@ -476,13 +478,16 @@ fn group_commit(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "os: written before the response, not synced; group: one sync for all waiting orders; each: \
-         one sync per order. The law is clients divided by 1.5 syncs: an order that arrives during a \
-         sync waits for the rest of it and for the next one. The time of a sync is the latency of a \
-         single client with each. The log stores have no database engine: log writes and then syncs, \
-         log-dsync uses O_DSYNC, log-direct writes directly into preallocated blocks, log-uring links \
-         write and sync in a ring. postgres is a separate database server, created for each run on the \
-         same disk; a commit takes two more process switches.",
+        "os: written before the response, not synced; group: one sync for all waiting orders; \
+        each: \
+         one sync per order. The law is the number of clients divided by the time of 1.5 syncs: \
+         an order that arrives during a sync waits until that sync and the next one finish. The \
+         sync time is the latency of a single client with each. The log stores use no database \
+         engine: log writes and then syncs, \
+         log-dsync uses O_DSYNC, log-direct uses direct writes to preallocated blocks, log-uring \
+         links write and sync in a ring. postgres is a separate database server, created for each \
+         run on the \
+         same disk; a commit takes two additional process switches.",
     );
 }
 
@@ -493,25 +498,26 @@ fn rate(per_s: f64) -> String {
 fn explanation(m: &mut Markup) {
     m.tag("h3").text("Explanation");
     m.tag("p").text(
-        "A client that sleeps for a second after each order sends ten orders in ten seconds, however \
-         fast the responses are. Clients do so in parallel if the server reads from all of them: an \
-         event loop does, a pool reads from as many as it has threads, because a thread serves one \
-         client until it leaves. So the published times are rounds of clients times ten seconds; the \
-         servers differ only in how many clients can sleep at the same time.",
+        "A client that sleeps for a second after each order sends ten orders in ten seconds, no \
+        matter how fast the responses are. Clients do so in parallel if the server reads from all \
+        of them: an event loop does, but a pool reads from only as many clients as it has \
+        threads, because a thread serves one client until it disconnects. So the published times \
+        are rounds of clients times ten seconds; the servers differ only in how many clients can \
+        sleep at the same time.",
     );
     m.tag("p").text(
-        "Without the sleep, the servers determine the times. Most of the cost of a request is reading \
-         and writing a socket in the kernel. In comparison, an uncontended lock and an order in a tree \
-         of stocks cost little, and so does a list with fewer than hundreds of lines. Threads add a \
-         context switch for each request that must be waited for. select and poll scan every connection \
-         on each call; epoll returns only those that are ready.",
+        "Without the sleep, the servers determine the times. Most of the cost of a request is \
+        reading from and writing to a socket in the kernel. By comparison, an uncontended lock, \
+        an order in a tree of stocks and a list of up to a few hundred lines are cheap. Threads \
+        add a context switch for each request they must wait for. select and poll scan every \
+        connection on each call; epoll returns only ready connections.",
     );
     m.tag("p").text(
-        "A durable order costs a sync of the disk, a thousand times as much as everything else. Many \
-         clients share one sync when their orders are committed together, and only then does the \
-         throughput grow with the number of clients. A stock file that is written when the last client \
-         leaves is missing if the server exits before; and because the serving thread writes it, the \
-         next client waits for the disk.",
+        "A durable order costs a disk sync, a thousand times as much as everything else. Many \
+        clients share one sync if their orders are committed together, and only then does \
+        throughput grow with the number of clients. If the stock file is written only when the \
+        last client disconnects, it is lost if the server exits earlier; and because the serving \
+        thread writes it, the next client waits for the disk.",
     );
 }
 

@@ -1,5 +1,5 @@
-//! The memory chapter: the published table compared with this machine by several measures, and why
-//! they differ.
+//! The memory chapter: the published table compared with several measurements on this machine, and
+//! why they differ.
 
 use crate::estimate::Estimate;
 use crate::figures::Figure;
@@ -14,7 +14,7 @@ use ioloom_model::units::{format_ns, format_size};
 use std::collections::BTreeSet;
 
 const AXIS: &str = "kib";
-/// Families of the experiment `rulers` with their names for display.
+/// Arm families of the experiment `rulers` with their display names.
 const RULERS: [(&str, &str); 4] = [
     ("chase", "dependent load, here"),
     ("random", "independent random loads, here"),
@@ -34,8 +34,9 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         parts::figure(&mut m, &figure, |m| {
             m.tag("b").text("Two measures of the same memory.");
             m.text(&format!(
-                " The published loop on the published processor and here, and dependent loads here. Each \
-                 run is the minimum of its blocks; marks are medians over runs, bars: {}.",
+                " The published loop on the published processor and here, and dependent loads \
+                here. Each run is the minimum over its blocks; marks are medians over runs; bars: \
+                {}.",
                 figure.ends_words()
             ));
         });
@@ -44,8 +45,8 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     table(&mut m, group, &published);
     explanation(&mut m);
     m.tag("p").a("class", "lead").text(
-        "The command ioloom memory measures more sizes, finds the levels of this machine in the curve \
-         and compares them with those that the kernel and CPUID report.",
+        "The command ioloom memory measures more sizes, detects this machine's cache levels in \
+        the curve, and compares them with those reported by the kernel and CPUID.",
     );
     m
 }
@@ -84,7 +85,8 @@ fn picture(group: &Group<'_>, published: &[(f64, f64)]) -> Option<Figure> {
     (!lines.is_empty()).then(|| {
         Figure::Lines(lines::Lines {
             title: "Two measures of the same memory".to_owned(),
-            description: "Time per access over the working set, by several measures.".to_owned(),
+            description: "Time per access by working set size, measured in several ways."
+                .to_owned(),
             x_title: "working set".to_owned(),
             x_unit: Unit::Bytes,
             y_title: "ns per access".to_owned(),

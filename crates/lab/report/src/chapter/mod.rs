@@ -1,8 +1,8 @@
-//! The chapters of single studies: the published numbers compared with those of this machine, the
-//! picture that explains them, and the mechanism in plain words.
+//! Chapters for individual studies: the published numbers compared with this machine, an
+//! explanatory chart, and the mechanism in plain words.
 //!
 //! `ioloom_studies` registers each chapter with its study. A study without a chapter has only the
-//! sections that every study has.
+//! common sections.
 
 mod arms;
 mod copy;

@@ -1,8 +1,9 @@
-//! The page cache chapter: the published speeds and shares compared with those of this machine, dirty
-//! pages during a write, what is reclaimed or dropped first, a file and its device, the kernel settings,
-//! and the explanation.
+//! The page cache chapter: the published speeds and shares compared with this machine, dirty pages
+//! during a write, which pages are reclaimed or dropped first, a file and its device, the kernel
+//! settings, and an explanation.
 //!
-//! Files differ in size, so times are shown as bytes per second and counters as shares of the file.
+//! File sizes differ, so times are shown as bytes per second and counters as a percentage of the
+//! file.
 
 mod other_views;
 
@@ -17,13 +18,13 @@ use crate::quantity::{Unit, percent};
 use crate::svg::lines;
 use ioloom_model::units::{format_ns, format_size};
 
-/// Bytes of the published file.
+/// Size of the published file in bytes.
 const PUBLISHED_BYTES: f64 = (1u64 << 30) as f64;
-/// Most points drawn per curve.
+/// Maximum number of points drawn per curve.
 const POINTS_MAX: usize = 60;
 
-/// A speed: its name, its published number (table, row and column, in seconds), and the experiment, arm
-/// and metric that measure it here.
+/// A speed: its name, its published number (table, row and column, in seconds), and the
+/// corresponding experiment, arm and metric here.
 type Speed = (&'static str, Option<(&'static str, &'static str, &'static str)>, [&'static str; 3]);
 
 const SPEEDS: [Speed; 8] = [
@@ -53,8 +54,8 @@ const SPEEDS: [Speed; 8] = [
     ("O_SYNC, 64 KiB per call", None, ["write-through", "sync-64", "returned_ns"]),
 ];
 
-/// A share of the file: its name, its published number, and the experiment, arm and metric that
-/// measure it here.
+/// A share of the file: its name, its published number, and the corresponding experiment, arm and
+/// metric here.
 struct Share {
     name: &'static str,
     /// Table, column and seconds of the rows that `sar -B` printed.
@@ -99,22 +100,22 @@ const SETTINGS: [(&str, &str, &str); 8] = [
     (
         "dirty_background_ratio",
         " %",
-        "above this share of the available memory, the kernel starts to write dirty pages",
+        "above this percentage of available memory, the kernel starts to write dirty pages",
     ),
-    ("dirty_background_bytes", " bytes", "the same in bytes; 0 while the ratio applies"),
+    ("dirty_background_bytes", " bytes", "the same limit in bytes; 0 if the ratio applies"),
     (
         "dirty_ratio",
         " %",
-        "dirty pages cannot exceed this share of the available memory; writers are throttled earlier, \
-         between the two limits",
+        "dirty pages cannot exceed this percentage of available memory; writers are throttled \
+        earlier, between the two limits",
     ),
-    ("dirty_bytes", " bytes", "the same in bytes; 0 while the ratio applies"),
+    ("dirty_bytes", " bytes", "the same limit in bytes; 0 if the ratio applies"),
     (
         "dirty_expire_centisecs",
         " cs",
         "a dirty page of this age is written at the next periodic check",
     ),
-    ("dirty_writeback_centisecs", " cs", "period of these checks; 0: no periodic checks"),
+    ("dirty_writeback_centisecs", " cs", "interval between these checks; 0: no periodic checks"),
     ("swappiness", "", "preference for reclaiming program memory over file pages"),
     (
         "vfs_cache_pressure",
@@ -149,8 +150,8 @@ fn speeds(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         parts::figure(m, &figure, |m| {
             m.tag("b").text("Dirty pages during a write.");
             m.text(
-                " Dirty pages of the whole machine over the time of one run each: how much a buffered \
-                 write leaves when its last call returns, and when that is written.",
+                " Dirty pages of the whole machine during one run per method: how much a buffered \
+                write leaves dirty when its last call returns, and when that data is written.",
             );
         });
     }
@@ -166,12 +167,13 @@ fn speeds(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "Bytes per second, then shares of the file. Published times are single runs, measured ones are \
-         medians. The paging counters are those of the whole machine, including other work.",
+        "Bytes per second, then percentages of the file. Published times are single runs; \
+        measured times are medians. The paging counters cover the whole machine, including other \
+        work.",
     );
 }
 
-/// Draws what is reclaimed first, and states what it costs.
+/// Draws which pages are reclaimed first, and states the cost.
 fn reclaimed(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     const ARM: (&str, &str) = ("reclaim", "limit-128MiB");
     let Some(figure) = remaining(groups, ARM) else { return };
@@ -179,19 +181,20 @@ fn reclaimed(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     parts::figure(m, &figure, |m| {
         m.tag("b").text("What is reclaimed first.");
         m.text(
-            " A control group with little memory has as many clean as dirty pages of the same age; then \
-             memory is allocated step by step. The chart shows the remaining pages of one run.",
+            " A control group with little memory holds equal numbers of clean and dirty pages of \
+            the same age; then memory is allocated in steps. The chart shows the remaining pages \
+            in one run.",
         );
     });
     let of = |metric: &str| number(input, groups, ARM.0, ARM.1, metric);
     let part = |gone: &str, all: &str| Some(percent(of(gone)? / of(all)?));
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
     m.tag("p").text(&format!(
-        "When an eighth of the reclaimed pages were gone, {} of the clean pages and {} of the dirty ones \
-         were gone; when half were gone, {} and {}. Dirty pages must be written first; after that, only \
-         age matters. The user of the clean file pays for it: reading the file again took {}, {} of it \
-         was read from the device, and the kernel recognized {} as recently evicted (refaults). An \
-         allocation step took {}, the longest {}.",
+        "After an eighth of all reclaim, {} of the clean pages and {} of the dirty pages were \
+        gone; after half of it, {} and {}. Dirty pages must be written first; after that, only \
+        age matters. The user of the clean file pays the price: reading the file again took {}, \
+        {} of it came from the device, and the kernel recognized {} as recently evicted \
+        (refaults). An allocation step took {}, and at most {}.",
         or_unknown(part("clean_gone_at_eighth_bytes", "clean_before_bytes")),
         or_unknown(part("changed_gone_at_eighth_bytes", "changed_before_bytes")),
         or_unknown(part("clean_gone_at_half_bytes", "clean_before_bytes")),
@@ -204,7 +207,7 @@ fn reclaimed(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     ));
 }
 
-/// Draws the remaining pages of each kind over the memory that was allocated.
+/// Draws the remaining pages of each kind by allocated memory.
 fn remaining(groups: &[Group<'_>], (experiment, name): (&str, &str)) -> Option<Figure> {
     let run = arm(groups, experiment, name)?.typical()?;
     let line = |(stored, name): (&str, &str)| {
@@ -231,13 +234,13 @@ fn remaining(groups: &[Group<'_>], (experiment, name): (&str, &str)) -> Option<F
     })
 }
 
-/// Returns a point of a single run.
+/// Returns a data point from a single run.
 fn exactly(x: f64, y: f64) -> lines::Point {
     let y = Estimate { values: Vec::new(), median: y, ends: None };
     lines::Point { x, y, thin: None, note: String::new() }
 }
 
-/// States how a writer that is faster than the device is throttled.
+/// States how a writer faster than the device is throttled.
 fn throttled(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let of = |name: &str, metric: &str| number(input, groups, "held-back", name, metric);
     let throttled = |name: &str| {
@@ -255,10 +258,10 @@ fn throttled(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         || "not run with lower limits (settings are changed only with --allow-sysctl)".to_owned(),
         |text| format!("with lower limits: {text}"),
     );
-    m.tag("p").text(&format!("A writer that is faster than the device: {usual}; {lower}."));
+    m.tag("p").text(&format!("A writer faster than the device: {usual}; {lower}."));
 }
 
-/// States when pages are written that no program syncs.
+/// States when pages are written without a sync.
 fn unsynced(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let of = |name: &str, metric: &str| number(input, groups, "left-alone", name, metric);
     let (young, old) = (of("looks-1s-age-1s", "settled_ns"), of("looks-1s-age-5s", "settled_ns"));
@@ -269,15 +272,15 @@ fn unsynced(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         |(left, all)| format!("{} of the file was unwritten after 4 s", percent(left / all)),
     );
     m.tag("p").text(&format!(
-        "A written file without a sync and with a check every second: with a maximum age of 1 s, its \
-         pages were on the device after {}, with a maximum age of 5 s after {}. Without periodic checks: \
-         {never}.",
+        "A file written without a sync, with a check every second: with a maximum age of 1 s, its \
+        pages reached the device after {}; with a maximum age of 5 s, after {}. Without periodic \
+        checks: {never}.",
         format_ns(young),
         format_ns(old),
     ));
 }
 
-/// Lists the settings: published, here, and their effects.
+/// Lists the settings with their published values, their values here, and their effects.
 fn settings(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let of = |metric: &str| number(input, groups, "limits", "limits", metric);
     if !SETTINGS.iter().any(|(name, ..)| of(name).is_some()) {
@@ -312,8 +315,8 @@ fn settings(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         let available = of(&format!("{short}_over_ratio_of_available"));
         Some(match total.zip(available) {
             Some((total, available)) => format!(
-                "{words} {bytes}, {total:.2} times its ratio of all memory and {available:.2} times \
-                 its ratio of the available memory"
+                "{words} {bytes}, {total:.2} times its ratio of total memory and {available:.2} \
+                times its ratio of available memory"
             ),
             None => format!("{words} {bytes}, set in bytes"),
         })
@@ -326,21 +329,21 @@ fn settings(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let held = of("held_bytes").zip(of("dirty_limit_bytes")).zip(of("dirty_limit_held_bytes"));
     let held = held.map_or_else(String::new, |((held, before), limit)| {
         format!(
-            " While a program held {} of memory, the second limit dropped by {}, because it is a share of \
-             the available memory.",
+            " While a program held {} of memory, the second limit dropped by {}, because it is a \
+            percentage of available memory.",
             format_size(held as u64),
             format_size((before - limit).max(0.0) as u64),
         )
     });
     if !limits.is_empty() {
         m.tag("p").a("class", "lead").text(&format!(
-            "The resulting limits here: {}.{held} cs: hundredths of a second.",
+            "The resulting limits here: {}.{held} cs is hundredths of a second.",
             limits.join("; ")
         ));
     }
 }
 
-/// Compares the two definitions of one column of sar on the published row.
+/// Compares the two definitions of a sar column using the published row.
 fn columns_of_sar(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     if number(input, groups, "limits", "limits", "total_bytes").is_none() {
         return;
@@ -354,14 +357,15 @@ fn columns_of_sar(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let theirs = total.zip(row("memused_kib")).zip(row("avail_kib"));
     let theirs = theirs.map_or_else(String::new, |((total, used), available)| {
         format!(
-            " The published row has {used} KiB by the older definition; the newer one would give {} KiB.",
+            " The published row reports {used} KiB by the older definition; the newer one would \
+            give {} KiB.",
             total - available
         )
     });
     m.tag("p").a("class", "lead").text(&format!(
-        "kbmemused of sar -r has two definitions: sysstat 12.7.8 and newer subtract available memory from \
-         all memory, older versions subtract free, buffers, cached and slab. ioloom watch shows the newer \
-         one and also prints the older.{theirs}"
+        "kbmemused in sar -r has two definitions: sysstat 12.7.8 and newer subtract available \
+        memory from total memory; older versions subtract free, buffers, cached and slab. ioloom \
+        watch shows the newer value and also prints the older one.{theirs}"
     ));
 }
 
@@ -388,7 +392,8 @@ fn speed_row(m: &mut Markup, input: &Input, groups: &[Group<'_>], speed: &Speed)
     row(m, [what, &published, ours.as_deref().unwrap_or("not run")]);
 }
 
-/// Returns whether a row of a published table has this name: one cell, or two joined by a space.
+/// Returns whether a row of a published table has this name, in one cell or in two joined by a
+/// space.
 fn names(row: &[String], key: &str) -> bool {
     row[0] == *key || row.len() > 1 && format!("{} {}", row[0], row[1]) == *key
 }
@@ -403,7 +408,7 @@ fn share_row(m: &mut Markup, input: &Input, groups: &[Group<'_>], share: &Share)
     row(m, [share.name, &published, ours.as_deref().unwrap_or("not run")]);
 }
 
-/// Returns the sum of the published seconds over the size of the file.
+/// Returns the sum of the published seconds divided by the file size.
 fn published_share(input: &Input, share: &Share) -> Option<f64> {
     let (table, column, seconds) = share.published?;
     let table = input.published.get(table)?;
@@ -413,7 +418,7 @@ fn published_share(input: &Input, share: &Share) -> Option<f64> {
     Some(kib * 1024.0 / PUBLISHED_BYTES)
 }
 
-/// Draws dirty pages over the time of one run of each write method.
+/// Draws dirty pages over time for one run of each write method.
 fn dirty(groups: &[Group<'_>]) -> Option<Figure> {
     let methods = [
         ("write-durable", "buffered-fdatasync"),
@@ -430,8 +435,8 @@ fn dirty(groups: &[Group<'_>]) -> Option<Figure> {
     let lines: Vec<lines::Line> = methods.iter().filter_map(line).collect();
     (!lines.is_empty()).then(|| {
         Figure::Lines(lines::Lines {
-            title: "Dirty pages over the time of a write".to_owned(),
-            description: "Bytes of dirty pages that are not yet written.".to_owned(),
+            title: "Dirty pages during a write".to_owned(),
+            description: "Bytes of dirty pages that have not been written yet.".to_owned(),
             x_title: "time since the start".to_owned(),
             x_unit: Unit::Time,
             y_title: "dirty".to_owned(),
@@ -447,20 +452,21 @@ fn dirty(groups: &[Group<'_>]) -> Option<Figure> {
 fn explanation(m: &mut Markup) {
     m.tag("h3").text("Explanation");
     m.tag("p").text(
-        "A read whose pages are cached only copies them. Otherwise the kernel reads from the device, \
-         and reads ahead, so that device and processor work at the same time. The time beyond processor \
-         time is therefore less than the time of the device.",
+        "A read of cached pages only copies them. Otherwise, the kernel reads from the device and \
+        reads ahead, so that the device and the CPU work at the same time. The off-CPU time is \
+        therefore shorter than the device time.",
     );
     m.tag("p").text(
         "A buffered write copies into pages, marks them dirty and returns, so its speed is that of \
-         memory. The pages are written later: when they are old, when there are too many of them, or on \
-         fdatasync. Until then a power failure loses them, and removing the file cancels them. The \
-         removal, not the cache, is why the published buffered write caused less than half of the device \
-         writes. A direct write goes to the device at once, one request after another; it waits for what \
-         the buffered write defers.",
+         memory. The pages are written later: when they are old enough, when there are too many \
+         of them, or on fdatasync. Until then, a power failure loses the data, and removing the \
+         file cancels the write. This removal, not the cache, is why the published buffered write \
+         caused less than half as many device writes. A direct write goes to the device \
+         immediately, one request after another; it waits for the work that a buffered write \
+         defers.",
     );
     m.tag("p").text(
-        "Neither is durable by itself: fdatasync also flushes the cache of the device. O_SYNC does so for \
-         each call, and pays for it on each call.",
+        "Neither is durable by itself: that takes fdatasync, which also flushes the device cache. \
+        O_SYNC does this on every call and pays for it on every call.",
     );
 }

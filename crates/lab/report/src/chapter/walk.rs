@@ -1,10 +1,10 @@
-//! The walk chapter: four published media compared with this machine, the gain from threads on each, and
-//! the laws that explain it.
+//! The walk chapter: four published media compared with this machine, the gain from threads on
+//! each, and two laws that explain it.
 //!
-//! Trees differ in size, so times are per file. The published tree has 2 835 154 files. Two laws are
-//! fitted to every ladder with enough thread counts and shown with their errors: the scalability law,
-//! which contains only shares, and the closed network of a processor and a device, which models the
-//! waiting.
+//! Tree sizes differ, so times are per file. The published tree has 2 835 154 files. Two laws are
+//! fitted to every ladder with enough thread counts and shown with their errors: the scalability
+//! law, which contains only shares, and a closed queueing network of a processor and a device,
+//! which models the waiting.
 
 use crate::estimate::Estimate;
 use crate::figures::Figure;
@@ -75,8 +75,8 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         parts::figure(&mut m, &figure, |m| {
             m.tag("b").text("Speedup from threads.");
             m.text(&format!(
-                " Speedup over one thread, on the published media and here. Published times are single \
-                 runs, measured ones are medians, paired over blocks; bars: {}.",
+                " Speedup over one thread, on the published media and here. Published times are \
+                single runs; measured times are medians, paired over blocks; bars: {}.",
                 figure.ends_words()
             ));
         });
@@ -97,7 +97,7 @@ fn map(m: &mut Markup, tree: &TreeRow) {
     let (bytes, files) = (Unit::Bytes.format(tree.bytes as f64), format_count(tree.files));
     let figure = Figure::Map(Treemap {
         title: format!("{}: {bytes} in {files} files", tree.set),
-        description: format!("Each area is the share of a directory in {bytes}."),
+        description: format!("Each area is a directory's share of {bytes}."),
         tiles: tree.tiles.clone(),
         unit: Unit::Bytes,
         height: MAP_HEIGHT,
@@ -105,9 +105,9 @@ fn map(m: &mut Markup, tree: &TreeRow) {
     parts::figure(m, &figure, |m| {
         m.tag("b").text("The tree that was walked.");
         m.text(&format!(
-            " {files} files with {bytes}; an area is the share of a directory and contains its \
-             subdirectories. A walk takes as long for a small file as for a large one: the number of \
-             names matters, and how many of them are in one directory."
+            " {files} files with {bytes}; each area is a directory's share, including its \
+            subdirectories. A walk takes as long for a small file as for a large one: what \
+            matters is the number of names and how many of them share a directory."
         ));
     });
 }
@@ -222,21 +222,21 @@ fn table(m: &mut Markup, ladders: &[Ladder]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "The elapsed time divided by the number of files, so that trees of different sizes are \
-         comparable; the best of each medium is in bold.",
+        "The elapsed time divided by the number of files, to make trees of different sizes \
+        comparable; the best time on each medium is in bold.",
     );
 }
 
-/// Explains the cost of a file, and which part of it threads can reduce.
+/// Explains the cost per file, and how much of it threads can reduce.
 fn explanation(m: &mut Markup, ladders: &[Ladder], groups: &[Group<'_>], seed: u64) {
     m.tag("h3").text("Explanation");
     m.tag("p").text(
-        "The walker makes one stat call per file. If the inode is cached, the call costs only a little \
-         processor time, and threads help up to the number of cores. If it is not, the kernel reads a \
-         block of inodes and the thread sleeps; one read serves many calls, because the block contains \
-         neighbouring inodes. A sleeping thread needs no core, so more threads than cores help, until \
-         the device is saturated or the processors are busy in the kernel. Beyond that, additional \
-         threads only wait in another queue.",
+        "The walker makes one stat call per file. If the inode is cached, the call takes only a \
+        little CPU time, and threads help up to the number of cores. Otherwise, the kernel reads \
+        a block of inodes while the thread sleeps; one read serves many calls, because the block \
+        contains neighbouring inodes. A sleeping thread needs no core, so more threads than cores \
+        help until the device is saturated or the CPUs are busy in the kernel. Beyond that, \
+        additional threads only wait in another queue.",
     );
     if let Some(costs) = costs(groups, seed) {
         m.tag("p").text(&costs);
@@ -251,20 +251,20 @@ fn explanation(m: &mut Markup, ladders: &[Ladder], groups: &[Group<'_>], seed: u
     let (cold, warm) = (ours(false).and_then(best), ours(true).and_then(best));
     if let (Some((c, cold_s)), Some((w, warm_s))) = (cold, warm) {
         m.tag("p").text(&format!(
-            "Here the best warm walk ({w} threads) takes {} of the time of the best cold one ({c} \
-             threads): no number of threads removed the remaining {}.",
+            "Here, the fastest warm walk ({w} threads) takes {} of the time of the fastest cold \
+            walk ({c} threads): no thread count removed the remaining {}.",
             percent(warm_s / cold_s),
             percent(1.0 - warm_s / cold_s),
         ));
     }
     m.tag("p").text(
-        "A hard disk adds the movement of the head. Many threads read many directories at the same time \
-         and increase it, so 256 threads lose on the published hard disk. Reading all names first and \
-         calling stat in inode order (the method sweep) reduces it.",
+        "A hard disk adds head movement. Many threads reading many directories at the same time \
+        increase it, so 256 threads are slower on the published hard disk. Reading all names \
+        first and then calling stat in inode order (the method sweep) reduces it.",
     );
 }
 
-/// Returns the cost of a file on one thread here, in a sentence.
+/// Returns a sentence with the cost per file on one thread here.
 fn costs(groups: &[Group<'_>], seed: u64) -> Option<String> {
     let of = |experiment: &str, metric: &str| {
         let group = groups.iter().find(|g| g.experiment.name == experiment)?;
@@ -274,7 +274,7 @@ fn costs(groups: &[Group<'_>], seed: u64) -> Option<String> {
     let (warm, _) = of("threads-warm", "cpu_per_file_ns")?;
     let time = |ns| Unit::Time.format(ns);
     let mut words =
-        format!("On one thread, a file costs {} of processor time here if warm", time(warm));
+        format!("With one thread, a file takes {} of CPU time here if warm", time(warm));
     if let Some((cold, _)) = of("threads-cold", "cpu_per_file_ns") {
         words.push_str(&format!(", {} if cold", time(cold)));
         if let Some((reads, files)) = of("threads-cold", "device_reads").filter(|r| r.0 >= 1.0) {
@@ -301,10 +301,10 @@ fn fits(m: &mut Markup, ladders: &[Ladder]) {
     }
     m.tag("h3").text("Two laws and their errors");
     m.tag("p").a("class", "lead").text(
-        "The scalability law has a serial share and a coherence cost. The network has one shared \
-         processor and one device with a queue; its times are per file on one thread. The errors are \
-         the root mean square over the thread counts, and the largest. A fit to few counts is weak \
-         evidence; a large error means that something else is the limit.",
+        "The scalability law has a serial share and a coherence cost. The network consists of one \
+        shared processor and one device with a queue; its times are per file on one thread. The \
+        errors are the root mean square over the thread counts and the maximum. A fit to few \
+        thread counts is weak evidence; a large error means that something else is the bottleneck.",
     );
     let columns = [
         ("medium", false),
@@ -353,7 +353,7 @@ fn fits(m: &mut Markup, ladders: &[Ladder]) {
     });
 }
 
-/// Lists what could not be measured here, and the remedies.
+/// Lists what could not be measured here, with remedies.
 fn not_here(m: &mut Markup, input: &Input, ladders: &[Ladder]) {
     let cold = ladders.iter().any(|l| l.here && !l.warm);
     let head = input.records.iter().any(|r| {
@@ -367,7 +367,7 @@ fn not_here(m: &mut Markup, input: &Input, ladders: &[Ladder]) {
         ));
     }
     if !head {
-        missing.push(("the movement of the head", "ioloom study walk --full as root"));
+        missing.push(("head movement", "ioloom study walk --full as root"));
     }
     missing
         .push(("a slow medium", "ioloom study walk --full as root (a disk image is slowed down)"));

@@ -1,4 +1,4 @@
-//! The sections with text and tables: answer, comparisons, claims, doubts.
+//! Sections with text and tables: answer, comparisons, claims, doubts.
 
 use super::parts;
 use crate::estimate::{Ends, RANGE_NOTE};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Writes two sentences, the limits with their evidence, and the chart.
 pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool) -> Markup {
     let mut m = Markup::new();
-    // A page of several studies starts with the sentences of all of them.
+    // A page with several studies starts with the sentences of all studies.
     if alone {
         sentences_of(&mut m, headlines);
     }
@@ -25,7 +25,7 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool)
         parts::figure(&mut m, &picture, |m| {
             m.tag("b").text("Gain of the fastest plan.");
             m.text(&format!(
-                " Right of the dashed line, the fastest plan wins; bars: {}.",
+                " To the right of the dashed line, the fastest plan wins; bars: {}.",
                 picture.ends_words()
             ));
         });
@@ -57,7 +57,7 @@ pub(crate) fn sentences_of(m: &mut Markup, headlines: &[Headline<'_, '_>]) {
     });
 }
 
-/// Returns the doubts of at least half of the runs behind the answer.
+/// Returns the doubts shared by at least half of the runs behind the answer.
 fn frequent_doubts(h: &Headline<'_, '_>) -> Vec<Doubt> {
     let mut seen: BTreeMap<Doubt, usize> = BTreeMap::new();
     let arms = std::iter::once(h.best).chain(h.gains.iter().map(|(_, other, _)| *other));
@@ -75,8 +75,9 @@ pub(crate) fn comparisons(input: &Input, headlines: &[Headline<'_, '_>]) -> Mark
         return m;
     }
     m.tag("p").a("class", "lead").text(
-        "The plan with the best median of each comparison, and its gain over simpler plans, or over the \
-         next best if it is the simplest itself. The interval of a ratio in bold excludes 1.",
+        "The plan with the best median in each comparison, and its gain over simpler plans, or \
+        over the next best plan if it is the simplest. Ratios in bold have an interval that \
+        excludes 1.",
     );
     let columns = [
         ("experiment", false),
@@ -141,7 +142,7 @@ fn comparison_row(m: &mut Markup, input: &Input, h: &Headline<'_, '_>) {
     m.tag("td").text(h.limit.as_ref().map_or("unknown", |(word, _)| word));
 }
 
-/// Writes all claims with their verdicts; the viewer adds the function of the filter.
+/// Writes all claims with their verdicts; the page script makes the filter work.
 pub(crate) fn claims(inputs: &[Input]) -> Markup {
     let mut m = Markup::new();
     if inputs.iter().all(|input| input.verdicts.is_empty()) {
@@ -172,7 +173,7 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
     });
     let columns = [("claim", false), ("verdict", false), ("published", false), ("here", false)];
     parts::table(&mut m, "sort claims", &columns, |m| {
-        // Decided claims come first; both parts keep the order of the claims.
+        // Decided claims come first; otherwise, the order of the claims is preserved.
         let decided = |c: &ClaimRow| {
             matches!(c.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope)
         };
@@ -222,7 +223,7 @@ fn claim_row(m: &mut Markup, input: &Input, index: usize, claim: &ClaimRow) {
     });
 }
 
-/// Writes every doubt, where it occurred and what to do.
+/// Writes every doubt with its occurrences and advice.
 pub(crate) fn doubts(input: &Input) -> Markup {
     let mut m = Markup::new();
     let mut seen: BTreeMap<Doubt, (usize, BTreeSet<String>, Vec<String>)> = BTreeMap::new();

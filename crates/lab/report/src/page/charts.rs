@@ -1,4 +1,4 @@
-//! The sections with charts: experiments, cost of calls, and where time was spent.
+//! Sections with charts: experiments, cost of calls, and where time was spent.
 
 use super::parts;
 use crate::figures;
@@ -42,14 +42,14 @@ pub(crate) fn experiments(input: &Input, groups: &[Group<'_>]) -> Markup {
     let unknown = input.records.iter().filter(|r| !known(r)).count();
     if unknown > 0 {
         m.tag("p").a("class", "lead").text(&format!(
-            "{unknown} runs belong to experiments that are not in this study; they are only in the \
-             embedded data."
+            "{unknown} runs belong to experiments that are not in this study; they appear only in \
+            the embedded data."
         ));
     }
     m
 }
 
-/// Writes the experiments without runs, folded.
+/// Writes the experiments without runs, collapsed.
 fn without_runs_list(m: &mut Markup, experiments: &[(&Experiment, Vec<&NotRun>)]) {
     if experiments.is_empty() {
         return;
@@ -208,8 +208,8 @@ pub(crate) fn costs(input: &Input, groups: &[Group<'_>]) -> Markup {
             parts::figure(&mut m, &figure, |m| {
                 m.tag("b").text(&format!("{family}, {}", group.condition));
                 m.text(&format!(
-                    " Thick: median over runs, with {}; thin: 99th percentile. Each point is based on \
-                     {} to {} calls.",
+                    " Thick lines: median over runs, with {}; thin lines: 99th percentile. Each \
+                    point is based on {} to {} calls.",
                     figure.ends_words(),
                     count(least),
                     count(most)
@@ -238,7 +238,7 @@ pub(crate) fn time(headlines: &[Headline<'_, '_>]) -> Markup {
     let mut m = Markup::new();
     let mut seen: Vec<&str> = Vec::new();
     for h in headlines.iter().filter(|h| h.group.is_speed()) {
-        // Only the first comparison of an experiment is drawn; the data contain all of them.
+        // Only the first comparison of an experiment is drawn; the data contains all of them.
         if seen.contains(&h.group.experiment.name.as_str()) {
             continue;
         }
@@ -251,7 +251,7 @@ pub(crate) fn time(headlines: &[Headline<'_, '_>]) -> Markup {
             m.tag("h3").text(&format!("{}: {}", h.group.experiment.name, h.group.place()));
             if let Some(figure) = shares {
                 parts::figure(m, &figure, |m| {
-                    m.tag("b").text("Share of the elapsed time of all threads of a role.");
+                    m.tag("b").text("Shares of the total time of all threads of a role.");
                     m.text(" Each bar adds up to 100\u{A0}%; time without evidence is unknown.");
                 });
             }
@@ -260,7 +260,7 @@ pub(crate) fn time(headlines: &[Headline<'_, '_>]) -> Markup {
                     m.tag("b").text("Reads in flight");
                     m.text(" during the run of ");
                     parts::plan(m, &h.best.plan.to_string());
-                    m.text(" that is nearest to the median.");
+                    m.text(" that is closest to the median.");
                 });
             }
             if let Some(figure) = figures::thread_shares(h.best) {

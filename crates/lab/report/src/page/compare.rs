@@ -34,9 +34,9 @@ fn section(m: &mut Markup, matched: &Matched<'_>) {
     m.tag("section").a("id", "compare").body(|m| {
         m.tag("h2").text("Arms in both sessions");
         m.tag("p").a("class", "lead").text(
-            "Ratio of the medians, second session to first, with its 95\u{A0}% interval. A change counts \
-             if the interval excludes 1 and the ratio differs from 1 by more than 5 %. If machine, medium, \
-             files, plan or condition differ, no change is concluded.",
+            "Ratio of medians, second session to first, with its 95\u{A0}% interval. A change \
+            counts if the interval excludes 1 and the ratio differs from 1 by more than 5 %. If \
+            machine, medium, files, plan or condition differ, there is no conclusion.",
         );
         if matched.has_too_few() {
             m.tag("p").a("class", "lead").text(RANGE_NOTE);

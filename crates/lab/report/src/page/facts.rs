@@ -1,5 +1,5 @@
-//! The basis of the results: conditions and proofs, file sets and media, machine, plans, and how to repeat
-//! the study.
+//! Sections on the basis of the results: conditions and proofs, file sets and media, machine,
+//! plans, and how to repeat the study.
 
 use super::parts;
 use crate::group::Group;
@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 enum Proof {
     /// The measurements contradict the condition.
     Failed,
-    /// The measurements show the condition.
+    /// The measurements prove the condition.
     Proved,
-    /// The measurements show neither.
+    /// The measurements are inconclusive.
     Unknown,
 }
 
@@ -46,14 +46,14 @@ impl Proof {
     }
 }
 
-/// Writes the conditions asked for, how they were made, and whether they were proved.
+/// Writes the requested conditions, how they were established, and whether they were proved.
 pub(crate) fn conditions(input: &Input) -> Markup {
     let mut m = Markup::new();
     let mut rows: BTreeMap<(String, String, Proof, String), Vec<&RunRecord>> = BTreeMap::new();
     for r in &input.records {
         let key = match &r.proof {
             Some(p) => {
-                // Reasons differ between runs only in their numbers, which are shown as ranges.
+                // Between runs, reasons differ only in their numbers, which are shown as ranges.
                 let proof = Proof::of(p.proved);
                 (p.asked.name().to_owned(), p.made_by.clone(), proof, masked(&p.reason))
             }
@@ -69,12 +69,12 @@ pub(crate) fn conditions(input: &Input) -> Markup {
         return m;
     }
     m.tag("p").a("class", "lead").text(
-        "The condition is set up before each run, and measurements before and after the run prove it. A \
-         condition that cannot be proved is a doubt about the result.",
+        "The condition is established before each run and proved by measurements before and after \
+        it. A condition that cannot be proved casts doubt on the result.",
     );
     let columns = [
         ("condition", false),
-        ("made by", false),
+        ("established by", false),
         ("proof", false),
         ("runs", true),
         ("names and inodes", false),
@@ -122,7 +122,7 @@ fn masked(text: &str) -> String {
     out
 }
 
-/// Returns the reason of these runs, or that of the first as an example if the numbers differ.
+/// Returns the reason for these runs, or the first one as an example if the numbers differ.
 fn why(runs: &[&RunRecord]) -> String {
     let reasons: BTreeSet<&str> =
         runs.iter().filter_map(|r| Some(r.proof.as_ref()?.reason.as_str())).collect();
@@ -147,8 +147,8 @@ fn range(values: impl Iterator<Item = f64>) -> String {
     }
 }
 
-/// Writes the tables in the layout of the sources. Ladders on one medium are folded, because they have
-/// charts.
+/// Writes the tables in the layout of the sources. Ladders on one medium are collapsed because they
+/// have charts.
 pub(crate) fn tables(media: &[Table], roles: &[Table]) -> Markup {
     let mut m = Markup::new();
     let (alone, several): (Vec<_>, Vec<_>) = media.iter().partition(|t| t.columns.len() <= 2);
@@ -306,7 +306,7 @@ fn sets(m: &mut Markup, inputs: &[Input]) {
     });
 }
 
-/// Writes every plan with what it does.
+/// Writes every plan with its effect.
 pub(crate) fn plans(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
@@ -327,7 +327,8 @@ pub(crate) fn plans(input: &Input, groups: &[Group<'_>]) -> Markup {
         "A plan is written as subject:method/settings."
     } else {
         "A plan is written as method/schedule/options: n threads, l requests in flight, p compute \
-         permits, r readers, h hybrids that read and compute, c compute threads, w files read ahead."
+         permits, r readers, h hybrids that read and compute, c compute threads, w files read \
+         ahead."
     });
     parts::table(&mut m, "sort plain", &[("plan", false), ("effect", false)], |m| {
         for (plan, sentence) in &seen {

@@ -8,11 +8,11 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 
 const VIEWER_JS: &str = include_str!("../../assets/viewer.js");
 const PAGE_CSS: &str = include_str!("../../assets/page.css");
-/// Whether a page contains timelines. Their style, patterns and script are embedded once, however many
-/// chapters have timelines.
+/// Whether a page contains timelines. Their style, patterns and script are embedded only once per
+/// page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lanes {
-    /// The page can contain timelines.
+    /// The page may contain timelines.
     Some,
     /// The page contains none.
     None,

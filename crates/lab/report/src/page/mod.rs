@@ -1,10 +1,12 @@
-//! The report as one HTML file: without external resources, readable from disk, light and dark.
+//! The report as a single HTML file without external resources, readable from disk, in light and
+//! dark mode.
 //!
-//! The order follows the questions of a reader: what was asked, what is the answer, how certain is it,
-//! what is it based on, how do I repeat it. A page of several studies has a chapter for each; the answers,
-//! the claims, the machine and how to repeat the studies appear once. Numbers have the attributes
-//! `data-ref` and `data-field`, which name their location in the embedded JSON; a test in `ui/` compares
-//! the two in a browser. A content security policy in the page prevents it from loading anything.
+//! The order follows a reader's questions: what was asked, what is the answer, how certain is it,
+//! what is it based on, how do I repeat it. A page with several studies has a chapter for each; the
+//! answers, the claims, the machine and the instructions for repeating the studies appear once.
+//! Numbers have the attributes `data-ref` and `data-field`, which give their location in the
+//! embedded JSON; a test in `ui/` compares the two in a browser. A content security policy prevents
+//! the page from loading anything.
 
 mod chapters;
 mod charts;
@@ -28,7 +30,7 @@ use crate::source_tables;
 /// A section of the page: identifier, name, body.
 type Section = (String, &'static str, Markup);
 
-/// A study with what is computed from it once.
+/// A study with derived data that is computed once.
 struct Study<'a> {
     input: &'a Input,
     groups: &'a [Group<'a>],
@@ -40,8 +42,8 @@ pub fn html(input: &Input) -> String {
     html_all(std::slice::from_ref(input))
 }
 
-/// Returns the report of one or several studies of one machine, each a chapter. Several studies must
-/// differ in [`Input::prefix`].
+/// Returns the report of one or more studies of one machine, with a chapter for each. Each study
+/// must have a distinct [`Input::prefix`].
 pub fn html_all(inputs: &[Input]) -> String {
     let Some(first) = inputs.first() else { return String::new() };
     let groups: Vec<Vec<Group<'_>>> = inputs.iter().map(groups).collect();
@@ -95,12 +97,12 @@ pub fn html_all(inputs: &[Input]) -> String {
     m.into_string()
 }
 
-/// Returns whether a section starts the chapter of a study on a page of several.
+/// Returns whether a section starts a study's chapter on a page with several studies.
 fn starts_chapter(input: &Input, id: &str) -> bool {
     id.strip_suffix("answer").is_some_and(|p| !p.is_empty() && p == input.prefix)
 }
 
-/// Writes the table of contents; the sections of a study are below its name.
+/// Writes the table of contents, with each study's sections below its name.
 fn contents(m: &mut Markup, inputs: &[Input], sections: &[Section]) {
     m.tag("nav").a("aria-label", "Contents").body(|m| {
         for (id, name, _) in sections {
@@ -117,7 +119,7 @@ fn contents(m: &mut Markup, inputs: &[Input], sections: &[Section]) {
     });
 }
 
-/// Writes the answer of each study, at the start of a page of several.
+/// Writes the answer of each study at the start of a page with several studies.
 fn all_answers(studies: &[Study<'_>]) -> Markup {
     let mut m = Markup::new();
     for s in studies {

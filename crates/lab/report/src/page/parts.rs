@@ -1,4 +1,4 @@
-//! Elements that all sections use: sentences, numbers, tables, figures, doubts.
+//! Elements used by all sections: sentences, numbers, tables, figures, doubts.
 
 use crate::estimate::{Estimate, Ratio};
 use crate::figures::Figure;
@@ -11,10 +11,10 @@ use crate::table::Table;
 use ioloom_model::Doubt;
 use std::collections::BTreeSet;
 
-/// Title of a page of several studies.
+/// Title of a page with several studies.
 pub(crate) const SEVERAL: &str = "I/O concurrency on this machine";
-const SEVERAL_ASKED: &str = "Several studies on the same machine. Each answers a separate \
-     question, and its runs test the published claims.";
+const SEVERAL_ASKED: &str = "Several studies of the same machine. Each answers a separate \
+    question, and its runs test published claims.";
 
 /// Returns the total duration of all studies in words.
 pub(crate) fn took(inputs: &[Input]) -> String {
@@ -22,7 +22,7 @@ pub(crate) fn took(inputs: &[Input]) -> String {
     ioloom_model::units::format_ns(seconds * 1e9)
 }
 
-/// Writes title, question and the facts of this session.
+/// Writes the title, the question and the facts of this session.
 pub(crate) fn masthead(m: &mut Markup, inputs: &[Input]) {
     let Some(input) = inputs.first() else { return };
     let alone = inputs.len() == 1;
@@ -57,7 +57,7 @@ pub(crate) fn masthead(m: &mut Markup, inputs: &[Input]) {
     });
 }
 
-/// Writes the top bar: program, subject of the page and the button for the colour scheme.
+/// Writes the top bar: program name, page subject and colour scheme button.
 pub(crate) fn bar(m: &mut Markup, subject: &str) {
     m.tag("div").a("class", "bar").body(|m| {
         m.tag("span").a("class", "brand").text("ioloom");
@@ -75,10 +75,11 @@ pub(crate) fn footer(m: &mut Markup, inputs: &[Input]) {
     let Some(input) = inputs.first() else { return };
     m.tag("footer").body(|m| {
         m.tag("p").text(&format!(
-            "Medians with 95\u{A0}% bootstrap intervals (minimum and maximum in parentheses for fewer than \
-             six values); ratios are paired over blocks. Hover over a mark to see its count, interval and \
-             raw values. Written by ioloom {} from session {}. This file contains the raw numbers as JSON \
-             (element report-data) and those of each run as gzip in base64 (element report-runs).",
+            "Medians with 95\u{A0}% bootstrap intervals (for fewer than six values, minimum and \
+            maximum in parentheses); ratios are paired over blocks. Hover over a mark to see its \
+            count, interval and raw values. Written by ioloom {} from session {}. This file \
+            contains the raw numbers as JSON (element report-data) and the data of each run as \
+            base64-encoded gzip (element report-runs).",
             input.version, input.session
         ));
     });
@@ -98,7 +99,7 @@ pub(crate) fn pieces(m: &mut Markup, pieces: &[Piece]) {
     }
 }
 
-/// Writes the spelling of a plan; lines can break only after its separators.
+/// Writes a plan; lines can break only after its separators.
 pub(crate) fn plan(m: &mut Markup, spelling: &str) {
     m.tag("code").body(|m| {
         for (i, part) in spelling.split_inclusive(['/', ',']).enumerate() {
@@ -148,7 +149,7 @@ pub(crate) fn ratio(m: &mut Markup, of: &str, r: &Ratio) {
         });
 }
 
-/// Writes a verdict: icon and word.
+/// Writes a verdict as an icon and a word.
 pub(crate) fn verdict(m: &mut Markup, v: Verdict) {
     m.tag("span").a("class", verdict_class(v)).body(|m| {
         m.tag("span").a("class", "icon").a("aria-hidden", "true").text(v.icon());
@@ -176,17 +177,17 @@ pub(crate) fn figure(m: &mut Markup, figure: &Figure, caption: impl FnOnce(&mut 
     });
 }
 
-/// Writes a chart without a caption, one for pages of any width.
+/// Writes a chart without a caption, in one size for all page widths.
 pub(crate) fn small_figure(m: &mut Markup, figure: &Figure) {
     m.tag("figure").body(|m| figure.draw(NARROW).write(m, "chart"));
 }
 
-/// Most characters of a table head on one line.
+/// Maximum number of characters in a table head on one line.
 const HEAD_LONG: usize = 28;
-/// Most characters of a word, such as a path, that is not broken.
+/// Maximum number of characters in a word, such as a path, before it may be broken.
 const WORD_LONG: usize = 32;
 
-/// Writes a text whose paths preferably break after a slash.
+/// Writes text in which paths preferably break after a slash.
 fn breakable(m: &mut Markup, text: &str) {
     for (i, word) in text.split(' ').enumerate() {
         m.text(if i > 0 { " " } else { "" });
@@ -200,7 +201,7 @@ fn breakable(m: &mut Markup, text: &str) {
     }
 }
 
-/// Writes a cell of text that can be as narrow as the table needs.
+/// Writes a text cell that may be as narrow as the table requires.
 pub(crate) fn words_cell(m: &mut Markup, text: &str) {
     let long = text.split(' ').any(|word| word.chars().count() > WORD_LONG);
     m.tag("td").maybe("class", long.then_some("long")).body(|m| breakable(m, text));
@@ -240,7 +241,7 @@ pub(crate) fn number_cell(m: &mut Markup, sort: f64, fill: impl FnOnce(&mut Mark
     m.tag("td").a("class", "r").a("data-sort", sort.to_string()).body(fill);
 }
 
-/// Writes a table of texts below its title; the first column names the row.
+/// Writes a text table below its title; the first column contains row names.
 pub(crate) fn plain_table(m: &mut Markup, t: &Table) {
     m.tag("h3").text(&t.title);
     let columns: Vec<_> = t.columns.iter().map(|c| (c.as_str(), true)).collect();

@@ -1,8 +1,8 @@
-//! The section of traced runs: the states of every thread over time, with two runs on one axis.
+//! The section on traced runs: the states of every thread over time, with two runs on one axis.
 //!
-//! Traces are the largest part of a page, so they share a budget of bytes; a trace that does not fit is
-//! named and remains a file. Traced runs are not part of the blocks or of any statistics, and the section
-//! says so.
+//! Traces are the largest part of a page, so they share a byte budget; a trace that does not fit is
+//! listed and remains a separate file. Traced runs are not part of the blocks or of any statistics,
+//! which the section states.
 
 use crate::input::{Input, PictureRow};
 use crate::markup::Markup;
@@ -10,7 +10,8 @@ use crate::timeline;
 use ioloom_model::Compute;
 use ioloom_trace::{Trace, viewer};
 
-/// Most bytes of all traces in one page, as text. It keeps the page of a full study below 5 MiB.
+/// Maximum total size of the traces in one page, in bytes of text. It keeps the page of a full
+/// study below 5 MiB.
 const TRACES_BYTES_MAX: usize = 1 << 20;
 
 /// Writes the timelines; empty if no run was traced.
@@ -21,7 +22,7 @@ pub(crate) fn timelines(input: &Input) -> Markup {
     }
     m.tag("p").a("class", "lead").text(
         "These runs were traced in as much detail as this system allows and are not part of any \
-         statistics. Two are drawn on one axis; the lists above the lanes select others.",
+        statistics. Two runs share one axis; use the lists above the lanes to select others.",
     );
     for (experiment, question) in questions(input) {
         m.tag("p").body(|m| {
@@ -31,14 +32,15 @@ pub(crate) fn timelines(input: &Input) -> Markup {
     }
     if input.pictures.iter().any(|p| matches!(p.compute, Compute::Sleep(_))) {
         m.tag("p").text(
-            "If compute is simulated by sleeping, the state sleep represents computing on a separate \
-             processor: this machine has fewer processors than these runs have threads.",
+            "If compute is simulated by sleeping, the state sleep represents computing on a \
+            separate CPU: this machine has fewer CPUs than these runs have threads.",
         );
     }
     let (shown, left_out) = within_budget(&input.pictures);
     for picture in left_out {
         m.tag("p").a("class", "tl-warning").text(&format!(
-            "The trace of {} is too large for this page; `ioloom trace export` writes a page for it.",
+            "The trace of {} is too large for this page; `ioloom trace export` writes a page for \
+            it.",
             picture.trace.title
         ));
     }
@@ -48,7 +50,7 @@ pub(crate) fn timelines(input: &Input) -> Markup {
     m
 }
 
-/// Returns the experiments of the traced runs with their questions, each once.
+/// Returns the distinct experiments of the traced runs with their questions.
 fn questions(input: &Input) -> Vec<(&str, &str)> {
     let mut all: Vec<(&str, &str)> = Vec::new();
     for picture in &input.pictures {
@@ -62,7 +64,7 @@ fn questions(input: &Input) -> Vec<(&str, &str)> {
     all
 }
 
-/// Returns the traces that fit and the runs whose trace does not, in order.
+/// Returns the traces that fit and the runs whose traces do not, in order.
 fn within_budget(pictures: &[PictureRow]) -> (Vec<Trace>, Vec<&PictureRow>) {
     let mut left = TRACES_BYTES_MAX;
     let (mut shown, mut left_out) = (Vec::new(), Vec::new());

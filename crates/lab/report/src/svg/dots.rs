@@ -1,7 +1,7 @@
-//! A dot with its ends for each arm: the simplest comparison, one row per arm.
+//! A dot chart: the simplest comparison, with one row per arm showing its value and ends.
 //!
-//! The raw values are drawn behind the bar as light ticks, so that two regimes or a single outlier stay
-//! visible. On a narrow page, the name is above its row.
+//! The raw values are drawn behind the bar as light ticks to reveal two regimes or a single
+//! outlier. On a narrow page, the name is above its row.
 
 use super::scale::Scale;
 use super::{Svg, fitted, label, line, marker, series_class, text_width};
@@ -16,7 +16,7 @@ pub struct Row {
     pub name: String,
     /// Its value.
     pub value: Estimate,
-    /// Index of the style, which arms of one family share.
+    /// Style index, shared by the arms of a family.
     pub style: usize,
     /// Text at the right end, such as the gain over the simplest arm.
     pub remark: String,
@@ -24,7 +24,7 @@ pub struct Row {
     pub best: bool,
     /// Whether it has a doubt.
     pub doubtful: bool,
-    /// Text of its title; see [`super::tip`].
+    /// Tooltip text; see [`super::tip`].
     pub words: String,
 }
 
@@ -39,7 +39,7 @@ pub struct Dots {
     pub x_title: String,
     /// Unit of the axis.
     pub unit: Unit,
-    /// Title of the remarks, empty for none.
+    /// Title of the remarks; may be empty.
     pub remark_title: String,
     /// A value marked by a line, such as 1 for ratios.
     pub reference: Option<f64>,
@@ -169,7 +169,8 @@ fn draw_row(m: &mut Markup, row: &Row, scale: &Scale, p: RowLayout) {
             }
         }
         m.tag("g").a("class", series_class(row.style)).body(|m| {
-            // One path for all ticks and one for the bar: a page draws tens of thousands.
+            // All ticks share one path and the bar has another, because a page draws tens of
+            // thousands.
             let tick = |value: &f64| {
                 format!("M{},{}v12", coordinate(scale.at(*value)), coordinate(middle - 6.0))
             };

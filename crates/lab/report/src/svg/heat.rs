@@ -1,6 +1,6 @@
-//! Readers and hybrids × compute threads: a table shaded by the metric.
+//! A heat map: readers and hybrids × compute threads, shaded by the metric.
 //!
-//! Every cell also has its number, so the shade is not the only channel. Cells that were not run are
+//! Every cell also shows its number, so the shade is not the only cue. Cells that were not run are
 //! hatched; the best cell is framed.
 
 use super::{Svg, fitted, label, text_width, tip};
@@ -8,7 +8,7 @@ use crate::estimate::Estimate;
 use crate::markup::Markup;
 use crate::quantity::{Better, Unit};
 
-/// The content of a cell.
+/// Cell content.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// A measured value and the name of its arm.
@@ -18,7 +18,7 @@ pub enum Cell {
         /// The value.
         value: Estimate,
     },
-    /// A word, such as `refused`, with the reason.
+    /// A word, such as `refused`, with a reason.
     Word {
         /// The word.
         word: &'static str,
@@ -106,7 +106,7 @@ fn shade(chart: &Heat, value: f64, (low, high): (f64, f64)) -> usize {
         return 2;
     }
     let part = if low > 0.0 { (value / low).ln() / (high / low).ln() } else { value / high };
-    // The best values are dark, because dark cells attract attention.
+    // Dark cells attract attention, so the best values are dark.
     let part = if chart.better == Better::Higher { part } else { 1.0 - part };
     ((part * 6.0) as usize).min(5)
 }
@@ -138,7 +138,7 @@ fn draw_cell(
         Some(Cell::Word { word, reason }) => {
             m.tag("title").text(&format!("{word}: {reason}"));
             rect(m, "cell", Some("url(#pt-none)"));
-            // The word is also in the title and in the list below the chart.
+            // The word also appears in the tooltip and in the list below the chart.
             let text = if text_width(word, 11.5) <= w - 4.0 { word } else { "✕" };
             label(m, "tm halo", cx, cy, text);
         }
@@ -156,7 +156,7 @@ fn draw_cell(
     });
 }
 
-/// Formats three digits without the unit, which is in the legend.
+/// Formats three digits without the unit, which the legend shows.
 fn short(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
@@ -165,7 +165,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Draws the shades with their ends. Returns the height of the chart.
+/// Draws the legend with the minimum and maximum. Returns the height of the chart.
 fn legend(
     m: &mut Markup,
     chart: &Heat,

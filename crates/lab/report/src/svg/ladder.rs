@@ -1,9 +1,9 @@
-//! The latency of dependent loads over the working set, both axes logarithmic, with the capacities found
-//! in the curve and those that the kernel reports.
+//! Latency of dependent loads by working set on logarithmic axes, with the capacities detected in
+//! the curve and those reported by the kernel.
 //!
-//! The line is the minimum of all blocks; the ribbon spans the 10th percentile to the median. A found
-//! capacity is a shaded range. A reported one is a vertical line: solid if the curve confirms it, dashed
-//! with a cross if it does not.
+//! The line is the minimum over all blocks; the ribbon spans the 10th percentile to the median. A
+//! detected capacity is a shaded range. A reported capacity is a vertical line: solid if the curve
+//! confirms it, dashed with a cross if it does not.
 
 use super::scale::Scale;
 use super::{Svg, fitted, label, line, marker, text_width};
@@ -60,8 +60,8 @@ pub fn draw(result: &MemoryResult, width: f64) -> Option<Svg> {
     Some(Svg {
         width,
         height: bottom + 46.0,
-        title: "Time of a dependent load by working set".to_owned(),
-        description: format!("Levels found: {}.", levels.join(", ")),
+        title: "Dependent load latency by working set".to_owned(),
+        description: format!("Levels detected: {}.", levels.join(", ")),
         body: m,
     })
 }
@@ -148,7 +148,7 @@ fn level_name(m: &mut Markup, f: &Frame, result: &MemoryResult, level: &MemoryLe
     m.tag("text").a("class", "m b halo").a("x", x).a("y", y.max(f.top + 12.0)).text(&text);
 }
 
-/// Writes the reported sizes in two rows above the plot, so that neighbours do not overlap.
+/// Writes the reported sizes in two rows above the plot to keep adjacent labels from overlapping.
 fn told_sizes(m: &mut Markup, f: &Frame, result: &MemoryResult) {
     let of_levels =
         result.levels.iter().filter_map(|l| Some((l.advertised_bytes?, l.verdict == "confirmed")));

@@ -1,7 +1,7 @@
 //! Lines over a factor: thread ladders (metric over threads, one line per arm family) and cost curves
 //! (p50 and p99 by size).
 //!
-//! Wide charts name each line at its right end; narrow ones list the names above the plot.
+//! Wide charts label each line at its right end; narrow ones list the names above the plot.
 
 use super::scale::{Scale, Tick};
 use super::{STYLES, Svg, fitted, label, line, marker, series_class, spread, text_width, tip};
@@ -12,13 +12,13 @@ use crate::quantity::Unit;
 /// A point of a line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Value on the horizontal axis.
+    /// Position on the horizontal axis.
     pub x: f64,
     /// Its value.
     pub y: Estimate,
-    /// Value of a second, thinner line (the 99th percentile of a cost curve).
+    /// Value on a second, thinner line (the 99th percentile of a cost curve).
     pub thin: Option<Estimate>,
-    /// Additional text for its title.
+    /// Additional tooltip text.
     pub note: String,
 }
 
@@ -31,7 +31,7 @@ pub struct Line {
     pub points: Vec<Point>,
 }
 
-/// A horizontal level: an arm that does not have the factor of the axis.
+/// A horizontal level: an arm without the factor on the axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
     /// Its name.
@@ -55,7 +55,7 @@ pub struct Lines {
     pub y_title: String,
     /// Unit of the vertical axis.
     pub y_unit: Unit,
-    /// Lines, of which at most eight have different styles.
+    /// Lines; styles repeat after eight.
     pub lines: Vec<Line>,
     /// Horizontal levels.
     pub levels: Vec<Level>,
@@ -115,7 +115,7 @@ pub fn draw(chart: &Lines, width: f64) -> Svg {
     }
 }
 
-/// Returns the positions of the names above a narrow plot, and their height.
+/// Returns the positions of the names above a narrow plot and their total height.
 fn legend_places(names: &[&str], width: f64, wide_page: bool) -> (Vec<(f64, f64)>, f64) {
     if wide_page || names.is_empty() {
         return (Vec::new(), 0.0);
@@ -203,7 +203,7 @@ fn with_unit(title: &str, unit: &str, ticks_say_it: bool) -> String {
     if unit.is_empty() || ticks_say_it { title.to_owned() } else { format!("{title}, {unit}") }
 }
 
-/// Returns the distinct x values of points, if they are few enough to be the ticks.
+/// Returns the distinct x values if they are few enough to serve as ticks.
 fn distinct(chart: &Lines) -> Vec<f64> {
     let mut xs: Vec<f64> = chart.lines.iter().flat_map(|l| &l.points).map(|p| p.x).collect();
     xs.sort_by(f64::total_cmp);
@@ -224,7 +224,7 @@ fn x_ticks(chart: &Lines, f: &Frame) -> Vec<Tick> {
     }
 }
 
-/// Draws a short part of the line with its marker, for a legend.
+/// Draws a short line segment with its marker for a legend.
 fn sample(m: &mut Markup, index: usize, x: f64, y: f64, level: bool) {
     if level {
         line(m, "ref", (x, y), (x + 20.0, y));
@@ -305,7 +305,8 @@ fn interval_bar(m: &mut Markup, x: f64, low: f64, high: f64) {
     m.tag("path").a("class", "bar").a("d", bar).void();
 }
 
-/// Writes names at the right ends, moved apart, with a thin leader for those that had to move.
+/// Writes names at the right ends, moving them apart if needed and connecting moved names with thin
+/// leaders.
 fn end_labels(m: &mut Markup, chart: &Lines, f: &Frame, gutter: f64) {
     let ends: Vec<(usize, &str, f64, f64)> =
         chart

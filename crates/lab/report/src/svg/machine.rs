@@ -1,8 +1,8 @@
-//! The machine as nested boxes: memory, sockets, shared caches, cores and their threads, with measured
-//! times if there are any.
+//! The machine as nested boxes: memory, sockets, shared caches, cores and their threads, with any
+//! measured times.
 //!
-//! Only a limited number of equal processor groups is drawn and the rest is counted, so that a large
-//! machine fits into one drawing.
+//! To fit a large machine into one drawing, only a limited number of processor groups is drawn and
+//! the rest are counted.
 
 use super::{Svg, fitted, label};
 use crate::machine::{Drawing, Group};
@@ -11,7 +11,7 @@ use crate::markup::Markup;
 const GAP: f64 = 8.0;
 const ROW: f64 = 30.0;
 const HEAD: f64 = 22.0;
-/// Most cores next to each other; narrower boxes are not readable.
+/// Maximum number of cores in a row; narrower boxes are not readable.
 const CORE_WIDTH_MIN: f64 = 84.0;
 
 /// Draws the machine for a column of `width` pixels.
@@ -52,7 +52,7 @@ fn bar(m: &mut Markup, (x, y, w, h): (f64, f64, f64, f64), class: &'static str, 
     });
 }
 
-/// Draws the processors below one shared cache. Returns the y position of its end.
+/// Draws the processors that share a cache. Returns the y position of the bottom edge.
 fn draw_group(m: &mut Markup, group: &Group, y: f64, width: f64) -> f64 {
     let inner = width - 2.0 * GAP;
     let per_row = ((inner / CORE_WIDTH_MIN).floor() as usize).clamp(1, group.cores.len().max(1));

@@ -1,11 +1,11 @@
-//! Charts as SVG, deterministic to the byte.
+//! Charts as byte-for-byte deterministic SVG.
 //!
-//! Every chart is a function from values and a width to an [`Svg`]. Colours are CSS variables, so one
-//! drawing works in light and dark mode. Markers, dashes and patterns repeat the information of colours,
-//! and every mark has a `<title>` with its count, ends and raw values. The page embeds each chart twice,
-//! for a wide and for a narrow column, because scaled-down text is not readable; the narrow one has no
-//! titles. Text widths are estimated from the widest common screen font, so labels take slightly more
-//! space than needed.
+//! Every chart is a function from values and a width to an [`Svg`]. Colours are CSS variables, so
+//! one drawing works in light and dark mode. Markers, dashes and patterns duplicate the information
+//! in colours, and every mark has a `<title>` with its count, ends and raw values. The page embeds
+//! each chart twice, for a wide and a narrow column, because scaled-down text is unreadable; the
+//! narrow version has no titles. Text widths are estimated from the widest common screen font, so
+//! labels reserve slightly more space than needed.
 
 pub mod dots;
 pub mod heat;
@@ -27,18 +27,18 @@ use crate::quantity::Unit;
 pub const WIDE: f64 = 880.0;
 /// Width of a chart for a phone in pixels.
 pub const NARROW: f64 = 356.0;
-/// Number of series styles that differ in colour, marker and dash.
+/// Number of series styles with distinct colours, markers and dashes.
 pub const STYLES: usize = 8;
 
 const CHART_CSS: &str = include_str!("../../assets/chart.css");
 const PALETTE_CSS: &str = include_str!("../../assets/palette.css");
 
-/// Returns the style rules of charts, for a page that embeds them.
+/// Returns the chart style rules for a page that embeds charts.
 pub const fn chart_css() -> &'static str {
     CHART_CSS
 }
 
-/// Returns the light and dark colours, for a page that embeds charts.
+/// Returns the light and dark colours for a page that embeds charts.
 pub const fn palette_css() -> &'static str {
     PALETTE_CSS
 }
@@ -54,14 +54,14 @@ pub struct Svg {
 }
 
 impl Svg {
-    /// Writes the drawing as an element of a page that has [`chart_css`], [`palette_css`] and
-    /// [`write_patterns`]. `class` is the class of the element.
+    /// Writes the drawing as an element of a page that includes [`chart_css`], [`palette_css`] and
+    /// [`write_patterns`]. `class` is the element's class.
     pub fn write(&self, m: &mut Markup, class: &'static str) {
         self.element(m, class, None, (0.0, 0.0, self.width, self.height), |_| {});
     }
 
-    /// Writes the drawing without the titles of its marks: a phone has no pointer to show them, and the
-    /// table contains the numbers.
+    /// Writes the drawing without tooltips: a phone has no pointer to show them, and the table
+    /// contains the numbers.
     pub fn write_untitled(&self, m: &mut Markup, class: &'static str) {
         let mut body = Markup::new();
         body.append_without_titles(&self.body);
@@ -124,7 +124,7 @@ impl Svg {
     }
 }
 
-/// Writes a text on a chart.
+/// Writes text on a chart.
 pub(crate) fn label(m: &mut Markup, class: &'static str, x: f64, y: f64, text: &str) {
     m.tag("text").a("class", class).a("x", x).a("y", y).text(text);
 }
@@ -140,7 +140,7 @@ pub(crate) fn line(m: &mut Markup, class: &'static str, from: (f64, f64), to: (f
         .void();
 }
 
-/// Returns the width of a text in pixels, estimated from a wide screen font.
+/// Returns the text width in pixels, estimated from a wide screen font.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     let em: f64 = text
         .chars()
@@ -156,7 +156,7 @@ pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     em * size
 }
 
-/// Truncates a text to a width, with an ellipsis if it was truncated.
+/// Truncates text to a width, adding an ellipsis if necessary.
 pub(crate) fn fitted(text: &str, size: f64, width: f64) -> String {
     if text_width(text, size) <= width {
         return text.to_owned();
@@ -175,12 +175,12 @@ pub(crate) fn fitted(text: &str, size: f64, width: f64) -> String {
     out
 }
 
-/// Moves labels apart. Returns centres with a distance of at least `gap` within `[low, high]`, in the
-/// order of the values, each as close to its value as the others allow.
+/// Moves labels apart. Returns centres within `[low, high]` that are at least `gap` apart, in the
+/// order of the values, each as close to its value as possible.
 pub(crate) fn spread(wishes: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wishes.len()).collect();
     order.sort_by(|a, b| wishes[*a].total_cmp(&wishes[*b]));
-    // Blocks of adjacent labels: each is centred on the mean of its values.
+    // Each block of adjacent labels is centred on the mean of its values.
     let mut blocks: Vec<(f64, Vec<usize>)> = Vec::new();
     for i in order {
         blocks.push((wishes[i], vec![i]));
@@ -261,7 +261,7 @@ pub(crate) const fn series_class(index: usize) -> &'static str {
     }
 }
 
-/// Returns the text of the title of a mark: name, median, ends, count and raw values.
+/// Returns the tooltip text of a mark: name, median, ends, count and raw values.
 pub fn tip(what: &str, unit: Unit, e: &Estimate) -> String {
     let mut out = format!("{what}\nmedian {}", unit.format(e.median));
     match e.ends {
@@ -285,7 +285,7 @@ pub fn write_patterns(m: &mut Markup) {
     unseen(m, patterns);
 }
 
-/// Writes definitions that other charts of the page refer to, in an invisible SVG.
+/// Writes definitions for the other charts of the page in an invisible SVG.
 pub(crate) fn unseen(m: &mut Markup, definitions: impl FnOnce(&mut Markup)) {
     m.tag("svg")
         .a("class", "patterns")
@@ -297,14 +297,14 @@ pub(crate) fn unseen(m: &mut Markup, definitions: impl FnOnce(&mut Markup)) {
         });
 }
 
-/// A pattern: lines on a repeated square tile.
+/// A pattern: lines on a repeating square tile.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pattern {
     /// Name for fill references.
     pub(crate) id: &'static str,
     /// Side of the tile in pixels.
     pub(crate) side: f64,
-    /// Class of the background, if there is one.
+    /// Class of the background, if any.
     pub(crate) ground: Option<&'static str>,
     /// Class of the lines.
     pub(crate) lines: &'static str,
@@ -333,7 +333,7 @@ impl Pattern {
     }
 }
 
-/// One pattern per state that has one, and one for cells that were not run.
+/// Patterns for states, and one for cells that were not run.
 fn patterns(m: &mut Markup) {
     for (id, ground, side, path) in [
         ("pt-ready", "st-ready", 6.0, "M-1,1 l2,-2 M0,6 l6,-6 M5,7 l2,-2"),

@@ -1,4 +1,4 @@
-//! Scales and ticks: the position of a value on an axis, and the round values that label it.
+//! Scales and ticks: positions of values on an axis, and the round values that label it.
 
 use crate::quantity::{Unit, trimmed};
 
@@ -22,13 +22,13 @@ pub struct Tick {
 }
 
 impl Scale {
-    /// Returns a linear scale; `low` and `high` can be equal.
+    /// Returns a linear scale; `low` and `high` may be equal.
     pub fn linear(low: f64, high: f64, start: f64, end: f64) -> Self {
         let high = if high > low { high } else { low + 1.0 };
         Self { low, high, start, end, log: false }
     }
 
-    /// Returns a logarithmic scale, or a linear one if an end is not above zero.
+    /// Returns a logarithmic scale, or a linear one if either end is not positive.
     pub fn log(low: f64, high: f64, start: f64, end: f64) -> Self {
         if low <= 0.0 {
             return Self::linear(low, high, start, end);
@@ -37,7 +37,7 @@ impl Scale {
         Self { low, high, start, end, log: true }
     }
 
-    /// Returns the pixel of a value; values outside are clamped to the axis.
+    /// Returns the pixel position of a value; values outside the axis are clamped.
     pub fn at(&self, value: f64) -> f64 {
         let part = if self.log {
             (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
@@ -57,7 +57,7 @@ impl Scale {
         self.log
     }
 
-    /// Returns the scale widened to round ends that include the first and the last tick.
+    /// Returns the scale widened to round ends that coincide with the first and last tick.
     #[must_use]
     pub fn nice(self, unit: Unit, count: usize) -> Self {
         let binary = matches!(unit, Unit::Bytes | Unit::BytesPerSecond);
@@ -83,8 +83,8 @@ impl Scale {
         }
     }
 
-    /// Returns about `count` ticks at round values: 1-2-5 steps, powers of two for bytes. Logarithmic ticks
-    /// have their own unit, linear ones share that of the axis.
+    /// Returns about `count` ticks at round values: 1-2-5 steps, powers of two for bytes. Each
+    /// logarithmic tick has its own unit; linear ticks share the axis unit.
     pub fn ticks(&self, unit: Unit, count: usize) -> Vec<Tick> {
         let values =
             if self.log { self.log_ticks(unit, count) } else { self.linear_ticks(unit, count) };
@@ -126,7 +126,7 @@ impl Scale {
             return Self { log: false, ..*self }.linear_ticks(unit, count);
         }
         let skip = powers.len().div_ceil(count.max(1) + 2).max(1);
-        // Bytes use powers of 16, so that the ticks are 4 KiB, 64 KiB, 1 MiB.
+        // Byte scales use powers of 16: 4 KiB, 64 KiB, 1 MiB.
         let skip = if binary && skip > 1 { skip.next_multiple_of(2) } else { skip };
         let phase = first.rem_euclid(skip as i32);
         powers

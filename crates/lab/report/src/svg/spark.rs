@@ -11,7 +11,7 @@ pub struct Spark {
     pub title: String,
     /// Description for screen readers.
     pub description: String,
-    /// Time since the start in nanoseconds and the number at that time, in order.
+    /// Pairs of time since the start in nanoseconds and number of reads, in order.
     pub steps: Vec<(u64, u32)>,
     /// End of the run in nanoseconds.
     pub end_ns: u64,
@@ -21,8 +21,8 @@ pub struct Spark {
     pub max: u32,
 }
 
-/// Smallest width of a step in pixels. Closer steps are merged to their maximum, so that no peak is lost:
-/// a run has thousands of steps, and a page has dozens of runs.
+/// Minimum width of a step in pixels. Closer steps are merged to their maximum, which preserves
+/// peaks: a run has thousands of steps, and a page has dozens of runs.
 const STEP_PIXELS: f64 = 2.5;
 
 /// Draws the steps for a column of `width` pixels.

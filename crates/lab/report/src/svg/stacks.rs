@@ -1,12 +1,12 @@
 //! Shares of thread time: one bar per row, six states that add up to 100 %.
 //!
 //! Each state has a colour and a pattern. The share is written inside if it fits, and always in the
-//! title. Shares are rounded by largest remainder, so that the written shares add up as well.
+//! tooltip. Shares are rounded by largest remainder, so the displayed shares also add up.
 
 use super::{Svg, fitted, label, text_width};
 use crate::markup::Markup;
 
-/// The states in the order of the bar: name, class of the colour, pattern.
+/// The states in bar order: name, colour class, pattern.
 pub const STATES: [(&str, &str, Option<&str>); 6] = [
     ("on-cpu", "st-on-cpu", None),
     ("ready", "st-ready", Some("url(#pt-ready)")),
@@ -23,9 +23,9 @@ pub struct Bar {
     pub name: String,
     /// Heading above it; bars with the same heading are grouped.
     pub heading: String,
-    /// Time in each state, any unit, in the order of [`STATES`].
+    /// Time in each state in any unit, in the order of [`STATES`].
     pub times: [f64; 6],
-    /// Additional text for its title.
+    /// Additional tooltip text.
     pub note: String,
 }
 
@@ -40,7 +40,7 @@ pub struct Stacks {
     pub bars: Vec<Bar>,
 }
 
-/// Returns tenths of a percent of each part, adding up to 1000; all zero without any time.
+/// Returns the parts in tenths of a percent, adding up to 1000, or all zeros if the total is zero.
 pub fn tenths(times: &[f64; 6]) -> [u32; 6] {
     let total: f64 = times.iter().sum();
     if total <= 0.0 {

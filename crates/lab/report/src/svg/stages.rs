@@ -1,7 +1,8 @@
-//! An operation in stages: a bar per row that starts at zero and changes its fill at each stage.
+//! An operation in stages: one bar per row that starts at zero and changes its fill at each stage.
 //!
-//! The chart shows when an operation returned and how much later it was complete. If stages differ by a
-//! factor of a thousand, a linear axis shows only the last one, so each row also has its numbers.
+//! The chart shows when an operation returned and how much later it was complete. If stages differ
+//! by a factor of a thousand, a linear axis shows only the last one, so each row also shows its
+//! numbers.
 
 use super::scale::Scale;
 use super::{Svg, fitted, label, line, text_width, tip};
@@ -20,7 +21,7 @@ pub struct Row {
     pub name: String,
     /// Heading above it; rows with the same heading are grouped.
     pub heading: String,
-    /// End of each stage since the start; `None` if it was not measured.
+    /// End of each stage, relative to the start; `None` if it was not measured.
     pub ends: [Option<Estimate>; 3],
 }
 
@@ -110,7 +111,7 @@ pub fn draw(chart: &Stages, width: f64) -> Svg {
 fn written(chart: &Stages, row: &Row) -> String {
     let ends = row.ends.iter().flatten().map(|end| chart.unit.format(end.median));
     let mut texts: Vec<String> = ends.collect();
-    // A stage that ends with the previous one is not written.
+    // A stage that ends at the same time as the previous one is omitted.
     texts.dedup();
     texts.join(" → ")
 }
@@ -192,7 +193,8 @@ mod tests {
         assert_eq!(written(&chart, &chart.rows[0]), "1.00 ms → 4.00 ms");
         for width in [super::super::WIDE, super::super::NARROW] {
             let drawn = draw(&chart, width).standalone();
-            // Three in the legend, two in the first row (the third is not longer), one in the second.
+            // Three in the legend, two in the first row (the third stage adds no time), one in the
+            // second.
             let filled =
                 drawn.matches("st-on-cpu\"").count() + drawn.matches("class=\"seg\"").count();
             assert_eq!(filled, 6, "{drawn}");

@@ -1,7 +1,7 @@
-//! The page cache contents of files: a row per file, filled where it is resident.
+//! The page cache contents of files: one row per file, filled in resident ranges.
 //!
-//! The height of the fill is the resident share of a range. Dirty pages and pages under writeback are
-//! hatched. Equal neighbours are drawn as one.
+//! The fill height is the resident share of a range. Ranges with dirty pages or pages under
+//! writeback are hatched. Equal adjacent ranges are merged.
 
 use super::{Svg, fitted, label, text_width};
 use crate::markup::Markup;
@@ -9,7 +9,7 @@ use crate::markup::Markup;
 /// The state of a range of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mark {
-    /// This share is resident and clean.
+    /// The resident share; all resident pages are clean.
     Resident(f64),
     /// Some pages are dirty.
     Dirty,
@@ -147,7 +147,8 @@ mod tests {
         let full = Mark::Resident(1.0);
         let marks = [full, full, Mark::Dirty, Mark::Dirty, Mark::Resident(0.0), full];
         strip(&mut m, &marks, 0.0, 600.0);
-        // The background, two filled ranges and one hatched; ranges that are not resident add nothing.
+        // The background, two filled ranges and one hatched range; non-resident ranges are not
+        // drawn.
         assert_eq!(m.as_str().matches("<rect").count(), 4, "{}", m.as_str());
     }
 

@@ -1,16 +1,16 @@
-//! Sizes as areas: a treemap of a tree.
+//! A treemap: sizes of a tree as areas.
 //!
-//! The squarified layout (Bruls, Huizing, van Wijk 2000) keeps tiles close to squares, so that areas can
-//! be compared by eye. Two levels are drawn: large tiles with a header, and their contents. Colour only
-//! separates a large tile from its neighbours. Names, sizes and shares are written in the tiles if they
-//! fit, and in the title of every tile. Tiles below [`TILE_SIDE_MIN`] are drawn as one with their
-//! number.
+//! The squarified layout (Bruls, Huizing, van Wijk 2000) keeps tiles close to squares, which makes
+//! areas comparable by eye. Two levels are drawn: large tiles with a header, and their contents.
+//! Colour only separates large tiles from each other. Names, sizes and shares are written in the
+//! tiles if they fit, and in every tooltip. Tiles below [`TILE_SIDE_MIN`] are merged into one that
+//! shows their number.
 
 use super::{Svg, fitted, label, series_class, text_width};
 use crate::markup::Markup;
 use crate::quantity::{Unit, percent};
 
-/// Shortest side of a tile that is drawn, in pixels.
+/// Minimum side of a tile in pixels.
 pub const TILE_SIDE_MIN: f64 = 4.0;
 /// Height of the header of a large tile.
 const HEAD: f64 = 20.0;
@@ -22,7 +22,7 @@ pub struct Tile {
     pub name: String,
     /// Size in the unit of the chart.
     pub value: f64,
-    /// Its contents; the rest of `value` is drawn as its own files.
+    /// Its contents; any rest of `value` is drawn as files directly in it.
     pub inside: Vec<Tile>,
 }
 
@@ -64,7 +64,7 @@ pub fn draw(chart: &Treemap, width: f64) -> Svg {
     }
 }
 
-/// Returns a value that can be an area.
+/// Returns a finite, non-negative value for use as an area.
 fn worth(value: f64) -> f64 {
     if value.is_finite() { value.max(0.0) } else { 0.0 }
 }
@@ -79,7 +79,7 @@ fn large(m: &mut Markup, chart: &Treemap, tiles: &[&Tile], at: Place, total: f64
     let head = h >= HEAD + 4.0 && w >= 34.0;
     if head {
         let size = chart.unit.format(value);
-        // The name alone if size and share do not fit.
+        // Falls back to the name alone if size and share do not fit.
         let words =
             [format!("{name} · {size} · {}", percent(value / total)), format!("{name} · {size}")]
                 .into_iter()
@@ -104,7 +104,7 @@ fn large(m: &mut Markup, chart: &Treemap, tiles: &[&Tile], at: Place, total: f64
     }
 }
 
-/// Draws one tile in a large one.
+/// Draws a tile inside a large tile.
 fn small(m: &mut Markup, chart: &Treemap, (above, tiles): (&str, &[&Tile]), at: Place, total: f64) {
     let value: f64 = tiles.iter().map(|t| worth(t.value)).sum();
     let name = name_of(tiles);
@@ -149,7 +149,8 @@ fn rect(m: &mut Markup, class: &'static str, at: Place, by: f64, opacity: Option
         .void();
 }
 
-/// Returns tiles and their rectangles, the largest first. Tiles that would be too small are last, as one.
+/// Returns tiles with their rectangles, largest first. Tiles that would be too small are merged
+/// into one, which comes last.
 fn laid(tiles: &[Tile], place: Place) -> Vec<(Vec<&Tile>, Place)> {
     let mut sorted: Vec<&Tile> = tiles.iter().filter(|t| worth(t.value) > 0.0).collect();
     sorted.sort_by(|a, b| b.value.total_cmp(&a.value).then_with(|| a.name.cmp(&b.name)));
@@ -165,7 +166,7 @@ fn laid(tiles: &[Tile], place: Place) -> Vec<(Vec<&Tile>, Place)> {
     groups.into_iter().zip(squarified(&values, place)).collect()
 }
 
-/// Returns rectangles that fill the area in proportion to the values, close to squares.
+/// Returns nearly square rectangles that fill the area in proportion to the values.
 fn squarified(values: &[f64], place: Place) -> Vec<Place> {
     let (mut x, mut y, mut w, mut h) = place;
     let total: f64 = values.iter().sum();
@@ -186,7 +187,7 @@ fn squarified(values: &[f64], place: Place) -> Vec<Place> {
         }
         let row = &values[at..end];
         let sum: f64 = row.iter().sum();
-        // The last row takes the remaining space, so that rounding leaves no gap.
+        // The last row takes the remaining space because rounding would leave a gap.
         let thick = if end == values.len() { w.max(h) } else { sum * scale / side };
         let mut along = 0.0;
         for value in row {

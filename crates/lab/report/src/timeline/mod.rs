@@ -1,10 +1,10 @@
 //! Timelines: the states of every thread over time, as a page, a drawing and plain text.
 //!
-//! [`timeline_page`] is one HTML file for one or more traces: findings in words, zoomable lanes (the
-//! script of `ui/src/timeline`), exact shares of the visible range, and evidence. [`section`] is the same
-//! as part of another page, which has style and script once for all parts. [`timeline_svg`] is the static
-//! drawing for print and README, [`timeline_text`] the one for a terminal. All of them use
-//! [`ioloom_trace::shares`], so their shares agree to the nanosecond.
+//! [`timeline_page`] is one HTML file for one or more traces: findings in words, zoomable lanes
+//! (the script of `ui/src/timeline`), exact shares of the visible range, and evidence. [`section`]
+//! returns the same as part of another page, which includes style and script once for all sections.
+//! [`timeline_svg`] is the static drawing for print and README, [`timeline_text`] the version for a
+//! terminal. All of them use [`ioloom_trace::shares`], so their shares agree to the nanosecond.
 //!
 //! The page contains each trace once, packed, and a static drawing for readers without scripts. A trace
 //! of a million segments adds about 3 MB to the page.
@@ -22,7 +22,7 @@ pub use text::timeline_text;
 
 use ioloom_model::State;
 
-/// Returns the letter of a state, for lanes without colour; the viewer uses the same.
+/// Returns the letter of a state for lanes without colour; the viewer uses the same letters.
 pub const fn letter(state: State) -> char {
     match state {
         State::OnCpu => 'C',
@@ -39,8 +39,8 @@ pub const fn letter(state: State) -> char {
     }
 }
 
-/// Returns tenths of a percent of each state, adding up to 1000 by largest remainder; zeros without any
-/// time.
+/// Returns each state's share in tenths of a percent, rounded by largest remainder to add up to
+/// 1000; all zeros if the total time is zero.
 pub(crate) fn tenths(ns: &[u64]) -> Vec<u64> {
     let total: u128 = ns.iter().map(|v| u128::from(*v)).sum();
     if total == 0 {

@@ -1,8 +1,8 @@
-//! The timeline page, and the same as a section of another page.
+//! The timeline page, and its content as a section of another page.
 //!
-//! Text, evidence, a static drawing and a table of shares are part of the page; the script replaces the
-//! drawing by zoomable lanes. So readers without scripts, searches and printers have everything except
-//! the zoom.
+//! The page contains text, evidence, a static drawing and a table of shares; the script replaces
+//! the drawing with zoomable lanes. Without scripts, in searches and in print, everything except
+//! zooming is available.
 
 use super::svg::{self, SvgOptions};
 use super::words;
@@ -15,11 +15,11 @@ use ioloom_trace::{Finding, Trace, shares, viewer};
 pub(crate) const CSS: &str = include_str!("../../assets/timeline.css");
 /// The script that makes every preceding timeline interactive, once per page.
 pub(crate) const SCRIPT: &str = include_str!("../../assets/timeline.js");
-/// Number of traces that are drawn without the script; others can only be selected.
+/// Number of traces drawn without the script; others can only be selected.
 const STILLS: usize = 2;
 
-/// Returns one HTML file without external resources, light and dark. The first two traces are drawn on
-/// one axis; the page can select others.
+/// Returns a single HTML file without external resources, in light and dark mode. The first two
+/// traces are drawn on one axis; the user can select others.
 pub fn timeline_page(traces: &[Trace]) -> String {
     let title = match traces {
         [] => "No trace".to_owned(),
@@ -44,7 +44,7 @@ pub fn timeline_page(traces: &[Trace]) -> String {
     m.into_string()
 }
 
-/// Returns the timelines as part of another page of this crate, which has their style, patterns and
+/// Returns the timelines as part of another page, which must include their style, patterns and
 /// script.
 pub fn section(traces: &[Trace]) -> Markup {
     root(traces, "focus", true)
@@ -76,7 +76,7 @@ fn root(traces: &[Trace], wheel: &'static str, titles: bool) -> Markup {
                 .a("class", "tl-trace")
                 .a("data-title", &trace.title)
                 .body(|m| {
-                    // Base64 contains nothing that could end a script.
+                    // Base64 cannot contain anything that would end a script element.
                     m.text(&viewer::embedded(trace, findings));
                 });
         }
@@ -84,7 +84,7 @@ fn root(traces: &[Trace], wheel: &'static str, titles: bool) -> Markup {
     m
 }
 
-/// Writes title, evidence in one line, losses and findings.
+/// Writes the title, one line of evidence, losses and findings.
 fn introduction(m: &mut Markup, i: usize, trace: &Trace, findings: &[Finding], titles: bool) {
     m.tag("div").a("class", "tl-words").a("data-trace", i).body(|m| {
         if titles {

@@ -1,8 +1,9 @@
-//! The static drawing of a trace: lanes of the whole run, or of a part, as SVG.
+//! The static drawing of a trace as SVG: lanes for the whole run or a part of it.
 //!
-//! The arithmetic is that of the zoomable lanes: each pixel column is the exact mix of states in its
-//! interval, drawn as a stack. Equal neighbours are merged, and all rectangles of one state in one lane
-//! are one path. A lane of a thousand columns takes a few KiB, however long the trace is.
+//! The arithmetic is the same as for zoomable lanes: each pixel column is a stack with the exact
+//! mix of states in its interval. Equal adjacent columns are merged, and all rectangles of a state
+//! in a lane form one path. A lane of a thousand columns takes a few KiB regardless of trace
+//! length.
 
 use super::{letter, share_text, tenths, words};
 use crate::markup::{Markup, coordinate};
@@ -25,26 +26,26 @@ const GUTTER: f64 = 150.0;
 const LANE: f64 = 20.0;
 const LEGEND_COLUMN: f64 = 168.0;
 
-/// Colours of a separate file.
+/// Colours of a standalone file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Theme {
-    /// Light or dark, as the system is set.
+    /// Light or dark, following the system setting.
     #[default]
     Auto,
-    /// Light, with plain colours instead of style variables, for print and rasterizers.
+    /// Light, with literal colours instead of CSS variables, for print and rasterizers.
     Light,
-    /// Dark, with plain colours.
+    /// Dark, with literal colours.
     Dark,
 }
 
-/// SvgOptions of a static drawing.
+/// Options for a static drawing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SvgOptions {
     /// Width in pixels, at least 320.
     pub width: f64,
     /// The part to draw in nanoseconds; `None` draws the whole run.
     pub range_ns: Option<(u64, u64)>,
-    /// Most threads that are drawn; the rest is only counted.
+    /// Maximum number of threads to draw; the rest are only counted.
     pub threads: usize,
     /// Colours.
     pub theme: Theme,
@@ -56,7 +57,7 @@ impl Default for SvgOptions {
     }
 }
 
-/// Returns the static drawing as a separate SVG file.
+/// Returns the static drawing as a standalone SVG file.
 pub fn timeline_svg(trace: &Trace, options: &SvgOptions) -> String {
     drawing(trace, options).standalone(options.theme)
 }
@@ -70,7 +71,8 @@ pub(super) struct Drawing {
 }
 
 impl Drawing {
-    /// Writes it as an element of a page that has the style sheet of timelines and [`write_patterns`].
+    /// Writes it as an element of a page that includes the timeline style sheet and
+    /// [`write_patterns`].
     pub(super) fn embedded(&self) -> Markup {
         let mut m = Markup::new();
         self.element(&mut m, None, |m| {
@@ -129,7 +131,7 @@ fn variables() -> &'static str {
     CSS.split_once("\n.tl-live[").map_or(CSS, |(before, _)| before)
 }
 
-/// Returns the style with plain colours instead of variables.
+/// Returns the style with literal colours instead of variables.
 fn resolved(dark: bool) -> String {
     let start = if dark { ":root[data-theme=dark]{" } else { ":root{" };
     let block = |css: &'static str| {
@@ -143,7 +145,7 @@ fn resolved(dark: bool) -> String {
     })
 }
 
-/// Returns the class that fills with the colour of a state.
+/// Returns the class that fills an area with the colour of a state.
 const fn fill(state: State) -> &'static str {
     match state {
         State::OnCpu => "tf-on-cpu",
@@ -160,7 +162,7 @@ const fn fill(state: State) -> &'static str {
     }
 }
 
-/// Returns lines over the colour that identify the state without it, on a tile of 8 pixels.
+/// Returns the pattern that identifies a state without colour, on an 8-pixel tile.
 const fn hatch(state: State) -> Option<(&'static str, &'static str)> {
     Some(match state {
         State::OnCpu => return None,
@@ -190,7 +192,7 @@ fn patterns(m: &mut Markup) {
     }
 }
 
-/// Pattern over states that are known only as a sum.
+/// Pattern for states that are known only as a total.
 const SUMMED: &str = "tlp-summed";
 
 /// Draws the trace.
@@ -281,7 +283,7 @@ impl Plot {
         label(&mut self.m, "n", 4.0, self.y + dy, &text);
     }
 
-    /// Draws reads and writes in flight: the mean of every column as an area.
+    /// Draws reads and writes in flight as areas, using the mean of each column.
     fn device(&mut self, device: &Device) {
         for write in [false, true] {
             if !device.requests.iter().any(|r| r.write == write) {
@@ -322,7 +324,7 @@ impl Plot {
         }
     }
 
-    /// Draws one lane: a path per state, then its pattern over it.
+    /// Draws one lane: a path per state, overlaid with its pattern.
     fn thread(&mut self, thread: &Thread) {
         self.y += 2.0;
         self.name(&thread.name, 14.0);
@@ -362,7 +364,7 @@ impl Plot {
         self.y += 12.0;
     }
 
-    /// Draws every state with colour, pattern, letter, name and its share of the drawn part.
+    /// Draws the legend: each state's colour, pattern, letter, name and share of the drawn part.
     fn legend(&mut self, trace: &Trace) {
         let lanes = shares::Lanes::new(trace);
         let sum = lanes.all(self.from, self.to);
@@ -413,22 +415,22 @@ impl Plot {
     }
 }
 
-/// Returns a rectangle of a path.
+/// Returns a rectangle as path data.
 fn rect(path: &mut String, x: f64, y: f64, width: f64, height: f64) {
     let [x, y, width, height] = [x, y, width, height].map(coordinate);
     let _ = write!(path, "M{x},{y}h{width}v{height}h-{width}z");
 }
 
-/// Returns one path per state from the mixes of columns; equal neighbours become one rectangle.
+/// Returns one path per state from the column mixes; equal adjacent columns become one rectangle.
 fn stacks(parts: &[Shares], length: f64, left: f64, bottom: f64, height: f64) -> Vec<String> {
     let mut paths = vec![String::new(); State::ALL.len()];
-    // The open rectangle of each state: first column, lower and upper edge.
+    // The open rectangle of each state: first column, lower edge, upper edge.
     let mut open: Vec<Option<(usize, f64, f64)>> = vec![None; State::ALL.len()];
     for x in 0..=parts.len() {
         let mut sum = 0.0;
         for (s, path) in paths.iter_mut().enumerate() {
             let ns = parts.get(x).map_or(0.0, |p| p.ns[s] as f64);
-            // A quarter of a pixel is finer than a screen, and merges values that look the same.
+            // Rounding to a quarter of a pixel is invisible and merges almost equal values.
             let edge = |sum: f64| (sum / length * height * 4.0).round() / 4.0;
             let (low, high) = (edge(sum), edge(sum + ns).min(height));
             sum += ns;
@@ -447,7 +449,7 @@ fn stacks(parts: &[Shares], length: f64, left: f64, bottom: f64, height: f64) ->
     paths
 }
 
-/// Returns the mean number of requests in flight in every column, and the largest mean.
+/// Returns the mean number of requests in flight per column, and the largest mean.
 fn depths(device: &Device, write: bool, from: u64, to: u64, n: usize) -> (Vec<f64>, f64) {
     let length = (to - from) as f64 / n as f64;
     let mut out = vec![0.0; n];

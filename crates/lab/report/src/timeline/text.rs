@@ -6,13 +6,13 @@ use ioloom_model::units::format_ns;
 use ioloom_trace::Trace;
 use ioloom_trace::shares::{self, Lane, Shares};
 
-/// Largest width of the column of names.
+/// Maximum width of the name column.
 const NAMES: usize = 18;
-/// Most threads per role with a line each; the rest is summed up.
+/// Maximum number of threads per role that get a line each; the rest are summed up.
 const THREADS: usize = 32;
 
-/// Returns the trace as plain text for `width` columns (at least 40). Each column of a lane shows the
-/// letter of the state with the largest share; the numbers below are exact.
+/// Returns the trace as plain text of `width` columns (at least 40). Each column of a lane shows
+/// the letter of the state with the largest share; the shares below are exact.
 pub fn timeline_text(trace: &Trace, width: usize) -> String {
     let width = width.max(40);
     let mut out = String::new();
@@ -60,8 +60,8 @@ pub fn timeline_text(trace: &Trace, width: usize) -> String {
     out
 }
 
-/// Returns the letter of the state with the largest share of a column; a space if the thread did not
-/// exist.
+/// Returns the letter of the state with the largest share of a column, or a space if the thread did
+/// not exist.
 fn mostly(column: &Shares) -> char {
     let most = State::ALL.into_iter().rev().max_by_key(|s| column.of(*s));
     most.filter(|s| column.of(*s) > 0).map_or(' ', letter)
@@ -73,7 +73,7 @@ fn axis(trace: &Trace, names: usize, columns: usize) -> String {
     format!("{:names$} 0{:gap$}{end}\n", "", "")
 }
 
-/// Writes the exact shares of one role over the whole run.
+/// Writes the exact shares of a role over the whole run.
 fn shares_line(trace: &Trace, role: &str, width: usize) -> String {
     let mut sum = Shares::default();
     for thread in trace.threads.iter().filter(|t| t.role == role) {
@@ -91,7 +91,7 @@ fn shares_line(trace: &Trace, role: &str, width: usize) -> String {
     out
 }
 
-/// Writes states without a number, each once with its reason.
+/// Writes each state without a number once, with the reason.
 fn not_measured(trace: &Trace) -> Vec<String> {
     let table = shares::all(trace);
     let not = |s: &State| table.get(s).is_none_or(|t| t.ns.is_none());
@@ -102,7 +102,7 @@ fn not_measured(trace: &Trace) -> Vec<String> {
         .collect()
 }
 
-/// Writes a paragraph in lines of at most `width` columns; longer words are not broken.
+/// Writes a paragraph in lines of at most `width` columns without breaking words.
 fn push_folded(out: &mut String, text: &str, width: usize) {
     let indent = if text.starts_with("  ") { "  " } else { "" };
     let mut line = String::from(indent);

@@ -1,4 +1,4 @@
-//! The evidence and the shares of a trace in words, for the page and the terminal.
+//! Describes the evidence and shares of a trace in words, for the page and the terminal.
 
 use super::share_text;
 use crate::quantity::count;
@@ -6,12 +6,13 @@ use ioloom_model::units::format_ns;
 use ioloom_model::{State, StateTable, StateTime};
 use ioloom_trace::Trace;
 
-/// Returns the evidence in one line: level, sources, losses, cost.
+/// Returns one line of evidence: level, sources, losses, cost.
 pub(super) fn evidence_line(trace: &Trace) -> String {
     let e = &trace.evidence;
     let records: u64 = e.sources.iter().map(|s| s.records).sum();
     format!(
-        "{} threads, {} elapsed; evidence level {} ({}), {} records from {}, {} lost; tracing overhead \
+        "{} threads, {} elapsed; evidence level {} ({}), {} records from {}, {} lost; tracing \
+        overhead \
          about {:.1} % (estimated)",
         trace.threads.len(),
         format_ns(trace.elapsed_ns as f64),
@@ -27,7 +28,7 @@ pub(super) fn evidence_line(trace: &Trace) -> String {
     )
 }
 
-/// Returns the number of records that the sources report as lost.
+/// Returns the number of records reported as lost by the sources.
 pub(super) fn lost(trace: &Trace) -> u64 {
     trace.evidence.sources.iter().map(|s| s.lost).sum()
 }
@@ -46,7 +47,7 @@ pub(super) fn loss_line(trace: &Trace) -> Option<String> {
         })
         .collect();
     (!parts.is_empty())
-        .then(|| format!("{}. Lanes and shares lack these records.", parts.join("; ")))
+        .then(|| format!("{}. Lanes and shares do not include these records.", parts.join("; ")))
 }
 
 /// Returns the self-checks with their results.
@@ -69,7 +70,7 @@ pub(super) fn checks(trace: &Trace) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns the share of a state in the whole run, or why there is none.
+/// Returns the share of a state in the whole run, or the reason why there is none.
 pub(super) fn share_of(table: &StateTable, state: State, total_ns: u64) -> String {
     let none = StateTime::default();
     let time = table.get(&state).unwrap_or(&none);

@@ -94,7 +94,7 @@ fn long_directories_have_short_unique_heads() {
     for (class, text) in &heads {
         assert!(text.chars().count() <= 28 || class.contains("long"), "{class}: {text}");
     }
-    assert!(page.contains("a/<wbr>directory/<wbr>of"), "a path in a cell can break");
+    assert!(page.contains("a/<wbr>directory/<wbr>of"), "a path in a cell should be breakable");
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn a_timed_out_run_is_listed_and_has_no_time() {
     };
     let all = vec![stopped(0), settled(0), stopped(1), settled(1)];
     let page = html(&input(study.clone(), all));
-    assert!(page.contains("were fully written after: uncached 210 ms."), "the one that ran");
+    assert!(page.contains("were fully written after: uncached 210 ms."), "the arm that ran");
     let why = "buffered, 2 runs timed out (stopped at its deadline of 26.6 s)";
-    assert!(page.contains(why), "the one that was stopped");
-    assert!(!page.contains("26.62532425"), "the deadline is rounded");
+    assert!(page.contains(why), "the arm that was stopped");
+    assert!(!page.contains("26.62532425"), "the deadline should be rounded");
     // Two of three runs were stopped, so the finished one does not estimate the median.
     let ended = record(&study, "buffered", "copy:buffered/settle=alone", 2, {
         done(20_000, &[("settled_ns", 20e9)])
@@ -152,10 +152,10 @@ fn a_run_with_wrong_bytes_is_in_no_number() {
     let input = input(study, records);
     let groups = ioloom_report::group::groups(&input);
     assert_eq!(groups[0].best().expect("one arm").name, "sound");
-    let broken = groups[0].arms.iter().find(|arm| arm.name == "broken").expect("it was tried");
+    let broken = groups[0].arms.iter().find(|arm| arm.name == "broken").expect("the broken arm");
     assert!(broken.runs.is_empty() && broken.estimate.is_none());
     assert_eq!((broken.unusable[0].0, broken.unusable[0].2), (Unusable::WrongBytes, 4));
-    assert!(html(&input).contains("left out of every number"));
+    assert!(html(&input).contains("excluded from all statistics"));
 }
 
 /// Metrics of a run of the scenario `limits`.
@@ -194,7 +194,7 @@ fn kernel_settings_are_listed_with_the_published_ones() {
         ">500 cs<",
         ">3000 cs<",
         "a dirty page of this age is written",
-        "dirty pages are limited to 4.00 GiB, 0.80 times its ratio of all memory and 1.00 times",
+        "dirty pages are limited to 4.00 GiB, 0.80 times its ratio of total memory and 1.00 times",
         "starts to write at 2.00 GiB, set in bytes",
     ] {
         assert!(page.contains(words), "{words}");
@@ -234,9 +234,9 @@ fn reclaim_is_drawn_with_its_cost() {
         "When memory is short",
         "What is reclaimed first.",
         "Remaining pages by allocated memory",
-        "25 % of the clean pages and 0.0 % of the dirty ones were gone",
-        "took 20.0 ms, 100 % of it was read from the device, and the kernel recognized 50 %",
-        "the longest unknown",
+        "25 % of the clean pages and 0.0 % of the dirty pages were gone",
+        "took 20.0 ms, 100 % of it came from the device, and the kernel recognized 50 %",
+        "and at most unknown",
     ] {
         assert!(page.contains(words), "{words}");
     }
@@ -324,7 +324,7 @@ fn each_shell_is_listed_and_each_that_is_missing() {
     for words in [
         "sh: not started, exit code 2; bash: not started, exit code 1. Not installed: dash, zsh, ksh, \
          busybox, fish.",
-        "inside the privileged process worked, a privileged tee was not tried",
+        "inside the privileged process worked, a privileged tee was not tested",
     ] {
         assert!(page.contains(words), "{words}");
     }

@@ -140,12 +140,15 @@ fn the_page_has_no_external_address_and_escapes_names() {
         for part in ["http://", "https://", "//cdn", "@import", "url(\"", "<img", "<iframe"] {
             assert!(!page.contains(part), "{part}");
         }
-        assert!(!page.contains("<script>alert"), "a name became markup");
+        assert!(!page.contains("<script>alert"), "a name was not escaped");
         for value in attributes(&page, "href").into_iter().chain(attributes(&page, "src")) {
             assert!(value.starts_with('#') || value == "data:,", "{value}");
         }
     }
-    assert!(html(&a).contains("&lt;script&gt;alert(&quot;x&quot;)"), "the name is shown");
+    assert!(
+        html(&a).contains("&lt;script&gt;alert(&quot;x&quot;)"),
+        "the name should be displayed"
+    );
 }
 
 #[test]
@@ -163,7 +166,7 @@ fn elements_nest_and_identifiers_are_unique() {
             open.push(name);
         }
     }
-    assert_eq!(open, ["body"], "the body ends after its scripts");
+    assert_eq!(open, ["body"], "the body should end after its scripts");
     let ids = attributes(&page, "id");
     let unique: BTreeSet<_> = ids.iter().collect();
     assert_eq!(ids.len(), unique.len(), "{ids:?}");
@@ -213,7 +216,7 @@ fn every_number_refers_to_the_data() {
     let page = html(&input);
     let (_, rest) = page.split_once("id=\"report-data\">").expect("data");
     let text = rest.split("</script>").next().expect("the end of data");
-    let value: serde_json::Value = serde_json::from_str(text).expect("the data are JSON");
+    let value: serde_json::Value = serde_json::from_str(text).expect("the data is JSON");
     assert_eq!(value["schema"], data::DATA_SCHEMA);
     let value = value["studies"][0].clone();
     assert_eq!(value["runs"]["count"].as_u64(), Some(input.records.len() as u64));
@@ -366,7 +369,7 @@ fn empty_and_failed_sessions_give_pages() {
     for input in [&empty, &failed] {
         let page = html(input);
         assert!(page.contains("this report has no answer yet"));
-        assert!(!page.contains("NaN") && !page.contains("inf "), "not a number");
+        assert!(!page.contains("NaN") && !page.contains("inf "), "non-finite number");
         assert!(terminal(input, 80, false).contains("no answer yet"));
         assert!(picture(input, None).is_none());
     }
@@ -394,7 +397,7 @@ fn few_blocks_have_minimum_and_maximum() {
     let few = with_blocks(1, 3);
     let page = html(&few);
     assert!(!page.contains("ratio clear") && page.contains("minimum to maximum"));
-    assert!(!page.contains("95 % interval ["), "a mark calls its ends an interval");
+    assert!(!page.contains("95 % interval ["), "a mark labels its ends as an interval");
     let groups = groups(&few);
     let sentence = plain_text(&answer(&headlines(&groups, &few))[0]);
     assert!(sentence.contains("too few blocks ran to determine the fastest plan"), "{sentence}");
@@ -409,14 +412,20 @@ fn few_blocks_have_minimum_and_maximum() {
     }
     let compared = compare(&few, &with_blocks(2, 3));
     assert!(compared.contains("Parentheses: minimum to maximum"), "{compared}");
-    assert!(!compared.contains("one in twenty"), "no interval can exclude 1 by chance");
+    assert!(
+        !compared.contains("one in twenty"),
+        "there is no interval that could exclude 1 by chance"
+    );
     assert!(compared.contains(" 0 better, 0 worse, 0 different, 0 the same"), "{compared}");
     assert!(compare_html(&few, &with_blocks(2, 3)).contains("Parentheses: minimum to maximum"));
     let value = data::document(vec![data::study(&few, &groups, &headlines(&groups, &few))]);
     let arms = value["studies"][0]["groups"][0]["arms"].as_array().expect("arms");
     assert_eq!(arms[0]["confidence"], 0.75);
     for text in [html(&with_blocks(1, 6)), compare(&with_blocks(1, 8), &with_blocks(2, 8))] {
-        assert!(!text.contains("Parentheses: minimum to maximum"), "six are an interval");
+        assert!(
+            !text.contains("Parentheses: minimum to maximum"),
+            "six values should give an interval"
+        );
     }
 }
 

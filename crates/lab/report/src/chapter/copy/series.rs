@@ -1,8 +1,8 @@
-//! Consecutive copies in the copy chapter: what their mean hides, and whether the time of a copy depends
-//! on its location on the disk.
+//! Consecutive copies in the copy chapter: what their mean hides, and whether a copy's time depends
+//! on its disk location.
 //!
-//! The chart shows only the typical run of each arm: the order of its copies matters, and a mean over
-//! several runs would lose it.
+//! The chart shows only the typical run of each arm, because averaging several runs would lose the
+//! order of the copies.
 
 use super::source::{PUBLISHED_CUT, SERIES, column};
 use crate::chapter::arms::{arm, row};
@@ -18,13 +18,13 @@ use ioloom_model::Measured;
 use ioloom_model::units::{format_ns, format_size};
 use ioloom_stats::{Alternation, FirstRun, TwoRegimes, median, spearman, trimmed_mean};
 
-/// Probability below which a relation is not considered chance, as in the tests of series.
+/// Significance level for the correlations, the same as for the series tests.
 const CHANCE: f64 = 0.05;
 
-/// An arm that copies a file several times.
+/// An arm with repeated copies of a file.
 struct Arm {
     arm: &'static str,
-    /// Name for display.
+    /// Display name.
     name: &'static str,
     /// Whether the copies bypass the cache.
     direct: bool,
@@ -68,8 +68,8 @@ pub(super) fn section(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         parts::figure(m, &consecutive("published", &unbuffered), |m| {
             m.tag("b").text("What the mean hides.");
             m.text(
-                " Each published unbuffered copy relative to the median of its series. Fast and slow \
-                 copies alternate, which no mean shows, trimmed or not.",
+                " Each published unbuffered copy relative to the median of its series. Fast and \
+                slow copies alternate, which neither a plain nor a trimmed mean reveals.",
             );
         });
     }
@@ -95,10 +95,10 @@ pub(super) fn section(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "Lag 1 is the correlation of each copy with the previous one; below −0.5, neighbours usually \
-         differ. A series alternates if it changes sides more often than 95 % of random series. First \
-         differs: the difference of the first copy from the others. Two groups: the distance between \
-         them, if the values fall into two groups.",
+        "Lag 1 is the correlation of each copy with the previous one; below −0.5, consecutive \
+        copies usually differ. A series alternates if it crosses its median more often than 95 % \
+        of random series. First differs: how much the first copy differs from the others. Two \
+        groups: the distance between the groups, if the values form two groups.",
     );
     locations(m, groups);
 }
@@ -117,7 +117,8 @@ fn consecutive(whose: &str, all: &[Series]) -> Figure {
     };
     Figure::Lines(lines::Lines {
         title: format!("Consecutive copies relative to their median: {whose}"),
-        description: "Time of each copy of a series minus the median of the series.".to_owned(),
+        description: "Difference between the time of each copy and the median of its series."
+            .to_owned(),
         x_title: "number of earlier copies".to_owned(),
         x_unit: Unit::Number,
         y_title: "relative to the median".to_owned(),
@@ -163,13 +164,14 @@ fn located<'a>(groups: &'a [Group<'_>]) -> Vec<(&'static Arm, &'a Measured)> {
     ours.filter(|(_, run)| run.extra.contains_key("places_known")).collect()
 }
 
-/// Lists the time and the location of each copy, and states whether they are related.
+/// Lists the time and location of each copy and states whether they are related.
 fn locations(m: &mut Markup, groups: &[Group<'_>]) {
     let ours = located(groups);
     if ours.is_empty() {
         return;
     }
-    // Two fit next to each other. The published copies are the direct ones, so these come first.
+    // Only two fit next to each other. Direct copies come first because the published ones are
+    // direct.
     let mut shown: Vec<_> =
         ours.iter().filter(|(_, run)| known(run, "places_known") > 0.0).collect();
     shown.sort_by_key(|(own, _)| !own.direct);
@@ -206,11 +208,12 @@ fn locations(m: &mut Markup, groups: &[Group<'_>]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "The file system was queried after each copy. A letter stands for a location: copies with the \
-         same letter share half of their blocks. The number is the distance of the middle of a copy from \
-         that of the first copy. An overwriting copy is a new file until it is complete, so it cannot \
-         use the blocks of the file it replaces, and such copies can alternate between two regions. One \
-         series only shows what is possible; claim 003-C14 is judged by all of them.",
+        "The file system was queried after each copy. A letter stands for a location: copies with \
+        the same letter share at least half of their blocks. The number is the distance between \
+        the middle of a copy and the middle of the first one. An overwriting copy is a new file \
+        until it is complete, so it cannot use the blocks of the file it replaces, and successive \
+        copies may alternate between two regions. A single series only shows what is possible; \
+        the verdict on claim 003-C14 uses all of them.",
     );
 }
 
@@ -223,7 +226,7 @@ fn value_at(run: &Measured, curve: &str, copy: usize) -> Option<f64> {
     points.iter().find(|(x, _)| *x == copy as f64).map(|(_, value)| *value)
 }
 
-/// Returns a location in words: its letter and its distance from the first copy in bytes.
+/// Formats a location as its letter and its distance from the first copy in bytes.
 fn location(number: f64, after: f64) -> String {
     let letter = match number as u8 {
         n @ 0..26 => char::from(b'A' + n).to_string(),
@@ -237,24 +240,25 @@ fn location(number: f64, after: f64) -> String {
     }
 }
 
-/// Rank correlation from which on locations follow the order of the copies.
+/// Minimum rank correlation at which locations are considered to follow the copy order.
 const ORDERED: f64 = 0.8;
 
-/// Returns whether locations on the disk follow the order of the copies, forwards or backwards.
+/// Returns whether disk locations follow the copy order, forwards or backwards.
 fn in_order(run: &Measured) -> bool {
     let Some(places) = run.curves.get("place_bytes") else { return false };
     let (order, place): (Vec<f64>, Vec<f64>) = places.iter().copied().unzip();
     spearman(&order, &place).abs() >= ORDERED
 }
 
-/// Returns whether the times of a series depend on the locations, in one sentence.
+/// Returns a sentence on whether the times of a series depend on the locations.
 fn relation(words: &str, run: &Measured) -> String {
     let number = |name: &str| run.extra.get(name).copied();
     let (known, places) = (known(run, "places_known"), known(run, "places"));
     if known == 0.0 {
         return format!(
-            "{words}: no copy had a location when it returned, because nothing was written yet or the \
-             file system does not report it, so no location can have made it slow."
+            "{words}: no copy had a known location when it returned, because nothing was written \
+            yet or the file system does not report locations. The location cannot explain the \
+            times."
         );
     }
     if places < 2.0 {
@@ -269,17 +273,17 @@ fn relation(words: &str, run: &Measured) -> String {
     } else if places == known {
         "one for each copy"
     } else if stayed > 0.5 {
-        "most copies where the previous one was"
+        "mostly the same as for the previous copy"
     } else {
         "in no regular order"
     };
     let effect = match (number("place_time_rho"), number("place_time_p")) {
         (Some(rho), Some(p)) if p < CHANCE && in_order(run) => format!(
-            "location and time both follow the order of the copies, so their relation cannot be \
-             determined (rank correlation {rho:.2})"
+            "both location and time follow the order of the copies, so their relation cannot be \
+            determined (rank correlation {rho:.2})"
         ),
         (Some(rho), Some(p)) if p < CHANCE => format!(
-            "the time depends on the location: copies farther back took {} (rank correlation \
+            "the time depends on the location: copies at higher offsets took {} (rank correlation \
              {rho:.2}, p = {p:.4})",
             if rho > 0.0 { "longer" } else { "less time" }
         ),
@@ -356,7 +360,7 @@ mod tests {
         let points = (1..5).map(|i| (f64::from(i), f64::from(i) * 1e9)).collect();
         walked.curves.insert("place_bytes".to_owned(), points);
         let walked = relation("new", &walked);
-        assert!(walked.contains("both follow the order"), "{walked}");
+        assert!(walked.contains("both location and time follow the order"), "{walked}");
         let same = relation("over", &series_at(&[0.0, 1.0, 0.0, 1.0], 0.1, 0.8, 1.0));
         assert!(same.contains("does not depend on the location"), "{same}");
         assert!(

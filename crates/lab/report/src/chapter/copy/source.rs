@@ -11,7 +11,7 @@ pub(super) const UNBUFFERED: &str = "unbuffered_64_s";
 pub(super) struct Series {
     /// Column of the published table.
     pub(super) column: &'static str,
-    /// Name for display.
+    /// Display name.
     pub(super) name: &'static str,
     /// Whether the copies bypassed the cache.
     pub(super) direct: bool,
@@ -25,7 +25,7 @@ pub(super) const SERIES: [Series; 4] = [
     Series { column: "unbuffered_32_s", name: "unbuffered, 32 bit", direct: true },
 ];
 
-/// Share of a series that the published mean leaves out at each end.
+/// Fraction of a series that the published mean excludes at each end.
 pub(super) const PUBLISHED_CUT: f64 = 1.0 / 3.0;
 
 /// Returns a published column in seconds; empty without the table.

@@ -1,5 +1,6 @@
-//! The page cache beyond one file: what dropping all caches leaves, a file and its device, and who opens
-//! the file of a redirection. Each has the published numbers, if there are any, and an explanation.
+//! The page cache beyond one file: what remains after dropping all caches, a file and its device,
+//! and who opens a redirection target. Each section has the published numbers, if any, and an
+//! explanation.
 
 use crate::chapter::arms::{arm, number, row};
 use crate::group::Group;
@@ -31,7 +32,7 @@ pub(super) fn sections(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     shell(m, input, groups);
 }
 
-/// Formats a number of bytes, which can be unknown.
+/// Formats a number of bytes that may be unknown.
 fn size(value: Option<f64>) -> String {
     value.map_or_else(|| "unknown".to_owned(), |bytes| format_size(bytes as u64))
 }
@@ -42,7 +43,7 @@ fn change(value: Option<f64>) -> String {
     format!("{sign}{}", size(value.map(f64::abs)))
 }
 
-/// Returns the page cache and shared memory of the published machine in bytes.
+/// Returns the published machine's page cache and shared memory in bytes.
 fn published(input: &Input, when: &str) -> Option<(f64, f64)> {
     let table = input.published.get("002_free")?;
     let row = table.rows.iter().find(|row| row[0] == when)?;
@@ -81,10 +82,10 @@ fn dropped(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "Only pages that can be read again are dropped: clean pages are on the device as well. A dirty \
-         page has no other copy until it is written, so it stays until a sync. A file in memory has no \
-         device to be read from; it counts as page cache and is never dropped. The caches of the whole \
-         system are dropped only with --drop-caches.",
+        "Only pages that can be read again are dropped: clean pages also exist on the device. A \
+        dirty page has no other copy until it is written, so it remains until a sync. A file in \
+        memory has no device to be read from; it counts as page cache and is never dropped. The \
+        caches of the whole system are dropped only with --drop-caches.",
     );
 }
 
@@ -96,8 +97,8 @@ fn device(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     m.tag("h3").text("A file and its device");
     let Some(range) = of("range_bytes") else {
         m.tag("p").text(
-            "Not run: the device of the file cannot be opened here. Published without a number: the \
-             buffer cache of a device is separate from the page cache.",
+            "Not run: the file's device cannot be opened here. Published without a number: a \
+            device's buffer cache is separate from the page cache.",
         );
         return;
     };
@@ -112,10 +113,9 @@ fn device(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
             let at = |when: &str| size(of(&format!("{whose}_pages_{when}_bytes")));
             row(m, [what, &at("by_file"), &at("by_device"), &at("after_advice")]);
         }
-        for (what, level) in [
-            ("growth of the page cache of the machine", "cache"),
-            ("growth of its Buffers", "buffers"),
-        ] {
+        for (what, level) in
+            [("growth of the machine's page cache", "cache"), ("growth of its Buffers", "buffers")]
+        {
             let by = |whom: &str| change(of(&format!("{level}_growth_by_{whom}_bytes")));
             row(m, [what, &by("file"), &by("device"), "–"]);
         }
@@ -125,12 +125,13 @@ fn device(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         share.unwrap_or_else(|| "unknown".to_owned())
     };
     m.tag("p").a("class", "lead").text(&format!(
-        "Published without a number: the buffer cache of a device is separate from the page cache. Here \
-         there is one cache with separate address spaces: pages are found by file and offset, and a device \
-         is a file as well. So the same {} are cached twice ({} of them are identical). Both count as page \
-         cache, those of the device as Buffers, and fadvise evicts both. They are not coherent: after the \
-         file was rewritten, the device showed {} of the old bytes before a sync, {} of them after it, \
-         because its pages were still cached, and {} of the new ones after its pages were evicted.",
+        "Published without a number: a device's buffer cache is separate from the page cache. \
+        Here, there is one cache with separate address spaces: pages are looked up by file and \
+        offset, and a device is a file too. So the same {} are cached twice ({} of them are \
+        identical). Both count as page cache, the device pages as Buffers, and fadvise evicts \
+        both. They are not coherent: after the file was rewritten, the device returned {} of the \
+        old bytes before a sync, {} of them after it, because its pages were still cached, and {} \
+        of the new ones after its pages were evicted.",
         format_size(range as u64),
         size(of("equal_bytes")),
         fresh("fresh_old_before_sync_bytes"),
@@ -158,15 +159,16 @@ fn shell(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let worked = |metric: &str| match of(metric) {
         Some(1.0) => "worked",
         Some(_) => "failed",
-        None => "was not tried without privileges",
+        None => "was not tested without privileges",
     };
-    m.tag("h3").text("Who opens the file of a redirection");
+    m.tag("h3").text("Who opens a redirection target");
     m.tag("p").text(&format!(
-        "Published: sudo echo 3 > /proc/sys/vm/drop_caches fails because of zsh. Here {count} shells ran a \
-         command with its output redirected to a file that the user cannot write: {each}. Not installed: \
-         {missing}. The shell opens the file as its own user, before it starts the command; sudo is that \
-         command, so it never starts. A shell inside the privileged process {}, a privileged tee {}: the \
-         process that opens the file needs the permission.",
+        "Published: sudo echo 3 > /proc/sys/vm/drop_caches fails because of zsh. Here, {count} \
+        shells ran a command with its output redirected to a file that the user cannot write: \
+        {each}. Not installed: {missing}. The shell opens the file as its own user before \
+        starting the command; sudo is that command, so it never starts. A shell inside the \
+        privileged process {}, a privileged tee {}: the process that opens the file needs the \
+        permission.",
         worked("privileged_shell_began"),
         worked("privileged_tee_wrote"),
     ));
