@@ -1,4 +1,4 @@
-//! The subject `exchange` in a build without the cargo feature `exchange`: every plan is refused.
+//! The subject `exchange` in a build without the cargo feature `exchange`. Every plan is refused.
 
 use crate::sets::FileSets;
 use ioloom_lab::ChildAnswer;
@@ -7,8 +7,7 @@ use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
 use std::path::Path;
 
-const REFUSAL: &str =
-    "this build lacks the exchange; build with the cargo feature `exchange` to run it";
+const REFUSAL: &str = "this build lacks the exchange; rebuild with the cargo feature `exchange`";
 
 /// Refuses the plans of the stock exchange.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,19 +1,19 @@
 //! Computes on the bytes of files, as `model::Compute` specifies.
 //!
 //! All bytes pass through XXH3-64 regardless of the work. The digest of a run is the sum over files
-//! of a mix of that hash and the number of the file. It is equal for every plan on the same files
-//! in any order, and wrong if a byte was not read. The cost, about 0.1 ns per byte, is the same for
-//! every run. Spin and sleep take the time drawn for the file from the seed of the set, minus the
-//! time of the hash, so that a file costs the drawn time in total.
+//! of a mix of that hash and the file number. It is the same for every plan on the same files in
+//! any order, and wrong if a byte was not read. The cost, about 0.1 ns per byte, is the same for
+//! every run. Spin and sleep take the time drawn for the file from the set's seed minus the hash
+//! time, so the total per file is the drawn time.
 
 use ioloom_model::{Compute, FileSetSpec};
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use std::time::Duration;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// A page touch of at least this many ns is recorded; far above the touch of a mapped page.
+/// Page touches of at least this many ns are recorded; touching a mapped page takes far less.
 const SLOW_TOUCH_NS: u64 = 400;
-/// Limit of recorded touches in a run.
+/// Maximum number of touches recorded in a run.
 const TOUCHES_MAX: usize = 8192;
 
 /// Work on files.
@@ -34,7 +34,7 @@ pub struct FileState {
     touches: Vec<(f64, f64)>,
 }
 
-/// A file in one piece is hashed at once; only a second piece needs a stream.
+/// A file in one piece is hashed in one call; only a second piece needs a stream.
 #[derive(Default)]
 enum Hash {
     #[default]
@@ -52,7 +52,7 @@ enum Streamed {
     Sum(u64),
 }
 
-/// Result of one file.
+/// Result for one file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// XXH3-64 of all bytes.
@@ -60,7 +60,7 @@ pub struct Outcome {
     /// The requested hash in lower-case hexadecimal digits. `None` for other work, and for XXH3-64
     /// without [`Kernel::with_hex`].
     pub hex: Option<String>,
-    /// Slow touches: offset and nanoseconds. Only for `touch`.
+    /// Slow touches as offset and nanoseconds (only for `touch`).
     pub touches: Vec<(f64, f64)>,
 }
 
@@ -70,7 +70,7 @@ impl Kernel {
         Self { compute, set, seed, hex: false }
     }
 
-    /// Also returns hashes in digits, which costs an allocation per file.
+    /// Also returns hashes as hexadecimal digits, at the cost of an allocation per file.
     #[must_use]
     pub fn with_hex(mut self) -> Self {
         self.hex = true;
@@ -123,7 +123,7 @@ impl Kernel {
         }
     }
 
-    /// Ends a file: takes the drawn time, if there is one, and returns the result.
+    /// Finishes a file: spends the drawn time, if any, and returns the result.
     pub fn finish(&self, state: FileState, index: usize) -> Outcome {
         let xxh3 = match state.hash {
             Hash::Nothing => xxh3_64(&[]),
@@ -172,8 +172,8 @@ fn checksum(start: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(start, |sum, b| sum.wrapping_add(u64::from(*b)))
 }
 
-/// Spins for `ns` of this thread's processor time, so that preemption does not shorten the work.
-/// The thread clock is a system call, so the monotonic clock determines when to read it.
+/// Spins for `ns` of this thread's CPU time, so preemption does not shorten the work. Reading the
+/// thread clock takes a system call, so the monotonic clock determines when to read it.
 fn spin(ns: u64) {
     if ns == 0 {
         return;

@@ -1,8 +1,8 @@
 //! Adapters that let the laboratory run each engine.
 //!
-//! The laboratory knows engines only through `lab::Subject`; the program passes it a subject from
-//! the list here. The parent asks an adapter whether a plan can run and whether a measurement is
-//! plausible. The child executes a [`RunOrder`] and returns the measurement. A new subject is a
+//! The laboratory accesses engines only through `lab::Subject`; the program passes it a subject
+//! from the list here. The parent asks an adapter whether a plan can run and whether a measurement
+//! is plausible. The child executes a [`RunOrder`] and returns the measurement. Each subject is a
 //! module here; `ioloom_studies` registers it with its study.
 
 pub mod copy;
@@ -16,7 +16,7 @@ pub mod memory;
 pub mod pagecache;
 pub mod pipeline;
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+#[allow(clippy::print_stdout, reason = "tests that cannot run here report it")]
 mod run_on_set;
 pub mod sets;
 mod stage;
@@ -46,7 +46,7 @@ macro_rules! subjects {
 
 ioloom_studies::for_each_study!(subjects);
 
-/// Returns the subject with the name that a study file gives.
+/// Returns the subject named in a study file.
 ///
 /// # Errors
 /// The name is unknown; the message lists the known names.
@@ -57,7 +57,7 @@ pub fn named(name: &str) -> Result<&'static dyn Subject, String> {
     })
 }
 
-/// Executes an order in this process, which is the child, with the subject of its plan.
+/// Executes an order in this process, the child, using the subject of its plan.
 pub fn run_order(order: &RunOrder) -> ChildAnswer {
     match named(order.plan.subject()) {
         Ok(subject) => watched::run(subject, order),
@@ -89,8 +89,8 @@ mod tests {
                     assert_eq!(arm.plan.subject(), subject.name(), "{}", arm.name);
                     assert!(arm.plan.files().is_some() || !sentence.is_empty());
                 }
-                // Fifteen headline arms and one of them twice. Runs without files are short, so
-                // more of them fit into the budget.
+                // Fifteen headline arms, one of them twice. Runs without files are short, so more
+                // of them fit into the budget.
                 let most = if study.sets.is_empty() { 44 } else { 16 };
                 assert!(mode == Mode::Full || arms().count() <= most, "{}", study.name);
             }

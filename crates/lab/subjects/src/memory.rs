@@ -1,9 +1,9 @@
-//! Runs the engine `memory` as a subject: single numbers of the memory hierarchy.
+//! Runs the engine `memory` as a subject that measures single numbers of the memory hierarchy.
 //!
-//! A plan is `memory:METHOD` with the setting that the method needs: `kib=`, `pages=` or `work=`.
-//! There is no file set and no cache condition. A run gives one number, the minimum over its
-//! blocks, and the 10th percentile and the median in addition. The duration of a run is not
-//! compared; the metric of its experiments is `access_ns`.
+//! A plan is `memory:METHOD` with the setting required by the method: `kib=`, `pages=` or `work=`.
+//! There is no file set and no cache condition. A run measures one number and records its minimum,
+//! 10th percentile and median over blocks. Run durations are not compared; the metric of the
+//! experiments is `access_ns`.
 
 use crate::sets::FileSets;
 use ioloom_lab::ChildAnswer;

@@ -20,12 +20,12 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Limit of spans in a trace; keeps its file below some ten MiB.
+/// Maximum number of spans in a trace; keeps its file below about 10 MiB.
 const TRACE_SPANS_MAX: usize = 1 << 17;
-/// Limit of error messages in a record.
+/// Maximum number of error messages in a record.
 const ERROR_SAMPLES_MAX: usize = 10;
 
-/// The subject `files`, which uses the public engine.
+/// The subject `files`, which uses the engine's public API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Files;
 
@@ -106,7 +106,7 @@ fn first_file(dir: &Path) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("there is no regular file below {}", quoted(dir)))
 }
 
-/// Returns the paths of an order in bytewise order: computed from the set, or by a walk. A walk
+/// Returns the paths of an order in bytewise order, computed from the set or by a walk. A walk
 /// warms directories, so generated sets are not walked.
 fn paths_of(order: &RunOrder) -> Result<PathList, String> {
     let Some(spec) = &order.set else { return walk_list(&order.dir) };
@@ -147,7 +147,7 @@ fn run_list(order: &RunOrder, list: PathList) -> Outcome {
     let threads = u64::from(plan.threads().max(1));
     let observe = &order.observe;
     let pictured = observe.trace.is_some();
-    // A trace contains the spans, so a traced run does not record them again.
+    // A trace already contains the spans, so a traced run does not record them.
     let detail = if pictured {
         Detail::Totals
     } else {
@@ -219,7 +219,7 @@ struct Study {
     kernel: Kernel,
 }
 
-/// What one thread counted.
+/// Counters of one thread.
 #[derive(Default)]
 struct Counted {
     digest: u64,
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
     use ioloom_model::FileSetSpec;
 
-    /// The arm called default is the plan of a user who names none.
+    /// The arm called default is the plan used when the user specifies none.
     #[test]
     fn the_default_of_the_study_is_the_default_of_the_library() {
         let memory = ioloom_model::Plan::DEFAULT_MEMORY_BYTES;

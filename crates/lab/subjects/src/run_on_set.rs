@@ -6,8 +6,8 @@ use ioloom_lab::subject::{Sets, Subject};
 use ioloom_model::record::{Observe, RunOrder};
 use ioloom_model::{Compute, Doubt, FileSetRealised, Measured, Outcome};
 
-/// Runs a plan on a set made for it and verifies the bytes. Returns `None` and prints the reason if
-/// this machine refuses the plan or the run failed with `skip_reason` in its reason.
+/// Runs a plan on a set created for it and verifies the bytes. Returns `None` and prints the reason
+/// if this machine refuses the plan or the run fails with `skip_reason` in its reason.
 pub(crate) fn run_on_set(
     subject: &dyn Subject,
     plan: &str,
@@ -36,7 +36,7 @@ pub(crate) fn run_on_set(
     }
 }
 
-/// Returns a plan on a set made for it, and the temporary directory of the set.
+/// Returns an order for a plan on a set created for it, and the set's temporary directory.
 pub(crate) fn order_for_set(
     plan: &str,
     set_text: &str,

@@ -1,4 +1,4 @@
-//! File sets of all subjects, made, found and removed by the crate `fileset`.
+//! File sets for all subjects, which the crate `fileset` creates, locates and removes.
 
 use ioloom_failure::{Operation, PathError};
 use ioloom_fileset as fileset;
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 const METADATA_BYTES: u64 = 4096;
 /// Estimated bytes per file without data: inode and directory entry.
 const SPARSE_BYTES: u64 = 512;
-/// Rates of making sets, for the estimate before the start.
+/// Set creation rates, for the estimate before the start.
 const MAKE_FILES_PER_S: f64 = 20_000.0;
 const MAKE_BYTES_PER_S: f64 = 250e6;
-/// Directory next to the items of a set for files that a run makes. It is removed after the run. If
-/// a run is killed, it is removed with the set.
+/// Directory next to the items of a set for files created by a run. It is removed after the run or,
+/// if the run is killed, with the set.
 pub(crate) const SCRATCH: &str = "scratch";
 
 /// A directory for files of a run, removed with its contents on drop.
@@ -27,7 +27,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the directory and removes what a killed run left.
+    /// Creates the directory after removing leftovers of a killed run.
     pub(crate) fn fresh(path: PathBuf) -> Result<Self, String> {
         let fail = |operation, e| PathError::new(operation, &path, e).to_string();
         make::remove_tree(&path).map_err(|e| fail(Operation::Remove, e))?;
@@ -38,12 +38,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // If this fails, the next run or the removal of the set removes it.
+        // If this fails, the directory is removed by the next run or together with the set.
         let _ = make::remove_tree(&self.path);
     }
 }
 
-/// Generated sets and directories of the user.
+/// Generated sets and user directories.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FileSets;
 

@@ -1,8 +1,8 @@
-//! Measures a scenario on one file: counters at marks, the file, and its state in the page cache.
+//! Measures a scenario on one file: counters at marks, the file, and its page cache state.
 //!
-//! A scenario runs in its own process, establishes its condition and proves it by cachestat.
-//! Counters are read at marks between its steps, so the numbers of a step are exact differences and
-//! not interpolated. They are counters of the whole machine, so they include other work on it.
+//! A scenario runs in a separate process, establishes its condition and proves it with cachestat.
+//! Counters are read at marks between steps, so the numbers of a step are exact differences rather
+//! than interpolated. The counters cover the whole machine, including other work.
 
 use ioloom_cache::residency;
 use ioloom_failure::{Operation, PathError, quoted, reason};
@@ -19,16 +19,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Limit of points in a recorded curve.
+/// Maximum number of points in a recorded curve.
 const CURVE_MAX: usize = 300;
 
 thread_local! {
     /// The counters of the scenario on this thread, for its observer. The run and its observer
-    /// begin and end on the same thread.
+    /// start and finish on the same thread.
     static COUNTED: RefCell<Option<Record>> = const { RefCell::new(None) };
 }
 
-/// Starts keeping the counters of the next scenario on this thread for [`counted`].
+/// Starts saving the counters of the next scenario on this thread for [`counted`].
 pub(crate) fn listen() {
     COUNTED.set(Some(Record::default()));
 }
@@ -38,7 +38,7 @@ pub(crate) fn counted() -> Record {
     COUNTED.take().unwrap_or_default()
 }
 
-/// The instruments of a scenario: the sampler, the usage of the process, and the numbers.
+/// The instruments of a scenario: the sampler, the process usage, and the metrics.
 pub(crate) struct Stage {
     pub(crate) sampler: Sampler,
     device: Option<String>,
@@ -84,7 +84,7 @@ impl Stage {
     }
 }
 
-/// Returns the curves of a record in seconds and values, thinned out.
+/// Returns the thinned curves of a record as seconds and values.
 fn curves(record: &Record) -> BTreeMap<String, Vec<(f64, f64)>> {
     let Some((first, _)) = record.ends() else { return BTreeMap::new() };
     let series = record.series(first.at_ns).into_iter();
@@ -109,13 +109,13 @@ impl Acts {
         self.record.at_mark(from).zip(self.record.at_mark(to))
     }
 
-    /// Returns the growth of a counter between two marks, times `unit`.
+    /// Returns the increase of a counter between two marks, times `unit`.
     pub(crate) fn grown(&self, field: Field, from: &str, to: &str, unit: f64) -> Option<f64> {
         let (a, b) = self.ends(from, to)?;
         Some(b.get(field)?.saturating_sub(a.get(field)?) as f64 * unit)
     }
 
-    /// Returns the change of a number of pages between two marks, bytes.
+    /// Returns the change in a number of pages between two marks, in bytes.
     pub(crate) fn changed_bytes(&self, field: Field, from: &str, to: &str) -> Option<f64> {
         let (a, b) = self.ends(from, to)?;
         Some((b.get(field)? as f64 - a.get(field)? as f64) * proc::page_bytes() as f64)
@@ -126,7 +126,7 @@ impl Acts {
         Some(self.record.at_mark(mark)?.get(field)? as f64 * unit)
     }
 
-    /// Returns the rates of the device between two marks.
+    /// Returns the device rates between two marks.
     pub(crate) fn device(&self, from: &str, to: &str) -> Option<counters::DeviceRates> {
         let (a, b) = self.ends(from, to)?;
         counters::devices(a, b, self.device?)
@@ -138,7 +138,7 @@ impl Acts {
         Some((b.at_ns - a.at_ns) as f64 / 1e9)
     }
 
-    /// Returns the maximum of a number of pages, or the sum of several, after a mark, bytes.
+    /// Returns the maximum of a page count, or of the sum of several, after a mark, in bytes.
     pub(crate) fn most_bytes(&self, fields: &[Field], from: &str) -> Option<f64> {
         let start = self.record.at_mark(from)?.at_ns;
         let later = self.record.samples.iter().filter(|sample| sample.at_ns >= start);
@@ -149,7 +149,7 @@ impl Acts {
     }
 }
 
-/// Records a number if it is known.
+/// Records a metric if it is known.
 pub(crate) fn put(measured: &mut Measured, name: &str, value: Option<f64>) {
     if let Some(value) = value {
         measured.extra.insert(name.to_owned(), value);
@@ -171,18 +171,18 @@ pub(crate) fn only_file(dir: &Path) -> Result<(PathBuf, OwnedFd, u64), String> {
     Ok((path, opened, bytes))
 }
 
-/// Returns the message of a failed call without a path.
+/// Returns the error message for a failed call without a path.
 pub(crate) fn cannot(operation: &str, error: &std::io::Error) -> String {
     format!("cannot {operation}: {}", reason(error))
 }
 
-/// Returns the pages of a range of an open file; a length of 0 means to its end.
+/// Returns the page states of a range of an open file; a length of 0 extends to its end.
 pub(crate) fn page_state(file: &OwnedFd, at: u64, bytes: u64) -> Result<CacheState, String> {
     let state = cache::state(file, at, bytes).map_err(|e| cannot("query the page cache", &e))?;
     state.ok_or_else(|| "cannot query the page cache: cachestat is not available".to_owned())
 }
 
-/// Syncs the file system of an open file, so that dirty pages do not disturb what follows.
+/// Syncs the file system of an open file to prevent dirty pages from disturbing the run.
 pub(crate) fn sync_file_system(file: impl AsFd) -> Result<(), String> {
     cache::flush_file_system(file).map_err(|e| cannot("sync the file system", &e))
 }

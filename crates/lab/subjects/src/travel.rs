@@ -1,10 +1,10 @@
-//! Measures the travel of a disk head: the sum of the distances from the end of each request to the
-//! start of the next, in the order in which the device received them.
+//! Measures disk head travel: the sum of the distances from the end of each request to the start of
+//! the next, in the order in which the device received them.
 //!
-//! Uses the block events of the kernel, which need root or a granted tracefs instance. On a disk
-//! with heads, this distance determines the time; on others it only measures the order of requests.
-//! The rings are read after the run, so reading does not disturb it. Events that did not fit are
-//! counted and reported.
+//! Uses the kernel's block events, which require root or a granted tracefs instance. On a disk with
+//! heads, this distance determines the time; on other devices, it only measures the order of
+//! requests. The rings are read after the run, so reading does not disturb it. Events that did not
+//! fit are counted and reported.
 
 use ioloom_failure::{quoted, reason};
 use ioloom_sys_trace::tracefs::event::{Decoder, EventData, Kind};
@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Size of the ring of a processor, for about 100 000 requests.
+/// Ring size per CPU, enough for about 100 000 requests.
 const RING_KIB: u32 = 8192;
 const SECTOR_BYTES: u64 = 512;
 const ADVICE: &str = "run as root, or let root run `ioloom trace grant`";
 
-/// Records the requests to the device of a directory.
+/// Records the requests to a directory's device.
 pub(crate) struct Travel {
     instance: Instance,
     pipes: Vec<Pipe>,
@@ -36,14 +36,15 @@ impl Travel {
         let (major, minor) =
             ioloom_fileset::medium(dir).ok().and_then(|m| numbers(&m.device)).ok_or_else(|| {
                 format!(
-                    "cannot record block events: the device of {} is unknown; use a directory on a disk",
+                    "cannot record block events: the device of {} is unknown; use a directory on \
+                    a disk",
                     quoted(dir)
                 )
             })?;
         let mut instance = Instance::open().map_err(fail)?;
         instance.set_ring_kib(RING_KIB).map_err(fail)?;
         let mut decoder = Decoder::default();
-        // The kernel packs the two numbers of a device like this.
+        // The kernel packs the two device numbers like this.
         let filter = format!("dev == {}", (major << 20) | minor);
         instance.enable(Kind::Issue, &filter, &mut decoder).map_err(fail)?;
         let pipes = instance.pipes().map_err(fail)?;
@@ -51,7 +52,7 @@ impl Travel {
         Ok(Self { instance, pipes, decoder })
     }
 
-    /// Stops recording and returns the sums by name, with the unit last.
+    /// Stops recording and returns the totals by metric name.
     ///
     /// # Errors
     /// A ring cannot be read.
@@ -78,7 +79,7 @@ impl Travel {
             ("head_requests".to_owned(), requests.len() as f64),
             ("head_requests_lost".to_owned(), lost as f64),
         ]);
-        // With missing requests the distance would be too short.
+        // If requests are missing, the distance would be too short.
         if lost == 0 {
             let path = requests.iter().map(|(_, sector, bytes)| (*sector, *bytes));
             out.insert("head_travel_bytes".to_owned(), travel_bytes(path) as f64);
@@ -92,7 +93,8 @@ fn numbers(device: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?)).filter(|(major, _)| *major > 0)
 }
 
-/// Returns the sum of the distances between requests, each a first sector and a number of bytes.
+/// Returns the sum of the distances between requests, each given as first sector and length in
+/// bytes.
 fn travel_bytes(requests: impl Iterator<Item = (u64, u64)>) -> u64 {
     let (mut head, mut sum) = (None, 0u64);
     for (sector, bytes) in requests {
@@ -104,7 +106,7 @@ fn travel_bytes(requests: impl Iterator<Item = (u64, u64)>) -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+#[allow(clippy::print_stdout, reason = "tests that cannot run here report it")]
 mod tests {
     use super::*;
 

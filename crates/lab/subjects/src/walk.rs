@@ -1,13 +1,12 @@
 //! Runs the engine `walk` as a subject: walking a directory tree.
 //!
-//! A plan is `walk:METHOD/threads=N` with the methods of the engine. `head=1` also measures the
-//! travel of the disk head (see [`crate::travel`]). A walk reads only names and inodes, so these
-//! are cold or warm. A run proves its coverage by the number of files, the sum of their sizes, and
-//! a digest of names and sizes that does not depend on the order.
+//! A plan is `walk:METHOD/threads=N` with the engine's methods. `head=1` also measures disk head
+//! travel (see [`crate::travel`]). A walk reads only names and inodes, so cold and warm refer to
+//! these. A run proves its coverage by the number of files, the sum of their sizes, and an
+//! order-independent digest of names and sizes.
 //!
-//! The time of a thread is split by its processor clock, read once per directory. The walker cannot
-//! distinguish waiting for the device from waiting for work, so time off the processor is
-//! `unknown`.
+//! Thread time is split using the thread's CPU clock, read once per directory. The walker cannot
+//! distinguish waiting for the device from waiting for work, so off-CPU time is `unknown`.
 
 use crate::sets::FileSets;
 use crate::travel::Travel;
@@ -24,7 +23,7 @@ use ioloom_walk::{
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Limit of error messages in a record.
+/// Maximum number of error messages in a record.
 const ERROR_SAMPLES_MAX: usize = 10;
 
 /// The subject `walk`.
@@ -54,7 +53,7 @@ fn settings(plan: &AnyPlan) -> Result<Settings, String> {
     Ok(Settings { walk, head })
 }
 
-/// Returns the reason of a refusal with advice.
+/// Returns the reason for a refusal with advice.
 fn refusal(refused: Refused) -> String {
     match refused {
         Refused::InodeTables(_) => {
@@ -88,7 +87,7 @@ impl Subject for Walk {
             Threads::Count(1) => "1 thread".to_owned(),
             Threads::Count(n) => format!("{n} threads"),
         };
-        let kept = if head { "; the travel of the disk head is measured" } else { "" };
+        let kept = if head { "; disk head travel is measured" } else { "" };
         Ok(format!("{threads}: {}{kept}", walk.method.sentence()))
     }
 
@@ -114,7 +113,7 @@ impl Subject for Walk {
     }
 }
 
-/// What one thread counted.
+/// Counters of one thread.
 #[derive(Default)]
 struct Tally {
     start_ns: u64,
@@ -132,7 +131,7 @@ impl Visitor for Tally {
 
     fn enter(&mut self, _: &NewDir<'_, ()>) -> Option<()> {
         if self.cpu_start_ns == 0 {
-            // Set on the walking thread, so this is the clock of that thread.
+            // This runs on the walking thread, so it reads that thread's clock.
             self.cpu_start_ns = thread_cpu_ns().max(1);
         }
         Some(())
@@ -141,7 +140,7 @@ impl Visitor for Tally {
     #[inline]
     fn entry(&mut self, _: DirRef<'_, ()>, found: &Found<'_>) -> Control {
         let bytes = found.meta.map_or(0, |meta| meta.bytes);
-        // A set consists of regular files. Other entries of a user's tree count only in the digest.
+        // A set consists of regular files. Other entries in a user's tree count only in the digest.
         if found.kind == Kind::Regular {
             self.files += 1;
             self.bytes += bytes;
@@ -188,11 +187,11 @@ fn walked(order: &RunOrder) -> Result<Measured, String> {
     Ok(measured)
 }
 
-/// Share of busy time from which processors are the limit.
+/// Minimum busy share at which the CPUs are the bottleneck.
 const BUSY: f64 = 0.8;
 
-/// Determines the bottleneck: the kernel's work on names if the usable processors were busy,
-/// otherwise the device if it was read at all.
+/// Determines the bottleneck: kernel work on names if the usable CPUs were busy, otherwise the
+/// device if anything was read from it.
 fn limit(m: &Measured, device_bytes: Option<u64>, cores: u32) -> Bottleneck {
     let word = |word: &str, sentence: String| Bottleneck { word: word.to_owned(), sentence };
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
@@ -201,7 +200,7 @@ fn limit(m: &Measured, device_bytes: Option<u64>, cores: u32) -> Bottleneck {
     let cpu = (m.cpu_user_ns + m.cpu_kernel_ns) as f64;
     let share = (cpu / (m.elapsed_ns.max(1) as f64 * width as f64)).min(1.0);
     let kernel = percent(m.cpu_kernel_ns as f64 / cpu.max(1.0));
-    let used = format!("{width} of the processors were {} busy with the walk", percent(share));
+    let used = format!("{width} of the CPUs were {} busy with the walk", percent(share));
     if share >= BUSY {
         return word(
             "metadata",
@@ -216,7 +215,7 @@ fn limit(m: &Measured, device_bytes: Option<u64>, cores: u32) -> Bottleneck {
         }
         _ if m.others_cpu.is_some_and(|others| others > 0.1) => {
             let words = format!(
-                "{used}, other programs used the processors, and nothing was read from the device"
+                "{used}, other programs used the CPUs, and nothing was read from the device"
             );
             word("unknown", words)
         }
@@ -312,7 +311,7 @@ mod tests {
             let (order, realised) = ordered(&text, dir.path());
             let mut digests = std::collections::BTreeSet::new();
             for method in Method::ALL {
-                // Each walk by inode tables first syncs the file system.
+                // Each walk that uses inode tables first syncs the file system.
                 let tables = method == Method::InodeTables;
                 let counts = if tables { &["3"][..] } else { &["1", "3", "16", "auto"] };
                 for threads in counts {
@@ -361,7 +360,7 @@ mod tests {
         ] {
             let found = with(cpu_ns, device, others);
             assert_eq!(found.word, word, "{}", found.sentence);
-            assert!(found.sentence.contains("2 of the processors"), "{}", found.sentence);
+            assert!(found.sentence.contains("2 of the CPUs"), "{}", found.sentence);
         }
         assert!(with(1_000_000, None, 0.5).sentence.contains("other programs"));
     }

@@ -1,16 +1,15 @@
 //! Observes a run of any subject from inside its process.
 //!
 //! An engine that records its own spans observes itself ([`Subject::observes_itself`]). All others
-//! are observed as `ioloom watch` observes a program: every thread that the run starts, its context
-//! switches, who woke it and what the devices did, depending on the evidence level. Their threads
-//! report no operations, so waits are named after samples of /proc. The role of a thread is its
-//! name without the trailing number. The thread that executed the order has the name of the
-//! subject.
+//! are observed as by `ioloom watch`: every thread started by the run, its context switches, who
+//! woke it and what the devices did, depending on the evidence level. Their threads report no
+//! operations, so waits are classified by sampling /proc. The role of a thread is its name without
+//! the trailing number. The thread that executes the order is named after the subject.
 //!
-//! If a scenario reads the counters of the machine at marks, the trace also shows the marks, and
-//! the dirty pages and pages under writeback.
+//! If a scenario reads the machine's counters at marks, the trace also shows the marks, dirty pages
+//! and pages under writeback.
 //!
-//! Cost: that of the level, plus a thread that reads the events.
+//! Cost: the cost of the level, plus a thread that reads the events.
 
 use crate::stage;
 use ioloom::TraceFile;
@@ -26,16 +25,16 @@ use ioloom_trace::{Trace, shares};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Name of the thread that ends the child when its parent dies. It is not part of any run.
+/// Name of the thread that exits the child when its parent dies. It is not part of any run.
 const PARENT_WATCH: &str = "parent-watch";
-/// Name of the thread that samples the counters of the machine.
+/// Name of the thread that samples the machine's counters.
 const COUNTERS: &str = "ioloom-counters";
-/// Counters shown as lanes. The activity of devices already is a lane.
+/// Counters shown as lanes. Device activity already has a lane.
 const SHOWN: [&str; 2] = ["dirty", "writeback"];
-/// Length to which the kernel truncates names of threads, bytes.
+/// Length in bytes to which the kernel truncates thread names.
 const KERNEL_NAME_BYTES: usize = 15;
 
-/// Executes the order, and observes it if requested.
+/// Executes the order and observes it if requested.
 pub(crate) fn run(subject: &dyn Subject, order: &RunOrder) -> ChildAnswer {
     if subject.observes_itself() || !order.observe.events {
         return subject.run(order);
@@ -47,7 +46,7 @@ fn watched(subject: &dyn Subject, order: &RunOrder) -> Result<ChildAnswer, Outco
     let failed = |reason: String| Outcome::Failed { reason };
     let path = order.observe.trace.as_deref();
     let file = path.map(TraceFile::create).transpose().map_err(|e| failed(e.to_string()))?;
-    // Threads are followed from the thread that starts them, which is this one.
+    // Threads are tracked from the thread that starts them, which is this one.
     let here = ioloom_sys_trace::perf::thread_id();
     let watch = Watch::start(order.observe.level, here, TraceOptions::default())
         .map_err(|refused| Outcome::Refused { reason: refused.to_string() })?;
@@ -92,7 +91,7 @@ fn add(record: &Record, start_ns: u64, trace: &mut Trace) {
     trace.evidence.sources.push(SourceReport {
         name: "proc.counters".to_owned(),
         records: record.samples.len() as u64,
-        // Late or dropped samples make the curves coarser but do not change sums.
+        // Late or dropped samples make the curves coarser but do not affect totals.
         lost: 0,
         ns_per_event: Some(record.cpu_ns as f64 / record.samples.len() as f64),
         privilege: "user".to_owned(),
@@ -118,7 +117,7 @@ fn name(trace: &mut Trace, subject: &str, here: u32) {
     }
 }
 
-/// Adds the observations to the record: states by role, and by thread if its name is unique.
+/// Adds the observations to the record: states by role, and by thread for unique names.
 fn fill(measured: &mut Measured, trace: &Trace) {
     for time in &mut measured.threads {
         let short = |name: &str| name.bytes().take(KERNEL_NAME_BYTES).collect::<Vec<_>>();
@@ -168,7 +167,7 @@ mod tests {
                 Outcome::Done { measured } => measured,
                 Outcome::Refused { reason } if level.is_some() => {
                     assert!(reason.len() > 20, "{reason}");
-                    assert!(!path.exists(), "a refused run leaves no trace");
+                    assert!(!path.exists(), "a refused run must not leave a trace file");
                     continue;
                 }
                 other => panic!("{level:?}: {other:?}"),

@@ -1,8 +1,9 @@
-//! Copies under memory pressure next to a file that others keep reading: how much of that file the
-//! copy evicts, and what this costs its readers.
+//! Copies under memory pressure next to a file in use: how much of that file the copy evicts, and
+//! what this costs its readers.
 //!
 //! The process limits its own memory with a cgroup; nothing else is affected. The other file, the
-//! bystander, is read twice before the copy, so that the kernel treats it as used, and once after.
+//! bystander, is read twice before the copy, which makes the kernel treat it as active, and once
+//! after.
 
 use super::engine::{options, scratch_dir, timed};
 use super::one;
@@ -58,7 +59,7 @@ pub(super) fn run(order: &RunOrder, scenario: &Bystander) -> Result<Measured, St
     Ok(measured)
 }
 
-/// Makes an unnamed file, written and synced, so that its pages are clean and resident.
+/// Creates an unnamed file that is written and synced, with clean and resident pages.
 fn written(dir: &Path, bytes: u64, seed: u64) -> Result<OwnedFd, String> {
     let fail = |e: std::io::Error| format!("cannot create the bystander: {}", reason(&e));
     let file = scratch(dir, WriteMode::Buffered).map_err(fail)?;
@@ -76,7 +77,7 @@ fn written(dir: &Path, bytes: u64, seed: u64) -> Result<OwnedFd, String> {
     Ok(file)
 }
 
-/// Reads the whole file. Returns the time, ns.
+/// Reads the whole file. Returns the time in ns.
 fn read(file: &OwnedFd, buffer: &mut Buffer) -> Result<u64, String> {
     let start = monotonic_ns();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Calls of the engine `copy`, and the directory that copies are made in.
+//! Calls the engine `copy`, and creates the directory for copies.
 
 use super::plan::How;
 use crate::sets::{SCRATCH, Scratch};
@@ -7,25 +7,27 @@ use ioloom_lab::files::SET_MANIFEST;
 use ioloom_sys::clock::monotonic_ns;
 use std::path::Path;
 
-/// Makes the directory of copies next to the items of a set.
+/// Creates the directory for copies next to the items of a set.
 pub(super) fn scratch_dir(items: &Path) -> Result<Scratch, String> {
     let set = items.parent().filter(|set| set.join(SET_MANIFEST).exists());
     let Some(set) = set else {
-        return Err("copies are made next to generated file sets and never in your directory; \
-                    omit --files"
-            .to_owned());
+        return Err(
+            "copies are created next to generated file sets, never in your directory; omit \
+            --files"
+                .to_owned(),
+        );
     };
     Scratch::fresh(set.join(SCRATCH))
 }
 
-/// Returns the engine's options for a copy method. Sharing blocks is a separate method here, so
-/// the other methods must not share.
+/// Returns the engine's options for a copy method. Block sharing is a separate method here, so the
+/// other methods must not share blocks.
 pub(super) fn options(how: &How) -> CopyOptions {
     let reflink = if how.mode.is_none() { When::Auto } else { When::Never };
     CopyOptions { mode: how.mode, tuning: how.tuning, reflink, ..CopyOptions::default() }
 }
 
-/// Copies. Returns the time until the engine returned, ns, and its report.
+/// Copies. Returns the time in ns until the engine returned, and its report.
 pub(super) fn timed(
     from: &Path,
     to: Target,

@@ -1,10 +1,10 @@
-//! Location of copies on the disk, and whether the time of a copy depends on it.
+//! Disk locations of copies, and whether the time of a copy depends on its location.
 //!
 //! The file system is queried after each copy, outside the measured time, and nothing is flushed
 //! for the query. If part of a copy has no blocks yet, as after a buffered copy, its location is
 //! unknown. A growing file may begin in a small gap and continue elsewhere, so a location consists
-//! of all extents. Two copies are in the same place if they share half of their blocks. The
-//! position of a copy is the middle of its bytes.
+//! of all extents. Two copies are in the same place if they share at least half of their blocks.
+//! The position of a copy is the midpoint of its bytes.
 
 use ioloom_stats::{Alternation, Correlation};
 use ioloom_sys::extents::{self, Extent};
@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 /// The extents of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Location {
-    /// Start and end of each extent, bytes from the start of the file system, sorted.
+    /// Start and end of each extent in bytes from the start of the file system, sorted.
     pieces: Vec<(u64, u64)>,
 }
 
@@ -36,7 +36,8 @@ impl Location {
         self.pieces.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Returns the position before which half of the bytes are, from the start of the file system.
+    /// Returns the position that has half of the bytes before it, from the start of the file
+    /// system.
     pub(super) fn middle(&self) -> u64 {
         let mut left = self.bytes() / 2;
         for (start, end) in &self.pieces {
@@ -48,7 +49,7 @@ impl Location {
         self.pieces.last().map_or(0, |(_, end)| *end)
     }
 
-    /// Returns whether half of the bytes of each are also in the other.
+    /// Returns whether each shares at least half of its bytes with the other.
     fn meets(&self, other: &Self) -> bool {
         let (mut both, mut i, mut j) = (0, 0, 0);
         while let (Some((a, a_end)), Some((b, b_end))) = (self.pieces.get(i), other.pieces.get(j)) {
@@ -63,7 +64,7 @@ impl Location {
     }
 }
 
-/// Numbers the places of copies from 0 in the order of their first use.
+/// Numbers the places of copies from 0 in order of first use.
 pub(super) fn which(places: &[Option<Location>]) -> Vec<Option<usize>> {
     let mut apart: Vec<&Location> = Vec::new();
     let mut number = |location| {
@@ -76,9 +77,9 @@ pub(super) fn which(places: &[Option<Location>]) -> Vec<Option<usize>> {
     places.iter().map(|location| location.as_ref().map(&mut number)).collect()
 }
 
-/// Returns numbers about the locations of a series of copies and the time of each, ns. Shares count
-/// neighbours with known locations. A copy takes its turn (`place_turned_share`) if it is less than
-/// half as far from the copy before last as from the last one.
+/// Returns metrics about the locations of a series of copies, given the time of each in ns. Shares
+/// are over consecutive copies with known locations. A copy alternates (`place_turned_share`) if it
+/// is less than half as far from the copy before the previous one as from the previous one.
 pub(super) fn numbers(places: &[Option<Location>], times: &[f64]) -> Vec<(&'static str, f64)> {
     let known =
         places.iter().zip(times).filter_map(|(location, ns)| Some((location.as_ref()?, *ns)));
@@ -123,7 +124,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Extents by start and length, MiB.
+    /// Returns extents with start and length in MiB.
     fn at(pieces: &[(u64, u64)]) -> Location {
         let mut pieces: Vec<_> =
             pieces.iter().map(|(start, len)| (start * MIB, (start + len) * MIB)).collect();
@@ -136,11 +137,11 @@ mod tests {
         let gap = at(&[(900, 1), (100, 60), (200, 3)]);
         assert_eq!((gap.bytes(), gap.pieces()), (64 * MIB, 3));
         assert_eq!(gap.middle(), 132 * MIB);
-        // The same blocks except for the first extent; a file that shares a third; one that shares
-        // none.
+        // The same blocks except for the first extent; a file that shares a third of them; and one
+        // that shares none.
         assert!(gap.meets(&at(&[(500, 4), (100, 60)])));
         assert!(!gap.meets(&at(&[(900, 1), (140, 63)])) && !gap.meets(&at(&[(300, 64)])));
-        assert!(!at(&[(0, 200)]).meets(&gap), "half of either");
+        assert!(!at(&[(0, 200)]).meets(&gap), "half of each must be shared");
     }
 
     fn numbers_of(starts_mib: &[Option<u64>], times: &[f64]) -> BTreeMap<&'static str, f64> {
@@ -155,7 +156,12 @@ mod tests {
             (0..12).map(|i| Some(if i % 2 == 0 { 100 } else { 900 + i / 3 })).collect();
         let times: Vec<_> = (0..12).map(|i| f64::from(5 + i % 2) + f64::from(i) * 0.01).collect();
         let found = numbers_of(&starts, &times);
-        assert_eq!((found["places_known"], found["places"]), (12.0, 2.0), "900 to 903 is one");
+        assert_eq!(
+            (found["places_known"], found["places"]),
+            (12.0, 2.0),
+            "900 to 903 should be \
+            one place"
+        );
         assert_eq!(found["place_stayed_share"], 0.0);
         let at_mib = |mib: u64| Some(at(&[(mib, 1)]));
         let places = [at_mib(9), None, at_mib(3), at_mib(9)];
@@ -167,11 +173,11 @@ mod tests {
 
     #[test]
     fn a_copy_that_stays_has_no_relation_to_its_place() {
-        // The second shares half with the first.
+        // The second shares half of its blocks with the first.
         let found =
             numbers_of(&[Some(100), Some(104), Some(100), Some(100)], &[1.0, 2.0, 1.0, 2.0]);
         assert_eq!((found["places"], found["place_stayed_share"]), (1.0, 1.0));
-        assert_eq!(found["place_turned_share"], 0.5, "half a file further, and back");
+        assert_eq!(found["place_turned_share"], 0.5, "only moving back counts");
         assert!(!found.contains_key("place_time_rho") && !found.contains_key("place_lag1"));
     }
 

@@ -1,11 +1,11 @@
 //! Runs the engine `copy` as a subject.
 //!
 //! A plan is `copy:METHOD/SETTINGS` for one file, or a scenario such as `series`. Each run is a
-//! scenario in its own process: it establishes its condition and proves it, copies into a temporary
-//! directory next to the set, and records its own numbers (`extra`): when the copy returned, when it
-//! was durable, and when none of it was left to write. Afterwards, outside the measured time, another
-//! process hashes the copy. The hash is the digest of the run, so the laboratory compares all methods
-//! with each other.
+//! scenario in a separate process: it establishes its condition and proves it, copies into a
+//! temporary directory next to the set, and records additional metrics (`extra`): when the copy
+//! returned, when it was durable, and when all of it had been written. Afterwards, outside the
+//! measured time, another process hashes the copy. The hash is the digest of the run, which lets
+//! the laboratory compare all methods.
 
 mod bystander;
 mod engine;
@@ -56,7 +56,7 @@ impl Subject for Copy {
         Touches::Nothing
     }
 
-    /// A tree with the source `given` has the condition of its experiment.
+    /// A tree with the source `given` uses the condition of its experiment.
     fn touches_of(&self, plan: &AnyPlan) -> Touches {
         match Scenario::of(plan) {
             Ok(Scenario::Tree(tree)) if tree.source == Source::Given => Touches::Data,
@@ -70,13 +70,15 @@ impl Subject for Copy {
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
         let scenario = Scenario::of(plan)?;
-        // Remove what a killed run left.
+        // Remove leftovers of a killed run.
         engine::scratch_dir(dir).map(drop)?;
         if cache::is_memory_backed(dir).unwrap_or(false) && !matches!(scenario, Scenario::Requests)
         {
-            return Err("this file system is in memory, so nothing can be cold or durable; use a \
-                        directory on a disk"
-                .to_owned());
+            return Err(
+                "this is an in-memory file system, so nothing can be cold or durable; use \
+                a directory on a disk"
+                    .to_owned(),
+            );
         }
         match scenario {
             Scenario::Requests | Scenario::Tree(_) => Ok(()),
@@ -128,7 +130,7 @@ impl Subject for Copy {
 fn probe_method(how: &How, dir: &Path) -> Result<(), String> {
     match how.mode {
         Some(Mode::Direct) => {
-            // Directories have no alignment, so a file is queried.
+            // Directories report no alignment, so query a file.
             let probed =
                 scratch(dir, WriteMode::Direct).and_then(|file| direct_alignment_of(&file));
             let Ok(Some(needed)) = probed else {
@@ -146,7 +148,11 @@ fn probe_method(how: &How, dir: &Path) -> Result<(), String> {
             let tried = scratch(dir, WriteMode::Buffered)
                 .and_then(|file| ioloom_sys::transfer::write_uncached_at(&file, &[0], 0));
             tried.map(drop).map_err(|e| {
-                format!("this file system does not support RWF_DONTCACHE: {}; use Linux 6.14 with ext4 or XFS", reason(&e))
+                format!(
+                    "this file system does not support RWF_DONTCACHE: {}; use Linux 6.14 with \
+                    ext4 or XFS",
+                    reason(&e)
+                )
             })
         }
         Some(Mode::Reflink) => {
@@ -165,5 +171,5 @@ fn probe_method(how: &How, dir: &Path) -> Result<(), String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+#[allow(clippy::print_stdout, reason = "tests that cannot run here report it")]
 mod tests;

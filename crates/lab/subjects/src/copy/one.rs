@@ -1,5 +1,5 @@
-//! Copies one file once: when the engine returned, when the copy was durable, when none of it was
-//! left to write, and what another process reads.
+//! Copies one file once and records when the engine returned, when the copy was durable, when all
+//! of it had been written, and what another process reads.
 
 use super::engine::{options, scratch_dir, timed};
 use super::location::Location;
@@ -22,17 +22,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Interval for checking how much is left to write.
+/// Polling interval for remaining dirty pages.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Limit of attempts to load a file completely.
+/// Maximum number of attempts to load a file completely.
 const WARM_TRIES: u32 = 4;
-/// Share of a file that may come from a source other than its condition says.
+/// Maximum share of a file that may contradict its condition.
 const STRAY_SHARE: f64 = 0.05;
 
 pub(super) fn run(order: &RunOrder, scenario: &One) -> Result<Measured, String> {
     let place = scratch_dir(&order.dir)?;
     let (from, source, bytes) = only_file(&order.dir)?;
-    // Dirty pages of others would be written during the copy.
+    // Other dirty pages would be written during the copy.
     sync_file_system(&source)?;
     make(scenario.source, &source, bytes)?;
     let to = place.path.join("copy");
@@ -88,7 +88,7 @@ pub(super) fn warm(file: &OwnedFd, bytes: u64) -> Result<(), String> {
             .map_err(|e| format!("cannot load the file: {}", reason(&e)))?;
         match (after.is_warm() || bytes == 0, stays) {
             (true, _) => return Ok(()),
-            // Recently evicted pages may still be on their way out.
+            // The eviction of recently evicted pages may still be in progress.
             (false, _) if tries < WARM_TRIES => tries += 1,
             (false, Some(why)) => {
                 let why = why.sentence();
@@ -99,7 +99,7 @@ pub(super) fn warm(file: &OwnedFd, bytes: u64) -> Result<(), String> {
     }
 }
 
-/// Records the resident pages of both files, and the pages left to write, when the copy has
+/// Records the resident pages of both files and the remaining dirty pages after the copy has
 /// returned.
 fn record_pages(stage: &mut Stage, copied: &OwnedFd, bytes: u64, source: &OwnedFd) {
     let page = proc::page_bytes() as f64;
@@ -118,7 +118,7 @@ struct Ending<'a> {
     copied: &'a OwnedFd,
     place: &'a Path,
     start: u64,
-    /// Time after the start by which all of it must be written.
+    /// Time after the start by which all of it must have been written.
     longest_ns: u64,
 }
 
@@ -127,7 +127,7 @@ impl Ending<'_> {
         monotonic_ns() - self.start
     }
 
-    /// Syncs file and directory. Returns when nothing is left to write, ns after the start.
+    /// Syncs the file and its directory. Returns the time in ns after the start.
     fn synced(self) -> Result<u64, String> {
         transfer::sync_data(self.copied)
             .map_err(|e| format!("cannot sync the copy: {}", reason(&e)))?;
@@ -140,13 +140,13 @@ impl Ending<'_> {
         self.alone()
     }
 
-    /// Waits until no page of the copy is left to write. Returns when, ns after the start.
-    /// Exceeding the time limit is an error.
+    /// Waits until the copy has no dirty pages. Returns the time in ns after the start. Exceeding
+    /// the time limit is an error.
     fn alone(self) -> Result<u64, String> {
         loop {
             let left = match cache::state(self.copied, 0, 0) {
                 Ok(Some(state)) => state.dirty + state.writeback,
-                // Without cachestat the moment is unknown and not recorded.
+                // Without cachestat, the time is unknown and not recorded.
                 Ok(None) | Err(_) => return Ok(self.now()),
             };
             let ns = self.now();
@@ -157,7 +157,8 @@ impl Ending<'_> {
             if ns > self.longest_ns {
                 let left = format_size(left * proc::page_bytes());
                 return Err(format!(
-                    "{left} of the copy are still dirty {} after its start; stop other programs that \
+                    "{left} of the copy are still dirty {} after its start; stop other programs \
+                    that \
                      write to this disk",
                     format_ns(ns as f64)
                 ));
@@ -167,7 +168,7 @@ impl Ending<'_> {
     }
 }
 
-/// Records how the copy was verified: 2 from the device, 1 from the page cache, 0 not read.
+/// Records how the copy was verified: 2 for the device, 1 for the page cache, 0 if it was not read.
 fn verified(stage: &mut Stage, verify: Verify, report: &Report) {
     if verify == Verify::None {
         return;
@@ -198,7 +199,7 @@ fn counted(measured: &mut Measured, acts: &Acts) {
     put(measured, "device_queue", acts.device("copy", "returned").map(|rates| rates.aqu_sz));
 }
 
-/// Returns a doubt if the bytes did not come from where the condition says.
+/// Returns a doubt if the source of the bytes contradicts the condition.
 pub(super) fn condition(scenario: &One, measured: &Measured) -> Option<Doubt> {
     let (read, bytes) =
         (measured.extra.get("copy_device_bytes")?, measured.extra.get("file_bytes")?);
@@ -215,21 +216,21 @@ pub(super) fn condition(scenario: &One, measured: &Measured) -> Option<Doubt> {
     }
 }
 
-/// What another process read of the copy.
+/// The part of the copy read by another process.
 struct Seen {
     ns: f64,
     device_bytes: f64,
     hash: String,
 }
 
-/// Hashes the copy with another program, as the published test did; `None` without `md5sum`.
+/// Hashes the copy with another program, as in the published test; `None` if `md5sum` is missing.
 fn another_process(path: &Path) -> Option<Seen> {
     let before = proc::usage(UsageOf::Children).ok()?;
     let start = monotonic_ns();
     let ended = Command::new("md5sum").arg(path).stdin(Stdio::null()).output().ok()?;
     let ns = (monotonic_ns() - start) as f64;
     let after = proc::usage(UsageOf::Children).ok()?;
-    // md5sum prints a backslash before a line with an escaped name.
+    // md5sum prefixes a line with a backslash if the name is escaped.
     let text = String::from_utf8_lossy(&ended.stdout);
     let hash = text.trim_start_matches('\\').split(' ').next()?.to_owned();
     let device_bytes = after.read_bytes.saturating_sub(before.read_bytes) as f64;

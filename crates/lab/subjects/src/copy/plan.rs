@@ -1,12 +1,12 @@
-//! Scenarios of copying and their settings.
+//! Copy scenarios and their settings.
 
 use ioloom_copy::{Durable, Mode, Tuning, Verify};
 use ioloom_model::units::format_size;
 use ioloom_model::{AnyPlan, SubjectPlan};
 
-/// Largest block of a plan.
+/// Maximum block size of a plan.
 const BLOCK_MAX: u64 = 64 << 20;
-/// Limits of requests in flight, threads and copies in a series.
+/// Maximum number of requests in flight, threads and copies in a series.
 const DEPTH_MAX: u64 = 256;
 const THREADS_MAX: u64 = 64;
 const RUNS_MAX: u64 = 1000;
@@ -23,7 +23,7 @@ pub(super) struct How {
     pub(super) tuning: Tuning,
     /// Its description.
     words: &'static str,
-    /// Whether the settings are those of the published program, which the description names.
+    /// Whether the settings are those of the published program, as stated in the description.
     published: bool,
 }
 
@@ -32,16 +32,16 @@ pub(super) struct How {
 pub(super) enum Source {
     Cold,
     Warm,
-    /// The condition of the experiment. Only for trees.
+    /// In the condition of the experiment (only for trees).
     Given,
 }
 
 /// What happens after the copy has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settle {
-    /// File and directory are synced.
+    /// The file and its directory are synced.
     Sync,
-    /// Nothing: the kernel writes back when it wants.
+    /// Nothing: writeback is left to the kernel.
     Alone,
 }
 
@@ -106,7 +106,7 @@ pub(super) enum Scenario {
 const TUNING: [&str; 4] = ["block", "depth", "threads", "presized"];
 
 impl How {
-    /// Returns the method that `word` names, with the settings of the plan.
+    /// Returns the method named by `word`, with the settings of the plan.
     fn of(plan: &SubjectPlan, word: &str) -> Result<Self, String> {
         let published = |mode, depth, words| {
             if let Some(key) = TUNING.iter().find(|key| plan.settings.contains_key(**key)) {
@@ -122,7 +122,8 @@ impl How {
         };
         let mode = match word {
             "seed003-buffered" => {
-                let words = "as published: through the page cache, 64 KiB per call, into a growing file";
+                let words = "as published: through the page cache, 64 KiB per call, into a \
+                    growing file";
                 return published(Mode::Buffered, 1, words);
             }
             "seed003-direct" => {
@@ -133,7 +134,8 @@ impl How {
             "auto" => None,
             other => Some(other.parse::<Mode>().map_err(|_| {
                 format!(
-                    "{plan}: no method '{other}'; there are: auto, buffered, uncached, range, direct, \
+                    "{plan}: no method '{other}'; there are: auto, buffered, uncached, range, \
+                    direct, \
                      mmap, reflink, seed003-buffered, seed003-direct, and the scenarios series, \
                      requests, tree, beside"
                 )
@@ -186,7 +188,7 @@ impl How {
 
 const fn words(mode: Option<Mode>) -> &'static str {
     match mode {
-        None => "by the method that the engine chooses",
+        None => "by the method chosen by the engine",
         Some(Mode::Reflink) => "by sharing blocks",
         Some(Mode::Range) => "by the kernel (copy_file_range)",
         Some(Mode::Buffered) => "through the page cache",
@@ -231,7 +233,7 @@ impl Scenario {
                 Ok(Self::Series(Series { how: named()?, runs, targets }))
             }
             "tree" => {
-                // Named `workers`, because ladders of `threads` also run in small images, which
+                // Named `workers` because ladders over `threads` also run in small images, which
                 // have no room for copies.
                 own.allow_only(&["workers", "source", "durable"])?;
                 let threads = own.count("workers", THREADS_MAX)?.map(|n| n as usize);
@@ -261,7 +263,7 @@ impl Scenario {
         }
     }
 
-    /// Returns a description for people.
+    /// Returns a human-readable description.
     pub(super) fn sentence(self) -> String {
         match self {
             Self::One(one) => {
@@ -270,7 +272,7 @@ impl Scenario {
                     Source::Warm => "from the page cache",
                 };
                 let then = match one.settle {
-                    Settle::Sync => "then file and directory are synced",
+                    Settle::Sync => "then the file and its directory are synced",
                     Settle::Alone => "then it is left to the kernel's writeback",
                 };
                 let verified = match one.verify {
@@ -308,15 +310,15 @@ impl Scenario {
                 };
                 let waits = match tree.durable {
                     Durable::None => "",
-                    Durable::File => ", each file synced before it gets its name",
-                    Durable::Full => ", files and directories synced before the end",
+                    Durable::File => ", syncing each file before it gets its name",
+                    Durable::Full => ", syncing files and directories before the end",
                 };
                 format!(
                     "a tree is copied by {threads}, {from}{waits}; then the file system is synced"
                 )
             }
             Self::Bystander(scenario) => format!(
-                "with {} of memory a file is copied {} while others keep reading {}",
+                "with {} of memory, a file is copied {} while {} remain in use",
                 format_size(scenario.limit_bytes),
                 scenario.how.sentence(),
                 format_size(scenario.bystander_bytes)

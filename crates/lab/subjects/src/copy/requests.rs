@@ -1,8 +1,8 @@
-//! Direct requests that are not a multiple of a sector, and truncating a padded file: how this file
-//! system responds, and how tmpfs does.
+//! Direct requests that are not a multiple of a sector, and truncation of a padded file: how this
+//! file system and tmpfs respond.
 //!
-//! A request is refused, served by direct I/O, or served although it does not fit, which is
-//! possible only through the page cache. The resident pages distinguish the last two.
+//! A request is rejected, served by direct I/O, or served through the page cache despite its size.
+//! The resident pages distinguish the last two cases.
 
 use crate::stage::put;
 use ioloom_failure::{quoted, reason};
@@ -16,9 +16,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// The published examples of request sizes that fail, bytes.
+/// Published request sizes that fail, in bytes.
 const ODD_BYTES: [usize; 3] = [335, 981, 7171];
-/// Published examples of sizes that work.
+/// Published request sizes that succeed, in bytes.
 const EVEN_BYTES: [usize; 4] = [512, 1024, 1536, 2048];
 /// Usual mount point of a tmpfs.
 const MEMORY: &str = "/dev/shm";
@@ -28,7 +28,7 @@ pub(super) fn run(order: &RunOrder) -> Result<Measured, String> {
     let mut measured = Measured { files: 1, ..Measured::default() };
     measure(&mut measured, "", &order.dir)
         .map_err(|e| format!("{}: {}", quoted(&order.dir), reason(&e)))?;
-    // For comparison: tmpfs refuses nothing, and nothing is direct.
+    // For comparison: tmpfs rejects no requests and never uses direct I/O.
     let _ = measure(&mut measured, "memory_", Path::new(MEMORY));
     measured.elapsed_ns = monotonic_ns() - start;
     Ok(measured)

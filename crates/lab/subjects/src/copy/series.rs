@@ -1,9 +1,9 @@
-//! A series of copies, as published: twelve copies one after the other, with the published
-//! statistic, ours, and tests for patterns that a series can hide.
+//! A series of copies, as published: twelve copies one after another, with the published statistic,
+//! our statistics, and tests for patterns that a mean can hide.
 //!
-//! The published mean is said to omit the minimum and the maximum; the printed value is the mean of
-//! the middle third. Both are recorded. The location of each copy is recorded too, because a disk
-//! may be faster in one place than in another.
+//! According to the publication, the mean excludes the minimum and the maximum, but the printed
+//! value is the mean of the middle third. Both are recorded. The location of each copy is also
+//! recorded because some parts of a disk may be faster than others.
 
 use super::engine::{options, scratch_dir, timed};
 use super::location::Location;
@@ -82,7 +82,7 @@ fn remove(path: &std::path::Path) -> Result<(), String> {
     }
 }
 
-/// Returns the statistics of a series of at least six times, ns.
+/// Returns the statistics of a series of at least six times in ns.
 fn numbers(times: &[f64]) -> Vec<(&'static str, f64)> {
     let n = times.len();
     let every_second =
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_published_statistic_and_the_hidden_pattern_are_found() {
         let found: BTreeMap<_, _> = numbers(&PUBLISHED).into_iter().collect();
-        // Printed as 5.365; the rule in the text gives another value.
+        // Printed as 5.365; the rule in the text gives a different value.
         assert!((found["copy_published_rule_ns"] - 5.365).abs() <= 0.0005 + 1e-9, "{found:?}");
         assert!((found["copy_stated_rule_ns"] - 5.353).abs() <= 0.001, "{found:?}");
         assert!(found["lag1"] < -0.9 && found["alternation_p"] < 0.01, "{found:?}");

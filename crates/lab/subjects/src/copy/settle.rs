@@ -1,8 +1,8 @@
 //! Time limits of copy scenarios, including the kernel's writeback.
 //!
-//! A copy that is not synced is written when its pages are old enough, or when too many pages on
-//! the machine are dirty. The age is a kernel setting. If periodic writeback is disabled, such a
-//! copy may never be written, so a scenario that waits for it is refused.
+//! A copy that is not synced is written when its pages are old enough or when too many pages on the
+//! machine are dirty. The age is a kernel setting. If periodic writeback is disabled, such a copy
+//! may never be written, so scenarios that wait for it are refused.
 
 use super::plan::{One, Scenario, Settle};
 use ioloom_copy::{Durable, Verify};
@@ -14,7 +14,7 @@ use std::path::Path;
 const SLOW_BYTES_PER_S: f64 = 20e6;
 const SLOW_SYNC_S: f64 = 0.02;
 
-/// Returns the seconds after which the kernel has begun to write a dirty page that nothing syncs.
+/// Returns the seconds after which the kernel has started to write a dirty page without a sync.
 ///
 /// # Errors
 /// The settings cannot be read, or periodic writeback is disabled.
@@ -28,32 +28,34 @@ pub(super) fn within_s() -> Result<f64, String> {
     begun_s(number("dirty_expire_centisecs")?, number("dirty_writeback_centisecs")?)
 }
 
-/// Computes the seconds from the settings, in hundredths of a second: the age of pages, and the
-/// interval of writeback. The writeback that finds a page old enough may be the second one.
+/// Computes the seconds from two settings in hundredths of a second: the page age and the writeback
+/// interval. It may take two intervals until a page is found to be old enough.
 fn begun_s(expire: u64, writeback: u64) -> Result<f64, String> {
     if writeback == 0 {
-        return Err("periodic writeback is disabled (vm.dirty_writeback_centisecs is 0), so a \
-                    copy that is not synced may never be written; set it, for example to 500"
-            .to_owned());
+        return Err(
+            "periodic writeback is disabled (vm.dirty_writeback_centisecs is 0), so a copy \
+            may never be written without a sync; set it, for example to 500"
+                .to_owned(),
+        );
     }
     Ok(expire as f64 / 100.0 + 2.0 * writeback as f64 / 100.0)
 }
 
-/// Returns the seconds after the start of a copy by which it must be written, synced or not. A
-/// longer time means that something else is wrong.
+/// Returns the seconds after the start of a copy by which it must have been written, synced or not.
+/// A longer time indicates another problem.
 pub(super) fn longest_s(settle: Settle, bytes: u64) -> f64 {
     let waits = if settle == Settle::Alone { within_s().unwrap_or(0.0) } else { SLOW_SYNC_S };
     2.0 * waits + 2.0 * bytes as f64 / SLOW_BYTES_PER_S + 5.0
 }
 
-/// Returns the seconds that a scenario takes beyond reading its files once.
+/// Returns the seconds that a scenario needs beyond reading its files once.
 pub(super) fn takes_s(scenario: &Scenario, files: u64, bytes: u64) -> f64 {
     let pass = bytes as f64 / SLOW_BYTES_PER_S;
     match scenario {
         Scenario::One(One { settle, verify, .. }) => {
             let waits = if *settle == Settle::Alone { within_s().unwrap_or(0.0) } else { 0.0 };
             let again = if *verify == Verify::None { 0.0 } else { pass };
-            // Read, written, and read by another process.
+            // The file is read, written, and read by another process.
             waits + 2.0 * pass + again
         }
         Scenario::Series(series) => series.runs as f64 * 2.0 * pass,
@@ -73,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_kernel_writes_what_is_old_when_it_looks() {
-        assert_eq!(begun_s(3000, 500), Ok(40.0), "pages of 30 s, and two intervals");
+        assert_eq!(begun_s(3000, 500), Ok(40.0), "30 s of age and two intervals");
         assert_eq!(begun_s(100, 100), Ok(3.0));
         let reason = begun_s(3000, 0).unwrap_err();
         assert!(reason.contains("; set it"), "{reason}");
@@ -87,7 +89,7 @@ mod tests {
         };
         let pass = FILE as f64 / SLOW_BYTES_PER_S;
         if let Ok(waits) = within_s() {
-            // The deadline allows twice as much, and the scenario itself gives up earlier.
+            // The deadline is twice as long, and the scenario itself gives up earlier.
             assert!(2.0 * takes("buffered/settle=alone", 1) > 2.0 * waits + pass);
             let deadline = 20.0 + pass + 2.0 * takes("buffered/settle=alone", 1);
             assert!(longest_s(Settle::Alone, FILE) + 10.0 < deadline);

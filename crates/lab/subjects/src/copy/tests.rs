@@ -1,4 +1,4 @@
-//! Each scenario on a small file, compared with what must be true.
+//! Runs each scenario on a small file and checks the results.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn every_way_gives_the_same_bytes_and_its_times_are_in_order() {
 #[test]
 fn a_copy_past_the_cache_leaves_no_more_than_its_last_page_in_it() {
     let Some(seen) = run_plan("copy:direct/block=64KiB,depth=4,source=cold") else { return };
-    // Truncating the padded end makes the kernel zero the rest of one page, in memory.
+    // On truncation of the padded end, the kernel zeroes the rest of one page in memory.
     let page = ioloom_sys::proc::page_bytes() as f64;
     assert!(seen.extra["target_resident_bytes"] <= page, "{:?}", seen.extra);
     assert!(seen.extra["copy_device_bytes"] >= BYTES * 0.99, "{:?}", seen.extra);
@@ -75,7 +75,7 @@ fn copies_that_are_on_the_device_have_a_place() {
             println!("skipped: this file system does not report extents");
             return;
         }
-        // Files that exist at the same time cannot share blocks.
+        // Files that coexist cannot share blocks.
         let stayed = seen.extra["place_stayed_share"];
         assert!(target == "new" || stayed == 0.0, "{target}: {:?} {places:?}", seen.extra);
         let most = if target == "kept" { 6.0 } else { 1.0 };

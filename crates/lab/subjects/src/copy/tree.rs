@@ -1,7 +1,7 @@
 //! Copies many small files: the effect of threads, and the cost of making files durable.
 //!
-//! A source that is `given` stays as the laboratory made it. Opening a file to query it would load
-//! its name and inode, which may have to be cold, so nothing is queried here.
+//! A source that is `given` remains in the state established by the laboratory. Opening a file to
+//! query it would load its name and inode, which may have to be cold, so nothing is queried here.
 
 use super::engine::{scratch_dir, timed};
 use super::plan::{Source, Tree};
@@ -43,7 +43,7 @@ pub(super) fn run(order: &RunOrder, scenario: Tree) -> Result<Measured, String> 
     Ok(measured)
 }
 
-/// Evicts or loads every file. Names and inodes stay in memory.
+/// Evicts or loads every file. Names and inodes remain in memory.
 fn make(order: &RunOrder, state: Source) -> Result<(), String> {
     let list = walk_list(&order.dir)?;
     for index in 0..list.len() {

@@ -1,6 +1,6 @@
-//! Runs a cell of the published tables: a number of clients, each of which sends an order, reads
-//! the whole answer and sleeps, ten times. The time is from before the first start to after the
-//! last end. The closed-loop law for sleeping clients, which ignores the server, is recorded for
+//! Runs a cell of the published tables: several clients each send an order, read the whole answer
+//! and sleep, ten times. The time runs from before the first client starts until after the last one
+//! exits. The closed-loop law for sleeping clients, which ignores the server, is recorded for
 //! comparison.
 
 use super::host::TestServer;
@@ -19,7 +19,7 @@ pub(super) fn run(
     cell: &Cell,
     dir: &Path,
 ) -> Result<Measured, String> {
-    assert!(cell.clients > 0 && cell.orders > 0, "times per order divide by their number");
+    assert!(cell.clients > 0 && cell.orders > 0, "the number of orders must not be zero");
     let host = TestServer::start(spec, dir)?;
     let plan = LoadPlan {
         protocol: spec.protocol,
@@ -55,7 +55,7 @@ pub(super) fn run(
     }
     numbers.put("beyond_law_ns", run.elapsed_ns as f64 - run.law_ns as f64);
     numbers.put("sleep_ns", sleep_ns);
-    // Per order, a client spends its sleep, the answer, and its share of waiting for a thread.
+    // The time per order consists of the sleep, the answer, and a share of the wait for a thread.
     numbers.put("order_ns", run.elapsed_ns as f64 / f64::from(cell.orders));
     numbers.put("rounds", run.law_ns as f64 / (sleep_ns * f64::from(cell.orders)));
     numbers.rate(run.orders_per_s);

@@ -1,5 +1,5 @@
-//! A simple client for what a load generator does not do: staying silent, sending half a line, and
-//! observing a server. It speaks the line dialect without padding and reads counters by HTTP.
+//! A simple client for tasks outside the load generator: staying idle, sending a partial line, and
+//! observing a server. It speaks the line dialect without padding and reads counters over HTTP.
 
 use crate::stage::cannot;
 use ioloom_sys::clock::monotonic_ns;
@@ -8,13 +8,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Time limit of an answer.
+/// Time limit for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for a counter to reach a value, ns.
+/// Time limit in ns for a counter to reach a value.
 const COUNTER_TIMEOUT_NS: u64 = 10_000_000_000;
 /// Interval for polling a counter.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Longest answer that is read, bytes.
+/// Maximum answer size in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
 /// One connection.
@@ -38,7 +38,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads until `enough` returns true or the connection ends.
+    /// Reads until `enough` returns true or the connection is closed.
     fn read(&self, enough: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u8>> {
         let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
         while !enough(&all) && all.len() < ANSWER_MAX {
@@ -81,8 +81,8 @@ impl Client {
         }
     }
 
-    /// Returns whether the server has turned the client away. Takes `wait` if the server stays
-    /// silent.
+    /// Returns whether the server has rejected the client. Takes `wait` if the server sends
+    /// nothing.
     pub(super) fn is_turned_away(&self, wait: Duration) -> Result<bool, String> {
         let fail = |e: io::Error| cannot("find out whether the server has room", &e);
         self.0.set_timeouts(Some(wait), None).map_err(fail)?;
@@ -106,7 +106,7 @@ pub(super) fn counter(address: SocketAddr, name: &str) -> Result<u64, String> {
     found.next().ok_or_else(|| format!("the server has no counter {name}"))
 }
 
-/// Waits until `connections` connections are open, not counting the one that reads the counter.
+/// Waits until `connections` connections are open, excluding the one that reads the counter.
 pub(super) fn until_open(address: SocketAddr, connections: usize) -> Result<(), String> {
     let until_ns = monotonic_ns() + COUNTER_TIMEOUT_NS;
     loop {
@@ -117,7 +117,7 @@ pub(super) fn until_open(address: SocketAddr, connections: usize) -> Result<(), 
         if monotonic_ns() > until_ns {
             let open = open.saturating_sub(1);
             return Err(format!(
-                "{open} of {connections} silent connections were accepted in 10 s"
+                "only {open} of {connections} idle connections were accepted in 10 s"
             ));
         }
         std::thread::sleep(POLL_INTERVAL);

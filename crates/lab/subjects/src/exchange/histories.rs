@@ -1,10 +1,10 @@
-//! Histories: short loads whose requests are all recorded with their times. A search looks for a
-//! sequential order of the requests that explains every answer.
+//! Histories: short loads in which all requests are recorded with their times. A search tries to
+//! find a sequential order of the requests that explains every answer.
 //!
-//! A list of all stocks is one request. A server that lists stock by stock, as the published one
-//! does, can show sums that never existed when orders for two stocks overlap with the list. This
-//! depends on timing, so there are several histories, and the result is how many of them were
-//! violated. The search is bounded; a history with too many possibilities is counted as undecided.
+//! A list of all stocks is one request. A server that reads stocks one at a time, like the
+//! published one, can return totals that never existed if orders for two stocks overlap with the
+//! list. This depends on timing, so there are several histories, and the result is the number of
+//! violations. The search is bounded; a history with too many possibilities counts as undecided.
 
 use super::host::TestServer;
 use super::numbers::{Numbers, answered};

@@ -1,15 +1,16 @@
-//! The server of a run: starts, observes and ends it.
+//! Starts, observes and stops the server of a run.
 //!
-//! As a process, the server is this program with the arguments that a user would type. It listens
-//! on a port chosen by the system, which it prints to standard error. It is in the process group of
-//! the run, so it is killed with the run at the deadline. The kernel reports its usage: processor
-//! time by the clock of the process, memory while its connections are open, and context switches
-//! after its end. In tests, the same server runs in threads; its usage cannot be separated from
-//! that of the load, so these numbers are missing.
+//! A server process is this program with the same arguments that a user would type. It listens on a
+//! port chosen by the system and prints it to standard error. It belongs to the run's process
+//! group, so it is killed with the run at the deadline. The kernel reports its usage: CPU time from
+//! the process clock, memory while connections are open, and context switches after it exits. In
+//! tests, the server runs in threads; its usage cannot be separated from the load's, so these
+//! metrics are missing.
 //!
-//! A server with a database gets a new PostgreSQL server. Its data are next to the stock file or,
-//! if PostgreSQL has no access there, elsewhere on the same file system, and so on the same disk as
-//! other stores. It is removed afterwards. The usage of the database server is not counted.
+//! A server with a database gets a new PostgreSQL server. Its data directory is next to the stock
+//! file or, if PostgreSQL has no access there, elsewhere on the same file system and therefore on
+//! the same disk as other stores. It is removed afterwards. The usage of the database server is not
+//! counted.
 
 use super::plan::{Answers, Placement, ServerSpec};
 use crate::stage::cannot;
@@ -38,29 +39,29 @@ use std::time::Duration;
 
 /// Name of the stock file.
 pub(super) const STOCK_FILE: &str = "stock.txt";
-/// Items of each stock at the start.
+/// Initial number of items of each stock.
 pub(super) const LEFT: u32 = 1_000_000;
-/// Start of the line with the address.
+/// Prefix of the line with the address.
 const LISTENING: &str = "ioloom: listening on ";
-/// Time limit for a server to end, ns; it promises five seconds.
+/// Time limit in ns for a server to exit; it promises five seconds.
 const END_NS: u64 = 10_000_000_000;
-/// Interval for checking whether it has ended.
+/// Interval for checking whether it has exited.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// Bytes of its output that are reported.
+/// Maximum number of bytes of its output to report.
 const OUTPUT_MAX: u64 = 2048;
-/// Number of connections that every server accepts by default.
+/// Default connection limit of every server.
 const ROOM_DEFAULT: usize = 10_000;
-/// Connections accepted beyond those of a scenario.
+/// Connections accepted in addition to those of a scenario.
 const ROOM_EXTRA: usize = 16;
 
 /// Resource usage of a server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ServerUsage {
-    /// Processor time, ns.
+    /// CPU time in ns.
     pub(super) cpu_ns: Option<u64>,
-    /// Proportional set size, bytes.
+    /// Proportional set size in bytes.
     pub(super) pss_bytes: Option<u64>,
-    /// Peak resident size, bytes.
+    /// Peak resident set size in bytes.
     pub(super) peak_bytes: Option<u64>,
     /// Threads.
     pub(super) threads: Option<u64>,
@@ -87,7 +88,7 @@ pub(super) fn stock_file(spec: &ServerSpec, dir: &Path) -> Result<(), String> {
     std::fs::write(&path, text).map_err(|e| PathError::new(Operation::Write, &path, e).to_string())
 }
 
-/// Returns the context switches of children that have been waited for.
+/// Returns the context switches of reaped children.
 fn switches() -> u64 {
     let used = proc::usage(UsageOf::Children).unwrap_or_default();
     used.voluntary_switches + used.involuntary_switches
@@ -102,7 +103,7 @@ fn protocol_name(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Returns the arguments that start the server, as a user would type them.
+/// Returns the server's arguments as a user would type them.
 fn arguments(spec: &ServerSpec, dir: &Path) -> Vec<String> {
     let Answers::Exchange(model) = spec.answers else {
         let protocol = protocol_name(spec.protocol);
@@ -124,7 +125,7 @@ fn arguments(spec: &ServerSpec, dir: &Path) -> Vec<String> {
         // Spinning for requests would hide the cost of the model.
         ("--spin", "0s"),
         ("--service-time", &spell_ns(spec.service.as_nanos() as u64)),
-        // All clients may wait for a thread of the pool, as in the backlog of the published server.
+        // All clients may have to wait for a pool thread, as in the published server's backlog.
         ("--waiting", &u16::MAX.to_string()),
     ] {
         words.extend([flag.to_owned(), value.to_owned()]);
@@ -138,10 +139,10 @@ fn arguments(spec: &ServerSpec, dir: &Path) -> Vec<String> {
     words
 }
 
-/// Starts a database server with its data in or near `dir`. Returns it and the connection string of
-/// an empty database.
+/// Starts a database server with its data directory in or near `dir`. Returns the server and the
+/// connection string of an empty database.
 fn database(dir: &Path) -> Result<(DatabaseServer, String), String> {
-    // PostgreSQL may run as another user, who needs access.
+    // PostgreSQL may run as a different user, who needs access.
     std::fs::set_permissions(dir, Permissions::from_mode(0o755))
         .map_err(|e| PathError::new(Operation::ChangeMode, dir, e).to_string())?;
     let mut server = DatabaseServer::below(Programs::find()?, dir, &[])?;
@@ -152,7 +153,7 @@ fn database(dir: &Path) -> Result<(DatabaseServer, String), String> {
 }
 
 impl TestServer {
-    /// Starts a server with the files in `dir`. Returns when it listens.
+    /// Starts a server with the files in `dir`. Returns when it is listening.
     pub(super) fn start(spec: &ServerSpec, dir: &Path) -> Result<Self, String> {
         match (spec.placement, spec.answers) {
             (Placement::Process, _) => Self::process(spec, dir),
@@ -181,19 +182,19 @@ impl TestServer {
             .map_err(|e| fail(&e))?;
         let Some(stderr) = child.stderr.take() else {
             let _ = child.kill();
-            return Err(fail(&"it has no standard error"));
+            return Err(fail(&"no pipe for standard error"));
         };
         let is_null = spec.answers == Answers::Null;
         let kind =
             Kind::Process { child, stderr: BufReader::new(stderr), is_null, switches_before };
-        // From here on, dropping the value kills the process.
+        // From now on, dropping the value kills the process.
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut host = Self { kind, address, database: of_database };
         host.address = host.read_address().map_err(|e| fail(&e))?;
         Ok(host)
     }
 
-    /// Reads the address from the first lines that the process prints.
+    /// Reads the address from the first lines printed by the process.
     fn read_address(&mut self) -> Result<SocketAddr, String> {
         let Kind::Process { stderr, .. } = &mut self.kind else { return Ok(self.address) };
         let mut words = String::new();
@@ -286,7 +287,7 @@ impl TestServer {
         self.address
     }
 
-    /// Returns the usage of the server so far; empty if it runs in this process.
+    /// Returns the server's usage so far; empty if it runs in this process.
     pub(super) fn seen(&self) -> ServerUsage {
         let Kind::Process { child, .. } = &self.kind else { return ServerUsage::default() };
         let status = proc::status_of(child.id()).unwrap_or_default();
@@ -298,18 +299,18 @@ impl TestServer {
         }
     }
 
-    /// Asks the server to end and waits for it. Returns its context switches, if they are known.
+    /// Terminates the server and waits for it to exit. Returns its context switches, if known.
     pub(super) fn stop(mut self) -> Result<Option<u64>, String> {
         match &mut self.kind {
             Kind::Process { child, stderr, is_null, switches_before } => {
-                // The null server has no graceful end, because it has no state.
+                // The null server has no state, so it needs no graceful shutdown.
                 let signal = if *is_null { Signal::KILL } else { Signal::TERM };
                 let status = end(child, signal)?;
                 if !*is_null && !status.success() {
                     let mut words = Vec::new();
                     let _ = stderr.take(OUTPUT_MAX).read_to_end(&mut words);
                     let words = String::from_utf8_lossy(&words);
-                    return Err(format!("the server ended with {status}: {}", words.trim()));
+                    return Err(format!("the server exited with {status}: {}", words.trim()));
                 }
                 Ok(Some(switches().saturating_sub(*switches_before)))
             }
@@ -338,9 +339,9 @@ fn joined<T>(thread: &mut Option<JoinHandle<Result<T, String>>>) -> Result<Optio
     thread.join().map_err(|_| "the server panicked".to_owned())?.map(Some)
 }
 
-/// Sends a signal and waits for the end. Kills a process that does not end in time.
+/// Sends a signal and waits for the process to exit. Kills it if it does not exit in time.
 fn end(child: &mut Child, signal: Signal) -> Result<ExitStatus, String> {
-    let fail = |e: std::io::Error| cannot("end the server", &e);
+    let fail = |e: std::io::Error| cannot("stop the server", &e);
     proc::signal_child(child, signal.as_raw()).map_err(fail)?;
     let until_ns = monotonic_ns() + END_NS;
     loop {
@@ -350,7 +351,7 @@ fn end(child: &mut Child, signal: Signal) -> Result<ExitStatus, String> {
         if monotonic_ns() > until_ns {
             let _ = child.kill();
             let _ = child.wait();
-            return Err("the server did not end within 10 s and was killed".to_owned());
+            return Err("the server did not exit within 10 s and was killed".to_owned());
         }
         std::thread::sleep(POLL_INTERVAL);
     }
@@ -360,7 +361,7 @@ impl Drop for TestServer {
     fn drop(&mut self) {
         match &mut self.kind {
             Kind::Process { child, .. } => {
-                // Both fail if the process has already ended.
+                // Both fail if the process has already exited.
                 let _ = child.kill();
                 let _ = child.wait();
             }

@@ -1,16 +1,16 @@
-//! An upper bound of the rate from the processor time of requests.
+//! An upper bound on the request rate, based on the CPU time of requests.
 //!
-//! If requests take processor time, the time between two answers is at least that time divided by
-//! the number of requests that can spend it at once. That number is the minimum of three: the
-//! threads that execute requests, the processors, and, if stocks are locked for that time, the
-//! locks that can be held at once. All other costs are ignored, including the processor time of the
-//! load, so this is a bound and not a forecast.
+//! If requests take CPU time, the time between two answers is at least that time divided by the
+//! number of requests that can spend it concurrently. This number is the minimum of three: the
+//! threads that execute requests, the CPUs, and, if stocks are locked for that time, the locks that
+//! can be held at once. All other costs are ignored, including the load's CPU time, so this is a
+//! bound rather than a forecast.
 
 use super::plan::{Answers, ServerSpec, Steady};
 use ioloom_serve::{Model, Sharing};
 
-/// Returns the least time between two answers, ns. `None` without a service time, or with lists,
-/// which take other locks than orders.
+/// Returns the minimum time between two answers in ns. `None` without a service time, or with
+/// lists, which take different locks than orders.
 pub(super) fn request_ns(spec: &ServerSpec, steady: &Steady, cpus: u64) -> Option<f64> {
     if spec.service.is_zero() || steady.mix.show > 0.0 {
         return None;
@@ -38,9 +38,9 @@ fn at_once(model: Model, spec: &ServerSpec, connections: u64, cpus: u64) -> u64 
         _ if !spec.in_lock => threads,
         Sharing::Global | Sharing::Writer => 1,
         Sharing::Stock | Sharing::ReadWrite => threads.min(stocks),
-        // These cannot spend time with stocks locked, so the plan is refused.
+        // These cannot spend time with stocks locked; such plans are refused.
         Sharing::Atomic | Sharing::Database => threads,
-        // The owners of stocks work, and other threads wait for them.
+        // The threads that own stocks do the work, and other threads wait for them.
         Sharing::Shards => stocks,
     };
     held.min(cpus)
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::exchange::plan::{Action, Scenario};
 
-    /// Returns the number of requests at once on four processors.
+    /// Returns the number of concurrent requests on four CPUs.
     fn at_once(settings: &str) -> Option<f64> {
         let plan = format!("exchange:closed/connections=16,service=100us,{settings}");
         let scenario = Scenario::of(&plan.parse().unwrap()).unwrap();
@@ -76,6 +76,6 @@ mod tests {
         ] {
             assert_eq!(at_once(settings), Some(expected), "{settings}");
         }
-        assert_eq!(at_once("mix=all,model=select"), None, "lists take other locks");
+        assert_eq!(at_once("mix=all,model=select"), None, "lists take different locks");
     }
 }

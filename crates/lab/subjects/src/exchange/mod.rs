@@ -1,15 +1,15 @@
-//! The stock exchange as a subject: a server and a load.
+//! The stock exchange as a subject: a server under load.
 //!
 //! A plan is `exchange:SCENARIO/SETTINGS`. Scenarios are `cell` (the published clients, which
 //! sleep), `closed` and `open` (load without sleep), `visits` (clients that connect for one order),
 //! `restart` (which acknowledged orders survive), `flood` (more connections than the limit) and
 //! `histories` (all requests are recorded and checked for an order that explains the answers). With
-//! `model=null` the server only answers. Every run starts a server in its own process, loads it
-//! from the process of the run, verifies every answer and the stocks at the end, and ends it.
+//! `model=null`, the server only answers. Every run starts a server in a separate process, loads it
+//! from the run's process, verifies every answer and the final stocks, and stops it.
 //!
-//! Client and server share the machine, so rates include both; the processor time of the server is
-//! recorded separately. A wrong answer makes the run fail. A stock that differs from the answers is
-//! counted as an error.
+//! Clients and server share the machine, so rates include both; the server's CPU time is recorded
+//! separately. A wrong answer makes the run fail. A stock that contradicts the answers counts as an
+//! error.
 
 mod cell;
 mod client;
@@ -33,7 +33,7 @@ use ioloom_sys_net::ring::NetRing;
 use plan::{Action, Answers, Placement, Scenario};
 use std::path::Path;
 
-/// Directory of a run in the work directory, for the stock file and the store.
+/// Directory for the stock file and the store of a run, below the work directory.
 const SCRATCH: &str = "exchange-run";
 /// File descriptors needed in addition to connections.
 const DESCRIPTORS_OTHER: u64 = 128;
@@ -77,8 +77,8 @@ impl Subject for Exchange {
         match limit.filter(|limit| *limit < needed) {
             None => Ok(()),
             Some(limit) => Err(format!(
-                "{} connections need {needed} open files of one process, and the limit is {limit} \
-                 (RLIMIT_NOFILE); remedy: raise it (ulimit -Hn)",
+                "{} connections need {needed} open files in one process, but the limit is {limit} \
+                (RLIMIT_NOFILE); raise it (ulimit -Hn)",
                 scenario.connections()
             )),
         }
@@ -93,16 +93,16 @@ impl Subject for Exchange {
     }
 
     fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {
-        // The run verifies every answer and fails if one is wrong.
+        // The run itself verifies every answer and fails if one is wrong.
         Vec::new()
     }
 }
 
-/// Checks that the system allows the io_uring of a model by making one.
+/// Checks that the system permits a model's io_uring by creating one.
 fn ring(model: Model) -> Result<(), String> {
     let many = model != Model::Uring;
-    // On another thread: the kernel's cleanup of a ring interrupts system calls of the thread that
-    // made it.
+    // Use another thread: the kernel's ring cleanup interrupts system calls of the thread that
+    // created the ring.
     let made = std::thread::spawn(move || NetRing::new(many).map(drop)).join();
     let made = made.map_err(|_| "the probe of io_uring panicked".to_owned())?;
     made.map_err(|e| format!("model {model} needs io_uring: {e}; use model=epoll"))
@@ -113,7 +113,7 @@ fn result(order: &RunOrder) -> Result<Measured, String> {
     let scratch = Scratch::fresh(order.dir.join(SCRATCH))?;
     let dir = scratch.path.as_path();
     host::stock_file(&spec, dir)?;
-    // If the limit cannot be raised, the load checks the old limit.
+    // If raising the limit fails, the load checks the old limit.
     let _ = proc::raise_open_files_limit();
     match action {
         Action::Cell(cell) => cell::run(order, &spec, &cell, dir),
@@ -126,5 +126,5 @@ fn result(order: &RunOrder) -> Result<Measured, String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+#[allow(clippy::print_stdout, reason = "tests that cannot run here report it")]
 mod tests;

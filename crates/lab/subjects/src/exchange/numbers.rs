@@ -1,12 +1,12 @@
-//! The numbers that a run of the exchange records about the load and the server.
+//! The metrics that an exchange run records about the load and the server.
 //!
-//! All are in `extra`, with the unit last: `request_ns` (one divided by the rate),
-//! `requests_per_s`, `latency_p50_ns` and so on (for one command with its name as a prefix:
-//! `show_latency_p50_ns`), `law_ns` and `law_error_share` (cells), `law_request_ns` (the bound by
-//! service times), `server_cpu_per_request_ns`, `server_cores` (processor time divided by elapsed
-//! time), `server_memory_bytes` (proportional set size), `server_peak_bytes`, `server_threads`,
-//! `server_switches_per_request`, and of the load itself `load_busy_share`, `load_late_p99_ns` and
-//! `load_kept_up`. Numbers of the server that the kernel does not report are omitted.
+//! All are in `extra`, with the unit last: `request_ns` (the inverse of the rate),
+//! `requests_per_s`, `latency_p50_ns` and so on (for a single command, prefixed with its name:
+//! `show_latency_p50_ns`), `law_ns` and `law_error_share` (cells), `law_request_ns` (the bound from
+//! service times), `server_cpu_per_request_ns`, `server_cores` (CPU time divided by elapsed time),
+//! `server_memory_bytes` (proportional set size), `server_peak_bytes`, `server_threads`,
+//! `server_switches_per_request`, and for the load generator `load_busy_share`, `load_late_p99_ns`
+//! and `load_kept_up`. Server metrics that the kernel does not report are omitted.
 
 use super::host::{ServerUsage, TestServer};
 use ioloom_load::{Conservation, Latency, Outcomes};
@@ -15,10 +15,10 @@ use ioloom_observe::Usage;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc;
 
-/// Limit of reported stocks that differ.
+/// Maximum number of differing stocks to report.
 const SAMPLES_MAX: usize = 10;
 
-/// Collects the numbers of a run.
+/// Collects the metrics of a run.
 pub(super) struct Numbers {
     before: ServerUsage,
     begun_ns: u64,
@@ -40,11 +40,11 @@ impl Numbers {
         }
     }
 
-    /// Ends counting, while silent connections are still open.
+    /// Stops counting while idle connections are still open.
     pub(super) fn end(&mut self, host: &TestServer, elapsed_ns: u64, requests: u64) {
-        assert_eq!(self.requests, 0, "the numbers of a run end once");
+        assert_eq!(self.requests, 0, "finish was called twice");
         let used = Usage::now(None).since(&self.usage);
-        // Usage covers the time from the first list of stocks to the last, not only the measured
+        // Usage covers the time from the first to the last list of stocks, not only the measured
         // part of the load.
         let all_ns = monotonic_ns() - self.begun_ns;
         let after = host.seen();
@@ -56,7 +56,7 @@ impl Numbers {
         self.put("requests", requests as f64);
         let cpu_ns = after.cpu_ns.zip(self.before.cpu_ns).map(|(b, a)| b.saturating_sub(a) as f64);
         if let Some(cpu_ns) = cpu_ns {
-            // The server does not count as another program.
+            // The server must not count as another program.
             let share = cpu_ns / (all_ns.max(1) as f64 * f64::from(cpus.max(1)));
             let others = self.measured.others_cpu.map(|others| (others - share).max(0.0));
             self.measured.others_cpu = others;
@@ -82,13 +82,13 @@ impl Numbers {
         }
     }
 
-    /// Records the bytes of all answers, if every run of a plan has the same work.
+    /// Records the bytes of all answers if every run of a plan does the same work.
     pub(super) fn bytes(&mut self, bytes: u64) {
         self.measured.bytes = bytes;
     }
 
-    /// Records how many stocks at the end differ from the answers; each is an error of the run. The
-    /// stocks of the null server never change.
+    /// Records how many final stocks contradict the answers; each counts as an error. The null
+    /// server's stocks never change.
     pub(super) fn conserved(&mut self, conservation: &Conservation) -> Result<(), String> {
         if conservation.checked {
             let differing = conservation.differences.len();
@@ -99,7 +99,7 @@ impl Numbers {
             return Ok(());
         }
         let reason = conservation.reason.as_deref().unwrap_or("not checked");
-        Err(format!("cannot verify the stocks at the end: {reason}"))
+        Err(format!("cannot verify the final stocks: {reason}"))
     }
 
     /// Records the requests per second and the time per request.
@@ -120,7 +120,7 @@ impl Numbers {
         }
     }
 
-    /// Ends the server and returns the measurement.
+    /// Stops the server and returns the measurement.
     pub(super) fn close(mut self, host: TestServer) -> Result<Measured, String> {
         if let Some(switches) = host.stop()? {
             let each = switches as f64 / self.requests.max(1) as f64;
@@ -138,7 +138,7 @@ pub(super) fn answered(outcomes: &Outcomes, samples: &[String]) -> Result<(), St
     }
     if outcomes.wrong + outcomes.lost + outcomes.timed_out + outcomes.turned_away > 0 {
         return Err(format!(
-            "{} wrong answers, {} connections lost, {} timed out, {} turned away{first}",
+            "{} wrong answers, {} connections lost, {} timed out, {} rejected{first}",
             outcomes.wrong, outcomes.lost, outcomes.timed_out, outcomes.turned_away,
         ));
     }

@@ -1,7 +1,7 @@
-//! Scenarios of the exchange and their settings.
+//! Exchange scenarios and their settings.
 //!
-//! Every scenario names a server (model, sharing, stocks, durability) and an action. Unknown
-//! settings are refused, and so are values with which a run would not end.
+//! Every scenario specifies a server (model, sharing, stocks, durability) and an action. Unknown
+//! settings are refused, as are values for which a run would never finish.
 
 use ioloom_load::{Mix, Protocol};
 use ioloom_model::units::{format_counted, format_ns, parse_duration_ns};
@@ -14,20 +14,20 @@ use ioloom_serve::{
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Limit of clients, connections and threads.
+/// Maximum number of clients, connections and threads.
 const CLIENTS_MAX: u64 = 20_000;
-/// Limit of stocks.
+/// Maximum number of stocks.
 const STOCKS_MAX: u64 = 20_000;
-/// Limit of connections in a history, and so of requests that are open at once in the search.
+/// Maximum number of connections in a history, which bounds the pending requests in the search.
 const HISTORY_CONNECTIONS_MAX: u64 = 64;
-/// Limit of the sleep between two orders and of the duration of a load.
+/// Maximum sleep between two orders and maximum duration of a load.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// Seconds allowed for making a database and starting its server.
+/// Seconds allowed for creating a database and starting its server.
 const DATABASE_S: f64 = 20.0;
-/// Limit of the sleep with a pool, which closes connections that are silent for longer.
+/// Maximum sleep with a pool, which closes connections that are idle for longer.
 const SLEEP_OF_POOL_MAX: Duration = Duration::from_millis(900);
 
-/// What answers the requests.
+/// The program that answers the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answers {
     /// The exchange under a concurrency model.
@@ -39,9 +39,9 @@ pub(super) enum Answers {
 /// Where the server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Placement {
-    /// In its own process: this program, as `ioloom serve` starts it.
+    /// In a separate process, started like `ioloom serve`.
     Process,
-    /// In threads of the run's process.
+    /// In threads of the run process.
     Inside,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct ServerSpec {
     pub(super) durability: Durability,
     pub(super) store: OrderStore,
     pub(super) stocks: u32,
-    /// Additional processor time of each order and each list.
+    /// Additional CPU time of each order and each list.
     pub(super) service: Duration,
     /// Whether that time is spent with the stocks locked.
     pub(super) in_lock: bool,
@@ -74,7 +74,7 @@ pub(super) struct Cell {
     pub(super) mix: Mix,
 }
 
-/// Connections that send the next request at once, or requests that arrive at a rate.
+/// Connections that send the next request immediately, or requests that arrive at a fixed rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Steady {
     pub(super) connections: usize,
@@ -83,33 +83,33 @@ pub(super) struct Steady {
     pub(super) pipeline: usize,
     pub(super) lasts: Duration,
     pub(super) mix: Mix,
-    /// Additional connections that stay silent.
+    /// Additional idle connections.
     pub(super) idle: usize,
-    /// Additional connections that have sent half a line.
+    /// Additional connections that have sent a partial line.
     pub(super) halves: usize,
 }
 
 impl Steady {
-    /// Returns the number of simultaneous connections, including the one that reads the counter.
+    /// Returns the number of concurrent connections, including the one that reads the counter.
     fn all(&self) -> usize {
         let idle_clients = self.idle + self.halves;
         self.connections + idle_clients + usize::from(idle_clients > 0)
     }
 }
 
-/// Clients one after the other, each with one order.
+/// Successive clients with one order each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Visits {
     pub(super) visits: u32,
-    /// Whether another connection stays open, so that the last client never leaves.
+    /// Whether another connection stays open, so there is always a client connected.
     pub(super) held: bool,
 }
 
-/// How a server ends before it is restarted.
+/// How a server exits before a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndBy {
-    /// All clients leave. The server is killed once the stock file contains their orders, or after
-    /// a time limit.
+    /// All clients disconnect. The server is killed when the stock file contains their orders, or
+    /// after a time limit.
     Leave,
     /// SIGTERM while a client is connected.
     Term,
@@ -117,24 +117,24 @@ pub(super) enum EndBy {
     Kill,
 }
 
-/// Number of histories and of connections in each.
+/// Number of histories, and of connections in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Histories {
     pub(super) histories: u32,
     pub(super) connections: usize,
 }
 
-/// What happens to a server.
+/// An action on a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Action {
     Cell(Cell),
     Steady(Steady),
     Visits(Visits),
-    /// A number of orders, the end, and a restart.
+    /// Orders, an exit, and a restart.
     Restart(EndBy, u32),
     /// More connections than the model accepts.
     Flood(usize),
-    /// Loads whose requests are all recorded and checked.
+    /// Loads in which all requests are recorded and checked.
     Histories(Histories),
 }
 
@@ -145,8 +145,8 @@ pub(super) struct Scenario {
     pub(super) action: Action,
 }
 
-/// Settings of every server. Threads of a pool are `workers`, because a study repeats ladders of
-/// `threads` on every medium, and these servers do not depend on the medium.
+/// Settings for every server. Pool threads are named `workers` because a study repeats ladders over
+/// `threads` on every medium, but these servers do not depend on the medium.
 const SHAPE: [&str; 11] = [
     "model",
     "workers",
@@ -160,7 +160,7 @@ const SHAPE: [&str; 11] = [
     "dialect",
     "server",
 ];
-/// Settings that the null server does not have.
+/// Settings not supported by the null server.
 const OF_THE_EXCHANGE: std::ops::Range<usize> = 1..9;
 
 fn word<T: FromStr<Err = String>>(plan: &SubjectPlan, key: &str, usual: T) -> Result<T, String> {
@@ -270,7 +270,7 @@ impl ServerSpec {
         Ok(spec)
     }
 
-    /// Returns why a database cannot replace a store.
+    /// Returns why a database cannot be used as the store.
     fn database_refusal(&self) -> Option<String> {
         let all = [
             (
@@ -300,7 +300,8 @@ impl ServerSpec {
         held_refusal(self.sharing, self.show)
     }
 
-    /// Returns whether the server is a pool, in which a connection occupies a thread until it ends.
+    /// Returns whether the server is a pool, in which a connection occupies a thread until it
+    /// closes.
     pub(super) fn is_pool(&self) -> bool {
         self.answers == Answers::Exchange(Model::Pool)
     }
@@ -323,7 +324,7 @@ impl ServerSpec {
         if !self.service.is_zero() {
             let service = format_ns(self.service.as_nanos() as f64);
             let held = if self.in_lock { " with its stocks locked" } else { "" };
-            text.push_str(&format!(", {service} of processor time per request{held}"));
+            text.push_str(&format!(", {service} of CPU time per request{held}"));
         }
         if self.placement == Placement::Inside {
             text.push_str(", in the process of the load");
@@ -378,7 +379,8 @@ impl Scenario {
             }
             other => {
                 return Err(format!(
-                    "{plan}: no scenario '{other}'; there are: cell, closed, open, visits, restart, \
+                    "{plan}: no scenario '{other}'; there are: cell, closed, open, visits, \
+                    restart, \
                      flood, histories"
                 ));
             }
@@ -389,26 +391,26 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Rejects what would not end, or would measure something else.
+    /// Rejects scenarios that would never finish or would measure something else.
     fn check(&self) -> Result<(), String> {
         let Self { spec, action } = self;
         let pool = spec.is_pool();
         match action {
             Action::Cell(cell) if pool && cell.sleep > SLEEP_OF_POOL_MAX => Err(
-                "a pool closes connections that are silent for a second while others wait; use a \
-                 sleep of at most 900ms"
+                "a pool closes connections that are idle for a second while others wait; use a \
+                sleep of at most 900ms"
                     .to_owned(),
             ),
             Action::Steady(steady) if pool && steady.all() > usize::from(spec.threads) => {
-                Err("connections that never leave occupy the threads of a pool; use as many workers \
-                     as connections, and one more with silent connections"
+                Err("permanent connections occupy pool threads; use as many workers as \
+                    connections, and one more with idle connections"
                     .to_owned())
             }
             Action::Steady(_) | Action::Cell(_) | Action::Histories(_)
                 if spec.answers == Answers::Exchange(Model::Iterative) =>
             {
                 Err("the iterative server serves one connection after the other, so this load \
-                     would not end; use another model"
+                    would never finish; use another model"
                     .to_owned())
             }
             Action::Visits(_) | Action::Restart(..) | Action::Flood(_)
@@ -422,16 +424,17 @@ impl Scenario {
                 Err("this scenario needs the exchange and dialect=v2, whose lists are atomic"
                     .to_owned())
             }
-            Action::Histories(histories) if pool && histories.connections > usize::from(spec.threads) => {
-                Err("connections that never leave occupy the threads of a pool; use as many workers \
-                     as connections"
+            Action::Histories(histories)
+                if pool && histories.connections > usize::from(spec.threads) =>
+            {
+                Err("permanent connections occupy pool threads; use as many workers as connections"
                     .to_owned())
             }
             Action::Cell(_) | Action::Visits(_) | Action::Restart(..) | Action::Flood(_)
                 if spec.store == OrderStore::Postgres =>
             {
-                Err("each server start makes a new database, so store=postgres is only for closed, \
-                     open and histories"
+                Err("each server start creates a new database, so store=postgres is only for \
+                    closed, open and histories"
                     .to_owned())
             }
             Action::Restart(..) if spec.placement == Placement::Inside => {
@@ -441,7 +444,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the connections of the load; the server needs as many.
+    /// Returns the number of connections of the load, which the server must accept.
     pub(super) fn connections(&self) -> usize {
         match self.action {
             Action::Cell(cell) => cell.clients,
@@ -452,7 +455,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the seconds that sleeps, or the duration of the load, take.
+    /// Returns the total seconds of sleep, or the duration of the load.
     pub(super) fn takes_s(&self) -> f64 {
         let database_s = if self.spec.store == OrderStore::Postgres { DATABASE_S } else { 0.0 };
         database_s + self.load_s()
@@ -489,30 +492,30 @@ impl Scenario {
                     }
                     None if steady.pipeline > 1 => {
                         format!(
-                            "each sends the next request at once, {} in flight",
+                            "each sends the next request immediately, {} in flight",
                             steady.pipeline
                         )
                     }
-                    None => "each sends the next request at once".to_owned(),
+                    None => "each sends the next request immediately".to_owned(),
                 };
                 let connections =
                     format_counted(steady.connections as u64, "connection", "connections");
                 let mut text = format!("{server}: {connections}, {how}");
                 if steady.idle > 0 {
-                    text.push_str(&format!(", and {} silent", steady.idle));
+                    text.push_str(&format!(", and {} idle", steady.idle));
                 }
                 if steady.halves > 0 {
-                    text.push_str(&format!(", and {} with half a line", steady.halves));
+                    text.push_str(&format!(", and {} with a partial line", steady.halves));
                 }
                 text
             }
             Action::Visits(Visits { visits, held }) => {
                 let held = if held { ", while another one stays connected" } else { "" };
-                format!("{server}: {visits} clients one after the other, with one order each{held}")
+                format!("{server}: {visits} successive clients with one order each{held}")
             }
             Action::Restart(end, orders) => {
                 let end = match end {
-                    EndBy::Leave => "the client leaves, then the server is killed",
+                    EndBy::Leave => "the client disconnects, then the server is killed",
                     EndBy::Term => "the server is terminated while the client is connected",
                     EndBy::Kill => "the server is killed while the client is connected",
                 };
@@ -520,7 +523,8 @@ impl Scenario {
             }
             Action::Flood(connections) => {
                 format!(
-                    "{server}: {connections} connections at once; they leave and another one comes"
+                    "{server}: {connections} concurrent connections; they close and a new one is \
+                    opened"
                 )
             }
             Action::Histories(Histories { histories, connections }) => format!(

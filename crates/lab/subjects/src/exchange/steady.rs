@@ -1,5 +1,5 @@
-//! Load without sleep: connections that send the next request at once, or requests that arrive at a
-//! rate. Other connections may stay silent or have sent half a line.
+//! Load without sleep: connections that send the next request immediately, or requests that arrive
+//! at a fixed rate. Other connections may be idle or have sent a partial line.
 
 use super::client::{Client, counter, until_open};
 use super::host::TestServer;
@@ -15,7 +15,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Divisor of the warm-up: this part of a load is not counted, so that all connections are open.
+/// The warm-up is this fraction of a load; it is not counted because connections are still being
+/// opened.
 const WARM_UP: u32 = 10;
 
 pub(super) fn run(
@@ -78,7 +79,7 @@ pub(super) fn run(
     }
     numbers.put("load_kept_up", f64::from(u8::from(generator.kept_up)));
     match (&generator.reason, steady.rate_per_s) {
-        // A rate that was not offered is not a result; a closed loop offers what it can.
+        // A result requires that the rate was offered; a closed loop has no target rate.
         (Some(reason), Some(_)) => Err(format!("the load generator did not keep up: {reason}")),
         _ => numbers.close(host),
     }
@@ -88,7 +89,7 @@ fn per_second(count: u64, steady: &Steady) -> f64 {
     count as f64 / steady.lasts.as_secs_f64()
 }
 
-/// Opens the silent connections, and returns when the server has accepted them.
+/// Opens the idle connections and returns when the server has accepted them.
 fn idle_clients(
     address: SocketAddr,
     spec: &ServerSpec,

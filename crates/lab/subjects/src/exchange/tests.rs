@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::{PoisonError, RwLock};
 use tempfile::TempDir;
 
-/// Servers run in this process, and `select` cannot serve descriptors above 1023, so tests with
-/// many connections run one at a time.
+/// Servers run in this process and `select` cannot serve descriptors above 1023, so tests with many
+/// connections must run one at a time.
 static DESCRIPTORS: RwLock<()> = RwLock::new(());
 
 fn order(plan: &str, dir: &Path) -> RunOrder {
@@ -24,7 +24,7 @@ fn order(plan: &str, dir: &Path) -> RunOrder {
     }
 }
 
-/// Returns a directory that a database server of another user can access.
+/// Returns a directory accessible to a database server running as another user.
 fn open_dir() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
@@ -72,7 +72,7 @@ fn cells_are_what_the_clients_sleep_in_every_model() {
         let m = measured(&plan);
         assert_eq!(number(&m, "requests"), 20.0, "{plan}");
         assert_eq!(number(&m, "law_ns"), rounds * 4.0 * 5e6, "{plan}");
-        // Sleeps cannot be shorter than requested; how much longer they are is not checked.
+        // Sleeps cannot be shorter than requested; there is no check of how much longer they are.
         assert!(m.elapsed_ns as f64 >= number(&m, "law_ns"), "{plan}");
         assert_eq!(number(&m, "rounds"), rounds, "{plan}");
         assert_eq!(m.bytes, 20 * 8192, "{plan}");
@@ -111,8 +111,8 @@ fn requests_take_the_requested_processor_time() {
 
 #[test]
 fn time_inside_of_a_lock_is_bounded_by_what_is_held() {
-    // With one lock, or one stock, two requests never spend their time at once. On any machine, the
-    // rate is at most one divided by the time.
+    // With one lock or one stock, two requests never overlap. On any machine, the rate is at most
+    // the inverse of the time.
     for plan in [
         "sharing=global",
         "sharing=writer",
@@ -163,12 +163,12 @@ fn a_database_is_made_for_a_load_and_thrown_away() {
         }
         let measured = measured(&plan);
         assert!(number(&measured, "requests_per_s") > 0.0, "{durability}");
-        // Commits of orders that are answered after the end of the load count, the orders do not.
+        // For orders answered after the load has finished, the commits count but the orders do not.
         assert!(number(&measured, "orders_per_commit") > 0.9, "{durability}: {:?}", measured.extra);
     }
 }
 
-/// Like root's home directory: PostgreSQL does not run as root and has no access.
+/// Like root's home directory, this is inaccessible to PostgreSQL, which does not run as root.
 #[test]
 fn a_database_is_made_for_a_load_in_a_directory_that_lets_nobody_in() {
     let closed = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ fn a_database_is_made_for_a_load_in_a_directory_that_lets_nobody_in() {
     let plan = "exchange:closed/model=epoll,connections=2,lasts=60ms,durability=group,\
                 store=postgres,mix=trade,dialect=v2,server=inside";
     if let Err(reason) = Exchange.probe(&plan.parse().unwrap(), &Compute::None, &dir) {
-        // If /tmp is on another disk, there is no other directory on the same disk.
+        // If /tmp is on a different disk, no other directory on the same disk is accessible.
         assert!(reason.contains("apt install") || reason.contains("--dir"), "{reason}");
         println!("skipped: {reason}");
         return;

@@ -1,5 +1,5 @@
-//! Scenarios beyond a load: clients that connect for one order, a server that ends and restarts,
-//! more connections than the limit.
+//! Scenarios other than loads: clients that connect for one order, a server that exits and
+//! restarts, and more connections than the limit.
 
 use super::client::Client;
 use super::host::{LEFT, STOCK_FILE, TestServer};
@@ -11,21 +11,21 @@ use ioloom_sys::clock::monotonic_ns;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time limit for the stock file after the last client has left, ns.
+/// Time limit in ns for the stock file after the last client has disconnected.
 const WRITTEN_NS: u64 = 2_000_000_000;
 /// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Time for a connection to learn that it is turned away.
+/// Time to wait for a connection to be rejected.
 const REFUSAL_WAIT: Duration = Duration::from_millis(200);
 
-/// Runs clients one after the other: connect, one order, leave.
+/// Runs clients one after another: connect, send one order, disconnect.
 pub(super) fn visits(spec: &ServerSpec, visits: Visits, dir: &Path) -> Result<Measured, String> {
     assert!(visits.visits > 0, "percentiles need at least one visit");
     let host = TestServer::start(spec, dir)?;
     let address = host.address();
     let held = visits.held.then(|| Client::connect(address)).transpose()?;
     if let Some(held) = &held {
-        // Make sure that it is served before the first visit.
+        // Ensure that it is served before the first visit.
         held.left()?;
     }
     let mut each = Vec::with_capacity(visits.visits as usize);
@@ -52,7 +52,8 @@ pub(super) fn visits(spec: &ServerSpec, visits: Visits, dir: &Path) -> Result<Me
     numbers.close(host)
 }
 
-/// Has orders acknowledged, ends the server, restarts it and counts the orders that survived.
+/// Sends orders until they are acknowledged, stops the server, restarts it and counts the surviving
+/// orders.
 pub(super) fn restart(
     spec: &ServerSpec,
     end: EndBy,
@@ -86,7 +87,7 @@ pub(super) fn restart(
     let left = Client::connect(again.address())?.left()?;
     let kept = f64::from(left) - f64::from(LEFT);
     if !(0.0..=f64::from(orders)).contains(&kept) {
-        return Err(format!("{orders} orders were acknowledged, and the stock is {left}"));
+        return Err(format!("{orders} orders were acknowledged, but the stock is {left}"));
     }
     numbers.put("acknowledged_orders", f64::from(orders));
     numbers.put("kept_orders", kept);
@@ -94,7 +95,7 @@ pub(super) fn restart(
     numbers.close(again)
 }
 
-/// Waits until the stock file contains `left` items of the first stock. Returns whether it did.
+/// Waits until the stock file contains `left` items of the first stock. Returns false on timeout.
 fn written(dir: &Path, left: u32) -> Result<bool, String> {
     let path = dir.join(STOCK_FILE);
     let wanted = format!("1 {left} ");
@@ -112,7 +113,7 @@ fn written(dir: &Path, left: u32) -> Result<bool, String> {
     }
 }
 
-/// Opens more connections than the model accepts; then they leave, and another one comes.
+/// Opens more connections than the model accepts, closes them, and opens another one.
 pub(super) fn flood(spec: &ServerSpec, connections: usize, dir: &Path) -> Result<Measured, String> {
     let host = TestServer::start(spec, dir)?;
     let address = host.address();
@@ -124,7 +125,7 @@ pub(super) fn flood(spec: &ServerSpec, connections: usize, dir: &Path) -> Result
     }
     let elapsed_ns = monotonic_ns() - start_ns;
     numbers.end(&host, elapsed_ns, connections as u64);
-    // The last ones were turned away. The first silent one from the end stops the count.
+    // The last connections were rejected. Counting from the end stops at the first accepted one.
     let mut away = 0;
     for client in all.iter().rev() {
         if !client.is_turned_away(REFUSAL_WAIT)? {
@@ -139,8 +140,8 @@ pub(super) fn flood(spec: &ServerSpec, connections: usize, dir: &Path) -> Result
     numbers.close(host)
 }
 
-/// Returns whether a new client is served after the others have left, which the server notices one
-/// by one.
+/// Returns whether a new client is served after the others have disconnected, which the server
+/// notices one by one.
 fn served_again(host: &TestServer) -> Result<bool, String> {
     let until_ns = monotonic_ns() + WRITTEN_NS;
     loop {

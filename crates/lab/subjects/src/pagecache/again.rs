@@ -1,7 +1,7 @@
-//! Writes files with direct I/O in a series: does each take the same time?
+//! Writes a series of files with direct I/O to determine whether each takes the same time.
 //!
-//! Each file is new and unnamed, so nothing of the previous one is left. The tests of the series
-//! find whether the times form two groups, which a mean does not show.
+//! Each file is new and unnamed, so nothing remains of the previous one. The series tests detect
+//! whether the times form two groups, which a mean does not show.
 
 use super::plan::Again;
 use super::write;
@@ -38,7 +38,7 @@ pub(super) fn run(order: &RunOrder, scenario: Again) -> Result<Measured, String>
     Ok(measured)
 }
 
-/// Returns statistics of the times of at least six files, ns.
+/// Returns statistics of the times in ns of at least six files.
 fn numbers(times: &[f64]) -> Vec<(&'static str, f64)> {
     let mut all = vec![
         ("fastest_ns", times.iter().copied().fold(f64::INFINITY, f64::min)),

@@ -1,5 +1,5 @@
-//! Reads the same bytes through a file and through its block device: which pages are resident for
-//! each, and whether one sees changes of the other.
+//! Reads the same bytes through a file and through its block device to determine which pages are
+//! resident for each, and whether changes to one are visible through the other.
 //!
 //! First, a part of the file is read through the file and then through the device. After each step,
 //! cachestat reports the resident pages of both. The device's pages are then evicted with the same
@@ -7,8 +7,8 @@
 //! and it is overwritten. The device is read before the sync, after the sync, and after evicting
 //! its pages.
 //!
-//! The device is opened only for reading, and only on file systems whose locations are locations on
-//! the device: ext4, ext3, ext2 and XFS. Needs root. None of the device's pages stay resident.
+//! The device is opened read-only, and only on file systems whose extents are device locations:
+//! ext4, ext3, ext2 and XFS. Requires root. None of the device's pages stay resident.
 
 use super::plan::{PART_STEP, Part};
 use super::write;
@@ -30,17 +30,17 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// File systems on a single device, with locations from its beginning.
+/// File systems on a single device with locations relative to its start.
 const ONE_DEVICE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
-/// Size of the file that is overwritten, bytes.
+/// Size in bytes of the file to overwrite.
 const FRESH_BYTES: usize = 1 << 20;
-/// Limit of attempts to evict pages. A page that the kernel holds at that moment, to migrate or age
-/// it, stays without an error.
+/// Maximum number of attempts to evict pages. A page that the kernel is holding for migration or
+/// aging remains without an error.
 const EVICT_ATTEMPTS: u32 = 200;
 /// Pause between attempts.
 const EVICT_PAUSE: Duration = Duration::from_millis(5);
 
-/// The device and the location of a part of a file.
+/// The device and the location of part of a file.
 struct OnDevice<'d> {
     device: &'d OwnedFd,
     pieces: Vec<Piece>,
@@ -49,9 +49,9 @@ struct OnDevice<'d> {
 /// A contiguous piece of the part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
-    /// Offset in the file, bytes.
+    /// Offset in the file in bytes.
     offset: u64,
-    /// Position on the device, bytes.
+    /// Position on the device in bytes.
     at: u64,
     /// Length, bytes.
     bytes: u64,
@@ -86,7 +86,7 @@ fn open_device(dir: &Path) -> Result<OwnedFd, String> {
     if !ONE_DEVICE.contains(&mount.file_system.as_str()) {
         let kind = mount.file_system;
         return Err(format!(
-            "{} is on {kind}, whose locations are not known to be locations on a device; {ADVICE}",
+            "{} is on {kind}, whose extents may not be device locations; {ADVICE}",
             quoted(dir)
         ));
     }
@@ -95,7 +95,7 @@ fn open_device(dir: &Path) -> Result<OwnedFd, String> {
         .map_err(|e| format!("cannot find the device {major}:{minor}: {}; {ADVICE}", reason(&e)))?;
     let device = open(&path, OpenHow::default())
         .map_err(|e| format!("cannot open {}: {}; {ADVICE}", quoted(&path), reason(&e)))?;
-    // A name in /dev is not proof.
+    // A name in /dev is no guarantee.
     match block_device_number(&device) {
         Ok(Some(number)) if number == mount.device => Ok(device),
         _ => Err(format!("{} is not the device {major}:{minor}; {ADVICE}", quoted(&path))),
@@ -103,7 +103,7 @@ fn open_device(dir: &Path) -> Result<OwnedFd, String> {
 }
 
 impl<'d> OnDevice<'d> {
-    /// Finds the location of the first `bytes` of a file.
+    /// Looks up the location of the first `bytes` of a file.
     fn find(device: &'d OwnedFd, file: &OwnedFd, bytes: u64) -> Result<Self, String> {
         let extents = extents::of_file(file).map_err(|e| cannot("query the extents", &e))?;
         let found = extents.and_then(|extents| pieces(&extents, bytes));
@@ -112,7 +112,7 @@ impl<'d> OnDevice<'d> {
         Ok(Self { device, pieces })
     }
 
-    /// Returns the resident bytes of the device in this location.
+    /// Returns the device's resident bytes at this location.
     fn resident(&self) -> Result<u64, String> {
         let mut sum = 0;
         for piece in &self.pieces {
@@ -121,7 +121,7 @@ impl<'d> OnDevice<'d> {
         Ok(sum)
     }
 
-    /// Evicts the device's pages in this location.
+    /// Evicts the device's pages at this location.
     fn evict(&self) -> Result<(), String> {
         let mut left = 0;
         for _ in 0..EVICT_ATTEMPTS {
@@ -138,7 +138,7 @@ impl<'d> OnDevice<'d> {
         Err(format!("cannot evict {left} bytes of the device's pages"))
     }
 
-    /// Reads the part through the device in steps, and passes the file offset of each step.
+    /// Reads the part through the device in steps, passing the file offset of each step.
     fn read(&self, mut each: impl FnMut(u64, &[u8]) -> Result<(), String>) -> Result<(), String> {
         let mut buffer = vec![0; PART_STEP as usize];
         for piece in &self.pieces {
@@ -182,7 +182,7 @@ pub(super) fn run(order: &RunOrder, scenario: Part) -> Result<Measured, String> 
     }
     let device = open_device(&order.dir)?;
     for opened in [&file, &device] {
-        // Readahead would load more than is read.
+        // Readahead would load more than the scenario reads.
         cache::advise_random(opened).map_err(|e| cannot("disable readahead", &e))?;
     }
     make_cold(&file, file_bytes)?;
@@ -296,7 +296,7 @@ mod tests {
         let wanted = [(0, 800, 100), (100, 200, 300)];
         let wanted = wanted.map(|(offset, at, bytes)| Piece { offset, at, bytes });
         assert_eq!(pieces(&two, 400), Some(wanted.to_vec()));
-        assert_eq!(pieces(&two, 1102), None, "no location");
+        assert_eq!(pieces(&two, 1102), None, "an extent without a location");
         assert_eq!(pieces(&two[..2], 2000), None, "a hole at the end");
         assert_eq!(pieces(&two[1..], 400), None, "a hole before");
         let reserved = [Extent { unwritten: true, ..two[0] }];

@@ -1,13 +1,13 @@
-//! Drops the page cache of the system: what is evicted and what stays.
+//! Drops the page cache of the system and records which pages are evicted and which remain.
 //!
-//! Three kinds of pages are loaded: of a file that was read (clean), of a file that was written and
-//! not synced (dirty, `changed` in the recorded names), and of a file on tmpfs (shared memory).
-//! Then 3 is written to drop_caches, once directly and once after a sync, and the resident pages
-//! are counted after each. A clean page can be read again from the device; a dirty page only after
-//! writeback, and a page of tmpfs never.
+//! Three kinds of pages are loaded: from a file that was read (clean), from a file that was written
+//! but not synced (dirty, `changed` in the recorded names), and from a file on tmpfs (shared
+//! memory). Then 3 is written to drop_caches, once directly and once after a sync, and the resident
+//! pages are counted after each. A clean page can be read again from the device; a dirty page only
+//! after writeback, and a tmpfs page never.
 //!
-//! This makes the files of every program on the machine cold, so it needs the user's permission.
-//! Without a writable tmpfs, the numbers of the third kind are missing.
+//! This makes the files of every program on the machine cold, so it requires the user's permission.
+//! Without a writable tmpfs, the metrics of the third kind are missing.
 
 use super::plan::{PART_STEP, Part};
 use super::write;
@@ -76,7 +76,7 @@ impl Kinds {
         Ok(kinds)
     }
 
-    /// Returns the resident bytes of each kind, and the bytes left to write.
+    /// Returns the resident bytes of each kind, and the dirty bytes.
     fn resident(&self, when: &str) -> Result<Vec<(String, f64)>, String> {
         let mut numbers = Vec::new();
         let kinds = [("clean", Some(&self.clean)), ("changed", Some(&self.changed))];
@@ -94,7 +94,7 @@ impl Kinds {
     }
 }
 
-/// Makes an unnamed file on tmpfs; `None` if there is no writable tmpfs.
+/// Creates an unnamed file on tmpfs; `None` if there is no writable tmpfs.
 fn on_tmpfs() -> Option<OwnedFd> {
     let dir = Path::new(TMPFS);
     let exists = cache::is_memory_backed(dir).unwrap_or(false);
@@ -123,7 +123,8 @@ fn measure(order: &RunOrder, scenario: Part, methods: Methods) -> Result<Measure
     Ok(measured)
 }
 
-/// Records the size of the machine's page cache from /proc/meminfo, and its part in shared memory.
+/// Records the size of the machine's page cache from /proc/meminfo, and how much of it is shared
+/// memory.
 fn levels(measured: &mut Measured, acts: &Acts) {
     for mark in ["before", "dropped", "synced"] {
         put(measured, &format!("cached_{mark}_bytes"), acts.level(Field::Cached, mark, 1024.0));
@@ -133,12 +134,12 @@ fn levels(measured: &mut Measured, acts: &Acts) {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+#[allow(clippy::print_stdout, reason = "tests that cannot run here report it")]
 mod tests {
     use super::*;
     use crate::run_on_set::order_for_set;
 
-    /// The numbers are observed: if nothing is dropped, everything stays.
+    /// The metrics come from observation: if nothing is dropped, everything remains.
     #[test]
     fn pages_that_were_not_dropped_are_found_resident() {
         let kept = Methods { at_once: || Ok(()), after_sync: || Ok(()) };

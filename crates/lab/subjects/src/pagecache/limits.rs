@@ -1,9 +1,9 @@
-//! Reads the kernel's limits of dirty pages and compares them with the settings.
+//! Reads the kernel's dirty page limits and compares them with the settings.
 //!
-//! While little memory is in use, a share of total memory and a share of available memory are
-//! nearly equal. The scenario therefore reads the limits again while it holds some memory: a limit
-//! relative to available memory falls. It takes too little to disturb other programs, and nothing
-//! in a cgroup with a limit.
+//! While little memory is in use, a percentage of total memory and of available memory are nearly
+//! equal. The scenario therefore reads the limits again while holding some memory: a limit relative
+//! to available memory drops. It takes too little to disturb other programs, and none in a cgroup
+//! with a limit.
 
 use ioloom_failure::reason;
 use ioloom_model::Measured;
@@ -13,7 +13,7 @@ use ioloom_sys::proc::{self, page_bytes, read_text};
 use ioloom_sys_lab::memory::{Pages, Region};
 use std::path::Path;
 
-/// Limits of the memory taken for the second reading: bytes, and a fraction of available memory.
+/// Maximum memory to allocate for the second reading: bytes, and a fraction of available memory.
 const HELD_BYTES_MAX: u64 = 1 << 30;
 const HELD_SHARE: u64 = 8;
 
@@ -77,7 +77,7 @@ fn record(measured: &mut Measured, sample: &Sample, when: &str) {
     }
 }
 
-/// Records them again while this process holds memory.
+/// Records the limits again while this process holds memory.
 fn held(reader: &mut Reader, measured: &mut Measured) -> Result<(), String> {
     let Some(available) = measured.extra.get("available_bytes") else { return Ok(()) };
     let bytes = (*available as u64 / HELD_SHARE).min(HELD_BYTES_MAX);

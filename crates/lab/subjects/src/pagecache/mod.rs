@@ -1,15 +1,15 @@
 //! The page cache as a subject.
 //!
-//! The scenarios: reading a file twice, writing it in every mode, reclaim under memory pressure,
-//! dropping the caches, a file and its block device, redirection in shells, and the limits of dirty
-//! pages.
+//! The scenarios are reading a file twice, writing it in every mode, reclaim under memory pressure,
+//! dropping the caches, a file and its block device, redirection in shells, and the dirty page
+//! limits.
 //!
-//! A plan is `pagecache:SCENARIO/SETTINGS`. Each run is a scenario in its own process. It
-//! establishes its condition, proves it by cachestat, and records its own numbers (`extra`) and
-//! curves. It writes only unnamed files, which disappear if it is killed; the scenario of shells
-//! needs a name. Counters are read at marks between steps, so the numbers of a step are exact
-//! differences and not interpolated. They are counters of the whole machine, so they include other
-//! work on it.
+//! A plan is `pagecache:SCENARIO/SETTINGS`. Each run is a scenario in a separate process. It
+//! establishes its condition, proves it with cachestat, and records additional metrics (`extra`)
+//! and curves. It writes only unnamed files, which disappear if it is killed; only the shell
+//! scenario needs a named file. Counters are read at marks between steps, so the numbers of a step
+//! are exact differences rather than interpolated. The counters cover the whole machine, including
+//! other work.
 
 mod again;
 mod device;
@@ -60,8 +60,8 @@ impl Subject for PageCache {
         }
         if cache::is_memory_backed(dir).unwrap_or(false) {
             return Err(
-                "this file system is in memory, so nothing can be cold; use a directory on a \
-                        disk"
+                "this is an in-memory file system, so nothing can be cold; use a directory on a \
+                disk"
                     .to_owned(),
             );
         }
@@ -114,5 +114,5 @@ impl Subject for PageCache {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+#[allow(clippy::print_stdout, reason = "tests that cannot run here report it")]
 mod tests;

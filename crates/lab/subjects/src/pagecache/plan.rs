@@ -1,24 +1,24 @@
-//! Scenarios of the page cache and their settings.
+//! Page cache scenarios and their settings.
 
 use ioloom_model::units::format_size;
 use ioloom_model::{AnyPlan, SubjectPlan};
 use ioloom_sys::file::WriteMode;
 
-/// Limits of the block and file size of a plan.
+/// Maximum block size and file size of a plan.
 const BLOCK_MAX: u64 = 64 << 20;
 const BYTES_MAX: u64 = 64 << 30;
-/// Limit of files in a series, and their request size, as published.
+/// Maximum number of files in a series, and their published request size.
 const RUNS_MAX: u64 = 1000;
 const AGAIN_BLOCK_BYTES: usize = 1 << 20;
-/// Default size and granularity of what is dropped or read through the device.
+/// Default size and granularity of data that is dropped or read through the device.
 const PART_BYTES: u64 = 16 << 20;
 pub(super) const PART_STEP: u64 = 1 << 20;
-/// Granularity of memory limits, so that each part of a limit is a multiple of 1 MiB.
+/// Granularity of memory limits, which makes each part of a limit a multiple of 1 MiB.
 const LIMIT_STEP: u64 = 16 << 20;
 /// Speed of a slow disk: bytes per second, and seconds per sync.
 const SLOW_BYTES_PER_S: f64 = 20e6;
 const SLOW_SYNC_S: f64 = 0.02;
-/// Default and maximum of the seconds that a file is left to writeback.
+/// Default and maximum number of seconds that a file is left to writeback.
 const WAIT_S: u32 = 8;
 const WAIT_MAX_S: u64 = 120;
 
@@ -28,16 +28,16 @@ pub(super) struct ReadTwice {
     pub(super) block: usize,
 }
 
-/// How writing a file ends.
+/// How a write finishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// After the last write has returned.
     Returned,
     /// After fdatasync.
     DataSync,
-    /// The file is removed at once.
+    /// The file is removed immediately.
     Removed,
-    /// The file is left to the kernel's writeback for at most this number of seconds.
+    /// The file is left to the kernel's writeback for up to this many seconds.
     Left(u32),
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// Returns the write of one of its files.
+    /// Returns the scenario for writing one of its files.
     pub(super) fn one(self) -> Write {
         let (how, end) = (WriteMode::Direct, End::Returned);
         Write { how, end, block: AGAIN_BLOCK_BYTES, bytes: self.bytes }
@@ -74,12 +74,12 @@ pub(super) struct Reclaim {
 }
 
 impl Reclaim {
-    /// Returns the bytes of clean pages, equal to those of dirty pages.
+    /// Returns the bytes of clean pages, which equal the bytes of dirty pages.
     pub(super) fn kind_bytes(self) -> u64 {
         self.limit_bytes / 8 * 3
     }
 
-    /// Returns the memory to allocate, bytes; a third of the page cache then still fits.
+    /// Returns the bytes of memory to allocate, which leaves room for a third of the page cache.
     pub(super) fn taken_bytes(self) -> u64 {
         self.limit_bytes / 4 * 3
     }
@@ -185,14 +185,15 @@ impl Scenario {
             "shell" => own.allow_only(&[]).map(|()| Self::Shell),
             "limits" => own.allow_only(&[]).map(|()| Self::Limits),
             other => Err(format!(
-                "{plan}: no scenario '{other}'; there are: read-twice, write, again, reclaim, drop, \
+                "{plan}: no scenario '{other}'; there are: read-twice, write, again, reclaim, \
+                drop, \
                  device, shell, limits"
             )),
         }
     }
 
-    /// Returns the seconds on a slow disk beyond reading the `bytes` of its file once. What it
-    /// writes is another file, of the size in the plan.
+    /// Returns the seconds on a slow disk beyond reading the `bytes` of its file once. It writes
+    /// another file, of the size in the plan.
     pub(super) fn takes_s(self, bytes: u64) -> f64 {
         let moved = |bytes: u64| bytes as f64 / SLOW_BYTES_PER_S;
         match self {
@@ -212,7 +213,7 @@ impl Scenario {
         }
     }
 
-    /// Returns a description for people.
+    /// Returns a human-readable description.
     pub(super) fn sentence(self) -> String {
         match self {
             Self::ReadTwice(scenario) => format!(
@@ -235,36 +236,37 @@ impl Scenario {
                 };
                 let (bytes, block) =
                     (format_size(scenario.bytes), format_size(scenario.block as u64));
-                format!("{bytes} are written {how}, {block} per call, {end}")
+                format!("{bytes} is written {how}, {block} per call, {end}")
             }
             Self::Again(scenario) => format!(
-                "{} are written by direct I/O {} times, each time to a new file",
+                "{} is written by direct I/O {} times, each time to a new file",
                 format_size(scenario.bytes),
                 scenario.runs
             ),
             Self::Reclaim(scenario) => format!(
                 "in a cgroup with {} of memory, {} of clean pages and as many dirty pages are \
-                 loaded; then {} of memory are allocated, and the reclaimed pages are counted",
+                loaded; then {} of memory is allocated, and the reclaimed pages are counted",
                 format_size(scenario.limit_bytes),
                 format_size(scenario.kind_bytes()),
                 format_size(scenario.taken_bytes())
             ),
             Self::Dropped(scenario) => format!(
-                "{0} of a file are read, {0} are written to another and {0} to one on tmpfs; then \
-                 the page cache of the system is dropped, first without and then after a sync",
+                "{0} is read from a file, {0} is written to another file and {0} to a file on \
+                tmpfs; then the page cache of the system is dropped, first without and then after \
+                a sync",
                 format_size(scenario.bytes)
             ),
             Self::Device(scenario) => format!(
-                "{} of the file are read through the file and then through its device; then another \
-                 file is overwritten and read through the device before and after a sync",
+                "{} is read through the file and then through its device; then another file is \
+                overwritten and read through the device before and after a sync",
                 format_size(scenario.bytes)
             ),
             Self::Shell => {
-                "every installed shell redirects the output of a command to a file that \
-                            its user must not write"
+                "every installed shell redirects the output of a command to a file that its user \
+                cannot write"
                     .to_owned()
             }
-            Self::Limits => "the limits of dirty pages are compared with memory".to_owned(),
+            Self::Limits => "the dirty page limits are compared with memory".to_owned(),
         }
     }
 }

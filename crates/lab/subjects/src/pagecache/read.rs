@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Wall-clock and processor time of a pass, ns, and the bytes read.
+/// Wall-clock and CPU time of a pass in ns, and the bytes read.
 struct Pass {
     wall_ns: u64,
     cpu_ns: u64,
@@ -72,7 +72,8 @@ fn counted(measured: &mut Measured, acts: &Acts) {
     put(measured, "cache_growth_bytes", acts.changed_bytes(Field::FilePages, "cold", "warm"));
 }
 
-/// Returns the time and device bytes of another process that reads the file; `None` without `cat`.
+/// Returns the time and device bytes of another process that reads the file; `None` if `cat` is
+/// missing.
 fn another_process(path: &Path) -> Option<(f64, f64)> {
     let before = proc::usage(UsageOf::Children).ok()?;
     let start = monotonic_ns();

@@ -1,23 +1,23 @@
-//! Which pages the kernel reclaims first under memory pressure: clean pages, or dirty pages, which
-//! must be written first.
+//! Determines which pages the kernel reclaims first under memory pressure: clean pages, or dirty
+//! pages, which must be written first.
 //!
 //! The process enters a cgroup with a low memory limit, so nothing else on the machine is affected
 //! and no setting is changed. It alternately reads blocks of one file and writes blocks of another,
-//! so pages of both kinds have the same age and were touched once. Then it allocates memory in
-//! steps of 1 MiB. After each step, cachestat reports the resident pages of both files. Finally the
-//! clean file is read again, which is the price that its user pays for the pressure.
+//! so pages of both kinds have the same age and were touched once. Then it allocates memory in 1
+//! MiB steps. After each step, cachestat reports the resident pages of both files. Finally, the
+//! clean file is read again, which is the cost of the pressure to its user.
 //!
 //! Only the first eighth of the reclaimed pages shows which kind is reclaimed first. The kernel
-//! starts writing dirty pages as soon as it meets them; once written, only their age counts. On a
-//! device that writes them within a few steps, equal amounts of both are left when half is gone; on
-//! a slower device, less is left of the clean ones. So the numbers at half are recorded and decide
-//! nothing.
+//! starts writing dirty pages as soon as it encounters them; once written, only their age matters.
+//! On a device that writes them within a few steps, equal amounts of both remain when half are
+//! gone; on a slower device, fewer clean pages remain. So the numbers at the halfway point are
+//! recorded but not used for a verdict.
 //!
-//! Refaults are those of the group: pages that were needed again while the kernel still remembered
-//! evicting them. The refaults of the machine, which include other programs, are recorded too.
+//! Refaults are counted for the group: pages needed again while the kernel still had a record of
+//! evicting them. The machine's refaults, which include other programs, are recorded too.
 //!
-//! The group contains only its own pages, but the flusher threads serve the whole machine. A dirty
-//! page that they write in the meantime counts as clean; the numbers say how many there were.
+//! The group contains only its own pages, but the flusher threads serve the whole machine. Dirty
+//! pages that they write during the run count as clean; their number is recorded.
 
 use super::plan::Reclaim;
 use crate::stage::{Stage, cannot, make_cold, only_file, page_state, put, sync_file_system};
@@ -35,7 +35,7 @@ use std::os::fd::OwnedFd;
 /// Size of a call and of an allocation step.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Name of the refaults of file pages in the statistics of the group.
+/// Name of file page refaults in the group statistics.
 const REFAULTED: &str = "workingset_refault_file";
 
 /// Resident bytes of both kinds.
@@ -43,7 +43,7 @@ const REFAULTED: &str = "workingset_refault_file";
 struct Resident {
     clean: u64,
     changed: u64,
-    /// Dirty bytes that are not written yet.
+    /// Dirty bytes that have not been written yet.
     unwritten: u64,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn run(order: &RunOrder, scenario: Reclaim) -> Result<Measured, Strin
         return Err(format!("the scenario needs a file of {bytes} bytes, not of {file_bytes}"));
     }
     make_cold(&clean, file_bytes)?;
-    // Readahead would load blocks that are not read.
+    // Readahead would load blocks that the scenario does not read.
     cache::advise_random(&clean).map_err(|e| cannot("disable readahead", &e))?;
     let changed =
         scratch(&order.dir, WriteMode::Buffered).map_err(|e| cannot("create a file", &e))?;
@@ -123,7 +123,7 @@ pub(super) fn run(order: &RunOrder, scenario: Reclaim) -> Result<Measured, Strin
     Ok(measured)
 }
 
-/// Loads both kinds, alternating between blocks.
+/// Loads both kinds in alternating blocks.
 fn load(clean: &OwnedFd, changed: &OwnedFd, buffer: &mut Buffer, bytes: u64) -> Result<(), String> {
     for at in (0..bytes).step_by(STEP_BYTES) {
         read_full_at(clean, buffer.whole_mut(), at).map_err(|e| cannot("read the file", &e))?;
@@ -145,7 +145,7 @@ struct Taken {
     elapsed_ns: u64,
     step_ns_p50: u64,
     step_ns_max: u64,
-    /// State when an eighth, and half, of all reclaimed pages were gone.
+    /// State after an eighth and after half of all reclaimed pages were gone.
     eighth: Resident,
     half: Resident,
     after: Resident,
@@ -159,14 +159,14 @@ fn take(
     before: Resident,
 ) -> Result<Taken, String> {
     let steps = (scenario.taken_bytes() / STEP_BYTES as u64) as usize;
-    assert!(steps > 0, "a limit of at least one step has a median step");
+    assert!(steps > 0, "no allocation steps");
     let (mut memory, mut times) = (Vec::with_capacity(steps), Vec::with_capacity(steps));
     let mut seen = vec![before];
     let start = monotonic_ns();
     for step in 0..steps {
         let began = monotonic_ns();
         let mut block = Buffer::new(STEP_BYTES);
-        // Memory is allocated when it is written to.
+        // Writing to memory allocates it.
         block.whole_mut().fill(step as u8 | 1);
         times.push(monotonic_ns() - began);
         memory.push(block);
@@ -202,7 +202,7 @@ fn take(
     })
 }
 
-/// Reads the clean file again. Returns the time, ns, and the bytes read from the device.
+/// Reads the clean file again. Returns the time in ns and the bytes read from the device.
 fn read_again(file: &OwnedFd, buffer: &mut Buffer, bytes: u64) -> Result<(u64, u64), String> {
     let device = || proc::process_io().map_or(0, |io| io.read_bytes);
     let (start, before) = (monotonic_ns(), device());
@@ -213,7 +213,7 @@ fn read_again(file: &OwnedFd, buffer: &mut Buffer, bytes: u64) -> Result<(u64, u
     Ok((monotonic_ns() - start, device() - before))
 }
 
-/// Checks that no written data were lost.
+/// Checks that no written data was lost.
 fn check(file: &OwnedFd, buffer: &mut Buffer, bytes: u64) -> Result<(), String> {
     for at in (0..bytes).step_by(STEP_BYTES) {
         let got =

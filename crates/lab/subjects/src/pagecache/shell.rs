@@ -1,14 +1,13 @@
-//! Who opens the file of `COMMAND > FILE`: the shell, before the command starts.
+//! Shows that in `COMMAND > FILE`, the shell opens the file before the command starts.
 //!
-//! Each installed shell redirects the output of a command to a file that its user must not write.
-//! The command creates a marker file, which shows whether it started. Without the redirection it
-//! must start, or else the shell proves nothing. A command run by `sudo` is in the same position:
-//! it cannot help if it never starts. As root, the shells run as an unprivileged user, and the
-//! working alternatives are tried too: a shell inside the privileged process, and a privileged
-//! `tee`.
+//! Each installed shell redirects the output of a command to a file that its user cannot write. The
+//! command creates a marker file, which shows whether it started. Without the redirection, it must
+//! start, or the shell proves nothing. The same applies to `sudo`: it cannot help if it never
+//! starts. As root, the shells run as an unprivileged user, and the working alternatives are tested
+//! too: a shell inside the privileged process, and a privileged `tee`.
 //!
-//! The files need names, because a shell opens names. They are in a temporary directory that is
-//! removed at the end; a killed run leaves a few bytes there.
+//! The files need names because shells open files by name. They are in a temporary directory that
+//! is removed at the end; a killed run leaves a few bytes behind.
 
 use crate::stage::cannot;
 use ioloom_failure::{Operation, PathError, quoted, reason};
@@ -23,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Name, program and arguments before `-c` of each shell. The arguments keep it from reading the
-/// user's configuration. Missing shells are recorded as missing.
+/// user's configuration. Shells that are not installed are recorded as missing.
 const SHELLS: [(&str, &str, &[&str]); 7] = [
     ("sh", "sh", &[]),
     ("bash", "bash", &["--norc"]),
@@ -37,7 +36,7 @@ const SHELLS: [(&str, &str, &[&str]); 7] = [
 const NOBODY: u32 = 65_534;
 /// Contents of the target before the redirection.
 const BEFORE: &str = "before\n";
-/// The command that creates the marker, without and with redirection to the target.
+/// The command that creates the marker, with and without redirection to the target.
 const PLAIN: &str = "touch mark";
 const SENT: &str = "touch mark > ../target";
 
@@ -47,11 +46,11 @@ struct ShellDir {
     is_root: bool,
 }
 
-/// How a shell executed a line.
+/// Result of running a line in a shell.
 struct Execution {
     /// Whether the command started.
     began: bool,
-    /// Exit code; `None` if a signal ended it.
+    /// Exit code; `None` if it was terminated by a signal.
     code: Option<i32>,
 }
 
@@ -88,7 +87,7 @@ impl ShellDir {
         self.base.join("target")
     }
 
-    /// Returns a shell with a line, run by the unprivileged user or by ours. Its environment
+    /// Returns a shell command for a line, run as the unprivileged user or as ours. Its environment
     /// contains only HOME and PATH.
     fn shell(&self, program: &str, before: &[&str], line: &str, ours: bool) -> Command {
         let mut command = Command::new(program);
@@ -102,8 +101,8 @@ impl ShellDir {
         command
     }
 
-    /// Runs a shell to its end; `None` if its user cannot start the program. The kernel reports a
-    /// permission error rather than a missing file if a directory in the path is inaccessible.
+    /// Runs a shell to completion; `None` if its user cannot start the program. If a directory in
+    /// the path is inaccessible, the kernel reports a permission error rather than a missing file.
     fn execute(&self, mut shell: Command) -> Result<Option<Execution>, String> {
         let status = match shell.status() {
             Ok(status) => status,

@@ -1,4 +1,4 @@
-//! Each scenario on a small file, compared with what must be true.
+//! Runs each scenario on a small file and checks the results.
 
 use super::*;
 use crate::run_on_set::run_on_set;
@@ -24,7 +24,7 @@ fn the_second_reading_needs_no_device() {
 
 #[test]
 fn a_removed_file_is_never_written() {
-    // A `sync` of another program between the write and the removal would write the file.
+    // A `sync` by another program between the write and the removal would write the file.
     for _ in 0..20 {
         let Some(seen) = run_plan("pagecache:write/end=rm,bytes=2MiB") else { return };
         assert!(!seen.extra.contains_key("durable_ns"), "a removed file is not durable");

@@ -1,5 +1,5 @@
-//! Writes one file: what has happened when a write returns, the cost of durability, and data that
-//! are never written because the file was removed first.
+//! Writes one file: the state when a write returns, the cost of durability, and data that is never
+//! written because the file is removed first.
 
 use super::plan::{End, Write};
 use crate::stage::{Acts, Stage, cannot, page_state, put, resident_bytes, sync_file_system};
@@ -15,14 +15,14 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// Interval for checking how much is left to write.
+/// Polling interval for remaining dirty pages.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Duration from which a call was throttled or waited for the device, ns.
+/// Duration in ns above which a call was throttled or waited for the device.
 const THROTTLED_NS: u64 = 10_000_000;
 
 pub(super) fn probe(scenario: Write, dir: &Path) -> Result<(), String> {
     if scenario.how == WriteMode::Direct {
-        // Directories have no alignment, so a file is queried.
+        // Directories report no alignment, so query a file.
         let probed = scratch(dir, WriteMode::Direct).and_then(|file| direct_alignment_of(&file));
         let Ok(Some(needed)) = probed else {
             return Err(
@@ -48,7 +48,7 @@ pub(super) fn run(order: &RunOrder, scenario: Write) -> Result<Measured, String>
     let mut buffer = Buffer::new(scenario.block);
     fill(buffer.whole_mut(), order.seed);
     let file = scratch(&order.dir, scenario.how).map_err(|e| cannot("create the file", &e))?;
-    // Dirty pages of others would be written during the run.
+    // Other dirty pages would be written during the run.
     sync_file_system(&file)?;
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("write");
@@ -85,7 +85,7 @@ pub(super) fn run(order: &RunOrder, scenario: Write) -> Result<Measured, String>
     Ok(measured)
 }
 
-/// Writes the whole file. Returns the duration of each call, ns.
+/// Writes the whole file. Returns the duration of each call in ns.
 pub(super) fn all(
     file: &OwnedFd,
     scenario: Write,
@@ -94,7 +94,7 @@ pub(super) fn all(
 ) -> Result<Vec<u64>, String> {
     assert!(
         scenario.bytes.is_multiple_of(scenario.block as u64),
-        "the last call would write beyond the end of the file"
+        "the last call would write past the end of the file"
     );
     let mut latencies = Vec::with_capacity((scenario.bytes / scenario.block as u64) as usize);
     let mut before = monotonic_ns();
@@ -109,8 +109,8 @@ pub(super) fn all(
     Ok(latencies)
 }
 
-/// Leaves the file to writeback until none of it is left to write or the time is over. Records what
-/// is left and when it was zero.
+/// Leaves the file to writeback until no dirty pages remain or the time is up. Records the
+/// remaining dirty pages and when there were none.
 fn leave_to_writeback(
     stage: &mut Stage,
     file: &OwnedFd,
@@ -170,7 +170,7 @@ fn counted(measured: &mut Measured, acts: &Acts) {
         ("device_queue", rates.aqu_sz),
         ("device_await_ms", rates.await_ms),
         ("device_flushes", rates.flushes_per_s * seconds),
-        // Little's law: requests in flight are their rate times their latency.
+        // Little's law: the number of requests in flight is rate times latency.
         ("device_rate_times_await", rates.tps * rates.await_ms / 1000.0),
     ] {
         measured.extra.insert(name.to_owned(), value);
