@@ -1,6 +1,6 @@
-//! `cargo xtask ci`: every check of the repository, one after the other.
+//! `cargo xtask ci`: runs every check of the repository, one after another.
 //!
-//! A failing step does not stop the later ones: one run shows everything that is wrong.
+//! A failed step does not stop later ones, so one run reports all problems.
 
 use crate::guard::{self, Ended, Job};
 use crate::repo::Repo;
@@ -11,10 +11,10 @@ use crate::{crash, dependencies, gate, tidy, tools, ui};
 /// Crates that only the exchange needs.
 const HEAVY: [&str; 6] = ["rustls", "redb", "fjall", "tokio", "tokio-postgres", "ioloom-serve"];
 
-/// Failed tests are retried only up to this many; more than that is not chance.
+/// Maximum number of failed tests to retry; more failures are not random.
 const UNSTEADY_MAX: usize = 3;
 
-/// Runs all steps. Returns false if one failed, or under `strict` was skipped.
+/// Runs all steps. Returns false if a step failed or, under `strict`, was skipped.
 pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     let mut steps = Steps::default();
     steps.take("packages", || packages(repo));
@@ -52,7 +52,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     Ok(steps.fine(strict))
 }
 
-/// Installs missing packages in one try where this user may, and names the others.
+/// Tries once to install missing packages if this user is permitted to, and lists the rest.
 fn packages(repo: &Repo) -> anyhow::Result<Outcome> {
     let missing = tools::missing();
     if missing.is_empty() {
@@ -94,8 +94,8 @@ fn cargo(repo: &Repo, line: &str, limit_s: u64) -> anyhow::Result<Outcome> {
     Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
 }
 
-/// Checks the build without the exchange, and the walker without inode tables, whose refusals no
-/// other step compiles. Heavy dependencies must not come back into that build.
+/// Checks the build without the exchange, and the walker without inode tables; no other step
+/// compiles their refusals. Heavy dependencies must not return to that build.
 fn without_exchange(repo: &Repo) -> anyhow::Result<Outcome> {
     let args = ["clippy", "--locked", "-p", "ioloom-cli", "--no-default-features"];
     let args = [&args[..], &["--", "-D", "warnings"]].concat();
@@ -117,10 +117,10 @@ fn has_crate(tree: &str, name: &str) -> bool {
     tree.lines().any(|line| line.split(' ').next() == Some(name))
 }
 
-/// Runs all tests. Up to [`UNSTEADY_MAX`] failed ones are retried, each alone: most of them observe
-/// state that the whole machine shares (page cache, devices, counters), where a `sync` of another
-/// process can fail a correct program. A test that passes on retry is listed as unsteady in the
-/// summary; one that fails again is a failure.
+/// Runs all tests. Retries up to [`UNSTEADY_MAX`] failed tests individually: most tests that fail
+/// observe shared machine state (page cache, devices, counters), where a `sync` by another process
+/// can make a correct program fail. The summary lists a test that passes on retry as unsteady; a
+/// test that fails again is a failure.
 fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     let args = ["test", "--locked", "--workspace", "--no-fail-fast"];
     let ended = Job::new("cargo", &args, &repo.root, 1200).run()?;
@@ -128,10 +128,10 @@ fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     if ended.fine() || ended.killed.is_some() || !(1..=UNSTEADY_MAX).contains(&failed.len()) {
         return Ok(judge_tests(&ended));
     }
-    println!("retrying, each alone: {}", failed.join(", "));
+    println!("retrying individually: {}", failed.join(", "));
     let mut passed = Vec::new();
     for name in failed {
-        // The whole workspace again: it is compiled already, a single package would not be.
+        // Use the whole workspace, which is already compiled; a single package would not be.
         let args = [&args[..], &["--", "--exact", name]].concat();
         let again = Job::new("cargo", &args, &repo.root, 600).run()?;
         if again.fine() && again.tests.passed > 0 {
@@ -146,8 +146,8 @@ fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Runs the loom tests of shared state under every interleaving. They need other compiler flags, so
-/// both crates build in a target directory of their own.
+/// Runs the loom tests of shared state under every interleaving. They need different compiler
+/// flags, so both crates build in a separate target directory.
 fn interleavings(repo: &Repo) -> anyhow::Result<Outcome> {
     let mut passed = 0;
     for which in [["ioloom-budget", "--test"], ["ioloom-walk", "--lib"]] {
@@ -175,9 +175,10 @@ fn judge_tests(ended: &Ended) -> Outcome {
 }
 
 fn documents(repo: &Repo) -> anyhow::Result<Outcome> {
-    // Libraries only: the program has the same name as the library and would overwrite its pages.
+    // Document only libraries: the binary has the same name as the library and would overwrite its
+    // pages.
     let args = ["doc", "--locked", "--workspace", "--no-deps", "--lib", "--keep-going"];
-    // Module docs are also read in the source, where links to private items help.
+    // Module docs are also read in the source, where links to private items are useful.
     let flags = "-D warnings -A rustdoc::private-intra-doc-links";
     let job = Job::new("cargo", &args, &repo.root, 600).env("RUSTDOCFLAGS", flags);
     let ended = job.run()?;

@@ -1,19 +1,19 @@
-//! `cargo xtask crash`: kills the program at random moments and checks what it left behind.
+//! `cargo xtask crash`: kills the program at random times and checks the remaining state.
 //!
 //! Five things must survive `kill -9`: the finished runs of a study, a file set under construction,
 //! a copy of it, the orders of a server in each of its stores (`stores`), and the orders of a
 //! server with a database, which is killed too (`databases`). Each round kills one of them. The
-//! moments come from the seed, so a failure can be repeated as far as the machine allows. The
-//! program runs from a copy in a private home, which identifies processes that outlive it. Nothing
-//! here judges speed: a round that finishes before its moment counts as finished.
+//! kill times come from the seed, so a failure can be reproduced as far as the machine allows. The
+//! program runs from a copy in a private home, which identifies surviving processes. Nothing here
+//! depends on speed: a round that finishes before its kill time counts as finished.
 //!
-//! After each kill of a study its file must hold whole lines, except for the last one; every line
-//! that was whole before must still be there, byte for byte; each run must appear once and in
-//! order; and no process of a run may survive. At the end the study is resumed and must finish. A
-//! file set must be completed by the same command, verify, and equal one that was made undisturbed.
-//! A copy must be absent or complete after each kill, which is checked with the manifest that is
-//! copied along, and the same command must complete it. `crash copy` kills copies alone, in more
-//! shapes and with closer checks (`copies`).
+//! After a study is killed, its file must consist of complete lines, except for the last one; every
+//! previously complete line must be unchanged, byte for byte; each run must appear once and in
+//! order; and no process of a run may survive. At the end, the study is resumed and must finish.
+//! Repeating the command must complete a file set, which must verify and equal an undisturbed one.
+//! After each kill, a copy must be absent or complete, which is checked using the copied manifest,
+//! and repeating the command must complete it. `crash copy` kills only copies, in more variants and
+//! with stricter checks (`copies`).
 
 mod copies;
 mod databases;
@@ -32,23 +32,23 @@ use std::path::Path;
 use std::time::Duration;
 use stores::Stores;
 
-/// Rounds of the short form in `ci`.
+/// Number of rounds in `ci`.
 pub(crate) const ROUNDS_SHORT: u32 = 8;
-/// Rounds unless the command line gives a number.
+/// Default number of rounds.
 pub(crate) const ROUNDS: u32 = 100;
-/// Studies are killed before this moment.
+/// Maximum time before a study is killed.
 const STUDY_KILL_MAX: Duration = Duration::from_millis(700);
 
 const BLOCKS: u64 = 24;
-/// Two arms, one of them twice.
+/// Two arms, one of which runs twice.
 const RUNS: u64 = 3 * BLOCKS;
 
-/// What is killed.
+/// The programs to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// The five things, one after another.
     Each,
-    /// Copies in every shape; each kill is reported in one line.
+    /// Copies in every variant, with one report line per kill.
     Copies,
 }
 
@@ -118,19 +118,19 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
     }
     Ok(Outcome::Passed(format!(
         "{rounds} rounds of seed {seed}: {killed} kills, {torn} torn lines, {studies} studies, \
-         {sets} sets and {copies} copies came to their end whole, {served} stores lost none of {} \
+         {sets} sets and {copies} copies completed intact, {served} stores lost none of {} \
          acknowledged orders, {}",
         stores.acknowledged,
         databases.summary()
     )))
 }
 
-/// A small study that is killed and resumed until it ends.
+/// A small study that is killed and resumed until it finishes.
 struct Study {
     home: Home,
-    /// The whole lines of its session so far.
+    /// The complete lines of its session so far.
     before: Vec<u8>,
-    /// Whether the last kill tore a line.
+    /// Whether the last kill left a torn line.
     torn: bool,
 }
 
@@ -145,7 +145,7 @@ impl Study {
 
     const ARGS: [&str; 5] = ["study", "crash", "--studies", "studies", "--resume"];
 
-    /// Starts it and kills it at a random moment. Returns false if it ended before that.
+    /// Starts the study and kills it at a random time. Returns false if it exited before that.
     fn round(&mut self, random: &mut Random) -> anyhow::Result<bool> {
         let mut running = self.home.start(&Self::ARGS)?;
         let ended = running.wait(random.moment(STUDY_KILL_MAX))?;
@@ -158,7 +158,7 @@ impl Study {
         }
         self.look()?;
         self.home.nobody_left()?;
-        // Killed between its last line and its exit: nothing is left to resume.
+        // It was killed between its last line and its exit, so there is nothing to resume.
         if session(&self.before)?.1 {
             self.is_whole()?;
             return Ok(false);
@@ -216,8 +216,8 @@ headline = true
     )
 }
 
-/// Returns the bytes of the session that has a header. A kill before the first whole line leaves a
-/// file without a header, which does not count.
+/// Returns the contents of the session file with a header. A kill before the first complete line
+/// leaves a file without a header, which does not count.
 fn one_session(dir: &Path) -> anyhow::Result<Vec<u8>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten() {
@@ -227,12 +227,12 @@ fn one_session(dir: &Path) -> anyhow::Result<Vec<u8>> {
             found.push(bytes);
         }
     }
-    ensure!(found.len() <= 1, "--resume began {} sessions", found.len());
+    ensure!(found.len() <= 1, "--resume started {} sessions", found.len());
     Ok(found.pop().unwrap_or_default())
 }
 
-/// Counts the runs in whole lines, each of which must appear once and in order. The second value
-/// says whether an end line follows.
+/// Counts the runs in complete lines, each of which must appear once and in order. The second value
+/// is true if an end line follows.
 fn session(lines: &[u8]) -> anyhow::Result<(u64, bool)> {
     let (mut runs, mut ended) = (0, false);
     for (i, line) in lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()).enumerate() {
@@ -251,7 +251,7 @@ fn session(lines: &[u8]) -> anyhow::Result<(u64, bool)> {
     Ok((runs, ended))
 }
 
-/// Makes a file set and kills the maker up to three times. Returns the number of kills.
+/// Creates a file set, killing the process up to three times. Returns the number of kills.
 fn crash_set(
     program: &Path,
     random: &mut Random,
@@ -268,7 +268,7 @@ fn crash_set(
             Some(code) => ensure!(code == 0, "fileset create exited with {code}"),
             None => killed += 1,
         }
-        // A set whose manifest says complete must verify.
+        // A set with a complete manifest must verify.
         if home.manifest()?.is_some_and(|text| text == whole) {
             home.0.well(&["fileset", "verify", "set"])?;
         }

@@ -1,14 +1,14 @@
-//! Rules for dependencies, checked by cargo-deny with `deny.toml`: licences, bans and sources, and
-//! known vulnerabilities where the advisory database can be reached.
+//! Dependency rules, checked by cargo-deny using `deny.toml`: licences, bans and sources, and known
+//! vulnerabilities if the advisory database is reachable.
 //!
-//! cargo-deny is installed with cargo if it is missing, in one try: about a minute, and only once
-//! per machine.
+//! If cargo-deny is missing, cargo installs it in a single attempt, which takes about a minute,
+//! once per machine.
 
 use crate::guard::{Ended, Job};
 use crate::repo::Repo;
 use crate::steps::Outcome;
 
-/// Installs the tool without optimisation, which builds twice as fast, and without features that
+/// Installs the tool without optimization, which halves the build time, and without features that
 /// need a C library.
 const INSTALL: &str = "install cargo-deny --locked --debug --no-default-features";
 
@@ -24,7 +24,7 @@ pub(crate) fn check(repo: &Repo) -> anyhow::Result<Outcome> {
     Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
 }
 
-/// Checks for known vulnerabilities; skipped where their database cannot be fetched.
+/// Checks for known vulnerabilities; skipped if the database cannot be fetched.
 pub(crate) fn advisories(repo: &Repo) -> anyhow::Result<Outcome> {
     if !is_installed(repo)? {
         return Ok(Outcome::Skipped("cargo-deny is missing".to_owned()));
@@ -43,7 +43,7 @@ fn judge(ended: &Ended) -> Outcome {
     }
 }
 
-/// Prints every licence with the crates under it.
+/// Prints every licence with the crates that use it.
 pub(crate) fn list(repo: &Repo) -> anyhow::Result<bool> {
     Ok(cargo(repo, "deny list", 300)?.fine())
 }

@@ -1,9 +1,9 @@
-//! The instruction gate: the number of instructions of the hot path against a committed figure.
+//! The instruction gate: compares the instruction count of the hot path with a committed figure.
 //!
-//! Callgrind counts them, nearly without noise, so a change of one per cent is a change of the
-//! code. The figure depends on the compiler, on valgrind and on the processor features that the C
-//! library selects by; it is stored with the first two, and the gate is skipped, and counted as
-//! skipped, if they differ. It judges the library alone: the kernel is not counted.
+//! Callgrind counts instructions almost without noise, so a change of one per cent reflects a code
+//! change. The figure depends on the compiler, on valgrind and on the CPU features that the C
+//! library detects; it is stored with the first two, and the gate is skipped, and counted as
+//! skipped, if they differ. It covers only the library, not the kernel.
 
 use crate::guard::{self, Job};
 use crate::repo::{self, Repo};
@@ -46,7 +46,7 @@ impl Figure {
 
     fn text(&self) -> String {
         format!(
-            "# Written by `cargo xtask gate --bless`; says why in the commit that changes it.\n\
+            "# Written by `cargo xtask gate --bless`; explain changes in the commit message.\n\
              rustc = \"{}\"\nvalgrind = \"{}\"\ninstructions = {}\ntolerance_per_mille = {}\n",
             self.rustc, self.valgrind, self.instructions, self.tolerance_per_mille
         )
@@ -55,7 +55,7 @@ impl Figure {
     fn judge(&self, now: &Self) -> Outcome {
         if self.rustc != now.rustc || self.valgrind != now.valgrind {
             return Outcome::Skipped(format!(
-                "the figure belongs to {}, {}; installed are {}, {}",
+                "the figure is for {}, {}, but {}, {} are installed",
                 self.rustc, self.valgrind, now.rustc, now.valgrind
             ));
         }
@@ -67,13 +67,13 @@ impl Figure {
             Outcome::Passed(note)
         } else {
             Outcome::Failed(format!(
-                "{note}; find the cause, or run `cargo xtask gate --bless` and say why"
+                "{note}; find the cause, or run `cargo xtask gate --bless` and explain why"
             ))
         }
     }
 }
 
-/// Counts, and compares or writes the figure.
+/// Counts instructions, and compares or writes the figure.
 pub(crate) fn run(repo: &Repo, bless: bool) -> anyhow::Result<Outcome> {
     if !repo.root.join(EXAMPLE).is_file() {
         return Ok(Outcome::Skipped(format!("{EXAMPLE} is missing")));
@@ -98,7 +98,7 @@ pub(crate) fn run(repo: &Repo, bless: bool) -> anyhow::Result<Outcome> {
 }
 
 fn count(repo: &Repo) -> anyhow::Result<Figure> {
-    // Built like the program in the step before, so that only the example is new.
+    // Use the same build options as the previous step, so only the example is compiled.
     let build = ["build", "--locked", "--release", "--package", "ioloom-cli", "--example", "gate"];
     let built = Job::new("cargo", &build, &repo.root, 1200).run()?;
     if !built.fine() {

@@ -1,10 +1,10 @@
 //! Runs a program under a hard limit, in its own process group.
 //!
-//! The limit guards against hangs and judges no speed. Between this process and the program runs a
-//! small guard (this same executable with the word `guard`), leader of the new group, whose
-//! standard input is a pipe from here. When this process ends for any reason (Ctrl-C, SIGKILL) the
-//! pipe closes and the guard kills the group, so nothing is left running. At the limit the group is
-//! killed, after recording what was running in it. The cost is one more process per step.
+//! The limit guards against hangs, not slowness. A small guard (this executable with the argument
+//! `guard`) runs between this process and the program. It leads the new group, and its standard
+//! input is a pipe from this process. When this process exits for any reason (Ctrl-C, SIGKILL), the
+//! pipe closes and the guard kills the group, so nothing is left running. At the limit, the group
+//! is killed after its running commands are recorded. The cost is one additional process per step.
 
 use crate::tools;
 use anyhow::{Context, bail};
@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Lines of output that are retained for the final message.
+/// Number of output lines retained for the final message.
 const LINES_KEPT_MAX: usize = 400;
 
 /// A program to run.
@@ -37,11 +37,11 @@ pub(crate) struct Job {
 pub(crate) struct Ended {
     /// Exit code; 128 + signal if a signal ended it.
     pub(crate) code: i32,
-    /// Set if it was killed at the limit: the command lines that were running then.
+    /// The command lines running when it was killed at the limit; `None` if it was not killed.
     pub(crate) killed: Option<Vec<String>>,
     /// The last lines of standard output and error, in order of arrival.
     pub(crate) lines: VecDeque<String>,
-    /// What the lines say about tests, if a test runner wrote them.
+    /// Test results parsed from the lines, if a test runner wrote them.
     pub(crate) tests: Tests,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Ended {
 pub(crate) struct Tests {
     /// Tests that passed.
     pub(crate) passed: u64,
-    /// Names of those that failed.
+    /// Names of failed tests.
     pub(crate) failed: Vec<String>,
     /// Announcements of slow tests.
     slow: Vec<String>,
@@ -76,12 +76,12 @@ impl Tests {
 }
 
 impl Ended {
-    /// Reports whether it exited by itself with code 0.
+    /// Returns whether it exited on its own with code 0.
     pub(crate) fn fine(&self) -> bool {
         self.killed.is_none() && self.code == 0
     }
 
-    /// Describes in one line why it failed.
+    /// Describes the failure in one line.
     pub(crate) fn word(&self) -> String {
         match &self.killed {
             None => format!("exit code {}", self.code),
@@ -102,7 +102,7 @@ impl Ended {
 }
 
 impl Job {
-    /// A program of the list in [`tools`], run in `dir`.
+    /// A program from the list in [`tools`], run in `dir`.
     pub(crate) fn new(name: &'static str, args: &[&str], dir: &Path, limit_s: u64) -> Self {
         let program = tools::find(name).unwrap_or_else(|| name.into());
         Self::built(program, args, dir, limit_s)
@@ -117,7 +117,7 @@ impl Job {
             env: Vec::new(),
             uid: None,
             limit: Duration::from_secs(limit_s),
-            // Stays valid when a step rebuilds this program.
+            // This path stays valid when a step rebuilds this program.
             guard: "/proc/self/exe".into(),
         }
     }
@@ -140,10 +140,10 @@ impl Job {
         std::iter::once(name).chain(self.args.iter().cloned()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Runs it to completion or to the limit.
+    /// Runs it to completion or until the limit.
     ///
     /// # Errors
-    /// Only if it cannot be started; a bad exit is a value.
+    /// It cannot be started. A failed exit is not an error.
     pub(crate) fn run(&self) -> anyhow::Result<Ended> {
         println!("$ {}", self.shown());
         let (reader, mut child) = self.start()?;
@@ -166,7 +166,7 @@ impl Job {
                 break;
             }
         }
-        // What the step left behind holds the pipe and the processors; the group is ours to kill.
+        // Leftover processes would hold the pipe and use CPUs, so kill the group.
         if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -174,8 +174,8 @@ impl Job {
         Ok(ended)
     }
 
-    /// Starts it without the guard, for a caller that kills it at a moment of its choice. Its
-    /// output goes to the file `said`.
+    /// Starts it without the guard, for callers that kill it themselves. Its output goes to the
+    /// file `said`.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -222,8 +222,8 @@ impl Job {
 pub(crate) struct Kept(Child);
 
 impl Kept {
-    /// Waits up to `limit` for its exit. Returns the exit code, or 128 + signal, or `None` if it is
-    /// still running.
+    /// Waits up to `limit` for it to exit. Returns the exit code, or 128 + signal, or `None` if it
+    /// is still running.
     ///
     /// # Errors
     /// If the system cannot report its state.
@@ -249,7 +249,7 @@ impl Drop for Kept {
     }
 }
 
-/// Takes lines for `patience` or until the pipe is closed.
+/// Receives lines for `patience` or until the pipe is closed.
 fn take_lines(lines: &mpsc::Receiver<String>, ended: &mut Ended, patience: Duration) {
     let until = Instant::now() + patience;
     while let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -262,11 +262,11 @@ fn take_lines(lines: &mpsc::Receiver<String>, ended: &mut Ended, patience: Durat
     }
 }
 
-/// Returns the output of a program of the list in [`tools`] that answers at once and therefore
+/// Returns the output of a program from the list in [`tools`] that exits immediately and therefore
 /// needs no guard.
 ///
 /// # Errors
-/// If it cannot be started or fails; the message holds its standard error.
+/// It cannot be started or fails; the message contains its standard error.
 pub(crate) fn ask(name: &'static str, args: &[&str], dir: &Path) -> anyhow::Result<String> {
     let program = tools::find(name).unwrap_or_else(|| name.into());
     let output = Command::new(program)
@@ -302,7 +302,7 @@ fn command_lines_of_group(group: u32) -> Vec<String> {
             continue;
         };
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name in parentheses may hold anything; the fields follow the last parenthesis.
+        // The name in parentheses may contain anything; the fields follow the last parenthesis.
         let of_group =
             stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(2)?.parse().ok());
         if pid == group || of_group != Some(group) {
@@ -386,8 +386,8 @@ mod tests {
 
     #[test]
     fn own_group_is_listed() {
-        // Our own process is in our group; the guard of a group is left out, so a number other than
-        // ours is expected only if we do not lead it.
+        // This process is in its own group. The guard of a group is omitted, so another process is
+        // expected only if this process is not the leader.
         let group = rustix::process::getpgrp().as_raw_nonzero().get().cast_unsigned();
         if group != std::process::id() {
             assert!(!command_lines_of_group(group).is_empty());
@@ -426,7 +426,7 @@ mod tests {
         }
     }
 
-    /// Including one that writes all the time and one that ignores SIGTERM.
+    /// This includes a step that writes continuously and one that ignores SIGTERM.
     #[test]
     fn a_hang_is_killed_and_named() {
         if let Some(ended) = run_script("trap '' TERM; while :; do echo more; done", 2) {
@@ -441,7 +441,7 @@ mod tests {
         if let Some(ended) = run_script("sleep 600 & echo $!", 60) {
             assert_eq!(ended.code, 0);
             let stat = format!("/proc/{}/stat", ended.lines[0]);
-            // It is killed; the kernel takes a moment to reap it.
+            // It has been killed, but reaping takes the kernel a moment.
             let is_there = || std::fs::read_to_string(&stat).is_ok_and(|s| !s.contains(") Z "));
             for _ in 0..1000 {
                 if !is_there() {

@@ -1,8 +1,8 @@
-//! Automation of this repository; `cargo xtask help` lists the commands.
+//! Automation for this repository; `cargo xtask help` lists the commands.
 //!
-//! Everything longer than one command line is here and not in shell scripts: typed, tested and the
-//! same on every machine. The only dependencies are `anyhow`, `serde_json`, `rustix` and the small
-//! crate `testbed`, because this crate is built before anything else can be checked.
+//! Everything longer than one command line is here rather than in shell scripts: typed, tested and
+//! the same on every machine. This crate is built before anything else can be checked, so it
+//! depends only on `anyhow`, `serde_json`, `rustix` and the small crate `testbed`.
 
 #![expect(clippy::print_stdout, reason = "printing is the purpose of this program")]
 
@@ -105,5 +105,5 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
 }
 
 fn number(word: &str) -> anyhow::Result<u64> {
-    word.parse().map_err(|_| anyhow::anyhow!("'{word}' is not a whole number"))
+    word.parse().map_err(|_| anyhow::anyhow!("'{word}' is not an integer"))
 }

@@ -25,7 +25,8 @@ pub(crate) struct Repo {
 }
 
 impl Repo {
-    /// Finds the checkout that cargo runs in, otherwise the one around the current directory.
+    /// Returns the checkout that cargo runs in, or else the one that contains the current
+    /// directory.
     pub(crate) fn find() -> anyhow::Result<Self> {
         let here = match std::env::var_os("CARGO_MANIFEST_DIR") {
             Some(dir) => PathBuf::from(dir),
@@ -36,7 +37,7 @@ impl Repo {
                 return Ok(Self { root: dir.to_owned() });
             }
         }
-        bail!("{}: no checkout of ioloom here or above", here.display())
+        bail!("{}: not inside a checkout of ioloom", here.display())
     }
 
     /// Reads a file; bytes that are not UTF-8 are replaced.

@@ -1,5 +1,5 @@
-//! The first command of the README, run as a new user would: with a fresh home directory, once as
-//! the current user and once, if that is root, as an unprivileged user.
+//! Runs the first command of the README like a new user: with a fresh home directory, once as the
+//! current user and, if that is root, once as an unprivileged user.
 
 use crate::guard::{Ended, Job};
 use crate::repo::Repo;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The unprivileged user of every Linux system.
 const NOBODY_UID: u32 = 65534;
 
-/// Limit of the run, seconds; the command itself takes far less.
+/// Time limit in seconds; the command itself takes far less.
 const LIMIT_S: u64 = 420;
 
 /// The user who runs the command.
@@ -59,7 +59,7 @@ pub(crate) fn run(repo: &Repo, program: &Path, user: User) -> anyhow::Result<Out
     Ok(judge(&run(&["study"], LIMIT_S)?, |path| report_bytes(&home.0, path)))
 }
 
-/// Reports whether the source of the program declares the command; then it must work.
+/// Returns whether the program's source declares the command, in which case it must work.
 fn is_declared(repo: &Repo) -> anyhow::Result<bool> {
     for file in repo.files()? {
         if file.starts_with("crates/tools/cli/src") && repo.read(&file)?.contains("Study") {
@@ -71,7 +71,7 @@ fn is_declared(repo: &Repo) -> anyhow::Result<bool> {
 
 fn make_home(program: &Path, user: User) -> anyhow::Result<Home> {
     let name = format!("ioloom-smoke-{}-{user:?}", std::process::id()).to_lowercase();
-    // The directory for temporary files is often in memory, where no run can be cold.
+    // The temporary directory is often in memory, where no run can be cold.
     let disk = Path::new("/var/tmp");
     let base = if disk.is_dir() { disk.to_owned() } else { std::env::temp_dir() };
     let dir = base.join(name);

@@ -1,10 +1,10 @@
 //! `cargo xtask soak`: repeats test suites for a given time.
 //!
-//! Some faults show once in a thousand runs: an interleaving of threads, an unlucky case of a
-//! property test, a kill at the wrong moment. So the suites with threads, randomness or kills run
-//! again and again, and the first failure ends the run with the number of the round and the names
-//! of the tests. Property tests draw new cases in each round. The number of passes is printed; time
-//! only decides when to stop, never whether a test passes.
+//! Some bugs appear once in a thousand runs: a thread interleaving, an unlucky property test case,
+//! a kill at the wrong time. So the suites with threads, randomness or kills run repeatedly, and
+//! the first failure stops the run and reports the round number and the test names. Property tests
+//! draw new cases in each round. The number of passes is printed; time only decides when to stop,
+//! never whether a test passes.
 
 use crate::guard::Job;
 use crate::repo::Repo;
@@ -12,9 +12,9 @@ use crate::steps::Outcome;
 use anyhow::ensure;
 use std::time::{Duration, Instant};
 
-/// Minutes unless the command line gives a number.
+/// Default number of minutes.
 pub(crate) const MINUTES: u64 = 10;
-/// Limit of one round of one suite, seconds.
+/// Time limit in seconds for one round of one suite.
 const LIMIT_S: u64 = 900;
 
 /// Packages whose tests use threads, randomness or kills.
@@ -28,7 +28,7 @@ const SUITES: [&str; 7] = [
     "ioloom-claims",
 ];
 
-/// Repeats the suites (all of [`SUITES`] unless some are named) until the time is up.
+/// Repeats the specified suites (default: [`SUITES`]) until the time is up.
 pub(crate) fn run(repo: &Repo, minutes: u64, named: &[&str]) -> anyhow::Result<Outcome> {
     let suites = if named.is_empty() { &SUITES[..] } else { named };
     let known = packages(repo)?;
@@ -63,7 +63,7 @@ pub(crate) fn run(repo: &Repo, minutes: u64, named: &[&str]) -> anyhow::Result<O
     }
 }
 
-/// The tests of a package; doctests are compiled in each round and therefore left out.
+/// The tests of a package. Doctests are excluded because they are compiled in each round.
 fn arguments(suite: &str) -> [&str; 6] {
     ["test", "--locked", "--package", suite, "--lib", "--tests"]
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 /// How a step ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It holds; a note on what was seen.
+    /// The check passed, with a note.
     Passed(String),
-    /// It does not hold.
+    /// The check failed.
     Failed(String),
-    /// It could not be checked; counted, and an error under `--strict`.
+    /// The check could not run, which is an error under `--strict`.
     Skipped(String),
 }
 
@@ -48,12 +48,12 @@ impl Steps {
         self.rows.push((name.to_owned(), start.elapsed(), outcome));
     }
 
-    /// Reports whether the step of this name passed.
+    /// Returns whether the step of this name passed.
     pub(crate) fn passed(&self, name: &str) -> bool {
         self.rows.iter().any(|(n, _, o)| n == name && matches!(o, Outcome::Passed(_)))
     }
 
-    /// Returns the table, whose last line holds only the counts.
+    /// Returns the table; its last line contains only the counts.
     pub(crate) fn summary(&self) -> String {
         let mut text = String::from("\n");
         for (name, time, outcome) in &self.rows {
@@ -78,7 +78,7 @@ impl Steps {
         )
     }
 
-    /// Reports whether no step failed and, under `strict`, none was skipped.
+    /// Returns whether no step failed and, under `strict`, none was skipped.
     pub(crate) fn fine(&self, strict: bool) -> bool {
         let (_, failed, skipped) = self.counts();
         failed == 0 && !(strict && skipped > 0)

@@ -1,8 +1,8 @@
-//! `cargo xtask tidy`: the rules of this repository that no compiler checks.
+//! `cargo xtask tidy`: checks repository rules that the compiler does not.
 //!
 //! Each rule is a function from files to findings. The same functions run as a test of this crate,
-//! so `cargo test` refuses what tidy refuses. Rules read text, not types: a small lexer removes
-//! comments and strings where that matters.
+//! so `cargo test` rejects everything that tidy rejects. Rules read text, not types: if necessary,
+//! a small lexer removes comments and strings.
 
 mod arrows;
 mod circles;
@@ -34,14 +34,14 @@ fn sources(repo: &Repo) -> anyhow::Result<Vec<Source>> {
     Ok(found)
 }
 
-/// What the rules found, and a line of figures for each rule that counts.
+/// The findings, and a line of figures for each rule that counts something.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     findings: Vec<Finding>,
     figures: Vec<String>,
 }
 
-/// Applies every rule; refusals come first.
+/// Applies every rule; refusals are listed first.
 pub(crate) fn check(repo: &Repo) -> anyhow::Result<Report> {
     let sources = sources(repo)?;
     let (mut findings, arrows) = arrows::check(repo)?;

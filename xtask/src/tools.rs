@@ -1,8 +1,8 @@
-//! The programs that this crate may start, and the package of each.
+//! The programs that this crate may start, with their packages.
 //!
 //! A program that is not on this list cannot be started ([`program`] refuses it), so a fresh
-//! machine with the packages below has everything that `cargo xtask ci` needs. The list also holds
-//! the programs that tests start.
+//! machine with the packages below has everything that `cargo xtask ci` needs. The list also
+//! includes programs started by tests.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub(crate) struct Packaged {
     pub(crate) program: &'static str,
     /// Debian package.
     pub(crate) package: &'static str,
-    /// What is skipped without it.
+    /// The checks that are skipped without it.
     pub(crate) needed_for: &'static str,
 }
 
@@ -74,11 +74,11 @@ pub(crate) const PACKAGED: [Packaged; 13] = [
     },
 ];
 
-/// Programs that are always present: the toolchain that built this crate, and the installer, whose
-/// absence is a normal case.
+/// Programs that need no package: the toolchain that built this crate, and the installer, which may
+/// be absent.
 pub(crate) const GIVEN: [&str; 3] = ["cargo", "rustc", "apt-get"];
 
-/// Programs that are part of every Debian system; code and tests of the crates may start them.
+/// Programs that are part of every Debian system, for use by the crates and their tests.
 #[cfg(test)]
 const ESSENTIAL: [&str; 47] = [
     "bash", "cat", "chmod", "chown", "cmp", "cp", "dd", "diff", "du", "env", "false", "find",
@@ -91,7 +91,7 @@ const ESSENTIAL: [&str; 47] = [
 /// Returns the name of a program that may be started.
 ///
 /// # Panics
-/// If it is on neither list, which is a bug in this crate.
+/// It is not on any list, which is a bug in this crate.
 pub(crate) fn program(name: &'static str) -> &'static str {
     assert!(
         GIVEN.contains(&name) || PACKAGED.iter().any(|p| p.program == name),
@@ -104,8 +104,8 @@ pub(crate) fn program(name: &'static str) -> &'static str {
 pub(crate) fn find(name: &'static str) -> Option<PathBuf> {
     let name = program(name);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Programs for file systems are in the administrator's directories, which a plain user's PATH
-    // often lacks.
+    // File system programs are in the administrator's directories, which are often not in a normal
+    // user's PATH.
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])
         .map(|dir| dir.join(name))
@@ -137,7 +137,7 @@ mod tests {
         assert!(find("cargo").is_some());
     }
 
-    /// The list is only binding if there is no other way to start a program.
+    /// The list is effective only if there is no other way to start a program.
     #[test]
     fn nothing_starts_a_program_past_the_list() {
         let repo = crate::repo::Repo::find().unwrap();
@@ -152,7 +152,8 @@ mod tests {
         }
     }
 
-    /// Every program that the crates start by name is listed, or a fresh machine would lack it.
+    /// Every program that the crates start by name must be listed, or it could be missing on a
+    /// fresh machine.
     #[test]
     fn what_the_crates_start_is_listed() {
         let repo = crate::repo::Repo::find().unwrap();

@@ -5,7 +5,7 @@ use crate::repo::Repo;
 use crate::steps::Outcome;
 use crate::tools;
 
-/// Messages of npm that mean no network rather than an error of ours.
+/// npm messages that indicate a missing network rather than a bug.
 const NO_NETWORK: [&str; 4] = ["ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT"];
 
 /// Checks the viewer, or builds its embedded file.
@@ -28,7 +28,7 @@ pub(crate) fn run(repo: &Repo, build: bool) -> anyhow::Result<Outcome> {
     Ok(judge_script(script, &ended))
 }
 
-/// A script that leaves out a part says so in a line and exits with 0.
+/// A script that skips a part reports this in one line and exits with 0.
 fn judge_script(script: &str, ended: &Ended) -> Outcome {
     let skipped = ended.lines.iter().find_map(|line| line.strip_prefix("SKIPPED: "));
     match skipped {

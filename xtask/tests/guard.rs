@@ -1,5 +1,5 @@
-//! The guard between a step and the program it runs: exit codes pass through, and nothing outlives
-//! the process that started it.
+//! Tests the guard between a step and its program: exit codes pass through, and no process outlives
+//! the one that started it.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -33,7 +33,7 @@ fn the_group_ends_with_whoever_started_it() {
     output.read_exact(&mut [0; 3]).unwrap();
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    // End of file: the background sleepers held the pipe open and are gone as well.
+    // End of file means that the background sleepers, which held the pipe open, have exited too.
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");

@@ -1,10 +1,10 @@
-//! Killed copies: a target must be absent, the old one, or complete and correct.
+//! Killed copies: the target must be absent, unchanged, or complete and correct.
 //!
-//! "Complete and correct" is judged against the source: bytes, mode and time of every file. There
-//! are two callers. Rounds of all kinds copy a file set, which its manifest verifies ([`Copying`]).
-//! [`crash`] kills copies of a tree and of one big file, over nothing and over older files, each
-//! also with a resume record and with every file synced before it gets its name. A kill costs its
-//! copy, another copy to completion, and two reads of everything.
+//! "Complete and correct" means that bytes, mode and time of every file match the source. There are
+//! two callers. Rounds of all kinds copy a file set, which is verified by its manifest
+//! ([`Copying`]). [`crash`] kills copies of a tree and of one big file, with and without existing
+//! older files, with a resume record, and with each file synced before it is renamed into place.
+//! Each kill takes the interrupted copy, another complete copy, and two reads of all data.
 
 use super::home::{Home, Random, SetHome};
 use crate::steps::Outcome;
@@ -18,17 +18,18 @@ use std::time::{Duration, Instant};
 
 /// Size of the big file: several direct-I/O requests, some tens of milliseconds.
 const BIG_BYTES: usize = 48 << 20;
-/// Content of the target before a copy replaces it.
+/// Contents of the target before a copy replaces it.
 const OLD: &[u8] = b"old";
-/// Kills happen within this multiple of the time of an undisturbed copy; some copies finish first.
+/// Kills occur within this multiple of the undisturbed copy time; some copies finish first.
 const LATEST: f64 = 1.1;
-/// Most copies that are started per kill; those that finish before their moment do not count.
+/// Maximum number of copies started per kill; copies that finish before their kill time do not
+/// count.
 const STARTS_PER_KILL: u32 = 5;
 
 /// A file set to copy.
 pub(super) struct Copying {
     source: String,
-    /// Time of an undisturbed copy.
+    /// Duration of an undisturbed copy.
     takes: Duration,
 }
 
@@ -41,7 +42,7 @@ impl Copying {
         Ok(Self { source, takes: since.elapsed() })
     }
 
-    /// Copies it and kills the copy up to three times. Returns the number of kills.
+    /// Copies the set, killing the copy up to three times. Returns the number of kills.
     pub(super) fn crash(&self, program: &Path, random: &mut Random) -> anyhow::Result<u32> {
         let home = Home::new(program, "copy")?;
         let resume = random.next().is_multiple_of(2);
@@ -73,8 +74,8 @@ impl Copying {
     }
 }
 
-/// Removes the partial files that killed copies left under temporary names. A copy that does not
-/// resume cannot know whose they are and leaves them alone.
+/// Removes partial files left under temporary names by killed copies. A copy that does not resume
+/// cannot tell whose they are and leaves them alone.
 fn remove_parts(dir: &Path) -> anyhow::Result<()> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))?;
     for entry in entries {
@@ -96,7 +97,7 @@ fn parts(dir: &Path) -> anyhow::Result<usize> {
     Ok(names.filter(|name| name.contains(".ioloom-")).count())
 }
 
-/// What is copied, and what is at the target before.
+/// The source, and the previous contents of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Shape {
     Tree,
@@ -133,12 +134,12 @@ impl Shape {
 const WAYS: [&[&str]; 4] =
     [&[], &["--resume"], &["--durable", "file"], &["--resume", "--durable", "file"]];
 
-/// What a kill left behind.
+/// The state after a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// Nothing under the final name.
+    /// No file under the final name.
     Absent,
-    /// This many old files and this many complete ones.
+    /// Numbers of old and of complete files.
     Files { old: usize, complete: usize },
 }
 
@@ -188,13 +189,13 @@ pub(super) fn crash(program: &Path, kills: u32, seed: u64) -> anyhow::Result<Out
     ensure!(killed == kills, "only {killed} of {kills} copies ran long enough to be killed");
     let seen: Vec<_> = seen.iter().map(|(word, count)| format!("{count} {word}")).collect();
     Ok(Outcome::Passed(format!(
-        "{kills} kills of seed {seed}: {}; none torn. {finished} copies ended before their moment, \
-         and all came to their end when asked again",
+        "{kills} kills of seed {seed}: {}; none torn. {finished} copies finished before their \
+        kill time, and all completed when repeated",
         seen.join(", ")
     )))
 }
 
-/// A home that holds the sources of the copies.
+/// A home that contains the copy sources.
 struct Copies(Home);
 
 impl Copies {
@@ -215,7 +216,7 @@ impl Copies {
         self.0.0.join("to/copy")
     }
 
-    /// Prepares the target directory with its previous content.
+    /// Prepares the target directory with its previous contents.
     fn prepare(&self, shape: Shape) -> anyhow::Result<()> {
         let to = self.0.0.join("to");
         if to.exists() {
@@ -250,8 +251,8 @@ impl Copies {
         Ok(takes)
     }
 
-    /// Copies, kills at the given moment, checks what is left, and copies to completion. Returns
-    /// what the kill left.
+    /// Starts a copy, kills it at this time, checks the remaining state, and repeats the copy to
+    /// completion. Returns the state after the kill.
     fn copy(&self, shape: Shape, way: &[&str], moment: Duration) -> anyhow::Result<Value> {
         self.prepare(shape)?;
         let args = Self::args(shape, way);
@@ -288,7 +289,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Compares the target with the source and with its previous content.
+    /// Compares the target with the source and with its previous contents.
     fn look(&self, shape: Shape) -> anyhow::Result<Found> {
         let (from, to) = (self.0.0.join(shape.source()), self.target());
         if !to.exists() {
@@ -352,7 +353,7 @@ fn names(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// Reports whether a copy gives this name to a file that is not complete yet.
+/// Returns whether this is the temporary name of an incomplete copy.
 fn is_hidden(name: &Path) -> bool {
     name.iter().any(|part| {
         let part = part.to_string_lossy();
@@ -391,7 +392,11 @@ mod tests {
         };
         keep("b");
         assert_eq!(place.look(over).unwrap().word(), "old and complete files");
-        assert!(place.look(Shape::Tree).is_err(), "a tree over nothing is complete or absent");
+        assert!(
+            place.look(Shape::Tree).is_err(),
+            "a tree without old files must be complete or \
+            absent"
+        );
         keep("below/a");
         assert_eq!(place.look(over).unwrap().word(), "complete");
         fs::write(place.target().join(".x.ioloom-1.part"), "").unwrap();

@@ -1,11 +1,11 @@
-//! A server with a PostgreSQL database, one of which is killed under load.
+//! A server with a PostgreSQL database. One of the two is killed under load.
 //!
-//! Each time, every order counts once and has its own number, the stocks are the sum of all orders,
-//! and an acknowledged order keeps its answer. A killed server is restarted. A server whose
-//! database is killed stays up and has to reconnect by itself. At durability `os` a killed database
-//! may lose its latest orders; such losses are counted.
+//! After each kill, every order must count once and have a distinct number, the stocks must be the
+//! sum of all orders, and an acknowledged order must keep its answer. A killed server is restarted.
+//! If its database is killed, a server stays up and must reconnect automatically. At durability
+//! `os`, a killed database may lose its latest orders; such losses are counted.
 //!
-//! Without PostgreSQL nothing is killed here, and the summary says so.
+//! Without PostgreSQL, nothing is killed here, as noted in the summary.
 
 use super::home::{Home, LIMIT, Random};
 use super::stores::{
@@ -17,8 +17,8 @@ use ioloom_testbed::Postgres;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The durability levels of a database. Their number is coprime to those of the models and victims,
-/// so that all combinations occur.
+/// The durability levels of a database. Their number is coprime to the numbers of models and
+/// victims, which makes all combinations occur.
 const DURABILITIES: [&str; 3] = ["os", "group", "each"];
 /// Pause before a request is repeated while the database is down.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -30,7 +30,7 @@ pub(super) struct Databases {
     postgres: Option<Postgres>,
     rounds: usize,
     acknowledged: usize,
-    /// Of those: lost at `os` with a killed database.
+    /// Orders among them that were lost at `os` with a killed database.
     lost: usize,
 }
 
@@ -103,7 +103,7 @@ impl Databases {
 }
 
 /// Repeats all orders of the clients, which had received these answers, until each is answered.
-/// Returns how many of the acknowledged ones are executed only now.
+/// Returns how many acknowledged orders are only now executed.
 fn take(
     log: &mut Log,
     address: &str,

@@ -1,4 +1,4 @@
-//! The private home in which a program is crashed, and the random moments of the kills.
+//! The private home in which a program is crashed, and the random kill times.
 
 use crate::guard::{Job, Kept};
 use anyhow::{Context, bail, ensure};
@@ -6,9 +6,9 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A command that has not exited after this time is given up.
+/// Time limit for a command.
 pub(super) const LIMIT: Duration = Duration::from_secs(300);
-/// Time in which a process of a run must notice that its parent is gone.
+/// Time limit for a run's process to notice that its parent is gone.
 pub(super) const ORPHAN: Duration = Duration::from_secs(10);
 
 pub(super) const SET: &str = "count=3000,size=exp(mean=2KiB,min=1,max=64KiB)";
@@ -26,7 +26,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a moment before `max`.
+    /// Returns a random duration below `max`.
     pub(super) fn moment(&mut self, max: Duration) -> Duration {
         max.mul_f64((self.next() >> 11) as f64 / (1u64 << 53) as f64)
     }
@@ -43,7 +43,7 @@ impl Drop for Home {
 
 impl Home {
     pub(super) fn new(program: &Path, word: &str) -> anyhow::Result<Self> {
-        // The directory for temporary files is often in memory, where no run can be cold.
+        // The temporary directory is often in memory, where no run can be cold.
         let disk = Path::new("/var/tmp");
         let base = if disk.is_dir() { disk.to_owned() } else { std::env::temp_dir() };
         let dir = base.join(format!("ioloom-crash-{}-{word}", std::process::id()));
@@ -78,7 +78,7 @@ impl Home {
         }
     }
 
-    /// Waits until no process runs the copy any more.
+    /// Waits until no process is running the copy.
     pub(super) fn nobody_left(&self) -> anyhow::Result<()> {
         let since = Instant::now();
         loop {
@@ -102,7 +102,7 @@ impl Home {
     }
 }
 
-/// A home in which a file set is made.
+/// A home in which a file set is created.
 pub(super) struct SetHome(pub(super) Home);
 
 impl SetHome {
@@ -112,7 +112,7 @@ impl SetHome {
         Home::new(program, word).map(Self)
     }
 
-    /// Makes the set undisturbed. Returns its manifest and the time that took.
+    /// Creates the set undisturbed. Returns its manifest and the elapsed time.
     pub(super) fn undisturbed(&self) -> anyhow::Result<(String, Duration)> {
         let since = Instant::now();
         self.0.well(&Self::CREATE)?;
@@ -120,9 +120,9 @@ impl SetHome {
         Ok((self.manifest()?.context("the set has no manifest")?, takes))
     }
 
-    /// Returns the manifest as text, `None` before there is one. `made_dir` is left out: a maker
-    /// that was killed between creating the directory and recording that leaves an empty one, which
-    /// may belong to anyone.
+    /// Returns the manifest as text, or `None` if there is none yet. Omits `made_dir`: a process
+    /// killed between creating the directory and recording that leaves an empty directory, whose
+    /// origin is unknown.
     pub(super) fn manifest(&self) -> anyhow::Result<Option<String>> {
         match std::fs::read_to_string(self.0.0.join("set/.ioloom-set.json")) {
             Ok(text) => {

@@ -1,9 +1,9 @@
 //! A server that is killed under load, with each of its stores.
 //!
-//! Each time, the orders in the log are numbered without a gap, the stocks are the sum of those
-//! orders, and every acknowledged order is among them with its answer. After a restart the clients
-//! repeat all orders, which shows the rest: an order that was stored is answered as a repeat, a
-//! lost one is executed now.
+//! After each kill, the orders in the log must be numbered without gaps, the stocks must be the sum
+//! of those orders, and every acknowledged order must be among them with its answer. After a
+//! restart, the clients repeat all orders, which reveals the rest: a stored order is answered as a
+//! repeat, and a lost order is executed.
 
 use super::home::{Home, Random};
 use crate::guard::Kept;
@@ -15,8 +15,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Ways to order and to wait. Their number is coprime to that of the stores, so that all
-/// combinations occur.
+/// Combinations of model and durability. Their number is coprime to the number of stores, which
+/// makes all combinations occur.
 pub(super) const MODELS: [[&str; 2]; 7] = [
     ["epoll", "global"],
     ["thread", "stock"],
@@ -26,16 +26,16 @@ pub(super) const MODELS: [[&str; 2]; 7] = [
     ["request-pool", "global"],
     ["tokio", "stock"],
 ];
-/// Servers are killed before this moment, counted from when they listen.
+/// Maximum time before a server is killed, from when it starts listening.
 pub(super) const KILL_MAX: Duration = Duration::from_millis(120);
-/// What a server prints if the system refuses what its store needs.
+/// Part of the server's message if the system does not support its store.
 const ANOTHER_STORE: &str = "; use store log";
-/// Time in which a server must listen, and in which it must answer.
+/// Time limit for a server to listen and to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLIENTS: usize = 2;
-/// Orders per client, fewer than the server remembers of it.
+/// Number of orders per client, fewer than the server remembers per client.
 pub(super) const ORDERS: u64 = 100;
-/// Initial amount of each stock; more than all orders of a round take.
+/// Initial amount of each stock, which exceeds the orders of a round.
 const LEFT: i64 = 1_000_000;
 
 /// Answers by order number.
@@ -45,7 +45,7 @@ pub(super) type Answers = BTreeMap<u64, String>;
 pub(super) struct Stores {
     home: Home,
     rounds: usize,
-    /// Orders that were acknowledged before a kill.
+    /// Number of orders acknowledged before a kill.
     pub(super) acknowledged: usize,
 }
 
@@ -54,8 +54,8 @@ impl Stores {
         Self { home, rounds: 0, acknowledged: 0 }
     }
 
-    /// Kills a server up to three times with the same store. Returns the number of kills, 0 where
-    /// the system refuses what the store needs.
+    /// Kills a server up to three times with the same store. Returns the number of kills, or 0 if
+    /// the system does not support the store.
     pub(super) fn crash(&mut self, random: &mut Random) -> anyhow::Result<u32> {
         let (store, durability) = self.store_of_the_round()?;
         let [model, sharing] = MODELS[self.rounds % MODELS.len()];
@@ -106,7 +106,7 @@ pub(super) fn make_stocks(dir: &Path) -> anyhow::Result<()> {
     std::fs::write(dir.join("stock.txt"), text).context("write a stock file")
 }
 
-/// The names of all clients of one server life.
+/// The names of all clients of one server process.
 pub(super) fn names(life: u64) -> Vec<String> {
     (0..CLIENTS).map(|client| format!("l{life}c{client}")).collect()
 }
@@ -128,8 +128,8 @@ pub(super) fn serve(home: &Home, args: &[&str]) -> anyhow::Result<(Kept, String)
     }
 }
 
-/// Sends orders of the clients and kills the server after some time. Returns the acknowledged
-/// ones per client.
+/// Sends the clients' orders and kills the server after some time. Returns the acknowledged orders
+/// per client.
 pub(super) fn ordered(
     address: &str,
     names: &[String],
@@ -162,18 +162,18 @@ pub(super) fn order(number: u64) -> String {
     format!("{number} {side} {} {}\n", number % 2 + 1, number % 7 + 1)
 }
 
-/// Returns what an order adds to its stock.
+/// Returns the change an order makes to its stock.
 fn change(number: u64) -> i64 {
     let count = i64::try_from(number % 7 + 1).unwrap_or_default();
     if number.is_multiple_of(3) { count } else { -count }
 }
 
-/// Every order of a round by its number in the log, with its stock and its change.
+/// Every order of a round by log number, with its stock and change.
 #[derive(Default)]
 pub(super) struct Log(BTreeMap<u64, (u64, i64)>);
 
 impl Log {
-    /// Records that an order has a number in the log.
+    /// Records the log number of an order.
     pub(super) fn note(&mut self, seq: u64, number: u64) -> anyhow::Result<()> {
         let is_new = self.0.insert(seq, (number % 2, change(number))).is_none();
         ensure!(is_new, "two orders have number {seq}");
@@ -249,7 +249,7 @@ impl Client {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Returns the number of the latest order, and what is left of the two stocks.
+    /// Returns the number of the latest order and the remaining amounts of the two stocks.
     pub(super) fn list(&mut self) -> anyhow::Result<(u64, [i64; 2])> {
         self.say("1 SHOW\n")?;
         let latest = last_number(&self.line()?)?;

@@ -1,4 +1,4 @@
-//! Which crate may use which: the table of ARCHITECTURE.md against `cargo metadata`.
+//! Dependencies between crates: compares the table in ARCHITECTURE.md with `cargo metadata`.
 //!
 //! The table is the one under the heading "Arrows". Its columns are a crate, the crates it may use,
 //! and the crates that only its tests may use.
@@ -22,7 +22,7 @@ struct Uses {
 
 type Graph = BTreeMap<String, Uses>;
 
-/// Compares the arrows of the code with the table; the second value counts the arrows.
+/// Compares the arrows in the code with the table; the second value is the number of arrows.
 pub(super) fn check(repo: &Repo) -> anyhow::Result<(Vec<Finding>, usize)> {
     let text = repo.read(Path::new(FILE))?;
     let allowed = parse_table(&text)?;
@@ -35,7 +35,7 @@ pub(super) fn check(repo: &Repo) -> anyhow::Result<(Vec<Finding>, usize)> {
         .filter_map(|dir| Some(dir.file_name()?.to_string_lossy().into_owned()))
         .collect();
     for name in real.keys().filter(|name| !folders.contains(*name)) {
-        let text = "the folder of a crate is its name without the prefix 'ioloom-'";
+        let text = "the folder of a crate must be its name without the prefix 'ioloom-'";
         findings.push(Finding::refuse(name.clone(), text));
     }
     Ok((findings, real.values().map(|uses| uses.code.len()).sum()))
@@ -64,7 +64,7 @@ fn parse_table(text: &str) -> anyhow::Result<Graph> {
     Ok(graph)
 }
 
-/// Finds crates that are missing in the table of layers, which precedes the arrows.
+/// Reports crates that are missing from the table of layers, which precedes the arrows.
 fn without_line(text: &str, real: &Graph) -> Vec<Finding> {
     let layers = text.split(HEADING).next().unwrap_or_default();
     let rows: String = layers.lines().filter(|line| line.starts_with('|')).collect();
@@ -142,7 +142,7 @@ fn compare(allowed: &Graph, real: &Graph) -> Vec<Finding> {
     findings
 }
 
-/// Finds a cycle by repeatedly removing what uses nothing that is left.
+/// Finds a cycle by repeatedly removing crates that use no remaining crate.
 fn cycle(graph: &Graph) -> Option<Vec<String>> {
     let mut left: BTreeMap<&str, BTreeSet<&str>> = graph
         .iter()
@@ -159,7 +159,7 @@ fn cycle(graph: &Graph) -> Option<Vec<String>> {
             break;
         }
     }
-    // Everything left uses something left: walk until a name repeats.
+    // Every remaining crate uses a remaining crate: walk until a name repeats.
     let mut path: Vec<&str> = vec![left.keys().next()?];
     loop {
         let uses = &left[path[path.len() - 1]];
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(refused(&[("model", "", "lab")]).len(), 1);
         assert_eq!(refused(&[("lab", "", "sys")]).len(), 1, "allowed for tests only");
         assert_eq!(refused(&[("stats", "dev", "model")]).len(), 1);
-        assert_eq!(refused(&[("new", "", "model")]).len(), 1, "no row");
+        assert_eq!(refused(&[("new", "", "model")]).len(), 1, "the table has no row for it");
     }
 
     #[test]

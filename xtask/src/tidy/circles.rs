@@ -1,13 +1,12 @@
-//! No circles of files inside a crate.
+//! Rejects circles of files inside a crate.
 //!
-//! A file that needs another which needs the first cannot be read, tested or moved alone. File A
-//! uses file B if the code of A, tests aside, names an item that B defines, by a path through
-//! `crate`, `self`, `super` or a child module. Re-exports are followed to where the item is
-//! defined, and neither `pub use` nor `mod x;` counts as a use: a facade only lists what is below
-//! it.
+//! Files that need each other cannot be read, tested or moved separately. File A uses file B if the
+//! code of A, excluding tests, names an item defined in B by a path through `crate`, `self`,
+//! `super` or a child module. Re-exports are resolved to the definition, and neither `pub use` nor
+//! `mod x;` counts as a use: a facade only lists the items below it.
 //!
-//! The rule reads text, not types: calling a method of another file's type is not
-//! a use by itself. Every circle that it reports is a real circle of names.
+//! The rule reads text, not types: calling a method of another file's type is not itself a use.
+//! Every reported circle is a real circle of names.
 
 use super::finding::{Finding, Source};
 use super::rust_source::{code_only, is_word, without_tests};
@@ -17,20 +16,20 @@ use std::path::{Path, PathBuf};
 /// The path of a module below the crate root, which is empty.
 type Module = Vec<String>;
 
-/// What one file declares and names.
+/// Declarations and names in one file.
 #[derive(Debug, Default)]
 struct File {
     /// Paths that its code names, first segment `crate`, `self`, `super` or a child.
     paths: Vec<Vec<String>>,
     /// Re-exports: name to path.
     exports: BTreeMap<String, Vec<String>>,
-    /// Child modules in files of their own.
+    /// Child modules in separate files.
     children: BTreeSet<String>,
 }
 
 type Crate = BTreeMap<Module, File>;
 
-/// Longest chain of re-exports that is followed; longer ones would be circles themselves.
+/// Maximum length of a re-export chain; a longer chain would be a circle.
 const EXPORTS_MAX: usize = 12;
 
 /// Finds circles in every crate of `folders`.
@@ -41,7 +40,7 @@ pub(super) fn check(folders: &[PathBuf], sources: &[Source]) -> Vec<Finding> {
         findings.extend(circles.iter().map(|circle| {
             let names: Vec<String> = circle.iter().map(|module| name(module)).collect();
             let text = format!(
-                "a circle of {} files: {}; move what they share into a file of its own",
+                "a circle of {} files: {}; move shared items into a separate file",
                 circle.len(),
                 names.join(", ")
             );
@@ -66,7 +65,7 @@ fn read(src: &Path, sources: &[Source]) -> Crate {
     files
 }
 
-/// The module of a file below `src`; `None` for tests and further programs.
+/// Returns the module of a file below `src`; `None` for tests and other binaries.
 fn module_of(below: &Path) -> Option<Module> {
     let path = below.with_extension("");
     let mut parts: Module = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -83,7 +82,7 @@ fn module_of(below: &Path) -> Option<Module> {
     Some(parts)
 }
 
-/// Splits code into what it declares, exports and names.
+/// Splits code into declarations, exports and names.
 fn parse(code: &str) -> File {
     let mut file = File::default();
     let mut body = String::with_capacity(code.len());
@@ -99,7 +98,7 @@ fn parse(code: &str) -> File {
         body.push_str(before);
         match (is_use, text.contains('{')) {
             (false, true) => {
-                // A module inside this file: its code is this file's code.
+                // An inline module is part of this file's code.
                 body.push_str(&item[..3]);
                 rest = &item[3..];
                 continue;
@@ -126,7 +125,7 @@ fn parse(code: &str) -> File {
     file
 }
 
-/// Where the next `use` or `mod` statement begins.
+/// Returns the start of the next `use` or `mod` statement.
 fn next_item(code: &str) -> Option<usize> {
     let bytes = code.as_bytes();
     let whole = |at: usize, word: &str| {
@@ -137,7 +136,7 @@ fn next_item(code: &str) -> Option<usize> {
     [find("use"), find("mod")].into_iter().flatten().min()
 }
 
-/// Reports whether `pub` or `pub(...)` is right before the statement.
+/// Returns whether `pub` or `pub(...)` precedes the statement.
 fn is_visible(before: &str) -> bool {
     let before = before.trim_end();
     let before = match before.strip_suffix(')') {
@@ -147,7 +146,7 @@ fn is_visible(before: &str) -> bool {
     before.ends_with("pub")
 }
 
-/// Spells out a tree of paths: each path with the name that it has here.
+/// Expands a tree of paths into paths with their local names.
 fn expand(prefix: &[String], tree: &str, found: &mut Vec<(Vec<String>, String)>) {
     let tree = tree.trim();
     let Some(open) = tree.find('{') else {
@@ -189,7 +188,7 @@ fn segments(path: &str) -> impl Iterator<Item = String> {
     path.split("::").map(|part| part.trim().to_owned()).filter(|part| !part.is_empty())
 }
 
-/// Paths in code that begin with `crate`, `self`, `super` or a child module.
+/// Returns the paths in code that begin with `crate`, `self`, `super` or a child module.
 fn inline_paths(code: &str, children: &BTreeSet<String>) -> Vec<Vec<String>> {
     let bytes = code.as_bytes();
     let mut found = Vec::new();
@@ -213,7 +212,7 @@ fn inline_paths(code: &str, children: &BTreeSet<String>) -> Vec<Vec<String>> {
     found
 }
 
-/// The end of `a::b::c` that begins at `at`.
+/// Returns the end of the path `a::b::c` that begins at `at`.
 fn path_end(bytes: &[u8], mut at: usize) -> usize {
     loop {
         while at < bytes.len() && is_word(bytes[at]) {
@@ -228,7 +227,7 @@ fn path_end(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// The file that defines what `path` names when it is read in `from`.
+/// Returns the file that defines `path`, resolved in `from`.
 fn resolve(files: &Crate, from: &[String], path: &[String], depth: usize) -> Option<Module> {
     let file = files.get(from)?;
     let (first, mut rest) = path.split_first()?;
@@ -268,7 +267,7 @@ fn resolve(files: &Crate, from: &[String], path: &[String], depth: usize) -> Opt
     Some(at)
 }
 
-/// Which file uses which.
+/// Returns which files each file uses.
 fn uses(files: &Crate) -> BTreeMap<Module, BTreeSet<Module>> {
     let targets = |module: &Module, file: &File| {
         let found = file.paths.iter().filter_map(|path| resolve(files, module, path, 0));
@@ -277,7 +276,8 @@ fn uses(files: &Crate) -> BTreeMap<Module, BTreeSet<Module>> {
     files.iter().map(|(module, file)| (module.clone(), targets(module, file))).collect()
 }
 
-/// Groups of files that reach each other. Crates are small, so plain reachability will do.
+/// Returns groups of mutually reachable files. Crates are small, so plain reachability is fast
+/// enough.
 fn circles(uses: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<Vec<Module>> {
     let reach: BTreeMap<&Module, BTreeSet<&Module>> =
         uses.keys().map(|module| (module, reachable(uses, module))).collect();
@@ -343,7 +343,7 @@ mod tests {
         let a = ("a.rs", "pub struct A;\nfn f() { crate::b::g() }");
         assert_eq!(found(&[root, a, through]).len(), 1);
         let down = ("a.rs", "pub struct A;");
-        assert!(found(&[root, down, through]).is_empty(), "the root lists, it does not use");
+        assert!(found(&[root, down, through]).is_empty(), "listing in the root is not a use");
     }
 
     #[test]

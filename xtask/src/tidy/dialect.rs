@@ -1,27 +1,27 @@
 //! Words that mark text as a literal translation, refused wherever people read.
 //!
-//! `CONTRIBUTING.md` requires plain technical English. These words and phrases are correct English
-//! but are nearly absent from it, and each has a term of the field: report, print or show instead
-//! of "tell"; next to or compared with instead of "beside". The rule reads comments, strings and
-//! documents; code is out of its reach, and so are quotations, in Markdown a line that begins with
-//! `>` and the text between double quotes.
+//! `CONTRIBUTING.md` requires plain technical English. These words and phrases are correct but
+//! almost absent from technical English, and each has an idiomatic replacement: report, print or
+//! show instead of "tell"; next to or compared with instead of "beside". The rule reads comments,
+//! strings and documents; it ignores code and, in Markdown, quotations: lines that begin with `>`
+//! and text between double quotes.
 //!
-//! It also counts: the rates per 100,000 words show whether the language drifts back.
+//! It also counts words: the rates per 100,000 words show whether the language regresses.
 
 use super::finding::{Finding, Source};
 use super::rust_source::{code_only, is_word};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A phrase, in lower case, and what to write instead.
+/// A lower-case phrase and its replacement.
 struct Refused {
     words: &'static [&'static str],
     instead: &'static str,
-    /// Words that make the phrase legitimate when one of them comes next.
+    /// Words that make the phrase legitimate if one of them follows.
     unless_next: &'static [&'static str],
-    /// The same for the word before.
+    /// The same for the preceding word.
     unless_before: &'static [&'static str],
-    /// If not empty, the phrase counts only when one of these words, or a break, comes next.
+    /// If not empty, the phrase counts only if one of these words, or a break, follows.
     only_before: &'static [&'static str],
 }
 
@@ -31,7 +31,7 @@ const fn refused(words: &'static [&'static str], instead: &'static str) -> Refus
 
 /// The list of the style guide.
 const REFUSED: [Refused; 22] = [
-    // The first line of the README says that ioloom "tells you why"; that one stays.
+    // The first line of the README says that ioloom "tells you why"; this is intentional.
     Refused { unless_next: &["you"], ..refused(&["tells"], "report, print or show") },
     refused(&["tell"], "report, print, show or distinguish"),
     refused(&["told"], "reported, printed or given"),
@@ -41,7 +41,7 @@ const REFUSED: [Refused; 22] = [
     refused(&["anew"], "again"),
     refused(&["thereby"], "so"),
     refused(&["whoever"], "the user, the caller or the process that"),
-    // The user of that name may be named.
+    // The user of that name is allowed.
     Refused { unless_before: &["user", "as"], ..refused(&["nobody"], "no one, or a passive") },
     refused(&["somebody"], "another user or process"),
     refused(&["it", "is", "looked"], "checks"),
@@ -67,7 +67,7 @@ const REFUSED: [Refused; 22] = [
     refused(&["so", "that", "it"], "split the sentence, or: to"),
 ];
 
-/// Places that may keep a phrase: file, phrase, reason. An entry that is not needed is refused.
+/// Exceptions: file, phrase, reason. Unused entries are refused.
 const ALLOWED: [(&str, &str, &str); 3] = [
     (
         "crates/lab/report/src/chapter/copy.rs",
@@ -78,11 +78,11 @@ const ALLOWED: [(&str, &str, &str); 3] = [
     ("studies/copy/study.toml", "beside", "a name of an experiment, in stored records"),
 ];
 
-/// Rates that are reported: a name, and the words that count.
+/// Reported rates: a name, and the words that count.
 const RATES: [(&str, &[&str]); 2] =
     [("tell/told/tells", &["tell", "told", "tells"]), ("beside", &["beside"])];
 
-/// Files that hold the list itself, or data.
+/// Files that contain the list itself, or data.
 fn is_skipped(path: &Path) -> bool {
     let text = path.to_string_lossy();
     text == file!().trim_start_matches("./")
@@ -95,7 +95,7 @@ fn is_read(source: &Source) -> bool {
     ["rs", "md", "toml", "ts"].iter().any(|kind| source.is(kind)) && !is_skipped(&source.path)
 }
 
-/// Finds the phrases; the second value is a line with the rates.
+/// Reports the phrases; the second value is a line with the rates.
 pub(super) fn check(sources: &[Source]) -> (Vec<Finding>, String) {
     let mut findings = Vec::new();
     let mut used = vec![false; ALLOWED.len()];
@@ -113,13 +113,13 @@ pub(super) fn check(sources: &[Source]) -> (Vec<Finding>, String) {
     }
     for ((file, phrase, reason), _) in ALLOWED.iter().zip(used).filter(|(_, used)| !used) {
         let text =
-            format!("'{phrase}' is allowed here ({reason}) and does not occur; drop the entry");
+            format!("'{phrase}' is allowed here ({reason}) but does not occur; remove the entry");
         findings.push(Finding::refuse(*file, text));
     }
     (findings, rates(sources))
 }
 
-/// Every phrase in what people read of a file: line, phrase, advice.
+/// Returns every phrase in the human-readable parts of a file: line, phrase, advice.
 fn phrases(source: &Source) -> Vec<(usize, String, &'static str)> {
     let tokens = tokens(&prose(source));
     let mut found = Vec::new();
@@ -156,10 +156,10 @@ struct Token {
     word: String,
 }
 
-/// Mark between passages that do not belong together. It occurs in no file that people write.
+/// Separator between unrelated passages. It does not occur in hand-written files.
 const BREAK: char = '\u{1}';
 
-/// What people read of a file, of the same number of lines; code becomes breaks.
+/// Returns the human-readable parts of a file with the same number of lines; code becomes breaks.
 fn prose(source: &Source) -> String {
     match source.path.extension().and_then(|e| e.to_str()) {
         Some("md") => markdown(&source.text),
@@ -168,7 +168,7 @@ fn prose(source: &Source) -> String {
     }
 }
 
-/// The inverse of [`code_only`]: comments and strings stay, code becomes breaks.
+/// The inverse of [`code_only`]: retains comments and strings and replaces code with breaks.
 fn comments_and_strings(text: &str) -> String {
     let code = code_only(text);
     let mut out = String::with_capacity(text.len());
@@ -185,7 +185,7 @@ fn comments_and_strings(text: &str) -> String {
     out
 }
 
-/// Markdown without code, quotations and the targets of links.
+/// Returns Markdown without code, quotations and link targets.
 fn markdown(text: &str) -> String {
     let mut fenced = false;
     let mut out = String::with_capacity(text.len());
@@ -239,7 +239,7 @@ fn tokens(prose: &str) -> Vec<Token> {
     found
 }
 
-/// Rates per 100,000 words over the whole text, code included, as `git grep -w` counts.
+/// Returns rates per 100,000 words over the whole text including code, counting like `git grep -w`.
 fn rates(sources: &[Source]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut words = 0;

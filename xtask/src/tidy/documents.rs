@@ -1,17 +1,17 @@
-//! Documents against code: the commands of the README, module heads, fields of the JSON schema,
-//! doubts, and the length of ARCHITECTURE.md.
+//! Compares documents with code: README commands, module heads, JSON schema fields, doubts, and the
+//! length of ARCHITECTURE.md.
 
 use super::finding::{Finding, Source};
 use super::rust_source::{code_only, without_tests};
 use crate::repo::Repo;
 
-/// The commands of the README; each occurs there once.
+/// README commands; each must occur there once.
 const COMMANDS: [&str; 2] = ["cargo run --release -- study", "cargo xtask ci"];
 
-/// Fewest lines of documentation at the head of a library.
+/// Minimum number of documentation lines at the head of a library.
 const HEAD_LINES_MIN: usize = 3;
 
-/// Longest ARCHITECTURE.md, which should be read in ten minutes.
+/// Maximum number of lines in ARCHITECTURE.md, which should take ten minutes to read.
 const ARCHITECTURE_LINES_MAX: usize = 220;
 
 /// Files whose serialized structs are part of the JSON documents.
@@ -93,14 +93,14 @@ fn architecture_length(text: &str) -> Option<Finding> {
 fn short_head(dir: &str, text: &str) -> Option<Finding> {
     let lines = text.lines().take_while(|line| line.starts_with("//!")).count();
     let text = format!(
-        "its head has {lines} lines; say what it is, why this way and what it costs in at least \
-         {HEAD_LINES_MIN}"
+        "its head has {lines} lines; describe its purpose, design and cost in at least \
+        {HEAD_LINES_MIN}"
     );
     (lines < HEAD_LINES_MIN).then(|| Finding::refuse(dir, text))
 }
 
-/// Returns the public structs of a source file that derive `Serialize`, with their public fields
-/// under their serialized names. Structs without named fields are left out.
+/// Returns the public structs of a source file that derive `Serialize`, with the serialized names
+/// of their public fields. Structs without named fields are omitted.
 fn structs(source: &str) -> Vec<(String, Vec<String>)> {
     let code = without_tests(&code_only(source));
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
@@ -115,7 +115,7 @@ fn structs(source: &str) -> Vec<(String, Vec<String>)> {
                 found.push((word(rest).to_owned(), Vec::new()));
             }
         } else if line.starts_with(['}', 'u', 'p', 'f', 'i', 'e', 'c']) {
-            // Another item: a derive belongs to the item that follows it.
+            // This is another item; a derive belongs to the item that follows it.
             inside = false;
             derived = false;
         } else if inside && let Some(rest) = line.strip_prefix("    pub ") {
@@ -123,7 +123,7 @@ fn structs(source: &str) -> Vec<(String, Vec<String>)> {
                 fields.push(renamed.take().unwrap_or(word(rest)).to_owned());
             }
         } else if inside && line.trim_start().starts_with("#[serde(") {
-            // Strings are blank in `line`; the full line has the name that is serialized.
+            // Strings are blank in `line`; the full line has the serialized name.
             let name = full.split_once("rename = \"").and_then(|(_, rest)| rest.split('"').next());
             renamed = name.or(renamed);
         } else if !inside && line.contains("Serialize") {
@@ -139,7 +139,7 @@ fn word(text: &str) -> &str {
     &text[..end]
 }
 
-/// Every field must occur as `name` in the section of docs/json.md whose heading names its struct.
+/// Requires every field to occur as `name` in the section of docs/json.md for its struct.
 fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, fields) in structs(source) {
@@ -160,8 +160,8 @@ fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
     findings
 }
 
-/// Every key of a document that the program assembles itself (a line `"key": …` of `json!`) must
-/// occur as `key` somewhere in docs/json.md.
+/// Requires every key of a document that the program assembles itself (a line `"key": …` in
+/// `json!`) to occur as `key` somewhere in docs/json.md.
 fn keys_missing(source: &Source, json: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !source.text.contains("json!") {
@@ -180,7 +180,7 @@ fn keys_missing(source: &Source, json: &str) -> Vec<Finding> {
     findings
 }
 
-/// Returns the text from the heading that holds `name` in backquotes up to the next heading.
+/// Returns the text from the heading that contains `name` in backquotes up to the next heading.
 fn section_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let quoted = format!("`{name}`");
     let mut start = None;
@@ -199,7 +199,7 @@ fn section_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     start.map(|start| &text[start..])
 }
 
-/// Every doubt must have a row in the table of doubts.
+/// Requires every doubt to have a row in the table of doubts.
 fn doubts_missing(source: &str, method: &str) -> Vec<Finding> {
     let names = source
         .split_once("fn name(self)")
@@ -243,7 +243,8 @@ mod tests {
         assert!(short_head("a", "//! a\n//! b\nmod x;\n//! c").is_some());
     }
 
-    const SOURCE: &str = "use serde::Serialize;\n/// A.\n#[derive(Debug, Serialize)]\npub struct Run {\n    /// pub not: a field\n    pub key: String,\n    \
+    const SOURCE: &str = "use serde::Serialize;\n/// A.\n#[derive(Debug, Serialize)]\npub struct \
+        Run {\n    /// pub not: a field\n    pub key: String,\n    \
         inner: u8,\n    pub elapsed_ns: u64,\n}\npub enum E { A { pub_: u8 } }\n\
         #[derive(Debug)]\npub struct Inner {\n    pub x: u8,\n}\n\
         #[derive(Serialize)]\npub struct Slot(u8);\npub struct Bare {\n    pub y: u8,\n}\n";

@@ -1,13 +1,13 @@
-//! What the rules of tidy share: a text file, a finding in it, and what a rule returns.
+//! Types shared by the tidy rules: text files and findings.
 
 use std::path::{Path, PathBuf};
 
-/// What a rule found.
+/// A finding of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// Where: `file:line`, a crate or a dependency.
     pub(super) place: String,
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub(super) text: String,
     /// Printed, but not a failure.
     pub(super) warning: bool,

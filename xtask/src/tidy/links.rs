@@ -1,4 +1,4 @@
-//! Relative links in Markdown files: the file must exist, and so must the heading.
+//! Relative links in Markdown files: both the file and the heading must exist.
 
 use super::finding::{Finding, Source};
 use crate::repo::Repo;
@@ -51,7 +51,7 @@ fn clean(path: &Path) -> PathBuf {
 }
 
 /// Returns link targets with their line, from 1: `[text](target)`, `![alt](target)`, `src="target"`
-/// and `href="target"`. Code, inline or fenced, holds no links.
+/// and `href="target"`. Ignores inline and fenced code.
 fn targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn links_are_found_and_code_is_not() {
-        let text = "see [a](docs/x.md) and ![p](<y.png> \"title\")\n`[no](no.md)`\n```\n[no](no.md)\n```\n<img src=\"z.svg\">";
+        let text = "see [a](docs/x.md) and ![p](<y.png> \
+            \"title\")\n`[no](no.md)`\n```\n[no](no.md)\n```\n<img src=\"z.svg\">";
         let found: Vec<_> = targets(text);
         assert_eq!(
             found,

@@ -1,4 +1,4 @@
-//! What only some crates may do: the base floor is pure, and unsafe code is confined to `sys*`.
+//! Crate restrictions: the base floor is pure, and unsafe code is confined to `sys*`.
 
 use super::finding::{Finding, Source};
 use super::rust_source::{code_only, lines_with_word, std_paths, without_tests};
@@ -6,8 +6,8 @@ use super::rust_source::{code_only, lines_with_word, std_paths, without_tests};
 /// The floor whose crates have no I/O, clock, environment or unseeded randomness.
 const PURE_FLOOR: &str = "crates/base";
 
-/// Paths that a pure crate must not name. Atomics are included because a state machine that both a
-/// simulator and threads drive must leave sharing to its caller.
+/// Paths that a pure crate must not use. Atomics are included because a state machine that is
+/// driven by both a simulator and threads must leave sharing to its caller.
 const IMPURE_PATHS: [&str; 13] = [
     "std::fs",
     "std::net",
@@ -24,7 +24,7 @@ const IMPURE_PATHS: [&str; 13] = [
     "std::sync::atomic",
 ];
 
-/// Words of other crates: clocks by their last name, unseeded randomness.
+/// Words that indicate clocks or unseeded randomness from other crates.
 const IMPURE_WORDS: [&str; 7] = [
     "Instant::now",
     "SystemTime::now",
@@ -48,7 +48,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources.iter().filter(|s| s.is("rs")) {
         let code = code_only(&source.text);
-        // Rivals in comparisons are written as their users would write them.
+        // Peers in comparisons are written the way their users would write them.
         let may = UNSAFE_CRATES.iter().any(|dir| source.is_under(dir));
         let ours = !may && !source.is_under("comparisons");
         if ours {

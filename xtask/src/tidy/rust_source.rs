@@ -1,8 +1,8 @@
 //! A small lexer for Rust: enough to separate code from comments, strings and tests.
 //!
-//! It keeps the length of every line, so line numbers of findings are correct.
+//! It preserves line lengths, so the line numbers of findings are correct.
 
-/// Returns the code alone: comments, strings and characters become spaces.
+/// Returns only the code: comments, strings and characters become spaces.
 pub(super) fn code_only(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -30,7 +30,7 @@ fn follows_word(bytes: &[u8], at: usize) -> bool {
     at > 0 && is_word(bytes[at - 1])
 }
 
-/// Reports whether a byte can be part of an identifier.
+/// Returns whether a byte can be part of an identifier.
 pub(super) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
@@ -199,7 +199,7 @@ fn expand(prefix: &str, rest: &mut &str, paths: &mut Vec<String>) {
                 }
                 let before = rest.len();
                 expand(&path, rest, paths);
-                // Skip `as name` and whatever else follows a path, up to its comma.
+                // Skip `as name` and anything else that follows a path, up to the comma.
                 let end = rest.find([',', '}']).unwrap_or(rest.len());
                 *rest = &rest[end..];
                 *rest = rest.strip_prefix(',').unwrap_or(rest);

@@ -1,18 +1,18 @@
-//! Sizes and names of files: one file is read in one go.
+//! File sizes and names: a file should be short enough to read in one go.
 
 use super::finding::{Finding, Source};
 use super::rust_source::{code_only, without_tests};
 
-/// Most lines per file; tests do not count.
+/// Maximum number of lines per file, excluding tests.
 const LINES_MAX: usize = 700;
 
-/// Lines that a file should stay under.
+/// Recommended maximum number of lines per file.
 const LINES_WANTED: usize = 600;
 
-/// Files that may be longer, each with its reason. An entry that is not needed is refused.
+/// Files that may be longer, with reasons. Unused entries are refused.
 const LONGER: [(&str, &str); 0] = [];
 
-/// Names that say nothing about the content.
+/// Names that do not describe the contents.
 const EMPTY_NAMES: [&str; 9] =
     ["util", "utils", "common", "manager", "managers", "helper", "helpers", "misc", "others"];
 
@@ -41,14 +41,19 @@ fn check_with(sources: &[Source], longer: &[(&str, &str)]) -> Vec<Finding> {
             let text = format!("{lines} lines outside tests, more than {LINES_MAX}; split it");
             findings.push(Finding::refuse(place, text));
         } else if lines > LINES_WANTED {
-            let text = format!("{lines} lines outside tests; {LINES_WANTED} are wanted");
+            let text = format!(
+                "{lines} lines outside tests, more than the recommended \
+                {LINES_WANTED}"
+            );
             findings.push(Finding::warn(place, text));
         }
     }
     for (path, reason) in longer {
         if !used.iter().any(|u| u == path) {
-            let text =
-                format!("is listed as a long file ({reason}) and is short enough; drop the entry");
+            let text = format!(
+                "is listed as a long file ({reason}) but is short enough; remove the \
+                    entry"
+            );
             findings.push(Finding::refuse(*path, text));
         }
     }
@@ -67,7 +72,7 @@ fn count_lines(source: &Source) -> usize {
     if ours(&kept) == ours(&code) {
         return all;
     }
-    // Lines that hold code only in tests.
+    // Lines that contain code only in tests.
     let in_tests = code
         .lines()
         .zip(kept.lines().chain(std::iter::repeat("")))
@@ -81,7 +86,7 @@ fn empty_name(source: &Source) -> Option<Finding> {
     let names: Vec<String> =
         parts.map(|p| p.split('.').next().unwrap_or_default().to_owned()).collect();
     let bad = names.iter().find(|name| EMPTY_NAMES.contains(&name.as_str()))?;
-    let text = format!("the name '{bad}' says nothing; name it after its content");
+    let text = format!("the name '{bad}' is not descriptive; name the file after its contents");
     Some(Finding::refuse(source.path.display().to_string(), text))
 }
 
@@ -102,7 +107,7 @@ mod tests {
         let short = source("crates/a/src/b.rs", "fn f() {}\n".repeat(601));
         let findings = check_with(&[short], &[]);
         assert!(findings.len() == 1 && findings[0].warning);
-        assert_eq!(check_with(&[], &listed).len(), 1, "an entry that is not needed");
+        assert_eq!(check_with(&[], &listed).len(), 1, "an unused entry");
         let test = source("crates/a/tests/b.rs", "fn f() {}\n".repeat(2000));
         assert!(check_with(&[test], &[]).is_empty());
     }

@@ -1,4 +1,4 @@
-//! Words that must not remain: marks of unfinished work, paths of one machine.
+//! Words that must not be committed: marks of unfinished work, and machine-specific paths.
 
 use super::finding::{Finding, Source};
 
@@ -11,7 +11,7 @@ const UNFINISHED: [(&str, &str); 5] = [
     (concat!("unimpl", "emented!("), "finish it"),
 ];
 
-/// Directories of one machine.
+/// Machine-specific directories.
 const MACHINE_PATHS: [&str; 3] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/fa", "rm/")];
 
@@ -33,7 +33,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
                 findings.push(Finding::at(&source.path, number + 1, text));
             }
             for path in MACHINE_PATHS.iter().filter(|path| has_path(line, path)) {
-                let text = format!("'{path}' is a path of one machine");
+                let text = format!("'{path}' is a machine-specific path");
                 findings.push(Finding::at(&source.path, number + 1, text));
             }
         }
@@ -41,7 +41,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// Reports whether the line holds the path itself, not as a part of a longer path.
+/// Returns whether the line contains the path itself rather than as part of a longer path.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -49,7 +49,7 @@ fn has_path(line: &str, path: &str) -> bool {
     })
 }
 
-/// A lock file must name the public registries, or it works on one machine only.
+/// A lock file must refer to public registries, or it only works on one machine.
 fn foreign_registry(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, line) in source.text.lines().enumerate() {
