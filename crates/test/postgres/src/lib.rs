@@ -1,18 +1,18 @@
-//! A private PostgreSQL server: created in a directory, started, queried and stopped; for the study
-//! and for tests.
+//! A private PostgreSQL server for the study and for tests: created in a directory, started,
+//! queried and stopped.
 //!
-//! It runs the installed programs with their default settings, apart from its size. It listens on a
-//! Unix socket only, in a directory that no other user can enter, because every connection is
-//! trusted. It syncs as usual, so its costs, and what is left after a crash, are realistic.
+//! It runs the installed programs with default settings, apart from its size. It listens only on a
+//! Unix socket in a directory that no other user can enter, because every connection is trusted. It
+//! syncs as usual, so its costs and its state after a crash are realistic.
 //!
 //! PostgreSQL refuses to run as root, so root runs it as nobody, who must be able to reach the
 //! directories above the data. The home directory of root blocks that; if it is above the requested
-//! directory, the data goes to one of [`FALLBACK_DIRS`] on the same file system. That is the same
-//! disk with the same I/O path, which is what a measurement needs. If there is no such place, an
-//! error is returned.
+//! directory, the data goes to one of [`FALLBACK_DIRS`] on the same file system. That directory is
+//! on the same disk with the same I/O path, as a measurement requires. If there is no such
+//! directory, an error is returned.
 //!
 //! This is a separate crate because both the study and `xtask`, which must build fast, need it.
-//! Creating a server takes as long as `initdb` and about 40 MB.
+//! Creating a server takes as long as `initdb` and uses about 40 MB.
 
 use ioloom_failure::{quoted, reason};
 use std::ffi::OsString;
@@ -31,13 +31,13 @@ const NOBODY: u32 = 65_534;
 const TRIES: u32 = 2400;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);
-/// Longest path of a directory for a server, in bytes. With `/socket/.s.PGSQL.5432` and a NUL
-/// appended it must fit a socket address, which has 108.
+/// Maximum length of a server directory path in bytes. With `/socket/.s.PGSQL.5432` and a NUL
+/// appended, it must fit into a socket address (108 bytes).
 const DIR_BYTES_MAX: usize = 86;
-/// Directories for the data of a server that cannot use the requested one.
+/// Alternative data directories for a server that cannot use the requested one.
 pub const FALLBACK_DIRS: [&str; 2] = ["/var/tmp", "/tmp"];
-/// Settings of every server. Shared memory is placed with the data: a killed server would leave it
-/// behind in /dev/shm.
+/// Settings of every server. Shared memory is stored with the data because a killed server would
+/// leave it behind in /dev/shm.
 const USUAL: [&str; 4] = [
     "listen_addresses=",
     "shared_buffers=16MB",
@@ -52,10 +52,10 @@ const USER: &str = "tester";
 pub struct Programs(PathBuf);
 
 impl Programs {
-    /// Finds the newest installed version, in the directories that Debian uses.
+    /// Finds the newest installed version in Debian's directories.
     ///
     /// # Errors
-    /// No server is installed; the message says how to install one.
+    /// No server is installed; the message explains how to install one.
     pub fn find() -> Result<Self, String> {
         Self::newest(Path::new("/usr/lib/postgresql")).ok_or_else(|| {
             "PostgreSQL is not installed; install it (Debian: apt install postgresql)".to_owned()
@@ -141,7 +141,8 @@ impl Programs {
                     "PostgreSQL does not run as root, and the user nobody cannot reach {shown}"
                 ),
                 Some(
-                    "a work directory that other users can reach (--dir), or another user than root",
+                    "a work directory that other users can reach (--dir), or another user than \
+                    root",
                 ),
             )),
             Ok(status) => Err((format!("initdb failed: {status}"), None)),
@@ -150,7 +151,7 @@ impl Programs {
     }
 }
 
-/// Removes `PG*` variables, which the user has set for other servers.
+/// Removes `PG*` variables, which are meant for other servers.
 fn remove_variables(command: &mut Command, names: impl Iterator<Item = OsString>) {
     for name in names.filter(|name| name.as_encoded_bytes().starts_with(b"PG")) {
         command.env_remove(name);
@@ -166,7 +167,7 @@ fn quoted_value(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// Directory for the data of a server. Removed on drop if it is a fallback.
+/// Data directory of a server. Removed on drop if it is a fallback.
 #[derive(Debug)]
 struct DataDir {
     path: PathBuf,
@@ -174,8 +175,8 @@ struct DataDir {
 }
 
 impl DataDir {
-    /// Uses `meant` itself, or creates a directory in another base. Removes what an interrupted run
-    /// for the same directory has left there.
+    /// Uses `meant` itself, or creates a directory in another base after removing leftovers of an
+    /// interrupted run for the same directory.
     fn new(base: PathBuf, meant: &Path) -> Result<Self, String> {
         if base == meant {
             return Ok(Self { path: base, is_fallback: false });
@@ -196,13 +197,13 @@ impl DataDir {
 impl Drop for DataDir {
     fn drop(&mut self) {
         if self.is_fallback {
-            // The next run for the same directory removes what is left.
+            // The next run for the same directory removes any leftovers.
             let _ = clear(&self.path);
         }
     }
 }
 
-/// Removes a directory of this user if it exists. Anything else at that path is an error.
+/// Removes a directory owned by this user if it exists. Anything else at that path is an error.
 fn clear(path: &Path) -> io::Result<()> {
     let about = match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -244,7 +245,7 @@ impl Server {
     /// private directory on the same file system that is removed with the server. Starts nothing.
     ///
     /// # Errors
-    /// There is no such place (the message has a remedy), or it cannot be created.
+    /// There is no such directory (the message has a remedy), or it cannot be created.
     pub fn below(programs: Programs, dir: &Path, settings: &[&str]) -> Result<Self, String> {
         let base = DataDir::new(programs.base(dir)?, dir)?;
         let (data, socket) = (base.path.join("database"), base.path.join("socket"));
@@ -276,10 +277,10 @@ impl Server {
         Err(format!("initdb failed: {}", String::from_utf8_lossy(&out.stderr).trim()))
     }
 
-    /// Starts the server, also on the data of a killed one, and returns when it accepts queries.
+    /// Starts the server, even on the data of a killed one, and returns when it accepts queries.
     ///
     /// # Errors
-    /// The server exited, with its output, or does not accept queries.
+    /// The server exited (the message contains its output) or does not accept queries.
     pub fn start(&mut self) -> Result<(), String> {
         let log = self.socket.join("log");
         let fail = |e: io::Error| format!("cannot start postgres: {}", reason(&e));
@@ -358,7 +359,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Stops the children too: after a kill of the main process they would keep writing while the
+    /// Stops the children too: after the main process is killed, they would keep writing while the
     /// data is removed.
     fn drop(&mut self) {
         if self.child.is_some() {
@@ -369,7 +370,7 @@ impl Drop for Server {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::print_stdout, reason = "a skipped test says so")]
+    #![allow(clippy::print_stdout, reason = "skipped tests report it")]
 
     use super::*;
     use std::os::unix::fs::symlink;
@@ -382,7 +383,7 @@ mod tests {
         Programs(dir.to_owned())
     }
 
-    /// Directory of a test that every user may enter; removed on drop.
+    /// Test directory that every user may enter; removed on drop.
     struct Room(PathBuf);
 
     impl Room {
@@ -424,7 +425,7 @@ mod tests {
         let room = Room::new("place");
         let programs = idle_programs(&room.0);
         assert_eq!(programs.base(&room.0).unwrap(), room.0);
-        // One directory is closed to other users, like the home directory of root; the other path
+        // One directory is inaccessible to other users, like root's home directory; the other path
         // is too long.
         let closed = room.0.join("closed");
         DirBuilder::new().mode(0o700).create(&closed).unwrap();
@@ -442,7 +443,7 @@ mod tests {
             let own = server.data.parent().unwrap().to_owned();
             assert_eq!((device(&own), server.socket.parent()), (device(&dir), Some(&*own)));
             assert!(!own.starts_with(&dir) && own.is_dir());
-            // The next run removes what a killed one has left, and then its own directory.
+            // The next run removes leftovers of a killed run, and later its own directory.
             fs::write(own.join("left"), "x").unwrap();
             std::mem::forget(server);
             let server = Server::below(programs.clone(), &dir, &[]).unwrap();

@@ -1,9 +1,9 @@
 //! A disk whose power can be cut: a file system in a file, mounted through a loop device.
 //!
-//! The file contains what the loop device has received, but not what is only in the page cache of
-//! the file system. A copy of the file, made without any sync, is therefore what a machine finds
-//! after a power failure at that moment. Only root can mount one; for other users the constructors
-//! print a message and return `None`.
+//! The file contains the data received by the loop device, but not data that is only in the file
+//! system's page cache. A copy of the file made without a sync is therefore the state after a power
+//! failure at that moment. Only root can mount one; for other users the constructors print a
+//! message and return `None`.
 
 #![allow(clippy::print_stdout, reason = "a test that needs root reports that it is skipped")]
 

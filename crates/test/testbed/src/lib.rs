@@ -17,8 +17,8 @@ pub use postgres::Postgres;
 pub use process::{ProcessOutput, alone, as_nobody, fed, is_root};
 pub use workspace::{ODD_NAMES, Workspace};
 
-/// Returns every store of orders at every durability it supports, by name, for tests and for `cargo
-/// xtask crash`. A database is not included: it is not a file of the server.
+/// Returns every order store at every durability it supports, by name, for tests and for `cargo
+/// xtask crash`. Databases are not included because their files do not belong to the server.
 pub fn stores() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
     let lines = include_str!("stores.txt").lines();
     lines.map(|line| line.split_once(' ').expect("a store and a durability"))

@@ -44,7 +44,7 @@ impl Postgres {
         let socket = dir.path().join("socket");
         open_way_to(&socket);
         let server = match data {
-            // The directory for temporary files may itself be out of reach for other users.
+            // The temporary directory itself may be inaccessible to other users.
             None => Server::below(programs, dir.path(), settings),
             Some(data) => {
                 open_way_to(data);
@@ -68,7 +68,7 @@ impl Postgres {
         made
     }
 
-    /// Starts a killed server on the data it has left.
+    /// Restarts a killed server on its data.
     pub fn start_again(&mut self) {
         self.server.start().unwrap_or_else(|reason| panic!("{reason}"));
     }
@@ -85,7 +85,7 @@ impl Postgres {
         self.server.database(name).unwrap_or_else(|reason| panic!("{name}: {reason}"))
     }
 
-    /// Stops all its processes and returns when none of them runs.
+    /// Stops all its processes and returns when none of them is running.
     pub fn pause(&self) {
         // Once the main process is stopped, no new ones appear.
         self.send("-STOP", &|all| &all[..1]);
@@ -132,7 +132,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Lets all users reach a path in the directory for temporary files.
+/// Makes a path in the temporary directory accessible to all users.
 fn open_way_to(path: &Path) {
     let temp = std::env::temp_dir();
     for dir in path.ancestors().skip(1).filter(|dir| dir.starts_with(&temp) && *dir != temp) {
@@ -161,7 +161,7 @@ fn is_stopped(process: &str) -> bool {
     status_field(process, "State:").is_some_and(|state| state.starts_with('T'))
 }
 
-/// Reports whether a process has exited; it may still be a zombie.
+/// Returns whether a process has exited; it may still be a zombie.
 fn is_gone(process: &str) -> bool {
     status_field(process, "State:").is_none_or(|state| state.starts_with('Z'))
 }

@@ -11,13 +11,13 @@ use std::process::{Command, Output, Stdio};
 /// Unprivileged user and group.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// Reports whether this process is root, for whom permissions are not checked.
+/// Returns whether this process is root, for whom permissions are not checked.
 pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }
 
-/// Returns true in a process that runs only this test, where system calls may be made to fail and
-/// memory may be measured. Otherwise reruns the test in such a process and returns false.
+/// Returns true in a process that runs only this test, which may inject system call failures and
+/// measure memory. Otherwise reruns the test in such a process and returns false.
 pub fn alone(test: &str) -> bool {
     if std::env::var_os("IOLOOM_ALONE").is_some() {
         return true;
@@ -32,8 +32,8 @@ pub fn as_nobody(test: &str) -> bool {
     if !is_root() {
         return false;
     }
-    // Other users may not be able to reach the binary; they can reach a copy in the temporary
-    // directory.
+    // Other users may not have access to the binary, but they have access to a copy in the
+    // temporary directory.
     let temp = tempfile::tempdir().expect("a temporary directory");
     let copy = temp.path().join("test");
     copy_program(&std::env::current_exe().expect("a test has a program"), &copy);
@@ -59,7 +59,7 @@ pub(crate) fn open_to_all(paths: &[&Path]) {
     }
 }
 
-/// Runs a test program that must pass exactly one test.
+/// Runs a test program, which must pass exactly one test.
 fn pass(command: &mut Command) {
     let ran = ProcessOutput::from(command.output().expect("a test program starts"));
     assert_eq!(ran.code, Some(0), "{}{}", ran.text(), ran.err);
