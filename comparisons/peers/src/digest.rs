@@ -2,9 +2,9 @@
 //!
 //! For one file: `XXH3-64(content hash ‖ path hash)`, both hashes XXH3-64 as 8 bytes little-endian,
 //! the content hash over the whole file and the path hash over the raw bytes of the path relative
-//! to the directory. For a file set: the wrapping sum over its files. The sum does not depend on
-//! the order, so each thread adds up its own files and nothing is sorted; the path in it reveals
-//! two swapped files.
+//! to the directory. For a file set: the wrapping sum over its files. The sum is independent of the
+//! order, so each thread sums its own files without sorting; including the path reveals swapped
+//! files.
 
 use std::ops::AddAssign;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -22,7 +22,7 @@ pub fn mix(content_hash: u64, relative_path: &[u8]) -> u64 {
     xxh3_64(&pair)
 }
 
-/// Hashes a file that arrives in pieces; a single piece costs no more than hashing it at once.
+/// Hashes a file in pieces; a single piece costs no more than hashing the whole file at once.
 pub struct Pieces {
     state: Box<Xxh3>,
     used: bool,
@@ -54,7 +54,7 @@ impl Pieces {
     }
 }
 
-/// Totals of what was read.
+/// Totals of the data read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Files.

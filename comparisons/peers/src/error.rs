@@ -1,4 +1,4 @@
-//! The one error that ends a peer: a run with a missing file cannot be compared.
+//! Errors that stop a peer: a run with a missing file cannot be compared.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ pub enum PeerError {
     /// A file could not be opened or read.
     #[error("cannot {operation} {}: {source}; every peer needs every file of the list", path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// The file.
         path: PathBuf,

@@ -1,10 +1,10 @@
-//! The floor: the fewest system calls that fetch the bytes of a file by its name.
+//! The floor: the minimum number of system calls that read a file by name.
 //!
 //! Per file `openat` below an open directory, `read` into a reused buffer, `close`. A read that
-//! does not fill the buffer has reached the end of a regular file, so no second one is needed. No
-//! `fstat`, no allocation, names prepared as C strings beforehand. The processor time of this,
-//! divided by the cores, is a lower bound for blocking reads on this machine; without the hash it
-//! is almost entirely kernel time.
+//! does not fill the buffer has reached the end of a regular file, so no second one is needed.
+//! There is no `fstat` and no allocation, and names are prepared as C strings beforehand. The CPU
+//! time divided by the cores is a lower bound for blocking reads on this machine; without the hash,
+//! it is almost entirely kernel time.
 
 use crate::digest::{Pieces, mix};
 use crate::{FileList, PeerError, Totals, workers};
@@ -24,7 +24,7 @@ impl Names {
     /// Opens the directory and copies the relative names.
     ///
     /// # Errors
-    /// A directory that cannot be opened.
+    /// The directory cannot be opened.
     pub fn of(list: &FileList) -> Result<Self, PeerError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(list.dir(), flags, Mode::empty())
@@ -39,11 +39,11 @@ impl Names {
     }
 }
 
-/// Reads all files with `threads` threads and a buffer of `buffer_bytes` each, and hashes them on
-/// request. Without the hash the sum stays 0.
+/// Reads all files with `threads` threads and a buffer of `buffer_bytes` each, and hashes them if
+/// requested. Without hashing, the sum remains 0.
 ///
 /// # Errors
-/// A file that cannot be opened or read, or threads that cannot be started.
+/// A file cannot be opened or read, or a thread cannot be started.
 pub fn run(
     list: &FileList,
     names: &Names,

@@ -1,12 +1,12 @@
-//! What users would write today to read and hash every file below a directory.
+//! Programs that users would write today to read and hash every file below a directory.
 //!
-//! Each peer is the short program that a reader of its library's documentation would write, without
-//! tuning beyond the one number that the library leaves to its user (threads, tasks in flight). All
-//! of them get the same list, compute the same digest and print the same line, so that they can be
-//! compared. None of them uses code of ioloom.
+//! Each peer is the short program that a reader of its library's documentation would write, with no
+//! tuning except the one number that the library leaves to its user (threads, tasks in flight). For
+//! comparability, all of them get the same list, compute the same digest and print the same line.
+//! None of them uses ioloom code.
 //!
-//! [`leanest`] is not a peer but a floor: the fewest system calls that fetch the bytes, which shows
-//! how much processor time the kernel itself needs.
+//! [`leanest`] is not a peer but a floor: the minimum number of system calls that read the bytes,
+//! which shows how much CPU time the kernel itself needs.
 
 pub mod digest;
 mod error;

@@ -1,9 +1,9 @@
 //! The files to read: from a prepared list, or by walking.
 //!
-//! A list holds one path per entry, ended by a newline or, if the file contains any NUL byte, by a
-//! NUL. Relative paths start at the directory, absolute ones must be below it. Paths are raw bytes,
-//! so names that are not UTF-8 work. A walk takes only regular files and does not follow symbolic
-//! links. All paths are complete before the clock starts.
+//! A list contains one path per entry, terminated by a newline or, if the file contains any NUL
+//! byte, by a NUL. Relative paths start at the directory, absolute ones must be below it. Paths are
+//! raw bytes, so names that are not UTF-8 work. A walk takes only regular files and does not follow
+//! symbolic links. All paths are complete before the clock starts.
 
 use crate::PeerError;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ pub enum Walker {
 pub struct FileList {
     dir: PathBuf,
     paths: Vec<PathBuf>,
-    /// Length of the directory with its slash: where the relative path starts.
+    /// Length of the directory with its slash, which is the offset of the relative path.
     prefix: usize,
 }
 
@@ -33,7 +33,7 @@ impl FileList {
     /// Reads a prepared list.
     ///
     /// # Errors
-    /// A list that cannot be read, is empty, or names a path outside the directory.
+    /// The list cannot be read, is empty, or contains a path outside the directory.
     pub fn read(dir: &Path, list: &Path) -> Result<Self, PeerError> {
         let bytes = std::fs::read(list).map_err(PeerError::file("read the list", list))?;
         let refuse = |reason: String| PeerError::List { list: list.to_path_buf(), reason };
@@ -48,7 +48,7 @@ impl FileList {
                 let reason = format!("{} is not below {}", path.display(), dir.display());
                 return Err(refuse(reason));
             }
-            // Joined again, so that the relative part starts at the same byte in every path.
+            // Join again to make the relative part start at the same byte in every path.
             let relative = path.strip_prefix(dir).unwrap_or(&path);
             files.paths.push(files.dir.join(relative));
         }
@@ -58,10 +58,10 @@ impl FileList {
         Ok(files)
     }
 
-    /// Walks the directory. The order is that of the walker, which is that of the file system.
+    /// Walks the directory. The order is the walker's, which is the file system's.
     ///
     /// # Errors
-    /// Any directory that cannot be read, or the absence of regular files.
+    /// A directory cannot be read, or there are no regular files.
     pub fn walk(dir: &Path, walker: Walker) -> Result<Self, PeerError> {
         let refuse = |reason: String| PeerError::Walk { dir: dir.to_path_buf(), reason };
         let mut files = Self::empty(dir);
@@ -92,7 +92,7 @@ impl FileList {
         self.paths.len()
     }
 
-    /// Reports whether the list is empty.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }

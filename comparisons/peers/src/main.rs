@@ -1,8 +1,8 @@
 //! `peer`: one program for all peers; reads and hashes every file and prints one JSON line.
 //!
-//! `elapsed_ns` runs from just before the first open to the last hash. Preparing the list, the pool
-//! or the runtime comes before it; starting plain threads is inside it. The processor times cover
-//! the same span. `walk_ns` is the time to make the list.
+//! `elapsed_ns` runs from just before the first open to the last hash. It excludes preparing the
+//! list, the pool or the runtime, but includes starting plain threads. The CPU times cover the same
+//! span. `walk_ns` is the time to create the list.
 
 use clap::{Args, Parser, Subcommand};
 use ioloom_peers::tokio_fs::Form;
@@ -30,10 +30,10 @@ struct Cli {
 struct Input {
     /// The directory.
     dir: PathBuf,
-    /// Files to read, relative to DIR, ended by newlines or NULs; default: walk DIR.
+    /// Files to read, relative to DIR, terminated by newlines or NULs (default: walk DIR).
     #[arg(long, value_name = "FILE", conflicts_with = "walk")]
     list: Option<PathBuf>,
-    /// The walker of DIR.
+    /// The walker for DIR.
     #[arg(long, value_enum, default_value = "walkdir")]
     walk: Walker,
 }
@@ -49,7 +49,7 @@ struct Threads {
 
 #[derive(Args)]
 struct Buffer {
-    /// Buffer size per thread, KiB.
+    /// Buffer size per thread in KiB.
     #[arg(long, default_value = "256", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     buffer_kib: u32,
 }
@@ -71,14 +71,14 @@ enum Peer {
         #[arg(long, value_enum, default_value = "tasks")]
         form: Form,
     },
-    /// One thread, one buffer: open, read, close.
+    /// One thread with one buffer: open, read, close.
     ReadLoop {
         #[command(flatten)]
         input: Input,
         #[command(flatten)]
         buffer: Buffer,
     },
-    /// The fewest system calls: the floor, not a peer.
+    /// The minimum of system calls: the floor, not a peer.
     Leanest {
         #[command(flatten)]
         threads: Threads,

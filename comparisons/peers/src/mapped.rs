@@ -1,6 +1,6 @@
 //! memmap2: N threads map each file and hash the mapping.
 //!
-//! This is the only unsafe code of the peers: the crate has no other way to map. A map is
+//! This is the only unsafe code in the peers: the crate has no safe way to map files. A mapping is
 //! sound only while no process changes or truncates the file. The file sets here are written once.
 
 use crate::{FileList, PeerError, Totals, workers};
@@ -10,7 +10,7 @@ use std::fs::File;
 /// Maps and hashes all files with `threads` threads.
 ///
 /// # Errors
-/// A file that cannot be opened, asked for its size or mapped, or threads that cannot be started.
+/// A file cannot be opened, statted or mapped, or a thread cannot be started.
 pub fn run(list: &FileList, threads: usize) -> Result<Totals, PeerError> {
     workers::run(threads, list.len(), |take| {
         let mut totals = Totals::default();
@@ -31,8 +31,8 @@ pub fn run(list: &FileList, threads: usize) -> Result<Totals, PeerError> {
 
 #[expect(unsafe_code, reason = "memmap2 has no safe way to map a file")]
 fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the caller only reads the map and drops it at once; the file sets of the peers
-    // do not change while they run. If one did, the digest would differ or the program would die of
+    // SAFETY: the caller only reads the map and drops it immediately; the peers' file sets do not
+    // change while they run. If one did, the digest would differ or the program would die of
     // SIGBUS, and the runner would record either as a failed run.
     unsafe { Mmap::map(file) }
 }

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 /// Creates the pool before the clock starts, as a program would create it once.
 ///
 /// # Errors
-/// Threads that cannot be started.
+/// A thread cannot be started.
 pub fn pool(threads: usize) -> Result<rayon::ThreadPool, PeerError> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)

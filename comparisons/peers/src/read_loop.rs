@@ -1,4 +1,4 @@
-//! One thread, one reused buffer: open, read until the end, close.
+//! One thread with one reused buffer: open, read to the end, close.
 
 use crate::digest::{Pieces, mix};
 use crate::{FileList, PeerError, Totals};

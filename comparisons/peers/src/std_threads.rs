@@ -1,11 +1,11 @@
-//! Standard library only: N threads take the next file and call `std::fs::read`.
+//! Standard library only: N threads each take the next file and call `std::fs::read`.
 
 use crate::{FileList, PeerError, Totals, workers};
 
 /// Reads and hashes all files.
 ///
 /// # Errors
-/// The first file that cannot be read, or threads that cannot be started.
+/// A file cannot be read, or a thread cannot be started.
 pub fn run(list: &FileList, threads: usize) -> Result<Totals, PeerError> {
     workers::run(threads, list.len(), |take| {
         let mut totals = Totals::default();

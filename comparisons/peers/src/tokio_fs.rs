@@ -1,5 +1,5 @@
 //! tokio: `tokio::fs::read` on the multi-threaded runtime with default settings, N files at a time,
-//! in the two forms that its users write.
+//! in the two common forms.
 //!
 //! - tasks: a semaphore of N permits and one spawned task per file, which spreads hashing over the
 //!   workers;
@@ -23,7 +23,7 @@ pub enum Form {
 /// Creates the runtime before the clock starts.
 ///
 /// # Errors
-/// Threads that cannot be started.
+/// A thread cannot be started.
 pub fn runtime() -> Result<tokio::runtime::Runtime, PeerError> {
     tokio::runtime::Builder::new_multi_thread()
         .build()
@@ -71,7 +71,7 @@ async fn tasks(list: &Arc<FileList>, concurrency: u32) -> Result<Totals, PeerErr
             drop(permit);
         });
     }
-    // All permits are back: every task has added its file.
+    // All permits have been returned, so every task has added its file.
     drop(acquire(&permits, concurrency).await);
     let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
     std::mem::replace(&mut *sum, Ok(Totals::default()))

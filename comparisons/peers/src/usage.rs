@@ -1,16 +1,16 @@
-//! Processor time and memory of this process, from the system.
+//! CPU time and memory of this process, from the system.
 
 use crate::PeerError;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use std::path::PathBuf;
 
-/// Processor time of all threads of this process so far.
+/// CPU time of all threads of this process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTime {
-    /// In user mode, nanoseconds.
+    /// User time in nanoseconds.
     pub user_ns: u64,
-    /// In the kernel, nanoseconds.
+    /// System time in nanoseconds.
     pub kernel_ns: u64,
 }
 
@@ -43,10 +43,10 @@ pub fn nanos(time: TimeVal) -> u64 {
 }
 
 /// Returns the peak resident memory of this program in bytes: `VmHWM` of /proc/self/status.
-/// getrusage is not used, because its figure starts from that of the parent.
+/// getrusage is not used because its figure starts from the parent's.
 ///
 /// # Errors
-/// A /proc that cannot be read or has no such line.
+/// /proc cannot be read or has no such line.
 pub fn peak_rss_bytes() -> Result<u64, PeerError> {
     let path = PathBuf::from("/proc/self/status");
     let text = std::fs::read_to_string(&path).map_err(PeerError::file("read", &path))?;

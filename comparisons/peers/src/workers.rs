@@ -1,15 +1,14 @@
-//! N plain threads over one shared index: the frame of three peers.
+//! N plain threads with a shared index: the frame of three peers.
 
 use crate::{PeerError, Totals};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Runs `work` on `threads` threads. Each gets a function that returns the next index below `files`
-/// until none is left; the totals are added up.
+/// Runs `work` on `threads` threads. Each receives a function that returns the next index below
+/// `files` until none is left. Returns the sum of the totals.
 ///
 /// # Errors
-/// The first error in the order of threads, or a thread that cannot be started. The other threads
-/// then stop at their next file.
+/// The first error in thread order, or a thread cannot be started. The other threads then stop at their next file.
 pub(crate) fn run<W>(threads: usize, files: usize, work: W) -> Result<Totals, PeerError>
 where
     W: Fn(&dyn Fn() -> Option<usize>) -> Result<Totals, PeerError> + Sync,

@@ -1,4 +1,4 @@
-//! All peers see the same bytes: the binary on a small tree with awkward files.
+//! Runs the binary on a small tree with awkward files to verify that all peers read the same bytes.
 
 use ioloom_peers::Totals;
 use serde_json::Value;
@@ -24,8 +24,8 @@ const PEERS: [&[&str]; 10] = [
     &["mmap", "--threads", "3"],
 ];
 
-/// Creates 50 files with sizes around page and buffer boundaries, some in directories, one with a
-/// name that is not UTF-8, and a symbolic link that must not be counted. Returns relative names and
+/// Creates 50 files with sizes around page and buffer boundaries, some in directories and one with
+/// a non-UTF-8 name, and a symbolic link that must not be counted. Returns relative names and
 /// bytes.
 fn tree(dir: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
     const SIZES: [usize; 10] = [0, 1, 511, 512, 4095, 4096, 4097, 8192, 262_144, 300_001];

@@ -11,13 +11,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The peers that the defaults of ioloom are compared with.
+/// The peers to compare with ioloom's defaults.
 const FULL: &str = "rayon:1x,rayon:4x,rayon:16x,rayon:64x,\
     std-threads:1,std-threads:2,std-threads:4,std-threads:8,std-threads:16,std-threads:32,\
     std-threads:64,std-threads:128,std-threads:256,\
     tokio:16,tokio:64,tokio:256,tokio:512,tokio-stream:64,\
     read-loop,mmap:16x,leanest-hash:1x,leanest:1x,leanest:16x";
-/// One or two of each, for a first look.
+/// One or two of each kind, for a first look.
 const QUICK: &str = "rayon:1x,rayon:16x,std-threads:32,tokio:64,read-loop,leanest:1x";
 /// For files of many megabytes.
 const LARGE: &str = "std-threads:1,std-threads:2,std-threads:4,std-threads:8,std-threads:16,\
@@ -29,7 +29,7 @@ pub(crate) struct Arm {
     pub(crate) argv: Vec<OsString>,
     /// The list on standard input.
     pub(crate) stdin: Option<PathBuf>,
-    /// A list whose name the command receives.
+    /// A list file passed by name.
     pub(crate) list: Option<PathBuf>,
     pub(crate) reply: Reply,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Reply {
     Fio,
 }
 
-/// All arms of a plan, and those that cannot run on this file set, with the reason.
+/// All arms of a plan, and the arms that cannot run on this file set, with reasons.
 pub(crate) fn all(
     plan: &Plan,
     set: &FileSet,
@@ -132,7 +132,7 @@ fn ours(plan: &Plan, set: &FileSet, template: &str, index: usize) -> Result<Arm>
     Ok(arm)
 }
 
-/// Splits `NAME=COMMAND`, where the name contains no character of a path and no space.
+/// Splits `NAME=COMMAND`; the name contains no path characters or spaces.
 fn split_name(template: &str) -> (Option<&str>, &str) {
     match template.split_once('=') {
         Some((name, command))
@@ -167,7 +167,7 @@ fn fill(word: &str, dir: &Path, list: Option<&Path>, list0: &Path) -> OsString {
     filled
 }
 
-/// One peer with its number.
+/// A peer with its number.
 #[derive(Debug, PartialEq, Eq)]
 struct PeerSpec {
     name: String,
@@ -255,7 +255,7 @@ fn peer(plan: &Plan, set: &FileSet, spec: &PeerSpec) -> Result<Arm> {
     Ok(arm)
 }
 
-/// Completes an arm with what is recorded about it. `shown` replaces the command in the record.
+/// Completes an arm with its recorded properties. `shown` replaces the command in the record.
 fn finish(
     name: String,
     kind: Kind,
@@ -279,7 +279,7 @@ fn finish(
     Ok(Arm { facts, argv, stdin: None, list: None, reply })
 }
 
-/// A word of a command with placeholders for the paths of this machine.
+/// Returns a word of a command with placeholders for the paths of this machine.
 fn show(word: &OsString, set: &FileSet) -> String {
     let text = word.to_string_lossy();
     let dir = set.dir().to_string_lossy();
@@ -301,7 +301,7 @@ fn identify(program: &Path) -> Result<(String, String)> {
     Ok((version, format!("{:016x}", xxh3_64(&bytes))))
 }
 
-/// Finds the file of a program: a path, or a name that is looked up as a shell would.
+/// Finds the file of a program, given a path or a name that is looked up as by a shell.
 fn find(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then(|| program.to_path_buf());

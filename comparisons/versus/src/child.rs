@@ -1,9 +1,9 @@
-//! Runs one program and measures it from outside.
+//! Runs one program and measures it externally.
 //!
-//! Wall time from before the start to after the exit. Processor time and bytes read are differences
-//! of the sums over all exited children: only one child runs at a time, so the difference is that
-//! child's. A program that exceeds its deadline is killed through a process descriptor, which
-//! cannot hit another process.
+//! Wall time runs from before the start until after the exit. CPU time and bytes read are
+//! differences of the totals over all exited children: only one child runs at a time, so the
+//! difference is that child's. A program that exceeds its deadline is killed through a pidfd, which
+//! cannot affect another process.
 
 use anyhow::{Context, Result};
 use ioloom_peers::usage::nanos;
@@ -16,16 +16,16 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A run, seen from outside.
+/// External measurements of a run.
 #[derive(Debug)]
 pub struct Finished {
-    /// Wall time of the whole process, nanoseconds.
+    /// Wall time of the whole process in nanoseconds.
     pub wall_ns: u64,
-    /// User time, nanoseconds.
+    /// User time in nanoseconds.
     pub cpu_user_ns: u64,
-    /// System time, nanoseconds.
+    /// System time in nanoseconds.
     pub cpu_kernel_ns: u64,
-    /// Bytes charged to it as read from a device.
+    /// Device reads charged to it, in bytes.
     pub read_bytes: u64,
     /// Its standard output.
     pub stdout: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct Finished {
     pub failure: Option<String>,
 }
 
-/// Runs a program to completion or to its deadline.
+/// Runs a program to completion or until its deadline.
 pub fn run(argv: &[OsString], stdin: Option<File>, deadline: Duration) -> Result<Finished> {
     let (program, args) = argv.split_first().context("a command without a program")?;
     let mut command = Command::new(program);
@@ -46,7 +46,7 @@ pub fn run(argv: &[OsString], stdin: Option<File>, deadline: Duration) -> Result
         .context("cannot open a descriptor of the process")?;
     let (done, waiting) = mpsc::channel::<()>();
     let watchdog = thread::spawn(move || match waiting.recv_timeout(deadline) {
-        // An error means that it exited at this moment.
+        // An error means that it has just exited.
         Err(RecvTimeoutError::Timeout) => pidfd_send_signal(&process, Signal::KILL).is_ok(),
         _ => false,
     });
@@ -82,13 +82,13 @@ fn sectors(usage: &Usage) -> u64 {
     u64::try_from(usage.block_reads()).unwrap_or(0)
 }
 
-/// Returns the busy time of all processors in nanoseconds; `None` without /proc/stat.
+/// Returns the busy time of all CPUs in nanoseconds; `None` without /proc/stat.
 pub fn machine_busy_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     busy_ticks(&text).map(|ticks| ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
 }
 
-/// Sums user, nice, system, irq, softirq and steal of the first line; idle and iowait are excluded.
+/// Sums user, nice, system, irq, softirq and steal in the first line, excluding idle and iowait.
 fn busy_ticks(text: &str) -> Option<u64> {
     let fields: Vec<u64> = text
         .lines()

@@ -7,29 +7,29 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Compare ioloom with its peers on one directory; keep README.md, raw.jsonl and summary.md.
+/// Compare ioloom with its peers on one directory; write README.md, raw.jsonl and summary.md.
 #[derive(Parser)]
 #[command(version)]
 pub(crate) struct Cli {
     /// The prepared file set: every arm reads every regular file below it.
     #[arg(long, value_name = "DIR", requires = "out", required_unless_present = "from")]
     dir: Option<PathBuf>,
-    /// Directory of the result; must be empty or absent.
+    /// Directory for the result; must be empty or absent.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Summarise a kept result again.
+    /// Summarize an existing result again.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dir", "out"])]
     pub(crate) from: Option<PathBuf>,
-    /// Cold: none of the data in memory before each run. Warm: all of it.
+    /// Cold: no data in memory before each run. Warm: all data in memory.
     #[arg(long, value_enum, default_value = "warm")]
     condition: Condition,
-    /// Drop the caches of the whole machine (root). Cold: before each run; without it each file is
-    /// evicted with fadvise, and names and inodes stay warm. Warm: before each block, so that
-    /// inodes are in memory in random order and not in that of an earlier arm.
+    /// Drop the caches of the whole machine (root). Cold: before each run; without this flag, each
+    /// file is evicted with fadvise, and names and inodes stay warm. Warm: before each block, to
+    /// load inodes in random order rather than in the order of an earlier arm.
     #[arg(long)]
     drop_caches: bool,
-    /// Cold only: before each run write to this much memory and release it, so that every arm gets
-    /// memory that the host of a virtual machine has already provided.
+    /// Cold only: before each run, write to this much memory and release it, so every arm gets
+    /// memory that a virtual machine's host has already provided.
     #[arg(long, value_name = "MIB")]
     touch_memory_mib: Option<NonZeroU32>,
     /// Number of runs per arm.
@@ -42,19 +42,19 @@ pub(crate) struct Cli {
     /// Pass the list of paths to our command on standard input.
     #[arg(long, value_enum, value_name = "LIST")]
     ours_stdin: Option<ListForm>,
-    /// Field of our JSON with the elapsed nanoseconds; dots select nested objects.
+    /// JSON field of our elapsed nanoseconds; dots select nested objects.
     #[arg(long, default_value = "elapsed_ns")]
     ours_elapsed_field: String,
-    /// Field of our JSON with the number of files.
+    /// JSON field of our number of files.
     #[arg(long, default_value = "files")]
     ours_files_field: String,
-    /// Field of our JSON with the number of bytes.
+    /// JSON field of our number of bytes.
     #[arg(long, default_value = "bytes")]
     ours_bytes_field: String,
-    /// Field of our JSON with the digest.
+    /// JSON field of our digest.
     #[arg(long, default_value = "digest")]
     ours_digest_field: String,
-    /// Field of our JSON with the peak resident memory in bytes; optional.
+    /// JSON field of our peak resident memory in bytes (optional).
     #[arg(long, default_value = "memory_peak_bytes")]
     ours_peak_field: String,
     /// Meaning of our digest.
@@ -67,10 +67,10 @@ pub(crate) struct Cli {
     /// The peer program; default: `peer` in the directory of this program.
     #[arg(long, value_name = "FILE")]
     peer: Option<PathBuf>,
-    /// How the peers find their files: each walks the directory, or reads a prepared list.
+    /// How the peers get their files: by walking the directory or reading a prepared list.
     #[arg(long, value_enum, default_value = "walk")]
     input: Input,
-    /// The walker of the peers.
+    /// The peers' walker.
     #[arg(long, value_enum, default_value = "walkdir")]
     walker: Walker,
     /// Add fio arms: the default grid, or a list such as psync:4x1,uring-direct:1x32 (jobs ×
@@ -86,7 +86,7 @@ pub(crate) struct Cli {
     /// Kill a run after this many seconds.
     #[arg(long, default_value = "900")]
     deadline_s: NonZeroU64,
-    /// Commit that is measured; default: that of the working directory.
+    /// Measured commit (default: the commit of the working directory).
     #[arg(long)]
     commit: Option<String>,
     /// Skip the trial run of every arm before the first block.
@@ -94,7 +94,7 @@ pub(crate) struct Cli {
     no_rehearsal: bool,
 }
 
-/// What is in memory before a run.
+/// The cache state before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Condition {
@@ -102,7 +102,7 @@ pub(crate) enum Condition {
     Warm,
 }
 
-/// How the peers find their files.
+/// How the peers get their files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Input {
@@ -110,7 +110,7 @@ pub(crate) enum Input {
     List,
 }
 
-/// How paths end in a list.
+/// Terminator of paths in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ListForm {
     /// Newline.
@@ -126,7 +126,7 @@ pub(crate) enum Walker {
     Ignore,
 }
 
-/// What a digest covers.
+/// The data covered by a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DigestKind {
     /// XXH3-64 over the sorted lines `HEX  PATH`, paths relative to the directory.
@@ -149,7 +149,7 @@ pub(crate) struct Fields {
     pub(crate) peak: String,
 }
 
-/// A validated order to measure.
+/// A validated plan to measure.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) dir: PathBuf,
@@ -175,7 +175,7 @@ pub(crate) struct Plan {
 }
 
 impl Cli {
-    /// Returns the order, with an absolute directory; `None` if nothing is to be measured.
+    /// Returns the plan with an absolute directory; `None` if there is nothing to measure.
     pub(crate) fn plan(&self) -> Result<Option<Plan>> {
         let (Some(dir), Some(out)) = (&self.dir, &self.out) else { return Ok(None) };
         let dir = dir.canonicalize().with_context(|| format!("cannot use {}", dir.display()))?;

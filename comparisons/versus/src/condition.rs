@@ -1,17 +1,17 @@
-//! Creates the condition of a run and gathers the evidence for it.
+//! Establishes the condition of a run and collects evidence for it.
 //!
 //! Cold: the data is evicted, a seeded sample of files is checked with cachestat for remaining
 //! pages, and the device must have read at least 95 % of the data by the end of the run. The check
-//! opens the files of the sample, which loads inodes, several at a time; so where the whole cache
-//! is dropped, it is dropped again after the check. Then the arm's program is started once with
-//! `--version`, and the list is read: loading them from the device is not part of the work.
+//! opens the sampled files, which loads several inodes at a time; so if the whole cache is dropped,
+//! it is dropped again after the check. Then the arm's program is started once with `--version` and
+//! the list is read, because loading them from the device is not part of the work.
 //!
-//! On request memory is written to and released before each cold run, the same for every arm.
+//! If requested, memory is written to and released before each cold run, the same for every arm.
 //!
 //! Warm: every file is read before each block, and the sample must be in memory before each run.
-//! The order is random: the kernel keeps inodes in the order of their first lookup, and an arm that
-//! reads in that order is about 5 % faster (seen with 100,000 files on two cores). With
-//! `--drop-caches` nothing remains from before the block; without it that order is arbitrary.
+//! The order is random: the kernel stores inodes in order of first lookup, and an arm that reads in
+//! that order is about 5 % faster (observed with 100,000 files on two cores). With `--drop-caches`,
+//! nothing remains from before the block; without it, that order is arbitrary.
 
 use crate::cli::Condition;
 use crate::record::Proof;
@@ -25,14 +25,14 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Largest share of the sample that may be resident in a cold run.
+/// Maximum share of the sample that may be resident in a cold run.
 const RESIDENT_COLD_MAX: f64 = 0.01;
-/// Smallest share of the sample that must be resident in a warm run.
+/// Minimum share of the sample that must be resident in a warm run.
 const RESIDENT_WARM_MIN: f64 = 0.99;
-/// Smallest share of the data that the device must have read in a cold run.
+/// Minimum share of the data that the device must have read in a cold run.
 const DEVICE_COLD_MIN: f64 = 0.95;
 
-/// Stream of the random reading order before a block.
+/// Random stream for the reading order before a block.
 const WARM_ORDER: u64 = 3;
 
 /// Creates one condition on one file set.
@@ -64,7 +64,7 @@ impl<'a> Maker<'a> {
         Self { set, medium, condition, drop_caches, touch_memory_bytes, seed, sample }
     }
 
-    /// Returns the way in which the condition is created, for the record.
+    /// Returns how the condition is established, for the record.
     pub(crate) fn name(&self) -> &'static str {
         match (self.condition, self.drop_caches) {
             (Condition::Warm, true) => "drop-caches, read-all",
@@ -83,8 +83,8 @@ impl<'a> Maker<'a> {
             let paths = self.set.paths();
             let mut draws = Draws::new(self.seed, u64::from(block) << 8 | WARM_ORDER);
             let order = draws.sample(paths.len(), paths.len());
-            // A read from the device takes so long that a machine that reclaims idle memory may
-            // have evicted the first files by its end, so read again.
+            // Reading from the device takes so long that a machine that reclaims idle memory may
+            // already have evicted the first files, so read again.
             for _ in 0..if self.drop_caches { 2 } else { 1 } {
                 for path in order.iter().map(|at| &paths[*at]) {
                     File::open(path)

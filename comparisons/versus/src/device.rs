@@ -21,7 +21,7 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// Finds the mount of `dir`. Unknown facts stay empty.
+    /// Finds the mount of `dir`. Unknown facts are empty.
     pub fn of(dir: &Path) -> Self {
         let mut medium = Self::default();
         let Ok(stat) = rustix::fs::stat(dir) else { return medium };
@@ -56,7 +56,7 @@ impl Medium {
         medium
     }
 
-    /// Describes the medium.
+    /// Returns a description of the medium.
     pub fn words(&self) -> String {
         let or_unknown = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
         format!(
@@ -110,7 +110,7 @@ fn name_of(disks: &str, number: Number) -> Option<&str> {
     })
 }
 
-/// The sixth field counts sectors of 512 bytes, whatever the sector size of the device.
+/// The sixth field counts 512-byte sectors regardless of the device's sector size.
 fn read_bytes_of(disks: &str, device: &str) -> Option<u64> {
     disks
         .lines()

@@ -1,4 +1,4 @@
-//! The blocks: each arm once per block, in an order drawn before the first run.
+//! Runs the blocks: each arm once per block, in an order drawn before the first run.
 
 use crate::arms::{self, Arm};
 use crate::cli::{Condition, Plan};
@@ -17,7 +17,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-/// Measures a plan. Afterwards the directory of the result holds README.md and the raw data.
+/// Measures a plan. Writes README.md and the raw data to the result directory.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     kept::claim(&plan.out)?;
     say(&format!("reading {} to compute the expected digest", plan.dir.display()));
@@ -55,7 +55,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Runs every arm once, uncounted, so that a typing error shows now and not after an hour.
+/// Runs every arm once, uncounted, to detect mistakes now rather than after an hour.
 fn rehearse(arms: &[Arm], job: Job, deadline: Duration) -> Result<()> {
     let mut wrong = Vec::new();
     for arm in arms {

@@ -14,9 +14,9 @@ pub struct Facts {
     pub architecture: String,
     /// As reported by the kernel.
     pub cpu_model: String,
-    /// Processors that this program may use.
+    /// Number of CPUs that this program may use.
     pub cores: u32,
-    /// Total memory, bytes.
+    /// Total memory in bytes.
     pub memory_bytes: u64,
     /// The medium of the files.
     pub medium: Medium,
@@ -25,7 +25,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts of this machine and the medium of `dir`. Unknown ones stay empty.
+    /// Reads the facts about this machine and the medium of `dir`. Unknown facts are empty.
     pub fn of(dir: &Path) -> Self {
         let uname = rustix::system::uname();
         let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -61,7 +61,7 @@ impl Facts {
 /// Returns the first line of the program's `--version`.
 ///
 /// # Errors
-/// A program that cannot be started.
+/// The program cannot be started.
 pub fn version(program: impl AsRef<Path>) -> std::io::Result<String> {
     let mut command = Command::new(program.as_ref());
     let output = command.arg("--version").stdin(Stdio::null()).output()?;
@@ -76,7 +76,7 @@ fn field(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// Returns the commit of the working directory, and whether files differ from it.
+/// Returns the commit of the working directory and whether there are uncommitted changes.
 pub fn commit() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).output().ok()?;

@@ -1,9 +1,9 @@
-//! fio on the same files: the reference for large ones.
+//! fio on the same files: the reference for large files.
 //!
-//! Every job gets its own files, balanced by size, and reads them one after another in blocks of 1
-//! MiB. fio hashes nothing and ignores the content, so an arm of ours that hashes does more work.
-//! fio reads whole blocks only: a file set with other sizes is read in part, and such a run is
-//! recorded as failed, because it did different work.
+//! Every job gets separate files, balanced by size, and reads them one after another in 1 MiB
+//! blocks. fio does not hash and ignores the contents, so our hashing arms do more work. fio reads
+//! only whole blocks: a file set with other sizes is only partly read, and such a run is recorded
+//! as failed because it did different work.
 
 use crate::cli::Condition;
 use crate::set::FileSet;
@@ -17,7 +17,7 @@ const DEFAULT: &str = "psync:1x1,psync:4x1,psync:16x1,psync-direct:4x1,psync-dir
 /// The kernel accepts at most 128 KiB in one argument.
 const ARGUMENT_BYTES_MAX: usize = 128 * 1024 - 16;
 
-/// A command and its display form, or the reason why it cannot run on this file set.
+/// A command with its display form, or the reason why it cannot run on this file set.
 type Outcome = Result<(Vec<OsString>, Vec<String>), String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,8 @@ fn parse(text: &str) -> Result<Spec> {
     match parts {
         Some(spec) if spec.jobs > 0 && spec.depth > 0 => Ok(spec),
         _ => bail!(
-            "--fio {text}: expected ENGINE:JOBSxDEPTH with psync, psync-direct, uring or uring-direct"
+            "--fio {text}: expected ENGINE:JOBSxDEPTH with psync, psync-direct, uring or \
+            uring-direct"
         ),
     }
 }
@@ -108,7 +109,7 @@ fn shares(sizes: &[u64], jobs: usize) -> Vec<Vec<usize>> {
     order.sort_by_key(|i| std::cmp::Reverse(sizes[*i]));
     let mut shares = vec![(0, Vec::new()); jobs];
     for file in order {
-        // A file counts at least one byte, so that empty files are spread too.
+        // A file counts as at least one byte, so empty files are also distributed.
         if let Some(least) = shares.iter_mut().min_by_key(|(bytes, _)| *bytes) {
             least.0 += sizes[file].max(1);
             least.1.push(file);

@@ -1,11 +1,11 @@
-//! Interleaved comparison of programs on one piece of work, shared by `walk_versus` and
+//! Interleaved comparison of programs that do the same work, shared by `walk_versus` and
 //! `copy_versus`.
 //!
 //! All arms do the same work once per block, in a seeded random order; the first `--ours` is the
-//! reference. Cold: the caches of the machine are dropped before every run. A run counts if it
-//! succeeded, left the right result, and started under its condition, which the bytes read from the
-//! device prove. Every run is written to `raw.jsonl` before the next one starts; the summary is
-//! made from that file alone.
+//! reference. Cold: the machine's caches are dropped before every run. A run counts if it
+//! succeeded, produced the correct result, and started under its condition, as proved by the bytes
+//! read from the device. Every run is written to `raw.jsonl` before the next one starts; the
+//! summary is generated from that file alone.
 
 use crate::before::{start_once, touch_memory};
 use crate::facts::{self, Facts};
@@ -21,38 +21,38 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Smallest share of the data that the device must have read in a cold run.
+/// Minimum share of the data that the device must have read in a cold run.
 const COLD_MIN: f64 = 0.95;
 
-/// Largest share of the data that it may have read in a warm one. Not less, because a copy of files
-/// of 4 KiB also reads the tables that the inodes of its targets are in: 256 bytes each, 6 % of the
+/// Maximum share of the data that it may have read in a warm run. A lower limit would reject copies
+/// of 4 KiB files, which also read the inode tables of their targets: 256 bytes each, 6 % of the
 /// data.
 const WARM_MAX: f64 = 0.10;
 
-/// The part of the command line that does not depend on the work.
+/// Command-line options that do not depend on the work.
 #[derive(clap::Args)]
 pub struct Order {
-    /// Directory of the result; must be empty or absent.
+    /// Directory for the result; must be empty or absent.
     #[arg(long, value_name = "DIR", required_unless_present = "from")]
     out: Option<PathBuf>,
-    /// Summarise a kept result again.
+    /// Summarize an existing result again.
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     from: Option<PathBuf>,
-    /// What is in memory before a run.
+    /// The cache state before a run.
     #[arg(long, value_enum, default_value = "warm")]
     condition: Condition,
-    /// Allow dropping the caches of the machine before each run (root); required for cold.
+    /// Allow dropping the machine's caches before each run (root); required for cold.
     #[arg(long)]
     drop_caches: bool,
-    /// Before each run write to this much memory and release it, so that every arm gets memory that
-    /// the host of a virtual machine has already provided.
+    /// Before each run, write to this much memory and release it, so every arm gets memory that a
+    /// virtual machine's host has already provided.
     #[arg(long, value_name = "MIB", default_value = "0")]
     touch_memory_mib: usize,
     /// Number of runs per arm.
     #[arg(long, default_value = "12")]
     blocks: u32,
-    /// Our command, `NAME=PROGRAM ARG…`, with the placeholders of the work in braces. The first one
-    /// is the reference.
+    /// Our command, `NAME=PROGRAM ARG…`, with placeholders in braces. The first one is the
+    /// reference.
     #[arg(long, value_name = "TEMPLATE", required_unless_present = "from")]
     ours: Vec<String>,
     /// Another command, in the same form.
@@ -64,7 +64,7 @@ pub struct Order {
     /// Seed of the orders and intervals.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// What the program was built from, if not the commit of the working directory.
+    /// Revision the program was built from (default: the commit of the working directory).
     #[arg(long)]
     commit: Option<String>,
     /// Description of the files, for the record.
@@ -75,7 +75,7 @@ pub struct Order {
     deadline_s: u64,
 }
 
-/// What is in memory before a run.
+/// The cache state before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
@@ -97,12 +97,12 @@ pub struct Arm {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Setup {
     schema: String,
-    /// What is worked on.
+    /// The input of the work.
     dir: String,
-    /// Its description by the user.
+    /// The user's description of it.
     #[serde(default)]
     tree: String,
-    /// Bytes of data that every arm must read, if known.
+    /// Number of bytes that every arm must read, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     condition: Condition,
@@ -113,14 +113,14 @@ pub struct Setup {
     arms: Vec<Arm>,
 }
 
-/// Every further line.
+/// Every subsequent line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Run {
     block: u32,
     arm: usize,
     /// Time until the program exited.
     wall_ns: u64,
-    /// Time until the work that it left to the kernel was done too, where there is any.
+    /// Time until work left to the kernel was also finished, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     durable_ns: Option<u64>,
     cpu_user_ns: u64,
@@ -131,7 +131,7 @@ struct Run {
 }
 
 impl Run {
-    /// The times by which arms are compared.
+    /// Returns the times used to compare arms.
     fn yardstick_ns(&self) -> u64 {
         self.durable_ns.unwrap_or(self.wall_ns)
     }
@@ -143,14 +143,14 @@ impl Run {
 
 /// The work of the arms.
 pub trait Work {
-    /// Headline of the results.
+    /// Title of the results.
     const TITLE: &'static str;
     /// The program that runs it.
     const PROGRAM: &'static str;
     /// Kind of the raw data, as stored in them.
     const SCHEMA: &'static str;
 
-    /// What is worked on.
+    /// The input of the work.
     fn subject(&self) -> &Path;
 
     /// Replaces the placeholders in a word of a command.
@@ -161,55 +161,55 @@ pub trait Work {
         Vec::new()
     }
 
-    /// Returns the bytes of data that every arm must read, if known.
+    /// Returns the number of bytes that every arm must read, if known.
     ///
     /// # Errors
-    /// Files that cannot be statted.
+    /// A file cannot be statted.
     fn bytes(&self) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// Loads what is worked on into memory; `None` where an arm does that.
+    /// Loads the input into memory; `None` if an arm does that.
     ///
     /// # Errors
-    /// Files that cannot be read.
+    /// A file cannot be read.
     fn warm(&self) -> Result<Option<()>> {
         Ok(None)
     }
 
-    /// Moves what the previous run left out of the way.
+    /// Moves the results of the previous run out of the way.
     ///
     /// # Errors
-    /// Files that cannot be removed.
+    /// A file cannot be removed.
     fn reset(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Removes what all runs left.
+    /// Removes the results of all runs.
     ///
     /// # Errors
-    /// Files that cannot be removed.
+    /// A file cannot be removed.
     fn end(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Finishes what the program left to the kernel, within the time of the run; `None` if there is
-    /// nothing to finish.
+    /// Finishes work that the program left to the kernel, as part of the run's time; `None` if
+    /// there is none.
     ///
     /// # Errors
-    /// Calls that the kernel refuses.
+    /// A system call fails.
     fn settle(&self) -> Result<Option<()>> {
         Ok(None)
     }
 
-    /// Returns what is wrong with the result of a run; `first` requests a full check.
+    /// Returns any problem with the result of a run; `first` requests a full check.
     fn wrong(&self, first: bool) -> Option<String> {
         let _ = first;
         None
     }
 }
 
-/// Returns the arms of one template: one per thread count if it has that placeholder.
+/// Returns the arms of a template: one per thread count if it contains that placeholder.
 fn arms_of(work: &impl Work, template: &str, ours: bool, threads: &[u32]) -> Result<Vec<Arm>> {
     let (name, command) =
         template.split_once('=').with_context(|| format!("'{template}' is not NAME=COMMAND"))?;
@@ -303,7 +303,7 @@ fn measure<W: Work>(work: &W, order: &Order, out: &Path) -> Result<()> {
     let mut raw = Raw::create(out, &readme::<W>(&setup)?, &setup)?;
     for (block, arms) in (0..).zip(order::blocks(setup.seed, setup.blocks, setup.arms.len())) {
         if !cold && work.warm()?.is_none() {
-            // The first run would find less in memory than the others.
+            // Without this, the first run would have less in memory than the others.
             run_one(work, order, &setup, block, 0)?;
         }
         for arm in arms {
@@ -340,21 +340,22 @@ fn readme<W: Work>(setup: &Setup) -> Result<String> {
     );
     for arm in &setup.arms {
         let command = shlex::try_join(arm.command.iter().map(String::as_str))?;
-        // A program that cannot be started fails its runs with the reason.
+        // If a program cannot be started, its runs fail with the reason.
         let version = facts::version(&arm.command[0]).unwrap_or_else(|_| "unknown".to_owned());
         writeln!(text, "| {} | {version} | `{command}` |", arm.name)?;
     }
     Ok(text)
 }
 
-/// Returns why a run does not count; `first` is what the device read in the first run.
+/// Returns why a run does not count; `first` is the number of bytes the device read in the first
+/// run.
 fn why_not(setup: &Setup, run: &Run, first: u64) -> Option<String> {
     if let Some(failure) = &run.failure {
         return Some(failure.clone());
     }
     let read = run.device_bytes?;
     let all = setup.bytes;
-    // If the amount of data is unknown, at least half of what the first run read must be read.
+    // If the amount of data is unknown, a run must read at least half as much as the first one.
     let least = all.map_or(first / 2, |bytes| (bytes as f64 * COLD_MIN) as u64);
     let most = all.map_or(u64::MAX, |bytes| (bytes as f64 * WARM_MAX) as u64);
     match setup.condition {
@@ -462,7 +463,7 @@ fn row(
     Ok(())
 }
 
-/// Summarises the raw data. Returns whether every run counted.
+/// Summarizes the raw data. Returns whether every run counted.
 fn show<W: Work>(out: &Path) -> Result<bool> {
     let (setup, runs) = kept::read(out)?;
     let (text, complete) = summary::<W>(&setup, &runs)?;
@@ -479,7 +480,7 @@ fn run<W: Work>(order: &Order, work: impl FnOnce() -> Result<W>) -> Result<bool>
     show::<W>(out)
 }
 
-/// Measures `work`, or only summarises a kept result.
+/// Measures `work`, or only summarizes an existing result.
 pub fn main<W: Work>(order: &Order, work: impl FnOnce() -> Result<W>) -> ExitCode {
     kept::exit(W::PROGRAM, run(order, work))
 }

@@ -1,9 +1,8 @@
-//! The directory of a result: `README.md` with its origin, `raw.jsonl` with the setup and one line
-//! per run, and `summary.md`, which is made from the raw data alone.
+//! A result directory: `README.md` with the origin, `raw.jsonl` with the setup and one line per
+//! run, and `summary.md`, which is generated from the raw data alone.
 //!
-//! A line is on disk before the next run starts, so a killed experiment keeps everything it
-//! measured; that costs one sync between runs and none within. Only the summary is ever
-//! overwritten.
+//! A line is on disk before the next run starts, so a killed experiment retains all measurements;
+//! this costs one sync between runs and none during them. Only the summary is ever overwritten.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
@@ -16,10 +15,10 @@ use std::process::ExitCode;
 /// Name of the file with the setup and the runs.
 pub const RAW: &str = "raw.jsonl";
 
-/// Creates the directory of a result.
+/// Creates a result directory.
 ///
 /// # Errors
-/// A directory that cannot be created or is not empty.
+/// The directory cannot be created or is not empty.
 pub fn claim(out: &Path) -> Result<()> {
     std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     let mut entries =
@@ -32,14 +31,14 @@ pub fn claim(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The file that runs are appended to.
+/// The file to which runs are appended.
 pub struct Raw(File);
 
 impl Raw {
     /// Creates the files of a result: the README, and the raw data with the setup.
     ///
     /// # Errors
-    /// Files that exist or cannot be written.
+    /// A file already exists or cannot be written.
     pub fn create(out: &Path, readme: &str, setup: &impl Serialize) -> Result<Self> {
         let path = out.join("README.md");
         std::fs::write(&path, readme)
@@ -55,7 +54,7 @@ impl Raw {
     /// Appends a run.
     ///
     /// # Errors
-    /// A line that cannot be written or synced.
+    /// The line cannot be written or synced.
     pub fn add(&mut self, line: &impl Serialize) -> Result<()> {
         let mut text = serde_json::to_string(line).context("cannot serialize a run")?;
         text.push('\n');
@@ -64,10 +63,10 @@ impl Raw {
     }
 }
 
-/// Reads the raw data of a result. A torn last line, left by a kill, is dropped with a message.
+/// Reads the raw data of a result. Drops a torn last line, left by a kill, with a message.
 ///
 /// # Errors
-/// A file that cannot be read, has no setup, or holds an invalid line.
+/// The file cannot be read, has no setup, or contains an invalid line.
 pub fn read<Setup: DeserializeOwned, Run: DeserializeOwned>(
     out: &Path,
 ) -> Result<(Setup, Vec<Run>)> {
@@ -89,7 +88,7 @@ pub fn read<Setup: DeserializeOwned, Run: DeserializeOwned>(
 /// Writes a summary next to its raw data and prints it.
 ///
 /// # Errors
-/// A file or standard output that cannot be written.
+/// The file or standard output cannot be written.
 pub fn publish(out: &Path, summary: &str) -> Result<()> {
     let path = out.join("summary.md");
     std::fs::write(&path, summary).with_context(|| format!("cannot write {}", path.display()))?;
@@ -104,7 +103,7 @@ pub fn command() -> String {
 
 /// Prints one line of progress.
 pub fn say(line: &str) {
-    // Progress is not a result: a closed stderr does not end an experiment.
+    // Progress is not a result, so a closed stderr must not stop an experiment.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

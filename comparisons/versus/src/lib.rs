@@ -1,5 +1,5 @@
-//! What the programs of this package share: how a program is run and measured from outside, in
-//! which order, on which machine, how every run is prepared, and what is recorded.
+//! Code shared by the programs in this package: running and measuring programs, run order, machine
+//! facts, preparation of runs, and records.
 
 pub mod before;
 pub mod child;

@@ -1,9 +1,11 @@
-//! `versus`: ioloom and what users would write today, in one interleaved experiment.
+//! `versus`: compares ioloom with programs that users would write today, in one interleaved
+//! experiment.
 //!
 //! All arms run on the same files, under the same proved condition, once per block in a seeded
-//! random order. Ratios use the wall time of the whole process as seen from outside, because it is
+//! random order. Ratios use the externally measured wall time of the whole process, because it is
 //! the same measure for every program; a program's own figures are shown next to it. Every run is
-//! written to `raw.jsonl` before the next one starts, and the summary is made from that file alone.
+//! written to `raw.jsonl` before the next one starts, and the summary is generated from that file
+//! alone.
 
 mod arms;
 mod cli;
@@ -36,7 +38,7 @@ fn run(cli: &cli::Cli) -> Result<bool> {
     show(&plan.out)
 }
 
-/// Summarises the raw data. Returns whether every run counted.
+/// Summarizes the raw data. Returns whether every run counted.
 fn show(out: &Path) -> Result<bool> {
     let (setup, runs) = kept::read(out)?;
     kept::publish(out, &summary::markdown(&setup, &runs)?)?;

@@ -7,12 +7,12 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 pub struct Draws(Xoshiro256PlusPlus);
 
 impl Draws {
-    /// Returns an independent stream per purpose of one seed.
+    /// Returns an independent stream of a seed for each purpose.
     pub fn new(seed: u64, purpose: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ purpose.rotate_left(32)))
     }
 
-    /// Returns a uniform value below `n`, from the high half of a product: the bias is below `n /
+    /// Returns a uniform value below `n` from the high half of a product, with a bias below `n /
     /// 2^64`.
     fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.0.next_u64()) * n as u128) >> 64) as usize

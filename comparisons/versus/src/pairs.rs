@@ -1,12 +1,12 @@
-//! Runs compared block by block: what slows the machine during a block slows both runs of a pair.
+//! Block-by-block comparison of runs: disturbances during a block affect both runs of a pair.
 //!
-//! From six blocks on a median has a 95 % interval, printed in square brackets. With fewer, round
-//! brackets hold the range, and nothing is judged by it.
+//! With six or more blocks, a median has a 95 % interval, printed in square brackets. With fewer,
+//! parentheses contain the range, which is not used for verdicts.
 
 use ioloom_stats::{Interval, Ratio, median};
 use std::collections::BTreeMap;
 
-/// Pairs the values of two arms, each with its block, over the blocks that both have.
+/// Pairs the values of two arms over their common blocks.
 pub fn by_block(
     one: impl IntoIterator<Item = (u32, f64)>,
     other: impl IntoIterator<Item = (u32, f64)>,
@@ -15,18 +15,18 @@ pub fn by_block(
     one.into_iter().filter_map(|(block, value)| Some((value, *others.get(&block)?))).unzip()
 }
 
-/// What the brackets of [`ratio_text`] mean, for the head of a summary.
+/// Meaning of the brackets in [`ratio_text`], for the head of a summary.
 pub const BRACKETS: &str =
     "[a, b] is a 95 % interval, (a to b) the range of too few blocks for one";
 
-/// Median and range of some values.
+/// Median and range of a sample.
 #[derive(Debug, Clone, Copy)]
 pub struct Spread {
-    /// Least value.
+    /// Minimum.
     pub min: f64,
     /// Median.
     pub median: f64,
-    /// Greatest value.
+    /// Maximum.
     pub max: f64,
 }
 

@@ -1,11 +1,11 @@
-//! The output of an arm: its own time, and the proof that it did the work.
+//! Parses the output of an arm: its own time, and proof that it did the work.
 
 use crate::arms::Reply;
 use crate::cli::Fields;
 use crate::set::FileSet;
 use serde_json::Value;
 
-/// The figures that an arm reports.
+/// The figures reported by an arm.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) elapsed_ns: Option<u64>,
@@ -15,7 +15,7 @@ pub(crate) struct Said {
     pub(crate) peak_rss_bytes: Option<u64>,
 }
 
-/// The content of the file set.
+/// The contents of the file set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) files: u64,
@@ -28,7 +28,7 @@ impl Job {
     }
 }
 
-/// Reads the output of an arm; the second value is the reason why it did not do the work.
+/// Parses the output of an arm; the second value is the reason if it did not do the work.
 pub(crate) fn read(reply: &Reply, stdout: &[u8], job: Job) -> (Said, Option<String>) {
     let text = String::from_utf8_lossy(stdout);
     // fio prints notes before its document.
@@ -120,8 +120,7 @@ fn shown(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "not in its JSON (name the field)".to_owned(), |v| v.to_string())
 }
 
-/// The time is that of the longest job, which fio gives in milliseconds; bytes are summed over
-/// jobs.
+/// The time is the longest job's, which fio reports in milliseconds; bytes are summed over jobs.
 fn of_fio(value: &Value) -> Said {
     let Some(jobs) = value.get("jobs").and_then(Value::as_array).filter(|j| !j.is_empty()) else {
         return Said::default();

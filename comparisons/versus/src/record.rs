@@ -5,7 +5,7 @@ use ioloom_versus::facts::Facts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A line as it is written, tagged with its kind.
+/// A serialized line, tagged with its kind.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub(crate) enum Line<'a> {
@@ -13,7 +13,7 @@ pub(crate) enum Line<'a> {
     Run(&'a Run),
 }
 
-/// What all runs share.
+/// Properties shared by all runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) schema: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Setup {
     /// The digest over sorted lines `HEX  PATH`, also computed by the runner.
     pub(crate) digest_combined: String,
     pub(crate) arms: Vec<ArmFacts>,
-    /// Arms that cannot run here, with the reason.
+    /// Arms that cannot run here, with reasons.
     pub(crate) refused: BTreeMap<String, String>,
     /// Order of the arms in each block, as indices into `arms`.
     pub(crate) orders: Vec<Vec<usize>>,
@@ -56,9 +56,9 @@ pub(crate) struct ArmFacts {
 pub(crate) enum Kind {
     Ours,
     Peer,
-    /// The fewest system calls, with the hash: what hand-written code can reach.
+    /// The minimum of system calls, with hashing: the limit for hand-written code.
     Lean,
-    /// The same without the hash: the floor of the kernel, not a peer.
+    /// The same without hashing: the kernel floor, not a peer.
     Floor,
     Fio,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Run {
     /// Position in the block, from 0.
     pub(crate) position: u32,
     pub(crate) started_unix_ms: u64,
-    /// The whole process from before its start to after its exit: the primary figure.
+    /// Wall time of the whole process, from before its start to after its exit: the primary figure.
     pub(crate) wall_ns: u64,
     /// The program's own figure.
     pub(crate) elapsed_ns: Option<u64>,
@@ -80,12 +80,12 @@ pub(crate) struct Run {
     pub(crate) digest: Option<String>,
     /// Peak resident memory as reported by the program.
     pub(crate) peak_rss_bytes: Option<u64>,
-    /// Processor time of the whole process and of the children that it waited for.
+    /// CPU time of the whole process and of the children it waited for.
     pub(crate) cpu_user_ns: u64,
     pub(crate) cpu_kernel_ns: u64,
     /// Bytes charged to the process as read from a device.
     pub(crate) process_read_bytes: u64,
-    /// Processor time of all other processes over wall time × cores; `None` without /proc/stat.
+    /// CPU time of all other processes divided by wall time × cores; `None` without /proc/stat.
     pub(crate) others_cpu: Option<f64>,
     pub(crate) proof: Proof,
     /// Why the run does not count; `None` if it did its work.
@@ -93,12 +93,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Reports whether it enters the statistics.
+    /// Returns whether it counts in the statistics.
     pub(crate) fn counts(&self) -> bool {
         self.failure.is_none() && self.proof.doubt.is_none()
     }
 
-    /// Returns user plus system time, nanoseconds.
+    /// Returns user plus system time in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.cpu_user_ns + self.cpu_kernel_ns
     }
@@ -109,7 +109,7 @@ impl Run {
 pub(crate) struct Proof {
     pub(crate) sampled_files: u64,
     pub(crate) sampled_pages: u64,
-    /// Pages of the sample in memory before the run; `None` without cachestat.
+    /// Share of sampled pages in memory before the run; `None` without cachestat.
     pub(crate) resident_pages: Option<u64>,
     /// Bytes that the device read during the run, for all processes; `None` without a known device.
     pub(crate) device_bytes: Option<u64>,

@@ -1,4 +1,4 @@
-//! The file set, read once by the runner to know what every arm must find.
+//! The file set, read once by the runner to determine the expected results of every arm.
 
 use anyhow::{Context, Result, bail};
 use ioloom_peers::{FileList, Totals, Walker, digest::mix};
@@ -70,7 +70,7 @@ impl FileSet {
         &self.sizes
     }
 
-    /// Returns the list with newlines; refused if a name contains one.
+    /// Returns the list with newlines; fails if a name contains one.
     pub(crate) fn list(&self) -> Result<PathBuf> {
         if self.paths().iter().any(|p| p.as_os_str().as_bytes().contains(&b'\n')) {
             bail!("a name contains a newline; use the list with NULs (list0)");
@@ -83,7 +83,7 @@ impl FileSet {
         self.lists.path().join("list0")
     }
 
-    /// Returns a sample of files with their sizes, the same for every run of one seed.
+    /// Returns a sample of files with their sizes that depends only on the seed.
     pub(crate) fn sample(&self, seed: u64, count: usize) -> Vec<(&Path, u64)> {
         let chosen = Draws::new(seed, 2).sample(self.sizes.len(), count);
         chosen.into_iter().map(|i| (self.paths()[i].as_path(), self.sizes[i])).collect()

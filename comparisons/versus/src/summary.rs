@@ -1,10 +1,10 @@
-//! The summary, from the raw data alone.
+//! Generates the summary from the raw data alone.
 //!
-//! Arms are compared block by block. The ratio of a pair is that of two runs of the same block; the
-//! figure is the median over blocks with a seeded 95 % bootstrap interval (crate `ioloom-stats`),
-//! or with the range for fewer than six blocks. A ratio above 1 means that ours was faster. The
-//! primary figure is the wall time of the whole process. Runs that failed, or whose condition is
-//! not proved, are listed and do not count.
+//! Arms are compared block by block. A pair consists of two runs in the same block; the figure is
+//! the median ratio over blocks with a seeded 95 % bootstrap interval (crate `ioloom-stats`), or
+//! with the range for fewer than six blocks. A ratio above 1 means that ours was faster. The
+//! primary figure is the wall time of the whole process. Runs that failed or whose condition is not
+//! proved are listed and do not count.
 
 use crate::cli::{Condition, Input};
 use crate::record::{ArmFacts, Kind, Run, Setup};
@@ -14,10 +14,10 @@ use ioloom_versus::pairs;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Fewest blocks for a sentence.
+/// Minimum number of blocks for a sentence.
 const BLOCKS_MIN: usize = 8;
 
-/// Which time of a run is used.
+/// The time of a run to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
     Wall,
@@ -33,13 +33,13 @@ impl Time {
     }
 }
 
-/// Runs that count, by arm.
+/// Counted runs by arm.
 struct Data<'a> {
     setup: &'a Setup,
     runs: BTreeMap<&'a str, Vec<&'a Run>>,
 }
 
-/// Reports whether every run of every arm exists and counts.
+/// Returns whether every run of every arm exists and counts.
 pub(crate) fn is_complete(setup: &Setup, runs: &[Run]) -> bool {
     let wanted = setup.arms.len() * setup.blocks as usize;
     runs.iter().filter(|r| r.counts()).count() == wanted
@@ -72,7 +72,8 @@ fn head(setup: &Setup, runs: &[Run]) -> String {
     };
     format!(
         "# Summary: {condition} (by {}), {} files, {:.1} MiB\n\n\
-         {} runs of {} arms in {} blocks, random order within each block, seed {}. Wall time of the \
+         {} runs of {} arms in {} blocks, random order within each block, seed {}. Wall time of \
+         the \
          whole process is the primary figure for every ratio; the in-process figure (from first \
          open to last hash, as each program reports it) is secondary. {}. The peers \
          {input}.\n\n{}",
@@ -88,7 +89,7 @@ fn head(setup: &Setup, runs: &[Run]) -> String {
     )
 }
 
-/// Adds a warning about arms of ours that find their files in another way than the peers.
+/// Adds a warning about our arms that get their files differently than the peers.
 fn unequal_input(setup: &Setup) -> String {
     let mut text = String::new();
     for arm in setup.arms.iter().filter(|arm| arm.kind == Kind::Ours) {
@@ -123,8 +124,8 @@ impl<'a> Data<'a> {
         (!values.is_empty()).then(|| median(&values))
     }
 
-    /// Speed of `a` divided by speed of `b`, over the blocks in which both count; `None` below 2
-    /// pairs.
+    /// Returns the speed of `a` divided by the speed of `b` over common blocks; `None` for fewer
+    /// than 2 pairs.
     fn speed_ratio(&self, a: &str, b: &str, time: Time) -> Result<Option<Ratio>> {
         let timed = |arm| self.runs_of(arm).iter().filter_map(|r| Some((r.block, time.of(r)?)));
         let (ours, theirs) = pairs::by_block(timed(a), timed(b));
@@ -156,8 +157,8 @@ impl<'a> Data<'a> {
                 let ratio = self.speed_ratio(&arm.name, best, Time::Wall)?;
                 any |= answer(text, &arm.name, best, "whole process", ratio);
             }
-            // fio starts more slowly than the others without reading anything, so its own run time
-            // is shown in addition to the common measure.
+            // fio starts more slowly than the others even without reading, so its own run time is
+            // shown in addition to the common measure.
             for (time, word) in [(Time::Wall, "whole process"), (Time::InProcess, "in-process")] {
                 if let Some(best) = self.best(&[Kind::Fio], time) {
                     let ratio = self.speed_ratio(&arm.name, best, time)?;
@@ -167,7 +168,8 @@ impl<'a> Data<'a> {
         }
         if any {
             text.push_str(
-                "\nNamed is the best arm of its kind (peers, hand-written calls, fio), chosen after \
+                "\nNamed is the best arm of its kind (peers, hand-written calls, fio), chosen \
+                after \
                  the fact by its median, which favours that arm.\n\n",
             );
         } else {
@@ -180,7 +182,8 @@ impl<'a> Data<'a> {
         text.push_str(
             "## Arms\n\nMedians, each of its own column: user and kernel need not add up to the \
              sum. Other CPU is the processor time of everything else over wall time and cores; it \
-             comes in clock ticks and says nothing for runs of a few milliseconds.\n\n| arm | n | files/s, whole process | MiB/s | wall s | in-process s \
+             comes in clock ticks and says nothing for runs of a few milliseconds.\n\n| arm | n | \
+             files/s, whole process | MiB/s | wall s | in-process s \
              | CPU s per 100 000 files (user + kernel) | peak MiB | other CPU % |\n\
              |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         );
@@ -252,7 +255,7 @@ impl<'a> Data<'a> {
         Ok(())
     }
 
-    /// Processor time of the fewest calls divided by the cores: a lower bound for blocking reads.
+    /// Returns the floor's CPU time divided by the cores: a lower bound for blocking reads.
     fn floor(&self, text: &mut String) -> Result<()> {
         let floors = self.arms_of(&[Kind::Floor]).filter_map(|arm| {
             Some((arm.name.as_str(), self.median_of(&arm.name, |r| Some(seconds(r.cpu_ns())))?))
@@ -404,7 +407,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Blocks differ by a factor of 100, the arms within a block by a fixed one.
+    /// Blocks differ by a factor of 100; arms within a block differ by a fixed factor.
     fn runs(blocks: u32) -> Vec<Run> {
         let mut runs = Vec::new();
         for block in 0..blocks {
@@ -444,7 +447,7 @@ pub(crate) mod tests {
             run.wall_ns = 400_000_000;
         }
         let text = markdown(&setup(9), &same).expect("a summary");
-        // 0.4 s of processor time on 2 cores are 0.2 s; the wall time of all is 0.4 s.
+        // 0.4 s of CPU time on 2 cores takes 0.2 s; the wall time of all is 0.4 s.
         assert!(text.contains("0.200 s on each of 2 cores"), "{text}");
         assert!(text.contains("| ours | 50.0 |"), "{text}");
         // 0.4 s for 1000 files are 40 s for 100 000.

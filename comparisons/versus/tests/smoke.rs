@@ -1,4 +1,5 @@
-//! The whole experiment on 50 small files: the runner, the real peers, and one of them as `ours`.
+//! Runs a whole experiment on 50 small files: the runner, the real peers, and one of them as
+//! `ours`.
 
 #![expect(clippy::print_stdout, reason = "says why a check was left out")]
 
@@ -102,7 +103,7 @@ fn an_arm_that_gives_another_digest_stops_the_experiment_before_it_starts() {
         (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     tree(dir.path());
     let (peer, out) = (peer(), scratch.path().join("result"));
-    // The peers' sum differs from the digest over sorted lines that ours has by default.
+    // The peers' sum differs from our default digest over sorted lines.
     let ours = format!("bad={} read-loop {{dir}}", peer.display());
     let output = versus(&[
         "--dir",

@@ -1,14 +1,14 @@
-//! `copy_versus`: copying programs in one interleaved experiment.
+//! `copy_versus`: compares copying programs in one interleaved experiment.
 //!
-//! Each run copies to a name that does not exist. A file that was copied before is removed and its
-//! blocks are discarded; a tree is renamed and stays until the end, because ext4 does not reuse
-//! inodes that were freed within minutes and scans past them, which is not part of copying. So
-//! trees need space for all runs. Two times are recorded: until the program returned, and until
-//! what it wrote was on the device, because a program that leaves the writing to the kernel has not
-//! done it. The second decides: fdatasync of the file, or syncfs for a tree, then fsync of the
-//! parent directory, the same for every arm. Warm: the source is read before each block, and the
-//! device may read at most 10 % of it. Cold: it must read 95 % of it. The copies are counted after
-//! each run and compared byte by byte in the first block.
+//! Each run copies to a name that does not exist. A previously copied file is removed and its
+//! blocks are discarded; a tree is renamed and kept until the end because ext4 does not reuse
+//! recently freed inodes and scans past them, which is not part of copying. So trees need space for
+//! all runs. Two times are recorded: until the program returned, and until its data was on the
+//! device, because a program that leaves writing to the kernel has not finished. The second time is
+//! used for comparisons: fdatasync of the file, or syncfs for a tree, then fsync of the parent
+//! directory, the same for every arm. Warm: the source is read before each block, and the device
+//! may read at most 10 % of it. Cold: it must read 95 % of it. The copies are counted after each
+//! run and compared byte by byte in the first block.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -19,7 +19,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Compare copying programs on one source; keep README.md, raw.jsonl and summary.md.
+/// Compare copying programs on one source; write README.md, raw.jsonl and summary.md.
 ///
 /// Commands have the placeholders {from} and {to}; {to} does not exist beforehand.
 #[derive(Parser)]
@@ -38,7 +38,7 @@ struct Cli {
     order: Order,
 }
 
-/// Files and bytes below a path.
+/// Number of files and bytes below a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Size {
     files: u64,
@@ -70,7 +70,7 @@ impl Copying {
 }
 
 impl Copying {
-    /// Path at which a copied tree stays until the end.
+    /// Path at which a copied tree is kept until the end.
     fn aside(&self, number: u32) -> PathBuf {
         self.to.with_file_name(format!("copied-{number}"))
     }
@@ -95,7 +95,7 @@ fn size_of(path: &Path, read: bool) -> Result<Size> {
     Ok(Size { files: 1, bytes: meta.len() })
 }
 
-/// Compares two trees whose sizes agree.
+/// Compares two trees of equal sizes.
 fn same(from: &Path, to: &Path) -> Result<()> {
     if from.symlink_metadata()?.is_dir() {
         for entry in std::fs::read_dir(from)? {

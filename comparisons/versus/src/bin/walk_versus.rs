@@ -1,4 +1,4 @@
-//! `walk_versus`: programs that sum up a directory tree, in one interleaved experiment.
+//! `walk_versus`: compares programs that sum up a directory tree in one interleaved experiment.
 //!
 //! The measure is the wall time of the whole process. Warm: the tree is walked once before each
 //! block. Cold: a run counts only if the device read at least half of what the first cold run read.
@@ -9,7 +9,7 @@ use ioloom_versus::interleaved::{self, Order, Work};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Compare walkers on one tree; keep README.md, raw.jsonl and summary.md.
+/// Compare walkers on one tree; write README.md, raw.jsonl and summary.md.
 ///
 /// Commands have the placeholders {dir} and {threads}.
 #[derive(Parser)]

@@ -1,44 +1,44 @@
-//! What is run: which server, at which level, under which load.
+//! The arms: which server runs at which level under which load.
 
 use crate::Cli;
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// The models of the part tail by default: all but `iterative`, which serves one connection after
-/// the other and has no throughput under several clients.
+/// Default models of the part `tail`: all except `iterative`, which serves one connection after
+/// another and has no meaningful throughput with several clients.
 pub(crate) const MODELS: &str = "thread,pool,request-pool,select,poll,epoll,epoll-et,reuseport,\
      io-threads,uring,uring-multishot,uring-per-core,tokio";
-/// Connections of the parts with a fixed number of clients.
+/// Number of connections in parts with a fixed number of clients.
 const CROWD: u32 = 64;
-/// Active connections next to idle ones.
+/// Number of active connections in addition to idle ones.
 const BESIDE_IDLE: u32 = 16;
 
-/// What is compared.
+/// The parts to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Part {
-    /// The exchange with redis.
+    /// Compare the exchange with redis.
     Redis,
-    /// The levels of the exchange with each other, and with the law of group commit.
+    /// Compare the exchange's levels with each other and with the group commit law.
     Levels,
-    /// The exchange with and without idle connections.
+    /// Compare the exchange with and without idle connections.
     Idle,
-    /// The longest latencies of each model at 70 % of its throughput.
+    /// Measure the tail latencies of each model at 70 % of its throughput.
     Tail,
 }
 
-/// When an order counts as safe.
+/// The point at which an order counts as safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Level {
     /// Memory only.
     None,
-    /// When the kernel has it.
+    /// When it has been passed to the kernel.
     Os,
-    /// When the disk has it, together with others.
+    /// When it is on disk, synced together with other orders.
     Group,
-    /// When the disk has it, by itself.
+    /// When it is on disk, synced individually.
     Each,
 }
 
@@ -53,8 +53,8 @@ impl Level {
         }
     }
 
-    /// Returns `appendonly` and `appendfsync` of redis. `always` syncs once for all commands of a
-    /// turn before they are answered, which is our `group`.
+    /// Returns `appendonly` and `appendfsync` of redis. `always` syncs once for all commands of an
+    /// event loop iteration before answering them, like our `group`.
     pub(crate) fn of_redis(self) -> (&'static str, &'static str) {
         match self {
             Self::None => ("no", "no"),
@@ -68,11 +68,11 @@ impl Level {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Server {
-    /// The exchange, started with these arguments and those of the level.
+    /// The exchange, started with these arguments and the arguments for the level.
     Ours(Vec<String>),
-    /// redis, counting down.
+    /// redis with DECRBY.
     Decrby,
-    /// redis, running a script that checks before it takes.
+    /// redis with a script that checks the stock first.
     Evalsha,
 }
 
@@ -87,18 +87,18 @@ pub(crate) struct Arm {
     pub(crate) pipeline: u32,
     /// Idle connections.
     pub(crate) idle: u32,
-    /// Requests of a run; 0 where a run has a duration instead.
+    /// Number of requests per run; 0 if a run has a duration instead.
     pub(crate) requests: u64,
 }
 
 impl Arm {
-    /// Reports whether it is in the same cell as another arm: same level and same load.
+    /// Returns whether it is in the same cell as another arm: same level and load.
     pub(crate) fn shares_cell_with(&self, other: &Self) -> bool {
         (self.part, self.level, self.connections, self.pipeline)
             == (other.part, other.level, other.connections, other.pipeline)
     }
 
-    /// Returns the name for readers.
+    /// Returns the display name.
     pub(crate) fn title(&self) -> String {
         let idle = if self.idle > 0 { format!(" idle {}", self.idle) } else { String::new() };
         let Self { name, connections, pipeline, .. } = self;
@@ -106,7 +106,7 @@ impl Arm {
     }
 }
 
-/// A command of ours with its name.
+/// One of our commands with its name.
 fn ours_of(template: &str) -> Result<(String, Vec<String>)> {
     let (name, command) =
         template.split_once('=').with_context(|| format!("'{template}' is not NAME=COMMAND"))?;
@@ -199,7 +199,7 @@ fn tail(ours: &(String, Vec<String>), models: &[String], arms: &mut Vec<Arm>) ->
         let mut words = ours.1.clone();
         words.extend(["--model".to_owned(), model.clone()]);
         if model == "pool" {
-            // A connection keeps its thread until it ends, and a few carry other requests.
+            // A connection occupies its thread until it closes, and a few carry other requests.
             words.extend(["--threads".to_owned(), (CROWD + 4).to_string()]);
         }
         arms.push(arm(Part::Tail, &(model.clone(), words), Level::None, CROWD));

@@ -1,4 +1,4 @@
-//! Queries next to the load: how much stock is left, and whether idle connections were accepted.
+//! Queries during a load: the remaining stock, and whether idle connections were accepted.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -64,7 +64,7 @@ fn read(from: &mut impl BufRead) -> Result<Reply> {
     })
 }
 
-/// Returns what is left of the first stock in a list of ours.
+/// Returns the remaining amount of the first stock in the exchange's list.
 pub(crate) fn left_of_list(reply: &Reply) -> Result<i64> {
     if let Reply::List(stocks) = reply
         && let Some(Reply::List(stock)) = stocks.first()
@@ -75,7 +75,7 @@ pub(crate) fn left_of_list(reply: &Reply) -> Result<i64> {
     bail!("{reply:?} is not a list of stocks")
 }
 
-/// Returns a number that redis holds.
+/// Returns a number stored in redis.
 pub(crate) fn number_of_text(reply: &Reply) -> Result<i64> {
     match reply {
         Reply::Text(text) => text.parse().with_context(|| format!("'{text}' is not a number")),

@@ -2,15 +2,15 @@
 //! experiment.
 //!
 //! Both servers get the same load from the same client, redis-benchmark: the exchange answers `BUY
-//! 1 1`, redis `DECRBY` and a script that checks before it takes, which is what `BUY` does. Every
-//! run starts its own server in an empty directory on a free loopback port, pinned to one processor
-//! while the client is pinned to another. It counts only if the final stock is lower by exactly the
-//! number of requests. All arms run once per block in a seeded random order, so what slows the
-//! machine slows all. Every run is written to `raw.jsonl` before the next one starts; `summary.md`
-//! is made from that file alone.
+//! 1 1`; redis answers `DECRBY` and a script that checks the stock first, like `BUY`. Every run
+//! starts a new server in an empty directory on a free loopback port, with server and client pinned
+//! to different CPUs. It counts only if the final stock is lower by exactly the number of requests.
+//! All arms run once per block in a seeded random order, so disturbances affect all arms alike.
+//! Every run is written to `raw.jsonl` before the next one starts; `summary.md` is generated from
+//! that file alone.
 //!
-//! A client that saturates its processor hides the headroom of a server, so the processor time of
-//! the server per request is shown next to its rate.
+//! A client that saturates its CPU hides the server's headroom, so the server's CPU time per
+//! request is shown next to its rate.
 
 mod arms;
 mod client;
@@ -26,14 +26,14 @@ use ioloom_versus::kept;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Compare the exchange with redis; keep README.md, raw.jsonl and summary.md.
+/// Compare the exchange with redis; write README.md, raw.jsonl and summary.md.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
-    /// Directory of the result; must be empty or absent.
+    /// Directory for the result; must be empty or absent.
     #[arg(long, value_name = "DIR", required_unless_present = "from")]
     out: Option<PathBuf>,
-    /// Summarise a kept result again.
+    /// Summarize an existing result again.
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     from: Option<PathBuf>,
     /// Our server, `NAME=PROGRAM serve FLAG…`; level, stocks and address are added. May be
@@ -43,37 +43,37 @@ struct Cli {
     /// Directory for the servers' data, on the medium to be measured.
     #[arg(long, value_name = "DIR", required_unless_present = "from")]
     scratch: Option<PathBuf>,
-    /// What is compared.
+    /// The parts to run.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "redis,levels,idle,tail")]
     parts: Vec<Part>,
-    /// Levels of the part redis; `each` has no counterpart there.
+    /// Levels for the part redis; `each` has no counterpart in redis.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "none,os,group")]
     levels: Vec<Level>,
-    /// Connections of the part redis.
+    /// Numbers of connections for the part redis.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64")]
     connections: Vec<u32>,
-    /// Requests in flight per connection, in the part redis.
+    /// Requests in flight per connection for the part redis.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16")]
     pipeline: Vec<u32>,
-    /// Idle connections of the part idle.
+    /// Numbers of idle connections for the part idle.
     #[arg(long, value_name = "N", default_value = "10000")]
     idle: u32,
-    /// Models of the part tail.
+    /// Models for the part tail.
     #[arg(long, value_name = "MODEL,…", value_delimiter = ',', default_value = arms::MODELS)]
     models: Vec<String>,
     /// Number of runs per arm.
     #[arg(long, default_value = "8")]
     blocks: u32,
-    /// Approximate duration of each run: the number of requests is fixed before the first block.
+    /// Approximate duration of each run; determines the number of requests before the first block.
     #[arg(long, default_value = "0.5")]
     seconds: f64,
     /// Seed of the orders and intervals.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// What the program was built from, if not the commit of the working directory.
+    /// Revision the program was built from (default: the commit of the working directory).
     #[arg(long)]
     commit: Option<String>,
-    /// Kill a run of the client after this many seconds.
+    /// Kill the client after this many seconds.
     #[arg(long, default_value = "60")]
     deadline_s: u64,
     /// The peer.
@@ -97,7 +97,7 @@ fn run(cli: &Cli) -> Result<bool> {
     show(out)
 }
 
-/// Summarises the raw data. Returns whether every run counted.
+/// Summarizes the raw data. Returns whether every run counted.
 fn show(out: &Path) -> Result<bool> {
     let (setup, runs): (record::Setup, Vec<record::Run>) = kept::read(out)?;
     kept::publish(out, &summary::markdown(&setup, &runs)?)?;

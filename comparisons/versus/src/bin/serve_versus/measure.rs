@@ -1,4 +1,4 @@
-//! The blocks: each arm once per block, in an order drawn before the first run.
+//! Runs the blocks: each arm once per block, in an order drawn before the first run.
 
 use crate::arms::{self, Arm, Part, Server};
 use crate::record::{Run, SCHEMA, Setup};
@@ -19,16 +19,16 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Share of a model's throughput at which its longest latencies are measured.
+/// Fraction of a model's throughput at which its tail latencies are measured.
 const TAIL_SHARE: f64 = 0.7;
-/// Number of syncs whose median is taken.
+/// Number of syncs to take the median of.
 const SYNCS: usize = 41;
-/// Rounds of all connections in the first run, which fixes the number of requests.
+/// Requests per connection in the first run, which determines the number of requests.
 const REHEARSAL: u64 = 32;
-/// Descriptors besides those of idle connections.
+/// Descriptors needed in addition to idle connections.
 const DESCRIPTORS_OTHER: u64 = 128;
 
-/// What a run needs in addition to its arm.
+/// Parameters of a run in addition to its arm.
 struct Lab<'a> {
     cli: &'a Cli,
     /// Created before each run and removed after it.
@@ -36,8 +36,8 @@ struct Lab<'a> {
     cores: (u32, u32),
 }
 
-/// Measures what the command line requests. Afterwards the directory of the result holds README.md
-/// and the raw data.
+/// Measures according to the command line. Writes README.md and the raw data to the result
+/// directory.
 pub(crate) fn measure(cli: &Cli, out: &Path) -> Result<()> {
     let mut arms = arms::all(cli)?;
     let scratch = cli.scratch.as_ref().context("give --scratch")?;
@@ -85,7 +85,7 @@ pub(crate) fn measure(cli: &Cli, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the versions of the programs; an error names the package of a missing one.
+/// Returns the program versions; an error names the package of a missing program.
 fn versions(cli: &Cli, arms: &[Arm]) -> Result<Vec<String>> {
     let mut programs: Vec<(&str, Option<&str>)> = Vec::new();
     for arm in arms {
@@ -114,7 +114,7 @@ fn version(program: &str, package: Option<&str>) -> Result<String> {
     Ok(format!("{program}: {line}"))
 }
 
-/// Refuses more idle connections than this process may open.
+/// Rejects more idle connections than this process may open.
 fn room_for(idle: u32) -> Result<()> {
     let limit = proc::raise_open_files_limit().unwrap_or_else(|_| proc::open_files_limit());
     let needed = u64::from(idle) + DESCRIPTORS_OTHER;
@@ -129,7 +129,7 @@ fn room_for(idle: u32) -> Result<()> {
     Ok(())
 }
 
-/// Measures appending 4 KiB to a file and syncing its data: the median of many, ns.
+/// Returns the median time in ns to append 4 KiB to a file and sync its data.
 fn sync_ns(dir: &Path) -> Result<u64> {
     let path = dir.join("serve-versus-sync");
     let mut file = File::create(&path).context("cannot create a file in the scratch directory")?;
@@ -146,7 +146,7 @@ fn sync_ns(dir: &Path) -> Result<u64> {
 }
 
 impl Lab<'_> {
-    /// Fixes the number of requests by two short runs.
+    /// Determines the number of requests from two short runs.
     fn calibrate(&self, arm: &mut Arm) -> Result<()> {
         if arm.part == Part::Tail {
             return self.run(arm, 0).map(drop);
@@ -154,16 +154,16 @@ impl Lab<'_> {
         let at_once = u64::from(arm.connections * arm.pipeline);
         let mut requests = at_once * REHEARSAL;
         for seconds in [self.cli.seconds / 5.0, self.cli.seconds] {
-            // The client counts milliseconds, so a short run may show zero.
+            // The client counts milliseconds, so a short run may report zero.
             let rate = self.run(arm, requests)?.rate_per_s.min(requests as f64 * 1e3);
-            // A multiple of the requests in flight together, so that no client is left over.
+            // Use a multiple of the requests in flight to give every client the same number.
             requests = ((rate * seconds / at_once as f64).ceil() as u64).max(4) * at_once;
         }
         arm.requests = requests;
         Ok(())
     }
 
-    /// Runs an arm once, with its own server.
+    /// Runs an arm once, with a new server.
     fn run(&self, arm: &Arm, requests: u64) -> Result<Run> {
         if self.dir.exists() {
             std::fs::remove_dir_all(&self.dir).context("cannot empty the scratch directory")?;
@@ -188,7 +188,7 @@ impl Lab<'_> {
         Ok(run)
     }
 
-    /// Runs a client on its processor.
+    /// Runs a client pinned to its CPU.
     fn client(&self, words: &[String]) -> Result<String> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         let pinned = PinnedThread::pin(self.cores.1)?;
@@ -201,7 +201,7 @@ impl Lab<'_> {
         }
     }
 
-    /// Loads a server with redis-benchmark and verifies what was executed.
+    /// Loads a server with redis-benchmark and verifies the number of executed requests.
     fn crowd(&self, server: &mut Running, arm: &Arm, requests: u64, run: &mut Run) -> Result<()> {
         let mut words = vec![self.cli.redis_benchmark.clone()];
         let port = server.address.port();
@@ -228,7 +228,8 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Measures a model's throughput in a closed loop, and its longest latencies at a share of it.
+    /// Measures a model's closed-loop throughput, and its tail latencies at a fraction of that
+    /// rate.
     fn tail(&self, server: &Running, program: &str, arm: &Arm, run: &mut Run) -> Result<()> {
         let cpu_ns = server.cpu_ns()?;
         let seconds = self.cli.seconds;

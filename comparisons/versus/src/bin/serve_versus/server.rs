@@ -1,4 +1,4 @@
-//! The server of a run: started on its own processor, measured, and stopped in any case.
+//! The server of a run: started on a dedicated CPU, measured, and always stopped.
 
 use crate::arms::{Arm, Level, Server};
 use crate::client::{Client, Reply, left_of_list, number_of_text};
@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 pub(crate) const STOCK: i64 = 2_000_000_000;
 /// The key of the stock in redis.
 const KEY: &str = "stock:1";
-/// The script for redis: refuses to take more than is left, as the exchange does.
+/// The redis script: refuses to take more than is left, like the exchange.
 const SCRIPT: &str = "local left = tonumber(redis.call('GET', KEYS[1])) \
      local count = tonumber(ARGV[1]) \
      if left == nil or left < count then return redis.error_reply('REFUSED not-enough') end \
      return redis.call('DECRBY', KEYS[1], ARGV[1])";
-/// Time limit for the start and the stop of a server.
+/// Time limit for starting and stopping a server.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
-/// Longest excerpt of a server's last output, bytes.
+/// Maximum size in bytes of an excerpt of a server's last output.
 const WORDS_MAX: u64 = 2048;
-/// Start of our line with the address.
+/// Prefix of the exchange's line with the address.
 const LISTENS: &str = "ioloom: listening on ";
 /// SIGTERM.
 const ASK: i32 = 15;
@@ -43,7 +43,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts the server of an arm in an empty directory, and returns once it answers.
+    /// Starts the server of an arm in an empty directory and returns when it answers.
     pub(crate) fn start(arm: &Arm, dir: &Path, core: u32, redis: &str) -> Result<Self> {
         let mut running = match &arm.server {
             Server::Ours(words) => ours(words, arm, dir, core)?,
@@ -102,12 +102,12 @@ impl Running {
         }
     }
 
-    /// Returns its processor time so far, ns.
+    /// Returns its CPU time so far in ns.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
         process_cpu_ns(self.child.id()).context("cannot read the server's processor time")
     }
 
-    /// Returns its memory with shared pages divided, bytes.
+    /// Returns its proportional set size in bytes.
     pub(crate) fn pss_bytes(&self) -> Result<u64> {
         let rollup = proc::smaps_rollup_of(self.child.id())?;
         rollup.pss_bytes.context("the kernel does not report the server's memory")
@@ -131,13 +131,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // After a regular stop both fail, as they should.
+        // After a normal stop, both are expected to fail.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Starts a program on one processor.
+/// Starts a program pinned to one CPU.
 fn spawn(command: &mut Command, core: u32) -> Result<(Child, BufReader<ChildStderr>)> {
     let program = command.get_program().to_owned();
     let pinned = PinnedThread::pin(core).with_context(|| format!("cannot use processor {core}"))?;
@@ -181,7 +181,7 @@ fn peer(redis: &str, level: Level, dir: &Path, core: u32) -> Result<Running> {
     let (append, sync) = level.of_redis();
     let mut command = Command::new(redis);
     command.current_dir(dir).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-    // No snapshots and no log rewriting, which would interfere.
+    // Disable snapshots and log rewriting, which would interfere.
     command.args(["--save", "", "--auto-aof-rewrite-percentage", "0", "--loglevel", "warning"]);
     command.args(["--appendonly", append, "--appendfsync", sync]);
     let mut running = running(spawn(&mut command, core)?, false);

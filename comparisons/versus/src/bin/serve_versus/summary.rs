@@ -1,4 +1,4 @@
-//! The tables, from the raw data alone.
+//! Generates the tables from the raw data alone.
 
 use crate::arms::{Arm, Level, Part, Server};
 use crate::record::{Run, Setup};
@@ -7,15 +7,15 @@ use ioloom_stats::Ratio;
 use ioloom_versus::pairs::{self, Spread};
 use std::fmt::Write;
 
-/// Limits for the memory of an idle connection, and for its effect on the latency of others.
+/// Limits on the memory per idle connection and on its effect on the latency of others.
 const IDLE_BYTES_MAX: f64 = 32.0 * 1024.0;
 const IDLE_P99_MAX: f64 = 1.2;
-/// Shares and multiples that the levels must reach.
+/// Ratios that the levels must reach.
 const GROUP_OF_OS_MIN: f64 = 0.7;
 const GROUP_OF_EACH_MIN: f64 = 20.0;
-/// Shortest sync, ns, for which the multiple of `each` is judged.
+/// Minimum sync time in ns for judging the ratio of `each`.
 const SLOW_SYNC_NS: u64 = 2_000_000;
-/// Printed instead of a judgement if there is no interval.
+/// Printed instead of a verdict if there is no interval.
 const TOO_FEW: &str = "undecided: too few blocks";
 
 /// The runs with their arms.
@@ -79,7 +79,7 @@ impl Table<'_> {
         self.of(arm, value).map_or(f64::NAN, |summary| summary.median)
     }
 
-    /// Value of one arm over that of another, paired by block.
+    /// Returns the ratio of two arms' values, paired by block.
     fn ratio(&self, arm: usize, over: usize, value: impl Fn(&Run) -> f64) -> Option<Ratio> {
         let of = |arm| {
             let own = self.runs.iter().filter(move |run| run.arm == arm);
@@ -97,9 +97,11 @@ impl Table<'_> {
     fn redis(&self, text: &mut String) -> Result<()> {
         writeln!(
             text,
-            "\n## Compared with redis\n\nRatios: requests per second of ours over those of the peer, paired \
+            "\n## Compared with redis\n\nRatios: requests per second of ours over those of the \
+            peer, paired \
              by block ({}); above 1 ours was better. `busy` is the share of its processor \
-             that the server used: well below 100 % the client was the bottleneck, and the processor \
+             that the server used: well below 100 % the client was the bottleneck, and the \
+             processor \
              time for each request shows what the rate cannot. The last column is that of the peer \
              over that of ours. Where there are several of ours, the ratios are in their order.\n\n\
              | level | c | P | server | requests/s (median, min-max) | p99 ms | µs each | busy | \
@@ -140,14 +142,17 @@ impl Table<'_> {
         }
         writeln!(
             text,
-            "\nOf {cells} comparisons the first of ours answers as many or more in {won}, and uses as \
-             little processor time or less for each request in {cheaper} (the whole interval at 1 or \
+            "\nOf {cells} comparisons the first of ours answers as many or more in {won}, and \
+            uses as \
+             little processor time or less for each request in {cheaper} (the whole interval at 1 \
+             or \
              above)."
         )?;
         Ok(())
     }
 
-    /// Rates of each of ours in a peer's cell over its rate, and its processor time over theirs.
+    /// Returns the rates of our arms relative to the peer in its cell, and its CPU time relative to
+    /// theirs.
     fn of_each_of_ours(&self, at: usize, arm: &Arm) -> [Vec<Option<Ratio>>; 2] {
         let is_ours = |other: &Arm| matches!(other.server, Server::Ours(_));
         let ours = self.arms(Part::Redis).filter(|(_, o)| is_ours(o) && o.shares_cell_with(arm));
@@ -163,9 +168,11 @@ impl Table<'_> {
         let sync_s = self.setup.sync_ns as f64 / 1e9;
         writeln!(
             text,
-            "\n## Levels\n\nThe law of group commit for a closed loop: N / (1.5 F), with F = {:.3} ms \
+            "\n## Levels\n\nThe law of group commit for a closed loop: N / (1.5 F), with F = \
+            {:.3} ms \
              for a sync as measured before the runs. It knows no other cost than the sync.\n\n\
-             | level | c | requests/s (median, min-max) | p99 ms | µs each | law 1/s | over the law |\n\
+             | level | c | requests/s (median, min-max) | p99 ms | µs each | law 1/s | over the \
+             law |\n\
              |---|---|---|---|---|---|---|",
             sync_s * 1e3
         )?;
@@ -215,9 +222,12 @@ impl Table<'_> {
 
     fn idle(&self, text: &mut String) -> Result<()> {
         text.push_str(
-            "\n## Silent connections\n\nMemory of the server with shared pages divided (PSS), without \
-             what the kernel holds for its sockets; latency of those that work, in a closed loop.\n\n\
-             | silent | PSS before KiB | PSS with them KiB | bytes for each | requests/s | p50 ms | \
+            "\n## Silent connections\n\nMemory of the server with shared pages divided (PSS), \
+            without \
+             what the kernel holds for its sockets; latency of those that work, in a closed \
+             loop.\n\n\
+             | silent | PSS before KiB | PSS with them KiB | bytes for each | requests/s | p50 ms \
+             | \
              p99 ms |\n|---|---|---|---|---|---|---|\n",
         );
         let each = |arm: &Arm, run: &Run| {
@@ -254,8 +264,10 @@ impl Table<'_> {
             let [grown, waits] = idle_judged(bytes, ratio);
             writeln!(
                 text,
-                "\nA silent connection costs at most {bytes:.0} bytes (wanted: {IDLE_BYTES_MAX:.0} or \
-                 less; {grown}). p99 with them over p99 without: {} (wanted: {IDLE_P99_MAX} or less; {waits}).",
+                "\nA silent connection costs at most {bytes:.0} bytes (wanted: \
+                {IDLE_BYTES_MAX:.0} or \
+                 less; {grown}). p99 with them over p99 without: {} (wanted: {IDLE_P99_MAX} or \
+                 less; {waits}).",
                 ratio_text(ratio),
             )?;
         }
@@ -264,11 +276,15 @@ impl Table<'_> {
 
     fn tail(&self, text: &mut String) -> Result<()> {
         text.push_str(
-            "\n## The longest waits by model\n\nEach model at 70 % of the rate that it answered right \
-             before in a closed loop of as many connections; arrivals without memory, latencies from \
-             when requests were due. `late` counts runs in which the load itself was the bottleneck: \
+            "\n## The longest waits by model\n\nEach model at 70 % of the rate that it answered \
+            right \
+             before in a closed loop of as many connections; arrivals without memory, latencies \
+             from \
+             when requests were due. `late` counts runs in which the load itself was the \
+             bottleneck: \
              then the latency is an upper bound.\n\n\
-             | model | c | closed loop/s (median, min-max) | µs each | offered/s | p99.9 ms (median, \
+             | model | c | closed loop/s (median, min-max) | µs each | offered/s | p99.9 ms \
+             (median, \
              min-max) | late |\n|---|---|---|---|---|---|---|\n",
         );
         for (at, arm) in self.arms(Part::Tail) {
@@ -293,7 +309,7 @@ impl Table<'_> {
     }
 }
 
-/// Judges idle connections: bytes for each, and the latency of others.
+/// Evaluates idle connections: bytes per connection, and the latency of other connections.
 fn idle_judged(bytes: f64, ratio: Option<Ratio>) -> [&'static str; 2] {
     let grown = match bytes {
         bytes if bytes.is_nan() => "not measured",
