@@ -1,4 +1,4 @@
-//! Ledger files and the formulas in them: no text panics.
+//! Ledger files and their formulas: no input causes a panic.
 #![no_main]
 
 use ioloom_claims::{formula, load};

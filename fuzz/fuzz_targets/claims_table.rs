@@ -1,4 +1,4 @@
-//! Published tables: no text panics, and every row has the width of the header.
+//! Published tables: no input causes a panic, and every row is as wide as the header.
 #![no_main]
 
 use ioloom_claims::data::Table;

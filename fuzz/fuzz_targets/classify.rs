@@ -1,14 +1,14 @@
-//! Raw events made from bytes, however wrong: nothing panics, and the states of every thread add up
-//! to its time.
+//! Raw events built from arbitrary bytes: nothing panics, and the states of every thread add up to
+//! its time.
 #![no_main]
 
 use ioloom_model::Level;
-use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch};
 use ioloom_trace::Wake;
+use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch};
 use ioloom_trace::{CoreRun, Request, Span, SpanKind, classify, shares};
 use libfuzzer_sys::fuzz_target;
 
-/// Numbers from bytes; 0 when they are used up.
+/// Returns numbers from bytes; 0 at the end of input.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -18,7 +18,7 @@ impl Bytes<'_> {
         *first
     }
 
-    /// Mostly small, so that events meet; sometimes at the end of the number line.
+    /// Mostly small, so that events coincide; sometimes close to the maximum.
     fn time(&mut self) -> u64 {
         match self.byte() {
             255 => u64::MAX - u64::from(self.byte()),

@@ -1,4 +1,4 @@
-//! Kinds of work: no text panics, and the spelling of a parsed value parses back.
+//! Kinds of work: no input causes a panic, and parsed values survive a round trip through text.
 #![no_main]
 
 use ioloom_model::Compute;

@@ -1,12 +1,12 @@
-//! Distributions: no text panics, every parsed one can be drawn from, and the same place of the
-//! same stream gives the same value.
+//! Distributions: no input causes a panic, every parsed distribution can be drawn from, and the
+//! same position in the same stream gives the same value.
 #![no_main]
 
 use ioloom_model::Distribution;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    // Longer texts only repeat parts, and each draw of a part takes time.
+    // Longer inputs only repeat parts, and each draw from a part takes time.
     if text.len() > 512 {
         return;
     }

@@ -1,4 +1,4 @@
-//! The text that describes a file set, as TOML and as JSON.
+//! File set specifications as TOML and as JSON.
 #![no_main]
 
 use ioloom_model::FileSetSpec;

@@ -1,4 +1,4 @@
-//! A device of any content: superblock, descriptors, inodes.
+//! A device with arbitrary contents: superblock, descriptors, inodes.
 
 #![no_main]
 

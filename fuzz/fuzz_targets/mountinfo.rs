@@ -1,4 +1,4 @@
-//! /proc/self/mountinfo, whose paths are bytes with escapes.
+//! /proc/self/mountinfo, in which paths are bytes with escapes.
 #![no_main]
 
 use ioloom_sys::mount::parse_mountinfo;

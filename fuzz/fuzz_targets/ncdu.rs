@@ -1,5 +1,5 @@
-//! ncdu exports and saved scans: no bytes crash, and every parsed one can be written and read
-//! again.
+//! ncdu exports and saved scans: no input causes a panic, and everything parsed can be written and
+//! read back.
 #![no_main]
 
 use ioloom_du::document::Document;

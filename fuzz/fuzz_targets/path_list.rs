@@ -1,5 +1,5 @@
-//! Lists of paths: the parsed paths are the pieces between the separators, in order, up to the
-//! first error. The oracle is the split of the standard library.
+//! Path lists: the parsed paths are the pieces between the separators, in order, up to the first
+//! error. The oracle is the standard library's split.
 #![no_main]
 
 use ioloom_walk::{Separator, read_list};
@@ -9,7 +9,7 @@ use std::io::BufReader;
 fuzz_target!(|input: (bool, u8, &[u8])| {
     let (nul, block, bytes) = input;
     let (separator, byte) = if nul { (Separator::Nul, 0) } else { (Separator::Newline, b'\n') };
-    // A small block makes paths cross its borders.
+    // A small block size makes paths cross block boundaries.
     let reader = BufReader::with_capacity(usize::from(block).max(1), bytes);
     let mut list = read_list(reader, separator);
     let mut pieces = bytes.split(|&b| b == byte).filter(|piece| !piece.is_empty());

@@ -1,4 +1,4 @@
-//! Records of perf rings: no bytes panic, and every iteration ends.
+//! Perf ring records: no input causes a panic, and every iteration terminates.
 #![no_main]
 
 use ioloom_sys_trace::perf::record::records;

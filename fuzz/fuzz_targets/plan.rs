@@ -1,4 +1,4 @@
-//! Plans and their schedules: no text panics, and a plan parses back to itself.
+//! Plans and their schedules: no input causes a panic, and plans survive a round trip through text.
 #![no_main]
 
 use ioloom_model::{Method, Plan, Schedule, table};
@@ -11,7 +11,7 @@ fuzz_target!(|text: &str| {
     }
     if let Ok(plan) = text.parse::<Plan>() {
         assert_eq!(plan.to_string().parse::<Plan>().ok(), Some(plan));
-        // Accepted or refused; complete plans need at least one thread.
+        // May be accepted or refused; complete plans need at least one thread.
         let _ = table::check(&plan);
         assert!(plan.complete(1).threads() > 0);
     }

@@ -1,4 +1,4 @@
-//! Files under /proc: any content is parsed to a value or to none.
+//! Files under /proc: any contents parse to a value or to `None`.
 #![no_main]
 
 use ioloom_sys::proc::parse;
@@ -17,7 +17,7 @@ fuzz_target!(|text: &str| {
     let _ = parse::parse_mapped_files(text).count();
     let _ = parse::parse_disk_counters(text);
     let _ = parse::parse_pressure(text);
-    // Two texts in a row: the second is read at the offsets of the first.
+    // Parse two inputs in a row: the second is read at the offsets of the first.
     let mut keyed = ioloom_sys::proc::Keyed::new(&["a", "nr_dirty", "MemFree"]);
     let mut values = [None; 3];
     for half in text.split('\0').take(4) {

@@ -1,5 +1,5 @@
-//! Records of the store and orders to a child: no bytes panic, and what was parsed serializes to
-//! JSON that parses back to the same.
+//! Store records and orders to a child: no input causes a panic, and parsed values survive a round
+//! trip through JSON.
 #![no_main]
 
 use ioloom_model::RunRecord;

@@ -1,5 +1,5 @@
-//! Bytes of a connection: however they are split, the same requests come out, buffers stay bounded,
-//! and every request can be answered.
+//! Bytes from a connection: regardless of how they are split, the same requests result, buffers
+//! stay bounded, and every request can be answered.
 #![no_main]
 
 use ioloom_exchange::{Answer, LINE_MAX, Local, Request, Session, Settings, encode};

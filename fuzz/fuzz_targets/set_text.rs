@@ -1,4 +1,5 @@
-//! File sets as people write them: no text panics, and a complete one reads back as spelled.
+//! File sets in text form: no input causes a panic, and complete specifications survive a round
+//! trip.
 #![no_main]
 
 use ioloom_fileset::{SetText, spell};

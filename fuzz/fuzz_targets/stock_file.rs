@@ -1,4 +1,4 @@
-//! Stock files: no text panics, and what is read is written and read again.
+//! Stock files: no input causes a panic, and parsed files survive a round trip.
 #![no_main]
 
 use ioloom_exchange::Exchange;

@@ -1,11 +1,11 @@
-//! Session files of the store: reading any content ends with a session or an error.
+//! Session files of the store: reading arbitrary contents returns a session or an error.
 #![no_main]
 
 use ioloom_lab::store::Store;
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
 
-/// One directory per process, reused: only its single file changes.
+/// Reuses one directory per process; only its single file changes.
 fn dir() -> &'static std::path::Path {
     static DIR: OnceLock<std::path::PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Study files: no text panics, and what is wrong has a line of the text.
+//! Study files: no input causes a panic, and errors refer to a line of the input.
 #![no_main]
 
 use ioloom_lab::spec::{SpecError, parse};

@@ -1,4 +1,5 @@
-//! Trace files: no bytes panic, and what was parsed can be summed, judged, written and read again.
+//! Trace files: no input causes a panic, and parsed traces can be summed, judged, written and read
+//! back.
 #![no_main]
 
 use ioloom_trace::{Trace, csv, file, findings, perfetto, shares, viewer};
@@ -17,7 +18,7 @@ fn use_it(trace: &Trace) {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    // As is, and as the contents of each section behind a correct checksum.
+    // Use the input as is, and as the contents of each section with a correct checksum.
     if let Ok(trace) = file::read(bytes) {
         use_it(&trace);
         assert!(file::read(&file::write(&trace)).is_ok());

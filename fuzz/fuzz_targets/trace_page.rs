@@ -1,5 +1,5 @@
-//! Pages of the kernel's trace ring and texts of event formats: no bytes panic, every iteration
-//! ends, and what was decoded came from the page.
+//! Pages of the kernel's trace ring and event formats: no input causes a panic, every iteration
+//! terminates, and decoded data comes from the page.
 #![no_main]
 
 use ioloom_sys_trace::tracefs::event::{Decoder, Kind};

@@ -1,4 +1,5 @@
-//! Sizes and durations: no text panics, and the spelling of a parsed value parses back.
+//! Sizes and durations: no input causes a panic, and parsed values survive a round trip through
+//! text.
 #![no_main]
 
 use ioloom_model::units::{parse_duration_ns, parse_size, spell_ns, spell_size};
