@@ -25,7 +25,7 @@ pub(crate) const NEEDS_EITHER: &str = "names and inodes cannot be made cold here
 pub(crate) const NEEDS_IMAGE: &str =
     "remounting requires an image created by ioloom; run as root with --image";
 pub(crate) const NEEDS_DROP: &str =
-    "the arm drops the machine's page cache; permit this with --drop-caches as root";
+    "the arm drops the machine's page cache; allow it with --drop-caches as root";
 
 /// Reads every name below `root` and its inode.
 ///

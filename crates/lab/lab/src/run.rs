@@ -338,7 +338,7 @@ impl Study<'_> {
 }
 
 /// Reason for refusing a plan that drops the system's page cache.
-const NOT_DROPPED: &str = "the plan drops the page cache of the system; permit this with \
+const NOT_DROPPED: &str = "the plan drops the page cache of the system; allow it with \
     --drop-caches as root";
 
 /// Applies the kernel settings of an arm, if permitted by the user.
@@ -352,7 +352,7 @@ fn change(
     if !allowed {
         let names = settings.keys().cloned().collect::<Vec<_>>().join(", ");
         return Err(format!(
-            "the arm changes kernel settings ({names}); permit this with --allow-sysctl as root \
+            "the arm changes kernel settings ({names}); allow it with --allow-sysctl as root \
             (the settings are restored after each run)"
         ));
     }

@@ -134,7 +134,7 @@ fn a_reboot_is_required_and_proved() {
     let home = Home::new();
     let dir = studies(&home);
     let args = ["study", "strolls", "--studies", &dir, "--after-reboot"];
-    home.run(&args).one_error(3, &["was just made", "; reboot"]);
+    home.run(&args).one_error(3, &["was just created", "; reboot"]);
     home.run(&args).one_error(3, &["was used since the machine booted"]);
     // Simulates a reboot in between; only device reads can then show that names were cold.
     let mut notes = 0;
