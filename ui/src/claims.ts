@@ -1,4 +1,4 @@
-// The filter of claims: buttons for verdicts, and a text search.
+// The claims filter: verdict buttons and a text search.
 export function filterClaims(): void {
   const filter = document.getElementById("claim-filter");
   const table = document.querySelector<HTMLTableElement>("table.claims");

@@ -1,5 +1,5 @@
-// Sorts tables by a click on a column header. Cells sort by data-sort if they have it, else by their
-// text. Equal rows keep their order.
+// Sorts a table when a column header is clicked. Cells sort by data-sort if present, otherwise by
+// their text. The sort is stable.
 type Key = number | string;
 
 function keyOf(row: HTMLTableRowElement, column: number): Key {

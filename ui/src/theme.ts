@@ -1,5 +1,5 @@
 // Light, dark, or the system setting. The choice is stored if the browser allows it. A page opened
-// from disk may have no storage; the choice then lasts until the page is closed.
+// from disk may have no storage; then the choice lasts until the page is closed.
 type Theme = "auto" | "light" | "dark";
 
 const KEY = "ioloom-theme";
@@ -23,7 +23,7 @@ function store(theme: Theme): void {
   try {
     localStorage.setItem(KEY, theme);
   } catch {
-    // There is no storage: the choice is valid for this page only.
+    // Without storage, the choice applies only to this page.
   }
 }
 

@@ -1,5 +1,5 @@
-// Tooltips for marks of charts. The text is the <title> of the mark. It is removed from the drawing,
-// so that the browser does not show it a second time, and kept as the label of the mark.
+// Tooltips for chart marks. The text is the mark's <title>. It is removed from the drawing to keep
+// the browser from showing it twice, and becomes the mark's label.
 const GAP = 14;
 
 function take(mark: Element): string {
@@ -17,7 +17,7 @@ export function showTips(): void {
   tip.hidden = true;
   tip.setAttribute("role", "tooltip");
   document.body.append(tip);
-  // The title of the drawing would pop up between its marks.
+  // The title of the drawing would appear between its marks.
   for (const title of document.querySelectorAll("svg.chart > title")) {
     title.remove();
   }

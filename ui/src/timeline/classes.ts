@@ -1,8 +1,8 @@
-// Exact time per class along one lane. A lane is a sequence of segments, each of one class, that end
-// where the next one starts. There are cumulative sums for every 64th segment, so the time per class
-// of any range costs two binary searches and a scan of at most 128 segments, whatever the zoom.
-// Nothing is sampled: every pixel column shows the sum over its interval. Times are whole nanoseconds
-// below 2^53, so the sums in doubles are exact.
+// Exact time per class along one lane. A lane is a sequence of adjacent segments, each of one
+// class. Cumulative sums are stored for every 64th segment, so the time per class of any range
+// takes two binary searches and a scan of at most 128 segments, at any zoom level. Nothing is
+// sampled: every pixel column shows the sum over its interval. Times are integer nanoseconds below
+// 2^53, so sums in doubles are exact.
 const BLOCK = 64;
 const NEAR = 96;
 

@@ -1,5 +1,5 @@
-// Colours of the style sheet as pixel tables. Each class of a lane is an 8 × 8 tile, so a pattern
-// costs one lookup per pixel.
+// Style sheet colours as pixel tables. Each lane class is an 8 × 8 tile, so a pattern costs one
+// lookup per pixel.
 import { FAMILY_NAMES, STATES, UNPLACED } from "./states";
 import { BOTH, USE } from "./use";
 

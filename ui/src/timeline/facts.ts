@@ -1,4 +1,4 @@
-// The facts about a point of the drawing: the text of tooltips and of the selection, and wake-ups.
+// Facts about a point in the drawing: text for tooltips and the selection, and wake-ups.
 import { lastAtOrBefore } from "./classes";
 import { lowerBound, spanAt } from "./draw";
 import { count, moment, quantity, shares, size, tenths, time, unitFor } from "./format";

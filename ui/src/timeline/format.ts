@@ -1,4 +1,4 @@
-// Formats numbers, and parses times that are typed.
+// Formats numbers and parses typed times.
 const UNITS: readonly (readonly [string, number])[] = [
   ["s", 1e9],
   ["ms", 1e6],

@@ -128,7 +128,7 @@ class Timeline {
   }
 }
 
-// A page has this script once, after its last timeline, however many chapters have timelines.
+// A page includes this script once, after its last timeline.
 for (const root of document.querySelectorAll<HTMLElement>(".tl-root")) {
   const timeline = new Timeline(root);
   timeline.start().catch((e: unknown) => timeline.fail(e));

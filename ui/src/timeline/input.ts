@@ -18,7 +18,7 @@ function wheel(viewer: Viewer): void {
   viewer.canvas.addEventListener(
     "wheel",
     (event) => {
-      // In a long report, the wheel scrolls the page until the lanes have the focus.
+      // In a long report, the wheel scrolls the page unless the lanes have the focus.
       if (viewer.root.dataset["wheel"] === "focus" && !event.ctrlKey && document.activeElement !== viewer.scroll) {
         return;
       }

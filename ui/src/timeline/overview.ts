@@ -1,4 +1,4 @@
-// The whole run in one strip above the lanes with the visible range; dragging moves the range.
+// A strip above the lanes that shows the whole run and the visible range; dragging moves the range.
 import type { Palette } from "./colours";
 import type { Run } from "./layout";
 import { UNPLACED_FROM } from "./payload";

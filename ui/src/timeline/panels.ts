@@ -1,6 +1,5 @@
 // The tables below the lanes: shares of the visible range by state, by role and by thread, devices,
-// and the use of processors. All numbers are those of the visible range and of the roles that are
-// not hidden.
+// and CPU usage. All numbers are for the visible range and the roles that are not hidden.
 import { swatch, type Palette, type Tile } from "./colours";
 import { count, shares, size, tenths, time } from "./format";
 import { rolesOf, shortName, threadId, type Run } from "./layout";
@@ -119,7 +118,7 @@ export class Legend {
         share.dataset["run"] = run.letter;
         mine.push(share, ns);
       }
-      // A note can be a sentence: below its state it has the width of the table.
+      // A note may be a sentence; below its state, it has the full table width.
       const noted = body.insertRow();
       const note = noted.insertCell();
       noted.className = "tl-noted";

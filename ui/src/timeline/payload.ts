@@ -1,5 +1,5 @@
 // Reads the payload that ioloom-trace writes (its module `viewer` describes the format): a JSON
-// header, then columns in byte planes. All data stay in typed arrays.
+// header, then columns in byte planes. All data stays in typed arrays.
 import { ClassIndex, withGaps } from "./classes";
 import { STATES, familyOf, FAMILY_NAMES } from "./states";
 import { Steps, depthOf } from "./steps";
@@ -169,7 +169,7 @@ class Reader {
   ) {
     this.bytes = new Uint8Array(buffer);
     this.tick = header["tick_ns"] as number;
-    // Maps codes of the file to codes of this viewer by name; others become unknown.
+    // Maps the file's codes to this viewer's codes by name; others become unknown.
     const names = header["states"] as string[];
     const unknown = STATES.length - 1;
     this.stateOf = Uint8Array.from({ length: 256 }, (_, code) => {
@@ -306,7 +306,7 @@ class Reader {
       }
       const pick = (values: Float64Array): Float64Array => Float64Array.from(mine, (i) => values[i]!);
       const [starts, delays] = [pick(issue), pick(latency)];
-      // A request without a seen completion takes no time.
+      // A request without an observed completion takes no time.
       const end = starts.map((t, i) => t + Math.max(0, delays[i]! - 1) * this.tick);
       const seen = Uint8Array.from(delays, (l) => (l > 0 ? 1 : 0));
       const depth = depthOf(starts, end, elapsed);

@@ -1,4 +1,4 @@
-// The visible range of time: whole nanoseconds within the run, at least 100 ns.
+// The visible time range: integer nanoseconds within the run, at least 100 ns.
 const LEAST = 100;
 
 export class TimeRange {

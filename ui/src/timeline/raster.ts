@@ -1,5 +1,5 @@
-// Pixels of lanes. A column shows the exact shares of its interval as a stack, so that nothing is lost
-// at any zoom; if one class fills a column, the lane looks like a bar.
+// Lane pixels. A column shows the exact shares of its interval as a stack, so nothing is lost at
+// any zoom; if one class fills a column, the lane looks like a bar.
 import type { ClassIndex } from "./classes";
 import type { Tile } from "./colours";
 import type { Steps } from "./steps";

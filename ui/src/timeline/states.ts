@@ -1,6 +1,6 @@
-// The states of a thread and the kinds of its spans: name, letter, pattern. Colours are style
-// variables (--tl-…), so that the theme and the colour scheme are switched in one place; pattern and
-// letter identify a state without colour.
+// The states of a thread and the kinds of its spans: name, letter, pattern. Colours are CSS
+// variables (--tl-…), so theme and colour scheme are switched in one place; pattern and letter
+// identify a state without colour.
 export interface State {
   /** The name, as in all texts of ioloom. */
   name: string;

@@ -1,5 +1,5 @@
 // A counter over time: each value is valid until the next. Means are computed from a cumulative
-// integral, so they are exact at any zoom; the extremes of a column are those of its points.
+// integral, so they are exact at any zoom; a column's extremes are those of its points.
 import { lastAtOrBefore } from "./classes";
 
 export interface Extent {

@@ -39,7 +39,7 @@ function rangeFields(viewer: Viewer): HTMLElement {
     field.dataset["edge"] = name;
     field.addEventListener("change", () => {
       const [from, to] = fields.map((f) => parseTime(f.value));
-      // An end before the start can be the first of two edits, so wait for the second one.
+      // An end before the start may be the first of two edits, so wait for the second one.
       const fine = typeof from === "number" && typeof to === "number" && to > from;
       fields.forEach((f) => f.setAttribute("aria-invalid", String(!fine)));
       if (fine) {

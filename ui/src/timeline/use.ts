@@ -1,6 +1,6 @@
-// The use of processors and devices over time, as lanes that can be summed like any other: how many
-// processors ran this program, other programs or were idle, and whether processors and devices worked
-// at the same time.
+// CPU and device usage over time, as lanes that can be summed like any other: how many CPUs ran
+// this program, ran other programs or were idle, and whether CPUs and devices worked at the same
+// time.
 import { ClassIndex } from "./classes";
 import { ON_CPU, STATES } from "./states";
 import type { Trace } from "./payload";
@@ -58,7 +58,7 @@ export function useOf(trace: Trace): Use | null {
         }
       },
       trace.cores.length,
-      // Without kernel events, the cores only show threads of this program.
+      // Without kernel events, only this program's threads are known to use cores.
       trace.evidence.level === "kernel",
     );
   }

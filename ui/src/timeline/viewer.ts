@@ -1,5 +1,5 @@
-// The viewer: has the visible range and the selection, redraws at most once per frame, and draws only
-// the visible lanes. Input is in input.ts.
+// The viewer: manages the visible range and the selection, redraws at most once per frame, and
+// draws only the visible lanes. Input is in input.ts.
 import { palette, type Palette } from "./colours";
 import { drawAxis, lowerBound, Painter, type Marked } from "./draw";
 import { factOf, wakeOf, type Fact } from "./facts";
@@ -48,7 +48,7 @@ export class Viewer {
   ) {
     this.runs = traces.map((t, i) => runOf(i === 0 ? "A" : "B", t));
     if (this.runs.length > 1) {
-      // Two runs are compared by their threads, so both should be visible at the same time.
+      // Comparing two runs requires both to be visible at the same time.
       this.folded = new Set(this.runs.flatMap((r) => [`${r.letter}:g:tool`, `${r.letter}:g:cores`]));
     }
     this.range = new TimeRange(Math.max(1, ...traces.map((t) => t.elapsed)));
