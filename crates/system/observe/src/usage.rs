@@ -1,15 +1,40 @@
 //! Resources used by the process and the machine between two points in time.
 
 use ioloom_model::Measured;
+use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, UsageOf};
 
 /// Counters at one point in time; unreadable ones are `None`.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
     process: proc::Usage,
-    device_bytes: Option<u64>,
-    busy_ticks: Option<u64>,
+    machine: Option<Machine>,
     block_device: Option<(String, u64)>,
+}
+
+/// Processor time of the machine, and of this process at the same time.
+#[derive(Debug, Clone, Copy)]
+struct Machine {
+    at_ns: u64,
+    busy_ticks: u64,
+    own_ns: u64,
+}
+
+impl Machine {
+    fn now(process: &proc::Usage) -> Option<Self> {
+        let busy_ticks = proc::system_stat().ok()?.total.busy();
+        let own_ns = process.user_ns + process.system_ns;
+        Some(Self { at_ns: monotonic_ns(), busy_ticks, own_ns })
+    }
+
+    /// Returns the processor time of other processes since `before`, extrapolated to `elapsed_ns`.
+    fn others_ns(self, before: Self, elapsed_ns: u64) -> u64 {
+        let tick_ns = 1_000_000_000 / proc::ticks_per_second().max(1);
+        let busy_ns = self.busy_ticks.saturating_sub(before.busy_ticks) * tick_ns;
+        let others_ns = busy_ns.saturating_sub(self.own_ns.saturating_sub(before.own_ns));
+        let observed_ns = self.at_ns.saturating_sub(before.at_ns).max(1);
+        (others_ns as f64 * (elapsed_ns as f64 / observed_ns as f64).max(1.0)) as u64
+    }
 }
 
 /// Difference between two points in time.
@@ -29,6 +54,9 @@ pub struct UsageDelta {
     pub others_ns: Option<u64>,
     /// Time during which the block device had at least one request.
     pub device_busy_ns: Option<u64>,
+    /// Whether the run was long enough to read what costs as much as a few small files: see
+    /// [`Usage::begin`].
+    pub complete: bool,
 }
 
 impl Usage {
@@ -36,23 +64,47 @@ impl Usage {
     pub fn now(block_device: Option<&str>) -> Self {
         let disk = block_device
             .and_then(|name| proc::disk_stat(name).ok().map(|d| (name.to_owned(), d.busy_ms)));
-        Self {
-            process: proc::usage(UsageOf::Process).unwrap_or_default(),
-            device_bytes: proc::process_io().ok().map(|io| io.read_bytes),
-            busy_ticks: proc::system_stat().ok().map(|stat| stat.total.busy()),
-            block_device: disk,
+        let process = proc::usage(UsageOf::Process).unwrap_or_default();
+        Self { process, machine: Machine::now(&process), block_device: disk }
+    }
+
+    /// Reads the counters of the process only, which takes one system call. For a run that may be
+    /// short: [`Usage::complete`] adds the others once it has lasted a while.
+    pub fn begin() -> Self {
+        let process = proc::usage(UsageOf::Process).unwrap_or_default();
+        Self { process, machine: None, block_device: None }
+    }
+
+    /// Reads the counters of the machine after [`Usage::begin`]. What they count is extrapolated to
+    /// the whole run.
+    pub fn complete(&mut self) {
+        self.machine = Machine::now(&proc::usage(UsageOf::Process).unwrap_or_default());
+    }
+
+    /// Reports whether the counters of the machine were read.
+    pub fn is_complete(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    /// Reads the counters that `before` has, and returns the resources used since then, in
+    /// `elapsed_ns`.
+    pub fn used_since(before: &Self, elapsed_ns: u64) -> UsageDelta {
+        if !before.is_complete() && before.block_device.is_none() {
+            return Self::begin().difference(before, elapsed_ns);
         }
+        let device = before.block_device.as_ref().map(|(name, _)| name.as_str());
+        Self::now(device).difference(before, elapsed_ns)
     }
 
     /// Returns the resources used since `before`.
     pub fn since(&self, before: &Self) -> UsageDelta {
+        self.difference(before, 0)
+    }
+
+    fn difference(&self, before: &Self, elapsed_ns: u64) -> UsageDelta {
         let (a, b) = (&before.process, &self.process);
-        let own_ns = b.user_ns + b.system_ns - a.user_ns - a.system_ns;
-        let tick_ns = 1_000_000_000 / proc::ticks_per_second().max(1);
-        let others_ns = before
-            .busy_ticks
-            .zip(self.busy_ticks)
-            .map(|(a, b)| (b.saturating_sub(a) * tick_ns).saturating_sub(own_ns));
+        let machines = self.machine.zip(before.machine);
+        let others_ns = machines.map(|(now, before)| now.others_ns(before, elapsed_ns));
         let device_busy_ns = match (&before.block_device, &self.block_device) {
             (Some((_, a)), Some((_, b))) => Some(b.saturating_sub(*a) * 1_000_000),
             _ => None,
@@ -65,9 +117,10 @@ impl Usage {
                 b.voluntary_switches - a.voluntary_switches,
                 b.involuntary_switches - a.involuntary_switches,
             ),
-            device_bytes: before.device_bytes.zip(self.device_bytes).map(|(a, b)| b - a),
+            device_bytes: Some(b.read_bytes.saturating_sub(a.read_bytes)),
             others_ns,
             device_busy_ns,
+            complete: machines.is_some(),
         }
     }
 }
@@ -84,6 +137,9 @@ impl UsageDelta {
         measured.others_cpu =
             self.others_ns.map(|ns| ns as f64 / (elapsed * f64::from(cpus.max(1))));
         measured.device_busy = self.device_busy_ns.map(|ns| (ns as f64 / elapsed).min(1.0));
+        if !self.complete {
+            return;
+        }
         let status = proc::status().unwrap_or_default();
         measured.memory_peak_bytes = status.peak_rss_bytes.unwrap_or(0);
         measured.memory_anon_bytes = status.rss_anon_bytes;

@@ -19,7 +19,7 @@ use ioloom_budget::Permits;
 use ioloom_control::Ramp;
 use ioloom_model::Method;
 use ioloom_model::layout::{Driver, Role};
-use ioloom_observe::{GaugeSampler, ThreadReport, Usage, UsageDelta};
+use ioloom_observe::{Detail, GaugeSampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, UsageOf};
 use std::ops::Range;
@@ -34,8 +34,11 @@ const PROGRESS: Duration = Duration::from_millis(100);
 /// Longest time between two checks of the watching thread, which bounds how late it notices a
 /// cancel flag that a signal handler has set.
 const WATCH: Duration = Duration::from_millis(40);
+/// Age of a run at which the counters of the machine are read, which takes as long as reading a few
+/// small files.
+const COUNTED_FROM_NS: u64 = 2_000_000;
 /// Time after which a run that begins with one worker gets more: longer than a few small files take.
-const FIRST_PAUSE: Duration = Duration::from_micros(50);
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const FIRST_PAUSE_MAX: Duration = Duration::from_millis(5);
 /// Blocking threads that start first; their number doubles from there.
 const BLOCKING_FIRST: u32 = 8;
@@ -160,9 +163,12 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         let mut start = |numbers: Range<usize>| threads.start(scope, numbers, &mut handles);
         crew.begin(&mut start);
         threads.gate.wait_until_ready(crew.running());
-        let before = Usage::now(options.block_device);
-        all.start = monotonic_ns();
         let sampled = options.sample || threads.traced.is_some();
+        let mut before = match options.detail {
+            Detail::Totals if !sampled => Usage::begin(),
+            _ => Usage::now(options.block_device),
+        };
+        all.start = monotonic_ns();
         let sampler = sampled.then(|| traced::sample(shared, all.start)).flatten();
         if let Some(traced) = threads.traced {
             traced.begin(all.start);
@@ -171,7 +177,7 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         if let Err(source) = shared.source.start() {
             shared.fail(Error::System { operation: "start a thread", source });
         }
-        threads.watch(&mut crew, &mut start);
+        threads.watch(&mut crew, &mut before, &mut start);
         for handle in handles {
             let out = handle.join().expect("panics are caught");
             let Some((report, local, end)) = out else { continue };
@@ -180,7 +186,7 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
             all.locals.push(local);
         }
         assert_eq!(shared.live.load(Ordering::Acquire), 0, "no thread outlives the measurements");
-        all.usage = Usage::now(options.block_device).since(&before);
+        all.usage = Usage::used_since(&before, all.ended.saturating_sub(all.start));
         all.sampled = sampler.map(GaugeSampler::stop).unwrap_or_default();
     });
     all
@@ -416,10 +422,11 @@ impl<'e, W: Work> Threads<'e, W> {
     }
 
     /// Starts threads as they are needed and reports progress, until the last thread has ended.
-    fn watch(self, crew: &mut Crew<'e>, start: &mut impl FnMut(Range<usize>)) {
+    fn watch(self, crew: &mut Crew<'e>, before: &mut Usage, start: &mut impl FnMut(Range<usize>)) {
         let shared = self.shared;
         let mut progress = self.options.progress;
-        let mut reported_ns = monotonic_ns();
+        let start_ns = monotonic_ns();
+        let mut reported_ns = start_ns;
         while shared.live.load(Ordering::Acquire) > 0 {
             std::thread::park_timeout(crew.pause());
             crew.check(start);
@@ -427,6 +434,9 @@ impl<'e, W: Work> Threads<'e, W> {
                 shared.wake_all();
             }
             let now_ns = monotonic_ns();
+            if now_ns - start_ns >= COUNTED_FROM_NS && !before.is_complete() {
+                before.complete();
+            }
             if let Some(report) = progress
                 && (now_ns - reported_ns >= PROGRESS.as_nanos() as u64
                     || shared.live.load(Ordering::Acquire) == 0)
