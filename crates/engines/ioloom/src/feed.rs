@@ -1,9 +1,9 @@
 //! Paths that arrive while the run is working.
 //!
-//! One thread, the feeder, pulls the caller's iterator and queues each path before it asks for the
-//! next one. Workers never call the iterator, so that they compute what they have while the caller
-//! is still producing. The feeder is not scoped: if the run is cancelled while the iterator blocks,
-//! the run returns, and the feeder ends when the iterator does.
+//! One thread, the feeder, pulls the iterator and queues each path before it pulls the next one.
+//! Workers never call the iterator, so they process what they have while the caller is still
+//! producing. The feeder is not scoped: if the run is cancelled while the iterator blocks, the run
+//! returns, and the feeder exits when the iterator returns.
 //!
 //! ```text
 //! iterator ──next──► feeder ──push──► queue ──take──► workers
