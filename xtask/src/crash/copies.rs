@@ -75,7 +75,7 @@ impl Copying {
 }
 
 /// Removes partial files left under temporary names by killed copies. A copy that does not resume
-/// cannot tell whose they are and leaves them alone.
+/// cannot determine whose they are and leaves them alone.
 fn remove_parts(dir: &Path) -> anyhow::Result<()> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))?;
     for entry in entries {

@@ -136,7 +136,7 @@ fn prepare_one(
     }
     let (realised, items, spec) = match &arm.source {
         SetSource::Made(spec) => {
-            // The subject creates the last directory, so it can tell that it may remove it.
+            // The subject creates the last directory, so it can be sure that it may remove it.
             let parent = dir.parent().unwrap_or(dir);
             std::fs::create_dir_all(parent)
                 .map_err(|e| fail(PathError::new(Operation::CreateDir, parent, e).to_string()))?;

@@ -95,7 +95,7 @@ fn open_device(dir: &Path) -> Result<OwnedFd, String> {
         .map_err(|e| format!("cannot find the device {major}:{minor}: {}; {ADVICE}", reason(&e)))?;
     let device = open(&path, OpenHow::default())
         .map_err(|e| format!("cannot open {}: {}; {ADVICE}", quoted(&path), reason(&e)))?;
-    // A name in /dev is no guarantee.
+    // A name in /dev does not guarantee that it is the device.
     match block_device_number(&device) {
         Ok(Some(number)) if number == mount.device => Ok(device),
         _ => Err(format!("{} is not the device {major}:{minor}; {ADVICE}", quoted(&path))),
