@@ -347,7 +347,7 @@ mod tests {
         };
         assert_eq!((series.how.mode, series.runs), (Some(Mode::Buffered), 12));
         assert!(series.how.tuning.extends);
-        assert!(of("copy:auto").is_ok_and(|scenario| scenario.sentence().contains("chooses")));
+        assert!(of("copy:auto").is_ok_and(|scenario| scenario.sentence().contains("chosen")));
     }
 
     #[test]
