@@ -22,6 +22,7 @@ pub mod linked;
 pub mod make;
 pub mod map;
 pub mod mount;
+pub mod pipe;
 pub mod proc;
 pub mod ring;
 pub mod transfer;

@@ -1,0 +1,29 @@
+//! Pipes: whether anything still reads what is written.
+
+use crate::fault::call;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::AsFd;
+
+/// Reports whether the reader of a pipe or socket has closed it, without writing. False for other
+/// files, and if the call fails: the next write then reports the error.
+pub fn reader_gone(out: impl AsFd) -> bool {
+    let mut watched = [PollFd::from_borrowed_fd(out.as_fd(), PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let ready = call("poll", || poll(&mut watched, Some(&now)).map_err(Into::into));
+    ready.is_ok() && watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reader_gone;
+    use std::io::pipe;
+
+    #[test]
+    fn a_closed_reader_is_noticed() {
+        let (reader, writer) = pipe().unwrap();
+        assert!(!reader_gone(&writer));
+        drop(reader);
+        assert!(reader_gone(&writer));
+        assert!(!reader_gone(tempfile::tempfile().unwrap()));
+    }
+}
