@@ -18,22 +18,117 @@ pub enum Compute {
         /// Repetitions.
         times: u32,
     },
-    /// XXH3-64.
-    Xxh3,
-    /// BLAKE3-256.
-    Blake3,
-    /// MD5, only for reproducing published runs.
-    Md5,
+    /// A hash of all bytes.
+    Hash(Hash),
     /// Busy for a random time; `None` uses the distribution of the file set.
     Spin(Option<Distribution>),
     /// Asleep for a random time, which simulates having enough cores.
     Sleep(Option<Distribution>),
 }
 
+/// A hash function or checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hash {
+    /// XXH3-64, as `xxhsum -H3` computes it.
+    Xxh3,
+    /// XXH64, as `xxhsum` computes it.
+    Xxh64,
+    /// CRC-32C (Castagnoli), as iSCSI and ext4 use it.
+    Crc32c,
+    /// MD5.
+    Md5,
+    /// SHA-1.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-512.
+    Sha512,
+    /// BLAKE2b-512, as `b2sum` computes it.
+    Blake2b,
+    /// BLAKE3-256, as `b3sum` computes it.
+    Blake3,
+}
+
+impl Hash {
+    /// All hashes, fast ones first.
+    pub const ALL: [Self; 9] = [
+        Self::Xxh3,
+        Self::Xxh64,
+        Self::Crc32c,
+        Self::Blake3,
+        Self::Sha256,
+        Self::Sha1,
+        Self::Sha512,
+        Self::Blake2b,
+        Self::Md5,
+    ];
+
+    /// Returns the name in plans and flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Xxh3 => "xxh3",
+            Self::Xxh64 => "xxh64",
+            Self::Crc32c => "crc32c",
+            Self::Md5 => "md5",
+            Self::Sha1 => "sha1",
+            Self::Sha256 => "sha256",
+            Self::Sha512 => "sha512",
+            Self::Blake2b => "blake2b",
+            Self::Blake3 => "blake3",
+        }
+    }
+
+    /// Returns the name in tagged lines `NAME (PATH) = HEX`, as the program of that hash prints it.
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::Xxh3 => "XXH3",
+            Self::Xxh64 => "XXH64",
+            Self::Crc32c => "CRC32C",
+            Self::Md5 => "MD5",
+            Self::Sha1 => "SHA1",
+            Self::Sha256 => "SHA256",
+            Self::Sha512 => "SHA512",
+            Self::Blake2b => "BLAKE2b",
+            Self::Blake3 => "BLAKE3",
+        }
+    }
+
+    /// Reports whether reading usually costs more than this hash: several bytes per nanosecond.
+    pub fn is_light(self) -> bool {
+        matches!(self, Self::Xxh3 | Self::Xxh64 | Self::Crc32c)
+    }
+
+    /// Returns the number of hexadecimal digits.
+    pub fn digits(self) -> usize {
+        match self {
+            Self::Crc32c => 8,
+            Self::Xxh3 | Self::Xxh64 => 16,
+            Self::Md5 => 32,
+            Self::Sha1 => 40,
+            Self::Sha256 | Self::Blake3 => 64,
+            Self::Sha512 | Self::Blake2b => 128,
+        }
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl Compute {
-    /// Accepted text forms, for help and errors.
-    pub const NAMES: &'static str =
-        "none, touch, checksum:N, xxh3, blake3, md5, spin[:TIME], sleep[:TIME]";
+    /// The accepted text forms, for help and errors.
+    pub const NAMES: &'static str = "none, touch, checksum:N, xxh3, xxh64, crc32c, blake3, sha256, \
+                                     sha1, sha512, blake2b, md5, spin[:TIME], sleep[:TIME]";
+
+    /// Returns the hash, if the work is one.
+    pub fn hash(&self) -> Option<Hash> {
+        match self {
+            Self::Hash(hash) => Some(*hash),
+            _ => None,
+        }
+    }
 
     /// Returns the random time for file `index` in nanoseconds, if this kind has one. `demand` is
     /// the distribution of the file set.
@@ -53,9 +148,7 @@ impl fmt::Display for Compute {
             Self::None => f.write_str("none"),
             Self::Touch => f.write_str("touch"),
             Self::Checksum { times } => write!(f, "checksum:{times}"),
-            Self::Xxh3 => f.write_str("xxh3"),
-            Self::Blake3 => f.write_str("blake3"),
-            Self::Md5 => f.write_str("md5"),
+            Self::Hash(hash) => hash.fmt(f),
             Self::Spin(None) => f.write_str("spin"),
             Self::Spin(Some(d)) => write!(f, "spin:{d}"),
             Self::Sleep(None) => f.write_str("sleep"),
@@ -72,13 +165,13 @@ impl FromStr for Compute {
             Some((name, rest)) => (name, Some(rest)),
             None => (text, None),
         };
+        if let (Some(hash), None) = (Hash::ALL.into_iter().find(|hash| hash.name() == name), rest) {
+            return Ok(Self::Hash(hash));
+        }
         let drawn = || rest.map(str::parse::<Distribution>).transpose();
         match (name, rest) {
             ("none", None) => Ok(Self::None),
             ("touch", None) => Ok(Self::Touch),
-            ("xxh3", None) => Ok(Self::Xxh3),
-            ("blake3", None) => Ok(Self::Blake3),
-            ("md5", None) => Ok(Self::Md5),
             ("spin", _) => Ok(Self::Spin(drawn()?)),
             ("sleep", _) => Ok(Self::Sleep(drawn()?)),
             ("checksum", times) => match times.unwrap_or("1").parse() {
@@ -98,8 +191,12 @@ mod tests {
 
     #[test]
     fn computes_survive_a_round_trip() {
-        for text in ["none", "touch", "checksum:50", "xxh3", "spin", "sleep:exp(mean=400000)"] {
+        for text in ["none", "touch", "checksum:50", "spin", "sleep:exp(mean=400000)"] {
             assert_eq!(text.parse::<Compute>().unwrap().to_string(), text);
+        }
+        for hash in Hash::ALL {
+            assert_eq!(hash.to_string().parse(), Ok(Compute::Hash(hash)));
+            assert!(Compute::NAMES.contains(hash.name()), "{hash}");
         }
         for text in ["sha9", "checksum:0", "xxh3:4", "spin:fast"] {
             assert!(text.parse::<Compute>().is_err(), "{text}");

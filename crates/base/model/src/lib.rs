@@ -27,7 +27,7 @@ pub mod units;
 pub mod verdict;
 
 pub use any_plan::{AnyPlan, SubjectPlan};
-pub use compute::Compute;
+pub use compute::{Compute, Hash};
 pub use condition::{ColdBy, Condition, Proof};
 pub use distribution::Distribution;
 pub use doubt::Doubt;

@@ -113,10 +113,11 @@ impl Judge {
 
     /// Returns whether long computations ran on more threads than cores.
     fn oversubscribed(&self, plan: &AnyPlan, compute: &Compute) -> bool {
-        let heavy = matches!(
-            compute,
-            Compute::Spin(_) | Compute::Checksum { .. } | Compute::Blake3 | Compute::Md5
-        );
+        let heavy = match compute {
+            Compute::Spin(_) | Compute::Checksum { .. } => true,
+            Compute::Hash(hash) => !hash.is_light(),
+            Compute::None | Compute::Touch | Compute::Sleep(_) => false,
+        };
         let threads = match plan.files().map(|plan| plan.schedule) {
             Some(Schedule::Roles { hybrids, computers, .. }) => hybrids + computers,
             Some(Schedule::Window { permits, .. }) => permits.unwrap_or(1),

@@ -224,8 +224,9 @@ pub(crate) fn demand_ns(
     bytes: f64,
 ) -> f64 {
     match compute {
-        Compute::None | Compute::Touch | Compute::Xxh3 => 0.0,
-        Compute::Blake3 | Compute::Md5 => bytes * 2.0,
+        Compute::None | Compute::Touch => 0.0,
+        Compute::Hash(hash) if hash.is_light() => 0.0,
+        Compute::Hash(_) => bytes * 2.0,
         Compute::Checksum { times } => bytes * f64::from(*times) * 0.5,
         Compute::Spin(_) | Compute::Sleep(_) => {
             const DRAWS: u64 = 512;

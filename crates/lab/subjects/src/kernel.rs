@@ -6,7 +6,8 @@
 //! every run. Spin and sleep take the time drawn for the file from the set's seed minus the hash
 //! time, so the total per file is the drawn time.
 
-use ioloom_model::{Compute, FileSetSpec};
+use crate::hasher::Hasher;
+use ioloom_model::{Compute, FileSetSpec, Hash};
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use std::time::Duration;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -23,20 +24,21 @@ pub struct Kernel {
     set: Option<FileSetSpec>,
     seed: u64,
     hex: bool,
+    proof: bool,
 }
 
 /// State of a file between its pieces.
 #[derive(Default)]
 pub struct FileState {
     started_ns: u64,
-    hash: Hash,
+    proof: Proof,
     work: Streamed,
     touches: Vec<(f64, f64)>,
 }
 
-/// A file in one piece is hashed in one call; only a second piece needs a stream.
+/// XXH3-64 of all bytes. A file in one piece is hashed in one call; only a second piece needs a stream.
 #[derive(Default)]
-enum Hash {
+enum Proof {
     #[default]
     Nothing,
     Whole(u64),
@@ -47,15 +49,14 @@ enum Hash {
 enum Streamed {
     #[default]
     Nothing,
-    Blake3(Box<blake3::Hasher>),
-    Md5(Box<md5::Md5>),
+    Hash(Hasher),
     Sum(u64),
 }
 
 /// Result for one file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
-    /// XXH3-64 of all bytes.
+    /// XXH3-64 of all bytes; meaningless after [`Kernel::without_proof`].
     pub xxh3: u64,
     /// The requested hash in lower-case hexadecimal digits. `None` for other work, and for XXH3-64
     /// without [`Kernel::with_hex`].
@@ -67,7 +68,7 @@ pub struct Outcome {
 impl Kernel {
     /// Returns the work for the files of a set. `seed` draws times if the set has no seed.
     pub fn new(compute: Compute, set: Option<FileSetSpec>, seed: u64) -> Self {
-        Self { compute, set, seed, hex: false }
+        Self { compute, set, seed, hex: false, proof: true }
     }
 
     /// Also returns hashes as hexadecimal digits, at the cost of an allocation per file.
@@ -77,11 +78,17 @@ impl Kernel {
         self
     }
 
+    /// Computes no XXH3-64 in addition to the requested hash: nothing needs the digest of the run.
+    #[must_use]
+    pub fn without_proof(mut self) -> Self {
+        self.proof = self.compute == Compute::Hash(Hash::Xxh3);
+        self
+    }
+
     /// Begins a file.
     pub fn begin(&self) -> FileState {
         let work = match self.compute {
-            Compute::Blake3 => Streamed::Blake3(Box::default()),
-            Compute::Md5 => Streamed::Md5(Box::default()),
+            Compute::Hash(hash) => Hasher::new(hash).map_or(Streamed::Nothing, Streamed::Hash),
             Compute::Checksum { .. } => Streamed::Sum(0),
             _ => Streamed::Nothing,
         };
@@ -100,20 +107,18 @@ impl Kernel {
         if self.compute == Compute::Touch && index == 0 {
             touch(state, offset, bytes);
         }
-        match (&mut state.hash, offset == 0 && last) {
-            (hash @ Hash::Nothing, true) => *hash = Hash::Whole(xxh3_64(bytes)),
-            (Hash::Stream(stream), _) => stream.update(bytes),
-            (hash, _) => {
+        match (&mut state.proof, offset == 0 && last) {
+            _ if !self.proof => {}
+            (proof @ Proof::Nothing, true) => *proof = Proof::Whole(xxh3_64(bytes)),
+            (Proof::Stream(stream), _) => stream.update(bytes),
+            (proof, _) => {
                 let mut stream = Box::new(Xxh3::new());
                 stream.update(bytes);
-                *hash = Hash::Stream(stream);
+                *proof = Proof::Stream(stream);
             }
         }
         match (&mut state.work, &self.compute) {
-            (Streamed::Blake3(hasher), _) => {
-                hasher.update(bytes);
-            }
-            (Streamed::Md5(hasher), _) => md5::Digest::update(&mut **hasher, bytes),
+            (Streamed::Hash(hasher), _) => hasher.update(bytes),
             (Streamed::Sum(sum), Compute::Checksum { times }) => {
                 for _ in 0..*times {
                     *sum = std::hint::black_box(checksum(*sum, bytes));
@@ -125,10 +130,10 @@ impl Kernel {
 
     /// Finishes a file: spends the drawn time, if any, and returns the result.
     pub fn finish(&self, state: FileState, index: usize) -> Outcome {
-        let xxh3 = match state.hash {
-            Hash::Nothing => xxh3_64(&[]),
-            Hash::Whole(hash) => hash,
-            Hash::Stream(stream) => stream.digest(),
+        let xxh3 = match state.proof {
+            Proof::Nothing => xxh3_64(&[]),
+            Proof::Whole(hash) => hash,
+            Proof::Stream(stream) => stream.digest(),
         };
         if let Some(ns) = self.demand_ns(index) {
             let spent = monotonic_ns() - state.started_ns;
@@ -139,9 +144,10 @@ impl Kernel {
             }
         }
         let hex = match state.work {
-            Streamed::Blake3(hasher) => Some(hasher.finalize().to_hex().to_string()),
-            Streamed::Md5(hasher) => Some(hex(&md5::Digest::finalize(*hasher))),
-            _ if self.hex && self.compute == Compute::Xxh3 => Some(format!("{xxh3:016x}")),
+            Streamed::Hash(hasher) => Some(hasher.finish()),
+            _ if self.hex && self.compute == Compute::Hash(Hash::Xxh3) => {
+                Some(format!("{xxh3:016x}"))
+            }
             _ => None,
         };
         Outcome { xxh3, hex, touches: state.touches }
@@ -160,10 +166,6 @@ pub fn digest_part(index: usize, xxh3: u64) -> u64 {
     bytes[..8].copy_from_slice(&(index as u64).to_le_bytes());
     bytes[8..].copy_from_slice(&xxh3.to_le_bytes());
     xxh3_64(&bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// Returns the bytewise sum. The start value keeps the compiler from hoisting it out of
@@ -224,15 +226,41 @@ mod tests {
     #[test]
     fn pieces_and_wholes_hash_alike_and_as_others_do() {
         let data: Vec<u8> = (0..100_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
-        for compute in ["none", "xxh3", "blake3", "md5", "checksum:3", "touch"] {
+        let hashes = Hash::ALL.map(Hash::name);
+        for compute in hashes.into_iter().chain(["none", "checksum:3", "touch"]) {
             let whole = run(compute, &[&data]);
             let pieces = run(compute, &[&data[..1], &data[1..70_000], &data[70_000..]]);
             assert_eq!((whole.xxh3, &whole.hex), (pieces.xxh3, &pieces.hex), "{compute}");
         }
-        // Published test vectors: MD5 of RFC 1321, BLAKE3 and XXH3-64 of empty input.
-        assert_eq!(run("md5", &[b"abc"]).hex.unwrap(), "900150983cd24fb0d6963f7d28e17f72");
-        assert_eq!(run("xxh3", &[b""]).hex.unwrap(), "2d06800538d394c2");
-        assert!(run("blake3", &[b""]).hex.unwrap().starts_with("af1349b9f5f9a1a6"));
+        // Published test vectors: RFC 1321, RFC 3174, FIPS 180, RFC 7693, RFC 3720 (thirty-two zero
+        // bytes), and the hashes of empty input.
+        for (compute, input, begins) in [
+            ("md5", &b"abc"[..], "900150983cd24fb0d6963f7d28e17f72"),
+            ("sha1", b"abc", "a9993e364706816aba3e25717850c26c9cd0d89d"),
+            ("sha256", b"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+            ("sha512", b"abc", "ddaf35a193617abacc417349ae204131"),
+            ("blake2b", b"abc", "ba80a53f981c4d0d6a2797b69f12f6e9"),
+            ("blake3", b"", "af1349b9f5f9a1a6"),
+            ("crc32c", &[0; 32], "8a9136aa"),
+            ("xxh64", b"", "ef46db3751d8e999"),
+            ("xxh3", b"", "2d06800538d394c2"),
+        ] {
+            let hex = run(compute, &[input]).hex.unwrap();
+            let hash: Compute = compute.parse().unwrap();
+            assert!(hex.starts_with(begins), "{compute}: {hex}");
+            assert_eq!(hex.len(), hash.hash().unwrap().digits(), "{compute}");
+        }
+    }
+
+    #[test]
+    fn without_proof_a_hash_is_the_same() {
+        for hash in Hash::ALL {
+            let kernel = Kernel::new(Compute::Hash(hash), None, 1).with_hex().without_proof();
+            let mut state = kernel.begin();
+            kernel.piece(&mut state, 0, 0, true, b"bytes");
+            let expected = run(hash.name(), &[b"bytes"]).hex;
+            assert_eq!(kernel.finish(state, 0).hex, expected, "{hash}");
+        }
     }
 
     #[test]

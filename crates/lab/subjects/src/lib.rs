@@ -11,6 +11,7 @@ pub mod exchange;
 #[cfg(not(feature = "exchange"))]
 #[path = "exchange_absent.rs"]
 pub mod exchange;
+mod hasher;
 pub mod kernel;
 pub mod memory;
 pub mod pagecache;

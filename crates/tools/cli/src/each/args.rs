@@ -4,14 +4,15 @@ use crate::exit::Failure;
 use crate::values::{self, Choice, Grammar};
 use clap::Args;
 use ioloom::Plan;
-use ioloom_model::{Buffers, Compute, Method, ReadOrder, Schedule};
+use ioloom_model::{Buffers, Compute, Hash, Method, ReadOrder, Schedule};
 use std::path::PathBuf;
 
 /// Run a hash, checksum or command on every file
 ///
 /// Reads every file below the given directories, with many reads in flight and computation on all
 /// cores, and prints one digest over all files, the throughput and what limited it. With --per-file
-/// it replaces b3sum, xxhsum and md5sum; with --exec it runs a program for each file.
+/// it replaces sha256sum, b3sum, xxhsum and others; with --check it reads their lists; with --exec
+/// it runs a program for each file.
 ///
 /// How files are read and how threads share the work is a plan. The default plan keeps up to 512
 /// reads in flight without blocking a thread for each; use `ioloom study` to find out whether
@@ -23,8 +24,8 @@ use std::path::PathBuf;
 #[command(after_long_help = "\
 Examples:
   ioloom each ~/src                             one digest over a tree
-  ioloom each ~/src --compute blake3 --per-file lines as b3sum prints them
-  ioloom each --check sums.txt                  check such lines
+  ioloom each ~/src --compute sha256 --per-file lines as sha256sum prints them
+  ioloom each --check SHA256SUMS --compute sha256
   find . -name '*.c' -print0 | ioloom each -0 - --exec 'wc -l {}'
   ioloom each big/ --method direct:uring --schedule window:l=8
   ioloom each ~/src --trace run.ioloom          record a trace
@@ -33,27 +34,45 @@ pub(crate) struct EachArgs {
     /// Directories or files, or - for a list on standard input
     ///
     /// Directories are walked without following symbolic links. With - the paths are read from
-    /// standard input, one per line, and processing starts before the list is complete.
+    /// standard input, one per line, and each file is processed when its path arrives.
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Work on the contents
+    /// Work on the contents [default: xxh3]
     ///
-    /// xxh3, blake3 and md5 hash each file and can be used with --per-file. none only reads.
-    /// touch reads one byte of each 4 KiB page, for mapped plans. checksum:N sums all bytes N times.
+    /// xxh3, xxh64, crc32c, blake3, sha256, sha1, sha512, blake2b and md5 hash each file and can be used
+    /// with --per-file and --check; all use the instructions that the processor has for them. xxh3,
+    /// xxh64 and crc32c detect accidental changes only. none only reads. touch reads one byte of each 4 KiB page, for mapped plans. checksum:N sums all bytes N times.
     /// spin:TIME and sleep:TIME keep each file busy or asleep for TIME, which may be a distribution
     /// such as exp(mean=5ms); they simulate work for measurements.
-    #[arg(long, default_value = "xxh3", value_name = "WORK",
-          value_parser = compute_words(), hide_possible_values = true)]
-    pub(crate) compute: Compute,
+    #[arg(long, value_name = "WORK", value_parser = compute_words(), hide_possible_values = true)]
+    pub(crate) compute: Option<Compute>,
 
     /// Run a command for each file
     ///
     /// With {} in the command, the path takes its place and the command reads the file itself;
     /// without {} the contents arrive on its standard input. The command is split like a shell
-    /// command, but no shell runs and nothing is expanded. Output of one command is printed at once
-    /// when it ends, so lines of two commands never mix. A nonzero exit code counts as an error.
-    #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file"])]
+    /// command, but no shell runs: pipes, globs and variables are not expanded. Use
+    /// --exec 'sh -c "..." sh {}' for them. As many commands run at once as there are usable cores;
+    /// -j changes that. Output of one command is printed at once when it ends, so lines of two
+    /// commands never mix. A nonzero exit code counts as an error.
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file", "threads"])]
     pub(crate) exec: Option<String>,
+
+    /// Run at most N commands of --exec at once
+    ///
+    /// The default is the number of usable cores. More help only if commands wait, for example for a
+    /// network.
+    #[arg(short, long, value_name = "N", requires = "exec", value_parser = count(),
+          conflicts_with_all = ["schedule", "plan"])]
+    pub(crate) jobs: Option<u32>,
+
+    /// Compute on N threads
+    ///
+    /// The default is the number of usable cores. Reads in flight are limited by --schedule and
+    /// --memory, not by this number.
+    #[arg(long, value_name = "N", value_parser = count(),
+          conflicts_with_all = ["schedule", "plan"])]
+    pub(crate) threads: Option<u32>,
 
     /// How files are read [default: nowait, else read]
     ///
@@ -122,19 +141,55 @@ pub(crate) struct EachArgs {
 
     /// Print HASH  PATH for each file
     ///
-    /// The lines are those of b3sum, xxhsum and md5sum, in the order of the input; names with line
-    /// ends or backslashes are escaped in the same way. Lines are held until the end.
-    #[arg(long, conflicts_with = "json")]
+    /// The lines are those of sha256sum, b3sum and other programs of that hash; names with line ends
+    /// or backslashes are escaped in the same way. XXH3_ precedes an xxh3 hash, as xxhsum prints it.
+    /// Each line is printed when its file is done, so the order differs between runs; see --ordered.
+    /// With --json each line is an object. The run ends when the reader of the lines does.
+    #[arg(long)]
     pub(crate) per_file: bool,
 
-    /// Check the lines HASH  PATH of a file
+    /// Print lines in input order
     ///
-    /// Use - for standard input. The hash is recognised by its length. Prints OK or FAILED for each
-    /// file; the exit code is 1 if any file differs or cannot be read. With --quiet only failures are
-    /// printed.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json",
-        "compute"])]
+    /// Files of a directory are then sorted by path. A line waits for the files before it and takes
+    /// about 100 bytes of memory meanwhile.
+    #[arg(long, requires = "per_file")]
+    pub(crate) ordered: bool,
+
+    /// Print NAME (PATH) = HASH for each file
+    ///
+    /// These lines name their hash, so --check needs no --compute for them.
+    #[arg(long, requires = "per_file", conflicts_with = "json")]
+    pub(crate) tag: bool,
+
+    /// Check files against the lines of a file
+    ///
+    /// Use - for standard input. Reads the lists of sha256sum, sha1sum, sha512sum, md5sum, b2sum,
+    /// b3sum and xxhsum, with or without --tag. A line without a tag is recognised by its length;
+    /// --compute is needed for 16 digits (xxh3 or xxh64), 64 (sha256 or blake3) and 128 (sha512 or
+    /// blake2b). Prints OK or FAILED for each file in the order of the list. The exit code is 1 if a
+    /// file differs or cannot be read, and if no line is properly formatted.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) check: Option<PathBuf>,
+
+    /// Pass over listed files that do not exist
+    ///
+    /// The exit code is 1 if not one file was verified.
+    #[arg(long, requires = "check")]
+    pub(crate) ignore_missing: bool,
+
+    /// Print no result lines; only the exit code counts
+    #[arg(long, requires = "check")]
+    pub(crate) status: bool,
+
+    /// Fail if a line is improperly formatted
+    ///
+    /// Without it such lines are counted in a warning.
+    #[arg(long, requires = "check")]
+    pub(crate) strict: bool,
+
+    /// Name each line that is improperly formatted
+    #[arg(short, long, requires = "check")]
+    pub(crate) warn: bool,
 
     /// Separate listed paths and lines with NUL
     ///
@@ -145,11 +200,15 @@ pub(crate) struct EachArgs {
 
     /// Print the result as JSON
     ///
-    /// The document is described in docs/json.md.
+    /// The document is described in docs/json.md. With --per-file, standard output is one object per
+    /// line: one for each file, and the document as the last.
     #[arg(long)]
     pub(crate) json: bool,
 
     /// Print only errors
+    ///
+    /// With --check, print no line for files that match. With --per-file, print no summary and do not
+    /// compute the digest over all files.
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) quiet: bool,
 
@@ -186,9 +245,27 @@ pub(crate) struct EachArgs {
 }
 
 fn compute_words() -> Grammar<Compute> {
-    const WORDS: &[&str] =
-        &["xxh3", "blake3", "md5", "none", "touch", "checksum:", "spin:", "sleep:"];
+    const WORDS: &[&str] = &[
+        "xxh3",
+        "xxh64",
+        "crc32c",
+        "blake3",
+        "sha256",
+        "sha1",
+        "sha512",
+        "blake2b",
+        "md5",
+        "none",
+        "touch",
+        "checksum:",
+        "spin:",
+        "sleep:",
+    ];
     values::grammar(WORDS, values::spelled::<Compute>)
+}
+
+fn count() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1024)
 }
 
 fn method_words() -> Choice<Method> {
@@ -227,7 +304,26 @@ impl EachArgs {
         plan.chunk_bytes = self.chunk.map(|bytes| bytes.max(1));
         plan.buffers = self.buffers;
         plan.read_order = self.read_order;
-        plan.complete(cores)
+        self.with_threads(plan).complete(cores)
+    }
+
+    /// Returns the plan with the number of threads that --threads or -j gives.
+    fn with_threads(&self, mut plan: Plan) -> Plan {
+        let Some(wanted) = self.threads.or(self.jobs) else { return plan };
+        match &mut plan.schedule {
+            Schedule::Window { window, permits } => {
+                *window = wanted.max(*window);
+                *permits = Some(wanted);
+            }
+            Schedule::Threads { n } => *n = wanted,
+            Schedule::Roles { .. } => {}
+        }
+        plan
+    }
+
+    /// Returns the work on the contents.
+    pub(crate) fn work(&self) -> Compute {
+        self.compute.clone().unwrap_or(Compute::Hash(Hash::Xxh3))
     }
 
     /// Reports whether flags choose how files are read.

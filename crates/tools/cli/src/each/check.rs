@@ -1,96 +1,143 @@
-//! `each --check`: verifies files against lines `HASH  PATH`.
+//! `each --check`: verifies files against a checksum file, with the results and exit codes of
+//! `sha256sum --check`.
 
 use super::args::EachArgs;
-use super::digest::{Line, read_line};
 use super::input::Roots;
 use super::job::{CHUNK_BYTES, Job};
-use super::work::{EachWork, Lines};
+use super::line::{Line, LineReader};
+use super::progress::Bar;
+use super::sink::{Manner, Sink};
+use super::work::{Comparison, Counts, EachWork, Lines};
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
 use ioloom::Cancel;
 use ioloom::engine::{self, RunOptions};
 use ioloom_failure::{Explained, Operation, quoted};
-use ioloom_model::Compute;
+use ioloom_model::{Compute, Hash, Method};
 use ioloom_walk::PathList;
 use std::io::Read;
 use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// What a checksum file lists.
+#[derive(Default)]
+struct Listed {
+    paths: PathList,
+    /// Hash and digits by position.
+    expected: Vec<(Hash, String)>,
+    /// Numbers of the lines that are not understood, from 1.
+    unknown: Vec<usize>,
+}
 
 pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
     if !args.paths.is_empty() {
         return Err(Failure::usage("--check reads paths from the list; do not give others"));
     }
+    let wanted = wanted_hash(args)?;
     let text = read_all(list)?;
-    let separator = if args.zero { 0 } else { b'\n' };
-    let mut unreadable = 0u64;
-    let mut lines: Vec<Line<'_>> = Vec::new();
-    for line in text.split(|b| *b == separator).filter(|l| !l.is_empty()) {
-        match read_line(line) {
-            Some(line) => lines.push(line),
-            None => unreadable += 1,
+    let listed = parse(&text, args.zero, wanted, list)?;
+    if args.warn {
+        for number in &listed.unknown {
+            let tag = wanted.map_or(String::new(), |hash| format!("{} ", hash.tag()));
+            let list = named(list);
+            stderr::message(&format!("{list}: line {number}: improperly formatted {tag}line"));
         }
     }
-    if lines.is_empty() {
+    if listed.expected.is_empty() {
         return Err(Failure::failed(format!(
-            "{}: no line of the form HASH  PATH with an XXH3-64, MD5 or BLAKE3 hash",
+            "{}: no properly formatted checksum lines found",
             named(list)
         )));
     }
-    let (mut files, mut wrong) = (0, 0);
-    for compute in [Compute::Xxh3, Compute::Md5, Compute::Blake3] {
-        let of_kind: Vec<&Line<'_>> =
-            lines.iter().filter(|l| l.hex.len() == digits(&compute)).collect();
-        if !of_kind.is_empty() {
-            let (done, failed) = run_kind(args, compute, &of_kind)?;
-            files += done;
-            wrong += failed;
+    let counts = verify(args, &listed)?;
+    let unverified = args.ignore_missing && counts.right == 0;
+    if !args.status {
+        summarise(args, list, listed.unknown.len() as u64, counts);
+    }
+    let strictly_wrong = args.strict && !listed.unknown.is_empty();
+    let failed = counts.wrong + counts.failed > 0 || strictly_wrong || unverified;
+    Ok(if failed { Exit::Failed } else { Exit::Ok })
+}
+
+/// Returns the hash that the flags select.
+fn wanted_hash(args: &EachArgs) -> Result<Option<Hash>, Failure> {
+    let Some(compute) = &args.compute else { return Ok(None) };
+    let no_hash = || Failure::usage(format!("--check compares hashes, and {compute} has none"));
+    compute.hash().map(Some).ok_or_else(no_hash)
+}
+
+/// Parses the lines of a checksum file. Empty lines and lines that begin with # are comments.
+fn parse(text: &[u8], zero: bool, wanted: Option<Hash>, list: &Path) -> Result<Listed, Failure> {
+    let mut reader = LineReader::new(wanted);
+    let mut listed = Listed::default();
+    for (at, line) in text.split(|b| *b == if zero { 0 } else { b'\n' }).enumerate() {
+        let line = if zero { line } else { line.strip_suffix(b"\r").unwrap_or(line) };
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        match reader.read(line) {
+            Some(line) => {
+                let hash = hash_of(&line).map_err(|possible| ambiguous(list, at + 1, &possible))?;
+                listed.paths.push(&line.path);
+                listed.expected.push((hash, line.hex));
+            }
+            None => listed.unknown.push(at + 1),
         }
     }
-    if unreadable > 0 {
-        stderr::message(&format!("{} of {} not understood", lines_of(unreadable), named(list)));
-    }
-    if wrong > 0 {
-        stderr::message(&format!("{wrong} of {} files do not match their hash", files + wrong));
-    }
-    Ok(if wrong + unreadable > 0 { Exit::Failed } else { Exit::Ok })
+    Ok(listed)
 }
 
-/// Returns the name of the list for messages.
-fn named(list: &Path) -> String {
-    match list.as_os_str() == "-" {
-        true => "standard input".to_owned(),
-        false => quoted(list).to_string(),
+/// Returns the hash of a line, or those that have as many digits.
+fn hash_of(line: &Line<'_>) -> Result<Hash, Vec<Hash>> {
+    let same = |hash: &Hash| hash.digits() == line.hex.len();
+    let possible = || Hash::ALL.into_iter().filter(same).collect::<Vec<_>>();
+    match (line.hash, possible()) {
+        (Some(hash), _) => Ok(hash),
+        (None, one) if one.len() == 1 => Ok(one[0]),
+        (None, possible) => Err(possible),
     }
 }
 
-fn lines_of(count: u64) -> String {
-    if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
+fn ambiguous(list: &Path, number: usize, possible: &[Hash]) -> Failure {
+    let digits = possible.first().map_or(0, |hash| hash.digits());
+    let names: Vec<&str> = possible.iter().map(|hash| hash.name()).collect();
+    Failure::usage(format!(
+        "{}: line {number} does not name its hash, and several have {digits} digits; add --compute {}",
+        named(list),
+        names.join(" or --compute ")
+    ))
 }
 
-fn digits(compute: &Compute) -> usize {
-    match compute {
-        Compute::Xxh3 => 16,
-        Compute::Md5 => 32,
-        _ => 64,
-    }
-}
-
-fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u64, u64), Failure> {
-    let mut paths = PathList::new();
-    for line in lines {
-        paths.push(&line.path);
-    }
+/// Hashes the files and prints their results in the order of the list.
+fn verify(args: &EachArgs, listed: &Listed) -> Result<Counts, Failure> {
     let mut plan = args.plan();
-    if plan.method.is_mmap() || plan.method == ioloom_model::Method::Null {
+    if plan.method.is_mmap() || plan.method == Method::Null {
         return Err(Failure::refused("--check needs a method that reads; choose another --method"));
     }
     plan.chunk_bytes = plan.chunk_bytes.or(Some(CHUNK_BYTES));
-    let job = Job { plan, compute, exec: None };
-    let expected = lines.iter().map(|l| l.hex.clone()).collect();
-    let work = EachWork::new(&job, Lines::Compare { expected, quiet: args.quiet }, true);
+    let job = Job { plan, compute: Compute::default(), exec: None };
     let stop = crate::interrupt::stop_flag();
-    let options = RunOptions { cancel: Cancel::from_flag(stop), ..RunOptions::default() };
+    let give_up = || stop.store(true, Ordering::Relaxed);
+    let manner = Manner { outlives_reader: true, ..Manner::of(true, false) };
+    let sink = Sink::new(manner, &Bar::None, &give_up);
+    let comparison = Comparison {
+        expected: &listed.expected,
+        ignore_missing: args.ignore_missing,
+        quiet: args.quiet,
+        status: args.status,
+    };
+    let work = EachWork::new(&job, Lines::Compare(&sink, comparison), true, false);
+    let tick = |_, _, _| sink.tick();
+    let options = RunOptions {
+        cancel: Cancel::from_flag(stop.clone()),
+        progress: Some(&tick),
+        on_demand: !args.is_pinned(),
+        ..RunOptions::default()
+    };
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let mut executed = match engine::run(&paths, None, plan, &options, &work) {
+    let executed = engine::run(&listed.paths, None, plan, &options, &work);
+    sink.finish()?;
+    let mut executed = match executed {
         Ok(executed) => executed,
         Err(ioloom::Error::Refused(reason)) => return Err(Failure::refused(reason)),
         Err(error) => return Err(Failure::failed(error)),
@@ -99,12 +146,33 @@ fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u
         return Err(Failure::new(Exit::Interrupted, "interrupted"));
     }
     let measured = executed.measured(1, 1);
-    let outcome = work.outcome(executed.locals, measured, (Some(&paths), &Roots::default()))?;
-    for error in &outcome.errors {
-        stderr::message(&super::output::one_line(error));
+    let list = (Some(&listed.paths), &Roots::default());
+    Ok(work.outcome(executed.locals, measured, list).1)
+}
+
+/// Prints what was wrong.
+fn summarise(args: &EachArgs, list: &Path, unknown: u64, counts: Counts) {
+    let say = |count: u64, one: &str, many: &str| {
+        if count > 0 {
+            let words = if count == 1 { one } else { many };
+            stderr::message(&format!("{count} {words}"));
+        }
+    };
+    let lines = |verb| format!("of {} {verb} improperly formatted", named(list));
+    say(unknown, &format!("line {}", lines("is")), &format!("lines {}", lines("are")));
+    say(counts.failed, "listed file could not be read", "listed files could not be read");
+    say(counts.wrong, "computed checksum did not match", "computed checksums did not match");
+    if args.ignore_missing && counts.right == 0 {
+        stderr::message(&format!("{}: no file was verified", named(list)));
     }
-    let wrong = outcome.measured.errors;
-    Ok((lines.len() as u64 - wrong, wrong))
+}
+
+/// Returns the name of the list for messages.
+fn named(list: &Path) -> String {
+    match list.as_os_str() == "-" {
+        true => "standard input".to_owned(),
+        false => quoted(list).to_string(),
+    }
 }
 
 fn read_all(list: &Path) -> Result<Vec<u8>, Failure> {

@@ -1,7 +1,6 @@
-//! Writes and parses lines `HASH  PATH`, and computes the digest over all of them.
+//! Computes the digest over the hashes of all files.
 
 use ioloom_walk::PathList;
-use std::borrow::Cow;
 use xxhash_rust::xxh3::Xxh3;
 
 /// The two hexadecimal digits of each byte.
@@ -101,139 +100,9 @@ fn sort_by_line<'a>(entries: &mut [(u64, usize)], name: &impl Fn(usize) -> &'a [
     }
 }
 
-/// Writes a line as b3sum and md5sum print it. Unless lines end with NUL, a name with a line end or
-/// a backslash is escaped and its line begins with a backslash.
-pub(super) fn write_line(out: &mut Vec<u8>, hex: &str, path: &[u8], zero: bool) {
-    let escape = !zero && needs_escape(path);
-    if escape {
-        out.push(b'\\');
-    }
-    out.extend_from_slice(hex.as_bytes());
-    out.extend_from_slice(b"  ");
-    write_name(out, path, escape);
-    out.push(if zero { 0 } else { b'\n' });
-}
-
-/// Writes a result line as md5sum prints it. Names are escaped, so that none can fake another line.
-pub(super) fn write_checked(out: &mut Vec<u8>, path: &[u8], found: &str) {
-    let escape = needs_escape(path);
-    if escape {
-        out.push(b'\\');
-    }
-    write_name(out, path, escape);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(found.as_bytes());
-    out.push(b'\n');
-}
-
-fn needs_escape(path: &[u8]) -> bool {
-    path.iter().any(|b| matches!(b, b'\n' | b'\r' | b'\\'))
-}
-
-fn write_name(out: &mut Vec<u8>, path: &[u8], escape: bool) {
-    if escape {
-        for byte in path {
-            match byte {
-                b'\n' => out.extend_from_slice(b"\\n"),
-                b'\r' => out.extend_from_slice(b"\\r"),
-                b'\\' => out.extend_from_slice(b"\\\\"),
-                other => out.push(*other),
-            }
-        }
-    } else {
-        out.extend_from_slice(path);
-    }
-}
-
-/// A parsed line: the hash in lower case, and the path.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
-    pub(super) hex: String,
-    pub(super) path: Cow<'a, [u8]>,
-}
-
-/// Parses `HASH  PATH`, `HASH *PATH`, `XXH3_HASH  PATH` or `NAME (PATH) = HASH`, escaped or not.
-pub(super) fn read_line(line: &[u8]) -> Option<Line<'_>> {
-    let (escaped, rest) = match line {
-        [b'\\', rest @ ..] => (true, rest),
-        rest => (false, rest),
-    };
-    if let Some(tagged) = read_tagged(rest, escaped) {
-        return Some(tagged);
-    }
-    let rest = rest.strip_prefix(b"XXH3_").unwrap_or(rest);
-    let end = rest.iter().position(|b| *b == b' ')?;
-    let hex = hex_of(&rest[..end])?;
-    let path = match &rest[end..] {
-        [b' ', b' ' | b'*', path @ ..] if !path.is_empty() => path,
-        _ => return None,
-    };
-    Some(Line { hex, path: if escaped { unescape(path)? } else { Cow::Borrowed(path) } })
-}
-
-fn read_tagged(line: &[u8], escaped: bool) -> Option<Line<'_>> {
-    let rest = [&b"XXH3 ("[..], b"MD5 (", b"BLAKE3 ("]
-        .into_iter()
-        .find_map(|name| line.strip_prefix(name))?;
-    let at = rest.windows(4).rposition(|w| w == b") = ")?;
-    let path = &rest[..at];
-    let path = if escaped { unescape(path)? } else { Cow::Borrowed(path) };
-    Some(Line { hex: hex_of(&rest[at + 4..])?, path })
-}
-
-fn hex_of(text: &[u8]) -> Option<String> {
-    let known = matches!(text.len(), 16 | 32 | 64);
-    (known && text.iter().all(u8::is_ascii_hexdigit))
-        .then(|| String::from_utf8_lossy(text).to_ascii_lowercase())
-}
-
-fn unescape(path: &[u8]) -> Option<Cow<'static, [u8]>> {
-    let mut out = Vec::with_capacity(path.len());
-    let mut bytes = path.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'\\' => out.push(match bytes.next()? {
-                b'n' => b'\n',
-                b'r' => b'\r',
-                b'\\' => b'\\',
-                _ => return None,
-            }),
-            other => out.push(*other),
-        }
-    }
-    Some(Cow::Owned(out))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_read_back_whatever_the_name() {
-        for name in
-            [&b"plain"[..], b"with space", b"line\nend", b"back\\slash", b"\xff\xfe", b"a  b"]
-        {
-            for hex in ["2d06800538d394c2", "d41d8cd98f00b204e9800998ecf8427e"] {
-                let mut out = Vec::new();
-                write_line(&mut out, hex, name, false);
-                let line = read_line(out.strip_suffix(b"\n").unwrap()).unwrap();
-                assert_eq!((line.hex.as_str(), &*line.path), (hex, name));
-            }
-        }
-    }
-
-    #[test]
-    fn lines_of_other_programs_are_understood() {
-        let line = read_line(b"XXH3 (a (1)) = 78AF5F94892F3950").unwrap();
-        assert_eq!((line.hex.as_str(), &*line.path), ("78af5f94892f3950", &b"a (1)"[..]));
-        assert_eq!(&*read_line(b"900150983cd24fb0d6963f7d28e17f72 *a").unwrap().path, b"a");
-        let line = read_line(b"\\XXH3 (a\\nb) = 78af5f94892f3950").unwrap();
-        assert_eq!(&*line.path, b"a\nb");
-        assert_eq!(&*read_line(b"XXH3_78af5f94892f3950  a").unwrap().path, b"a");
-        for wrong in [&b""[..], b"hello", b"1234  a", b"78af5f94892f3950", b"78af5f94892f395g  a"] {
-            assert_eq!(read_line(wrong), None);
-        }
-    }
 
     #[test]
     fn the_digest_is_that_of_sorted_lines() {

@@ -127,7 +127,7 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
                     ioloom_walk::files(path, &WalkOptions::default()).map_err(Failure::failed)?;
                 warnings.extend(summary.skipped.iter().map(|s| format!("{}: {s}", quoted(path))));
                 errors.extend(summary.errors.iter().map(ToString::to_string));
-                if args.per_file {
+                if args.ordered {
                     list.sort();
                 }
                 all.append(list);

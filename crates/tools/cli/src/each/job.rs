@@ -19,11 +19,11 @@ pub(crate) struct Job {
 impl Job {
     pub(super) fn read(args: &EachArgs) -> Result<Self, Failure> {
         let exec = args.exec.as_deref().map(|text| Exec::read(text, args.json)).transpose()?;
-        let compute = args.compute.clone();
-        let hashes = matches!(compute, Compute::Xxh3 | Compute::Blake3 | Compute::Md5);
-        if args.per_file && !hashes {
+        let compute = args.work();
+        if args.per_file && compute.hash().is_none() {
             return Err(Failure::usage(format!(
-                "--per-file prints hashes, and {compute} has none: use --compute xxh3, blake3 or md5"
+                "--per-file prints hashes, and {compute} has none: use --compute xxh3, sha256 or \
+                 another hash"
             )));
         }
         let mut plan = args.plan();

@@ -11,9 +11,11 @@ mod exec;
 mod input;
 mod isolate;
 mod job;
+mod line;
 mod outcome;
 mod output;
 mod progress;
+mod sink;
 mod work;
 
 pub(crate) use args::EachArgs;
@@ -26,7 +28,8 @@ use ioloom::{Cancel, TraceFile, TraceWanted};
 use job::Job;
 use outcome::Outcome;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use work::{Lines, Shape};
 
 pub(crate) fn run(args: &EachArgs) -> Ended {
     if args.explain {
@@ -49,6 +52,14 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     Ok(result.exit(&stop))
 }
 
+/// Returns the shape of the lines that the flags select.
+fn shape(args: &EachArgs) -> Shape {
+    match args.json {
+        true => Shape::Json,
+        false => Shape::Text(line::Form { tag: args.tag, zero: args.zero }),
+    }
+}
+
 /// Runs the job over the input.
 fn run_job(
     job: &Job,
@@ -64,7 +75,15 @@ fn run_job(
     let trace_file = wanted.as_ref().map(|w| TraceFile::create(&w.path)).transpose();
     let trace_file = trace_file.map_err(Failure::failed)?;
     let bar = progress::Bar::new(args, input.files.as_ref().map(|f| f.len() as u64));
-    let on_progress = |files, bytes, _| bar.update(files, bytes);
+    let give_up = || stop.store(true, Ordering::Relaxed);
+    let sink = args.per_file.then(|| {
+        let awaited = input.stream.is_some();
+        sink::Sink::new(sink::Manner::of(args.ordered, awaited), &bar, &give_up)
+    });
+    let on_progress = |files, bytes, _| {
+        sink.as_ref().inspect(|sink| sink.tick());
+        bar.update(files, bytes);
+    };
     let options = RunOptions {
         cancel: Cancel::from_flag(stop.clone()),
         progress: Some(&on_progress),
@@ -73,7 +92,8 @@ fn run_job(
         tracing: wanted.as_ref().map(TraceWanted::tracing),
         ..RunOptions::default()
     };
-    let work = work::EachWork::new(job, work::Lines::of(args), input.files.is_some());
+    let lines = sink.as_ref().map_or(Lines::None, |sink| Lines::Print(sink, shape(args)));
+    let work = work::EachWork::new(job, lines, input.files.is_some(), !args.quiet);
     if input.files.is_none() && input.stream.is_none() {
         return Err(Failure::usage(
             "missing operand: name files, or - for a list on standard input",
@@ -90,12 +110,13 @@ fn run_job(
         }
     });
     bar.finish();
+    sink.as_ref().map_or(Ok(()), sink::Sink::finish)?;
     let cores = ioloom::usable_cores();
     match executed {
         Ok(mut executed) => {
             let measured = executed.measured(cores, cores);
-            let mut outcome =
-                work.outcome(executed.locals, measured, (input.files.as_ref(), &input.roots))?;
+            let (mut outcome, _) =
+                work.outcome(executed.locals, measured, (input.files.as_ref(), &input.roots));
             outcome.cancelled = executed.cancelled;
             outcome.add_walk_errors(input.errors);
             outcome.add_first(input.cut.get());

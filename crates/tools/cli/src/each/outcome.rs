@@ -10,20 +10,43 @@ pub(crate) struct Outcome {
     /// XXH3-64 over the sorted lines `HASH  PATH`; `None` when the work gives no hash.
     pub(crate) digest: Option<String>,
     pub(crate) errors: Vec<String>,
+    /// The errors that are still to be printed, and their number with those whose text was not kept.
+    pub(crate) unprinted: (Vec<String>, u64),
     pub(crate) cancelled: bool,
 }
 
 impl Outcome {
+    /// Creates the result. The texts of some `errors` are kept; `printed` if all were printed.
+    pub(super) fn new(
+        measured: Measured,
+        digest: Option<String>,
+        errors: Vec<String>,
+        printed: bool,
+    ) -> Self {
+        let unprinted = if printed { (Vec::new(), 0) } else { (errors.clone(), measured.errors) };
+        Self { measured, digest, errors, unprinted, cancelled: false }
+    }
+
+    /// Returns whether the digest lacks files: the run was interrupted, or files failed.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.cancelled || self.measured.errors > 0
+    }
+
     /// Adds the errors of the walk to those of the run.
     pub(super) fn add_walk_errors(&mut self, errors: Vec<String>) {
         self.measured.errors += errors.len() as u64;
+        self.unprinted.1 += errors.len() as u64;
+        self.unprinted.0.extend(errors.iter().cloned());
         self.errors.extend(errors);
     }
 
     /// Adds the error that ended the list of paths early, before the errors of single files.
     pub(super) fn add_first(&mut self, error: Option<&String>) {
-        self.measured.errors += u64::from(error.is_some());
-        self.errors.splice(..0, error.cloned());
+        let Some(error) = error else { return };
+        self.measured.errors += 1;
+        self.unprinted.1 += 1;
+        self.unprinted.0.insert(0, error.clone());
+        self.errors.insert(0, error.clone());
     }
 
     pub(super) fn exit(&self, stop: &AtomicBool) -> Exit {

@@ -23,11 +23,12 @@ const LIMIT_SHOWN_NS: u64 = 10_000_000;
 
 /// Prints errors, and the result unless standard output carries lines or output of programs.
 pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(), Failure> {
-    for error in outcome.errors.iter().take(ERRORS_PRINTED) {
+    let (errors, count) = &outcome.unprinted;
+    for error in errors.iter().take(ERRORS_PRINTED) {
         stderr::message(&one_line(error));
     }
     let m = &outcome.measured;
-    let more = m.errors.saturating_sub(outcome.errors.len().min(ERRORS_PRINTED) as u64);
+    let more = count.saturating_sub(errors.len().min(ERRORS_PRINTED) as u64);
     if more > 0 {
         stderr::message(&format!("and {} more errors", format_count(more)));
     }
@@ -37,7 +38,11 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
     if args.quiet {
         return Ok(());
     }
-    let text = if args.json { json_text(job, outcome)? } else { human(job, outcome) };
+    let text = match (args.json, args.per_file) {
+        (true, true) => json(job, outcome).to_string() + "\n",
+        (true, false) => format!("{:#}\n", json(job, outcome)),
+        (false, _) => human(job, outcome),
+    };
     if args.json || !(args.per_file || job.exec.is_some()) {
         std::io::stdout().lock().write_all(text.as_bytes()).map_err(stdout_gone)
     } else {
@@ -47,10 +52,10 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
     }
 }
 
-fn json_text(job: &Job, outcome: &Outcome) -> Result<String, Failure> {
+fn json(job: &Job, outcome: &Outcome) -> serde_json::Value {
     let m = &outcome.measured;
     let why = m.bottleneck.as_ref();
-    let document = json!({
+    json!({
         "schema": SCHEMA,
         "command": "each",
         "plan": job.plan.to_string(),
@@ -63,6 +68,7 @@ fn json_text(job: &Job, outcome: &Outcome) -> Result<String, Failure> {
         "error_samples": outcome.errors.iter().take(ERRORS_PRINTED).collect::<Vec<_>>(),
         "cancelled": outcome.cancelled,
         "digest": outcome.digest,
+        "digest_partial": outcome.digest.is_some() && outcome.is_partial(),
         "elapsed_ns": m.elapsed_ns,
         "files_per_s": m.files_per_s(),
         "bytes_per_s": m.bytes_per_s(),
@@ -74,8 +80,7 @@ fn json_text(job: &Job, outcome: &Outcome) -> Result<String, Failure> {
         "cpu_kernel_ns": m.cpu_kernel_ns,
         "calls": m.calls,
         "threads": m.threads,
-    });
-    serde_json::to_string_pretty(&document).map(|t| t + "\n").map_err(Failure::failed)
+    })
 }
 
 fn human(job: &Job, outcome: &Outcome) -> String {
@@ -89,7 +94,7 @@ fn human(job: &Job, outcome: &Outcome) -> String {
         format_size(m.bytes_per_s() as u64),
     );
     if let Some(digest) = &outcome.digest {
-        text += &format!("digest      {digest}\n");
+        text += &format!("digest      {digest}{}\n", partial(outcome));
     }
     text += &format!("plan        {}\n", job.plan);
     if let Some(b) = m.bottleneck.as_ref().filter(|_| m.elapsed_ns >= LIMIT_SHOWN_NS) {
@@ -97,6 +102,17 @@ fn human(job: &Job, outcome: &Outcome) -> String {
         text += &format!("limited by  {}\n", wrap(&sentence, 66).join("\n            "));
     }
     text
+}
+
+/// Returns what the digest lacks.
+fn partial(outcome: &Outcome) -> String {
+    match (outcome.cancelled, outcome.measured.errors) {
+        (true, _) => "  (partial: interrupted)".to_owned(),
+        (false, 0) => String::new(),
+        (false, errors) => {
+            format!("  (partial: {})", format_counted(errors, "error", "errors"))
+        }
+    }
 }
 
 /// `--explain`: prints the sentence of one plan, or the whole table.

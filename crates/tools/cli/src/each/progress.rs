@@ -32,7 +32,8 @@ impl Bar {
 
     /// Returns whether a bar is to be drawn.
     pub(super) fn wanted(args: &EachArgs) -> bool {
-        !args.quiet && std::io::stderr().is_terminal()
+        let lines = args.per_file && std::io::stdout().is_terminal();
+        !args.quiet && !lines && std::io::stderr().is_terminal()
     }
 
     fn drawn(files: Option<u64>) -> Self {

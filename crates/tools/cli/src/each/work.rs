@@ -1,20 +1,24 @@
 //! The work on each file, and its output line.
 
-use super::args::EachArgs;
-use super::digest::{Hashes, write_checked, write_line};
+use super::digest::Hashes;
 use super::exec::{Exec, Running};
 use super::input::Roots;
 use super::job::Job;
+use super::line::{Form, write_checked, write_line};
 use super::outcome::Outcome;
+use super::output::one_line;
+use super::sink::Sink;
 use crate::exit::Failure;
+use crate::{out, stderr};
 use ioloom::engine::{Piece, Work};
 use ioloom::{FileError, FnError};
 use ioloom_failure::{Operation, quoted, reason};
-use ioloom_model::{Measured, Method};
+use ioloom_model::{Compute, Hash, Measured, Method};
 use ioloom_subjects::Kernel;
 use ioloom_subjects::kernel::FileState;
 use ioloom_walk::PathList;
-use std::io::{ErrorKind, Write};
+use serde_json::json;
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -23,32 +27,42 @@ use std::sync::Mutex;
 /// Errors whose text is kept.
 const ERRORS_KEPT: usize = 1000;
 
-/// What happens to the lines of single files.
-pub(super) enum Lines {
-    /// There are none.
+/// What happens to the results of single files.
+pub(super) enum Lines<'a> {
+    /// They have no lines.
     None,
-    /// They are printed in input order at the end; with `zero` each ends with NUL.
-    Print { zero: bool },
+    /// The hash of each file is printed.
+    Print(&'a Sink<'a>, Shape),
     /// Hashes are compared with the expected ones, by position.
-    Compare {
-        /// The expected hashes.
-        expected: Vec<String>,
-        /// Whether to omit files that match.
-        quiet: bool,
-    },
+    Compare(&'a Sink<'a>, Comparison<'a>),
 }
 
-impl Lines {
-    pub(super) fn of(args: &EachArgs) -> Self {
-        if args.per_file { Self::Print { zero: args.zero } } else { Self::None }
-    }
+/// The shape of a printed line.
+#[derive(Clone, Copy)]
+pub(super) enum Shape {
+    /// As checksum programs print it.
+    Text(Form),
+    /// A JSON object.
+    Json,
+}
+
+/// What a check expects and prints.
+pub(super) struct Comparison<'a> {
+    /// Hash and digits by position.
+    pub(super) expected: &'a [(Hash, String)],
+    /// Pass over files that do not exist.
+    pub(super) ignore_missing: bool,
+    /// Print nothing for files that match.
+    pub(super) quiet: bool,
+    /// Print nothing for any file.
+    pub(super) status: bool,
 }
 
 /// The work that the flags select.
 pub(super) struct EachWork<'a> {
-    kernel: Kernel,
+    kernels: Vec<(Hash, Kernel)>,
     exec: Option<&'a Exec>,
-    lines: Lines,
+    lines: Lines<'a>,
     combined: bool,
     /// Whether all paths are in a list that outlives the run.
     listed: bool,
@@ -57,7 +71,8 @@ pub(super) struct EachWork<'a> {
 
 /// State of one file.
 pub(super) enum State {
-    Kernel(FileState),
+    /// The kernel's state, and the bytes so far.
+    Kernel(FileState, u64),
     Exec(Box<Running>),
 }
 
@@ -65,100 +80,162 @@ pub(super) enum State {
 #[derive(Default)]
 pub(super) struct Local {
     hashes: Hashes,
-    lines: Vec<(usize, Vec<u8>)>,
-    wrong: u64,
-    failed: u64,
+    counts: Counts,
+}
+
+/// Files by result.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Files whose hash was the expected one.
+    pub(super) right: u64,
+    /// Files with another hash.
+    pub(super) wrong: u64,
+    /// Files that failed.
+    pub(super) failed: u64,
+    /// Files that do not exist and need not.
+    pub(super) missing: u64,
 }
 
 impl<'a> EachWork<'a> {
     /// Creates the work. With `listed`, indexes of files are positions in the list that
-    /// [`Self::outcome`] receives.
-    pub(super) fn new(job: &'a Job, lines: Lines, listed: bool) -> Self {
-        let kernel = Kernel::new(job.compute.clone(), None, 1);
-        let wanted = !matches!(lines, Lines::None);
-        Self {
-            kernel: if wanted { kernel.with_hex() } else { kernel },
-            exec: job.exec.as_ref(),
-            lines,
-            combined: job.exec.is_none() && job.plan.method != Method::Null,
-            listed,
-            errors: Mutex::new(Vec::new()),
-        }
+    /// [`Self::outcome`] receives. The digest over all files is computed if `combined`.
+    pub(super) fn new(job: &'a Job, lines: Lines<'a>, listed: bool, combined: bool) -> Self {
+        let combined = combined && job.exec.is_none() && job.plan.method != Method::Null;
+        let kernel = |compute| {
+            let kernel = Kernel::new(compute, None, 1);
+            let kernel = if combined { kernel } else { kernel.without_proof() };
+            if matches!(lines, Lines::None) { kernel } else { kernel.with_hex() }
+        };
+        let kernels = match &lines {
+            Lines::Compare(..) => {
+                Hash::ALL.map(|hash| (hash, kernel(Compute::Hash(hash)))).to_vec()
+            }
+            _ => {
+                let hash = job.compute.hash().unwrap_or(Hash::Xxh3);
+                vec![(hash, kernel(job.compute.clone()))]
+            }
+        };
+        let errors = Mutex::new(Vec::new());
+        Self { kernels, exec: job.exec.as_ref(), lines, combined, listed, errors }
     }
 
-    /// Combines the results of the threads and prints lines in input order.
+    /// Combines the results of the threads.
     pub(super) fn outcome(
         &self,
         locals: Vec<Local>,
         mut measured: Measured,
         (list, roots): (Option<&PathList>, &Roots),
-    ) -> Result<Outcome, Failure> {
-        let mut all = Hashes::default();
-        let mut lines = Vec::new();
+    ) -> (Outcome, Counts) {
+        let (mut all, mut counts) = (Hashes::default(), Counts::default());
         for local in locals {
             all.append(local.hashes);
-            lines.extend(local.lines);
-            measured.errors += local.failed + local.wrong;
+            counts.right += local.counts.right;
+            counts.wrong += local.counts.wrong;
+            counts.failed += local.counts.failed;
+            counts.missing += local.counts.missing;
         }
-        lines.sort_unstable_by_key(|(index, _)| *index);
-        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-        let written = lines.iter().try_for_each(|(_, line)| out.write_all(line));
-        match written.and_then(|()| out.flush()) {
-            // The exit code of a check still matters when nothing reads its lines.
-            Err(e) if e.kind() == ErrorKind::BrokenPipe && self.compares() => {}
-            other => other.map_err(stdout_gone)?,
-        }
-        // Discard what was not written, so that dropping the buffer does not write it again.
-        let _ = out.into_parts();
+        measured.errors += counts.failed + counts.wrong;
         let digest = self.combined.then(|| all.digest(list, |path| roots.shown(path)));
         measured.digest = digest.clone().unwrap_or_default();
         let mut errors = std::mem::take(&mut *lock(&self.errors));
         errors.sort();
-        Ok(Outcome { measured, digest, errors, cancelled: false })
+        let shown = !matches!(self.lines, Lines::None);
+        (Outcome::new(measured, digest, errors, shown), counts)
     }
 
-    fn compares(&self) -> bool {
-        matches!(self.lines, Lines::Compare { .. })
+    /// Returns the kernel of a file and its hash.
+    fn kernel(&self, index: usize) -> &(Hash, Kernel) {
+        let wanted = match &self.lines {
+            Lines::Compare(_, comparison) => comparison.expected.get(index).map(|(hash, _)| *hash),
+            _ => None,
+        };
+        let found = wanted.and_then(|wanted| self.kernels.iter().find(|(hash, _)| *hash == wanted));
+        found.unwrap_or(&self.kernels[0])
     }
 
-    /// Counts a failed file and keeps its message.
+    fn line(&self, local: &mut Local, index: usize, path: &Path, (hex, bytes): (&str, u64)) {
+        let name = path.as_os_str().as_bytes();
+        let mut line = Vec::new();
+        match &self.lines {
+            Lines::None => {}
+            Lines::Print(sink, shape) => {
+                match shape {
+                    Shape::Text(form) => {
+                        write_line(&mut line, *form, self.kernel(index).0, hex, name);
+                    }
+                    Shape::Json => {
+                        json_line(&mut line, path, &json!({"bytes": bytes, "hash": hex}))
+                    }
+                }
+                sink.line(index, &line);
+            }
+            Lines::Compare(sink, comparison) => {
+                let right = comparison.expected.get(index).is_some_and(|(_, e)| e == hex);
+                *(if right { &mut local.counts.right } else { &mut local.counts.wrong }) += 1;
+                if !(comparison.status || right && comparison.quiet) {
+                    write_checked(&mut line, name, if right { "OK" } else { "FAILED" });
+                }
+                sink.line(index, &line);
+            }
+        }
+    }
+
+    /// Counts a failed file, prints its line and message, and keeps the message.
     fn fail(
         &self,
         local: &mut Local,
-        index: usize,
-        path: &Path,
+        (index, path): (usize, &Path),
         message: String,
+        missing: bool,
     ) -> ControlFlow<()> {
-        local.failed += 1;
-        if self.compares() {
-            let mut line = Vec::new();
-            write_checked(&mut line, path.as_os_str().as_bytes(), "FAILED open or read");
-            local.lines.push((index, line));
+        let mut line = Vec::new();
+        let mut pass = false;
+        let sink = match &self.lines {
+            Lines::None => None,
+            Lines::Print(sink, shape) => {
+                if let Shape::Json = shape {
+                    json_line(&mut line, path, &json!({"error": message}));
+                }
+                Some(sink)
+            }
+            Lines::Compare(sink, comparison) => {
+                pass = missing && comparison.ignore_missing;
+                if !(pass || comparison.status) {
+                    write_checked(&mut line, path.as_os_str().as_bytes(), "FAILED open or read");
+                }
+                Some(sink)
+            }
+        };
+        if let Some(sink) = sink {
+            if !pass {
+                sink.aside(|| stderr::message(&one_line(&message)));
+            }
+            sink.line(index, &line);
         }
+        if pass {
+            local.counts.missing += 1;
+            return ControlFlow::Continue(());
+        }
+        local.counts.failed += 1;
         let mut errors = lock(&self.errors);
         if errors.len() < ERRORS_KEPT {
             errors.push(message);
         }
         ControlFlow::Continue(())
     }
+}
 
-    fn line(&self, local: &mut Local, index: usize, path: &Path, hex: &str) {
-        let name = path.as_os_str().as_bytes();
-        let mut line = Vec::new();
-        match &self.lines {
-            Lines::None => return,
-            Lines::Print { zero } => write_line(&mut line, hex, name, *zero),
-            Lines::Compare { expected, quiet } => {
-                let right = expected.get(index).is_some_and(|e| e == hex);
-                if right && *quiet {
-                    return;
-                }
-                local.wrong += u64::from(!right);
-                write_checked(&mut line, name, if right { "OK" } else { "FAILED" });
-            }
-        }
-        local.lines.push((index, line));
+/// Writes a JSON object about a file as one line.
+fn json_line(line: &mut Vec<u8>, path: &Path, facts: &serde_json::Value) {
+    let mut document = json!({"path": path.to_string_lossy()});
+    if let Some(exact) = out::base64_unless_utf8(path) {
+        document["path_base64"] = exact.into();
     }
+    for (name, fact) in facts.as_object().into_iter().flatten() {
+        document[name] = fact.clone();
+    }
+    line.extend_from_slice(document.to_string().as_bytes());
+    line.push(b'\n');
 }
 
 impl Work for EachWork<'_> {
@@ -170,10 +247,10 @@ impl Work for EachWork<'_> {
         Local::default()
     }
 
-    fn begin(&self, _: usize, path: &Path) -> State {
+    fn begin(&self, index: usize, path: &Path) -> State {
         match self.exec {
             Some(exec) => State::Exec(Box::new(exec.start(path))),
-            None => State::Kernel(self.kernel.begin()),
+            None => State::Kernel(self.kernel(index).1.begin(), 0),
         }
     }
 
@@ -185,8 +262,10 @@ impl Work for EachWork<'_> {
     ) -> Result<ControlFlow<()>, FnError> {
         match state {
             State::Exec(running) => running.feed(piece.bytes)?,
-            State::Kernel(state) => {
-                self.kernel.piece(state, piece.index, piece.offset, piece.last, piece.bytes);
+            State::Kernel(state, bytes) => {
+                let kernel = &self.kernel(piece.index).1;
+                kernel.piece(state, piece.index, piece.offset, piece.last, piece.bytes);
+                *bytes += piece.bytes.len() as u64;
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -201,18 +280,15 @@ impl Work for EachWork<'_> {
     ) -> Result<ControlFlow<()>, FnError> {
         match state {
             State::Exec(running) => running.finish()?,
-            State::Kernel(state) => {
-                let outcome = self.kernel.finish(state, index);
-                if self.combined {
-                    match self.listed {
-                        true => local.hashes.push_listed(outcome.xxh3, index),
-                        false => {
-                            local.hashes.push_streamed(outcome.xxh3, path.as_os_str().as_bytes());
-                        }
-                    }
-                    if let Some(hex) = outcome.hex {
-                        self.line(local, index, path, &hex);
-                    }
+            State::Kernel(state, bytes) => {
+                let outcome = self.kernel(index).1.finish(state, index);
+                if self.combined && self.listed {
+                    local.hashes.push_listed(outcome.xxh3, index);
+                } else if self.combined {
+                    local.hashes.push_streamed(outcome.xxh3, path.as_os_str().as_bytes());
+                }
+                if let Some(hex) = outcome.hex {
+                    self.line(local, index, path, (&hex, bytes));
                 }
             }
         }
@@ -227,11 +303,12 @@ impl Work for EachWork<'_> {
         error: FnError,
     ) -> ControlFlow<()> {
         let message = format!("cannot {} {}: {error}", Operation::Process, quoted(path));
-        self.fail(local, index, path, message)
+        self.fail(local, (index, path), message, false)
     }
 
     fn failed(&self, local: &mut Local, error: FileError) -> ControlFlow<()> {
-        self.fail(local, error.index, &error.path, error.to_string())
+        let missing = error.io_error().is_some_and(|e| e.kind() == ErrorKind::NotFound);
+        self.fail(local, (error.index, &error.path), error.to_string(), missing)
     }
 }
 

@@ -6,4 +6,5 @@ mod bytes;
 mod checks;
 mod place;
 mod programs;
+mod streaming;
 mod trouble;

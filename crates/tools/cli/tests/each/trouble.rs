@@ -65,7 +65,7 @@ fn unreadable_standard_input_is_named() {
     let zero = place.each_of(&["-", "--json"], b"good\nbad\0name\ngood\n").ended(1).json();
     assert_eq!((zero["files"].as_u64(), zero["errors"].as_u64()), (Some(1), Some(1)), "{zero}");
     let none = place.each_of(&["--check", "-"], b"hello\n").ended(1);
-    none.one_error(&["standard input: no line of the form"]);
+    none.one_error(&["standard input: no properly formatted checksum lines found"]);
 }
 
 #[test]
@@ -102,6 +102,7 @@ fn an_unreadable_file_is_reported_and_the_others_are_processed() {
     let ran = ran.ended(1);
     let json = ran.json();
     assert_eq!((json["files"].as_u64(), json["errors"].as_u64()), (Some(1), Some(2)), "{json}");
+    assert_eq!(json["digest_partial"], true, "{json}");
     for name in ["t/shut", "t/closed"] {
         assert!(ran.err.contains(name), "{name}: {}", ran.err);
     }
@@ -136,19 +137,25 @@ fn an_interrupt_exits_with_130_and_reports_progress() {
     for i in 0..300 {
         place.write(format!("t/{i}"), "x");
     }
-    let args = ["each", "t", "--compute", "sleep:200ms", "--schedule", "threads:n=1", "--json"];
-    let mut command = place.command(PROGRAM);
-    let command = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    listening(&mut child);
-    std::thread::sleep(Duration::from_millis(300));
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
-    let ran = ProcessOutput::from(child.wait_with_output().unwrap()).ended(130);
+    let interrupted = |more: &[&str]| {
+        let args = ["each", "t", "--compute", "sleep:200ms", "--schedule", "threads:n=1"];
+        let mut command = place.command(PROGRAM);
+        let command = command.args(args).args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        listening(&mut child);
+        std::thread::sleep(Duration::from_millis(300));
+        send("-INT", child.id());
+        ProcessOutput::from(child.wait_with_output().unwrap()).ended(130)
+    };
+    let ran = interrupted(&["--json"]);
     let json = ran.json();
     assert_eq!(json["cancelled"], true);
+    assert_eq!(json["digest_partial"], true);
     assert!(json["files"].as_u64().unwrap() < 300, "{json}");
     assert!(ran.err.contains("interrupted after"), "{}", ran.err);
+    let text = interrupted(&[]).text();
+    let digest = text.lines().find(|line| line.starts_with("digest")).unwrap();
+    assert!(digest.ends_with("(partial: interrupted)"), "{text}");
 }
 
 /// A mapped plan over many slow files.

@@ -1,0 +1,174 @@
+//! Standard output of lines that files produce during the run.
+//!
+//! Lines are written when their files are done, or in input order. They are collected and written at
+//! the latest after [`FLUSH`], or one by one where a person or a feedback loop waits for them. When
+//! the reader has gone, the run is pointless and ends at once, unless its exit code still matters.
+
+use super::progress::Bar;
+use crate::exit::{Exit, Failure};
+use ioloom_failure::reason;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest time that a line waits in the buffer. The engine calls back ten times a second.
+const FLUSH: Duration = Duration::from_millis(90);
+/// Shortest time between two looks whether the reader is still there.
+const LOOK: Duration = Duration::from_millis(1);
+/// Bytes after which the buffer is written.
+const BUFFER: usize = 64 << 10;
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// In input order; a line waits for those before it.
+    pub(super) ordered: bool,
+    /// Each line at once.
+    pub(super) each_line: bool,
+    /// Go on without output when the reader has gone.
+    pub(super) outlives_reader: bool,
+}
+
+impl Manner {
+    /// Returns the manner for lines of a list that is `awaited`: its writer may wait for them.
+    pub(super) fn of(ordered: bool, awaited: bool) -> Self {
+        let each_line = awaited || io::stdout().is_terminal();
+        Self { ordered, each_line, outlives_reader: false }
+    }
+}
+
+/// Standard output during a run.
+pub(super) struct Sink<'a> {
+    manner: Manner,
+    bar: &'a Bar,
+    stop: &'a (dyn Fn() + Sync),
+    out: Mutex<Out>,
+}
+
+struct Out {
+    buffer: Vec<u8>,
+    /// Position of the next line in input order.
+    next: usize,
+    waiting: BTreeMap<usize, Vec<u8>>,
+    /// Whether anything was written.
+    begun: bool,
+    flushed: Instant,
+    looked: Instant,
+    failed: Option<io::Error>,
+}
+
+impl<'a> Sink<'a> {
+    /// `stop` is called when output fails, to end the run.
+    pub(super) fn new(manner: Manner, bar: &'a Bar, stop: &'a (dyn Fn() + Sync)) -> Self {
+        let now = Instant::now();
+        let out = Out {
+            buffer: Vec::new(),
+            next: 0,
+            waiting: BTreeMap::new(),
+            begun: false,
+            flushed: now,
+            looked: now,
+            failed: None,
+        };
+        Self { manner, bar, stop, out: Mutex::new(out) }
+    }
+
+    /// Writes the line of file `index`; empty if it has none. In input order every file needs a
+    /// call.
+    pub(super) fn line(&self, index: usize, line: &[u8]) {
+        let mut out = self.lock();
+        if !self.manner.ordered {
+            out.buffer.extend_from_slice(line);
+        } else if index == out.next {
+            out.advance(line);
+        } else {
+            out.waiting.insert(index, line.to_vec());
+        }
+        let now = Instant::now();
+        // The first line is written at once: a reader that wants no more soon closes.
+        let at_once = self.manner.each_line || !out.begun || out.buffer.len() >= BUFFER;
+        if at_once || now - out.flushed >= FLUSH {
+            self.flush(&mut out, now);
+        } else if now - out.looked >= LOOK {
+            self.look(&mut out, now);
+        }
+    }
+
+    /// Writes lines that have waited; called at intervals.
+    pub(super) fn tick(&self) {
+        let mut out = self.lock();
+        let now = Instant::now();
+        self.look(&mut out, now);
+        if now - out.flushed >= FLUSH {
+            self.flush(&mut out, now);
+        }
+    }
+
+    /// Writes everything. After an interrupt, lines are missing that others wait for.
+    pub(super) fn finish(&self) -> Result<(), Failure> {
+        let mut out = self.lock();
+        let rest = std::mem::take(&mut out.waiting);
+        rest.values().for_each(|line| out.buffer.extend_from_slice(line));
+        self.flush(&mut out, Instant::now());
+        match out.failed.take() {
+            Some(e) if e.kind() != ErrorKind::BrokenPipe => Err(stdout_failed(&e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs `f`, which writes to standard error, while the progress bar is hidden.
+    pub(super) fn aside(&self, f: impl FnOnce()) {
+        self.bar.hide_during(f);
+    }
+
+    fn look(&self, out: &mut Out, now: Instant) {
+        out.looked = now;
+        if out.failed.is_none() && ioloom_sys::pipe::reader_gone(io::stdout()) {
+            self.fail(out, ErrorKind::BrokenPipe.into());
+        }
+    }
+
+    fn flush(&self, out: &mut Out, now: Instant) {
+        out.flushed = now;
+        if out.failed.is_none() && !out.buffer.is_empty() {
+            out.begun = true;
+            let mut stdout = io::stdout().lock();
+            if let Err(error) = stdout.write_all(&out.buffer).and_then(|()| stdout.flush()) {
+                self.fail(out, error);
+            }
+        }
+        out.buffer.clear();
+    }
+
+    fn fail(&self, out: &mut Out, error: io::Error) {
+        if error.kind() != ErrorKind::BrokenPipe {
+            (self.stop)();
+        } else if !self.manner.outlives_reader {
+            self.bar.finish();
+            std::process::exit(Exit::Ok as i32);
+        }
+        out.failed = Some(error);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the failure to write to standard output.
+fn stdout_failed(error: &io::Error) -> Failure {
+    Failure::failed(format!("cannot write to standard output: {}", reason(error)))
+}
+
+impl Out {
+    /// Takes the next line in input order, and those that waited for it.
+    fn advance(&mut self, line: &[u8]) {
+        self.buffer.extend_from_slice(line);
+        self.next += 1;
+        while let Some(line) = self.waiting.remove(&self.next) {
+            self.buffer.extend_from_slice(&line);
+            self.next += 1;
+        }
+    }
+}
