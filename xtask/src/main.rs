@@ -29,12 +29,12 @@ cargo xtask COMMAND
   ci [--strict]    every check: packages, formatting, lints, tests, documents, tidy,
                    dependencies, viewer, release build, first command of the README,
                    crashes, instruction gate; --strict fails when a step was skipped
-  tidy             the rules of ARCHITECTURE.md: arrows, circles of files, purity, sizes,
+  tidy             the rules of ARCHITECTURE.md: arrows, cyclic files, purity, sizes,
                    words, links, documents
   ui [--build]     check the viewer; --build writes its embedded file
   gate [--bless]   instructions of the example `gate` against xtask/gate.toml;
                    --bless rewrites that file
-  crash [N [SEED]] kill a study, the making of a file set, a copy, a server with each of
+  crash [N [SEED]] kill a study, the creation of a file set, a copy, a server with each of
                    its stores, and one with a PostgreSQL database N times (default: 100)
                    at moments from SEED (default: 1), and check that nothing finished is
                    lost and nothing is torn

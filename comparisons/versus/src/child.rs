@@ -43,7 +43,7 @@ pub fn run(argv: &[OsString], stdin: Option<File>, deadline: Duration) -> Result
     let start = Instant::now();
     let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
-        .context("cannot open a descriptor of the process")?;
+        .context("cannot open a process descriptor")?;
     let (done, waiting) = mpsc::channel::<()>();
     let watchdog = thread::spawn(move || match waiting.recv_timeout(deadline) {
         // An error means that it has just exited.

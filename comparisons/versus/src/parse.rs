@@ -61,7 +61,7 @@ pub(crate) fn read(reply: &Reply, stdout: &[u8], job: Job) -> (Said, Option<Stri
                     "fio read {bytes} of {} bytes; make the sizes multiples of 1 MiB",
                     job.bytes
                 )),
-                None => Some("the document of fio has no jobs".to_owned()),
+                None => Some("fio's output contains no jobs".to_owned()),
             };
             (said, failure)
         }

@@ -138,7 +138,7 @@ fn settled(client: &mut Client, order: &str) -> anyhow::Result<String> {
             return Ok(answer);
         }
         if since.elapsed() > LIMIT {
-            bail!("{order:?} keeps being answered {answer:?}");
+            bail!("{order:?} keeps being answered with {answer:?}");
         }
         std::thread::sleep(PAUSE);
     }

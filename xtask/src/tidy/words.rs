@@ -15,7 +15,7 @@ const UNFINISHED: [(&str, &str); 5] = [
 const MACHINE_PATHS: [&str; 3] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/fa", "rm/")];
 
-/// Registry that the lock file of the viewer may name.
+/// The only registry allowed in the viewer's lock file.
 const NPM_SOURCE: &str = "https://registry.npmjs.org/";
 
 /// Checks every text file.

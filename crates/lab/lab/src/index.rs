@@ -119,7 +119,7 @@ impl Index {
             Err(IndexError::Sqlite { .. }) => {}
             other => return other,
         }
-        // The index is damaged, not writable or has another version. It is only a cache, so start
+        // The index is damaged, not writable or has a different version. It is only a cache, so start
         // over.
         let _ = std::fs::remove_file(&path);
         if let Ok(index) = Self::open_at(&path) {

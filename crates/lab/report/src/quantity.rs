@@ -153,7 +153,7 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// Formats a ratio with its ends: `1.42× [1.31, 1.55]`, or `1.42× (1.31 to 1.55)`.
+/// Formats a ratio with its interval bounds: `1.42× [1.31, 1.55]`, or `1.42× (1.31 to 1.55)`.
 pub fn ratio_ends(value: f64, ends: Ends) -> String {
     let bare = |v: f64| ratio(v).trim_end_matches('×').to_owned();
     format!("{} {}", ratio(value), bracketed(ends, bare))

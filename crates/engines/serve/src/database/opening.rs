@@ -80,7 +80,7 @@ async fn begin(
         .transpose()?;
     if version != Some(tables::VERSION) {
         return Err(OpenError::Refused(
-            "its schema ioloom_exchange has another version; specify another database with \
+            "its schema ioloom_exchange has a different version; specify another database with \
              --database"
                 .to_owned(),
         ));

@@ -66,7 +66,7 @@ pub struct RunOptions<'a> {
 }
 
 impl<'a> RunOptions<'a> {
-    /// Returns default options: quick mode in `work_dir`, children of this program.
+    /// Returns default options: quick mode in `work_dir`, with runs as child processes.
     pub fn new(
         work_dir: &Path,
         runner: Runner,

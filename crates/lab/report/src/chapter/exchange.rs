@@ -480,7 +480,7 @@ fn group_commit(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     m.tag("p").a("class", "lead").text(
         "os: written before the response, not synced; group: one sync for all waiting orders; \
         each: \
-         one sync per order. The law is the number of clients divided by the time of 1.5 syncs: \
+         one sync per order. The predicted rate is the number of clients divided by the time of 1.5 syncs: \
          an order that arrives during a sync waits until that sync and the next one finish. The \
          sync time is the latency of a single client with each. The log stores use no database \
          engine: log writes and then syncs, \

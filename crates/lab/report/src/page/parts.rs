@@ -134,7 +134,7 @@ pub(crate) fn estimate(m: &mut Markup, of: &str, unit: Unit, e: &Estimate) {
     }
 }
 
-/// Writes a ratio with its ends.
+/// Writes a ratio with its interval bounds.
 pub(crate) fn ratio(m: &mut Markup, of: &str, r: &Ratio) {
     let text = ratio_ends(r.value, r.ends);
     let few = if r.ends.is_interval() { "" } else { ", minimum to maximum" };

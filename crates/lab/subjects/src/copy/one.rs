@@ -94,7 +94,7 @@ pub(super) fn warm(file: &OwnedFd, bytes: u64) -> Result<(), String> {
                 let why = why.sentence();
                 return Err(format!("the file cannot be made warm: {why}"));
             }
-            (false, None) => return Err("the file cannot be proved warm".to_owned()),
+            (false, None) => return Err("cannot verify that the file is warm".to_owned()),
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct How {
 pub(super) enum Source {
     Cold,
     Warm,
-    /// In the condition of the experiment (only for trees).
+    /// Under the experiment's cache condition (only for trees).
     Given,
 }
 

@@ -25,7 +25,7 @@ pub(super) fn run(
     steady: &Steady,
     dir: &Path,
 ) -> Result<Measured, String> {
-    assert!(!steady.lasts.is_zero(), "rates divide by the duration of the load");
+    assert!(!steady.lasts.is_zero(), "rates are divided by the load duration");
     let host = TestServer::start(spec, dir)?;
     let silent = idle_clients(host.address(), spec, steady)?;
     let pace = match steady.rate_per_s {

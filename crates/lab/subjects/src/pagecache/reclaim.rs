@@ -187,7 +187,7 @@ fn take(
     };
     let curves = vec![
         line("clean by memory taken", |resident| resident.clean),
-        line("changed by memory taken", |resident| resident.changed),
+        line("change, by memory in use", |resident| resident.changed),
         line("unwritten by memory taken", |resident| resident.unwritten),
     ];
     Ok(Taken {

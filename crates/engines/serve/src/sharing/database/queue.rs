@@ -132,8 +132,8 @@ impl Queue {
         Next::Tasks(taken)
     }
 
-    /// Marks the database as away, as detected on a connection of this count, and refuses queued
-    /// tasks.
+    /// Marks the database as unavailable and refuses queued tasks. `losses` is the count that the
+    /// failed connection started with; a later loss is reported only once.
     pub(super) fn lost(&self, losses: u64, reason: &str) {
         let mut waiting = self.lock();
         if waiting.losses != losses {
