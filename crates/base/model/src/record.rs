@@ -120,7 +120,7 @@ pub struct ThreadTime {
     /// Time blocked on queues, permits or memory.
     pub sync_ns: u64,
     /// Time blocked until the input list had a next path.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub input_ns: u64,
     /// Time blocked in the user's function (page faults of a mapping, sleep, its locks).
     pub compute_blocked_ns: u64,
