@@ -102,6 +102,12 @@ impl CallStats {
     }
 }
 
+/// Whether a time is left out of a record, as it is in records of earlier versions.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
+}
+
 /// Time of one thread by activity (level 0: spans, thread clock and schedstat).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ThreadTime {
