@@ -156,12 +156,20 @@ pub struct Span {
 }
 
 /// What limited a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// `device`, `metadata`, `compute`, `hand-over`, `memory` or `unknown`.
+    /// `device`, `metadata`, `compute`, `hand-over`, `memory`, `input list`, `other programs`, `child
+    /// processes`, `function waits` or `unknown`.
     pub word: String,
     /// The evidence, in one sentence.
     pub sentence: String,
+    /// The second limit, if its share is within 10 percentage points of the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub close: Option<String>,
+    /// Percentages of the usable processor time by limit; they add up to 100. Empty if the run was
+    /// not judged by shares.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shares: BTreeMap<String, u32>,
 }
 
 /// Measurements of a finished run.
@@ -218,8 +226,26 @@ pub struct Measured {
     /// Share of the time in which the device had at least one request, 0 to 1, from samples of its
     /// counter; `None` without a counter.
     pub device_busy: Option<f64>,
-    /// Processor time of other processes during the run, divided by elapsed × processors.
+    /// Processor time of other processes during the run, divided by elapsed × processors. Child
+    /// processes that ended during the run are not others.
     pub others_cpu: Option<f64>,
+    /// Processor time that the hypervisor took for other guests, divided by elapsed × processors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_cpu: Option<f64>,
+    /// Processor time of child processes that ended during the run.
+    #[serde(default)]
+    pub children_cpu_ns: u64,
+    /// Page faults of child processes that ended during the run; a process cannot start without
+    /// some.
+    #[serde(default)]
+    pub children_faults: u64,
+    /// Bytes that the process and its ended children read from devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_read_bytes: Option<u64>,
+    /// Share of the bytes that devices moved for other processes, 0 to 1; `None` if no device moved
+    /// any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_device: Option<f64>,
     /// What limited the run.
     pub bottleneck: Option<Bottleneck>,
     /// Spans, if they were requested.
@@ -322,6 +348,9 @@ impl Measured {
             "in_flight_max" => f64::from(self.in_flight_max),
             "device_busy" => self.device_busy?,
             "others_cpu" => self.others_cpu?,
+            "steal_cpu" => self.steal_cpu?,
+            "children_cpu_ns" => self.children_cpu_ns as f64,
+            "others_device" => self.others_device?,
             _ => return None,
         })
     }

@@ -193,7 +193,11 @@ const BUSY: f64 = 0.8;
 /// Determines the bottleneck: kernel work on names if the usable CPUs were busy, otherwise the
 /// device if anything was read from it.
 fn limit(m: &Measured, device_bytes: Option<u64>, cores: u32) -> Bottleneck {
-    let word = |word: &str, sentence: String| Bottleneck { word: word.to_owned(), sentence };
+    let word = |word: &str, sentence: String| Bottleneck {
+        word: word.to_owned(),
+        sentence,
+        ..Bottleneck::default()
+    };
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let threads = m.threads.iter().filter(|t| t.elapsed_ns > 0).count().max(1);
     let width = threads.min(cores.max(1) as usize);

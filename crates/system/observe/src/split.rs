@@ -35,14 +35,59 @@ pub(crate) fn scaled(part: u64, all: u64, of: u64) -> u64 {
     (u128::from(part) * u128::from(all) / u128::from(of)) as u64
 }
 
-/// Off-CPU wall time, by group of calls.
+/// Time of a thread by group of calls, from which its blocked time is split.
+///
+/// With [`Detail::Full`] the groups hold time off the processor, measured at the end of each long
+/// call. Otherwise they hold wall time, of which [`Weights::blocked`] estimates the blocked part.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Weights {
+    groups: Groups,
+    /// Whether the groups hold wall time.
+    wall: bool,
+    /// Wall time and blocked time of the function calls whose clocks were read.
+    pub(crate) function_clocked: (u64, u64),
+}
+
+/// One time for each group of calls.
+#[derive(Debug, Default, Clone, Copy)]
+struct Groups {
     io: u64,
     async_io: u64,
     sync: u64,
     input: u64,
-    compute: u64,
+    function: u64,
+}
+
+impl Groups {
+    fn sum(&self) -> u64 {
+        self.io + self.async_io + self.sync + self.input + self.function
+    }
+
+    fn each(&self, f: impl Fn(u64) -> u64) -> Self {
+        Self {
+            io: f(self.io),
+            async_io: f(self.async_io),
+            sync: f(self.sync),
+            input: f(self.input),
+            function: f(self.function),
+        }
+    }
+
+    fn with(&self, other: &Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            io: f(self.io, other.io),
+            async_io: f(self.async_io, other.async_io),
+            sync: f(self.sync, other.sync),
+            input: f(self.input, other.input),
+            function: f(self.function, other.function),
+        }
+    }
+
+    /// Adds `total` in proportion to `room`, at most all of it.
+    fn fill(&self, room: &Self, total: u64) -> Self {
+        let all = room.sum();
+        self.with(&room.each(|ns| part(total.min(all), ns, all)), |a, b| a + b)
+    }
 }
 
 impl Weights {
@@ -56,17 +101,54 @@ impl Weights {
     ) {
         let off = match detail {
             Detail::Full { .. } => wall.saturating_sub(not_blocked),
-            Detail::Totals | Detail::Traced if kind == CallKind::Compute => 0,
             Detail::Totals | Detail::Traced => wall,
         };
+        self.wall |= !matches!(detail, Detail::Full { .. });
+        let groups = &mut self.groups;
         match kind {
-            CallKind::Compute => self.compute += off,
-            CallKind::HandOver | CallKind::Memory => self.sync += off,
-            CallKind::Input => self.input += off,
-            CallKind::Completion if ring => self.async_io += off,
-            _ => self.io += off,
+            CallKind::Compute => groups.function += off,
+            CallKind::HandOver | CallKind::Memory => groups.sync += off,
+            CallKind::Input => groups.input += off,
+            CallKind::Completion if ring => groups.async_io += off,
+            _ => groups.io += off,
         }
     }
+
+    /// Estimates the blocked part of wall times.
+    ///
+    /// The part of the function is known from the calls whose clocks were read. The processor time
+    /// that the function did not use was used by the calls that fetch data, because waiting for
+    /// memory, paths and other threads uses none. Waiting for a processor occurs in all calls alike.
+    fn blocked(&self, cpu: u64, ready: u64) -> Groups {
+        let wall = &self.groups;
+        let (clocked, off) = self.function_clocked;
+        let function = part(wall.function, off.min(clocked), clocked);
+        let function_cpu = part(wall.function - function, cpu, cpu + ready);
+        let all = wall.sum().max(ready);
+        let mut blocked = wall.each(|ns| ns - part(ready, ns, all));
+        blocked.io = blocked.io.saturating_sub(cpu.saturating_sub(function_cpu));
+        Groups { function, ..blocked }
+    }
+
+    /// Distributes blocked time over the groups. Wall times are upper bounds: what exceeds the
+    /// estimates was first in the calls that wait, then in functions whose clocks were not read.
+    fn distribute(&self, blocked: u64, cpu: u64, ready: u64) -> Groups {
+        let groups = &self.groups;
+        if !self.wall {
+            let all = groups.sum();
+            return groups.each(|ns| part(blocked, ns, all));
+        }
+        let given = Groups::default().fill(&self.blocked(cpu, ready), blocked);
+        let room = groups.with(&given, u64::saturating_sub);
+        let given = given.fill(&Groups { function: 0, ..room }, blocked - given.sum());
+        let room = Groups { function: room.function, ..Groups::default() };
+        given.fill(&room, blocked - given.sum())
+    }
+}
+
+/// Returns `total` × `of` / `all`, and 0 without `all`.
+fn part(total: u64, of: u64, all: u64) -> u64 {
+    (u128::from(total) * u128::from(of) / u128::from(all.max(1))) as u64
 }
 
 /// Splits the elapsed time into states that add up to it exactly. Also returns the part of the I/O
@@ -81,28 +163,24 @@ pub(crate) fn split(
     let on_cpu_ns = cpu.min(elapsed);
     let ready_ns = ready.map(|r| r.min(elapsed - on_cpu_ns));
     let rest = elapsed - on_cpu_ns - ready_ns.unwrap_or(0);
-    // Time outside calls is overhead of the program. At most that much of the rest, and at most
-    // half of it, is unknown, unless no call waited at all.
-    let weight = off.io + off.async_io + off.sync + off.input + off.compute;
+    // Time outside of calls is our own overhead. At most that much of the rest, and at most half of
+    // it, is unknown, unless no call waited at all.
     let outside = elapsed.saturating_sub(in_calls);
-    let blocked = if weight == 0 { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };
-    let part = |w: u64| (u128::from(blocked) * u128::from(w) / u128::from(weight.max(1))) as u64;
-    let (sync_ns, compute_blocked_ns) = (part(off.sync), part(off.compute));
-    let input_ns = part(off.input);
-    let async_io_ns = part(off.async_io);
-    let io_ns = part(off.io) + async_io_ns;
+    let none = off.groups.sum() == 0;
+    let blocked = if none { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };
+    let given = off.distribute(blocked, on_cpu_ns, ready_ns.unwrap_or(0));
     let time = ThreadTime {
         elapsed_ns: elapsed,
         on_cpu_ns,
         ready_ns,
-        io_ns,
-        sync_ns,
-        input_ns,
-        compute_blocked_ns,
-        unknown_ns: rest - io_ns - sync_ns - input_ns - compute_blocked_ns,
+        io_ns: given.io + given.async_io,
+        sync_ns: given.sync,
+        input_ns: given.input,
+        compute_blocked_ns: given.function,
+        unknown_ns: rest - given.sum(),
         ..ThreadTime::default()
     };
-    (time, async_io_ns)
+    (time, given.async_io)
 }
 
 #[cfg(test)]
@@ -114,24 +192,56 @@ mod tests {
         #[test]
         fn states_add_up_to_the_elapsed_time(
             elapsed in 0u64..1 << 40, cpu in 0u64..1 << 40, ready in proptest::option::of(0u64..1 << 40),
-            io in 0u64..1 << 40, sync in 0u64..1 << 40, compute in 0u64..1 << 40, calls in 0u64..1 << 42,
-            async_io in 0u64..1 << 40, input in 0u64..1 << 40,
+            io in 0u64..1 << 40, sync in 0u64..1 << 40, function in 0u64..1 << 40, calls in 0u64..1 << 42,
+            async_io in 0u64..1 << 40, input in 0u64..1 << 40, wall: bool,
+            clocked in 0u64..1 << 40, off in 0u64..1 << 40,
         ) {
-            let off = Weights { io, async_io, sync, input, compute };
+            let groups = Groups { io, async_io, sync, input, function };
+            let off = Weights { groups, wall, function_clocked: (clocked, off) };
             let (t, part) = split(elapsed, cpu, ready, &off, calls);
             prop_assert_eq!(stated_ns(&t), elapsed);
             prop_assert!(part <= t.io_ns);
+            if wall {
+                prop_assert!(t.io_ns <= io + async_io && t.sync_ns <= sync && t.input_ns <= input);
+                prop_assert!(t.compute_blocked_ns <= function);
+            }
         }
+    }
+
+    fn measured(groups: Groups) -> Weights {
+        Weights { groups, ..Weights::default() }
+    }
+
+    fn walls(groups: Groups, function_clocked: (u64, u64)) -> Weights {
+        Weights { groups, wall: true, function_clocked }
     }
 
     #[test]
     fn waiting_goes_to_the_calls_that_waited() {
-        let off = Weights { io: 60, async_io: 40, sync: 300, ..Weights::default() };
+        let off = measured(Groups { io: 60, async_io: 40, sync: 300, ..Groups::default() });
         let (t, async_io_ns) = split(1000, 500, Some(100), &off, 1000);
         assert_eq!(async_io_ns, 40);
         assert_eq!((t.io_ns, t.sync_ns, t.compute_blocked_ns, t.unknown_ns), (100, 300, 0, 0));
-        let off = Weights { input: 300, sync: 100, ..Weights::default() };
+        let off = measured(Groups { input: 300, sync: 100, ..Groups::default() });
         let (t, _) = split(1000, 500, Some(100), &off, 1000);
         assert_eq!((t.input_ns, t.io_ns, t.sync_ns), (300, 0, 100));
+    }
+
+    #[test]
+    fn wall_times_are_not_exceeded_and_the_rest_is_of_the_function() {
+        // The function was clocked: it slept for all of its time.
+        let groups = Groups { io: 100, sync: 100, function: 800, ..Groups::default() };
+        let (t, _) = split(1000, 100, Some(0), &walls(groups, (400, 400)), 1000);
+        assert_eq!((t.io_ns, t.sync_ns, t.compute_blocked_ns), (0, 100, 800));
+        // It used a processor for all of its time.
+        let (t, _) = split(1000, 800, Some(0), &walls(groups, (400, 0)), 1000);
+        assert_eq!((t.io_ns, t.sync_ns, t.compute_blocked_ns), (100, 100, 0));
+        // It was not clocked, but nothing else can have waited for so long.
+        let (t, _) = split(1000, 100, Some(0), &walls(groups, (0, 0)), 1000);
+        assert_eq!((t.io_ns, t.sync_ns, t.compute_blocked_ns), (100, 100, 700));
+        // Files were in memory: their calls used the processor while the list was slow.
+        let groups = Groups { io: 100, input: 900, ..Groups::default() };
+        let (t, _) = split(1000, 100, Some(0), &walls(groups, (0, 0)), 1000);
+        assert_eq!((t.io_ns, t.input_ns, t.unknown_ns), (0, 900, 0));
     }
 }

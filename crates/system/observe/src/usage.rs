@@ -2,39 +2,95 @@
 
 use ioloom_model::Measured;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::proc::{self, UsageOf};
+use ioloom_sys::proc::{self, DiskStat, UsageOf};
 
 /// Counters at one point in time; unreadable ones are `None`.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
     process: proc::Usage,
+    /// Children that have ended.
+    children: proc::Usage,
     machine: Option<Machine>,
     block_device: Option<(String, u64)>,
 }
 
-/// Processor time of the machine, and of this process at the same time.
+/// Processor time and device bytes of the machine, and of this process and its ended children at the
+/// same time.
 #[derive(Debug, Clone, Copy)]
 struct Machine {
     at_ns: u64,
     busy_ticks: u64,
+    steal_ticks: u64,
     own_ns: u64,
+    device_bytes: Option<u64>,
+    own_bytes: u64,
 }
 
 impl Machine {
-    fn now(process: &proc::Usage) -> Option<Self> {
-        let busy_ticks = proc::system_stat().ok()?.total.busy();
-        let own_ns = process.user_ns + process.system_ns;
-        Some(Self { at_ns: monotonic_ns(), busy_ticks, own_ns })
+    fn now() -> Option<Self> {
+        let total = proc::system_stat().ok()?.total;
+        let device_bytes = proc::diskstats().ok().map(|disks| whole_devices(&disks));
+        let (process, children) = own();
+        Some(Self {
+            at_ns: monotonic_ns(),
+            busy_ticks: total.busy(),
+            steal_ticks: total.steal,
+            own_ns: cpu_ns(&process) + cpu_ns(&children),
+            device_bytes,
+            own_bytes: moved_bytes(&process) + moved_bytes(&children),
+        })
     }
 
-    /// Returns the processor time of other processes since `before`, extrapolated to `elapsed_ns`.
-    fn others_ns(self, before: Self, elapsed_ns: u64) -> u64 {
+    /// Returns the processor time of other processes and of the hypervisor since `before`,
+    /// extrapolated to `elapsed_ns`.
+    fn others_ns(self, before: Self, elapsed_ns: u64) -> (u64, u64) {
         let tick_ns = 1_000_000_000 / proc::ticks_per_second().max(1);
         let busy_ns = self.busy_ticks.saturating_sub(before.busy_ticks) * tick_ns;
         let others_ns = busy_ns.saturating_sub(self.own_ns.saturating_sub(before.own_ns));
+        let steal_ns = self.steal_ticks.saturating_sub(before.steal_ticks) * tick_ns;
         let observed_ns = self.at_ns.saturating_sub(before.at_ns).max(1);
-        (others_ns as f64 * (elapsed_ns as f64 / observed_ns as f64).max(1.0)) as u64
+        let whole =
+            |ns: u64| (ns as f64 * (elapsed_ns as f64 / observed_ns as f64).max(1.0)) as u64;
+        (whole(others_ns), whole(steal_ns))
     }
+
+    /// Returns the share of the bytes that devices moved for others since `before`.
+    fn others_device(self, before: Self) -> Option<f64> {
+        let all = self.device_bytes?.saturating_sub(before.device_bytes?);
+        let own = self.own_bytes.saturating_sub(before.own_bytes).min(all);
+        (all > 0).then(|| 1.0 - own as f64 / all as f64)
+    }
+}
+
+/// Returns what this process and its ended children have used.
+fn own() -> (proc::Usage, proc::Usage) {
+    let of = |who| proc::usage(who).unwrap_or_default();
+    (of(UsageOf::Process), of(UsageOf::Children))
+}
+
+fn cpu_ns(usage: &proc::Usage) -> u64 {
+    usage.user_ns + usage.system_ns
+}
+
+fn moved_bytes(usage: &proc::Usage) -> u64 {
+    usage.read_bytes + usage.written_bytes
+}
+
+/// Returns the bytes moved by whole devices that are not made of others. Partitions and devices such
+/// as `loop0`, `dm-0` or `md0` would count the same bytes again; memory is not a device.
+fn whole_devices(disks: &[DiskStat]) -> u64 {
+    let stacked = ["loop", "dm-", "md", "ram", "zram", "drbd", "bcache"];
+    let is_partition = |name: &str| {
+        disks.iter().any(|other| {
+            let rest = name.strip_prefix(other.name.as_str()).unwrap_or("");
+            let digits = rest.strip_prefix('p').unwrap_or(rest);
+            !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+        })
+    };
+    let whole = |disk: &&DiskStat| {
+        !stacked.iter().any(|kind| disk.name.starts_with(kind)) && !is_partition(&disk.name)
+    };
+    disks.iter().filter(whole).map(|disk| disk.read_bytes + disk.written_bytes).sum()
 }
 
 /// Difference between two points in time.
@@ -48,10 +104,16 @@ pub struct UsageDelta {
     pub faults: (u64, u64),
     /// Voluntary and involuntary context switches.
     pub switches: (u64, u64),
-    /// Bytes that this process read from devices.
+    /// Bytes that this process and its ended children read from devices.
     pub device_bytes: Option<u64>,
     /// Processor time of all other processes.
     pub others_ns: Option<u64>,
+    /// Processor time that the hypervisor took.
+    pub steal_ns: Option<u64>,
+    /// Processor time and page faults of children that ended.
+    pub children: (u64, u64),
+    /// Share of the bytes that devices moved for others.
+    pub others_device: Option<f64>,
     /// Time during which the block device had at least one request.
     pub device_busy_ns: Option<u64>,
     /// Whether the run was long enough to read what costs as much as a few small files: see
@@ -64,21 +126,21 @@ impl Usage {
     pub fn now(block_device: Option<&str>) -> Self {
         let disk = block_device
             .and_then(|name| proc::disk_stat(name).ok().map(|d| (name.to_owned(), d.busy_ms)));
-        let process = proc::usage(UsageOf::Process).unwrap_or_default();
-        Self { process, machine: Machine::now(&process), block_device: disk }
+        let (process, children) = own();
+        Self { process, children, machine: Machine::now(), block_device: disk }
     }
 
-    /// Reads the counters of the process only, which takes one system call. For a run that may be
+    /// Reads the counters of the process only, which takes two system calls. For a run that may be
     /// short: [`Usage::complete`] adds the others once it has lasted a while.
     pub fn begin() -> Self {
-        let process = proc::usage(UsageOf::Process).unwrap_or_default();
-        Self { process, machine: None, block_device: None }
+        let (process, children) = own();
+        Self { process, children, machine: None, block_device: None }
     }
 
     /// Reads the counters of the machine after [`Usage::begin`]. What they count is extrapolated to
     /// the whole run.
     pub fn complete(&mut self) {
-        self.machine = Machine::now(&proc::usage(UsageOf::Process).unwrap_or_default());
+        self.machine = Machine::now();
     }
 
     /// Reports whether the counters of the machine were read.
@@ -104,7 +166,10 @@ impl Usage {
     fn difference(&self, before: &Self, elapsed_ns: u64) -> UsageDelta {
         let (a, b) = (&before.process, &self.process);
         let machines = self.machine.zip(before.machine);
-        let others_ns = machines.map(|(now, before)| now.others_ns(before, elapsed_ns));
+        let others = machines.map(|(now, before)| now.others_ns(before, elapsed_ns));
+        let (c, d) = (&before.children, &self.children);
+        let faults = |usage: &proc::Usage| usage.minor_faults + usage.major_faults;
+        let children = (cpu_ns(d).saturating_sub(cpu_ns(c)), faults(d).saturating_sub(faults(c)));
         let device_busy_ns = match (&before.block_device, &self.block_device) {
             (Some((_, a)), Some((_, b))) => Some(b.saturating_sub(*a) * 1_000_000),
             _ => None,
@@ -117,8 +182,13 @@ impl Usage {
                 b.voluntary_switches - a.voluntary_switches,
                 b.involuntary_switches - a.involuntary_switches,
             ),
-            device_bytes: Some(b.read_bytes.saturating_sub(a.read_bytes)),
-            others_ns,
+            device_bytes: Some(
+                (b.read_bytes + d.read_bytes).saturating_sub(a.read_bytes + c.read_bytes),
+            ),
+            others_ns: others.map(|(ns, _)| ns),
+            steal_ns: others.map(|(_, ns)| ns),
+            children,
+            others_device: machines.and_then(|(now, before)| now.others_device(before)),
             device_busy_ns,
             complete: machines.is_some(),
         }
@@ -134,8 +204,12 @@ impl UsageDelta {
         measured.cpu_kernel_ns = self.kernel_ns;
         (measured.faults_minor, measured.faults_major) = self.faults;
         (measured.switches_voluntary, measured.switches_involuntary) = self.switches;
-        measured.others_cpu =
-            self.others_ns.map(|ns| ns as f64 / (elapsed * f64::from(cpus.max(1))));
+        let of_machine = |ns: u64| ns as f64 / (elapsed * f64::from(cpus.max(1)));
+        measured.others_cpu = self.others_ns.map(of_machine);
+        measured.steal_cpu = self.steal_ns.map(of_machine);
+        (measured.children_cpu_ns, measured.children_faults) = self.children;
+        measured.device_read_bytes = self.device_bytes;
+        measured.others_device = self.others_device;
         measured.device_busy = self.device_busy_ns.map(|ns| (ns as f64 / elapsed).min(1.0));
         if !self.complete {
             return;
@@ -150,6 +224,27 @@ impl UsageDelta {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_counted_once_where_devices_share_them() {
+        let disk = |name: &str, read_bytes| DiskStat {
+            name: name.to_owned(),
+            read_bytes,
+            ..DiskStat::default()
+        };
+        let names =
+            ["sda", "sda1", "sdaa", "nvme0n1", "nvme0n1p2", "dm-0", "loop3", "zram0", "vda"];
+        let disks: Vec<_> = names.iter().enumerate().map(|(i, n)| disk(n, 1 << i)).collect();
+        assert_eq!(whole_devices(&disks), 1 + 4 + 8 + 256);
+    }
+
+    #[test]
+    fn children_count_when_they_have_ended() {
+        let before = Usage::now(None);
+        assert!(std::process::Command::new("true").status().unwrap().success());
+        let delta = Usage::now(None).since(&before);
+        assert!(delta.children.0 > 0 && delta.children.1 > 0, "{delta:?}");
+    }
 
     #[test]
     fn our_work_is_counted_and_not_that_of_others() {

@@ -169,6 +169,7 @@ impl Maker {
                     "device" => format!("the device had work {:.0} % of the time", busy * 100.0),
                     other => format!("{other} took most of the threads' time"),
                 },
+                ..Bottleneck::default()
             });
             let outcome = Outcome::Done { measured: Box::new(m) };
             self.record(of, block, set.clone(), outcome);
