@@ -301,6 +301,8 @@ pub fn limit_words(word: &str) -> &str {
         "metadata" => "opening and metadata",
         "hand-over" => "the handover between threads",
         "memory" => "the memory budget",
+        "input list" => "the input list",
+        "function waits" => "waits inside the function",
         other => other,
     }
 }

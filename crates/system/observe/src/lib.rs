@@ -3,8 +3,8 @@
 //! Each thread owns a [`Meter`]. One clock reading ends one call and starts the next, so a file
 //! with five calls costs five readings and five table entries, without locks or atomics. At the
 //! end, the thread's processor time and run-queue delay split the wall time into states whose sum
-//! is exactly the elapsed time; time without evidence is `unknown`. [`bottleneck`] summarizes the
-//! result in one word and one sentence. [`collect`] records more detail: every switch, fault,
+//! is exactly the elapsed time; time without evidence is `unknown`. [`limit`] decides what limited
+//! the run, and [`bottleneck`] returns that in one word and one sentence. [`collect`] records more detail: every switch, fault,
 //! wake-up and device request, as far as the system permits. [`counters`] observes the machine
 //! during the run: page cache, paging, devices, pressure.
 
@@ -13,6 +13,7 @@ mod bottleneck;
 pub mod collect;
 pub mod counters;
 mod gauge;
+pub mod limit;
 mod meter;
 mod split;
 mod usage;

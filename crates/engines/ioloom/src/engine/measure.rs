@@ -39,7 +39,7 @@ impl<L> Executed<L> {
         }
         self.states(&mut measured, accounts);
         self.usage.fill(&mut measured, cpus);
-        measured.bottleneck = Some(bottleneck(&measured, cores));
+        measured.bottleneck = Some(bottleneck(&measured, cores, cpus));
         measured
     }
 

@@ -1,0 +1,52 @@
+//! What limited a run: one decomposition of processor time and waits, and one decision.
+//!
+//! The decision is a pure function, [`decide`], of a small struct, [`Facts`]. The facts come from
+//! the [`Measured`](ioloom_model::Measured) of a run and can be stored and judged again.
+//!
+//! # The decomposition
+//!
+//! Everything is a share of the **usable processor time**: what the threads of the run could have
+//! used. It is the elapsed time × the usable processors, or the elapsed time of all threads if that
+//! is less (one thread cannot use two processors). Each part is bounded by what the parts before it
+//! left over, so the shares add up to 100 %:
+//!
+//! 1. **Processor time of the process.** It is `metadata` (calls that fetch data: open, stat, read,
+//!    close, map) and `compute` (the function) in proportion to the time that threads ran in these calls.
+//!    Kernel time of threads of the process outside of the run is `metadata`, their user time
+//!    `compute`.
+//! 2. **Processor time of ended child processes**: `child processes`.
+//! 3. **Other programs on the processors**: `other programs`. The smaller of the time in which our
+//!    threads were ready to run without running, and the processor time of other programs. Other
+//!    programs on processors that our threads did not want took nothing from the run. Time that the
+//!    hypervisor took is added in proportion to our part of the processor time. If the kernel does
+//!    not report how long threads were ready, the part is unknown.
+//! 4. **Waits** explain the rest. A thread that waits for data, for a path, for memory of the budget or
+//!    inside the user's function waits for a cause; a thread that waits for another thread only passes
+//!    a wait on. So the causes explain as much of the rest as there is waiting for them, and all
+//!    of it if at least one thread waits for a cause at any time. They share it in proportion to
+//!    their waits. Waits for data, paths and memory count only as far as the function could have used
+//!    the result: for as many threads as there are processors without a call of the function in
+//!    progress. `hand-over` is what only waits for other threads explain.
+//!    - Waits for data are `device`, except for the part of the bytes that devices moved for others:
+//!      `other programs`.
+//!    - Waits for paths are `input list`, waits for the budget `memory`.
+//!    - Waits in the function are `child processes` if there were children for the calls, `device` if
+//!      files are mapped (the function faults pages in), else `function waits`.
+//! 5. What no wait explains is `unknown`, with time that threads spent outside of any call.
+//!
+//! # The decision
+//!
+//! The largest share is the limit. A second one within [`CLOSE_POINTS`] is named as close. The limit is
+//! `unknown` if nothing was processed, if the run is shorter than [`JUDGED_FROM_NS`], if the unknown
+//! share is the largest, or if no share reaches [`LIMIT_MIN_PERCENT`].
+
+mod decide;
+mod facts;
+mod kind;
+mod sentence;
+mod shares;
+
+pub use decide::{CLOSE_POINTS, JUDGED_FROM_NS, LIMIT_MIN_PERCENT, NoVerdict, Verdict, decide};
+pub use facts::Facts;
+pub use kind::Limit;
+pub use shares::Shares;

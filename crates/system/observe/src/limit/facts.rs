@@ -1,0 +1,120 @@
+//! The facts that decide what limited a run.
+
+use ioloom_model::{CallKind, Measured};
+use serde::{Deserialize, Serialize};
+
+/// Facts about a finished run. Times are nanoseconds, summed over threads.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// Elapsed time of the run.
+    pub elapsed_ns: u64,
+    /// Usable processors.
+    pub cores: u32,
+    /// Files whose function returned a value.
+    pub files: u64,
+    /// Threads of the run.
+    pub threads: u32,
+    /// Elapsed time of the threads.
+    pub threads_ns: u64,
+    /// On a processor.
+    pub on_cpu_ns: u64,
+    /// Ready to run; `None` if the kernel does not report it.
+    pub ready_ns: Option<u64>,
+    /// Blocked in calls that fetch data.
+    pub io_ns: u64,
+    /// Blocked on other threads.
+    pub hand_over_ns: u64,
+    /// Blocked on the memory budget.
+    pub memory_ns: u64,
+    /// Blocked until there was a path.
+    pub input_ns: u64,
+    /// Blocked inside the function.
+    pub function_ns: u64,
+    /// Not explained.
+    pub unknown_ns: u64,
+    /// Wall time of the calls that fetch data.
+    pub fetch_wall_ns: u64,
+    /// Wall time of the function.
+    pub function_wall_ns: u64,
+    /// Calls of the function.
+    pub calls: u64,
+    /// Whether files were mapped.
+    pub mapped: bool,
+    /// Processor time of the process in user mode.
+    pub user_ns: u64,
+    /// Processor time of the process in the kernel.
+    pub kernel_ns: u64,
+    /// Processor time of children that ended.
+    pub children_ns: u64,
+    /// Page faults of children that ended.
+    pub children_faults: u64,
+    /// Processor time of other programs; `None` if unknown.
+    pub others_ns: Option<u64>,
+    /// Processor time that the hypervisor took.
+    pub steal_ns: u64,
+    /// Bytes read from devices for this process; `None` if unknown.
+    pub device_bytes: Option<u64>,
+    /// Share of the bytes that devices moved for others.
+    pub others_device: f64,
+    /// Kind of call that fetches data with the most time.
+    pub costliest: Option<CallKind>,
+}
+
+/// Kinds of calls that fetch data.
+const FETCH: [CallKind; 7] = [
+    CallKind::Open,
+    CallKind::Stat,
+    CallKind::Read,
+    CallKind::Completion,
+    CallKind::Map,
+    CallKind::Unmap,
+    CallKind::Close,
+];
+
+impl Facts {
+    /// Takes the facts from a run on `cores` usable processors of `cpus` online.
+    pub fn of(m: &Measured, cores: u32, cpus: u32) -> Self {
+        let wall = |kind| m.calls.get(&kind).map_or(0, |calls| calls.total_ns);
+        let capacity = m.elapsed_ns as f64 * f64::from(cpus.max(1));
+        let machine = |share: Option<f64>| share.map(|share| (share * capacity) as u64);
+        let mut facts = Self {
+            elapsed_ns: m.elapsed_ns,
+            cores: cores.max(1),
+            files: m.files,
+            threads: u32::try_from(m.threads.len()).unwrap_or(u32::MAX),
+            ready_ns: Some(0),
+            fetch_wall_ns: FETCH.map(wall).iter().sum(),
+            function_wall_ns: wall(CallKind::Compute),
+            calls: m.calls.get(&CallKind::Compute).map_or(0, |calls| calls.count),
+            mapped: wall(CallKind::Map) > 0,
+            user_ns: m.cpu_user_ns,
+            kernel_ns: m.cpu_kernel_ns,
+            children_ns: m.children_cpu_ns,
+            children_faults: m.children_faults,
+            others_ns: machine(m.others_cpu),
+            steal_ns: machine(m.steal_cpu).unwrap_or(0),
+            device_bytes: m.device_read_bytes,
+            others_device: m.others_device.unwrap_or(0.0),
+            costliest: FETCH.into_iter().filter(|k| wall(*k) > 0).max_by_key(|k| wall(*k)),
+            ..Self::default()
+        };
+        for thread in &m.threads {
+            let of = |kind| thread.calls_ns.get(&kind).copied().unwrap_or(0);
+            let (memory, both) =
+                (of(CallKind::Memory), of(CallKind::Memory) + of(CallKind::HandOver));
+            let part = u128::from(thread.sync_ns) * u128::from(memory) / u128::from(both.max(1));
+            let memory_ns = part as u64;
+            facts.threads_ns += thread.elapsed_ns;
+            facts.on_cpu_ns += thread.on_cpu_ns;
+            facts.ready_ns = facts.ready_ns.zip(thread.ready_ns).map(|(sum, ns)| sum + ns);
+            facts.io_ns += thread.io_ns;
+            facts.memory_ns += memory_ns;
+            facts.hand_over_ns += thread.sync_ns - memory_ns;
+            facts.input_ns += thread.input_ns;
+            facts.function_ns += thread.compute_blocked_ns;
+            facts.unknown_ns += thread.unknown_ns;
+        }
+        facts
+    }
+}

@@ -1,0 +1,141 @@
+//! The evidence in one sentence.
+
+use super::decide::{NoVerdict, Verdict};
+use super::facts::Facts;
+use super::kind::Limit;
+use super::shares::Shares;
+use ioloom_model::units::format_ns;
+
+/// Requests in flight are not worth mentioning if the device has a smaller share.
+const SMALL_PERCENT: u32 = 5;
+
+impl Verdict {
+    /// Returns the evidence in one sentence, without the word of the limit.
+    pub fn sentence(&self, facts: &Facts) -> String {
+        let Some(shares) = &self.shares else { return self.without_shares(facts) };
+        if self.limit == Limit::Unknown {
+            let why = match self.reason {
+                Some(NoVerdict::Spread) => "no single cause took a quarter of the time",
+                _ => "the evidence does not explain most of the time",
+            };
+            return format!("{why}; usable processor time: {}", listed(shares, &[]));
+        }
+        let mut text = format!(
+            "{} {} % of the usable processor time{}",
+            cause(self.limit, facts),
+            shares.of(self.limit),
+            parts(self.limit, shares)
+        );
+        let mut named = vec![self.limit];
+        if let Some(close) = self.close {
+            text += &format!(", closely followed by {} with {} %", name(close), shares.of(close));
+            named.push(close);
+        }
+        let rest = listed(shares, &named);
+        if !rest.is_empty() {
+            text += &format!(" (the rest: {rest})");
+        }
+        format!("{text}: {}", advice(self.limit, facts, shares))
+    }
+
+    fn without_shares(&self, facts: &Facts) -> String {
+        match self.reason {
+            Some(NoVerdict::NoFiles) => "no file was processed".to_owned(),
+            Some(NoVerdict::TooShort) => {
+                let elapsed = format_ns(facts.elapsed_ns as f64);
+                format!("the run took only {elapsed}, too short to judge")
+            }
+            _ => "nothing ran".to_owned(),
+        }
+    }
+}
+
+/// Returns subject and verb of the sentence about a limit.
+fn cause(limit: Limit, facts: &Facts) -> String {
+    match limit {
+        Limit::Device if facts.device_bytes == Some(0) => {
+            "waiting for the file system, which read no local device, took".to_owned()
+        }
+        Limit::Device => "waiting for data took".to_owned(),
+        Limit::Metadata => match facts.costliest {
+            Some(kind) => format!("system calls on files, most of all {}, took", kind.name()),
+            None => "system calls took".to_owned(),
+        },
+        Limit::Compute => "the function took".to_owned(),
+        Limit::HandOver => "threads waiting for each other took".to_owned(),
+        Limit::Memory => "waiting for the memory budget took".to_owned(),
+        Limit::InputList => "waiting for the next path took".to_owned(),
+        Limit::OtherPrograms => "other programs took".to_owned(),
+        Limit::ChildProcesses => "child processes took".to_owned(),
+        Limit::FunctionWaits => "sleep, locks and other waits inside the function took".to_owned(),
+        Limit::Unknown => String::new(),
+    }
+}
+
+/// Returns the parts of a share, if there are two.
+fn parts(limit: Limit, shares: &Shares) -> String {
+    let all = shares.of(limit);
+    match limit {
+        Limit::ChildProcesses => {
+            let ran = shares.children_ran;
+            format!(", {ran} % running and {} % waiting", all - ran)
+        }
+        Limit::OtherPrograms if shares.others_device > 0 => {
+            let device = shares.others_device;
+            format!(", {} % on the processors and {device} % on the device", all - device)
+        }
+        _ => String::new(),
+    }
+}
+
+/// Returns the name of a limit within a sentence.
+fn name(limit: Limit) -> &'static str {
+    match limit {
+        Limit::HandOver => "waits for other threads",
+        Limit::InputList => "waits for the input list",
+        Limit::FunctionWaits => "waits inside the function",
+        Limit::Memory => "the memory budget",
+        other => other.word(),
+    }
+}
+
+/// Lists the shares of limits that are not `named`.
+fn listed(shares: &Shares, named: &[Limit]) -> String {
+    let ranked = shares.ranked().into_iter();
+    let rest = ranked.filter(|(limit, percent)| *percent > 0 && !named.contains(limit));
+    let words: Vec<_> =
+        rest.map(|(limit, percent)| format!("{} {percent} %", name(limit))).collect();
+    words.join(", ")
+}
+
+fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
+    let fewer_threads = facts.threads < facts.cores;
+    match limit {
+        Limit::Device if facts.device_bytes == Some(0) => {
+            "a faster file system, or more requests in flight, would help".to_owned()
+        }
+        Limit::Device => "a faster device, or more reads in flight, would help".to_owned(),
+        Limit::Metadata if fewer_threads => "more threads, or fewer files, would help".to_owned(),
+        Limit::Metadata => "more cores, or fewer and larger files, would help".to_owned(),
+        Limit::Compute => {
+            let more = if fewer_threads { "more threads" } else { "more cores" };
+            let device = if shares.of(Limit::Device) < SMALL_PERCENT {
+                ", a faster device would not"
+            } else {
+                ""
+            };
+            format!("{more}, or a faster function, would help{device}")
+        }
+        Limit::HandOver => "another schedule or number of threads may help".to_owned(),
+        Limit::Memory => {
+            "a larger memory budget, or dropping retained bytes sooner, would help".to_owned()
+        }
+        Limit::InputList => "a faster source of paths would help, nothing else would".to_owned(),
+        Limit::OtherPrograms => "the run would be faster on an idle machine".to_owned(),
+        Limit::ChildProcesses => "a faster program, or more of them at once, would help".to_owned(),
+        Limit::FunctionWaits => {
+            "more calls at once help if they sleep, shorter waits in any case".to_owned()
+        }
+        Limit::Unknown => String::new(),
+    }
+}

@@ -1,0 +1,349 @@
+//! The decision about limits, on recorded evidence.
+//!
+//! `recorded.jsonl` holds facts of live runs with one planted limit each, written by the example
+//! `why` of the crate `ioloom` on a virtual machine with two processors. Each case also changes the
+//! facts until another limit decides, and looks at both sides of the edge.
+
+use ioloom_observe::limit::{
+    CLOSE_POINTS, Facts, JUDGED_FROM_NS, Limit, NoVerdict, Shares, decide,
+};
+use proptest::prelude::*;
+
+const RECORDED: &str = include_str!("recorded.jsonl");
+
+/// A change of the facts: 0 is none, 1 is all of it.
+type Change = fn(&mut Facts, f64);
+
+#[derive(serde::Deserialize)]
+struct Recorded {
+    plant: String,
+    limit: String,
+    facts: Facts,
+}
+
+fn recorded() -> Vec<Recorded> {
+    RECORDED.lines().map(|line| serde_json::from_str(line).expect("a line of facts")).collect()
+}
+
+fn of(plant: &str) -> Facts {
+    let found = recorded().into_iter().find(|r| r.plant == plant);
+    found.unwrap_or_else(|| panic!("no plant '{plant}'")).facts
+}
+
+/// Moves a part of one time to another.
+fn shift(from: &mut u64, to: &mut u64, part: f64) {
+    let ns = (*from as f64 * part) as u64;
+    *from -= ns;
+    *to += ns;
+}
+
+fn scale(ns: &mut u64, part: f64) {
+    *ns = (*ns as f64 * part) as u64;
+}
+
+/// Gives our threads the processors that other programs had.
+fn without_others(f: &mut Facts, part: f64) {
+    let mut ready = f.ready_ns.unwrap_or(0);
+    let mut given = 0;
+    shift(&mut ready, &mut given, part);
+    f.ready_ns = Some(ready);
+    f.on_cpu_ns += given;
+    f.user_ns += given;
+    f.others_ns = f.others_ns.map(|ns| ns.saturating_sub(given));
+}
+
+/// Puts waits onto processors, in the function.
+fn computing(ns: fn(&mut Facts) -> &mut u64, f: &mut Facts, part: f64) {
+    let mut given = 0;
+    shift(ns(f), &mut given, part);
+    f.on_cpu_ns += given;
+    f.user_ns += given;
+    f.function_wall_ns += given;
+}
+
+/// Plant, the change, and the limit after the whole change.
+const EDGES: [(&str, Change, Limit); 15] = [
+    (
+        "slow producer",
+        |f, part| shift(&mut f.input_ns, &mut f.function_ns, part),
+        Limit::FunctionWaits,
+    ),
+    ("processor hogs", without_others, Limit::Compute),
+    ("neighbour on the device", |f, part| f.others_device *= 1.0 - part, Limit::Device),
+    (
+        "children that compute",
+        |f, part| {
+            let mut given = 0;
+            shift(&mut f.children_ns, &mut given, part);
+            f.user_ns += given;
+            f.on_cpu_ns += given;
+            shift(&mut f.function_ns, &mut given, part);
+        },
+        Limit::Compute,
+    ),
+    (
+        "children that sleep",
+        |f, part| scale(&mut f.children_faults, 1.0 - part),
+        Limit::FunctionWaits,
+    ),
+    (
+        "a function that sleeps",
+        |f, part| computing(|f| &mut f.function_ns, f, part),
+        Limit::Compute,
+    ),
+    (
+        "a function with a lock",
+        |f, part| {
+            f.function_wall_ns -= (f.function_ns as f64 * part) as u64;
+            shift(&mut f.function_ns, &mut f.hand_over_ns, part);
+        },
+        Limit::HandOver,
+    ),
+    ("a budget held by the caller", |f, part| scale(&mut f.memory_ns, 1.0 - part), Limit::Device),
+    (
+        "a function that computes",
+        |f, part| shift(&mut f.function_wall_ns, &mut f.fetch_wall_ns, part),
+        Limit::Metadata,
+    ),
+    (
+        "one thread that computes",
+        |f, part| {
+            let ns = (f.on_cpu_ns as f64 * part) as u64;
+            f.on_cpu_ns -= ns;
+            f.user_ns = f.user_ns.saturating_sub(ns);
+            f.function_wall_ns -= ns;
+            f.fetch_wall_ns += ns;
+            f.io_ns += ns;
+        },
+        Limit::Device,
+    ),
+    (
+        "many small warm files",
+        |f, part| shift(&mut f.fetch_wall_ns, &mut f.function_wall_ns, part),
+        Limit::Compute,
+    ),
+    ("cold files", |f, part| shift(&mut f.io_ns, &mut f.input_ns, part), Limit::InputList),
+    ("a slow file system", |f, part| shift(&mut f.io_ns, &mut f.unknown_ns, part), Limit::Unknown),
+    (
+        "one file at a time in the queue",
+        |f, part| computing(|f| &mut f.hand_over_ns, f, part),
+        Limit::Compute,
+    ),
+    // Children of the same application that do not belong to the calls.
+    (
+        "children that sleep",
+        |f, part| shift(&mut f.children_faults, &mut f.calls, part),
+        Limit::FunctionWaits,
+    ),
+];
+
+#[test]
+fn every_limit_is_found_in_recorded_evidence() {
+    let all = recorded();
+    assert!(all.len() >= 12, "{} plants", all.len());
+    for limit in Limit::ALL {
+        assert!(all.iter().any(|r| r.limit == limit.word()), "no plant for {limit:?}");
+    }
+    for Recorded { plant, limit, facts } in all {
+        let verdict = decide(&facts);
+        assert_eq!(verdict.limit.word(), limit, "{plant}: {}", verdict.sentence(&facts));
+        consistent(&facts);
+    }
+}
+
+#[test]
+fn another_limit_decides_on_the_other_side_of_the_edge() {
+    for (plant, change, after) in EDGES {
+        let at = |part: f64| {
+            let mut facts = of(plant);
+            change(&mut facts, part);
+            (decide(&facts), facts)
+        };
+        let before = decide(&of(plant)).limit;
+        assert_eq!(at(1.0).0.limit, after, "{plant}: {}", at(1.0).0.sentence(&at(1.0).1));
+        assert_ne!(before, after);
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..40 {
+            let middle = (low + high) / 2.0;
+            if at(middle).0.limit == before { low = middle } else { high = middle }
+        }
+        let (near, far) = (at(low).0, at(high).0);
+        assert_eq!(near.limit, before, "{plant}");
+        assert_ne!(far.limit, before, "{plant}");
+        // Where shares decide, both sides of the edge name the other limit as close. A change of
+        // what a wait counts as has no such edge.
+        let (shares, others) = (near.shares.expect("shares"), far.shares.expect("shares"));
+        let steps = shares.of(before).abs_diff(others.of(before));
+        if steps <= 1 && far.limit != Limit::Unknown {
+            assert_eq!(near.close, Some(far.limit), "{plant}: {}", near.sentence(&at(low).1));
+            assert!(far.close.is_some(), "{plant}: {}", far.sentence(&at(high).1));
+        }
+        consistent(&at(low).1);
+        consistent(&at(high).1);
+    }
+}
+
+#[test]
+fn too_little_evidence_gives_no_limit() {
+    let mut short = of("a function that computes");
+    short.elapsed_ns = JUDGED_FROM_NS - 1;
+    assert_eq!(decide(&short).reason, Some(NoVerdict::TooShort));
+    short.elapsed_ns = JUDGED_FROM_NS;
+    assert_ne!(decide(&short).limit, Limit::Unknown);
+
+    let mut failed = of("a function that always fails");
+    assert_eq!(decide(&failed).reason, Some(NoVerdict::NoFiles));
+    failed.files = 1;
+    assert_eq!(decide(&failed).limit, Limit::Compute);
+
+    assert_eq!(decide(&Facts::default()).reason, Some(NoVerdict::NothingRan));
+
+    // Without the run-queue delay it is unknown whether others took the processors from us.
+    let mut blind = of("processor hogs");
+    blind.ready_ns = None;
+    blind.unknown_ns += of("processor hogs").ready_ns.unwrap();
+    assert_eq!(decide(&blind).reason, Some(NoVerdict::Unexplained));
+    blind.others_ns = Some(0);
+    blind.unknown_ns = 0;
+    blind.function_ns = of("processor hogs").ready_ns.unwrap();
+    assert_eq!(decide(&blind).limit, Limit::FunctionWaits);
+
+    // Five causes with a fifth each.
+    let ms = 1_000_000;
+    let spread = Facts {
+        elapsed_ns: 100 * ms,
+        cores: 1,
+        files: 1,
+        threads: 1,
+        threads_ns: 100 * ms,
+        on_cpu_ns: 20 * ms,
+        user_ns: 20 * ms,
+        function_wall_ns: 40 * ms,
+        ready_ns: Some(0),
+        io_ns: 20 * ms,
+        input_ns: 20 * ms,
+        memory_ns: 20 * ms,
+        function_ns: 20 * ms,
+        ..Facts::default()
+    };
+    assert_eq!(decide(&spread).reason, Some(NoVerdict::Spread), "{:?}", decide(&spread));
+    let more = Facts { on_cpu_ns: 30 * ms, user_ns: 30 * ms, function_wall_ns: 50 * ms, ..spread };
+    assert_eq!(decide(&Facts { memory_ns: 10 * ms, ..more }).limit, Limit::Compute);
+}
+
+#[test]
+fn waits_in_the_function_of_a_mapped_plan_are_page_faults() {
+    let mut mapped = of("a function that sleeps");
+    assert_eq!(decide(&mapped).limit, Limit::FunctionWaits);
+    mapped.mapped = true;
+    assert_eq!(decide(&mapped).limit, Limit::Device);
+}
+
+#[test]
+fn stolen_time_counts_as_other_programs() {
+    let mut stolen = of("a function that computes");
+    let all = u64::from(stolen.cores) * stolen.elapsed_ns;
+    let ns = all * 3 / 4;
+    (stolen.user_ns, stolen.kernel_ns, stolen.on_cpu_ns) = (all - ns, 0, all - ns);
+    (stolen.ready_ns, stolen.others_ns) = (Some(0), Some(0));
+    stolen.unknown_ns = ns;
+    assert_eq!(decide(&stolen).limit, Limit::Unknown);
+    stolen.steal_ns = ns;
+    assert_eq!(decide(&stolen).limit, Limit::OtherPrograms);
+}
+
+#[test]
+fn memory_counts_only_if_the_function_could_use_it() {
+    let mut full = of("a budget held by the caller");
+    assert_eq!(decide(&full).limit, Limit::Memory);
+    // Every processor has a call of the function that sleeps: more data in memory changes nothing.
+    full.function_wall_ns = u64::from(full.cores) * full.elapsed_ns;
+    full.function_ns = full.function_wall_ns;
+    assert_eq!(decide(&full).limit, Limit::FunctionWaits);
+}
+
+/// Checks that a verdict and its sentence do not contradict themselves.
+fn consistent(facts: &Facts) {
+    let verdict = decide(facts);
+    let sentence = verdict.sentence(facts);
+    assert!(!sentence.is_empty());
+    let Some(shares) = verdict.shares else {
+        assert!(!sentence.contains('%'), "{sentence}");
+        return;
+    };
+    let sum: u32 = Limit::ALL.into_iter().map(|limit| shares.of(limit)).sum();
+    assert_eq!(sum, 100, "{shares:?}");
+    let named: Vec<u32> = percentages(&sentence);
+    let parts = sentence.contains("% running and") || sentence.contains("% on the processors and");
+    let listed: u32 = named.iter().sum::<u32>() - if parts { named[1] + named[2] } else { 0 };
+    assert_eq!(listed, 100, "{sentence}");
+    if parts {
+        assert_eq!(named[0], named[1] + named[2], "{sentence}");
+    }
+    if verdict.limit != Limit::Unknown {
+        let most = shares.of(verdict.limit);
+        assert!(Limit::ALL.iter().all(|limit| shares.of(*limit) <= most));
+        assert_eq!(named[0], most, "{sentence}");
+    }
+    if let Some(close) = verdict.close {
+        assert!(shares.of(verdict.limit) - shares.of(close) <= CLOSE_POINTS);
+    }
+}
+
+fn percentages(sentence: &str) -> Vec<u32> {
+    let words: Vec<&str> = sentence.split_whitespace().collect();
+    let pairs = words.windows(2).filter(|pair| pair[1].starts_with('%'));
+    pairs.map(|pair| pair[0].parse().expect("a number before %")).collect()
+}
+
+prop_compose! {
+    fn facts()(
+        times in prop::collection::vec(0_u64..40_000_000_000, 14),
+        small in prop::collection::vec(0_u64..400, 3),
+        (cores, threads, files) in (1_u32..200, 1_u32..600, 0_u64..5),
+        ready in prop::option::of(0_u64..40_000_000_000),
+        others in prop::option::of(0_u64..40_000_000_000),
+        device_bytes in prop::option::of(0_u64..3),
+        others_device in 0.0..1.0,
+        mapped: bool,
+    ) -> Facts {
+        Facts {
+            elapsed_ns: times[0] / 10,
+            cores, files, threads, mapped, device_bytes, others_device,
+            threads_ns: times[1],
+            on_cpu_ns: times[2],
+            ready_ns: ready,
+            io_ns: times[3],
+            hand_over_ns: times[4],
+            memory_ns: times[5],
+            input_ns: times[6],
+            function_ns: times[7],
+            unknown_ns: times[8],
+            fetch_wall_ns: times[9],
+            function_wall_ns: times[10],
+            user_ns: times[11],
+            kernel_ns: times[12],
+            children_ns: small[0] * 1_000_000,
+            children_faults: small[1],
+            calls: small[2],
+            others_ns: others,
+            steal_ns: times[13] / 100,
+            costliest: None,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn shares_add_up_and_no_sentence_contradicts_itself(facts in facts()) {
+        consistent(&facts);
+    }
+
+    #[test]
+    fn ranked_shares_are_in_order(facts in facts()) {
+        if let Some(shares) = decide(&facts).shares {
+            let ranked: Vec<u32> = Shares::ranked(&shares).into_iter().map(|(_, p)| p).collect();
+            prop_assert!(ranked.is_sorted_by(|a, b| a >= b));
+        }
+    }
+}
