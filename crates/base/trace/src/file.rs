@@ -9,7 +9,7 @@
 //! 8   u32      version, 1
 //! 12  u32      number of sections
 //! then per section:
-//!     4 bytes  tag: HEAD, THRD (one per thread), DEVS, CORE, SERI, MARK, FILE
+//!     4 bytes  tag: HEAD, THRD (one per thread), DEVS, CORE, SERI, MARK, FILE, LIMT (optional)
 //!     u32      0: stored, 1: deflate
 //!     u32      CRC-32 of the bytes as stored
 //!     u64      number of bytes as stored

@@ -1,6 +1,7 @@
 //! A classified trace: lanes that can be drawn, summed and stored.
 
 use crate::span::Span;
+use ioloom_model::record::Bottleneck;
 use ioloom_model::{Evidence, State, StateTable};
 use serde::Serialize;
 
@@ -40,6 +41,8 @@ pub struct Trace {
     pub file_bytes: Vec<u64>,
     /// Evidence for the states.
     pub evidence: Evidence,
+    /// What limited the run, as in its measurements; `None` if the run was not judged.
+    pub limit: Option<Bottleneck>,
 }
 
 /// One thread.

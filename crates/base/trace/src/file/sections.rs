@@ -20,6 +20,7 @@ pub(super) fn encode(trace: &Trace) -> Vec<([u8; 4], Vec<u8>)> {
     sections.push((*b"SERI", section(|w| list(w, &trace.series, series))));
     sections.push((*b"MARK", section(|w| marks(w, &trace.marks))));
     sections.push((*b"FILE", section(|w| files(w, trace))));
+    sections.extend(trace.limit.as_ref().map(|limit| (*b"LIMT", section(|w| json(w, limit)))));
     sections
 }
 
@@ -35,6 +36,7 @@ pub(super) fn decode(tag: &str, bytes: &[u8], trace: &mut Trace) -> Result<(), F
         "SERI" => trace.series = read_list(r, 3, read_series)?,
         "MARK" => trace.marks = read_marks(r)?,
         "FILE" => read_files(r, trace)?,
+        "LIMT" => trace.limit = Some(r.json()?),
         _ => return Ok(()),
     }
     reader.end()

@@ -58,7 +58,7 @@ impl Parts {
 
 /// The device is idle while the program computes.
 pub(super) fn disk_idle(seen: &Observed<'_>) -> Option<Finding> {
-    let parts = parts(seen)?;
+    let parts = parts(seen).filter(|_| seen.allows("device"))?;
     if parts.cpu_only < ONE_SIDE_MIN || parts.gain() < OVERLAP_GAIN_MIN {
         return None;
     }
@@ -80,7 +80,7 @@ pub(super) fn disk_idle(seen: &Observed<'_>) -> Option<Finding> {
 
 /// The program waits for a device that has spare capacity.
 pub(super) fn cpu_idle(seen: &Observed<'_>) -> Option<Finding> {
-    let parts = parts(seen)?;
+    let parts = parts(seen).filter(|_| seen.allows("device"))?;
     let used = seen.utilisation.within(0, seen.trace.elapsed_ns);
     let busy_ns = used.device_busy_ns.filter(|ns| *ns > 0)?;
     let depth = used.in_flight? * used.ns as f64 / busy_ns as f64;

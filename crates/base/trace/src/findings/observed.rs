@@ -13,7 +13,25 @@ pub(super) struct Observed<'a> {
     pub(super) utilisation: Utilisation,
 }
 
+/// A finding about a limit with a smaller share would contradict the limit of the run.
+const SHARE_MIN_PERCENT: u32 = 10;
+
 impl Observed<'_> {
+    /// Reports whether `word` has a notable share in the limit of the run; true if the run was not
+    /// judged by shares.
+    pub(super) fn allows(&self, word: &str) -> bool {
+        let shares = self.trace.limit.as_ref().map(|limit| &limit.shares);
+        shares.is_none_or(|shares| {
+            shares.is_empty() || shares.get(word).is_some_and(|p| *p >= SHARE_MIN_PERCENT)
+        })
+    }
+
+    /// Reports whether `word` is the limit of the run or close to it.
+    pub(super) fn is_limited_by(&self, word: &str) -> bool {
+        let limit = self.trace.limit.as_ref();
+        limit.is_some_and(|limit| limit.word == word || limit.close.as_deref() == Some(word))
+    }
+
     /// Returns a thread time as a share of the total time of all threads.
     pub(super) fn share(&self, ns: u64) -> f64 {
         ns as f64 / self.all.total().max(1) as f64

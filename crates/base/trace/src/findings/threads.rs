@@ -22,6 +22,8 @@ const LOCK_WAITS_MIN: usize = 20;
 const UNEVEN_RATIO_MIN: f64 = 1.25;
 /// Minimum reported share of the run that an even distribution could save.
 const UNEVEN_LOSS_MIN: f64 = 0.10;
+/// Minimum number of pieces of files per thread that can be distributed evenly.
+const PIECES_PER_THREAD_MIN: usize = 4;
 /// Minimum reported share of a thread's time spent submitting.
 const SUBMIT_SHARE_MIN: f64 = 0.10;
 /// Minimum reported growth of the median submission time from the first to the last quarter of the
@@ -33,8 +35,12 @@ const SUBMITS_MIN: usize = 16;
 /// well, so only a share that affects the elapsed time counts.
 const PAGING_MIN: f64 = 0.10;
 
-/// More runnable threads than processors.
+/// More runnable threads than processors. If other programs take the processors, fewer threads
+/// would not help.
 pub(super) fn oversubscription(seen: &Observed<'_>) -> Option<Finding> {
+    if seen.is_limited_by("other programs") {
+        return None;
+    }
     let waiting_ns = seen.all.of(State::Ready) + seen.all.of(State::Preempted);
     let cpus = processors(seen.trace)?;
     let runnable = seen.of_run(waiting_ns + seen.all.of(State::OnCpu));
@@ -134,7 +140,15 @@ fn work_ns(thread: &Thread) -> u64 {
     states.filter_map(|(_, time)| time.ns).sum()
 }
 
-/// A thread works much longer than others with the same role.
+/// Returns the number of pieces of files that the threads of a role processed.
+fn pieces(seen: &Observed<'_>, role: &str) -> usize {
+    let threads = seen.trace.threads.iter().filter(|t| t.role == role);
+    let computed = |t: &Thread| t.spans.iter().filter(|s| s.kind == SpanKind::Compute).count();
+    threads.map(computed).sum()
+}
+
+/// A thread works much longer than others with the same role, although there are enough pieces for
+/// all. Fewer pieces cannot be distributed evenly.
 pub(super) fn uneven_work(seen: &Observed<'_>) -> Option<Finding> {
     let mut roles: Vec<&str> = Vec::new();
     for thread in seen.trace.threads.iter().filter(|t| is_program_thread(t)) {
@@ -150,7 +164,9 @@ pub(super) fn uneven_work(seen: &Observed<'_>) -> Option<Finding> {
         let least = work.first()?.0;
         let mean = work.iter().map(|w| w.0).sum::<u64>() as f64 / work.len() as f64;
         let loss = seen.of_run(most) - mean / seen.trace.elapsed_ns as f64;
-        if work.len() < 2 || most as f64 <= mean * UNEVEN_RATIO_MIN || loss < UNEVEN_LOSS_MIN {
+        let few = pieces(seen, role) < PIECES_PER_THREAD_MIN * work.len();
+        if work.len() < 2 || few || most as f64 <= mean * UNEVEN_RATIO_MIN || loss < UNEVEN_LOSS_MIN
+        {
             return None;
         }
         Some(Finding {

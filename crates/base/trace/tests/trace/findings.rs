@@ -1,6 +1,7 @@
 //! Each finding, tested with a trace that has the problem and with similar traces that do not.
 
 use crate::planted::{Script, at_level};
+use ioloom_model::record::Bottleneck;
 use ioloom_model::{Level, State};
 use ioloom_trace::raw::{PROCESSORS, READY_QUEUE, Raw};
 use ioloom_trace::{CoreRun, Finding, Request, Series, SpanKind, Trace, classify, findings};
@@ -109,14 +110,39 @@ fn lock_convoy() {
 #[test]
 fn uneven_work() {
     let uneven = many(3, |tid, s| {
-        s.run(if tid == 2 { 10 * MS } else { 2 * MS });
+        for _ in 0..4 {
+            s.span(SpanKind::Compute, |s| {
+                s.run(if tid == 2 { 10 * MS } else { 2 * MS });
+            });
+        }
     });
     let finding = found(&trace(&uneven, |_| {}), "uneven-work");
-    assert!(finding.sentence.starts_with("Thread 2 works for 10"), "{finding:?}");
+    assert!(finding.sentence.starts_with("Thread 2 works for 40"), "{finding:?}");
     let even = many(3, |tid, s| {
         s.run((10 + u64::from(tid)) * MS);
     });
     assert!(ids(&trace(&even, |_| {})).is_empty());
+    // Too few pieces for all threads.
+    let few = many(3, |tid, s| {
+        s.span(SpanKind::Compute, |s| {
+            s.run(if tid == 2 { 40 * MS } else { 8 * MS });
+        });
+    });
+    assert!(ids(&trace(&few, |_| {})).is_empty());
+    // No file at all: threads that only start and end.
+    let none = many(3, |tid, s| {
+        s.run(if tid == 2 { 40 * MS } else { 8 * MS });
+    });
+    assert!(ids(&trace(&none, |_| {})).is_empty());
+    // The same in half a millisecond.
+    let short = many(3, |tid, s| {
+        for _ in 0..4 {
+            s.span(SpanKind::Compute, |s| {
+                s.run(if tid == 2 { 100 * US } else { 20 * US });
+            });
+        }
+    });
+    assert!(ids(&trace(&short, |_| {})).is_empty());
     // Different roles can work differently.
     let mut raw = at_level(Level::Kernel, uneven.iter().map(Script::thread).collect());
     for (thread, role) in raw.threads.iter_mut().zip(["a", "b", "c"]) {
@@ -252,6 +278,41 @@ fn unbounded_backlog() {
     assert!(ids(&queue(|i| i as f64 / 10.0)).is_empty());
     // The queue oscillates.
     assert!(ids(&queue(|i| if i % 40 < 20 { 1000.0 } else { 0.0 })).is_empty());
+}
+
+fn limited(trace: &Trace, word: &str, shares: &[(&str, u32)]) -> Trace {
+    let shares = shares.iter().map(|(word, percent)| ((*word).to_owned(), *percent)).collect();
+    let sentence = "x took 1 % (the rest: y 2 %): more z would help".to_owned();
+    let limit = Bottleneck { word: word.to_owned(), sentence, close: None, shares };
+    Trace { limit: Some(limit), ..trace.clone() }
+}
+
+#[test]
+fn the_limit_of_the_run_is_the_first_finding_and_no_other_contradicts_it() {
+    let threads = many(4, |_, s| {
+        for _ in 0..10 {
+            s.run(MS).preempted(MS, 9);
+        }
+    });
+    let two = trace(&threads, |raw| processors(raw, 2.0));
+    let compute = limited(&two, "compute", &[("compute", 60), ("other programs", 40)]);
+    assert_eq!(ids(&compute), ["limit", "oversubscription"]);
+    let finding = found(&compute, "limit");
+    assert_eq!(finding.title, "Limited by compute");
+    assert_eq!(finding.sentence, "X took 1 % (the rest: y 2 %).");
+    assert_eq!(finding.try_this, "More z would help.");
+    assert_eq!(finding.evidence[0], ("compute".to_owned(), "60 %".to_owned()));
+    let others = limited(&two, "other programs", &[("other programs", 60), ("compute", 40)]);
+    assert_eq!(ids(&others), ["limit"]);
+
+    let alternating = reader(MS, MS, false);
+    let device = limited(&alternating, "device", &[("device", 50), ("compute", 50)]);
+    assert_eq!(ids(&device), ["limit", "disk-idle", "cpu-idle"]);
+    let input = limited(&alternating, "input list", &[("input list", 95), ("device", 5)]);
+    assert_eq!(ids(&input), ["limit"]);
+    let unknown = limited(&alternating, "unknown", &[]);
+    assert_eq!(findings(&unknown)[0].title, "The limit of the run is unknown");
+    assert!(findings(&unknown)[0].sentence.contains("more z"), "no advice is split off");
 }
 
 #[test]

@@ -105,6 +105,7 @@ pub(super) fn run<W: Work>(
         let ran = traced::Ran {
             elapsed_ns,
             reports: &reports,
+            usage: &usage,
             sampled: &sampled,
             list_end_ns: shared.source.ended_ns().map(|at| at.saturating_sub(start)),
             function_waits: options.function_waits,

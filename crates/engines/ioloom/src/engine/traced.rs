@@ -4,12 +4,16 @@
 //! The path and size of each processed file are recorded. Only names of the first files are kept,
 //! so that memory stays bounded.
 
+use crate::default_plan::usable_cores;
 use crate::error::Error;
 use crate::shared::Shared;
+use ioloom_model::record::Bottleneck;
 use ioloom_model::units::{format_count, format_ns, format_size};
-use ioloom_model::{Level, State};
+use ioloom_model::{Level, Measured, State};
 use ioloom_observe::collect::{self, Recorder, Refused, Session};
-use ioloom_observe::{GaugeSampler, GaugeTotals, ThreadReport};
+use ioloom_observe::{
+    GaugeSampler, GaugeTotals, ThreadReport, UsageDelta, bottleneck, merge_calls,
+};
 use ioloom_trace::raw::READY_QUEUE;
 use ioloom_trace::{Mark, Series, Trace};
 use std::path::PathBuf;
@@ -64,6 +68,7 @@ pub(super) type Sampled = Vec<(u64, (GaugeTotals, u64))>;
 pub(super) struct Ran<'r> {
     pub(super) elapsed_ns: u64,
     pub(super) reports: &'r [ThreadReport],
+    pub(super) usage: &'r UsageDelta,
     pub(super) sampled: &'r Sampled,
     /// When the last path was taken, after the start.
     pub(super) list_end_ns: Option<u64>,
@@ -140,6 +145,7 @@ impl Traced {
         let mut trace = ioloom_trace::classify(raw);
         trace.started_unix_ms = self.started_unix_ms;
         trace.title = title(shared, ran.elapsed_ns);
+        trace.limit = Some(limit(shared, ran));
         match &ran.failed {
             Some(error) => incomplete(&mut trace, &format!("the run failed: {error}")),
             None if shared.cancel.is_cancelled() => {
@@ -152,6 +158,20 @@ impl Traced {
         }
         trace
     }
+}
+
+/// Judges the run as its measurements do.
+fn limit(shared: &Shared<'_>, ran: &Ran<'_>) -> Bottleneck {
+    let cores = usable_cores();
+    let mut measured = Measured {
+        elapsed_ns: ran.elapsed_ns,
+        files: shared.gauges.files(),
+        calls: merge_calls(ran.reports),
+        threads: ran.reports.iter().map(|report| report.time.clone()).collect(),
+        ..Measured::default()
+    };
+    ran.usage.fill(&mut measured, cores);
+    bottleneck(&measured, cores, cores)
 }
 
 /// Describes a run in one line.

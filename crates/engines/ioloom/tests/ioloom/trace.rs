@@ -39,6 +39,9 @@ fn a_traced_run_explains_all_time_and_names_all_files() {
         assert_eq!((computed, run.measured.files), (40, 40), "{text}");
         let timed = run.measured.calls.values().find(|calls| calls.timed != calls.count);
         assert_eq!(timed, None, "{text}: with a trace every file is timed");
+        assert_eq!(trace.limit, run.measured.bottleneck, "{text}: trace and run agree");
+        let first = ioloom_trace::findings(&trace).into_iter().next().map(|finding| finding.id);
+        assert_eq!(first.as_deref(), Some("limit"), "{text}");
         let named = |name: &str| trace.series.iter().any(|series| series.name == name);
         assert!(named("in flight") && named("memory budget") && named("ready queue"), "{text}");
         for name in ["first function starts", "list ends", "last function starts"] {

@@ -277,6 +277,7 @@ fn assemble(
         marks,
         files: (0..FILES).map(|f| format!("set/d{}/f{f:04}.bin", f % 4)).collect(),
         file_bytes: (0..FILES).map(file_bytes).collect(),
+        limit: None,
     }
 }
 
