@@ -39,10 +39,13 @@ impl<T, E> Run<T, E> {
     /// Describes what limited the run, in one sentence.
     pub fn why(&self) -> String {
         let m = &self.measured;
-        let limit = m.bottleneck.as_ref().map_or("unknown", |b| b.word.as_str());
-        let sentence = m.bottleneck.as_ref().map_or("", |b| b.sentence.as_str());
+        let limit = match &m.bottleneck {
+            Some(b) if b.word != "unknown" => format!("limited by {}: {}", b.word, b.sentence),
+            Some(b) => format!("limit unknown: {}", b.sentence),
+            None => "limit unknown".to_owned(),
+        };
         format!(
-            "limited by {limit}: {sentence} ({} files, {} in {} with {})",
+            "{limit} ({} files, {} in {} with {})",
             format_count(m.files),
             format_size(m.bytes),
             format_ns(m.elapsed_ns as f64),

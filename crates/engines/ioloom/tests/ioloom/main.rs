@@ -12,3 +12,4 @@ mod stream;
 mod support;
 mod tail;
 mod trace;
+mod why;

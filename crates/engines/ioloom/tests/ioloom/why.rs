@@ -1,0 +1,53 @@
+//! What limited a run, with planted limits. On a busy machine other programs may be the limit of any
+//! run; the plants check that no wrong cause is named.
+
+use crate::support::{make, plan, roots};
+use ioloom::Run;
+use std::time::Duration;
+
+fn word<T, E>(run: &Run<T, E>) -> &str {
+    run.measured.bottleneck.as_ref().map_or("", |limit| limit.word.as_str())
+}
+
+fn shares_add_up<T, E>(run: &Run<T, E>) {
+    let limit = run.measured.bottleneck.as_ref().unwrap();
+    assert_eq!(limit.shares.values().sum::<u32>(), 100, "{limit:?}");
+    assert!(run.why().starts_with(&format!("limited by {}: ", limit.word)), "{}", run.why());
+}
+
+#[test]
+fn a_function_that_sleeps_is_not_the_device() {
+    let (_dir, paths) = make(&roots()[0], &[100; 60]);
+    for text in ["read/threads:n=2", "nowait/window:l=8,p=2", "read/roles:r=1,h=0,c=2,w=8"] {
+        let files = ioloom::files(paths.clone()).pin(plan(text));
+        let run = files.map(|_| std::thread::sleep(Duration::from_millis(2))).run().unwrap();
+        assert!(["function waits", "other programs"].contains(&word(&run)), "{}", run.why());
+        shares_add_up(&run);
+    }
+}
+
+#[test]
+fn a_function_that_waits_for_children_is_not_the_device() {
+    let (_dir, paths) = make(&roots()[0], &[100; 20]);
+    let child = |_: &ioloom::File<'_>| {
+        let status = std::process::Command::new("sleep").arg("0.01").status();
+        assert!(status.unwrap().success());
+    };
+    let run = ioloom::files(paths.clone()).pin(plan("read/threads:n=2")).map(child).run().unwrap();
+    assert!(["child processes", "other programs"].contains(&word(&run)), "{}", run.why());
+    shares_add_up(&run);
+    assert!(run.measured.children_faults > 0 && run.measured.children_cpu_ns > 0);
+}
+
+#[test]
+fn a_function_that_always_fails_has_no_limit() {
+    let (_dir, paths) = make(&roots()[0], &[100; 30]);
+    let fails = |_: &ioloom::File<'_>| -> Result<(), String> {
+        std::thread::sleep(Duration::from_millis(2));
+        Err("nothing works".to_owned())
+    };
+    let files = ioloom::files(paths.clone()).on_error(ioloom::OnError::Collect);
+    let run = files.try_map(fails).run().unwrap();
+    assert_eq!((word(&run), run.failed), ("unknown", 30));
+    assert!(run.why().starts_with("limit unknown: no file was processed"), "{}", run.why());
+}
