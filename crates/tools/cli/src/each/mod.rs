@@ -25,6 +25,7 @@ use crate::interrupt::{drain_flag, stop_flag};
 use crate::stderr;
 use ioloom::engine::{self, RunOptions};
 use ioloom::{Cancel, TraceFile, TraceWanted};
+use ioloom_model::Method;
 use job::Job;
 use outcome::Outcome;
 use std::sync::Arc;
@@ -87,7 +88,8 @@ fn run_job(
     let options = RunOptions {
         cancel: Cancel::from_flag(stop.clone()),
         progress: Some(&on_progress),
-        on_demand: !args.is_pinned(),
+        // Without reads, nothing shows that files wait for a thread.
+        on_demand: !args.is_pinned() && job.plan.method != Method::Null,
         mmap: true,
         tracing: wanted.as_ref().map(TraceWanted::tracing),
         ..RunOptions::default()

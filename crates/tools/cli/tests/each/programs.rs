@@ -1,6 +1,7 @@
 //! `--exec`: a program for each file.
 
 use crate::place::{Each, fresh, regular_files};
+use std::fs;
 
 #[test]
 fn names_never_become_code() {
@@ -58,4 +59,85 @@ fn invalid_commands_are_refused() {
     place.each(&["t", "--exec", "wc {}", "--method", "read"]).ended(2);
     place.each(&["t", "--exec", "wc", "--compute", "md5"]).ended(2);
     place.each(&["t", "--exec", "wc", "--per-file"]).ended(2);
+}
+
+/// Each command enters a room and leaves when as many have been there at once as should be.
+fn met(place: &crate::place::Workspace, room: &str, people: usize) -> String {
+    fs::create_dir(place.at(room)).unwrap();
+    let room = place.at(room);
+    let room = room.display();
+    // Ten seconds guard against a hang.
+    format!(
+        "sh -c 'touch {room}/$$; i=0; while [ $(ls {room} | wc -l) -lt {people} ]; do \
+         i=$((i+1)); [ $i -lt 1000 ] || exit 9; sleep 0.01; done' sh"
+    )
+}
+
+#[test]
+fn as_many_commands_run_at_once_as_asked() {
+    let place = fresh();
+    for i in 0..12 {
+        place.write(format!("t/{i}"), "x");
+    }
+    for (at_once, room) in [(1, "one"), (5, "five"), (12, "twelve")] {
+        for (more, kind) in [(" {}", "path"), ("", "input")] {
+            let command = met(&place, &format!("{room}-{kind}"), at_once) + more;
+            let ran = place.each(&["t", "--exec", &command, "-j", &at_once.to_string(), "--json"]);
+            assert_eq!(ran.ended(0).json()["files"], 12, "{at_once} {kind}");
+        }
+    }
+}
+
+#[test]
+fn no_more_commands_run_at_once_than_asked() {
+    let place = fresh();
+    for i in 0..30 {
+        place.write(format!("t/{i}"), "x");
+    }
+    fs::create_dir(place.at("room")).unwrap();
+    for more in [" {}", ""] {
+        // Counts the commands that run, and leaves.
+        let command = format!(
+            "sh -c 'touch room/$$; n=$(ls room | wc -l); sleep 0.02; rm room/$$; [ $n -le 3 ]' sh{more}"
+        );
+        place.each(&["t", "--exec", &command, "-j", "3"]).ended(0);
+    }
+}
+
+#[test]
+fn a_shell_is_used_only_if_it_is_the_command() {
+    let place = fresh();
+    place.write("t/a b", "one\ntwo\n");
+    let ran = place.each(&["t", "--exec", "echo $HOME * {}", "--quiet"]).ended(0);
+    assert_eq!(ran.text(), "$HOME * t/a b\n");
+    let shell = "sh -c 'cat \"$1\" | wc -l' sh {}";
+    let ran = place.each(&["t", "--exec", shell, "--quiet"]).ended(0);
+    assert_eq!(ran.text().trim(), "2");
+}
+
+#[test]
+fn numbers_of_threads_and_commands_are_checked() {
+    let place = fresh();
+    place.write("t/a", "a");
+    for flags in [
+        &["-j", "2"][..],
+        &["--exec", "true", "-j", "0"],
+        &["--exec", "true", "-j", "many"],
+        &["--exec", "true", "--threads", "2"],
+        &["--threads", "0"],
+        &["--threads", "2", "--schedule", "threads:n=1"],
+        &["--exec", "true", "-j", "2", "--plan", "null/threads:n=1"],
+    ] {
+        let ran = place.each(&[&["t"], flags].concat()).ended(2);
+        assert!(ran.out.is_empty() && ran.err.matches("ioloom: ").count() == 1, "{flags:?}");
+    }
+    for (flags, right) in [
+        (&["--threads", "3"][..], "p=3"),
+        (&["--exec", "true", "-j", "600"], "window:l=600,p=600"),
+        (&["--method", "mmap:plain", "--threads", "3"], "threads:n=3"),
+    ] {
+        let json = place.each(&[&["t", "--json"], flags].concat()).ended(0).json();
+        let schedule = json["schedule"].as_str().unwrap();
+        assert!(schedule.contains(right), "{flags:?}: {schedule}");
+    }
 }
