@@ -43,6 +43,8 @@ pub struct Budget {
 struct Queue {
     next_ticket: u64,
     serving: u64,
+    /// Reservations of running functions.
+    working: u64,
 }
 
 impl Budget {
@@ -228,6 +230,35 @@ impl Budget {
             "released more bytes than retained: waits could return too soon"
         );
         self.release(bytes);
+    }
+
+    /// Reserves bytes for a function that runs, and so may hold what others wait for. It waits only
+    /// while others have such reservations, never with one of its own (`nested`): so one function
+    /// always goes on, although `used` may exceed the limit by one reservation.
+    pub fn reserve_working(&self, bytes: u64, nested: bool) {
+        let mut queue = lock(&self.queue);
+        // Makes releases wake this thread.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        while !self.fits(bytes) {
+            if nested || queue.working == 0 || self.closed.load(Ordering::SeqCst) {
+                let used = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
+                self.peak.fetch_max(used, Ordering::SeqCst);
+                break;
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        queue.working += 1;
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Releases what [`Budget::reserve_working`] reserved.
+    pub fn release_working(&self, bytes: u64) {
+        let mut queue = lock(&self.queue);
+        assert!(queue.working > 0, "a reservation ends once, or a function would wait for none");
+        queue.working -= 1;
+        self.used.fetch_sub(bytes, Ordering::SeqCst);
+        self.changed.notify_all();
     }
 
     /// Makes all current and future waits return [`Reserve::Closed`].
