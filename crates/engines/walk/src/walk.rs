@@ -28,6 +28,8 @@ pub struct Walk {
     /// Attributes to query for files and directories. With [`Fields::NONE`], and for files with
     /// [`Method::NamesOnly`], none.
     pub fields: Fields,
+    /// Attributes to query for directories besides [`Walk::fields`], whatever the method.
+    pub dir_fields: Fields,
     /// What [`Threads::Auto`] assumes that a waiting thread waits for.
     pub waits: Waits,
     /// Which symbolic links are followed.
@@ -52,6 +54,7 @@ impl Default for Walk {
             method: Method::Statx,
             threads: Threads::Auto,
             fields: Fields::NONE,
+            dir_fields: Fields::NONE,
             waits: Waits::default(),
             follow: Follow::default(),
             descriptors_max: (limit / 4).min(256) as usize,

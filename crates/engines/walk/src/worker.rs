@@ -55,7 +55,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
     ) -> Self {
         let names_only = context.walk.method == Method::NamesOnly;
         let fields = if names_only { Fields::NONE } else { context.walk.fields };
-        let mut dir_fields = fields;
+        let mut dir_fields = fields | context.walk.dir_fields;
         if context.walk.follow == Follow::Always {
             dir_fields = dir_fields | Fields::IDENTITY;
         }
