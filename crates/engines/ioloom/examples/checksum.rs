@@ -7,7 +7,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hash = |f: &ioloom::File<'_>| {
         format!("{:016x}  {}", xxhash_rust::xxh3::xxh3_64(f.bytes()), f.path().display())
     };
-    for line in ioloom::tree(root)?.map(hash).collect()? {
+    for line in ioloom::tree(root).sorted(true).map(hash).collect()? {
         writeln!(std::io::stdout(), "{line}")?;
     }
     Ok(())

@@ -90,6 +90,11 @@ impl Arena {
         })
     }
 
+    /// Returns the budget that the buffers are charged to.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     /// Creates an arena that lends only the given buffers, which are registered with a ring.
     pub(crate) fn of_registered(budget: Arc<Budget>, buffers: Vec<Buffer>) -> Arc<Self> {
         let bytes = buffers.first().map_or(0, |b| b.capacity() as u64);

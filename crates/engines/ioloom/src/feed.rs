@@ -40,7 +40,6 @@ pub(crate) enum Entry {
     /// A path that a walk found to be a regular file.
     Regular(PathBuf),
     /// An entry that could not be listed.
-    #[expect(dead_code, reason = "walked trees will fail entry by entry")]
     Failed(FileError),
 }
 

@@ -3,13 +3,15 @@
 use crate::cancel::Cancel;
 use crate::default_plan::{default_plan, usable_cores};
 use crate::engine::{self, RunOptions};
-use crate::error::{Error, FileError};
+use crate::error::Error;
 use crate::feed::{Entries, Entry};
-use crate::policy::{OnError, Order, Progress, ProgressFn};
+use crate::iter::Horizon;
+use crate::policy::{Current, OnError, Order, Progress, ProgressFn};
 use crate::source::Source;
 use crate::trace::{TraceFile, TraceWanted, keeping_trace, level_of_environment};
+use crate::tree::{Counts, TreeOptions, Walked, Walking};
 use ioloom_budget::Budget;
-use ioloom_model::{Plan, ReadOrder};
+use ioloom_model::{Plan, ReadOrder, Schedule};
 use ioloom_walk::PathList;
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -17,23 +19,84 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files to run a function over. Created by [`files`], [`tree`] or [`list`].
+/// Marks [`Files`] whose paths the caller gives.
+#[derive(Debug)]
+pub enum Paths {}
+
+/// Files to run a function over. Created by [`files`], [`list`] or [`tree`](crate::tree); `K` says
+/// which, because trees have more settings.
 #[must_use = "nothing is read until a function is given and the job is run"]
-pub struct Files<'a> {
-    pub(crate) input: Input<'a>,
+pub struct Files<'a, K = Paths> {
+    pub(crate) input: Input,
     pub(crate) plan: Plan,
     pub(crate) pinned: bool,
     pub(crate) on_error: OnError,
     pub(crate) order: Order,
     pub(crate) cancel: Cancel,
     pub(crate) progress: Option<ProgressFn<'a>>,
+    pub(crate) current: Option<Arc<Current>>,
+    pub(crate) bytes_total: Option<u64>,
+    pub(crate) threads: Option<u32>,
     pub(crate) files_max: Option<u64>,
     pub(crate) trace: Option<PathBuf>,
+    kind: PhantomData<K>,
 }
 
-pub(crate) enum Input<'a> {
+/// Where files come from.
+pub(crate) enum Input {
     List(PathList),
-    Stream(Entries, PhantomData<&'a ()>),
+    Stream(Entries),
+    Tree(TreeOptions),
+}
+
+impl Input {
+    /// Returns the entries one by one, and what will be known of a walk.
+    fn entries(self) -> (Entries, Option<Counts>) {
+        match self {
+            Self::List(list) => (entries_of(list), None),
+            Self::Stream(entries) => (entries, None),
+            Self::Tree(options) if options.sorted => {
+                let (walking, counts) = Walking::new(options);
+                let (list, failed) = walking.sorted();
+                (Box::new(failed.into_iter().chain(entries_of(list))), Some(counts))
+            }
+            Self::Tree(options) => {
+                let (walking, counts) = Walking::new(options);
+                (Box::new(walking), Some(counts))
+            }
+        }
+    }
+
+    /// Returns the source of a run; with a horizon, results are in the order of the input.
+    fn source<'s>(
+        self,
+        order: ReadOrder,
+        max: Option<u64>,
+        horizon: Option<Arc<Horizon>>,
+    ) -> (Source<'s>, Option<Counts>) {
+        let (entries, counts) = match (self, &horizon) {
+            (Self::List(list), None) => {
+                return (Source::list(Cow::Owned(list), order, max), None);
+            }
+            (input, _) => input.entries(),
+        };
+        let entries: Entries = match max {
+            Some(max) => Box::new(entries.take(max as usize)),
+            None => entries,
+        };
+        let entries = match horizon {
+            Some(horizon) => horizon.bound(entries),
+            None => entries,
+        };
+        (Source::stream(entries, order), counts)
+    }
+}
+
+fn entries_of(list: PathList) -> Entries {
+    Box::new((0..list.len()).map(move |index| {
+        let path = list.path(index).to_owned();
+        if list.known_regular(index) { Entry::Regular(path) } else { Entry::Path(path) }
+    }))
 }
 
 /// Takes files from an iterator of paths, as a stream: each file is processed as soon as its path
@@ -57,31 +120,7 @@ where
     I::IntoIter: Send + 'static,
 {
     let entries = Box::new(paths.into_iter().map(|path| Entry::Path(path.into())));
-    Files::new(Input::Stream(entries, PhantomData))
-}
-
-/// Takes all regular files below a directory, or a single file. Walks the tree now and skips
-/// entries that are not regular files.
-///
-/// # Errors
-///
-/// Returns [`Error::File`] with [`Cause::Walk`](crate::Cause::Walk) for the first directory or entry
-/// that cannot be read.
-///
-/// ```
-/// let run = ioloom::tree("src")?.map(|f| f.len()).run()?;
-/// assert!(run.value.len() > 5);
-/// # Ok::<(), ioloom::Error>(())
-/// ```
-pub fn tree<'a>(root: impl AsRef<Path>) -> Result<Files<'a>, Error> {
-    let (mut paths, summary) =
-        ioloom_walk::files(root.as_ref(), &ioloom_walk::WalkOptions::default())
-            .map_err(|error| Error::File(FileError::walk(0, error)))?;
-    if let Some(error) = summary.errors.into_iter().next() {
-        return Err(Error::File(FileError::walk(paths.len(), error)));
-    }
-    paths.sort();
-    Ok(Files::from(paths))
+    Files::new(Input::Stream(entries))
 }
 
 /// Takes files from paths that are in memory already, so that their number is known from the start.
@@ -112,8 +151,8 @@ impl From<PathList> for Files<'_> {
     }
 }
 
-impl<'a> Files<'a> {
-    fn new(input: Input<'a>) -> Self {
+impl<'a, K> Files<'a, K> {
+    pub(crate) fn new(input: Input) -> Self {
         Self {
             input,
             plan: default_plan(Plan::DEFAULT_MEMORY_BYTES),
@@ -122,8 +161,31 @@ impl<'a> Files<'a> {
             order: Order::default(),
             cancel: Cancel::new(),
             progress: None,
+            current: None,
+            bytes_total: None,
+            threads: None,
             files_max: None,
             trace: None,
+            kind: PhantomData,
+        }
+    }
+
+    /// Drops the settings that only trees have.
+    pub fn into_files(self) -> Files<'a> {
+        Files {
+            input: self.input,
+            plan: self.plan,
+            pinned: self.pinned,
+            on_error: self.on_error,
+            order: self.order,
+            cancel: self.cancel,
+            progress: self.progress,
+            current: self.current,
+            bytes_total: self.bytes_total,
+            threads: self.threads,
+            files_max: self.files_max,
+            trace: self.trace,
+            kind: PhantomData,
         }
     }
 
@@ -150,6 +212,36 @@ impl<'a> Files<'a> {
         self
     }
 
+    /// Requests results in the order of the input, from every form that returns several of them.
+    ///
+    /// ```
+    /// let paths = ["src/lib.rs", "Cargo.toml", "src/view.rs"];
+    /// let job = ioloom::list(paths).ordered().map(|f| f.path().to_owned());
+    /// let names: Result<Vec<_>, _> = job.into_iter().collect();
+    /// assert!(names?.iter().eq(paths.iter().map(std::path::Path::new)));
+    /// # Ok::<(), ioloom::FileError>(())
+    /// ```
+    pub fn ordered(self) -> Self {
+        self.order(Order::Input)
+    }
+
+    /// Runs the function on at most `threads` threads at once (default: the usable cores).
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    /// let (now, most) = (AtomicU32::new(0), AtomicU32::new(0));
+    /// ioloom::files(std::iter::repeat_n("Cargo.toml", 100)).threads(1).for_each(|_| {
+    ///     most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+    ///     now.fetch_sub(1, SeqCst);
+    /// })?;
+    /// assert_eq!(most.into_inner(), 1);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn threads(mut self, threads: u32) -> Self {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
     /// Sets what to do when a file fails (default: [`OnError::Stop`]).
     pub fn on_error(mut self, policy: OnError) -> Self {
         self.on_error = policy;
@@ -166,6 +258,13 @@ impl<'a> Files<'a> {
     /// called `run`.
     pub fn progress(mut self, report: impl Fn(Progress) + Sync + Send + 'a) -> Self {
         self.progress = Some(Box::new(report));
+        self.current = Some(Arc::default());
+        self
+    }
+
+    /// Sets the total that [`Progress::bytes_total`] reports, for callers who know it.
+    pub fn bytes_total(mut self, bytes: u64) -> Self {
+        self.bytes_total = Some(bytes);
         self
     }
 
@@ -207,14 +306,35 @@ impl<'a> Files<'a> {
         self
     }
 
+    /// Returns the plan with the number of threads.
+    fn plan(&self) -> Result<Plan, Error> {
+        let mut plan = self.plan;
+        match (self.threads, self.pinned, &mut plan.schedule) {
+            (None, ..) => {}
+            (Some(threads), false, Schedule::Window { window, permits }) => {
+                *window = threads.max(*window);
+                *permits = Some(threads);
+            }
+            _ => {
+                return Err(Error::Refused(format!(
+                    "{plan}: a pinned plan has a number of threads already; set it there, or leave \
+                     .threads() out"
+                )));
+            }
+        }
+        Ok(plan)
+    }
+
     /// Runs `work` over the files. `chunks`: its function takes chunks instead of whole files.
+    /// Returns what the threads left, and what a walk visited.
     pub(crate) fn drive<W: engine::Work>(
         self,
         chunks: bool,
         budget: Arc<Budget>,
+        horizon: Option<Arc<Horizon>>,
         work: &W,
-    ) -> Result<engine::Executed<W::Local>, Error> {
-        let plan = self.plan;
+    ) -> Result<Driven<W::Local>, Error> {
+        let plan = self.plan()?;
         if plan.chunk_bytes.is_some() != chunks {
             return Err(Error::Refused(format!(
                 "{plan}: chunk= requires .chunks(), but the function takes {}",
@@ -226,15 +346,13 @@ impl<'a> Files<'a> {
             None => TraceWanted::from_environment()?,
         };
         let trace_file = wanted.as_ref().map(|w| TraceFile::create(&w.path)).transpose()?;
-        let source = match (self.input, self.files_max) {
-            (Input::List(list), max) => Source::list(Cow::Owned(list), plan.read_order, max),
-            (Input::Stream(entries, _), None) => Source::stream(entries, plan.read_order),
-            (Input::Stream(entries, _), Some(max)) => {
-                Source::stream(Box::new(entries.take(max as usize)), plan.read_order)
-            }
-        };
+        let (source, counts) = self.input.source(plan.read_order, self.files_max, horizon);
+        let (current, bytes_total) = (self.current.clone(), self.bytes_total);
         let report = self.progress.as_ref().map(|report| {
-            |files, bytes, files_total| report(Progress { files, bytes, files_total })
+            move |files, bytes, files_total| {
+                let current = current.as_ref().and_then(|current| current.next());
+                report(Progress { files, bytes, files_total, bytes_total, current });
+            }
         });
         let options = RunOptions {
             cancel: self.cancel.clone(),
@@ -245,9 +363,15 @@ impl<'a> Files<'a> {
             on_demand: !self.pinned,
             ..RunOptions::default()
         };
-        keeping_trace(trace_file, |failed| {
+        let executed = keeping_trace(trace_file, |failed| {
             let options = RunOptions { trace_of_failure: Some(failed), ..options };
             engine::execute(&source, plan, budget, &options, work)
-        })
+        })?;
+        drop(source);
+        let walked = counts.map(|counts| *counts.lock().unwrap_or_else(|p| p.into_inner()));
+        Ok((executed, walked))
     }
 }
+
+/// What the threads of a run left, and what a walk visited.
+pub(crate) type Driven<L> = (engine::Executed<L>, Option<Walked>);

@@ -1,45 +1,38 @@
 //! A job, which is files and a function over them, and the ways to run it.
 
-use crate::cancel::Cancel;
-use crate::error::{Error, FileError};
+use crate::error::Error;
 use crate::file_fn::{Fallible, FileFn, FoldFile, MapChunks, Plain, Until, Whole, WithInit};
 use crate::files::Files;
-use crate::policy::{OnError, Order};
-use crate::run::{Adapter, Channel, Collect, EndedResult, Folded, Run, Sending, Sink};
+use crate::policy::Order;
+use crate::run::{Adapter, Collect, EndedResult, Folded, Run, Sink};
 use crate::view::{Chunk, File};
 use ioloom_budget::Budget;
-use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-
-/// Results that the iterator form holds ready.
-const ITER_READY: usize = 256;
 
 /// Files and the function to run over them.
 #[must_use = "nothing is read until the job is run"]
 pub struct Job<'a, F> {
-    files: Files<'a>,
-    function: F,
+    pub(crate) files: Files<'a>,
+    pub(crate) function: F,
 }
 
 /// Files that are read in chunks.
 #[must_use = "nothing is read until a function is given and the job is run"]
 pub struct Chunks<'a> {
-    files: Files<'a>,
+    pub(crate) files: Files<'a>,
 }
 
-impl<'a> Files<'a> {
+impl<'a, K> Files<'a, K> {
     /// Sets the function to run on each whole file. It borrows the bytes for the call.
     pub fn map<T, F>(self, f: F) -> Job<'a, Whole<F, Plain>>
     where
         T: Send,
         F: Fn(&File<'_>) -> T + Sync,
     {
-        Job { files: self, function: Whole { function: f, form: PhantomData } }
+        Job { files: self.into_files(), function: Whole { function: f, form: PhantomData } }
     }
 
     /// Sets a function that may fail. Its error keeps its type: see [`FileError`].
@@ -58,7 +51,7 @@ impl<'a> Files<'a> {
         E: Send,
         F: Fn(&File<'_>) -> Result<T, E> + Sync,
     {
-        Job { files: self, function: Whole { function: f, form: PhantomData } }
+        Job { files: self.into_files(), function: Whole { function: f, form: PhantomData } }
     }
 
     /// Sets a function that can end the run: after `Break` no further file is started. The value
@@ -81,7 +74,7 @@ impl<'a> Files<'a> {
         T: Send,
         F: Fn(&File<'_>) -> ControlFlow<T, T> + Sync,
     {
-        Job { files: self, function: Whole { function: f, form: PhantomData } }
+        Job { files: self.into_files(), function: Whole { function: f, form: PhantomData } }
     }
 
     /// Sets a function that borrows a state, such as a decoder or a buffer. `init` creates at most
@@ -106,7 +99,7 @@ impl<'a> Files<'a> {
         F: Fn(&mut S, &File<'_>) -> T + Sync,
     {
         Job {
-            files: self,
+            files: self.into_files(),
             function: WithInit { init, function: f, idle: Mutex::default(), form: PhantomData },
         }
     }
@@ -121,7 +114,10 @@ impl<'a> Files<'a> {
         F: Fn(&mut S, &File<'_>) -> Result<T, E> + Sync,
     {
         let idle = Mutex::default();
-        Job { files: self, function: WithInit { init, function: f, idle, form: PhantomData } }
+        Job {
+            files: self.into_files(),
+            function: WithInit { init, function: f, idle, form: PhantomData },
+        }
     }
 
     /// Runs a function on each whole file for its side effects.
@@ -154,7 +150,7 @@ impl<'a> Files<'a> {
     /// Reads files in chunks of at most `bytes`, so that a file may be larger than memory.
     pub fn chunks(mut self, bytes: u64) -> Chunks<'a> {
         self.plan.chunk_bytes = Some(bytes.max(1));
-        Chunks { files: self }
+        Chunks { files: self.into_files() }
     }
 }
 
@@ -328,128 +324,11 @@ impl<F: FileFn> Job<'_, F> {
     }
 
     /// Runs the function and passes each value to `sink`.
-    fn execute<K: Sink<F::Out>>(self, sink: &K) -> EndedResult<K::Local, F::Error> {
+    pub(crate) fn execute<K: Sink<F::Out>>(self, sink: &K) -> EndedResult<K::Local, F::Error> {
         let Self { files, function } = self;
-        let work = Adapter::new(&function, sink, files.on_error);
+        let work = Adapter::new(&function, sink, &files);
         let budget = Arc::new(Budget::new(files.plan.memory_bytes));
-        let executed = files.drive(F::CHUNKS, budget, &work).map_err(Error::widen)?;
-        work.end(executed)
-    }
-
-    /// Runs the function and sends each value and each failure.
-    fn execute_sending(self, sink: &Channel<F::Out, F::Error>) -> Result<(), Error> {
-        let Self { files, function } = self;
-        let work = Sending { function: &function, sink };
-        let ended = files.drive(F::CHUNKS, sink.budget.clone(), &work)?;
-        if ended.cancelled {
-            return Err(Error::Cancelled { files: ended.files });
-        }
-        Ok(())
-    }
-}
-
-/// The iterator form of a job: values as they become ready, or the error of a file. The run works
-/// at most 256 values ahead. While the caller may still drop values, the run waits for the memory
-/// that they retain; if the caller waits for the next value instead, the run ends with
-/// [`Error::BudgetHeld`]. Dropping the iterator cancels the run and waits for what is in flight.
-pub struct Iter<T, E = Infallible> {
-    values: Option<Receiver<Result<T, FileError<E>>>>,
-    cancel: Cancel,
-    engine: Option<JoinHandle<Result<(), Error>>>,
-    error: Option<Error>,
-    /// Each value in the channel may return retained bytes to the budget, and so may the caller
-    /// while it is not in [`Iter::next`].
-    budget: Arc<Budget>,
-}
-
-impl<F> IntoIterator for Job<'static, F>
-where
-    F: FileFn + Send + 'static,
-    F::Out: 'static,
-    F::Error: 'static,
-{
-    type Item = Result<F::Out, FileError<F::Error>>;
-    type IntoIter = Iter<F::Out, F::Error>;
-
-    /// Runs the job in the background and yields values as they become ready.
-    ///
-    /// ```
-    /// let mut sum = 0;
-    /// for len in ioloom::files(["Cargo.toml", "src/lib.rs"]).map(|f| f.len()) {
-    ///     sum += len?;
-    /// }
-    /// assert!(sum > 0);
-    /// # Ok::<(), ioloom::FileError>(())
-    /// ```
-    fn into_iter(self) -> Iter<F::Out, F::Error> {
-        let (send, values) = sync_channel(ITER_READY);
-        // Dropping this iterator must not cancel other runs that use the caller's token.
-        let cancel = self.files.cancel.child();
-        let token = cancel.clone();
-        let budget = Arc::new(Budget::new(self.files.plan.memory_bytes));
-        budget.add_releaser();
-        let shared = budget.clone();
-        let engine = std::thread::Builder::new().name("ioloom-iter".to_owned()).spawn(move || {
-            let Job { mut files, function } = self;
-            // Failures are items, so none of them ends the run.
-            files.on_error = OnError::Skip;
-            files.cancel = token;
-            let sink = Channel { send, budget: shared };
-            Job { files, function }.execute_sending(&sink)
-        });
-        let (engine, error) = match engine {
-            Ok(engine) => (Some(engine), None),
-            Err(source) => (None, Some(Error::System { operation: "start a thread", source })),
-        };
-        Iter { values: Some(values), cancel, engine, error, budget }
-    }
-}
-
-impl<T, E> Iter<T, E> {
-    /// Returns why the run ended early, once the iterator has ended.
-    pub fn error(&self) -> Option<&Error> {
-        self.error.as_ref()
-    }
-}
-
-impl<T, E> Iterator for Iter<T, E> {
-    type Item = Result<T, FileError<E>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let values = self.values.as_ref()?;
-        // Both the caller while it is not here and each queued value count as releasers. A caller
-        // that must wait stops counting first, and takes over the count of the value it receives.
-        let next = match values.try_recv() {
-            Err(TryRecvError::Disconnected) => None,
-            Ok(next) => {
-                self.budget.remove_releaser();
-                Some(next)
-            }
-            Err(TryRecvError::Empty) => {
-                self.budget.remove_releaser();
-                values.recv().ok()
-            }
-        };
-        if next.is_some() {
-            return next;
-        }
-        self.values = None;
-        match self.engine.take()?.join() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.error = Some(error),
-            Err(payload) => std::panic::resume_unwind(payload),
-        }
-        None
-    }
-}
-
-impl<T, E> Drop for Iter<T, E> {
-    fn drop(&mut self) {
-        self.cancel.cancel();
-        // Without a receiver every send fails at once, so the workers end.
-        self.values = None;
-        if let Some(engine) = self.engine.take() {
-            let _ = engine.join();
-        }
+        let driven = files.drive(F::CHUNKS, budget, None, &work).map_err(Error::widen)?;
+        work.end(driven)
     }
 }

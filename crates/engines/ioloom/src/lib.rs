@@ -5,7 +5,7 @@
 //! count of files. No async runtime is needed.
 //!
 //! ```
-//! let bytes: u64 = ioloom::tree("src")?.map(|f| f.len()).sum()?;
+//! let bytes: u64 = ioloom::tree("src").map(|f| f.len()).sum()?;
 //! assert!(bytes > 10_000);
 //! # Ok::<(), ioloom::Error>(())
 //! ```
@@ -36,28 +36,35 @@ mod feed;
 mod fetch;
 mod file_fn;
 mod files;
+mod iter;
 mod job;
 mod keep;
 mod loaded;
 mod policy;
+mod results;
 mod run;
 mod shared;
 mod source;
 mod trace;
+mod tree;
+mod trees;
 mod view;
 
 pub use cancel::Cancel;
 pub use default_plan::{default_plan, usable_cores};
 pub use error::{Cause, Error, FileError, FnError, Operation};
 pub use file_fn::{Fallible, FileFn, FoldFile, Form, MapChunks, Plain, Until, Whole, WithInit};
-pub use files::{Files, files, list, tree};
+pub use files::{Files, Paths, files, list};
 pub use ioloom_model::{
     Buffers, HybridOrder, Measured, Method, Plan, ReadAhead, ReadOrder, Schedule,
 };
 pub use ioloom_walk::PathList;
-pub use job::{Chunks, Iter, Job};
+pub use iter::{Iter, Results};
+pub use job::{Chunks, Job};
 pub use keep::Bytes;
 pub use policy::{OnError, Order, Progress};
 pub use run::Run;
 pub use trace::{EVIDENCE_VARIABLE, TRACE_VARIABLE, TraceFile, TraceWanted, keeping_trace};
-pub use view::{Chunk, File};
+pub use tree::{Links, TreeEntry, Walked};
+pub use trees::{Tree, tree, trees};
+pub use view::{Chunk, File, Reserved};

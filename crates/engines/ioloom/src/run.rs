@@ -4,14 +4,15 @@ use crate::default_plan::usable_cores;
 use crate::engine::{Executed, Piece, Work};
 use crate::error::{Error, FileError};
 use crate::file_fn::FileFn;
-use crate::policy::OnError;
-use ioloom_budget::Budget;
+use crate::files::{Driven, Files};
+use crate::iter::Channel;
+use crate::policy::{Current, OnError};
+use crate::tree::Walked;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{Measured, Plan};
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Failures that [`OnError::Collect`] keeps; further ones are only counted.
@@ -23,12 +24,14 @@ const ERRORS_KEPT: usize = 1000;
 pub struct Run<T, E = Infallible> {
     /// The values.
     pub value: T,
-    /// Files that failed.
+    /// Files that failed, and directories that could not be walked.
     pub failed: u64,
     /// The first 1000 failures, under [`OnError::Collect`].
     pub errors: Vec<FileError<E>>,
     /// Whether the function stopped the run before the end of the input.
     pub stopped: bool,
+    /// What the walk of a tree visited and skipped.
+    pub walked: Option<Walked>,
     /// The plan that ran.
     pub plan: Plan,
     /// The measurements.
@@ -102,6 +105,7 @@ pub(crate) struct Adapter<'a, F: FileFn, K> {
     function: &'a F,
     sink: &'a K,
     on_error: OnError,
+    current: Option<Arc<Current>>,
     /// The failure that ended the run.
     fatal: Mutex<Option<FileError<F::Error>>>,
 }
@@ -114,8 +118,9 @@ pub(crate) struct Local<L, E> {
 }
 
 impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
-    pub(crate) fn new(function: &'a F, sink: &'a K, on_error: OnError) -> Self {
-        Self { function, sink, on_error, fatal: Mutex::new(None) }
+    pub(crate) fn new(function: &'a F, sink: &'a K, files: &Files<'_>) -> Self {
+        let (on_error, current) = (files.on_error, files.current.clone());
+        Self { function, sink, on_error, current, fatal: Mutex::new(None) }
     }
 
     /// Applies the policy to a failure.
@@ -140,12 +145,12 @@ impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
     /// Returns what the run left, or the failure that ended it.
     pub(crate) fn end(
         self,
-        executed: Executed<Local<K::Local, F::Error>>,
+        driven: Driven<Local<K::Local, F::Error>>,
     ) -> EndedResult<K::Local, F::Error> {
         let fatal = self.fatal.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         match fatal {
             Some(error) => Err(Error::File(error)),
-            None => Ended::from(executed),
+            None => Ended::from(driven),
         }
     }
 }
@@ -164,6 +169,9 @@ impl<F: FileFn, K: Sink<F::Out>> Work for Adapter<'_, F, K> {
     }
 
     fn begin(&self, _: usize, path: &Path) -> F::State {
+        if let Some(current) = &self.current {
+            current.begins(path);
+        }
         self.function.begin(path)
     }
 
@@ -219,10 +227,21 @@ pub(crate) struct Ended<L, E> {
     executed: Executed<L>,
     errors: Vec<FileError<E>>,
     failed: u64,
+    walked: Option<Walked>,
+}
+
+impl<E> Ended<u64, E> {
+    /// A run whose results went through a channel; its threads counted the failures. `stopped`: the
+    /// caller ended it.
+    pub(crate) fn sent((executed, walked): Driven<u64>, stopped: bool) -> Self {
+        let failed = executed.locals.iter().sum();
+        let executed = Executed { stopped: executed.stopped || stopped, ..executed };
+        Self { executed, errors: Vec::new(), failed, walked }
+    }
 }
 
 impl<L, E> Ended<L, E> {
-    fn from(executed: Executed<Local<L, E>>) -> Result<Self, Error<E>> {
+    fn from((executed, walked): Driven<Local<L, E>>) -> Result<Self, Error<E>> {
         if executed.cancelled {
             return Err(Error::Cancelled { files: executed.files });
         }
@@ -234,7 +253,7 @@ impl<L, E> Ended<L, E> {
         });
         errors.sort_by_key(|error| error.index);
         errors.truncate(ERRORS_KEPT);
-        Ok(Self { executed, errors, failed })
+        Ok(Self { executed, errors, failed, walked })
     }
 
     pub(crate) fn into_run<T>(mut self, values: impl FnOnce(Vec<L>) -> T) -> Run<T, E> {
@@ -246,51 +265,51 @@ impl<L, E> Ended<L, E> {
             failed: self.failed,
             errors: self.errors,
             stopped: self.executed.stopped,
+            walked: self.walked,
             plan: self.executed.plan,
             measured,
         }
     }
 }
 
-/// Sends values and failures through a bounded channel.
-pub(crate) struct Channel<T, E> {
-    pub(crate) send: SyncSender<Result<T, FileError<E>>>,
-    /// The budget of the run, which counts values in the channel as possible releases.
-    pub(crate) budget: Arc<Budget>,
-}
-
-impl<T, E> Channel<T, E> {
-    /// Sends a value. Returns `Break` if the iterator was dropped.
-    fn send(&self, value: Result<T, FileError<E>>) -> ControlFlow<()> {
-        self.budget.add_releaser();
-        if self.send.send(value).is_err() {
-            self.budget.remove_releaser();
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 /// Work that also sends its failures through the channel.
 pub(crate) struct Sending<'a, F: FileFn> {
     pub(crate) function: &'a F,
-    pub(crate) sink: &'a Channel<F::Out, F::Error>,
+    pub(crate) channel: &'a Channel<F::Out, F::Error>,
+    pub(crate) current: Option<Arc<Current>>,
+}
+
+impl<F: FileFn> Sending<'_, F> {
+    /// Sends a result; `Break` if nothing receives it any more.
+    fn send(&self, index: usize, result: Result<F::Out, FileError<F::Error>>) -> ControlFlow<()> {
+        if self.channel.send(index, result) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    }
 }
 
 impl<F: FileFn> Work for Sending<'_, F> {
     type State = F::State;
-    type Local = ();
+    /// Failures.
+    type Local = u64;
     type Error = F::Error;
 
-    fn local(&self) {}
+    fn local(&self) -> u64 {
+        0
+    }
 
     fn begin(&self, _: usize, path: &Path) -> F::State {
+        if let Some(current) = &self.current {
+            current.begins(path);
+        }
         self.function.begin(path)
     }
 
     fn piece(
         &self,
-        (): &mut (),
+        _: &mut u64,
         state: &mut F::State,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, F::Error> {
@@ -299,15 +318,15 @@ impl<F: FileFn> Work for Sending<'_, F> {
 
     fn finish(
         &self,
-        (): &mut (),
+        _: &mut u64,
         state: F::State,
-        _: usize,
+        index: usize,
         path: &Path,
     ) -> Result<ControlFlow<()>, F::Error> {
         Ok(match self.function.finish(state, path)? {
-            ControlFlow::Continue(value) => self.sink.send(Ok(value)),
+            ControlFlow::Continue(value) => self.send(index, Ok(value)),
             ControlFlow::Break(value) => {
-                let _ = self.sink.send(Ok(value));
+                let _ = self.send(index, Ok(value));
                 ControlFlow::Break(())
             }
         })
@@ -315,15 +334,17 @@ impl<F: FileFn> Work for Sending<'_, F> {
 
     fn function_failed(
         &self,
-        (): &mut (),
+        failed: &mut u64,
         index: usize,
         path: &Path,
         error: F::Error,
     ) -> ControlFlow<()> {
-        self.sink.send(Err(FileError::function(index, path, error)))
+        *failed += 1;
+        self.send(index, Err(FileError::function(index, path, error)))
     }
 
-    fn failed(&self, (): &mut (), error: FileError) -> ControlFlow<()> {
-        self.sink.send(Err(error.widen()))
+    fn failed(&self, failed: &mut u64, error: FileError) -> ControlFlow<()> {
+        *failed += 1;
+        self.send(error.index, Err(error.widen()))
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::engine::Piece;
 use crate::keep::Bytes;
+use ioloom_budget::Budget;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// One file, borrowed for one call of the function.
 pub struct File<'a> {
@@ -55,6 +57,62 @@ impl File<'_> {
     pub fn keep(&self) -> Bytes {
         Bytes(self.piece.keep())
     }
+
+    /// Reserves memory that the function is about to allocate, such as a decoded image, and waits
+    /// for it if necessary. Files that are being read, and other functions, then wait for this one.
+    ///
+    /// The wait is free of deadlock, because one function that has a reservation always goes on: a
+    /// function waits only while another has one, and not for a second of its own. So the memory in
+    /// use may exceed the budget by one reservation, or by all that one function nests. Do not wait
+    /// for another file's function while holding a reservation.
+    ///
+    /// ```
+    /// let paths = std::iter::repeat_n("Cargo.toml", 20);
+    /// let run = ioloom::files(paths)
+    ///     .memory(1 << 20)
+    ///     .map(|f| {
+    ///         let decoded = 700 << 10;
+    ///         let _reserved = f.reserve(decoded);
+    ///         vec![0u8; decoded as usize].len()
+    ///     })
+    ///     .run()?;
+    /// assert!(run.measured.budget_peak_bytes < (1 << 20) + (700 << 10));
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn reserve(&self, bytes: u64) -> Reserved<'_> {
+        Reserved::of(self.piece, bytes)
+    }
+}
+
+/// Bytes of the memory budget that a function uses for itself, until this is dropped. Created by
+/// [`File::reserve`] and [`Chunk::reserve`].
+#[derive(Debug)]
+#[must_use = "the reservation ends when it is dropped"]
+pub struct Reserved<'a> {
+    budget: &'a Budget,
+    count: &'a AtomicU32,
+    bytes: u64,
+}
+
+impl<'a> Reserved<'a> {
+    fn of(piece: &'a Piece<'_>, bytes: u64) -> Self {
+        let (budget, count) = (piece.arena.budget(), &piece.reservations);
+        let nested = count.fetch_add(1, Ordering::Relaxed) > 0;
+        budget.reserve_working(bytes, nested);
+        Self { budget, count, bytes }
+    }
+
+    /// Returns the bytes reserved.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.budget.release_working(self.bytes);
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// One chunk of a file, borrowed for one call of the function.
@@ -81,5 +139,15 @@ impl Chunk<'_> {
     /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         self.piece.bytes
+    }
+
+    /// Reports whether this is the last chunk of the file. An empty file has one empty chunk.
+    pub fn is_last(&self) -> bool {
+        self.piece.last
+    }
+
+    /// Reserves memory that the function is about to allocate; see [`File::reserve`].
+    pub fn reserve(&self, bytes: u64) -> Reserved<'_> {
+        Reserved::of(self.piece, bytes)
     }
 }

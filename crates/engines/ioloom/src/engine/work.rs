@@ -15,6 +15,7 @@ use ioloom_trace::Trace;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 /// Work on the pieces of files. In whole-file form each file is one piece. In chunk form the pieces
@@ -79,6 +80,8 @@ pub struct Piece<'a> {
     pub last: bool,
     pub(crate) data: &'a Data,
     pub(crate) arena: &'a Arc<Arena>,
+    /// Reservations of the function that runs on this piece.
+    pub(crate) reservations: AtomicU32,
 }
 
 impl Piece<'_> {
@@ -250,6 +253,7 @@ impl<'e, W: Work> Worker<'e, W> {
             last: loaded.last,
             data: &loaded.data,
             arena: &self.shared.arena,
+            reservations: AtomicU32::new(0),
         };
         let (work, local, last) = (self.work, &mut self.local, loaded.last);
         let mut state = loaded.item.state.take();

@@ -1,26 +1,9 @@
 //! Streams: a file is processed before the next path exists.
 
-use crate::support::{evict, lacks, make, plan, roots};
+use crate::support::{NEVER, evict, guarded, lacks, make, plan, roots};
 use ioloom::{Cancel, Error, ReadOrder};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
-
-/// Longer than any run here.
-const NEVER: Duration = Duration::from_secs(10);
-
-/// Runs `test` on a thread of its own and fails if it hangs.
-fn guarded(what: String, test: impl FnOnce() + Send + 'static) {
-    let (done, ended) = channel();
-    let thread = std::thread::spawn(move || {
-        test();
-        let _ = done.send(());
-    });
-    match ended.recv_timeout(2 * NEVER) {
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
-        _ => thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)),
-    }
-}
 
 /// Methods that the public form accepts, each under every schedule.
 const METHODS: [&str; 8] = [
@@ -58,7 +41,7 @@ fn the_next_path_may_depend_on_the_last_result() {
         for text in plans() {
             let what = format!("{text:?}, cold: {cold}");
             guarded(what.clone(), move || {
-                let (_dir, paths) = make(&roots()[0], &vec![5000; 12]);
+                let (_dir, paths) = make(&roots()[0], &[5000; 12]);
                 if cold {
                     evict(&paths);
                 }

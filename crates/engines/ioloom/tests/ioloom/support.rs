@@ -9,6 +9,8 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Hash and length of each processed file, by its position.
@@ -193,5 +195,21 @@ pub(crate) fn evict(paths: &[PathBuf]) {
         let file = std::fs::File::open(path).unwrap();
         file.sync_all().unwrap();
         ioloom_sys::cache::evict_file(&file).unwrap();
+    }
+}
+
+/// Longer than any run here.
+pub(crate) const NEVER: Duration = Duration::from_secs(10);
+
+/// Runs `test` on a thread of its own and fails if it hangs.
+pub(crate) fn guarded(what: String, test: impl FnOnce() + Send + 'static) {
+    let (done, ended) = channel();
+    let thread = std::thread::spawn(move || {
+        test();
+        let _ = done.send(());
+    });
+    match ended.recv_timeout(2 * NEVER) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
+        _ => thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)),
     }
 }

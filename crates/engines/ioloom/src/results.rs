@@ -1,0 +1,237 @@
+//! Results while the run goes on: iterators, scopes and early stops.
+
+use crate::error::Error;
+use crate::file_fn::FileFn;
+use crate::files::Driven;
+use crate::iter::{Channel, Ends, Horizon, Iter, Results};
+use crate::job::Job;
+use crate::policy::Order;
+use crate::run::{Ended, Run, Sending, Sink};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+impl<F: FileFn> Job<'_, F> {
+    /// Runs the function and sends each value and each failure.
+    fn execute_sending(
+        self,
+        channel: &Channel<F::Out, F::Error>,
+        horizon: Option<Arc<Horizon>>,
+    ) -> Result<Driven<u64>, Error> {
+        let Self { files, function } = self;
+        let work = Sending { function: &function, channel, current: files.current.clone() };
+        files.drive(F::CHUNKS, channel.budget(), horizon, &work)
+    }
+
+    /// Creates both ends of a channel for the results, and makes the run end with the receiver.
+    fn connect(&mut self) -> Ends<F::Out, F::Error> {
+        // The end of this run must not cancel other runs that use the caller's token.
+        let cancel = self.files.cancel.child();
+        self.files.cancel = cancel.clone();
+        let ordered = self.files.order == Order::Input;
+        Results::channel(ordered, cancel, self.files.plan.memory_bytes)
+    }
+}
+
+impl<F: FileFn + Send> Job<'_, F> {
+    /// Runs the job while `consume` iterates over its results on the calling thread, as they become
+    /// ready or in the order of the input ([`Files::ordered`](crate::Files::ordered)). Failed files
+    /// are items, so [`OnError`](crate::OnError) does not apply. When `consume` returns, the run
+    /// ends, and takes no new files.
+    ///
+    /// Unlike [`into_iter`](Self::into_iter), the function may borrow.
+    ///
+    /// ```
+    /// let wanted = String::from("fn main");
+    /// let run = ioloom::tree("examples")
+    ///     .map(|f| {
+    ///         let found = f.bytes().windows(wanted.len()).any(|w| w == wanted.as_bytes());
+    ///         found.then(|| f.path().to_owned())
+    ///     })
+    ///     .scope(|results| results.flatten().flatten().next())?;
+    /// println!("{} in {}", wanted, run.value.unwrap().display());
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns why the run ended early, if not because `consume` returned.
+    pub fn scope<R>(
+        mut self,
+        consume: impl FnOnce(&mut Results<F::Out, F::Error>) -> R,
+    ) -> Result<Run<R, F::Error>, Error<F::Error>> {
+        let callers = self.files.cancel.clone();
+        let (channel, mut results, horizon) = self.connect();
+        let (value, stopped, driven) = std::thread::scope(|scope| {
+            let engine = std::thread::Builder::new().name("ioloom-scope".to_owned());
+            let engine =
+                engine.spawn_scoped(scope, move || self.execute_sending(&channel, horizon));
+            let engine =
+                engine.map_err(|source| Error::System { operation: "start a thread", source })?;
+            let value = consume(&mut results);
+            let stopped = !results.has_ended();
+            // Ends the run; workers that wait to send, and the feeder, notice it.
+            drop(results);
+            match engine.join() {
+                Ok(driven) => Ok((value, stopped, driven)),
+                Err(payload) => std::panic::resume_unwind(payload),
+            }
+        })
+        .map_err(Error::widen)?;
+        let driven = driven.map_err(Error::widen)?;
+        if callers.is_cancelled() {
+            return Err(Error::Cancelled { files: driven.0.files });
+        }
+        Ok(Ended::sent(driven, stopped).into_run(|_| value))
+    }
+
+    /// Returns the first value, in the order of the input, for which `wanted` holds. The run ends
+    /// when it is known, and the values after it are dropped.
+    ///
+    /// ```
+    /// let first = ioloom::list(["src/lib.rs", "Cargo.toml", "src/job.rs", "src/keep.rs"])
+    ///     .map(|f| f.path().display().to_string())
+    ///     .find_first(|path| !path.ends_with("lib.rs"))?;
+    /// assert_eq!(first.as_deref(), Some("Cargo.toml"));
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the first file that fails before that, or why the run ended early.
+    pub fn find_first(
+        self,
+        mut wanted: impl FnMut(&F::Out) -> bool,
+    ) -> Result<Option<F::Out>, Error<F::Error>> {
+        let skip = self.files.on_error != crate::OnError::Stop;
+        let job = Job { files: self.files.ordered(), function: self.function };
+        let run = job.scope(|results| {
+            for result in results {
+                match result {
+                    Ok(value) if wanted(&value) => return Ok(Some(value)),
+                    Ok(_) => {}
+                    Err(_) if skip => {}
+                    Err(error) => return Err(Error::File(error)),
+                }
+            }
+            Ok(None)
+        })?;
+        run.value
+    }
+}
+
+impl<F: FileFn> Job<'_, F> {
+    /// Returns any value for which `wanted` holds. The run ends when there is one.
+    ///
+    /// ```
+    /// let large = ioloom::tree("src").map(|f| f.len()).find_any(|len| *len > 1000)?;
+    /// assert!(large.is_some());
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn find_any(
+        self,
+        wanted: impl Fn(&F::Out) -> bool + Sync,
+    ) -> Result<Option<F::Out>, Error<F::Error>> {
+        let sink = Find { wanted, found: Mutex::new(None) };
+        self.execute(&sink)?;
+        Ok(sink.found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    /// Runs the job until it has `count` results, which are those of any files. For the first ones
+    /// in the order of the input, use [`ordered`](crate::Files::ordered) with
+    /// [`scope`](Self::scope).
+    ///
+    /// ```
+    /// let paths = std::iter::repeat_n("Cargo.toml", 100_000);
+    /// let run = ioloom::files(paths).map(|f| f.len()).take_results(10)?;
+    /// assert!(run.stopped && run.value.len() == 10);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    #[allow(clippy::type_complexity, reason = "the types of a run, which an alias would hide")]
+    pub fn take_results(self, count: usize) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
+        let sink = First { left: AtomicUsize::new(count) };
+        let files = if count == 0 { self.files.take(0) } else { self.files };
+        let ended = Job { files, function: self.function }.execute(&sink)?;
+        Ok(ended.into_run(|locals| locals.into_iter().flatten().collect()))
+    }
+}
+
+/// Keeps one value that is wanted.
+struct Find<P, T> {
+    wanted: P,
+    found: Mutex<Option<T>>,
+}
+
+impl<T: Send, P: Fn(&T) -> bool + Sync> Sink<T> for Find<P, T> {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn take(&self, (): &mut (), _: usize, value: T) -> ControlFlow<()> {
+        if !(self.wanted)(&value) {
+            return ControlFlow::Continue(());
+        }
+        *self.found.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(value);
+        ControlFlow::Break(())
+    }
+}
+
+/// Keeps a number of values.
+struct First {
+    left: AtomicUsize,
+}
+
+impl<T: Send> Sink<T> for First {
+    type Local = Vec<T>;
+
+    fn local(&self) -> Vec<T> {
+        Vec::new()
+    }
+
+    fn take(&self, local: &mut Vec<T>, _: usize, value: T) -> ControlFlow<()> {
+        let left =
+            self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        if left.is_ok() {
+            local.push(value);
+        }
+        if left.is_ok_and(|left| left > 1) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    }
+}
+
+impl<F> IntoIterator for Job<'static, F>
+where
+    F: FileFn + Send + 'static,
+    F::Out: 'static,
+    F::Error: 'static,
+{
+    type Item = <Self::IntoIter as Iterator>::Item;
+    type IntoIter = Iter<F::Out, F::Error>;
+
+    /// Runs the job in the background and yields results as they become ready, or in the order of
+    /// the input.
+    ///
+    /// ```
+    /// let mut sum = 0;
+    /// for len in ioloom::files(["Cargo.toml", "src/lib.rs"]).map(|f| f.len()) {
+    ///     sum += len?;
+    /// }
+    /// assert!(sum > 0);
+    /// # Ok::<(), ioloom::FileError>(())
+    /// ```
+    fn into_iter(mut self) -> Iter<F::Out, F::Error> {
+        let (channel, results, horizon) = self.connect();
+        let engine = std::thread::Builder::new().name("ioloom-iter".to_owned());
+        let engine = engine.spawn(move || {
+            let (ended, _) = self.execute_sending(&channel, horizon)?;
+            match ended.cancelled {
+                true => Err(Error::Cancelled { files: ended.files }),
+                false => Ok(()),
+            }
+        });
+        Iter::new(results, engine)
+    }
+}

@@ -1,0 +1,112 @@
+//! Rules of `.gitignore` and `.ignore` files.
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The names of ignore files; the first one prevails.
+const NAMES: [&str; 2] = [".ignore", ".gitignore"];
+
+/// The rules of a directory and of those above it.
+#[derive(Debug)]
+pub(super) struct Rules {
+    own: Vec<Gitignore>,
+    above: Option<Arc<Self>>,
+}
+
+/// An ignore file that could not be read.
+pub(super) type Unreadable = (PathBuf, io::Error);
+
+impl Rules {
+    /// Reads the rules that apply to a root: its own and those above it, up to a repository.
+    pub(super) fn of_root(root: &Path, failed: &mut Vec<Unreadable>) -> Option<Arc<Self>> {
+        let mut above = Vec::new();
+        for dir in root.ancestors() {
+            above.push(dir);
+            if dir.join(".git").exists() {
+                break;
+            }
+        }
+        above.into_iter().rev().fold(None, |rules, dir| Self::of(dir, rules, failed))
+    }
+
+    /// Reads the rules of a directory. Returns those above it where it has none.
+    pub(super) fn of(
+        dir: &Path,
+        above: Option<Arc<Self>>,
+        failed: &mut Vec<Unreadable>,
+    ) -> Option<Arc<Self>> {
+        let mut own = Vec::new();
+        for name in NAMES {
+            let path = dir.join(name);
+            match std::fs::read(&path) {
+                Ok(text) => own.extend(parse(dir, &path, &text)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => failed.push((path, error)),
+            }
+        }
+        if own.is_empty() { above } else { Some(Arc::new(Self { own, above })) }
+    }
+
+    /// Reports whether an entry is ignored: the rule nearest to it decides.
+    pub(super) fn ignores(&self, path: &Path, directory: bool) -> bool {
+        let mut rules = Some(self);
+        while let Some(here) = rules {
+            for matcher in &here.own {
+                match matcher.matched(path, directory) {
+                    Match::None => {}
+                    Match::Ignore(_) => return true,
+                    Match::Whitelist(_) => return false,
+                }
+            }
+            rules = here.above.as_deref();
+        }
+        false
+    }
+}
+
+/// Parses an ignore file. Lines that are not valid globs are left out, as git does.
+fn parse(dir: &Path, path: &Path, text: &[u8]) -> Option<Gitignore> {
+    let mut builder = GitignoreBuilder::new(dir);
+    for line in String::from_utf8_lossy(text).lines() {
+        let _ = builder.add_line(Some(path.to_owned()), line);
+    }
+    builder.build().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_rule_decides() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("deep");
+        std::fs::create_dir_all(dir.path().join(".git")).unwrap();
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(dir.path().join(".gitignore"), "*.log\n/deep/only\nbuild/\n[\n").unwrap();
+        std::fs::write(deep.join(".gitignore"), "*.tmp\n").unwrap();
+        std::fs::write(deep.join(".ignore"), "!keep.log\n!a.tmp\n").unwrap();
+        let mut failed = Vec::new();
+        let rules = Rules::of_root(&deep, &mut failed).unwrap();
+        let ignores = |name: &str, directory| rules.ignores(&deep.join(name), directory);
+        assert!(ignores("a.log", false) && ignores("b.tmp", false) && ignores("only", false));
+        assert!(!ignores("keep.log", false) && !ignores("a.tmp", false) && !ignores("x", false));
+        assert!(ignores("build", true) && !ignores("build", false));
+        assert!(failed.is_empty());
+        let none = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(none.path().join(".git")).unwrap();
+        assert!(Rules::of_root(none.path(), &mut failed).is_none());
+    }
+
+    #[test]
+    fn an_ignore_file_that_cannot_be_read_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join(".ignore")).unwrap();
+        let mut failed = Vec::new();
+        assert!(Rules::of(dir.path(), None, &mut failed).is_none());
+        assert_eq!(failed[0].0, dir.path().join(".ignore"));
+    }
+}

@@ -1,0 +1,131 @@
+//! Files below directories: what to walk, and what a walk skipped.
+//!
+//! A tree is walked by threads of its own while files are processed. Each thread passes what it
+//! finds through a bounded channel, so that the walk runs ahead of the reads by a few thousand
+//! files at most, and ends when the run does.
+
+mod ignoring;
+mod visitor;
+mod walking;
+
+pub(crate) use walking::{Counts, Walking};
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Which symbolic links a walk follows. Roots are always followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Links {
+    /// None; they are counted.
+    #[default]
+    Skip,
+    /// Links to regular files.
+    Files,
+    /// Links to files and directories. A directory that contains itself is not entered again.
+    All,
+}
+
+/// An entry that a walk found, for [`Files::filter_entry`](crate::Files::filter_entry).
+#[derive(Debug)]
+pub struct TreeEntry<'a> {
+    pub(crate) dir: &'a Path,
+    pub(crate) name: &'a [u8],
+    pub(crate) directory: bool,
+    pub(crate) depth: usize,
+}
+
+impl TreeEntry<'_> {
+    /// Returns the last name of the path.
+    pub fn file_name(&self) -> &OsStr {
+        OsStr::from_bytes(self.name)
+    }
+
+    /// Returns the path, which begins with the root as given. Built on each call.
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(self.file_name())
+    }
+
+    /// Returns the directory that contains the entry.
+    pub fn directory(&self) -> &Path {
+        self.dir
+    }
+
+    /// Reports whether the entry is a directory. A symbolic link is none.
+    pub fn is_dir(&self) -> bool {
+        self.directory
+    }
+
+    /// Returns the number of directories between the entry and its root, including the root: 1 for
+    /// what the root contains.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+}
+
+/// What a walk visited and skipped. Of a run that ended early, what it had visited until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Walked {
+    /// Regular files found.
+    pub files: u64,
+    /// Directories entered, including roots.
+    pub directories: u64,
+    /// Entries skipped because they are hidden. A skipped directory counts once.
+    pub hidden: u64,
+    /// Entries skipped by ignore files. A skipped directory counts once.
+    pub ignored: u64,
+    /// Entries rejected by the filter. A rejected directory counts once.
+    pub filtered: u64,
+    /// Directories below the maximal depth.
+    pub deep: u64,
+    /// Directories on other file systems.
+    pub foreign: u64,
+    /// Symbolic links not followed.
+    pub links: u64,
+    /// Directories not entered because they contain themselves.
+    pub loops: u64,
+    /// Sockets, pipes and devices.
+    pub special: u64,
+    /// Directories and entries that could not be walked. They are failures of the run, too.
+    pub failed: u64,
+}
+
+impl Walked {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.files += other.files;
+        self.directories += other.directories;
+        self.hidden += other.hidden;
+        self.ignored += other.ignored;
+        self.filtered += other.filtered;
+        self.deep += other.deep;
+        self.foreign += other.foreign;
+        self.links += other.links;
+        self.loops += other.loops;
+        self.special += other.special;
+        self.failed += other.failed;
+    }
+}
+
+type Filter = dyn Fn(&TreeEntry<'_>) -> bool + Send + Sync;
+
+/// What to walk.
+#[derive(Clone, Default)]
+pub(crate) struct TreeOptions {
+    pub(crate) roots: Vec<PathBuf>,
+    pub(crate) skip_hidden: bool,
+    pub(crate) ignore_files: bool,
+    pub(crate) filter: Option<Arc<Filter>>,
+    pub(crate) max_depth: Option<usize>,
+    pub(crate) same_file_system: bool,
+    pub(crate) links: Links,
+    pub(crate) sorted: bool,
+}
+
+impl fmt::Debug for TreeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TreeOptions").field("roots", &self.roots).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,257 @@
+//! The visitor of a walk: filters entries, and sends the files that remain.
+
+use super::ignoring::Rules;
+use super::{Links, TreeEntry, TreeOptions, Walked};
+use crate::error::FileError;
+use crate::feed::Entry;
+use ioloom_failure::{Operation, PathError};
+use ioloom_sys::file;
+use ioloom_walk::{Control, DirRef, Found, Kind, NewDir, Visitor};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
+
+/// Entries that a thread collects before it sends them. The first batches are shorter.
+const BATCH_MAX: usize = 128;
+
+/// One thread's view of a walk.
+pub(super) struct Finder {
+    options: Arc<TreeOptions>,
+    /// The roots as absolute paths, which rules of ignore files need.
+    absolute: Arc<Vec<PathBuf>>,
+    send: SyncSender<Vec<Entry>>,
+    batch: Vec<Entry>,
+    batch_max: usize,
+    walked: Walked,
+    sum: Arc<Mutex<Walked>>,
+    /// The path of the current directory, if `known`.
+    path: PathBuf,
+    known: bool,
+    /// Whether the receiver is gone.
+    gone: bool,
+}
+
+/// What a directory passes on to those below it.
+pub(super) struct Below {
+    rules: Option<Arc<Rules>>,
+    device: (u32, u32),
+}
+
+impl Finder {
+    pub(super) fn new(
+        options: &Arc<TreeOptions>,
+        absolute: &Arc<Vec<PathBuf>>,
+        send: SyncSender<Vec<Entry>>,
+        sum: &Arc<Mutex<Walked>>,
+    ) -> Self {
+        Self {
+            options: options.clone(),
+            absolute: absolute.clone(),
+            send,
+            batch: Vec::new(),
+            batch_max: 1,
+            walked: Walked::default(),
+            sum: sum.clone(),
+            path: PathBuf::new(),
+            known: false,
+            gone: false,
+        }
+    }
+
+    fn found(&mut self, entry: Entry) {
+        self.batch.push(entry);
+        if self.batch.len() >= self.batch_max {
+            self.batch_max = (2 * self.batch_max).min(BATCH_MAX);
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.batch.is_empty() {
+            let batch = std::mem::take(&mut self.batch);
+            self.gone |= self.send.send(batch).is_err();
+        }
+    }
+
+    fn fail(&mut self, error: PathError) {
+        self.walked.failed += 1;
+        self.found(Entry::Failed(FileError::walk(0, error)));
+        self.flush();
+    }
+
+    fn know(&mut self, dir: DirRef<'_, Below>) {
+        if !self.known {
+            self.path = dir.path();
+            self.known = true;
+        }
+    }
+
+    fn control(&self) -> Control {
+        if self.gone { Control::Stop } else { Control::Continue }
+    }
+
+    /// Takes an entry that is not a directory; `path` builds its path.
+    fn take(&mut self, kind: Kind, path: impl FnOnce(&Self) -> PathBuf) {
+        match (kind, self.options.links) {
+            (Kind::Regular, links) => {
+                self.walked.files += 1;
+                let path = path(self);
+                // With links followed, the name may be one, and is opened as such.
+                self.found(if links == Links::All {
+                    Entry::Path(path)
+                } else {
+                    Entry::Regular(path)
+                });
+            }
+            (Kind::Symlink, Links::Files) => {
+                let path = path(self);
+                if file::stat(&path).is_ok_and(|facts| facts.kind == file::Kind::Regular) {
+                    self.walked.files += 1;
+                    self.found(Entry::Path(path));
+                } else {
+                    self.walked.links += 1;
+                }
+            }
+            (Kind::Symlink, _) => self.walked.links += 1,
+            _ => self.walked.special += 1,
+        }
+    }
+
+    /// Reads the rules of a new directory.
+    fn rules(&mut self, dir: &NewDir<'_, Below>) -> Option<Arc<Rules>> {
+        if !self.options.ignore_files {
+            return None;
+        }
+        let mut failed = Vec::new();
+        let root = &self.absolute[dir.root];
+        let rules = match dir.parent {
+            None => Rules::of_root(root, &mut failed),
+            Some(parent) => {
+                let path = below(root, parent, dir.name);
+                Rules::of(&path, parent.data().rules.clone(), &mut failed)
+            }
+        };
+        for (path, error) in failed {
+            self.fail(PathError::new(Operation::Read, path, error));
+        }
+        rules
+    }
+
+    /// Applies the rules to an entry of `dir`.
+    fn is_wanted(&mut self, dir: DirRef<'_, Below>, name: &[u8], kind: Kind) -> bool {
+        let (directory, depth) = (kind == Kind::Directory, dir.depth() + 1);
+        if self.options.skip_hidden && name.starts_with(b".") {
+            self.walked.hidden += 1;
+            return false;
+        }
+        if self.options.max_depth.is_some_and(|max| depth > max || directory && depth == max) {
+            self.walked.deep += u64::from(directory);
+            return false;
+        }
+        if let Some(rules) = &dir.data().rules {
+            let path = below(&self.absolute[dir.root()], dir, name);
+            if rules.ignores(&path, directory) {
+                self.walked.ignored += 1;
+                return false;
+            }
+        }
+        if self.options.filter.is_some() {
+            self.know(dir);
+            let entry = TreeEntry { dir: &self.path, name, directory, depth };
+            if self.options.filter.as_ref().is_some_and(|filter| !filter(&entry)) {
+                self.walked.filtered += 1;
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Returns the absolute path of `name` in a directory below `root`.
+fn below(root: &Path, dir: DirRef<'_, Below>, name: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(root.as_os_str().len() + name.len() + 64);
+    let mut relative = Vec::new();
+    dir.write_relative(&mut relative);
+    path.extend_from_slice(root.as_os_str().as_bytes());
+    path.push(b'/');
+    path.extend_from_slice(&relative);
+    path.extend_from_slice(name);
+    PathBuf::from(OsString::from_vec(path))
+}
+
+impl Visitor for Finder {
+    type Dir = Below;
+
+    fn wants(&mut self, dir: DirRef<'_, Below>, name: &[u8], kind: Kind) -> bool {
+        self.is_wanted(dir, name, kind)
+    }
+
+    fn enter(&mut self, dir: &NewDir<'_, Below>) -> Option<Below> {
+        self.known = false;
+        if self.gone {
+            return None;
+        }
+        if self.options.max_depth.is_some_and(|max| dir.depth() >= max) {
+            self.walked.deep += 1;
+            return None;
+        }
+        let device = dir.meta.map(|meta| meta.device).unwrap_or_default();
+        if self.options.same_file_system
+            && dir.parent.is_some_and(|parent| parent.data().device != device)
+        {
+            self.walked.foreign += 1;
+            return None;
+        }
+        self.walked.directories += 1;
+        Some(Below { rules: self.rules(dir), device })
+    }
+
+    fn entry(&mut self, dir: DirRef<'_, Below>, found: &Found<'_>) -> Control {
+        self.know(dir);
+        self.take(found.kind, |this| this.path.join(std::ffi::OsStr::from_bytes(found.name)));
+        self.control()
+    }
+
+    fn root_entry(&mut self, _: usize, path: &Path, found: &Found<'_>) -> Control {
+        match found.kind {
+            Kind::Regular => {
+                self.walked.files += 1;
+                self.found(Entry::Path(path.to_owned()));
+            }
+            _ => {
+                let error = io::Error::other("not a directory or regular file");
+                self.fail(PathError::new(Operation::Walk, path, error));
+            }
+        }
+        self.flush();
+        self.control()
+    }
+
+    fn part(&mut self, _: DirRef<'_, Below>) {
+        self.known = false;
+        self.flush();
+    }
+
+    fn failed(&mut self, _: Option<DirRef<'_, Below>>, error: &PathError) {
+        let source = match error.source.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(error.source.kind(), error.source.to_string()),
+        };
+        self.fail(PathError::new(error.operation, &error.path, source));
+    }
+
+    fn looped(&mut self, _: DirRef<'_, Below>, _: &[u8]) {
+        self.walked.loops += 1;
+    }
+}
+
+impl Drop for Finder {
+    /// Sends the rest and adds the counts, before the channel ends.
+    fn drop(&mut self) {
+        self.flush();
+        self.sum.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).add(&self.walked);
+    }
+}

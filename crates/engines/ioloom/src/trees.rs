@@ -1,0 +1,126 @@
+//! The entry points for trees.
+
+use crate::files::{Files, Input};
+use crate::tree::{Links, TreeEntry, TreeOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Marks [`Files`] that are found by a walk.
+#[derive(Debug)]
+pub enum Tree {}
+
+/// Takes all regular files below a directory, or a single file. The tree is walked while files are
+/// processed, and their order is that of the walk; see [`Files::sorted`]. Entries that are neither
+/// files nor directories are skipped and counted in [`Run::walked`](crate::Run::walked).
+///
+/// A directory that cannot be read is a failure with [`Cause::Walk`](crate::Cause::Walk), under the
+/// same policy as a file that cannot be read.
+///
+/// ```
+/// let run = ioloom::tree("src").skip_hidden(true).map(|f| f.len()).run()?;
+/// assert!(run.value.len() > 5);
+/// assert_eq!(run.walked.unwrap().hidden, 0);
+/// # Ok::<(), ioloom::Error>(())
+/// ```
+pub fn tree<'a>(root: impl AsRef<Path>) -> Files<'a, Tree> {
+    trees([root])
+}
+
+/// Takes all regular files below several directories. A file below two of them is processed twice.
+///
+/// ```
+/// let files = ioloom::trees(["src", "tests"]).map(|f| f.len()).run()?.value.len();
+/// assert!(files > 10);
+/// # Ok::<(), ioloom::Error>(())
+/// ```
+pub fn trees<'a, P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> Files<'a, Tree> {
+    let roots = roots.into_iter().map(|root| root.as_ref().to_owned()).collect();
+    Files::new(Input::Tree(TreeOptions { roots, ..TreeOptions::default() }))
+}
+
+impl<'a> Files<'a, Tree> {
+    fn with(mut self, change: impl FnOnce(&mut TreeOptions)) -> Self {
+        if let Input::Tree(options) = &mut self.input {
+            change(options);
+        }
+        self
+    }
+
+    /// Adds a root.
+    pub fn root(self, root: impl AsRef<Path>) -> Self {
+        self.with(|tree| tree.roots.push(root.as_ref().to_owned()))
+    }
+
+    /// Sets whether entries whose names begin with a dot are skipped (default: no). Roots are not.
+    pub fn skip_hidden(self, yes: bool) -> Self {
+        self.with(|tree| tree.skip_hidden = yes)
+    }
+
+    /// Sets whether `.gitignore` and `.ignore` files are obeyed (default: no): those of the walked
+    /// directories, and those above the root up to a directory with a `.git`. `.ignore` prevails
+    /// over `.gitignore` in the same directory, and a deeper file prevails over one above it.
+    ///
+    /// ```
+    /// let dir = tempfile::tempdir().unwrap();
+    /// std::fs::write(dir.path().join(".gitignore"), "*.log\n").unwrap();
+    /// std::fs::write(dir.path().join("a.log"), "x").unwrap();
+    /// std::fs::write(dir.path().join("a.txt"), "x").unwrap();
+    /// let run = ioloom::tree(dir.path())
+    ///     .ignore_files(true)
+    ///     .skip_hidden(true)
+    ///     .map(|f| f.path().to_owned())
+    ///     .run()?;
+    /// assert_eq!(run.value, [dir.path().join("a.txt")]);
+    /// let walked = run.walked.unwrap();
+    /// assert_eq!((walked.ignored, walked.hidden), (1, 1));
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn ignore_files(self, yes: bool) -> Self {
+        self.with(|tree| tree.ignore_files = yes)
+    }
+
+    /// Sets a filter for entries: what it rejects is skipped, a directory with everything below it.
+    /// Roots are not filtered. Threads of the walk call it concurrently.
+    ///
+    /// ```
+    /// let run = ioloom::tree(".")
+    ///     .filter_entry(|e| !e.is_dir() && e.file_name() == "Cargo.toml")
+    ///     .map(|f| f.len())
+    ///     .run()?;
+    /// assert_eq!(run.value.len(), 1);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn filter_entry(
+        self,
+        filter: impl Fn(&TreeEntry<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|tree| tree.filter = Some(Arc::new(filter)))
+    }
+
+    /// Skips what is deeper: 1 is what the roots contain (default: no limit).
+    pub fn max_depth(self, depth: usize) -> Self {
+        self.with(|tree| tree.max_depth = Some(depth))
+    }
+
+    /// Sets whether directories on other file systems than their root are skipped (default: no).
+    pub fn same_file_system(self, yes: bool) -> Self {
+        self.with(|tree| tree.same_file_system = yes)
+    }
+
+    /// Sets which symbolic links are followed (default: [`Links::Skip`]).
+    pub fn links(self, links: Links) -> Self {
+        self.with(|tree| tree.links = links)
+    }
+
+    /// Sets whether files are sorted by path (default: no). The whole tree is then walked before
+    /// the first file is read, and its paths are in memory.
+    ///
+    /// ```
+    /// let names = ioloom::tree("src").sorted(true).map(|f| f.path().to_owned()).collect()?;
+    /// assert!(names.is_sorted());
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn sorted(self, yes: bool) -> Self {
+        self.with(|tree| tree.sorted = yes)
+    }
+}

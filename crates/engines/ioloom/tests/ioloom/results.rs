@@ -1,0 +1,241 @@
+//! Results while the run goes on: iterators, scopes, early stops, and the order of the input.
+
+use crate::support::{content, guarded, lacks, make, plan, roots};
+use ioloom::{Cancel, Error, OnError};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+const PLANS: [&str; 6] = [
+    "read/window:l=8,p=2",
+    "read/threads:n=2",
+    "nowait/window:l=64,p=2",
+    "uring/window:l=64,p=2",
+    "uring:open/roles:r=1,h=1,c=1,w=8",
+    "nowait/window:l=64,p=2/order=inode",
+];
+
+#[test]
+fn iterators_and_scopes_keep_the_order_of_the_input() {
+    // More than the horizon, of very different sizes, so that results come in any order.
+    let sizes: Vec<usize> =
+        (0..3000).map(|i| if i % 100 == 0 { 400_000 } else { i % 50 }).collect();
+    let (_dir, mut paths) = make(&roots()[0], &sizes);
+    paths.reverse();
+    paths[77] = "no/such/file".into();
+    for text in PLANS {
+        let paths = paths.clone();
+        guarded(text.to_owned(), move || {
+            let job = || ioloom::files(paths.clone()).pin(plan(text)).ordered();
+            let seen = |result: Result<(usize, PathBuf), ioloom::FileError>, at: usize| match result
+            {
+                Ok(value) => assert_eq!(value, (at, paths[at].clone()), "{text}"),
+                Err(error) => assert_eq!((error.index, at), (77, 77), "{text}: {error}"),
+            };
+            let mut all = job().map(|f| (f.index(), f.path().to_owned())).into_iter();
+            let count = all.by_ref().enumerate().map(|(at, result)| seen(result, at)).count();
+            match all.error() {
+                Some(error) => assert!(lacks(&plan(text), error), "{text}: {error}"),
+                None => assert_eq!(count, 3000, "{text}"),
+            }
+            let listed = ioloom::list(&paths).pin(plan(text)).ordered();
+            let run = listed
+                .map(|f| (f.index(), f.path().to_owned()))
+                .scope(|results| results.enumerate().map(|(at, result)| seen(result, at)).count());
+            match run {
+                Err(error) => assert!(lacks(&plan(text), &error), "{text}: {error}"),
+                Ok(run) => {
+                    assert_eq!((run.value, run.failed, run.stopped), (3000, 1, false), "{text}");
+                    assert_eq!(run.measured.files, 2999);
+                }
+            }
+        });
+    }
+}
+
+/// One slow file at the start: the rest waits behind the horizon instead of filling memory.
+#[test]
+fn results_that_come_early_are_bounded() {
+    let (_dir, paths) = make(&roots()[0], &[10; 50]);
+    guarded("horizon".to_owned(), move || {
+        let taken = AtomicUsize::new(0);
+        let (go, wait) = channel::<()>();
+        let wait = std::sync::Mutex::new(wait);
+        let paths: Vec<PathBuf> = paths.iter().cycle().take(20_000).cloned().collect();
+        let run = ioloom::list(&paths).ordered().map(|f| {
+            if f.index() == 0 {
+                let _ = wait.lock().unwrap().recv_timeout(Duration::from_secs(5));
+            }
+            taken.fetch_add(1, Ordering::Relaxed);
+            f.index()
+        });
+        let run = run.scope(|results| {
+            // Nothing can be received until the first is done; the caller drains the channel.
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(300));
+                    let before = taken.load(Ordering::Relaxed);
+                    go.send(()).unwrap();
+                    assert!(before <= 1024, "{before} results before the first one");
+                });
+                results.enumerate().all(|(at, result)| result.unwrap() == at)
+            })
+        });
+        assert!(run.unwrap().value);
+    });
+}
+
+#[test]
+fn a_scope_that_returns_early_ends_the_run_and_leaves_the_token_alone() {
+    let (_dir, paths) = make(&roots()[0], &[100; 500]);
+    for text in PLANS {
+        let paths = paths.clone();
+        guarded(text.to_owned(), move || {
+            let token = Cancel::new();
+            let endless = paths.clone().into_iter().cycle();
+            let run = ioloom::files(endless).pin(plan(text)).cancel(&token).map(|f| f.len());
+            match run.scope(|results| {
+                results.take(5).filter(|len| *len.as_ref().unwrap() == 100).count()
+            }) {
+                Err(error) => assert!(lacks(&plan(text), &error), "{text}: {error}"),
+                Ok(run) => assert_eq!((run.value, run.stopped), (5, true), "{text}"),
+            }
+            assert!(!token.is_cancelled());
+            token.cancel();
+            let run = ioloom::list(&paths).pin(plan(text)).cancel(&token).map(|f| f.len());
+            match run.scope(|results| results.count()) {
+                Err(Error::Cancelled { .. }) => {}
+                Err(error) => assert!(lacks(&plan(text), &error), "{text}: {error}"),
+                Ok(run) => panic!("{text}: {run:?}"),
+            }
+        });
+    }
+}
+
+/// A crawler in the order of the input: each result sends further paths.
+#[test]
+fn an_ordered_scope_may_feed_its_own_input() {
+    let (_dir, paths) = make(&roots()[0], &[10; 40]);
+    for text in PLANS.into_iter().map(Some).chain([None]) {
+        let paths = paths.clone();
+        guarded(format!("{text:?}"), move || {
+            let (send, receive) = channel();
+            send.send(paths[0].clone()).unwrap();
+            let files = ioloom::files(receive).ordered();
+            let files = match text {
+                Some(text) => files.pin(plan(text)),
+                None => files,
+            };
+            let run = files.map(|f| f.index()).scope(|results| {
+                let mut send = Some(send);
+                let mut seen = 0;
+                for result in results {
+                    assert_eq!(result.unwrap(), seen);
+                    seen += 1;
+                    match paths.get(seen) {
+                        Some(next) => send.as_ref().unwrap().send(next.clone()).unwrap(),
+                        None => send = None,
+                    }
+                }
+                seen
+            });
+            match run {
+                Err(error) => assert!(lacks(&plan(text.unwrap()), &error), "{text:?}: {error}"),
+                Ok(run) => assert_eq!(run.value, 40, "{text:?}"),
+            }
+        });
+    }
+}
+
+#[test]
+fn panics_in_a_scope_end_the_run() {
+    let (_dir, paths) = make(&roots()[0], &[10; 300]);
+    guarded("panics".to_owned(), move || {
+        let job = || ioloom::files(paths.clone().into_iter().cycle());
+        let caught = |run: &mut dyn FnMut()| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).expect_err("a panic")
+        };
+        let payload = caught(&mut || {
+            let _ = job().map(|f| f.len()).scope(|results| -> () {
+                results.next();
+                panic!("consumer")
+            });
+        });
+        assert_eq!(payload.downcast_ref(), Some(&"consumer"));
+        let payload = caught(&mut || {
+            let _ =
+                job().map(|f| assert!(f.index() < 50, "function")).scope(|results| results.count());
+        });
+        assert_eq!(payload.downcast_ref(), Some(&"function"));
+    });
+}
+
+#[test]
+fn searches_end_when_they_have_found() {
+    let (_dir, mut paths) = make(&roots()[0], &[10; 5000]);
+    paths[3000] = "no/such/file".into();
+    for text in PLANS {
+        let paths = paths.clone();
+        guarded(text.to_owned(), move || {
+            let calls = AtomicUsize::new(0);
+            let job = || {
+                ioloom::list(&paths).pin(plan(text)).map(|f| {
+                    calls.fetch_add(1, Ordering::Relaxed);
+                    f.index()
+                })
+            };
+            match job().find_first(|index| *index % 700 == 699) {
+                Err(error) => return assert!(lacks(&plan(text), &error), "{text}: {error}"),
+                Ok(first) => assert_eq!(first, Some(699), "{text}"),
+            }
+            assert!(calls.swap(0, Ordering::Relaxed) < 3000, "{text}");
+            // A failure may come before what is searched for.
+            let job = || {
+                ioloom::list(&paths).pin(plan(text)).on_error(OnError::Skip).map(|f| {
+                    calls.fetch_add(1, Ordering::Relaxed);
+                    f.index()
+                })
+            };
+            let any = job().find_any(|index| *index % 500 == 17).unwrap().unwrap();
+            assert_eq!(any % 500, 17, "{text}");
+            assert!(calls.load(Ordering::Relaxed) < 4000, "{text}");
+            let run = job().take_results(20).unwrap();
+            assert_eq!((run.value.len(), run.stopped), (20, true), "{text}");
+            assert!(job().take_results(0).unwrap().value.is_empty(), "{text}");
+            let stopping = ioloom::list(&paths).pin(plan(text)).map(|f| f.index());
+            match stopping.find_first(|index| *index > 4000) {
+                Err(Error::File(error)) => assert_eq!(error.index, 3000, "{text}"),
+                other => panic!("{text}: {other:?}"),
+            }
+            let skipping = ioloom::list(&paths).on_error(OnError::Skip).map(|f| f.index());
+            assert_eq!(skipping.find_first(|index| *index > 4000).unwrap(), Some(4001));
+        });
+    }
+}
+
+/// Values that retain their bytes, in order: the memory budget bounds them, and a file that comes
+/// late is not starved for ever.
+#[test]
+fn ordered_values_that_retain_memory_end_or_finish() {
+    let (_dir, paths) = make(&roots()[0], &[100_000; 200]);
+    for text in ["read/window:l=8,p=2", "nowait/window:l=16,p=2"] {
+        let paths = paths.clone();
+        guarded(text.to_owned(), move || {
+            let plan = plan(&format!("{text}/memory=4MiB"));
+            let run = ioloom::list(&paths).pin(plan).ordered().map(|f| f.keep()).scope(|results| {
+                let mut at = 0u64;
+                for result in results {
+                    at += 1;
+                    assert!(result.unwrap()[..] == content(at, 100_000)[..]);
+                }
+                at
+            });
+            match run {
+                Ok(run) => assert_eq!(run.value, 200),
+                Err(Error::BudgetHeld { .. }) => {}
+                Err(error) => panic!("{text}: {error}"),
+            }
+        });
+    }
+}

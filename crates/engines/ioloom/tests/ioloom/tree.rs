@@ -1,0 +1,195 @@
+//! Trees: what is found, what is skipped and counted, and what fails.
+
+use crate::support::{guarded, roots};
+use ioloom::{Cause, Error, Files, Links, OnError, Tree, Walked};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A tree with everything that a walk may meet.
+fn sample() -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["a/b/c", ".hid", "a/target"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+    }
+    for name in ["one", "a/two", "a/b/three", "a/b/c/four", ".hid/five", "a/.six", "a/target/seven"]
+    {
+        std::fs::write(at(name), name).unwrap();
+    }
+    std::fs::write(at("a/.ignore"), "target/\n").unwrap();
+    symlink("one", at("link")).unwrap();
+    symlink("..", at("a/loop")).unwrap();
+    symlink("nowhere", at("broken")).unwrap();
+    std::fs::create_dir_all(at("../other-of-sample")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    dir
+}
+
+fn names(files: Files<'_, Tree>, root: &Path) -> (Vec<String>, Walked) {
+    let run = files.map(|f| f.path().to_owned()).run().unwrap();
+    let mut names: Vec<String> = run
+        .value
+        .iter()
+        .map(|path| path.strip_prefix(root).unwrap().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    (names, run.walked.unwrap())
+}
+
+const ALL: [&str; 8] = [
+    ".hid/five",
+    "a/.ignore",
+    "a/.six",
+    "a/b/c/four",
+    "a/b/three",
+    "a/target/seven",
+    "a/two",
+    "one",
+];
+
+#[test]
+fn every_regular_file_is_found_and_the_rest_is_counted() {
+    let dir = sample();
+    let root = dir.path();
+    for sorted in [false, true] {
+        let (found, walked) = names(ioloom::tree(root).sorted(sorted), root);
+        assert_eq!(found, ALL);
+        assert_eq!((walked.files, walked.directories), (8, 6));
+        assert_eq!((walked.links, walked.special, walked.failed), (3, 1, 0), "{walked:?}");
+    }
+    let (found, walked) = names(ioloom::tree(root).skip_hidden(true), root);
+    assert_eq!(found, ["a/b/c/four", "a/b/three", "a/target/seven", "a/two", "one"]);
+    assert_eq!(walked.hidden, 3);
+    let (found, walked) = names(ioloom::tree(root).ignore_files(true), root);
+    assert!(!found.iter().any(|name| name.starts_with("a/target")) && found.len() == 7);
+    assert_eq!(walked.ignored, 1);
+    let (found, walked) = names(ioloom::tree(root).max_depth(2), root);
+    assert_eq!(found, [".hid/five", "a/.ignore", "a/.six", "a/two", "one"]);
+    assert_eq!(walked.deep, 2);
+    let only = |e: &ioloom::TreeEntry<'_>| e.file_name() != "b" && !e.path().ends_with("a/two");
+    let (found, walked) = names(ioloom::tree(root).filter_entry(only), root);
+    assert_eq!(found, [".hid/five", "a/.ignore", "a/.six", "a/target/seven", "one"]);
+    assert_eq!(walked.filtered, 2);
+}
+
+#[test]
+fn links_are_followed_on_request_and_loops_end() {
+    let dir = sample();
+    let root = dir.path();
+    let (found, walked) = names(ioloom::tree(root).links(Links::Files), root);
+    assert_eq!(found.len(), 9, "{found:?}");
+    assert!(found.contains(&"link".to_owned()));
+    assert_eq!(walked.links, 2, "a link to a directory and a broken one");
+    let (found, walked) = names(ioloom::tree(root).links(Links::All), root);
+    assert_eq!((found.len(), walked.loops), (9, 1), "{found:?}");
+    // A root that is a link is followed.
+    symlink("a", root.join("root")).unwrap();
+    let (found, _) = names(ioloom::tree(root.join("root")).max_depth(1), &root.join("root"));
+    assert_eq!(found, [".ignore", ".six", "two"]);
+}
+
+#[test]
+fn several_roots_single_files_and_other_file_systems() {
+    let dir = sample();
+    let root = dir.path();
+    let files = ioloom::tree(root.join("a/b")).root(root.join("one")).root(root.join(".hid"));
+    let (found, _) = names(files.skip_hidden(true), root);
+    assert_eq!(found, [".hid/five", "a/b/c/four", "a/b/three", "one"], "roots are not filtered");
+    let (found, _) = names(ioloom::trees([root.join("one")]).max_depth(0), root);
+    assert_eq!(found, ["one"]);
+    if Path::new("/dev/shm").is_dir() {
+        let run = ioloom::tree("/dev").same_file_system(true).on_error(OnError::Skip);
+        let run = run.filter_entry(|e| e.depth() == 1).map(|f| f.path().to_owned()).run().unwrap();
+        assert!(run.walked.unwrap().foreign >= 1, "{:?}", run.walked);
+        assert!(!run.value.iter().any(|path| path.starts_with("/dev/shm")));
+    } else {
+        eprintln!("skipped: no /dev/shm");
+    }
+}
+
+#[test]
+fn a_root_that_cannot_be_walked_is_a_failure_like_others() {
+    let dir = sample();
+    let (missing, socket) = (dir.path().join("missing"), dir.path().join("socket"));
+    for (root, number) in [(&missing, Some(2)), (&socket, None)] {
+        match ioloom::tree(root).map(|f| f.len()).run() {
+            Err(Error::File(error)) => {
+                let Cause::Walk(cause) = &error.cause else { panic!("{error:?}") };
+                assert_eq!((&error.path, cause.raw_os_error()), (root, number));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let files = || ioloom::tree(dir.path()).root(&missing).sorted(true);
+    let run = files().on_error(OnError::Collect).map(|f| f.len()).run().unwrap();
+    assert_eq!((run.value.len(), run.failed, run.errors.len()), (8, 1, 1));
+    assert!(matches!(run.errors[0].cause, Cause::Walk(_)), "{:?}", run.errors);
+    assert_eq!(run.walked.unwrap().failed, 1);
+    let run = files().on_error(OnError::Skip).map(|f| f.len()).run().unwrap();
+    assert_eq!((run.value.len(), run.failed), (8, 1));
+    let failed = files().map(|f| f.len()).scope(|results| results.filter(Result::is_err).count());
+    assert_eq!(failed.unwrap().value, 1);
+}
+
+/// Run in a child as a plain user, because root may read every directory.
+#[test]
+fn one_unreadable_directory_fails_alone() {
+    let dir = sample();
+    let closed = dir.path().join("a/b");
+    let mode = |mode: u32| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(0);
+    if std::fs::read_dir(&closed).is_ok() {
+        mode(0o700);
+        return eprintln!("skipped: this user may read every directory");
+    }
+    let run = ioloom::tree(dir.path()).on_error(OnError::Collect).map(|f| f.len()).run().unwrap();
+    mode(0o700);
+    assert_eq!((run.value.len(), run.failed), (6, 1));
+    let Cause::Walk(cause) = &run.errors[0].cause else { panic!("{:?}", run.errors) };
+    assert_eq!((&run.errors[0].path, cause.raw_os_error()), (&closed, Some(13)));
+}
+
+/// The walk is lazy, and an early end stops it.
+#[test]
+fn the_first_file_is_processed_before_the_walk_has_ended() {
+    let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
+    for i in 0..300 {
+        let sub = dir.path().join(format!("{i}"));
+        std::fs::create_dir(&sub).unwrap();
+        for j in 0..40 {
+            std::fs::write(sub.join(format!("{j}")), "x").unwrap();
+        }
+    }
+    let root: PathBuf = dir.path().to_owned();
+    guarded("lazy".to_owned(), move || {
+        // The filter holds the walk back until the first file was processed: a walk that ran to
+        // its end before the first read would wait here for ever.
+        let (processed, entered) = (std::sync::Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+        let seen = processed.clone();
+        let run = ioloom::tree(&root)
+            .filter_entry(move |entry| {
+                while entry.is_dir()
+                    && entered.load(Ordering::SeqCst) > 20
+                    && seen.load(Ordering::SeqCst) == 0
+                {
+                    std::thread::yield_now();
+                }
+                entered.fetch_add(usize::from(!entry.is_dir()), Ordering::SeqCst);
+                true
+            })
+            .map(|_| processed.fetch_add(1, Ordering::SeqCst));
+        assert_eq!(run.run().unwrap().value.len(), 12_000);
+        let run = ioloom::tree(&root).map(|f| f.len()).scope(|results| results.take(3).count());
+        let run = run.unwrap();
+        assert!(run.stopped && run.value == 3);
+        assert!(run.walked.unwrap().files <= 12_000);
+        let panicked = std::panic::catch_unwind(|| {
+            ioloom::tree(&root).filter_entry(|_| panic!("filter")).map(|f| f.len()).run().map(drop)
+        });
+        assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"filter"));
+    });
+}
