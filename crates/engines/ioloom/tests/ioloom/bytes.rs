@@ -140,7 +140,7 @@ fn impossible_plans_are_refused_with_the_reason() {
     let (_dir, paths) = make(&roots()[0], &[10; 3]);
     for (text, reason) in [
         ("read/roles:r=1,c=1/chunk=4KiB", "does not preserve chunk order"),
-        ("mmap:plain/window:l=4,p=2", "run ahead"),
+        ("mmap:plain/window:l=4,p=2", "read ahead"),
         ("direct:read/threads:n=1/chunk=4097", "multiple of 4KiB"),
         ("uring/window:l=40000,p=1", "the limit of 32768 per ring"),
         ("read/window:l=1000,p=2/memory=1MiB", "memory budget of at least"),
