@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr, reason = "skipped tests print what the machine lacks")]
 
 mod bytes;
+mod fuse;
 mod inputs;
 mod layout;
 mod memory;

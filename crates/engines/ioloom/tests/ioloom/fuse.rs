@@ -1,0 +1,151 @@
+//! A file system with latency, whose reads cannot be asked not to wait: enough opens and reads are
+//! in flight under the default plan, and every method returns the same bytes.
+//!
+//! The file system delays opens until 64 of them have been in flight at the same time, and reads
+//! likewise. A run that never gets there takes longer, and fails by the counters, not by the time.
+
+use crate::support::{content as pattern, lacks, list, make, plan, roots, run};
+use ioloom_delayfs::{Counters, DelayFs, Mounted, Options, available, content, serve_for_parent};
+use ioloom_model::{Method, table};
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Opens and reads that must be in flight at the same time.
+const WANTED: u64 = 64;
+
+#[test]
+#[ignore = "run in a child by the other tests"]
+fn server() {
+    serve_for_parent();
+}
+
+/// Mounts in a child, or prints why not.
+fn mounted(options: Options) -> Option<(Mounted, TempDir)> {
+    if let Err(reason) = available() {
+        eprintln!("skipped: {reason}");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = DelayFs::mount_in_child(dir.path(), options, "fuse::server").unwrap();
+    Some((mounted, dir))
+}
+
+/// Files of 4 KiB, whose opens and reads are slow until enough of them overlap. The engine needs some
+/// rounds of reads until it has started its threads, so there are more files than those.
+fn slow() -> Option<(Mounted, TempDir)> {
+    let mut options = Options::new(2000, 4096);
+    (options.open, options.read) = (Duration::from_millis(50), Duration::from_millis(50));
+    options.until_overlap = NonZeroUsize::new(WANTED as usize);
+    mounted(options)
+}
+
+type Hashes = BTreeMap<PathBuf, u64>;
+
+/// Hashes all files under the default plan.
+fn hashes(files: ioloom::Files<'_>) -> Hashes {
+    let run = files.map(|f| (f.path().to_owned(), xxh3_64(f.bytes()))).run().unwrap();
+    run.value.into_iter().collect()
+}
+
+/// Returns what the hashes of a mounted file system are.
+fn expected(mounted: &Mounted) -> Hashes {
+    let hash = |file| xxh3_64(&content(file, 0, mounted.size(file) as usize));
+    mounted.paths().into_iter().enumerate().map(|(file, path)| (path, hash(file))).collect()
+}
+
+fn assert_overlap(form: &str, seen: Counters) {
+    assert!(seen.opens_peak >= WANTED && seen.reads_peak >= WANTED, "{form}: {seen}");
+}
+
+#[test]
+fn lists_trees_and_streams_overlap() {
+    let forms: [(&str, fn(&Mounted) -> ioloom::Files<'_>); 4] = [
+        ("tree", |mounted| ioloom::tree(mounted.root()).unwrap()),
+        ("list", |mounted| ioloom::list(mounted.paths())),
+        ("files", |mounted| ioloom::files(mounted.paths())),
+        // As from a pipe: its length is not known.
+        ("stream", |mounted| {
+            let mut paths = mounted.paths().into_iter();
+            ioloom::files(std::iter::from_fn(move || paths.next()))
+        }),
+    ];
+    for (form, input) in forms {
+        let Some((mounted, _dir)) = slow() else { return };
+        assert!(hashes(input(&mounted)) == expected(&mounted), "{form}: other bytes");
+        assert_overlap(form, mounted.counters());
+    }
+}
+
+/// Returns local files in `root`, and what their hashes are.
+fn local(root: &Path, files: usize) -> (TempDir, Hashes) {
+    let (dir, paths) = make(root, &vec![3000; files]);
+    let hash = |(i, path)| (path, xxh3_64(&pattern(i as u64 + 1, 3000)));
+    (dir, paths.into_iter().enumerate().map(hash).collect())
+}
+
+/// The first local files are read before the first slow one, and the other way round.
+#[test]
+fn inputs_that_cross_mounts_overlap() {
+    for root in roots() {
+        for order in ["local first", "slow first", "alternating"] {
+            for form in ["list", "stream"] {
+                let Some((mounted, _dir)) = slow() else { return };
+                let (_local_dir, mut want) = local(&root, 500);
+                let near: Vec<PathBuf> = want.keys().cloned().collect();
+                let far = mounted.paths();
+                let paths: Vec<PathBuf> = match order {
+                    "local first" => [near, far].concat(),
+                    "slow first" => [far, near].concat(),
+                    _ => far
+                        .chunks(4)
+                        .zip(&near)
+                        .flat_map(|(a, b)| [a, &[b.clone()]].concat())
+                        .collect(),
+                };
+                let input = match form {
+                    "list" => ioloom::list(&paths),
+                    _ => ioloom::files(paths),
+                };
+                want.extend(expected(&mounted));
+                let case = format!("{}, {order}, {form}", root.display());
+                assert!(hashes(input) == want, "{case}: other bytes");
+                assert_overlap(&case, mounted.counters());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_method_returns_the_same_bytes() {
+    let mut options = Options::new(60, 0);
+    options.sizes = vec![0, 1, 4095, 4096, 4097, 65_537, 300_000];
+    (options.open, options.read) = (Duration::from_micros(200), Duration::from_micros(200));
+    let Some((mounted, _dir)) = mounted(options) else { return };
+    let want: Vec<u64> = expected(&mounted).into_values().collect();
+    let schedules = ["threads:n=3", "window:l=16,p=2", "roles:r=1,h=1,c=1,w=6"];
+    let mut ran = 0;
+    for method in Method::ALL.iter().filter(|method| **method != Method::Null) {
+        for schedule in schedules {
+            for chunks in ["", "/chunk=16KiB"] {
+                let plan = plan(&format!("{method}/{schedule}{chunks}"));
+                match run(list(&mounted.paths()), plan) {
+                    Ok(got) => {
+                        assert!(got.failed.is_empty(), "{plan}: {:?}", got.failed);
+                        let hashes: Vec<u64> = got.hashes.values().map(|(hash, _)| *hash).collect();
+                        assert!(hashes == want, "{plan}: other bytes");
+                        ran += 1;
+                    }
+                    Err(error) => {
+                        let refused = table::check(&plan).is_err() || lacks(&plan, &error);
+                        assert!(refused, "{plan}: {error}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(ran >= 6, "only {ran} plans ran");
+}
