@@ -6,5 +6,6 @@ mod bytes;
 mod checks;
 mod place;
 mod programs;
+mod slow;
 mod streaming;
 mod trouble;
