@@ -1,10 +1,12 @@
 //! Lists the published tables, `studies/*/data/*.csv`, so that adding one requires no code.
+//!
+//! `studies` is a link to the directory in the root of the repository; `cargo package` follows it.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 fn main() -> std::io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../studies");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("studies").canonicalize()?;
     println!("cargo::rerun-if-changed={}", root.display());
     let mut tables = Vec::new();
     for study in entries(&root)? {

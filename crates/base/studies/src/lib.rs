@@ -42,8 +42,8 @@ macro_rules! built_in {
         /// Every built-in study.
         pub const ALL: &[BuiltIn] = &[$(BuiltIn {
             name: stringify!($name),
-            study: include_str!(concat!("../../../../studies/", stringify!($name), "/study.toml")),
-            claims: include_str!(concat!("../../../../studies/", stringify!($name), "/claims.toml")),
+            study: include_str!(concat!("../studies/", stringify!($name), "/study.toml")),
+            claims: include_str!(concat!("../studies/", stringify!($name), "/claims.toml")),
         }),*];
     };
 }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn every_folder_is_a_registered_study() {
-        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../studies");
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/studies");
         let mut folders: Vec<String> = std::fs::read_dir(root)
             .unwrap()
             .map(|entry| entry.unwrap())
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn every_table_is_compiled_in_once() {
-        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../studies");
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/studies");
         for study in ALL {
             let Ok(data) = std::fs::read_dir(format!("{root}/{}/data", study.name)) else {
                 continue;
