@@ -102,10 +102,10 @@ impl CallStats {
     }
 }
 
-/// Whether a time is left out of a record, as it is in records of earlier versions.
+/// Whether a number is left out of a record, as it is in records of earlier versions.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(ns: &u64) -> bool {
-    *ns == 0
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Time of one thread by activity (level 0: spans, thread clock and schedstat).
@@ -233,11 +233,11 @@ pub struct Measured {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_cpu: Option<f64>,
     /// Processor time of child processes that ended during the run.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub children_cpu_ns: u64,
     /// Page faults of child processes that ended during the run; a process cannot start without
     /// some.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub children_faults: u64,
     /// Bytes that the process and its ended children read from devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -27,6 +27,19 @@ fn a_function_that_sleeps_is_not_the_device() {
 }
 
 #[test]
+fn a_slow_producer_is_the_input_list() {
+    let (_dir, paths) = make(&roots()[0], &[100; 30]);
+    for text in ["read/threads:n=2", "nowait/window:l=8,p=2", "read/roles:r=1,h=0,c=2,w=8"] {
+        let slow = paths.clone().into_iter().inspect(|_| {
+            std::thread::sleep(Duration::from_millis(3));
+        });
+        let run = ioloom::files(slow).pin(plan(text)).map(|f| f.len()).run().unwrap();
+        assert!(["input list", "other programs"].contains(&word(&run)), "{}", run.why());
+        shares_add_up(&run);
+    }
+}
+
+#[test]
 fn a_function_that_waits_for_children_is_not_the_device() {
     let (_dir, paths) = make(&roots()[0], &[100; 20]);
     let child = |_: &ioloom::File<'_>| {
