@@ -31,7 +31,9 @@
 //!      `other programs`.
 //!    - Waits for paths are `input list`, waits for the budget `memory`.
 //!    - Waits in the function are `child processes` if there were children for the calls, `device` if
-//!      files are mapped (the function faults pages in), else `function waits`.
+//!      files are mapped (the function faults pages in), else `function waits`. The system counts
+//!      children by process: those of other threads of the same program are taken for those of the
+//!      function.
 //! 5. What no wait explains is `unknown`, with time that threads spent outside of any call.
 //!
 //! # The decision

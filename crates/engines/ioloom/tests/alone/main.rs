@@ -1,4 +1,4 @@
-//! Properties of the whole process: its memory and its threads. One test in a binary of its own, so
+//! Properties of the whole process: its memory, threads and children. One test in a binary of its own, so
 //! that no other test interferes.
 
 #![allow(clippy::print_stderr, reason = "skipped tests print what the machine lacks")]
@@ -6,6 +6,7 @@
 #[path = "../ioloom/support.rs"]
 #[allow(dead_code, reason = "shared with the other test binaries")]
 mod support;
+mod why;
 
 use ioloom_model::CallKind;
 use support::{expected, lacks, list, make, plan, roots, run};
@@ -26,11 +27,12 @@ fn peak_kib(f: impl FnOnce()) -> u64 {
 }
 
 #[test]
-fn memory_is_bounded_and_threads_end() {
+fn memory_is_bounded_threads_end_and_limits_are_found() {
     a_dropped_iterator_leaves_no_thread();
     large_and_small_files_stay_within_the_budget();
     more_files_take_no_more_memory();
     files_in_memory_start_no_more_threads();
+    why::planted_limits_are_found();
 }
 
 fn a_dropped_iterator_leaves_no_thread() {

@@ -16,4 +16,3 @@ mod support;
 mod tail;
 mod trace;
 mod tree;
-mod why;
