@@ -66,5 +66,5 @@ pub use policy::{OnError, Order, Progress};
 pub use run::Run;
 pub use trace::{EVIDENCE_VARIABLE, TRACE_VARIABLE, TraceFile, TraceWanted, keeping_trace};
 pub use tree::{Links, TreeEntry, Walked};
-pub use trees::{Tree, tree, trees};
+pub use trees::{Tree, TreeList, tree, trees};
 pub use view::{Chunk, File, Reserved};

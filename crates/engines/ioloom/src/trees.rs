@@ -1,13 +1,28 @@
 //! The entry points for trees.
 
+use crate::error::FileError;
+use crate::feed::Entry;
 use crate::files::{Files, Input};
-use crate::tree::{Links, TreeEntry, TreeOptions};
+use crate::tree::{Links, TreeEntry, TreeOptions, Walked, Walking};
+use ioloom_walk::PathList;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Marks [`Files`] that are found by a walk.
 #[derive(Debug)]
 pub enum Tree {}
+
+/// What [`Files::walk`] found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct TreeList {
+    /// The files, sorted by path.
+    pub files: PathList,
+    /// What could not be walked.
+    pub errors: Vec<FileError>,
+    /// What was visited and skipped.
+    pub walked: Walked,
+}
 
 /// Takes all regular files below a directory, or a single file. The tree is walked while files are
 /// processed, and their order is that of the walk; see [`Files::sorted`]. Entries that are neither
@@ -110,6 +125,30 @@ impl<'a> Files<'a, Tree> {
     /// Sets which symbolic links are followed (default: [`Links::Skip`]).
     pub fn links(self, links: Links) -> Self {
         self.with(|tree| tree.links = links)
+    }
+
+    /// Walks the trees and reads no file. The list may then be given to
+    /// [`Files::from`](crate::Files), and its length is known.
+    ///
+    /// ```
+    /// let found = ioloom::tree("src").walk();
+    /// assert!(found.errors.is_empty());
+    /// assert_eq!(found.files.len() as u64, found.walked.files);
+    /// let bytes: u64 = ioloom::Files::from(found.files).map(|f| f.len()).sum()?;
+    /// assert!(bytes > 10_000);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn walk(self) -> TreeList {
+        let Input::Tree(options) = self.input else { return TreeList::default() };
+        let (walking, counts) = Walking::new(options);
+        let (files, others) = walking.sorted();
+        let failed = |entry| match entry {
+            Entry::Failed(error) => Some(error),
+            Entry::Path(_) | Entry::Regular(_) => None,
+        };
+        let errors = others.into_iter().filter_map(failed).collect();
+        let walked = *counts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        TreeList { files, errors, walked }
     }
 
     /// Sets whether files are sorted by path (default: no). The whole tree is then walked before

@@ -1,5 +1,6 @@
 //! Flags of `each`.
 
+use super::selection::Selection;
 use crate::exit::Failure;
 use crate::values::{self, Choice, Grammar};
 use clap::Args;
@@ -33,8 +34,8 @@ Examples:
 pub(crate) struct EachArgs {
     /// Directories or files, or - for a list on standard input
     ///
-    /// Directories are walked without following symbolic links. With - the paths are read from
-    /// standard input, one per line, and each file is processed when its path arrives.
+    /// Every file below a directory is processed; -L, -x, --exclude, --ignore and --skip-hidden
+    /// change that. With - the paths are read from standard input, one per line, and each file is processed when its path arrives.
     pub(crate) paths: Vec<PathBuf>,
 
     /// Work on the contents [default: xxh3]
@@ -46,6 +47,9 @@ pub(crate) struct EachArgs {
     /// such as exp(mean=5ms); they simulate work for measurements.
     #[arg(long, value_name = "WORK", value_parser = compute_words(), hide_possible_values = true)]
     pub(crate) compute: Option<Compute>,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
 
     /// Run a command for each file
     ///

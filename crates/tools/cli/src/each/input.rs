@@ -1,10 +1,11 @@
 //! The files to read: directories, files, or a list on standard input.
 
 use super::args::EachArgs;
+use super::selection::SkippedCounts;
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::file::{self, Kind};
-use ioloom_walk::{PathList, Separator, WalkOptions, read_list};
+use ioloom_walk::{PathList, Separator, read_list};
 use std::collections::HashMap;
 use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +27,8 @@ pub(crate) struct Input {
     pub(super) roots: Roots,
     /// Warnings about arguments that were skipped.
     pub(super) warnings: Vec<String>,
+    /// What the walk skipped; `None` for a list on standard input.
+    pub(super) skipped: Option<SkippedCounts>,
     /// Errors of the walk, which count as failures.
     pub(super) errors: Vec<String>,
 }
@@ -53,6 +56,10 @@ pub(crate) fn read(args: &EachArgs) -> Result<Input, Failure> {
     match args.paths.as_slice() {
         [] => Err(Failure::usage(
             "missing operand: name files or directories, or - to read a list from standard input",
+        )),
+        [only] if only.as_os_str() == "-" && args.selection.is_given() => Err(Failure::usage(
+            "-L, -x, --exclude, --ignore and --skip-hidden select files of directories; a list on \
+             standard input names its files",
         )),
         [only] if only.as_os_str() == "-" => Ok(stdin(args)),
         paths if paths.iter().any(|p| p.as_os_str() == "-") => {
@@ -82,6 +89,7 @@ fn stdin(args: &EachArgs) -> Input {
         cut,
         roots: Roots::default(),
         warnings: Vec::new(),
+        skipped: None,
         errors: Vec::new(),
     }
 }
@@ -117,20 +125,21 @@ fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
 fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
     let mut all = PathList::new();
     let (mut warnings, mut errors) = (Vec::new(), Vec::new());
+    let mut skipped = SkippedCounts::default();
     for path in paths {
         let kind = file::kind_of(path)
             .map_err(PathError::on(Operation::Stat, path))
             .map_err(Failure::failed)?;
         match kind {
             Kind::Directory => {
-                let (mut list, summary) =
-                    ioloom_walk::files(path, &WalkOptions::default()).map_err(Failure::failed)?;
-                warnings.extend(summary.skipped.iter().map(|s| format!("{}: {s}", quoted(path))));
-                errors.extend(summary.errors.iter().map(ToString::to_string));
+                let mut found = args.selection.list(path).map_err(Failure::failed)?;
+                warnings.append(&mut found.warnings);
+                skipped.add(found.skipped);
+                errors.append(&mut found.errors);
                 if args.ordered {
-                    list.sort();
+                    found.list.sort();
                 }
-                all.append(list);
+                all.append(found.list);
             }
             Kind::Regular => all.push(path.as_os_str().as_bytes()),
             other => {
@@ -147,5 +156,6 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
         _ => None,
     };
     let (stream, cut) = (None, Arc::default());
-    Ok(Input { files: Some(all), stream, cut, roots: Roots { one }, warnings, errors })
+    let (files, skipped) = (Some(all), Some(skipped));
+    Ok(Input { files, stream, cut, roots: Roots { one }, warnings, skipped, errors })
 }

@@ -15,6 +15,7 @@ mod line;
 mod outcome;
 mod output;
 mod progress;
+mod selection;
 mod sink;
 mod work;
 
@@ -120,6 +121,7 @@ fn run_job(
             let (mut outcome, _) =
                 work.outcome(executed.locals, measured, (input.files.as_ref(), &input.roots));
             outcome.cancelled = executed.cancelled;
+            outcome.skipped = input.skipped;
             outcome.add_walk_errors(input.errors);
             outcome.add_first(input.cut.get());
             Ok(outcome)

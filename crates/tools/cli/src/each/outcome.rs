@@ -1,5 +1,6 @@
 //! The result of a run over files.
 
+use super::selection::SkippedCounts;
 use crate::exit::Exit;
 use ioloom_model::Measured;
 use std::sync::atomic::AtomicBool;
@@ -12,6 +13,8 @@ pub(crate) struct Outcome {
     pub(crate) errors: Vec<String>,
     /// The errors that are still to be printed, and their number with those whose text was not kept.
     pub(crate) unprinted: (Vec<String>, u64),
+    /// What the walk skipped; `None` for a list.
+    pub(crate) skipped: Option<SkippedCounts>,
     pub(crate) cancelled: bool,
 }
 
@@ -24,7 +27,7 @@ impl Outcome {
         printed: bool,
     ) -> Self {
         let unprinted = if printed { (Vec::new(), 0) } else { (errors.clone(), measured.errors) };
-        Self { measured, digest, errors, unprinted, cancelled: false }
+        Self { measured, digest, errors, unprinted, skipped: None, cancelled: false }
     }
 
     /// Returns whether the digest lacks files: the run was interrupted, or files failed.

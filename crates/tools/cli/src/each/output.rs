@@ -66,6 +66,7 @@ fn json(job: &Job, outcome: &Outcome) -> serde_json::Value {
         "bytes": m.bytes,
         "errors": m.errors,
         "error_samples": outcome.errors.iter().take(ERRORS_PRINTED).collect::<Vec<_>>(),
+        "skipped": outcome.skipped.map(|skipped| skipped.json()),
         "cancelled": outcome.cancelled,
         "digest": outcome.digest,
         "digest_partial": outcome.digest.is_some() && outcome.is_partial(),

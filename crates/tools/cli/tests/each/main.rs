@@ -6,6 +6,7 @@ mod bytes;
 mod checks;
 mod place;
 mod programs;
+mod selection;
 mod slow;
 mod streaming;
 mod trouble;

@@ -1,0 +1,172 @@
+//! Which files of a directory are processed, and how many entries were skipped.
+
+use clap::Args;
+use ioloom::{Links, Walked};
+use ioloom_du::exclude::Exclude;
+use ioloom_failure::quoted;
+use ioloom_model::units::format_counted;
+use ioloom_walk::{Kind, PathList, Skipped, Summary, WalkOptions};
+use serde_json::json;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Flags that select files. They apply to directories that are walked, not to files given by name.
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    /// Follow all symbolic links
+    ///
+    /// Without it, only links given as arguments are followed. A directory that contains itself is
+    /// not entered again, but a file that is reached by two paths is processed twice. Broken links
+    /// are skipped.
+    #[arg(short = 'L', long, conflicts_with = "check")]
+    dereference: bool,
+
+    /// Stay on the file system of each argument
+    #[arg(short = 'x', long, conflicts_with = "check")]
+    one_file_system: bool,
+
+    /// Exclude what matches a pattern; repeatable
+    ///
+    /// Patterns are those of `du --exclude`: '*.o' and 'cache' match a name at any depth, 'a/b' the
+    /// end of a path. An excluded directory is not entered.
+    #[arg(long, value_name = "GLOB", conflicts_with = "check")]
+    exclude: Vec<OsString>,
+
+    /// Obey .gitignore and .ignore files
+    ///
+    /// Those of each directory and those above the argument, up to a directory with a .git. Rules of
+    /// .ignore take precedence. Global rules of git are not read. .git itself is not ignored; add
+    /// --skip-hidden for that. By default every file is processed.
+    #[arg(long, conflicts_with = "check")]
+    ignore: bool,
+
+    /// Skip entries whose names begin with a dot
+    #[arg(long, conflicts_with = "check")]
+    skip_hidden: bool,
+}
+
+/// The files of a directory, what could not be walked, and what was skipped.
+pub(super) struct Found {
+    pub(super) list: PathList,
+    pub(super) errors: Vec<String>,
+    /// What was skipped, in words.
+    pub(super) warnings: Vec<String>,
+    pub(super) skipped: SkippedCounts,
+}
+
+/// Skipped entries by reason. A skipped directory counts once.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SkippedCounts {
+    hidden: u64,
+    ignored: u64,
+    excluded: u64,
+    other_file_systems: u64,
+    links: u64,
+    loops: u64,
+    special: u64,
+}
+
+impl Selection {
+    /// Returns whether any flag is given.
+    pub(super) fn is_given(&self) -> bool {
+        self.dereference
+            || self.one_file_system
+            || self.ignore
+            || self.skip_hidden
+            || !self.exclude.is_empty()
+    }
+
+    /// Lists the selected files below a directory, sorted if any flag is given.
+    pub(super) fn list(&self, root: &Path) -> Result<Found, ioloom_failure::PathError> {
+        if !self.is_given() {
+            let (list, summary) = ioloom_walk::files(root, &WalkOptions::default())?;
+            let errors = summary.errors.iter().map(ToString::to_string).collect();
+            let words = |skipped: &Skipped| format!("{}: {skipped}", quoted(root));
+            let warnings = summary.skipped.iter().map(words).collect();
+            let skipped = SkippedCounts::of_kinds(&summary);
+            return Ok(Found { list, errors, warnings, skipped });
+        }
+        let links = if self.dereference { Links::All } else { Links::Skip };
+        let mut tree = ioloom::tree(root)
+            .skip_hidden(self.skip_hidden)
+            .ignore_files(self.ignore)
+            .same_file_system(self.one_file_system)
+            .links(links);
+        if !self.exclude.is_empty() {
+            let mut exclude = Exclude::new();
+            self.exclude.iter().for_each(|pattern| exclude.add(pattern.as_bytes()));
+            tree = tree
+                .filter_entry(move |entry| !exclude.matches(entry.path().as_os_str().as_bytes()));
+        }
+        let found = tree.walk();
+        let errors = found.errors.iter().map(ToString::to_string).collect();
+        let skipped = SkippedCounts::of_walk(&found.walked);
+        let warnings = skipped.sentence(root).into_iter().collect();
+        Ok(Found { list: found.files, errors, warnings, skipped })
+    }
+}
+
+impl SkippedCounts {
+    fn of_walk(walked: &Walked) -> Self {
+        Self {
+            hidden: walked.hidden,
+            ignored: walked.ignored,
+            excluded: walked.filtered,
+            other_file_systems: walked.foreign,
+            links: walked.links,
+            loops: walked.loops,
+            special: walked.special,
+        }
+    }
+
+    fn of_kinds(summary: &Summary) -> Self {
+        let of = |wanted: fn(Kind) -> bool| {
+            let kinds = summary.skipped.iter().filter(|skipped| wanted(skipped.kind));
+            kinds.map(|skipped: &Skipped| skipped.count).sum()
+        };
+        let links = of(|kind| kind == Kind::Symlink);
+        let special = of(|kind| kind != Kind::Symlink);
+        Self { links, special, ..Self::default() }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.hidden += other.hidden;
+        self.ignored += other.ignored;
+        self.excluded += other.excluded;
+        self.other_file_systems += other.other_file_systems;
+        self.links += other.links;
+        self.loops += other.loops;
+        self.special += other.special;
+    }
+
+    /// Returns what was skipped in `root`, as one line; `None` if nothing was.
+    fn sentence(&self, root: &Path) -> Option<String> {
+        let parts: Vec<String> = [
+            (self.hidden, "hidden entry", "hidden entries"),
+            (self.ignored, "ignored entry", "ignored entries"),
+            (self.excluded, "excluded entry", "excluded entries"),
+            (self.other_file_systems, "other file system", "other file systems"),
+            (self.links, "symbolic link", "symbolic links"),
+            (self.loops, "loop of links", "loops of links"),
+            (self.special, "special file", "special files"),
+        ]
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| format_counted(count, one, many))
+        .collect();
+        (!parts.is_empty()).then(|| format!("{}: skipped {}", quoted(root), parts.join(", ")))
+    }
+
+    pub(super) fn json(&self) -> serde_json::Value {
+        json!({
+            "hidden": self.hidden,
+            "ignored": self.ignored,
+            "excluded": self.excluded,
+            "other_file_systems": self.other_file_systems,
+            "links": self.links,
+            "loops": self.loops,
+            "special": self.special,
+        })
+    }
+}
