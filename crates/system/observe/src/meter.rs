@@ -13,7 +13,8 @@
 //! [`TIMED_ONE_IN`] after the first [`TIMED_FIRST`] and only counts the calls of the others. Five
 //! clock readings and five table entries, in memory that has become cold since the thread last ran,
 //! cost as much as opening a cached file. Each kind of [`Step`] is sampled separately: otherwise a
-//! thread that alternates between them would never time one of the two.
+//! thread that alternates between them would never time one of the two. If the function takes long,
+//! every file is timed.
 //!
 //! With [`Detail::Traced`], every file is timed, and [`Meter::trace`] sets the recorder that stores
 //! each lap as a span; both use the same clock reading.
@@ -43,6 +44,9 @@ pub const TIMED_ONE_IN: u64 = 8;
 /// Typical time of the function in nanoseconds from which its waits are measured without
 /// [`Detail::Full`]. The clocks cost 1.4 µs on each side of a timed call.
 const CLOCKED_FUNCTION_NS: u64 = 50_000;
+/// Typical time of the function in nanoseconds from which every file is timed: there may be few
+/// files, and the clocks cost less than 1 %.
+const TIMED_FUNCTION_NS: u64 = 500_000;
 
 /// Upper bound on the first value of the moving mean: a first call also touches code and memory for
 /// the first time.
@@ -278,7 +282,8 @@ impl Meter {
         *steps += 1;
         self.timing = self.detail != Detail::Totals
             || *steps <= TIMED_FIRST
-            || steps.is_multiple_of(TIMED_ONE_IN);
+            || steps.is_multiple_of(TIMED_ONE_IN)
+            || self.kinds[CallKind::Compute as usize].typical_ns >= TIMED_FUNCTION_NS;
         self.skip();
     }
 
@@ -534,6 +539,26 @@ mod tests {
         let read = calls[&CallKind::Read];
         assert_eq!((read.count, read.timed), (800, TIMED_FIRST + 800 / TIMED_ONE_IN - 1));
         assert!(read.max_ns <= read.total_ns);
+    }
+
+    #[test]
+    fn every_file_of_a_slow_function_is_timed_and_its_sleep_is_blocked() {
+        let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
+        for file in 0..80 {
+            meter.file_starts();
+            meter.lap(CallKind::Read, file);
+            meter.compute_starts();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            meter.lap(CallKind::Compute, file);
+        }
+        let report = meter.finish("t".to_owned(), "worker");
+        let time = report.time.clone();
+        assert_eq!(total(&time), time.elapsed_ns);
+        // While the mean rises from its start, one in eight is timed.
+        let calls = merge_calls(&[report])[&CallKind::Compute];
+        assert!(calls.timed > TIMED_FIRST + 80 / TIMED_ONE_IN, "{calls:?}");
+        let waits = time.compute_blocked_ns + time.ready_ns.unwrap_or(0);
+        assert!(waits > 10 * (time.io_ns + time.unknown_ns), "{time:?}");
     }
 
     #[test]
