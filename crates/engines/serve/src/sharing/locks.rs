@@ -118,7 +118,7 @@ impl<L: Lock> Locks<L> {
             let lines = lines.map(|(id, stock)| line((id, &stock.read()))).collect();
             return Shown { seq: self.journal.latest(), lines };
         }
-        let all: Vec<_> = self.stocks.iter().map(Lock::read).collect();
+        let all: Vec<_> = self.stocks.iter().map(|stock| stock.read()).collect();
         spend(self.access.hold_time);
         let seq = self.journal.latest();
         Shown {
@@ -139,7 +139,7 @@ impl<L: Lock> Strategy for Locks<L> {
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
-        let all: Vec<_> = self.stocks.iter().map(Lock::read).collect();
+        let all: Vec<_> = self.stocks.iter().map(|stock| stock.read()).collect();
         let line = |(id, stock): (&u32, &L::Reading<'_>)| Line {
             id: *id,
             left: stock.left,
