@@ -16,7 +16,7 @@ use ioloom_sys_lab::memory::{Pages, Region, Step};
 use std::hint::black_box;
 
 #[allow(unreachable_pub, reason = "the same file is public in another crate")]
-#[path = "../../plainloop/src/store_lines.rs"]
+#[path = "store_lines.rs"]
 mod optimised;
 
 /// Side length of the square matrix of 8-byte numbers: 32 MiB, larger than most caches.

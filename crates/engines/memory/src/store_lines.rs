@@ -1,0 +1,1 @@
+../../plainloop/src/store_lines.rs
