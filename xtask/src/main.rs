@@ -8,9 +8,11 @@
 
 mod ci;
 mod crash;
+mod debian;
 mod dependencies;
 mod gate;
 mod guard;
+mod package;
 mod repo;
 mod smoke;
 mod soak;
@@ -45,6 +47,10 @@ cargo xtask COMMAND
                    repeat the tests of packages (default: those with threads, randomness
                    or kills) for MINUTES (default: 10); stop at the first failure
   licences         list the licence of every dependency
+  package [--check]
+                   package the crates to publish, unpack them outside the workspace and build
+                   them there; --check only does a dry run of the publication
+  deb [PROFILE]    build a Debian package in target/debian (default profile: dist)
   help             print this text
 ";
 
@@ -95,6 +101,10 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         ["soak", minutes, named @ ..] => {
             soak::run(&repo, number(minutes)?, named)?.print_alone("soak")
         }
+        ["package"] => package::build(&repo)?.print_alone("package"),
+        ["package", "--check"] => package::dry_run(&repo)?.print_alone("package"),
+        ["deb"] => debian::build(&repo, "dist")?.print_alone("deb"),
+        ["deb", profile] => debian::build(&repo, profile)?.print_alone("deb"),
         ["licences"] => dependencies::list(&repo)?,
         _ => {
             print!("{HELP}");

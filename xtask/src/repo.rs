@@ -104,6 +104,16 @@ impl Repo {
         self.metadata(&["--no-deps", "--offline"])
     }
 
+    /// Returns the cargo metadata of the packages to publish: the members without `publish = false`.
+    pub(crate) fn published(&self) -> anyhow::Result<Vec<Value>> {
+        let mut metadata = self.metadata_of_members()?;
+        let Value::Array(mut packages) = metadata["packages"].take() else {
+            bail!("cargo metadata has no packages");
+        };
+        packages.retain(|package| package["publish"].is_null());
+        Ok(packages)
+    }
+
     /// Returns the directory that cargo builds in.
     pub(crate) fn target_dir(&self) -> anyhow::Result<PathBuf> {
         let metadata = self.metadata_of_members()?;

@@ -10,6 +10,7 @@ mod dialect;
 mod documents;
 mod finding;
 mod links;
+mod packages;
 mod purity;
 mod rust_source;
 mod sizes;
@@ -62,6 +63,7 @@ pub(crate) fn check(repo: &Repo) -> anyhow::Result<Report> {
     findings.extend(words::check(&sources));
     findings.extend(links::check(repo, &sources));
     findings.extend(documents::check(repo, &sources)?);
+    findings.extend(packages::check(repo)?);
     findings.sort_by_key(|f| f.warning);
     Ok(Report { findings, figures })
 }

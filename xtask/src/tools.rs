@@ -74,9 +74,9 @@ pub(crate) const PACKAGED: [Packaged; 13] = [
     },
 ];
 
-/// Programs that need no package: the toolchain that built this crate, and the installer, which may
-/// be absent.
-pub(crate) const GIVEN: [&str; 3] = ["cargo", "rustc", "apt-get"];
+/// Programs that need no package: the toolchain that built this crate, `tar`, and the programs of
+/// Debian that install and build packages, which may be absent.
+pub(crate) const GIVEN: [&str; 5] = ["apt-get", "cargo", "dpkg-deb", "rustc", "tar"];
 
 /// Programs that are part of every Debian system, for use by the crates and their tests.
 #[cfg(test)]

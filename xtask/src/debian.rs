@@ -1,0 +1,107 @@
+//! `cargo xtask deb`: the Debian package of the program, made by cargo-deb.
+//!
+//! The program writes its own manual pages and completions, so they match its flags. cargo-deb
+//! takes the list of files from `crates/tools/cli/Cargo.toml`.
+
+use crate::guard::{self, Ended, Job};
+use crate::repo::Repo;
+use crate::steps::Outcome;
+use anyhow::Context;
+use std::path::Path;
+use std::time::Duration;
+
+/// Installs the tool without optimisation, which halves the build time.
+const INSTALL: &str = "install cargo-deb --locked --debug";
+
+/// The generated files, relative to the root. The manifest of the program names this directory, so
+/// it does not depend on the target directory.
+const GENERATED: &str = "target/deb";
+
+/// Shells with the names of their completion scripts, as each shell searches for them.
+const SHELLS: [(&str, &str); 3] = [("bash", "ioloom"), ("zsh", "_ioloom"), ("fish", "ioloom.fish")];
+
+/// Builds the program in `profile`, generates its documents, and packages them.
+pub(crate) fn build(repo: &Repo, profile: &str) -> anyhow::Result<Outcome> {
+    if !cargo(repo, "deb --version", 60)?.fine() && !cargo(repo, INSTALL, 1200)?.fine() {
+        return Ok(Outcome::Failed(format!("cargo-deb is missing; run: cargo {INSTALL}")));
+    }
+    let ended = cargo(repo, &format!("build --locked --profile {profile} -p ioloom-cli"), 3600)?;
+    if !ended.fine() {
+        return Ok(Outcome::Failed(ended.word()));
+    }
+    let program = repo.target_dir()?.join(profile).join("ioloom");
+    generate(repo, &program)?;
+    // The profile decides whether symbols are stripped.
+    let line = format!("deb --no-build --no-strip --profile {profile} -p ioloom-cli");
+    let ended = cargo(repo, &line, 600)?;
+    if !ended.fine() {
+        return Ok(Outcome::Failed(ended.word()));
+    }
+    let file = ended.lines.iter().rev().find(|line| line.ends_with(".deb"));
+    let file = file.context("cargo-deb named no package")?.trim().to_owned();
+    let contents = guard::ask("dpkg-deb", &["--contents", &file], &repo.root)?;
+    print!("{contents}");
+    let missing = missing(&contents);
+    if !missing.is_empty() {
+        return Ok(Outcome::Failed(format!("not in the package: {}", missing.join(", "))));
+    }
+    let bytes = std::fs::metadata(&file).with_context(|| format!("stat {file}"))?.len();
+    Ok(Outcome::Passed(format!("{file}, {bytes} bytes")))
+}
+
+/// Files that every package contains, with at least one page of a command.
+const CONTENTS: [&str; 7] = [
+    "/usr/bin/ioloom",
+    "/usr/share/man/man1/ioloom.1.gz",
+    "/usr/share/man/man1/ioloom-each.1.gz",
+    "/usr/share/bash-completion/completions/ioloom",
+    "/usr/share/zsh/vendor-completions/_ioloom",
+    "/usr/share/fish/vendor_completions.d/ioloom.fish",
+    "/usr/share/doc/ioloom/copyright",
+];
+
+/// Returns the files of [`CONTENTS`] that a listing of dpkg-deb lacks.
+fn missing(contents: &str) -> Vec<&'static str> {
+    let is_listed = |file: &&str| contents.lines().any(|line| line.ends_with(&format!(" .{file}")));
+    CONTENTS.into_iter().filter(|file| !is_listed(file)).collect()
+}
+
+fn generate(repo: &Repo, program: &Path) -> anyhow::Result<()> {
+    let dir = repo.root.join(GENERATED);
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir).context("remove old manual pages")?;
+    }
+    std::fs::create_dir_all(&dir).context("create a directory for manual pages")?;
+    let run = |args: &[&str], out: &str| {
+        let job = Job::built(program.to_owned(), args, &dir, 60);
+        let code = job.start_apart(&dir.join(out))?.wait(Duration::from_secs(60))?;
+        anyhow::ensure!(code == Some(0), "{}: exit code {code:?}", job.shown());
+        anyhow::Ok(())
+    };
+    run(&["man", "--out", "man"], "man.log")?;
+    for (shell, file) in SHELLS {
+        run(&["completions", shell], file)?;
+    }
+    Ok(())
+}
+
+fn cargo(repo: &Repo, line: &str, limit_s: u64) -> anyhow::Result<Ended> {
+    let args: Vec<&str> = line.split(' ').collect();
+    Job::new("cargo", &args, &repo.root, limit_s).run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_must_name_every_file() {
+        let mut listing = String::new();
+        for file in CONTENTS {
+            listing += &format!("-rw-r--r-- 0/0  1 2026-01-01 00:00 .{file}\n");
+        }
+        assert!(missing(&listing).is_empty());
+        let without = listing.replace("ioloom-each.1", "ioloom-each.2");
+        assert_eq!(missing(&without), ["/usr/share/man/man1/ioloom-each.1.gz"]);
+    }
+}
