@@ -68,3 +68,8 @@ pub use trace::{EVIDENCE_VARIABLE, TRACE_VARIABLE, TraceFile, TraceWanted, keepi
 pub use tree::{Links, TreeEntry, Walked};
 pub use trees::{Tree, TreeList, tree, trees};
 pub use view::{Chunk, File, Reserved};
+
+/// The example of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
