@@ -3,7 +3,7 @@
 use super::args::EachArgs;
 use super::job::Job;
 use super::outcome::Outcome;
-use super::work::stdout_gone;
+use super::sink::stdout_gone;
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
 use ioloom::Plan;

@@ -156,6 +156,14 @@ impl<'a> Sink<'a> {
     }
 }
 
+/// Exits quietly if the reader closed the pipe; other errors are failures.
+pub(super) fn stdout_gone(error: io::Error) -> Failure {
+    if error.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(Exit::Ok as i32);
+    }
+    stdout_failed(&error)
+}
+
 /// Returns the failure to write to standard output.
 fn stdout_failed(error: &io::Error) -> Failure {
     Failure::failed(format!("cannot write to standard output: {}", reason(error)))

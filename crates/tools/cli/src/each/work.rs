@@ -8,11 +8,10 @@ use super::line::{Form, write_checked, write_line};
 use super::outcome::Outcome;
 use super::output::one_line;
 use super::sink::Sink;
-use crate::exit::Failure;
 use crate::{out, stderr};
 use ioloom::engine::{Piece, Work};
 use ioloom::{FileError, FnError};
-use ioloom_failure::{Operation, quoted, reason};
+use ioloom_failure::{Operation, quoted};
 use ioloom_model::{Compute, Hash, Measured, Method};
 use ioloom_subjects::Kernel;
 use ioloom_subjects::kernel::FileState;
@@ -314,12 +313,4 @@ impl Work for EachWork<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// Exits quietly if the reader closed the pipe; other errors are failures.
-pub(super) fn stdout_gone(error: std::io::Error) -> Failure {
-    if error.kind() == std::io::ErrorKind::BrokenPipe {
-        std::process::exit(crate::exit::Exit::Ok as i32);
-    }
-    Failure::failed(format!("cannot write to standard output: {}", reason(&error)))
 }
