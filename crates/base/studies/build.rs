@@ -6,7 +6,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 fn main() -> std::io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("studies").canonicalize()?;
+    // At run time: cargo may reuse this script for the same package in another directory.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for build scripts");
+    let root = Path::new(&package).join("studies").canonicalize()?;
     println!("cargo::rerun-if-changed={}", root.display());
     let mut tables = Vec::new();
     for study in entries(&root)? {
