@@ -91,8 +91,8 @@ fn parse_metadata(metadata: &Value) -> anyhow::Result<Graph> {
     for package in packages {
         let mut uses = Uses::default();
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            // Only workspace members have a path.
-            if dependency["path"].is_null() {
+            // Only workspace members have a path. The tests of a crate may select its features.
+            if dependency["path"].is_null() || dependency["name"] == package["name"] {
                 continue;
             }
             let name = short(&text(&dependency["name"]));

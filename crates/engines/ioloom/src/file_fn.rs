@@ -11,11 +11,11 @@ use std::path::Path;
 use std::sync::Mutex;
 
 /// The result of a form: a value, `Break` with the last value that is wanted, or an error.
-type Flow<T, E> = Result<ControlFlow<T, T>, E>;
+pub(crate) type Flow<T, E> = Result<ControlFlow<T, T>, E>;
 
 /// A function over files: one of the forms that [`Files`](crate::Files) and
 /// [`Chunks`](crate::Chunks) create. Cannot be implemented elsewhere.
-pub trait FileFn: Sync + sealed::Sealed {
+pub trait FileFn: Sync + Sealed {
     /// Whether it takes chunks instead of whole files.
     #[doc(hidden)]
     const CHUNKS: bool;
@@ -30,10 +30,16 @@ pub trait FileFn: Sync + sealed::Sealed {
     #[doc(hidden)]
     fn begin(&self, path: &Path) -> Self::State;
     #[doc(hidden)]
-    fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), Self::Error>;
+    fn piece(
+        &self,
+        state: &mut Self::State,
+        piece: &Piece<'_>,
+    ) -> Result<ControlFlow<()>, Self::Error>;
     #[doc(hidden)]
     fn finish(&self, state: Self::State, path: &Path) -> Flow<Self::Out, Self::Error>;
 }
+
+pub(crate) use sealed::Sealed;
 
 mod sealed {
     pub trait Sealed {}
@@ -119,9 +125,13 @@ where
     }
 
     #[inline]
-    fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), M::Error> {
+    fn piece(
+        &self,
+        state: &mut Self::State,
+        piece: &Piece<'_>,
+    ) -> Result<ControlFlow<()>, M::Error> {
         *state = Some(M::flow((self.function)(&File::of(piece)))?);
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     #[inline]
@@ -161,14 +171,18 @@ where
         None
     }
 
-    fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), M::Error> {
+    fn piece(
+        &self,
+        state: &mut Self::State,
+        piece: &Piece<'_>,
+    ) -> Result<ControlFlow<()>, M::Error> {
         // The guard must not live while the function runs.
         let idle = self.idle().pop();
         let mut own = idle.unwrap_or_else(&self.init);
         let returned = (self.function)(&mut own, &File::of(piece));
         self.idle().push(own);
         *state = Some(M::flow(returned)?);
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn finish(&self, state: Self::State, _: &Path) -> Flow<M::Out, M::Error> {
@@ -203,8 +217,8 @@ where
         (self.init)(path)
     }
 
-    fn piece(&self, state: &mut S, piece: &Piece<'_>) -> Result<(), E> {
-        <M as Form<R>>::flow((self.step)(state, &Chunk { piece })).map(drop)
+    fn piece(&self, state: &mut S, piece: &Piece<'_>) -> Result<ControlFlow<()>, E> {
+        <M as Form<R>>::flow((self.step)(state, &Chunk { piece }))
     }
 
     fn finish(&self, state: S, path: &Path) -> Flow<Self::Out, E> {
@@ -233,11 +247,15 @@ where
         Vec::new()
     }
 
-    fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), M::Error> {
+    fn piece(
+        &self,
+        state: &mut Self::State,
+        piece: &Piece<'_>,
+    ) -> Result<ControlFlow<()>, M::Error> {
         let (ControlFlow::Continue(value) | ControlFlow::Break(value)) =
             M::flow((self.function)(&Chunk { piece }))?;
         state.push(value);
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn finish(&self, state: Self::State, _: &Path) -> Flow<Self::Out, M::Error> {

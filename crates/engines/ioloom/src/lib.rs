@@ -30,7 +30,12 @@ mod arena;
 mod bell;
 mod cancel;
 mod default_plan;
+#[cfg(feature = "lab")]
+#[doc(hidden)]
 pub mod engine;
+#[cfg(not(feature = "lab"))]
+#[allow(dead_code, unreachable_pub, reason = "the laboratory's symbols")]
+mod engine;
 mod error;
 mod feed;
 mod fetch;
@@ -41,10 +46,12 @@ mod job;
 mod keep;
 mod loaded;
 mod policy;
+mod reader;
 mod results;
 mod run;
 mod shared;
 mod source;
+#[cfg_attr(not(feature = "lab"), allow(dead_code, unreachable_pub))]
 mod trace;
 mod tree;
 mod trees;
@@ -63,8 +70,12 @@ pub use iter::{Iter, Results};
 pub use job::{Chunks, Job};
 pub use keep::Bytes;
 pub use policy::{OnError, Order, Progress};
+pub use reader::Reader;
 pub use run::Run;
-pub use trace::{EVIDENCE_VARIABLE, TRACE_VARIABLE, TraceFile, TraceWanted, keeping_trace};
+pub use trace::{EVIDENCE_VARIABLE, TRACE_VARIABLE};
+#[cfg(feature = "lab")]
+#[doc(hidden)]
+pub use trace::{TraceFile, TraceWanted, keeping_trace};
 pub use tree::{Links, TreeEntry, Walked};
 pub use trees::{Tree, TreeList, tree, trees};
 pub use view::{Chunk, File, Reserved};
@@ -73,3 +84,10 @@ pub use view::{Chunk, File, Reserved};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+/// The types of [`Measured`].
+pub mod measured {
+    pub use ioloom_model::evidence::{
+        Checks, Evidence, Level, Quality, RoleStates, SourceReport, State, StateTime,
+    };
+    pub use ioloom_model::record::{Bottleneck, CallKind, CallStats, Span, ThreadTime};
+}

@@ -181,7 +181,7 @@ impl<F: FileFn, K: Sink<F::Out>> Work for Adapter<'_, F, K> {
         state: &mut F::State,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, F::Error> {
-        self.function.piece(state, piece).map(ControlFlow::Continue)
+        self.function.piece(state, piece)
     }
 
     fn finish(
@@ -313,7 +313,7 @@ impl<F: FileFn> Work for Sending<'_, F> {
         state: &mut F::State,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, F::Error> {
-        self.function.piece(state, piece).map(ControlFlow::Continue)
+        self.function.piece(state, piece)
     }
 
     fn finish(

@@ -9,6 +9,7 @@ mod layout;
 mod memory;
 mod policy;
 mod properties;
+mod reader;
 mod reserve;
 mod results;
 mod stream;

@@ -1,0 +1,218 @@
+//! Files of any size as a [`Read`]: the function pulls, while the engine pushes chunks.
+//!
+//! Each file in progress has a thread that runs the function. A worker that has a chunk passes a
+//! copy to that thread and waits until the function requests more or returns. So no more
+//! functions run than the plan has permits, and their time counts as compute.
+//!
+//! ```text
+//! worker   chunk ──copy──► wait ──────────────┐ next chunk, of this file or another
+//! function          read … read ──request────►┘ … return ──► join
+//! ```
+
+use crate::engine::Piece;
+use crate::error::Error;
+use crate::file_fn::{Fallible, FileFn, Flow, Form, Plain, Sealed};
+use crate::job::{Chunks, Job};
+use crate::run::Run;
+use ioloom_model::Schedule;
+use std::io::{self, BufRead, Read};
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{Scope, ScopedJoinHandle};
+
+/// Files in progress for each permit, in the default plan. Each of them has a thread.
+const FILES_PER_PERMIT: u32 = 4;
+const FILES_MIN: u32 = 8;
+
+/// The contents of a file, which are read as they are requested. Passed to the function of
+/// [`Chunks::map_reader`].
+///
+/// If the file cannot be read to its end, `read` fails, and so does the file, with the error of the
+/// system, whatever the function returns.
+#[derive(Debug)]
+pub struct Reader {
+    chunk: Vec<u8>,
+    at: usize,
+    ended: bool,
+    requests: Sender<Vec<u8>>,
+    chunks: Receiver<Message>,
+}
+
+#[derive(Debug)]
+enum Message {
+    Data(Vec<u8>),
+    End,
+}
+
+impl BufRead for Reader {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.at == self.chunk.len() && !self.ended {
+            self.at = 0;
+            let mut empty = std::mem::take(&mut self.chunk);
+            empty.clear();
+            let _ = self.requests.send(empty);
+            match self.chunks.recv() {
+                Ok(Message::Data(chunk)) => self.chunk = chunk,
+                Ok(Message::End) => self.ended = true,
+                Err(_) => return Err(io::Error::other("the file could not be read to its end")),
+            }
+        }
+        Ok(&self.chunk[self.at..])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.at = (self.at + bytes).min(self.chunk.len());
+    }
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let bytes = available.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&available[..bytes]);
+        self.consume(bytes);
+        Ok(bytes)
+    }
+}
+
+impl Chunks<'_> {
+    /// Runs a function that reads each file through a [`Reader`], for decoders that pull: archives,
+    /// compressed files, parsers. Memory is bounded by chunks, whatever the size of the file. If the
+    /// function returns early, the rest of the file is not read.
+    ///
+    /// Each chunk is copied once, and each file in progress has a thread. Where the function can
+    /// take chunks as they come, [`fold_file`](Self::fold_file) costs neither.
+    ///
+    /// ```
+    /// use std::io::BufRead;
+    /// let run = ioloom::files(["Cargo.toml", "src/lib.rs"])
+    ///     .chunks(100)
+    ///     .map_reader(|_, reader| reader.lines().map_while(Result::ok).count())?;
+    /// assert!(run.value.iter().all(|lines| *lines > 10));
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the system refuses a thread.
+    pub fn map_reader<T, F>(self, f: F) -> Result<Run<Vec<T>>, Error>
+    where
+        T: Send,
+        F: Fn(&Path, &mut Reader) -> T + Sync,
+    {
+        self.run_reader::<T, F, Plain>(&f)
+    }
+
+    /// Runs a function that may fail over readers; see [`map_reader`](Self::map_reader).
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// let run = ioloom::files(["Cargo.toml"]).chunks(100).try_map_reader(|_, reader| {
+    ///     let mut text = String::new();
+    ///     reader.read_to_string(&mut text).map(|_| text)
+    /// })?;
+    /// assert!(run.value[0].starts_with("[package]"));
+    /// # Ok::<(), ioloom::Error<std::io::Error>>(())
+    /// ```
+    pub fn try_map_reader<T, E, F>(self, f: F) -> Result<Run<Vec<T>, E>, Error<E>>
+    where
+        T: Send,
+        E: Send,
+        F: Fn(&Path, &mut Reader) -> Result<T, E> + Sync,
+    {
+        self.run_reader::<Result<T, E>, F, Fallible>(&f)
+    }
+
+    #[allow(clippy::type_complexity, reason = "the types of a run, which an alias would hide")]
+    fn run_reader<R, F, M>(self, f: &F) -> Result<Run<Vec<M::Out>, M::Error>, Error<M::Error>>
+    where
+        R: Send,
+        F: Fn(&Path, &mut Reader) -> R + Sync,
+        M: Form<R>,
+    {
+        let mut files = self.files;
+        if let (false, Schedule::Window { window, permits }) =
+            (files.pinned, &mut files.plan.schedule)
+        {
+            let permits = files.threads.or(*permits).unwrap_or(1);
+            *window = (*window).min((FILES_PER_PERMIT * permits).max(FILES_MIN));
+        }
+        std::thread::scope(|scope| {
+            let function = Pulling { scope, function: f, form: PhantomData::<M> };
+            Job { files, function }.run()
+        })
+    }
+}
+
+/// The function, and where its threads run.
+struct Pulling<'scope, 'env, F, M> {
+    scope: &'scope Scope<'scope, 'env>,
+    function: &'scope F,
+    form: PhantomData<M>,
+}
+
+impl<F, M> Sealed for Pulling<'_, '_, F, M> {}
+
+/// A file in progress.
+struct Progressing<'scope, R> {
+    /// A buffer that the function has returned, with its request for more.
+    request: Option<Vec<u8>>,
+    requests: Receiver<Vec<u8>>,
+    chunks: SyncSender<Message>,
+    thread: ScopedJoinHandle<'scope, std::thread::Result<R>>,
+}
+
+impl<'scope, R, F, M> FileFn for Pulling<'scope, '_, F, M>
+where
+    R: Send + 'scope,
+    F: Fn(&Path, &mut Reader) -> R + Sync,
+    M: Form<R>,
+{
+    const CHUNKS: bool = true;
+    type State = Progressing<'scope, R>;
+    type Out = M::Out;
+    type Error = M::Error;
+
+    fn begin(&self, path: &Path) -> Self::State {
+        let (send_request, requests) = channel();
+        let (chunks, receive) = sync_channel(1);
+        let (function, path) = (self.function, path.to_owned());
+        let thread = std::thread::Builder::new().name("ioloom-reader".to_owned());
+        let thread = thread.spawn_scoped(self.scope, move || {
+            let (chunk, at, ended) = (Vec::new(), 0, false);
+            let mut reader = Reader { chunk, at, ended, requests: send_request, chunks: receive };
+            // A function that panics after its run has ended must not end the caller.
+            catch_unwind(AssertUnwindSafe(|| function(&path, &mut reader)))
+        });
+        let thread = thread.expect("the system starts a thread for a reader");
+        Progressing { request: None, requests, chunks, thread }
+    }
+
+    fn piece(
+        &self,
+        state: &mut Self::State,
+        piece: &Piece<'_>,
+    ) -> Result<ControlFlow<()>, M::Error> {
+        if state.request.is_none() {
+            state.request = state.requests.recv().ok();
+        }
+        // Without a request the function has returned.
+        let Some(mut buffer) = state.request.take() else { return Ok(ControlFlow::Break(())) };
+        buffer.extend_from_slice(piece.bytes);
+        let _ = state.chunks.send(Message::Data(buffer));
+        state.request = state.requests.recv().ok();
+        Ok(match state.request {
+            Some(_) => ControlFlow::Continue(()),
+            None => ControlFlow::Break(()),
+        })
+    }
+
+    fn finish(&self, state: Self::State, _: &Path) -> Flow<M::Out, M::Error> {
+        let _ = state.chunks.send(Message::End);
+        let returned = state.thread.join().and_then(|returned| returned);
+        M::flow(returned.unwrap_or_else(|payload| resume_unwind(payload)))
+    }
+}
