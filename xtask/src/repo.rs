@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Directories without hand-written files.
-const SKIPPED_DIRS: [&str; 8] = [
+const SKIPPED_DIRS: [&str; 9] = [
     ".git",
     "target",
     "node_modules",
@@ -14,6 +14,7 @@ const SKIPPED_DIRS: [&str; 8] = [
     "fuzz/artifacts",
     "fuzz/target",
     "comparisons/target",
+    "guide/target",
     "results",
 ];
 

@@ -35,7 +35,7 @@ impl<'a, K> Files<'a, K> {
         Job { files: self.into_files(), function: Whole { function: f, form: PhantomData } }
     }
 
-    /// Sets a function that may fail. Its error keeps its type: see [`FileError`].
+    /// Sets a function that may fail. Its error keeps its type: see [`FileError`](crate::FileError).
     ///
     /// ```
     /// use std::str::Utf8Error;

@@ -10,6 +10,8 @@
 //! # Ok::<(), ioloom::Error>(())
 //! ```
 //!
+//! The [`guide`] has eight complete programs.
+//!
 //! An error of one file is a [`FileError`] with operation, path and cause; [`OnError`] decides
 //! whether the run goes on. If the function panics, the run drains what is in flight and resumes
 //! the panic. [`Run::why`] says what limited a run. The plan ([`Files::pin`]) is for experts and
@@ -41,6 +43,7 @@ mod feed;
 mod fetch;
 mod file_fn;
 mod files;
+pub mod guide;
 mod iter;
 mod job;
 mod keep;
@@ -84,6 +87,7 @@ pub use view::{Chunk, File, Reserved};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
 /// The types of [`Measured`].
 pub mod measured {
     pub use ioloom_model::evidence::{

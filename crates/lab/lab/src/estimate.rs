@@ -6,8 +6,8 @@
 //! used instead, which includes establishing the condition and storing the record. If most runs are
 //! known, both ends are close and the estimate is printed as one number.
 //!
-//! Cost: reads up to [`SESSIONS_MAX`] of the newest sessions of the study, skipping any larger than
-//! [`BYTES_MAX`].
+//! Cost: reads up to `SESSIONS_MAX` of the newest sessions of the study, skipping any larger than
+//! `BYTES_MAX`.
 
 use crate::expand::{Comparison, ReadyArm};
 use crate::store::{Session, Store};

@@ -1,7 +1,7 @@
 //! Runs the engine `walk` as a subject: walking a directory tree.
 //!
 //! A plan is `walk:METHOD/threads=N` with the engine's methods. `head=1` also measures disk head
-//! travel (see [`crate::travel`]). A walk reads only names and inodes, so cold and warm refer to
+//! travel (see `travel`). A walk reads only names and inodes, so cold and warm refer to
 //! these. A run proves its coverage by the number of files, the sum of their sizes, and an
 //! order-independent digest of names and sizes.
 //!

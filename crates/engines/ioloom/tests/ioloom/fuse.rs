@@ -64,7 +64,7 @@ fn assert_overlap(form: &str, seen: Counters) {
 #[test]
 fn lists_trees_and_streams_overlap() {
     let forms: [(&str, fn(&Mounted) -> ioloom::Files<'_>); 4] = [
-        ("tree", |mounted| ioloom::tree(mounted.root()).unwrap()),
+        ("tree", |mounted| ioloom::tree(mounted.root()).into_files()),
         ("list", |mounted| ioloom::list(mounted.paths())),
         ("files", |mounted| ioloom::files(mounted.paths())),
         // As from a pipe: its length is not known.

@@ -1,0 +1,32 @@
+//! Prints the first matches of a word below a directory, in the order of the paths, and stops.
+
+use std::io::Write;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args_os().skip(1);
+    let word = args.next().ok_or("usage: search WORD [DIRECTORY] [COUNT]")?;
+    let root = args.next().unwrap_or_else(|| ".".into());
+    let count: usize = args.next().map_or(Ok(10), |n| n.to_string_lossy().parse())?;
+    let word = word.as_encoded_bytes();
+
+    let matching = |file: &ioloom::File<'_>| -> Vec<String> {
+        let lines = file.bytes().split(|byte| *byte == b'\n').enumerate();
+        lines
+            .filter(|(_, line)| line.windows(word.len()).any(|window| window == word))
+            .map(|(at, line)| {
+                format!("{}:{}:{}", file.path().display(), at + 1, String::from_utf8_lossy(line))
+            })
+            .collect()
+    };
+    let files = ioloom::tree(root).skip_hidden(true).ignore_files(true).sorted(true).ordered();
+    let run = files.map(matching).scope(|results| {
+        let lines = results.filter_map(Result::ok).flatten().take(count);
+        let mut out = std::io::stdout().lock();
+        lines.map(|line| writeln!(out, "{line}")).collect::<Result<Vec<()>, _>>()
+    })?;
+    run.value?;
+    if run.stopped {
+        eprintln!("stopped after {} files", run.measured.files);
+    }
+    Ok(())
+}
