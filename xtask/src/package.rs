@@ -95,7 +95,8 @@ impl Unpacked {
         for package in published {
             let folder = folder(package);
             let file = packages.join(format!("{folder}.crate"));
-            guard::ask("tar", &["-xzf", &file.to_string_lossy()], &home.0)?;
+            // Packages have old, fixed times; with them cargo would reuse results of other versions.
+            guard::ask("tar", &["-xzmf", &file.to_string_lossy()], &home.0)?;
             for name in FILES {
                 let path = home.0.join(&folder).join(name);
                 anyhow::ensure!(path.is_file(), "{folder}: {name} is not in the package");
