@@ -11,7 +11,7 @@ use crate::arena::Lease;
 use crate::error::FileError;
 use crate::fetch::{Cx, Fetch, Reaped, Started};
 use crate::loaded::Loaded;
-use crate::source::{Claim, Next};
+use crate::source::{Claim, Item, Next};
 use ioloom_model::CallKind;
 use ioloom_model::layout::Role;
 use std::sync::atomic::Ordering;
@@ -25,27 +25,12 @@ pub(super) fn run<'e, W: Work>(
     let mut reaped = Reaped::new();
     let mut claim = Claim::default();
     let mut spare: Option<Lease> = None;
-    let mut helps = Helps::default();
+    let mut helps = (role == Role::Blocking).then(Helps::default);
     while !shared.stopping() {
-        if role == Role::Blocking {
-            helps.rest_if_idle(worker);
+        if let Some(helps) = &mut helps {
+            helps.rest_if_idle(worker, &mut spare);
         }
-        let item = match shared.source.next(&mut claim, shared.take()) {
-            Next::Item(item) => item,
-            Next::Failed(error) => {
-                worker.failed(error);
-                continue;
-            }
-            Next::Empty => {
-                spare = None;
-                await_input(worker);
-                continue;
-            }
-            Next::Ended => {
-                shared.list_ended();
-                break;
-            }
-        };
+        let Some(item) = next(worker, &mut claim, &mut spare) else { break };
         worker.meter.file_starts();
         worker.in_flight(1);
         let lease = match shared.first_bytes {
@@ -107,7 +92,7 @@ struct Helps {
 
 impl Helps {
     /// Rests if no such read has happened for [`HELP_FILES`] files.
-    fn rest_if_idle<W: Work>(&mut self, worker: &mut Worker<'_, W>) {
+    fn rest_if_idle<W: Work>(&mut self, worker: &mut Worker<'_, W>, spare: &mut Option<Lease>) {
         self.files += 1;
         if self.files < HELP_FILES {
             return;
@@ -116,6 +101,8 @@ impl Helps {
         let shared = worker.shared;
         let blocked = || shared.unanswered.load(Ordering::Relaxed);
         if blocked() == self.unanswered {
+            // Others may wait for the memory.
+            *spare = None;
             worker.meter.step_timed();
             let over = || shared.stopping() || shared.source.has_ended();
             let needed = || blocked() != self.unanswered || over();
@@ -124,6 +111,30 @@ impl Helps {
         }
         self.unanswered = blocked();
     }
+}
+
+/// Returns the next file, after waiting for its path if necessary. `None`: the run is over.
+fn next<'e, W: Work>(
+    worker: &mut Worker<'e, W>,
+    claim: &mut Claim,
+    spare: &mut Option<Lease>,
+) -> Option<Item<'e, W::State>> {
+    let shared = worker.shared;
+    while !shared.stopping() {
+        match shared.source.next(claim, shared.take()) {
+            Next::Item(item) => return Some(item),
+            Next::Failed(error) => worker.failed(error),
+            Next::Empty => {
+                *spare = None;
+                await_input(worker);
+            }
+            Next::Ended => {
+                shared.list_ended();
+                return None;
+            }
+        }
+    }
+    None
 }
 
 /// Waits for a path.
