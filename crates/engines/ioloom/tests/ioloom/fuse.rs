@@ -63,7 +63,8 @@ fn assert_overlap(form: &str, seen: Counters) {
 
 #[test]
 fn lists_trees_and_streams_overlap() {
-    let forms: [(&str, fn(&Mounted) -> ioloom::Files<'_>); 4] = [
+    type Form = fn(&Mounted) -> ioloom::Files<'_>;
+    let forms: [(&str, Form); 4] = [
         ("tree", |mounted| ioloom::tree(mounted.root()).into_files()),
         ("list", |mounted| ioloom::list(mounted.paths())),
         ("files", |mounted| ioloom::files(mounted.paths())),
@@ -103,7 +104,7 @@ fn inputs_that_cross_mounts_overlap() {
                     _ => far
                         .chunks(4)
                         .zip(&near)
-                        .flat_map(|(a, b)| [a, &[b.clone()]].concat())
+                        .flat_map(|(a, b)| [a, std::slice::from_ref(b)].concat())
                         .collect(),
                 };
                 let input = match form {
