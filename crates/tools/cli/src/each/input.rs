@@ -33,6 +33,21 @@ pub(crate) struct Input {
     pub(super) errors: Vec<String>,
 }
 
+impl Input {
+    /// Returns an input without files.
+    pub(super) fn none() -> Self {
+        Self {
+            files: Some(PathList::new()),
+            stream: None,
+            cut: Arc::default(),
+            roots: Roots::default(),
+            warnings: Vec::new(),
+            skipped: None,
+            errors: Vec::new(),
+        }
+    }
+}
+
 /// How paths are shown: relative to a single directory argument, or unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
@@ -67,7 +82,7 @@ pub(crate) fn read(args: &EachArgs) -> Result<Input, Failure> {
         }
         paths => {
             let (once, mut warnings) = once_each(paths);
-            let mut input = trees(args, &once)?;
+            let mut input = trees(args, &once);
             warnings.append(&mut input.warnings);
             Ok(Input { warnings, ..input })
         }
@@ -83,15 +98,7 @@ fn stdin(args: &EachArgs) -> Input {
     let stream = read_list(reader, separator).map_while(move |path| {
         path.map_err(|error| stream_error.get_or_init(|| format!("standard input: {error}"))).ok()
     });
-    Input {
-        files: None,
-        stream: Some(Box::new(stream)),
-        cut,
-        roots: Roots::default(),
-        warnings: Vec::new(),
-        skipped: None,
-        errors: Vec::new(),
-    }
+    Input { files: None, stream: Some(Box::new(stream)), cut, ..Input::none() }
 }
 
 /// Removes repeated arguments with a warning. Also warns if one argument is inside another, because
@@ -122,17 +129,28 @@ fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     (once, warnings)
 }
 
-fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
+fn trees(args: &EachArgs, paths: &[PathBuf]) -> Input {
     let mut all = PathList::new();
     let (mut warnings, mut errors) = (Vec::new(), Vec::new());
     let mut skipped = SkippedCounts::default();
+    // As in sha256sum, an operand that cannot be read is one error, and the others are processed.
     for path in paths {
-        let kind = file::kind_of(path)
-            .map_err(PathError::on(Operation::Stat, path))
-            .map_err(Failure::failed)?;
+        let kind = match file::kind_of(path).map_err(PathError::on(Operation::Stat, path)) {
+            Ok(kind) => kind,
+            Err(error) => {
+                errors.push(error.to_string());
+                continue;
+            }
+        };
         match kind {
             Kind::Directory => {
-                let mut found = args.selection.list(path).map_err(Failure::failed)?;
+                let mut found = match args.selection.list(path) {
+                    Ok(found) => found,
+                    Err(error) => {
+                        errors.push(error.to_string());
+                        continue;
+                    }
+                };
                 warnings.append(&mut found.warnings);
                 skipped.add(found.skipped);
                 errors.append(&mut found.errors);
@@ -142,13 +160,11 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
                 all.append(found.list);
             }
             Kind::Regular => all.push(path.as_os_str().as_bytes()),
-            other => {
-                return Err(Failure::failed(format!(
-                    "cannot read {}: it is {}, not a regular file or a directory",
-                    quoted(path),
-                    other.word()
-                )));
-            }
+            other => errors.push(format!(
+                "cannot read {}: it is {}, not a regular file or a directory",
+                quoted(path),
+                other.word()
+            )),
         }
     }
     let one = match paths {
@@ -157,5 +173,5 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
     };
     let (stream, cut) = (None, Arc::default());
     let (files, skipped) = (Some(all), Some(skipped));
-    Ok(Input { files, stream, cut, roots: Roots { one }, warnings, skipped, errors })
+    Input { files, stream, cut, roots: Roots { one }, warnings, skipped, errors }
 }

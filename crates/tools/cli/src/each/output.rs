@@ -38,6 +38,10 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
     if args.quiet {
         return Ok(());
     }
+    // A summary of nothing would hide the errors.
+    if !args.json && m.files == 0 && m.errors > 0 && !outcome.cancelled {
+        return Ok(());
+    }
     let text = match (args.json, args.per_file) {
         (true, true) => json(job, outcome).to_string() + "\n",
         (true, false) => format!("{:#}\n", json(job, outcome)),

@@ -88,6 +88,34 @@ fn special_files_are_errors_and_never_hang() {
     }
 }
 
+/// As in sha256sum, each operand that cannot be read is one error.
+#[test]
+fn operands_that_cannot_be_read_do_not_stop_the_others() {
+    let place = fresh();
+    place.write("first", "first");
+    place.write("last", "last");
+    place.fifo("pipe");
+    std::os::unix::fs::symlink("nowhere", place.at("dangling")).unwrap();
+    let operands = ["first", "absent", "pipe", "dangling", "/dev/null", "last"];
+    for (more, lines) in [
+        (&["--per-file", "--ordered", "--quiet"][..], 2),
+        (&["--exec", "cat {}", "--quiet"], 0),
+        (&["--exec", "cat", "--quiet"], 0),
+    ] {
+        let ran = place.each(&[&operands, more].concat()).ended(1);
+        assert_eq!(ran.text().lines().count().min(lines), lines, "{more:?}: {}", ran.text());
+        assert!(ran.text().contains("first") && ran.text().contains("last"), "{}", ran.text());
+        assert_eq!(ran.err.lines().count(), 4, "{more:?}: {}", ran.err);
+        for name in ["absent", "pipe", "dangling", "/dev/null"] {
+            assert!(ran.err.contains(&format!("'{name}': ")), "{name}: {}", ran.err);
+        }
+    }
+    let json = place.each(&[&operands, &["--json"][..]].concat()).ended(1).json();
+    assert_eq!((&json["files"], &json["errors"]), (&2.into(), &4.into()), "{json}");
+    let none = place.each(&["absent", "pipe"]).ended(1);
+    assert_eq!((none.text().as_str(), none.err.lines().count()), ("", 2), "{}", none.err);
+}
+
 #[test]
 fn an_unreadable_file_is_reported_and_the_others_are_processed() {
     let place = fresh();
