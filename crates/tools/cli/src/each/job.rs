@@ -42,7 +42,7 @@ impl Job {
                 plan.blocking = None;
             }
         }
-        let streams = exec.is_none() && !matches!(compute, Compute::Touch);
+        let streams = !matches!(compute, Compute::Touch);
         let may_chunk = plan.schedule.name() != "roles"
             && !plan.method.is_mmap()
             && plan.method != Method::Null;

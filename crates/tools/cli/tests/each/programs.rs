@@ -51,6 +51,18 @@ fn a_program_may_stop_reading_early() {
 }
 
 #[test]
+fn contents_larger_than_the_memory_arrive_whole() {
+    let place = fresh();
+    let contents: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 251) as u8).collect();
+    for name in ["a", "b", "c", "d", "e"] {
+        place.write(format!("t/{name}"), &contents);
+    }
+    place.write("same", &contents);
+    let ran = place.each(&["t", "--exec", "cmp - same", "--memory", "1MiB"]).ended(0);
+    assert!(ran.err.starts_with("5 files, "), "{}", ran.err);
+}
+
+#[test]
 fn invalid_commands_are_refused() {
     let place = fresh();
     place.write("t/a", "a");
