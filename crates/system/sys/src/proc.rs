@@ -284,6 +284,30 @@ pub fn signal_child(child: &std::process::Child, signal: i32) -> io::Result<()> 
     call("kill", || Ok(kill_process(pid, signal)?))
 }
 
+/// Sends a signal by number to the process group that a child leads. The child must not have been
+/// waited for; until then, no other process or group can get its ID.
+pub fn signal_group(leader: u32, signal: i32) -> io::Result<()> {
+    use rustix::process::{Signal, kill_process_group};
+    let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+    let leader = pid(leader)?;
+    call("kill", || Ok(kill_process_group(leader, signal)?))
+}
+
+/// Waits until a child has exited. It still has to be waited for by its handle, so its ID stays in
+/// use.
+pub fn until_ended(child: u32) -> io::Result<()> {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    let child = pid(child)?;
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    retry_on_interrupt(|| call("waitid", || Ok(waitid(WaitId::Pid(child), how)?)))?;
+    Ok(())
+}
+
+fn pid(id: u32) -> io::Result<rustix::process::Pid> {
+    let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+    id.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
 /// Reports whether a child has exited. It still has to be waited for, and until then the system
 /// keeps its statistics.
 pub fn has_ended(child: &std::process::Child) -> io::Result<bool> {

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 /// lines HASH  PATH of all files.
 ///
 /// Files that cannot be read are reported and counted, and the exit code is then 1.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
 Examples:
   ioloom each ~/src                             one digest over a tree

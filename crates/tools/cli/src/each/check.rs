@@ -17,7 +17,8 @@ use ioloom_model::{Compute, Hash, Method};
 use ioloom_walk::PathList;
 use std::io::Read;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a checksum file lists.
 #[derive(Default)]
@@ -34,7 +35,12 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
         return Err(Failure::usage("--check reads paths from the list; do not give others"));
     }
     let wanted = wanted_hash(args)?;
-    let text = read_all(list)?;
+    let stop = crate::interrupt::stop_flag();
+    let named_list = list.to_path_buf();
+    let Some(text) = crate::interrupt::unless_raised(&stop, move || read_all(&named_list)) else {
+        return Err(interrupted());
+    };
+    let text = text?;
     let listed = parse(&text, args.zero, wanted, list)?;
     if args.warn {
         for number in &listed.unknown {
@@ -49,7 +55,7 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
             named(list)
         )));
     }
-    let counts = verify(args, &listed)?;
+    let counts = verify(args, &listed, &stop)?;
     let unverified = args.ignore_missing && counts.right == 0;
     if !args.status {
         summarise(args, list, listed.unknown.len() as u64, counts);
@@ -109,14 +115,13 @@ fn ambiguous(list: &Path, number: usize, possible: &[Hash]) -> Failure {
 }
 
 /// Hashes the files and prints their results in the order of the list.
-fn verify(args: &EachArgs, listed: &Listed) -> Result<Counts, Failure> {
+fn verify(args: &EachArgs, listed: &Listed, stop: &Arc<AtomicBool>) -> Result<Counts, Failure> {
     let mut plan = args.plan();
     if plan.method.is_mmap() || plan.method == Method::Null {
         return Err(Failure::refused("--check needs a method that reads; choose another --method"));
     }
     plan.chunk_bytes = plan.chunk_bytes.or(Some(CHUNK_BYTES));
     let job = Job { plan, compute: Compute::default(), exec: None };
-    let stop = crate::interrupt::stop_flag();
     let give_up = || stop.store(true, Ordering::Relaxed);
     let manner = Manner { outlives_reader: true, ..Manner::of(true, false) };
     let sink = Sink::new(manner, &Bar::None, &give_up);
@@ -143,11 +148,15 @@ fn verify(args: &EachArgs, listed: &Listed) -> Result<Counts, Failure> {
         Err(error) => return Err(Failure::failed(error)),
     };
     if executed.cancelled {
-        return Err(Failure::new(Exit::Interrupted, "interrupted"));
+        return Err(interrupted());
     }
     let measured = executed.measured(1, 1);
     let list = (Some(&listed.paths), &Roots::default());
     Ok(work.outcome(executed.locals, measured, list).1)
+}
+
+fn interrupted() -> Failure {
+    Failure::new(Exit::Interrupted, "interrupted")
 }
 
 /// Prints what was wrong.

@@ -6,6 +6,7 @@
 //! collected until the program ends and then printed at once, so that lines of two programs do not
 //! mix.
 
+use super::commands::Commands;
 use crate::exit::Failure;
 use ioloom::FnError;
 use ioloom_failure::reason;
@@ -15,6 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// The command line that is run for each file.
@@ -25,6 +27,8 @@ pub(crate) struct Exec {
     to_stderr: bool,
     /// Whether a word contains `{}`.
     pub(crate) takes_path: bool,
+    /// The commands that are running.
+    pub(super) commands: Arc<Commands>,
 }
 
 /// A program that is processing one file. When it is dropped early, because its file could not be
@@ -32,6 +36,7 @@ pub(crate) struct Exec {
 pub(crate) struct Running {
     name: String,
     to_stderr: bool,
+    commands: Arc<Commands>,
     child: Option<Result<Child, std::io::Error>>,
     stdin: Option<ChildStdin>,
     printed: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
@@ -47,7 +52,7 @@ impl Exec {
             return Err(Failure::usage("--exec needs a command, for example --exec 'wc -c {}'"));
         }
         let takes_path = words.iter().any(|w| find(w).is_some());
-        Ok(Self { words, to_stderr, takes_path })
+        Ok(Self { words, to_stderr, takes_path, commands: Arc::default() })
     }
 
     pub(super) fn start(&self, path: &Path) -> Running {
@@ -55,8 +60,10 @@ impl Exec {
         let program = words.next().unwrap_or_default();
         let name = program.to_string_lossy().into_owned();
         let stdin = if self.takes_path { Stdio::null() } else { Stdio::piped() };
-        let mut child =
-            Command::new(program).args(words).stdin(stdin).stdout(Stdio::piped()).spawn();
+        let mut command = Command::new(program);
+        command.args(words).stdin(stdin).stdout(Stdio::piped());
+        let commands = Arc::clone(&self.commands);
+        let mut child = commands.start(&mut command);
         let (mut stdin, mut printed) = (None, None);
         if let Ok(child) = &mut child {
             stdin = child.stdin.take();
@@ -67,7 +74,7 @@ impl Exec {
                 })
             });
         }
-        Running { name, to_stderr: self.to_stderr, child: Some(child), stdin, printed }
+        Running { name, to_stderr: self.to_stderr, commands, child: Some(child), stdin, printed }
     }
 }
 
@@ -90,8 +97,11 @@ impl Running {
     pub(super) fn finish(mut self) -> Result<(), FnError> {
         drop(self.stdin.take());
         let name = &self.name;
-        let child = self.child.take().ok_or_else(|| format!("{name} has already ended"))?;
-        let mut child = child.map_err(|e| format!("cannot run {name}: {}", reason(&e)))?;
+        let child = match self.child.as_mut() {
+            Some(Ok(child)) => child,
+            Some(Err(e)) => return Err(format!("cannot run {name}: {}", reason(e)).into()),
+            None => return Err(format!("{name} has already ended").into()),
+        };
         if let Some(printed) = self.printed.take() {
             let all = printed.join().map_err(|_| "the thread that reads its output panicked")??;
             let mut out: Box<dyn Write> = if self.to_stderr {
@@ -104,7 +114,9 @@ impl Running {
                 other => other?,
             }
         }
-        let status = child.wait().map_err(|e| format!("cannot wait for {name}: {}", reason(&e)))?;
+        let status = self.commands.wait(child);
+        self.child = None;
+        let status = status.map_err(|e| format!("cannot wait for {name}: {}", reason(&e)))?;
         match (status.code(), status.signal()) {
             (Some(0), _) => Ok(()),
             (Some(code), _) => Err(format!("{name} exited with code {code}").into()),
@@ -118,8 +130,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(Ok(child)) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
+            self.commands.kill(child);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod args;
 mod check;
+mod commands;
 mod digest;
 mod exec;
 mod input;
@@ -21,9 +22,8 @@ mod work;
 
 pub(crate) use args::EachArgs;
 
-use crate::exit::{Ended, Failure};
-use crate::interrupt::{drain_flag, stop_flag};
-use crate::stderr;
+use crate::exit::{Ended, Exit, Failure};
+use crate::{interrupt, stderr};
 use ioloom::engine::{self, RunOptions};
 use ioloom::{Cancel, TraceFile, TraceWanted};
 use ioloom_model::Method;
@@ -44,14 +44,40 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     if job.plan.method.is_mmap() && !args.mapped_here {
         return isolate::run(args);
     }
-    let input = input::read(args)?;
+    let stop = stop_flag_of(args, &job)?;
+    let wanted = args.clone();
+    let input = match interrupt::unless_raised(&stop, move || input::read(&wanted)) {
+        Some(input) => input?,
+        None => interrupted_early(args, &job, &stop),
+    };
     for line in input.warnings.iter().filter(|_| !args.quiet) {
         stderr::message(&output::one_line(line));
     }
-    let stop = if args.mapped_here { drain_flag() } else { stop_flag() };
     let result = run_job(&job, args, input, &stop)?;
     output::print(args, &job, &result)?;
     Ok(result.exit(&stop))
+}
+
+/// Installs the handlers of interrupts and returns the flag that they raise.
+fn stop_flag_of(args: &EachArgs, job: &Job) -> Result<Arc<AtomicBool>, Failure> {
+    match &job.exec {
+        Some(exec) => exec.commands.forward_interrupts(args.mapped_here),
+        None if args.mapped_here => Ok(interrupt::drain_flag()),
+        None => Ok(interrupt::stop_flag()),
+    }
+}
+
+/// Prints the result of a run that was interrupted while its files were listed, and exits: the
+/// thread that lists them may be blocked in the kernel.
+fn interrupted_early(args: &EachArgs, job: &Job, stop: &Arc<AtomicBool>) -> ! {
+    let printed = run_job(job, args, input::Input::none(), stop).and_then(|mut outcome| {
+        outcome.cancelled = true;
+        output::print(args, job, &outcome)
+    });
+    if let Err(failure) = printed {
+        stderr::message(&failure.message);
+    }
+    std::process::exit(Exit::Interrupted as i32)
 }
 
 /// Returns the shape of the lines that the flags select.

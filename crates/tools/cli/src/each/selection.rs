@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Flags that select files. They apply to directories that are walked, not to files given by name.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Selection {
     /// Follow all symbolic links
     ///

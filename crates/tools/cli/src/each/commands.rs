@@ -1,0 +1,98 @@
+//! The commands of `each --exec` that are running, and the signals that end them.
+//!
+//! Each command leads a process group, so a signal also reaches the programs that it starts. A
+//! signal from the terminal reaches only ioloom, which forwards it once. The first interrupt is
+//! forwarded and no more commands start; the second kills all commands and ends the run.
+
+use crate::exit::{Exit, Failure};
+use ioloom_failure::reason;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The commands that are running.
+#[derive(Debug, Default)]
+pub(super) struct Commands {
+    /// Whether an interrupt has arrived. Held for reading while a command starts, so that each
+    /// command is either known to the interrupt or does not start.
+    interrupted: RwLock<bool>,
+    /// Process IDs of commands that have not been waited for.
+    running: Mutex<BTreeSet<u32>>,
+}
+
+impl Commands {
+    /// Starts a command as the leader of its own process group.
+    pub(super) fn start(&self, command: &mut Command) -> io::Result<Child> {
+        let interrupted = self.interrupted.read().unwrap_or_else(PoisonError::into_inner);
+        if *interrupted {
+            return Err(io::Error::other("the run was interrupted"));
+        }
+        let child = command.process_group(0).spawn()?;
+        self.running().insert(child.id());
+        Ok(child)
+    }
+
+    /// Waits until the command has ended. From here on it gets no more signals.
+    pub(super) fn wait(&self, child: &mut Child) -> io::Result<std::process::ExitStatus> {
+        ioloom_sys::proc::until_ended(child.id())?;
+        self.running().remove(&child.id());
+        child.wait()
+    }
+
+    /// Kills the command and the programs that it has started.
+    pub(super) fn kill(&self, child: &mut Child) {
+        let _ = ioloom_sys::proc::signal_group(child.id(), SIGKILL);
+        let _ = self.wait(child);
+    }
+
+    /// Forwards interrupts from here on. Returns a flag raised by the first. With `repeated`, an
+    /// interrupt can arrive several times: from the terminal and from a parent.
+    pub(super) fn forward_interrupts(
+        self: &Arc<Self>,
+        repeated: bool,
+    ) -> Result<Arc<AtomicBool>, Failure> {
+        let mut wanted = vec![SIGINT, SIGTERM];
+        if !ignored(SIGHUP) {
+            wanted.push(SIGHUP);
+        }
+        let mut signals = Signals::new(wanted)
+            .map_err(|e| Failure::failed(format!("cannot handle signals: {}", reason(&e))))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (commands, raised) = (Arc::clone(self), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                if raised.swap(true, Ordering::Relaxed) && !repeated {
+                    commands.send(SIGKILL);
+                    std::process::exit(Exit::Interrupted as i32);
+                }
+                commands.send(signal);
+            }
+        });
+        Ok(stop)
+    }
+
+    /// Sends a signal to all commands. No command starts after it.
+    fn send(&self, signal: i32) {
+        *self.interrupted.write().unwrap_or_else(PoisonError::into_inner) = true;
+        for leader in self.running().iter() {
+            let _ = ioloom_sys::proc::signal_group(*leader, signal);
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether this process was started with a signal ignored, as by nohup.
+fn ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+}

@@ -1,0 +1,99 @@
+//! Interrupts of commands, of the walk and of lists on standard input.
+
+use crate::place::{PROGRAM, ProcessOutput, Workspace, fresh};
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn send(signal: &str, to: u32) {
+    let sent = Command::new("kill").args([signal, &to.to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Waits for a condition; ten seconds guard against a hang.
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn started(place: &Workspace, args: &[&str]) -> Child {
+    let mut command = place.command(PROGRAM);
+    command.arg("each").args(args).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Returns whether the program handles SIGINT.
+fn listens(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|mask| mask & 2 != 0)
+}
+
+/// Returns the process IDs that commands have written, one file for each.
+fn written(place: &Workspace) -> Vec<u32> {
+    let files = fs::read_dir(place.at("ids")).unwrap().map(|entry| entry.unwrap().path());
+    files.filter_map(|path| fs::read_to_string(path).unwrap().trim().parse::<u32>().ok()).collect()
+}
+
+fn lives(id: u32) -> bool {
+    fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
+}
+
+/// A tree of six files and a shell command that writes its process ID and that of a child of its
+/// own, and then waits for a minute.
+fn slow_commands(place: &Workspace, more: &str) -> String {
+    for i in 0..6 {
+        place.write(format!("t/{i}"), "x");
+    }
+    fs::create_dir(place.at("ids")).unwrap();
+    format!("sh -c '{more} sleep 60 & echo $! > ids/$!; echo $$ > ids/$$; wait; sleep 60' sh")
+}
+
+#[test]
+fn an_interrupt_ends_the_commands_that_run() {
+    for signal in ["-INT", "-TERM"] {
+        for path in ["", " {}"] {
+            let place = fresh();
+            // A shell sets SIGINT to be ignored for what it runs with &; SIGTERM ends the rest.
+            let command = slow_commands(&place, "trap \"kill \\$!; exit 9\" INT;") + path;
+            let program = started(&place, &["t", "--exec", &command, "-j", "2"]);
+            until("two commands run", || written(&place).len() == 4);
+            send(signal, program.id());
+            let ran = ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
+            assert!(ran.err.contains("interrupted after 0 files"), "{signal}: {}", ran.err);
+            assert_eq!(written(&place).len(), 4, "{signal}: no more commands start");
+            until("all have ended", || !written(&place).into_iter().any(lives));
+        }
+    }
+}
+
+#[test]
+fn a_second_interrupt_kills_the_commands() {
+    let place = fresh();
+    let command = slow_commands(&place, "trap \"\" INT TERM;") + " {}";
+    let program = started(&place, &["t", "--exec", &command, "-j", "2"]);
+    until("two commands run", || written(&place).len() == 4);
+    send("-INT", program.id());
+    send("-TERM", program.id());
+    ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
+    until("all have ended", || !written(&place).into_iter().any(lives));
+}
+
+#[test]
+fn an_interrupt_before_the_first_file_is_reported() {
+    let place = fresh();
+    for (args, message) in
+        [(&["-"][..], "interrupted after 0 files"), (&["--check", "-"], "interrupted")]
+    {
+        let mut program = started(&place, args);
+        until("it handles signals", || listens(&program));
+        let open = program.stdin.take();
+        send("-INT", program.id());
+        let ran = ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
+        drop(open);
+        assert!(ran.err.contains(message), "{args:?}: {}", ran.err);
+    }
+}
