@@ -168,9 +168,8 @@ pub(crate) struct EachArgs {
     /// Check files against the lines of a file
     ///
     /// Use - for standard input. Reads the lists of sha256sum, sha1sum, sha512sum, md5sum, b2sum,
-    /// b3sum and xxhsum, with or without --tag. A line without a tag is recognised by its length;
-    /// --compute is needed for 16 digits (xxh3 or xxh64), 64 (sha256 or blake3) and 128 (sha512 or
-    /// blake2b). Prints OK or FAILED for each file in the order of the list. The exit code is 1 if a
+    /// b3sum and xxhsum, with or without --tag. A line without a tag does not name its hash: add
+    /// --compute, unless it begins with XXH3_ or has 40 digits, which are sha1. Prints OK or FAILED for each file in the order of the list. The exit code is 1 if a
     /// file differs or cannot be read, and if no line is properly formatted.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) check: Option<PathBuf>,

@@ -4,7 +4,7 @@
 use super::args::EachArgs;
 use super::input::Roots;
 use super::job::{CHUNK_BYTES, Job};
-use super::line::{Line, LineReader};
+use super::line::{Line, LineReader, unsupported};
 use super::progress::Bar;
 use super::sink::{Manner, Sink};
 use super::work::{Comparison, Counts, EachWork, Lines};
@@ -15,6 +15,7 @@ use ioloom::engine::{self, RunOptions};
 use ioloom_failure::{Explained, Operation, quoted};
 use ioloom_model::{Compute, Hash, Method};
 use ioloom_walk::PathList;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ struct Listed {
     expected: Vec<(Hash, String)>,
     /// Numbers of the lines that are not understood, from 1.
     unknown: Vec<usize>,
+    /// The hashes that such lines name.
+    unsupported: BTreeSet<String>,
 }
 
 pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
@@ -48,6 +51,15 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
             let list = named(list);
             stderr::message(&format!("{list}: line {number}: improperly formatted {tag}line"));
         }
+    }
+    if !listed.unsupported.is_empty() {
+        let names: Vec<&str> = listed.unsupported.iter().map(String::as_str).collect();
+        let verb = if names.len() == 1 { "is" } else { "are" };
+        let message = format!("{}: {} {verb} not supported", named(list), names.join(", "));
+        if listed.expected.is_empty() {
+            return Err(Failure::usage(message));
+        }
+        stderr::message(&message);
     }
     if listed.expected.is_empty() {
         return Err(Failure::failed(format!(
@@ -87,19 +99,23 @@ fn parse(text: &[u8], zero: bool, wanted: Option<Hash>, list: &Path) -> Result<L
                 listed.paths.push(&line.path);
                 listed.expected.push((hash, line.hex));
             }
-            None => listed.unknown.push(at + 1),
+            None => {
+                listed.unknown.push(at + 1);
+                listed.unsupported.extend(unsupported(line).map(str::to_owned));
+            }
         }
     }
     Ok(listed)
 }
 
-/// Returns the hash of a line, or those that have as many digits.
+/// Returns the hash of a line, or those that have as many digits. Without a tag only sha1 is
+/// certain: 8 and 32 digits are also those of hashes that are not supported, XXH32 and XXH128.
 fn hash_of(line: &Line<'_>) -> Result<Hash, Vec<Hash>> {
     let same = |hash: &Hash| hash.digits() == line.hex.len();
     let possible = || Hash::ALL.into_iter().filter(same).collect::<Vec<_>>();
     match (line.hash, possible()) {
         (Some(hash), _) => Ok(hash),
-        (None, one) if one.len() == 1 => Ok(one[0]),
+        (None, possible) if possible == [Hash::Sha1] => Ok(Hash::Sha1),
         (None, possible) => Err(possible),
     }
 }
@@ -107,6 +123,16 @@ fn hash_of(line: &Line<'_>) -> Result<Hash, Vec<Hash>> {
 fn ambiguous(list: &Path, number: usize, possible: &[Hash]) -> Failure {
     let digits = possible.first().map_or(0, |hash| hash.digits());
     let names: Vec<&str> = possible.iter().map(|hash| hash.name()).collect();
+    if let [one] = possible {
+        return Failure::usage(format!(
+            "{}: line {number} does not name its hash, and {digits} digits may be {} or another \
+             hash; add --compute {} if they are {}",
+            named(list),
+            one.tag(),
+            one.name(),
+            one.tag()
+        ));
+    }
     Failure::usage(format!(
         "{}: line {number} does not name its hash, and several have {digits} digits; add --compute {}",
         named(list),

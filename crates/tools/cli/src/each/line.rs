@@ -158,6 +158,21 @@ fn read_tagged(line: &[u8]) -> Option<(Hash, &[u8], &[u8])> {
     Some((hash, digits, &rest[..close]))
 }
 
+/// Returns the name of the hash in a tagged line, if it is not supported.
+pub(super) fn unsupported(line: &[u8]) -> Option<&str> {
+    let line = line.trim_ascii_start();
+    let line = line.strip_prefix(b"\\").unwrap_or(line);
+    let open = line.iter().position(|b| *b == b'(')?;
+    let name = str::from_utf8(line[..open].trim_ascii_end()).ok()?;
+    let close = line.iter().rposition(|b| *b == b')').filter(|close| *close > open)?;
+    let digits = line[close + 1..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
+    let is_name = !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-/_".contains(&b))
+        && Hash::ALL.into_iter().all(|hash| hash.tag() != name);
+    let is_hash = digits.len() >= 8 && digits.iter().all(u8::is_ascii_hexdigit);
+    (is_name && is_hash).then_some(name)
+}
+
 fn unescape(path: &[u8]) -> Option<Cow<'static, [u8]>> {
     let mut out = Vec::with_capacity(path.len());
     let mut bytes = path.iter();
@@ -237,6 +252,23 @@ mod tests {
             b"\\900150983cd24fb0d6963f7d28e17f72  cut\\",
         ] {
             assert_eq!(read(wrong), None, "{}", wrong.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn tags_of_other_hashes_are_named() {
+        for (line, name) in [
+            (&b"XXH128 (a) = 78af5f94892f395078af5f94892f3950"[..], Some("XXH128")),
+            (b"XXH32 (a) = 78af5f94", Some("XXH32")),
+            (b"\\BLAKE2b-256 (a (1)\\n) = 78af5f94892f3950", Some("BLAKE2b-256")),
+            (b"SHA512/256(a)= 78af5f94892f3950", Some("SHA512/256")),
+            (b"MD5 (a) = 900150983cd24fb0d6963f7d28e17f72", None),
+            (b"XXH32 (a) = none", None),
+            (b"some text (with a remark)", None),
+            (b"two words (a) = 78af5f94", None),
+            (b"X )( = 78af5f94", None),
+        ] {
+            assert_eq!(unsupported(line), name, "{}", line.escape_ascii());
         }
     }
 

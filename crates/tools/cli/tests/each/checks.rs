@@ -77,7 +77,13 @@ fn a_line_without_a_name_for_its_hash_needs_one() {
         let ran = place.each_of(&["--check", "-"], &lines).ended(2);
         ran.one_error(&["standard input: line 1 does not name its hash", others]);
     }
-    for work in ["crc32c", "md5", "sha1"] {
+    for (work, more) in [("crc32c", "8 digits may be CRC32C"), ("md5", "32 digits may be MD5")] {
+        let lines = place.each(&["a", "--per-file", "--compute", work]).ended(0).out;
+        let ran = place.each_of(&["--check", "-"], &lines).ended(2);
+        ran.one_error(&["does not name its hash", more, &format!("add --compute {work} if")]);
+        place.each_of(&["--check", "-", "--compute", work], &lines).ended(0);
+    }
+    for work in ["xxh3", "sha1"] {
         let lines = place.each(&["a", "--per-file", "--compute", work]).ended(0).out;
         place.each_of(&["--check", "-"], &lines).ended(0);
     }
@@ -89,6 +95,38 @@ fn a_line_without_a_name_for_its_hash_needs_one() {
     for flags in [&["a", "--tag"][..], &["a", "--ordered"], &["a", "--per-file", "--tag", "--json"]]
     {
         place.each(flags).ended(2);
+    }
+}
+
+/// Lists of hashes that are not supported and look like those that are.
+#[test]
+fn lists_of_other_hashes_raise_no_false_alarm() {
+    let place = fresh();
+    place.write("a", "a");
+    for (program, args) in [
+        ("xxhsum", &["-H2"][..]),
+        ("xxhsum", &["-H0"]),
+        ("b2sum", &["-l", "128"]),
+        ("b3sum", &["-l", "16"]),
+    ] {
+        if there(program) {
+            let theirs = place.command(program).args(args).arg("a").output().unwrap();
+            let ran = place.each_of(&["--check", "-"], &theirs.stdout).ended(2);
+            ran.one_error(&["line 1 does not name its hash", "--compute"]);
+        }
+    }
+    let right = place.each(&["a", "--per-file", "--tag"]).ended(0).text();
+    let other =
+        "XXH128 (a) = a96faf705af16834e6c632b61e964e1f\nBLAKE2b-256 (a) = 8928aae63c84d878\n";
+    let ran = place.each_of(&["--check", "-"], other.as_bytes()).ended(2);
+    ran.one_error(&["standard input: BLAKE2b-256, XXH128 are not supported"]);
+    let both = right + other;
+    for (more, code) in [(&[][..], 0), (&["--strict"], 1)] {
+        let args = [&["--check", "-"], more].concat();
+        let ran = place.each_of(&args, both.as_bytes()).ended(code);
+        assert_eq!(ran.text(), "a: OK\n");
+        assert!(ran.err.contains("XXH128 are not supported"), "{}", ran.err);
+        assert!(ran.err.contains("2 lines of standard input are improperly"), "{}", ran.err);
     }
 }
 
@@ -285,7 +323,8 @@ fn escaped_names_of_md5sum_and_tags_of_xxhsum_are_checked() {
             _ => &["plain", "a (1) = b"],
         };
         let theirs = place.command(program).args(args).args(names).output().unwrap();
-        let ran = place.each_of(&["--check", "-"], &theirs.stdout).ended(0);
+        let with: &[&str] = if program == "md5sum" { &["--compute", "md5"] } else { &[] };
+        let ran = place.each_of(&[&["--check", "-"], with].concat(), &theirs.stdout).ended(0);
         assert_eq!(ran.text().matches(": OK").count(), names.len(), "{program}: {}", ran.text());
     }
 }
