@@ -25,6 +25,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     });
     steps.take("without exchange", || without_exchange(repo));
     steps.take("tests", || tests(repo));
+    steps.take("guide", || guide(repo));
     steps.take("interleavings", || interleavings(repo));
     steps.take("documents", || documents(repo));
     steps.take("tidy", || Ok(tidy::outcome(&tidy::check(repo)?)));
@@ -146,6 +147,16 @@ fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     } else {
         judge_tests(&ended)
     })
+}
+
+/// Runs the programs of the library's guide. They are outside the workspace, so they compile as a
+/// user's would: with the default features of the library and nothing else of this repository.
+fn guide(repo: &Repo) -> anyhow::Result<Outcome> {
+    let args = ["test", "--locked", "--manifest-path", "guide/Cargo.toml"];
+    let ended = Job::new("cargo", &args, &repo.root, 900)
+        .env("CARGO_TARGET_DIR", repo.target_dir()?.join("guide").to_string_lossy())
+        .run()?;
+    Ok(judge_tests(&ended))
 }
 
 /// Runs the loom tests of shared state under every interleaving. They need different compiler
