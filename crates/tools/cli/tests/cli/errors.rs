@@ -61,7 +61,7 @@ fn too_little_space_is_refused_with_3_before_anything_is_made() {
         TINY.replace("count = 40", "count = 4").replace("exp(mean=4KiB,min=1,max=64KiB)", "512TiB");
     let studies = home.studies(&text);
     let ran = home.run(&["study", "--studies", &studies]);
-    ran.one_error(3, &["too little space", "--dir", "ioloom clean"]);
+    ran.one_error(3, &["not enough space", "--dir", "ioloom clean"]);
     assert!(!home.path("cache/ioloom/sets").exists());
     assert!(home.lines().is_empty());
 }

@@ -113,7 +113,11 @@ fn resuming_without_an_unfinished_session_starts_or_is_refused() {
     let studies = home.studies(TINY);
     let one = ["study", "tiny", "--studies", &studies, "--resume"];
     let ran = home.run(&one).well();
-    assert!(ran.err.contains("nothing to resume") && ran.err.contains("begins"), "{}", ran.err);
+    assert!(
+        ran.err.contains("nothing to resume") && ran.err.contains("starting a new session"),
+        "{}",
+        ran.err
+    );
     let before = home.lines();
     home.run(&one).one_error(3, &["nothing to resume", "is finished", "omit --resume"]);
     assert_eq!(home.lines(), before, "runs were added");

@@ -27,7 +27,7 @@ fn two_directories_hold_the_same_set_and_memory_is_never_cold() {
     }
     for record in on(&memory) {
         assert_eq!(record["outcome"]["kind"], "refused", "{record}");
-        assert!(record["outcome"]["reason"].as_str().unwrap().contains("in memory"), "{record}");
+        assert!(record["outcome"]["reason"].as_str().unwrap().contains("in-memory"), "{record}");
     }
 }
 
