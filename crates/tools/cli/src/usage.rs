@@ -28,6 +28,9 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
         _ => None,
     };
     let (flag, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    if value.is_empty() && flag.starts_with(['[', '<']) {
+        return Some("invalid operand '': a path must not be empty".to_owned());
+    }
     let flag = flag.split([' ', '=', '[']).next().unwrap_or(flag);
     let why = match error.kind() {
         ErrorKind::ValueValidation => error.source()?.to_string(),

@@ -5,8 +5,12 @@ use crate::exit::Failure;
 use crate::values::{self, Choice, Grammar};
 use clap::Args;
 use ioloom::Plan;
+use ioloom_model::units::format_size;
 use ioloom_model::{Buffers, Compute, Hash, Method, ReadOrder, Schedule};
 use std::path::PathBuf;
+
+/// The least --memory that a plan accepts.
+const MEMORY_MIN: u64 = 64 << 10;
 
 /// Run a hash, checksum or command on every file
 ///
@@ -58,7 +62,8 @@ pub(crate) struct EachArgs {
     /// command, but no shell runs: pipes, globs and variables are not expanded. Use
     /// --exec 'sh -c "..." sh {}' for them. As many commands run at once as there are usable cores;
     /// -j changes that. Output of one command is printed at once when it ends, so lines of two
-    /// commands never mix. A nonzero exit code counts as an error.
+    /// commands never mix; with --json it goes to standard error. A nonzero exit code counts as an
+    /// error. SIGINT and SIGTERM are forwarded to all commands; the second one kills them.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file", "threads"])]
     pub(crate) exec: Option<String>,
 
@@ -66,7 +71,7 @@ pub(crate) struct EachArgs {
     ///
     /// The default is the number of usable cores. More help only if commands wait, for example for a
     /// network.
-    #[arg(short, long, value_name = "N", requires = "exec", value_parser = count(),
+    #[arg(short, long, value_name = "N", requires = "exec", value_parser = count,
           conflicts_with_all = ["schedule", "plan"])]
     pub(crate) jobs: Option<u32>,
 
@@ -74,7 +79,7 @@ pub(crate) struct EachArgs {
     ///
     /// The default is the number of usable cores. Reads in flight are limited by --schedule and
     /// --memory, not by this number.
-    #[arg(long, value_name = "N", value_parser = count(),
+    #[arg(long, value_name = "N", value_parser = count,
           conflicts_with_all = ["schedule", "plan"])]
     pub(crate) threads: Option<u32>,
 
@@ -116,7 +121,7 @@ pub(crate) struct EachArgs {
     /// Files that are hashed or summed are read in pieces of 256 KiB, or less with a small --memory,
     /// so their size does not matter. Whole files are read where the work needs them, with roles and
     /// with mapped plans. Direct methods need a multiple of 4 KiB.
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[arg(long, value_name = "SIZE", value_parser = chunk_size)]
     pub(crate) chunk: Option<u64>,
 
     /// Limit buffered file data
@@ -124,7 +129,7 @@ pub(crate) struct EachArgs {
     /// Reads wait when buffers in flight and buffers ready for work reach this limit. A smaller limit
     /// also reduces the number of files in flight.
     #[arg(long, value_name = "SIZE", default_value = "256MiB",
-          value_parser = values::size)]
+          value_parser = memory_size)]
     pub(crate) memory: u64,
 
     /// Where buffers come from
@@ -156,13 +161,13 @@ pub(crate) struct EachArgs {
     ///
     /// Files of a directory are then sorted by path. A line waits for the files before it and takes
     /// about 100 bytes of memory meanwhile.
-    #[arg(long, requires = "per_file")]
+    #[arg(long, requires = "per_file", conflicts_with_all = ["exec", "check"])]
     pub(crate) ordered: bool,
 
     /// Print NAME (PATH) = HASH for each file
     ///
     /// These lines name their hash, so --check needs no --compute for them.
-    #[arg(long, requires = "per_file", conflicts_with = "json")]
+    #[arg(long, requires = "per_file", conflicts_with_all = ["json", "exec", "check"])]
     pub(crate) tag: bool,
 
     /// Check files against the lines of a file
@@ -177,21 +182,25 @@ pub(crate) struct EachArgs {
     /// Pass over listed files that do not exist
     ///
     /// The exit code is 1 if not one file was verified.
-    #[arg(long, requires = "check")]
+    #[arg(long, requires = "check",
+          conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) ignore_missing: bool,
 
     /// Print no result lines; only the exit code counts
-    #[arg(long, requires = "check")]
+    #[arg(long, requires = "check",
+          conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) status: bool,
 
     /// Fail if a line is improperly formatted
     ///
     /// Without it such lines are counted in a warning.
-    #[arg(long, requires = "check")]
+    #[arg(long, requires = "check",
+          conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) strict: bool,
 
     /// Name each line that is improperly formatted
-    #[arg(short, long, requires = "check")]
+    #[arg(short, long, requires = "check",
+          conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) warn: bool,
 
     /// Separate listed paths and lines with NUL
@@ -267,8 +276,24 @@ fn compute_words() -> Grammar<Compute> {
     values::grammar(WORDS, values::spelled::<Compute>)
 }
 
-fn count() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=1024)
+/// Parses a number of threads or commands.
+fn count(text: &str) -> Result<u32, String> {
+    let number = text.parse::<u32>().ok().filter(|number| (1..=1024).contains(number));
+    number.ok_or_else(|| "must be a number from 1 to 1024".to_owned())
+}
+
+fn chunk_size(text: &str) -> Result<u64, String> {
+    match values::size(text)? {
+        0 => Err("must be at least 1 byte".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn memory_size(text: &str) -> Result<u64, String> {
+    match values::size(text)? {
+        bytes if bytes < MEMORY_MIN => Err("must be at least 64KiB".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 fn method_words() -> Choice<Method> {
@@ -304,10 +329,22 @@ impl EachArgs {
             plan.blocking = None;
         }
         plan.schedule = self.schedule.unwrap_or(plan.schedule);
-        plan.chunk_bytes = self.chunk.map(|bytes| bytes.max(1));
+        plan.chunk_bytes = self.chunk;
         plan.buffers = self.buffers;
         plan.read_order = self.read_order;
         self.with_threads(plan).complete(cores)
+    }
+
+    /// Refuses a --chunk that exceeds --memory.
+    pub(super) fn check_chunk(&self) -> Result<(), Failure> {
+        match self.chunk {
+            Some(chunk) if chunk > self.memory => Err(Failure::usage(format!(
+                "--chunk {} exceeds --memory {}",
+                format_size(chunk),
+                format_size(self.memory)
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the plan with the number of threads that --threads or -j gives.

@@ -142,6 +142,7 @@ fn ambiguous(list: &Path, number: usize, possible: &[Hash]) -> Failure {
 
 /// Hashes the files and prints their results in the order of the list.
 fn verify(args: &EachArgs, listed: &Listed, stop: &Arc<AtomicBool>) -> Result<Counts, Failure> {
+    args.check_chunk()?;
     let mut plan = args.plan();
     if plan.method.is_mmap() || plan.method == Method::Null {
         return Err(Failure::refused("--check needs a method that reads; choose another --method"));

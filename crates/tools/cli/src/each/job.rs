@@ -26,6 +26,7 @@ impl Job {
                  another hash"
             )));
         }
+        args.check_chunk()?;
         let mut plan = args.plan();
         if args.per_file && plan.method == Method::Null {
             return Err(Failure::usage("--per-file needs a method that reads; null reads nothing"));
