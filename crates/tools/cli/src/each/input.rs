@@ -5,7 +5,7 @@ use super::selection::SkippedCounts;
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::file::{self, Kind};
-use ioloom_walk::{PathList, Separator, read_list};
+use ioloom_walk::{ListError, PathList, Separator, read_list};
 use std::collections::HashMap;
 use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
@@ -27,6 +27,8 @@ pub(crate) struct Input {
     pub(super) roots: Roots,
     /// Warnings about arguments that were skipped.
     pub(super) warnings: Vec<String>,
+    /// Whether directories were walked, so that --exclude applies.
+    pub(super) walked: bool,
     /// What the walk skipped; `None` for a list on standard input.
     pub(super) skipped: Option<SkippedCounts>,
     /// Errors of the walk, which count as failures.
@@ -42,6 +44,7 @@ impl Input {
             cut: Arc::default(),
             roots: Roots::default(),
             warnings: Vec::new(),
+            walked: false,
             skipped: None,
             errors: Vec::new(),
         }
@@ -96,9 +99,24 @@ fn stdin(args: &EachArgs) -> Input {
     let stream_error = Arc::clone(&cut);
     // The list ends at the first error; paths before it are processed.
     let stream = read_list(reader, separator).map_while(move |path| {
-        path.map_err(|error| stream_error.get_or_init(|| format!("standard input: {error}"))).ok()
+        path.map_err(|error| stream_error.get_or_init(|| list_error(&error))).ok()
     });
     Input { files: None, stream: Some(Box::new(stream)), cut, ..Input::none() }
+}
+
+fn list_error(error: &ListError) -> String {
+    match error {
+        ListError::Zero { number } => format!(
+            "standard input: path {number} contains a zero byte; add -0 if zero bytes separate the \
+             paths"
+        ),
+        other => format!("standard input: {other}"),
+    }
+}
+
+/// Returns a message about a file that --exclude does not apply to.
+pub(super) fn without_exclusion(message: &str) -> String {
+    message.replace(", or exclude it", "")
 }
 
 /// Removes repeated arguments with a warning. Also warns if one argument is inside another, because
@@ -132,13 +150,14 @@ fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
 fn trees(args: &EachArgs, paths: &[PathBuf]) -> Input {
     let mut all = PathList::new();
     let (mut warnings, mut errors) = (Vec::new(), Vec::new());
+    let mut walked = false;
     let mut skipped = SkippedCounts::default();
     // As in sha256sum, an operand that cannot be read is one error, and the others are processed.
     for path in paths {
         let kind = match file::kind_of(path).map_err(PathError::on(Operation::Stat, path)) {
             Ok(kind) => kind,
             Err(error) => {
-                errors.push(error.to_string());
+                errors.push(without_exclusion(&error.to_string()));
                 continue;
             }
         };
@@ -147,11 +166,12 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Input {
                 let mut found = match args.selection.list(path) {
                     Ok(found) => found,
                     Err(error) => {
-                        errors.push(error.to_string());
+                        errors.push(without_exclusion(&error.to_string()));
                         continue;
                     }
                 };
                 warnings.append(&mut found.warnings);
+                walked = true;
                 skipped.add(found.skipped);
                 errors.append(&mut found.errors);
                 if args.ordered {
@@ -173,5 +193,5 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Input {
     };
     let (stream, cut) = (None, Arc::default());
     let (files, skipped) = (Some(all), Some(skipped));
-    Input { files, stream, cut, roots: Roots { one }, warnings, skipped, errors }
+    Input { files, stream, cut, roots: Roots { one }, warnings, walked, skipped, errors }
 }

@@ -122,7 +122,8 @@ fn run_job(
         ..RunOptions::default()
     };
     let lines = sink.as_ref().map_or(Lines::None, |sink| Lines::Print(sink, shape(args)));
-    let work = work::EachWork::new(job, lines, input.files.is_some(), !args.quiet);
+    let work = work::EachWork::new(job, lines, input.files.is_some(), !args.quiet)
+        .excludable(input.walked);
     if input.files.is_none() && input.stream.is_none() {
         return Err(Failure::usage(
             "missing operand: name files, or - for a list on standard input",
@@ -144,9 +145,10 @@ fn run_job(
     match executed {
         Ok(mut executed) => {
             let measured = executed.measured(cores, cores);
-            let (mut outcome, _) =
+            let (mut outcome, counts) =
                 work.outcome(executed.locals, measured, (input.files.as_ref(), &input.roots));
             outcome.cancelled = executed.cancelled;
+            outcome.add_failed_commands(counts.commands);
             outcome.skipped = input.skipped;
             outcome.add_walk_errors(input.errors);
             outcome.add_first(input.cut.get());

@@ -16,6 +16,8 @@ pub(crate) struct Outcome {
     /// What the walk skipped; `None` for a list.
     pub(crate) skipped: Option<SkippedCounts>,
     pub(crate) cancelled: bool,
+    /// Commands of --exec that failed; their files are among the errors.
+    pub(crate) commands_failed: u64,
 }
 
 impl Outcome {
@@ -27,12 +29,28 @@ impl Outcome {
         printed: bool,
     ) -> Self {
         let unprinted = if printed { (Vec::new(), 0) } else { (errors.clone(), measured.errors) };
-        Self { measured, digest, errors, unprinted, skipped: None, cancelled: false }
+        Self {
+            measured,
+            digest,
+            errors,
+            unprinted,
+            skipped: None,
+            cancelled: false,
+            commands_failed: 0,
+        }
     }
 
     /// Returns whether the digest lacks files: the run was interrupted, or files failed.
     pub(crate) fn is_partial(&self) -> bool {
         self.cancelled || self.measured.errors > 0
+    }
+
+    /// Notes failed commands. If no command succeeded, nothing limited the run.
+    pub(super) fn add_failed_commands(&mut self, commands: u64) {
+        self.commands_failed = commands;
+        if commands > 0 && self.measured.files == 0 {
+            self.measured.bottleneck = None;
+        }
     }
 
     /// Adds the errors of the walk to those of the run.

@@ -32,6 +32,10 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
     if more > 0 {
         stderr::message(&format!("and {} more errors", format_count(more)));
     }
+    if outcome.commands_failed > 0 {
+        let commands = format_counted(outcome.commands_failed, "command", "commands");
+        stderr::message(&format!("{commands} failed"));
+    }
     if outcome.cancelled {
         stderr::message(&format!("interrupted after {}", files(m.files)));
     }

@@ -2,7 +2,7 @@
 
 use super::digest::Hashes;
 use super::exec::{Exec, Running};
-use super::input::Roots;
+use super::input::{Roots, without_exclusion};
 use super::job::Job;
 use super::line::{Form, write_checked, write_line};
 use super::outcome::Outcome;
@@ -65,6 +65,8 @@ pub(super) struct EachWork<'a> {
     combined: bool,
     /// Whether all paths are in a list that outlives the run.
     listed: bool,
+    /// Whether --exclude applies to the files.
+    excludable: bool,
     errors: Mutex<Vec<String>>,
 }
 
@@ -91,6 +93,8 @@ pub(super) struct Counts {
     pub(super) wrong: u64,
     /// Files that failed.
     pub(super) failed: u64,
+    /// Files whose command failed; also in `failed`.
+    pub(super) commands: u64,
     /// Files that do not exist and need not.
     pub(super) missing: u64,
 }
@@ -115,7 +119,20 @@ impl<'a> EachWork<'a> {
             }
         };
         let errors = Mutex::new(Vec::new());
-        Self { kernels, exec: job.exec.as_ref(), lines, combined, listed, errors }
+        Self {
+            kernels,
+            exec: job.exec.as_ref(),
+            lines,
+            combined,
+            listed,
+            excludable: false,
+            errors,
+        }
+    }
+
+    /// Advises to exclude files that cannot be read, if --exclude applies to them.
+    pub(super) fn excludable(self, excludable: bool) -> Self {
+        Self { excludable, ..self }
     }
 
     /// Combines the results of the threads.
@@ -131,6 +148,7 @@ impl<'a> EachWork<'a> {
             counts.right += local.counts.right;
             counts.wrong += local.counts.wrong;
             counts.failed += local.counts.failed;
+            counts.commands += local.counts.commands;
             counts.missing += local.counts.missing;
         }
         measured.errors += counts.failed + counts.wrong;
@@ -301,13 +319,16 @@ impl Work for EachWork<'_> {
         path: &Path,
         error: FnError,
     ) -> ControlFlow<()> {
+        local.counts.commands += 1;
         let message = format!("cannot {} {}: {error}", Operation::Process, quoted(path));
         self.fail(local, (index, path), message, false)
     }
 
     fn failed(&self, local: &mut Local, error: FileError) -> ControlFlow<()> {
         let missing = error.io_error().is_some_and(|e| e.kind() == ErrorKind::NotFound);
-        self.fail(local, (error.index, &error.path), error.to_string(), missing)
+        let message = error.to_string();
+        let message = if self.excludable { message } else { without_exclusion(&message) };
+        self.fail(local, (error.index, &error.path), message, missing)
     }
 }
 

@@ -29,6 +29,11 @@ fn failing_and_missing_programs_are_reported() {
     place.write("t/b", "b");
     let ran = place.each(&["t", "--exec", "false {}"]).ended(1);
     assert_eq!(ran.err.matches("false exited with code 1").count(), 2, "{}", ran.err);
+    assert!(ran.err.ends_with("ioloom: 2 commands failed\n"), "{}", ran.err);
+    let json = place.each(&["t", "--exec", "false", "--json"]).ended(1).json();
+    assert_eq!((&json["errors"], &json["why"]), (&2.into(), &serde_json::Value::Null));
+    let one = place.each(&["t", "--exec", "grep a", "--quiet"]).ended(1);
+    assert!(one.err.ends_with("ioloom: 1 command failed\n"), "{}", one.err);
     for command in ["no-such-program-here {}", "no-such-program-here"] {
         let ran = place.each(&["t", "--exec", command]).ended(1);
         assert!(

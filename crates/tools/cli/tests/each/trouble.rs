@@ -17,6 +17,10 @@ fn invalid_values_exit_with_2_before_anything_is_opened() {
         ("--plan", "telepathy/threads:n=1"),
         ("--chunk", "big"),
         ("--memory", "some"),
+        ("--memory", "1KiB"),
+        ("--chunk", "0"),
+        ("--threads", "x"),
+        ("--threads", "0"),
         ("--buffers", "none"),
         ("--read-order", "random"),
     ] {
@@ -27,6 +31,21 @@ fn invalid_values_exit_with_2_before_anything_is_opened() {
     place.each(&["a", "--plan", "read/threads:1", "--memory", "1MiB"]).ended(2);
     place.each::<&str>(&[]).ended(2).one_error(&["missing operand"]);
     place.each(&["a", "-"]).ended(2).one_error(&["cannot be combined"]);
+    place.each(&["a", ""]).ended(2).one_error(&["a path must not be empty"]);
+    let large = place.each(&["a", "--chunk", "2MiB", "--memory", "1MiB"]).ended(2);
+    large.one_error(&["--chunk 2.00 MiB exceeds --memory 1.00 MiB"]);
+    for flags in [
+        &["--exec", "cat", "--ordered"][..],
+        &["--exec", "cat", "--tag"],
+        &["--exec", "cat", "--status"],
+        &["--per-file", "--status"],
+        &["--per-file", "--ignore-missing"],
+        &["--json", "--warn"],
+        &["--json", "--strict"],
+    ] {
+        let ran = place.each(&[&["a"], flags].concat()).ended(2);
+        assert!(ran.out.is_empty() && ran.err.contains(flags[flags.len() - 1]), "{}", ran.err);
+    }
 }
 
 #[test]
@@ -36,7 +55,6 @@ fn plans_that_cannot_run_are_refused() {
     for args in [
         &["--plan", "mmap:plain/window:l=4"][..],
         &["--method", "direct:read", "--chunk", "1000"],
-        &["--memory", "1KiB"],
         &["--schedule", "roles:r=1,h=0,c=1", "--chunk", "64KiB"],
     ] {
         place.each(&[&["a"], args].concat()).ended(3).one_error(&[": "]);
@@ -60,6 +78,8 @@ fn unreadable_standard_input_is_named() {
     let json = ran(&["-", "--json"]).ended(1).json();
     assert_eq!((json["files"].as_u64(), json["errors"].as_u64()), (Some(0), Some(1)), "{json}");
     assert!(json["error_samples"][0].as_str().unwrap().starts_with("standard input: "), "{json}");
+    let zero = place.each_of(&["-", "--quiet"], b"a\0b\0").ended(1);
+    zero.one_error(&["path 1 contains a zero byte; add -0 if"]);
     // Paths before the error are processed.
     place.write("good", "good");
     let zero = place.each_of(&["-", "--json"], b"good\nbad\0name\ngood\n").ended(1).json();
@@ -135,6 +155,20 @@ fn an_unreadable_file_is_reported_and_the_others_are_processed() {
         assert!(ran.err.contains(name), "{name}: {}", ran.err);
     }
     assert!(ran.err.to_lowercase().contains("permission denied"), "{}", ran.err);
+}
+
+/// --exclude applies only to files that a walk finds.
+#[test]
+fn advice_to_exclude_is_given_only_for_walks() {
+    let place = fresh();
+    place.write("t/shut", "shut");
+    fs::set_permissions(place.at("t/shut"), Permissions::from_mode(0o000)).unwrap();
+    let place = place.for_nobody();
+    for (args, walk) in [(&["t"][..], true), (&["t/shut"], false), (&["-"], false)] {
+        let ran = place.each_of(&[args, &["--quiet"]].concat(), b"t/shut\n").ended(1);
+        ran.one_error(&["'t/shut': Permission denied", "run as a user with permission"]);
+        assert_eq!(ran.err.contains("exclude"), walk, "{args:?}: {}", ran.err);
+    }
 }
 
 #[test]
