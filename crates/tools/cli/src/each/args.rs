@@ -63,7 +63,8 @@ pub(crate) struct EachArgs {
     /// --exec 'sh -c "..." sh {}' for them. As many commands run at once as there are usable cores;
     /// -j changes that. Output of one command is printed at once when it ends, so lines of two
     /// commands never mix; with --json it goes to standard error. A nonzero exit code counts as an
-    /// error. SIGINT and SIGTERM are forwarded to all commands; the second one kills them.
+    /// error. Each command runs in its own process group and cannot read from the terminal. SIGINT
+    /// and SIGTERM are forwarded to all commands; the second one kills them.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file", "threads"])]
     pub(crate) exec: Option<String>,
 

@@ -6,7 +6,7 @@
 
 use crate::exit::{Exit, Failure};
 use ioloom_failure::reason;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::collections::BTreeSet;
 use std::io;
@@ -81,6 +81,8 @@ impl Commands {
         *self.interrupted.write().unwrap_or_else(PoisonError::into_inner) = true;
         for leader in self.running().iter() {
             let _ = ioloom_sys::proc::signal_group(*leader, signal);
+            // A stopped command, for example one that reads from the terminal, would never see it.
+            let _ = ioloom_sys::proc::signal_group(*leader, SIGCONT);
         }
     }
 

@@ -71,6 +71,23 @@ fn an_interrupt_ends_the_commands_that_run() {
 }
 
 #[test]
+fn an_interrupt_ends_a_stopped_command() {
+    let place = fresh();
+    place.write("t/a", "a");
+    fs::create_dir(place.at("ids")).unwrap();
+    let command = "sh -c 'echo $$ > ids/$$; kill -STOP $$; sleep 60' sh {}";
+    let program = started(&place, &["t", "--exec", command]);
+    let stopped =
+        |id| fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| stat.contains(") T"));
+    until("the command is stopped", || written(&place).into_iter().any(stopped));
+    send("-TERM", program.id());
+    until("the run has ended", || !lives(program.id()));
+    let ran = ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
+    assert!(ran.err.contains("interrupted after 0 files"), "{}", ran.err);
+    assert!(!written(&place).into_iter().any(lives));
+}
+
+#[test]
 fn a_second_interrupt_kills_the_commands() {
     let place = fresh();
     let command = slow_commands(&place, "trap \"\" INT TERM;") + " {}";
