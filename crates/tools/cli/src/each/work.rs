@@ -26,6 +26,10 @@ use std::sync::Mutex;
 /// Errors whose text is kept.
 const ERRORS_KEPT: usize = 1000;
 
+/// The library's advice for files that do not fit in memory, and that of this program.
+const LIBRARY_ADVICE: &str = "read it in chunks with .chunks(), or raise .memory()";
+const OWN_ADVICE: &str = "raise --memory, or read in chunks with the default method and schedule";
+
 /// What happens to the results of single files.
 pub(super) enum Lines<'a> {
     /// They have no lines.
@@ -326,7 +330,7 @@ impl Work for EachWork<'_> {
 
     fn failed(&self, local: &mut Local, error: FileError) -> ControlFlow<()> {
         let missing = error.io_error().is_some_and(|e| e.kind() == ErrorKind::NotFound);
-        let message = error.to_string();
+        let message = error.to_string().replace(LIBRARY_ADVICE, OWN_ADVICE);
         let message = if self.excludable { message } else { without_exclusion(&message) };
         self.fail(local, (error.index, &error.path), message, missing)
     }

@@ -157,6 +157,19 @@ fn an_unreadable_file_is_reported_and_the_others_are_processed() {
     assert!(ran.err.to_lowercase().contains("permission denied"), "{}", ran.err);
 }
 
+#[test]
+fn a_file_that_does_not_fit_names_the_flag() {
+    let place = fresh();
+    place.write("large", vec![0; 2 << 20]);
+    let roles = ["--schedule", "roles:r=1,h=0,c=1", "--memory", "1MiB", "--quiet"];
+    for work in [["--compute", "sha256"], ["--exec", "wc -c"]] {
+        let ran = place.each(&[&["large"], &work[..], &roles].concat()).ended(1);
+        ran.one_error(&["'large'", "do not fit the memory budget", "raise --memory"]);
+        assert!(!ran.err.contains(".chunks()"), "{}", ran.err);
+        place.each(&[&["large"], &work[..], &roles[2..]].concat()).ended(0);
+    }
+}
+
 /// --exclude applies only to files that a walk finds.
 #[test]
 fn advice_to_exclude_is_given_only_for_walks() {
