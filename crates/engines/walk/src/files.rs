@@ -24,7 +24,7 @@ pub struct WalkOptions {
 
 impl Default for WalkOptions {
     /// Chooses the number of threads automatically and holds at most 256 directories open, and at
-    /// most a quarter of the descriptors that the process may have.
+    /// most an eighth of the descriptors that the process may have.
     fn default() -> Self {
         let Walk { threads, descriptors_max, .. } = Walk::default();
         Self { threads, descriptors_max }

@@ -10,12 +10,15 @@ pub(crate) struct HeldDirs {
     held: AtomicUsize,
     most: AtomicUsize,
     exhausted: AtomicBool,
+    /// Whether the last wait for a descriptor, of any worker, was in vain.
+    gave_up: AtomicBool,
 }
 
 impl HeldDirs {
     pub(crate) fn new(most: usize) -> Self {
         let (held, most) = (AtomicUsize::new(0), AtomicUsize::new(most));
-        Self { held, most, exhausted: AtomicBool::new(false) }
+        let (exhausted, gave_up) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { held, most, exhausted, gave_up }
     }
 
     pub(crate) fn try_hold(self: &Arc<Self>) -> Option<Arc<Self>> {
@@ -36,6 +39,17 @@ impl HeldDirs {
     pub(crate) fn exhaust(&self) {
         self.most.store(0, Ordering::Relaxed);
         self.exhausted.store(true, Ordering::Relaxed);
+    }
+
+    /// Reports whether the last wait for a descriptor was in vain. Waiting again for every
+    /// directory would take hours in a large tree.
+    pub(crate) fn gave_up(&self) -> bool {
+        self.gave_up.load(Ordering::Relaxed)
+    }
+
+    /// Records how a wait for a descriptor ended.
+    pub(crate) fn waited(&self, in_vain: bool) {
+        self.gave_up.store(in_vain, Ordering::Relaxed);
     }
 }
 

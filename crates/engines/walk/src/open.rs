@@ -1,7 +1,7 @@
 //! Opens roots and waiting directories, and handles those that do not open.
 
 use crate::node::{Node, path_from};
-use crate::task::DirTask;
+use crate::task::{DirTask, Task};
 use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
 use crate::walk::Follow;
 use crate::worker::Worker;
@@ -46,7 +46,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
     }
 
     fn root_dir(&mut self, index: usize, path: &Path, meta: &Meta) {
-        let opened = self.open_patiently(|| Dir::open(path));
+        let opened = self.open_patiently(false, || Dir::open(path));
         let meta = (!self.dir_fields.is_none()).then_some(meta);
         let name = path.as_os_str().as_bytes();
         let new = NewDir { name, meta, parent: None, root: index, linked: false };
@@ -58,7 +58,13 @@ impl<V: Visitor> Worker<'_, '_, V> {
 
     /// Opens, enters and reads a directory that was found.
     pub(crate) fn directory(&mut self, task: DirTask<V::Dir>) {
-        let opened = self.open(&task);
+        let opened = match self.open(&task) {
+            // The first worker opens it when the others have closed their directories.
+            Err(e) if is_out_of_descriptors(&e) && self.yields() => {
+                return self.local.push(Task::Dir(task));
+            }
+            opened => opened,
+        };
         let (parent, linked) = (task.parent.clone(), task.linked);
         let meta = match &opened {
             Ok(dir) if !self.dir_fields.is_none() => dir.meta(self.dir_fields).map(Some),
@@ -124,30 +130,54 @@ impl<V: Visitor> Worker<'_, '_, V> {
     }
 
     fn open(&mut self, task: &DirTask<V::Dir>) -> io::Result<Dir> {
-        let follow = self.context.walk.follow;
-        self.open_patiently(|| match &task.via {
+        let (follow, yields) = (self.context.walk.follow, self.yields());
+        self.open_patiently(yields, || match &task.via {
             Some(held) => held.dir.open_child(&task.name, task.linked, true),
             None => reopen(&task.parent, &task.name, task.linked, follow),
         })
     }
 
-    /// Retries for a while when the process has no descriptors left, after closing directories that
-    /// can be reopened.
-    fn open_patiently(&mut self, open: impl Fn() -> io::Result<Dir>) -> io::Result<Dir> {
+    /// Retries when the process has no descriptors left, after closing what is not needed. Gives
+    /// up after the first attempt if this worker yields.
+    fn open_patiently(
+        &mut self,
+        yields: bool,
+        open: impl Fn() -> io::Result<Dir>,
+    ) -> io::Result<Dir> {
+        let held_dirs = &self.context.held_dirs;
         let mut tries = 0;
         loop {
             match open() {
-                Err(e) if is_out_of_descriptors(&e) && tries < DESCRIPTOR_TRIES => {
-                    self.context.held_dirs.exhaust();
-                    self.reopen_by_path();
+                Err(e) if is_out_of_descriptors(&e) => {
+                    held_dirs.exhaust();
+                    self.save_descriptors();
+                    let most = if held_dirs.gave_up() { 1 } else { DESCRIPTOR_TRIES };
+                    if tries > 0 && yields {
+                        return Err(e);
+                    }
+                    if tries >= most {
+                        held_dirs.waited(true);
+                        return Err(e);
+                    }
                     if tries > 0 {
                         std::thread::sleep(Duration::from_millis(1));
                     }
                     tries += 1;
                 }
-                opened => return opened,
+                opened => {
+                    if tries > 0 {
+                        held_dirs.waited(false);
+                    }
+                    return opened;
+                }
             }
         }
+    }
+
+    /// Reports whether this worker hands its tasks to the first one, which walks alone after the
+    /// descriptors ran out.
+    fn yields(&self) -> bool {
+        !self.is_first() && !self.context.pool.stopped()
     }
 }
 

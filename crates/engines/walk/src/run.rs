@@ -148,11 +148,20 @@ impl Walk {
             Threads::Auto => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 let cores = cores.min(THREADS_MAX);
-                let watch = Watch::new(cores, THREADS_AUTO_MAX.max(cores), self.waits);
+                let affordable = threads_by_descriptors();
+                let most = THREADS_AUTO_MAX.max(cores).min(affordable);
+                let watch = Watch::new(cores.min(affordable), most, self.waits);
                 (watch.first(), Some(watch))
             }
         }
     }
+}
+
+/// Returns the number of threads for which the limit on open files leaves room: each opens a
+/// directory and its own statistics, and the rest of the program needs most of the limit.
+fn threads_by_descriptors() -> usize {
+    let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
+    usize::try_from((limit / 8).saturating_sub(1).max(1)).unwrap_or(usize::MAX)
 }
 
 /// Explains a fixed number of threads.

@@ -47,7 +47,7 @@ pub struct Walk {
 
 impl Default for Walk {
     /// Queries nothing, uses `statx` and an automatic number of threads, and holds at most 256
-    /// directories open, and at most a quarter of the descriptors that the process may have.
+    /// directories open, and at most an eighth of the descriptors that the process may have.
     fn default() -> Self {
         let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
         Self {
@@ -57,7 +57,7 @@ impl Default for Walk {
             dir_fields: Fields::NONE,
             waits: Waits::default(),
             follow: Follow::default(),
-            descriptors_max: (limit / 4).min(256) as usize,
+            descriptors_max: (limit / 8).min(256) as usize,
             ring_workers_max: 16,
             sweep_files_max: 1_000_000,
             cancel: None,

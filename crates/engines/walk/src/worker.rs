@@ -129,14 +129,15 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         if self.context.walk.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) {
             self.context.pool.stop();
         }
+        if !self.by_path && self.context.held_dirs.is_exhausted() {
+            self.save_descriptors();
+        }
         if let (Some(clock), Some(watch)) = (&mut self.clock, &self.context.watch)
             && let Some(active) = clock.poll(watch, self.part.entries)
             && active != self.context.pool.active()
+            && !self.context.held_dirs.is_exhausted()
         {
             self.context.pool.set_active(active);
-        }
-        if !self.by_path && self.context.held_dirs.is_exhausted() {
-            self.reopen_by_path();
         }
     }
 
@@ -149,9 +150,19 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         }
     }
 
-    /// Opens directories of this worker by their paths from now on, and closes held parents.
-    pub(crate) fn reopen_by_path(&mut self) {
+    /// Reports whether this is the worker of the calling thread, which always runs.
+    pub(crate) fn is_first(&self) -> bool {
+        self.number == 0
+    }
+
+    /// Opens directories of this worker by their paths from now on, closes held parents and the
+    /// worker's clock, and leaves the tasks to the first worker.
+    pub(crate) fn save_descriptors(&mut self) {
         self.by_path = true;
+        self.clock = None;
+        if self.context.pool.active() > 1 && !self.context.pool.stopped() {
+            self.context.pool.set_active(1);
+        }
         for task in &mut self.local {
             if let Task::Dir(task) = task {
                 task.via = None;

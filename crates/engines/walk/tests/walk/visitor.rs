@@ -532,22 +532,24 @@ fn calls_stay_within_the_budget() {
     }
 }
 
+/// Runs a test in a separate process with a limit of 40 descriptors.
+fn with_few_descriptors(test: &str) {
+    let script = format!("ulimit -n 40 && exec \"$0\" {test} --exact");
+    let output = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .arg(std::env::current_exe().unwrap())
+        .env("IOLOOM_FEW_DESCRIPTORS", "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+}
+
 #[test]
 fn few_descriptors_are_enough() {
-    let limited = std::env::var_os("IOLOOM_FEW_DESCRIPTORS").is_some();
-    if !limited {
-        // Run in a separate process with a limit of 40 descriptors.
-        let script = "ulimit -n 40 && exec \"$0\" visitor::few_descriptors_are_enough --exact";
-        let output = std::process::Command::new("sh")
-            .args(["-c", script])
-            .arg(std::env::current_exe().unwrap())
-            .env("IOLOOM_FEW_DESCRIPTORS", "1")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(text.contains("1 passed"), "{text}");
-        return;
+    if std::env::var_os("IOLOOM_FEW_DESCRIPTORS").is_none() {
+        return with_few_descriptors("visitor::few_descriptors_are_enough");
     }
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().join("tree");
@@ -560,6 +562,59 @@ fn few_descriptors_are_enough() {
         assert_eq!((report.directories, report.entries), (401, 201), "{errors:?}");
     }
     remove_deep(&root);
+}
+
+/// A walk in which no descriptor is ever free waits once, not for every directory.
+#[test]
+fn lost_descriptors_end_a_walk() {
+    if std::env::var_os("IOLOOM_FEW_DESCRIPTORS").is_none() {
+        return with_few_descriptors("visitor::lost_descriptors_end_a_walk");
+    }
+    let temp = tempfile::tempdir().unwrap();
+    for d in 0..200 {
+        std::fs::create_dir(temp.path().join(format!("d{d}"))).unwrap();
+    }
+    for threads in [1, 8] {
+        let taken = std::sync::Mutex::new(Vec::new());
+        let take = || {
+            let mut taken = taken.lock().unwrap();
+            while let Ok(file) = std::fs::File::open("/dev/null") {
+                taken.push(file);
+            }
+        };
+        let begun = std::time::Instant::now();
+        let (_, report) = walk(Method::Statx, threads)
+            .run(&one(temp.path()), |_| TakesAll { take: &take })
+            .unwrap();
+        assert_eq!((report.directories, report.errors_count), (201, 200), "{threads}");
+        assert!(report.errors[0].to_string().contains("ulimit -n"), "{}", report.errors[0]);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{threads}");
+    }
+}
+
+/// Opens files until none can be opened when the first directory is entered.
+struct TakesAll<F> {
+    take: F,
+}
+
+impl<F: Fn()> Visitor for TakesAll<F> {
+    type Dir = ();
+
+    fn enter(&mut self, dir: &NewDir<'_, ()>) -> Option<()> {
+        if dir.depth() == 0 {
+            (self.take)();
+        }
+        Some(())
+    }
+
+    fn entry(&mut self, _: DirRef<'_, ()>, _: &Found<'_>) -> Control {
+        (self.take)();
+        Control::Continue
+    }
+
+    fn part(&mut self, _: DirRef<'_, ()>) {
+        (self.take)();
+    }
 }
 
 #[test]
