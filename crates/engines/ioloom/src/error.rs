@@ -204,6 +204,9 @@ pub enum Error<E = Infallible> {
     },
 }
 
+/// The operation of [`Error::System`] when a thread does not start.
+pub(crate) const START_THREAD: &str = "start a thread";
+
 impl Error {
     /// Converts an error of the engine, which never calls the function, to any type.
     pub(crate) fn widen<E>(self) -> Error<E> {
@@ -278,7 +281,14 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
                 write!(f, "cannot write the trace {}: {why}", quoted(path))
             }
             Self::System { operation, source } => {
-                write!(f, "cannot {operation}: {}", reason(source))
+                write!(f, "cannot {operation}: {}", reason(source))?;
+                if *operation == START_THREAD && source.kind() == io::ErrorKind::WouldBlock {
+                    f.write_str(
+                        "; use fewer threads, or raise the limits on address space and processes \
+                         ('ulimit -v', 'ulimit -u')",
+                    )?;
+                }
+                Ok(())
             }
         }
     }

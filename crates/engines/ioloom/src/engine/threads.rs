@@ -12,7 +12,7 @@
 use super::traced::{Sampled, Traced};
 use super::work::{Executed, RunOptions, Work, Worker};
 use super::{blocking, looped, roles, traced};
-use crate::error::Error;
+use crate::error::{Error, START_THREAD};
 use crate::fetch;
 use crate::shared::Shared;
 use ioloom_budget::Permits;
@@ -163,7 +163,8 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         let mut handles = Vec::new();
         let mut start = |numbers: Range<usize>| threads.start(scope, numbers, &mut handles);
         crew.begin(&mut start);
-        threads.gate.wait_until_ready(crew.running());
+        // A thread that could not be started never arrives.
+        threads.gate.wait_until_ready(shared.live.load(Ordering::Acquire));
         let sampled = options.sample || threads.traced.is_some();
         let mut before = match options.detail {
             Detail::Totals if !sampled => Usage::begin(),
@@ -176,7 +177,7 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         }
         threads.gate.open(all.start);
         if let Err(source) = shared.source.start() {
-            shared.fail(Error::System { operation: "start a thread", source });
+            shared.fail(Error::System { operation: START_THREAD, source });
         }
         threads.watch(&mut crew, &mut before, &mut start);
         for handle in handles {
@@ -287,10 +288,6 @@ impl<'e> Crew<'e> {
         self.grow(first, start);
     }
 
-    fn running(&self) -> usize {
-        self.started + self.blocking_started
-    }
-
     fn grow(&mut self, to: usize, start: &mut impl FnMut(Range<usize>)) {
         let to = to.min(self.blocking_from);
         start(self.started..to);
@@ -380,7 +377,7 @@ impl<'e, W: Work> Threads<'e, W> {
                 Ok(handle) => handles.push(handle),
                 Err(source) => {
                     shared.live.fetch_sub(1, Ordering::AcqRel);
-                    shared.fail(Error::System { operation: "start a thread", source });
+                    shared.fail(Error::System { operation: START_THREAD, source });
                     return;
                 }
             }

@@ -5,7 +5,7 @@
 //! so that memory stays bounded.
 
 use crate::default_plan::usable_cores;
-use crate::error::Error;
+use crate::error::{Error, START_THREAD};
 use crate::shared::Shared;
 use ioloom_model::record::Bottleneck;
 use ioloom_model::units::{format_count, format_ns, format_size};
@@ -98,7 +98,7 @@ impl Traced {
             options.ring_bytes = options.ring_bytes.min(RING_BYTES_SMALL);
         }
         let session = Session::start(wanted.level, options).map_err(|refused| match refused {
-            Refused::Thread(source) => Error::System { operation: "start a thread", source },
+            Refused::Thread(source) => Error::System { operation: START_THREAD, source },
             other => Error::Refused(other.to_string()),
         })?;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
