@@ -18,7 +18,9 @@ const MEMORY_EACH: u64 = 512 << 10;
 /// on open files requires it. Measurements under `results/` compare this plan with what programs
 /// commonly do.
 pub fn default_plan(memory_bytes: u64) -> Plan {
-    let files = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX).saturating_sub(128);
+    // What remains is for the walk, the engine and the caller.
+    let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
+    let files = limit - (limit / 2).min(128);
     let by_memory = memory_bytes / MEMORY_EACH;
     let window = WINDOW.min(by_memory).min(files / 3).max(2) as u32;
     // Each blocking thread has a file and its own statistics open.

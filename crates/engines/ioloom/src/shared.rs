@@ -44,6 +44,8 @@ pub(crate) struct Shared<'e> {
     pub(crate) whole_max: u64,
     /// Reads that blocked because the file system does not support `RWF_NOWAIT`.
     pub(crate) unanswered: AtomicU64,
+    /// Whether the last wait for a descriptor, of any thread, was in vain.
+    pub(crate) gave_up: AtomicBool,
     pub(crate) live: AtomicUsize,
     pub(crate) fatal: Mutex<Option<Error>>,
     pub(crate) panic: Mutex<Option<Box<dyn Any + Send>>>,

@@ -47,16 +47,33 @@ pub(super) fn refuse_too_many_files(
     // A thread has its own statistics in /proc open, and its ring.
     let per_thread = 1 + u64::from(plan.method.needs_ring());
     let wanted = at_once + u64::from(layout.threads_max()) * per_thread;
-    // Standard streams, rings, /proc files, and files of the caller.
-    const OWN: u64 = 64;
-    if matches!(plan.method, Method::Null) || wanted + OWN <= limit {
+    let needed = needed_limit(wanted);
+    if matches!(plan.method, Method::Null) || needed <= limit {
         return Ok(());
     }
+    let files = counted(at_once, "file");
+    let threads = counted(wanted - at_once, "descriptor");
+    let smaller = if at_once > 1 { ", or use a plan with fewer files at once" } else { "" };
     Err(Error::Refused(format!(
-        "{plan}: {at_once} open files, {} for its threads and {OWN} others exceed the limit of \
-         {limit}; raise it (ulimit -n) or use a smaller window",
-        wanted - at_once
+        "the plan {plan} opens up to {files} at once, its threads use {threads}, and {} are kept \
+         free: {needed} in total, but the limit is {limit}; raise the limit with \
+         'ulimit -n {needed}'{smaller}",
+        needed - wanted
     )))
+}
+
+/// Descriptors for standard streams, the walk and the caller: a quarter of the limit.
+const OWN_MIN: u64 = 8;
+const OWN_MAX: u64 = 64;
+
+/// Returns the smallest limit on open files under which a plan may use `wanted` descriptors.
+fn needed_limit(wanted: u64) -> u64 {
+    wanted + (wanted / 3).clamp(OWN_MIN, OWN_MAX)
+}
+
+/// Returns a number with its noun.
+fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns the largest buffer that is always available: the budget without first buffers. In chunk

@@ -115,6 +115,7 @@ pub(crate) fn execute<W: Work>(
         spares,
         whole_max,
         unanswered: AtomicU64::new(0),
+        gave_up: AtomicBool::new(false),
         live: AtomicUsize::new(0),
         fatal: Mutex::new(None),
         panic: Mutex::new(None),

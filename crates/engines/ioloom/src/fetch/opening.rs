@@ -16,6 +16,7 @@ use ioloom_model::CallKind;
 use ioloom_sys::file::{self, Kind, OpenHow};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Attempts to open while the process has no descriptor left, and the longest pause between them:
@@ -110,7 +111,9 @@ fn open_again<S>(
 ) -> Result<OwnedFd, NotOpen> {
     let path = item.path.as_path();
     let mut pause = Duration::from_millis(1);
-    for _ in 0..ATTEMPTS {
+    // A second for every file would add up to hours if the descriptors never come back.
+    let attempts = if cx.shared.gave_up.load(Ordering::Relaxed) { 1 } else { ATTEMPTS };
+    for _ in 0..attempts {
         if !is_out_of_descriptors(&error) || cx.shared.stopping() {
             break;
         }
@@ -122,9 +125,15 @@ fn open_again<S>(
         let opened = file::open(path, how);
         cx.meter.lap(CallKind::Open, item.index);
         match opened {
-            Ok(file) => return Ok(file),
+            Ok(file) => {
+                cx.shared.gave_up.store(false, Ordering::Relaxed);
+                return Ok(file);
+            }
             Err(again) => error = again,
         }
+    }
+    if is_out_of_descriptors(&error) {
+        cx.shared.gave_up.store(true, Ordering::Relaxed);
     }
     Err(FileError::io(item.index, path, Operation::Open, error).into())
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr, reason = "skipped tests print what the machine lacks")]
 
 mod bytes;
+mod descriptors;
 mod fuse;
 mod inputs;
 mod layout;
