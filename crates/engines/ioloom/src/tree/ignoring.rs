@@ -2,6 +2,7 @@
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ioloom_sys::file::{self, Kind};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl Rules {
         let mut own = Vec::new();
         for name in NAMES {
             let path = dir.join(name);
-            match std::fs::read(&path) {
+            match read(&path) {
                 Ok(text) => own.extend(parse(dir, &path, &text)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => failed.push((path, error)),
@@ -64,6 +65,14 @@ impl Rules {
             rules = here.above.as_deref();
         }
         false
+    }
+}
+
+/// Reads an ignore file, without opening what would block, such as a pipe.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    match file::kind_of(path)? {
+        Kind::Regular => std::fs::read(path),
+        other => Err(io::Error::other(format!("it is {}, not a regular file", other.word()))),
     }
 }
 
@@ -108,5 +117,17 @@ mod tests {
         let mut failed = Vec::new();
         assert!(Rules::of(dir.path(), None, &mut failed).is_none());
         assert_eq!(failed[0].0, dir.path().join(".ignore"));
+    }
+
+    #[test]
+    fn an_ignore_file_that_is_a_pipe_is_reported_and_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join(".gitignore");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let mut failed = Vec::new();
+        assert!(Rules::of(dir.path(), None, &mut failed).is_none());
+        assert_eq!(failed.len(), 1);
+        assert!(failed[0].1.to_string().contains("not a regular file"), "{}", failed[0].1);
     }
 }

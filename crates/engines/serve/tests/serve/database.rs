@@ -250,7 +250,7 @@ fn a_filled_database_is_not_overwritten() {
     let made = std::fs::read_to_string(dir.path().join("none.txt")).unwrap();
     assert_eq!(made, STOCKS.replace("1 1000", "1 990"));
     postgres.sql("filled", "UPDATE ioloom_exchange.version SET version = 9");
-    refused(&dir, empty, &["another version"]);
+    refused(&dir, empty, &["a different version"]);
 }
 
 #[test]
