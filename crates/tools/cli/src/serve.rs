@@ -3,12 +3,12 @@
 mod database;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{out, stderr, token_file};
+use crate::{out, stderr, token_file, values};
 use clap::Args;
 use database::DatabaseArgs;
 use ioloom_exchange::{ClassicForm, Settings, Spelling, UnknownStock};
 use ioloom_failure::quoted;
-use ioloom_model::units::{format_counted, parse_duration_ns};
+use ioloom_model::units::format_counted;
 use ioloom_serve::{
     Durability, Limits, Model, OrderStore, ServeError, ServeOptions, Server, Sharing, ShowMode,
     StopHandle, StoreChoice, StoreKind, TlsFiles, detect_store,
@@ -206,13 +206,13 @@ pub(crate) struct ServeArgs {
     ///
     /// The models epoll and epoll-et poll for up to TIME before sleeping while polling keeps finding
     /// requests; 0 disables polling. Lowers latency at the cost of processor time.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "50us")]
     spin: Duration,
 
     /// Extra time per request
     ///
     /// Each order and list uses this much extra processor time. For experiments.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "0s")]
     service_time: Duration,
 
     /// Spend --service-time under the lock
@@ -263,10 +263,6 @@ struct Served {
     connections: u64,
     orders_done: u64,
     log_number: u64,
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    parse_duration_ns(text).map(Duration::from_nanos).map_err(|error| error.to_string())
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Ended {

@@ -7,7 +7,7 @@ use crate::media::{Media, MediaArgs};
 use crate::out::{self, wrap};
 use crate::resume::{self, Resume};
 use crate::study_progress::StudyProgress;
-use crate::{atomic_file, facts, session_report, stderr};
+use crate::{atomic_file, facts, session_report, stderr, values};
 use clap::Args;
 use ioloom_claims::{ClaimVerdict, Rule};
 use ioloom_failure::{Operation, PathError};
@@ -20,7 +20,6 @@ use ioloom_lab::{
     LabError, Mode, Overrides, RunOptions, Session, Store, Subject, Touches, Workspace, run_study,
 };
 use ioloom_model::study::{Arm, BLOCKS_FULL, Experiment};
-use ioloom_model::units::parse_duration_ns;
 use ioloom_model::{Condition, Doubt, StudySpec};
 use ioloom_observe::collect;
 use serde::Serialize;
@@ -157,8 +156,8 @@ pub(crate) struct StudyArgs {
     ///
     /// For example 90s or 10min. Default: the quick budget of the study; none with --full. Arms that do
     /// not fit are skipped and listed.
-    #[arg(long, value_name = "TIME")]
-    budget: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    budget: Option<Duration>,
 
     /// Number of blocks
     ///
@@ -342,8 +341,6 @@ struct Ran {
 
 impl Bench {
     fn new(args: &StudyArgs) -> Result<Self, Failure> {
-        let budget = args.budget.as_deref().map(parse_duration_ns).transpose();
-        let budget = budget.map_err(Failure::usage)?.map(Duration::from_nanos);
         if let Some(level) = args.evidence.and_then(crate::evidence::level) {
             // Refuse early, not in every run.
             let options =
@@ -367,7 +364,7 @@ impl Bench {
         let stop = crate::interrupt::stop_flag();
         let machine = facts::facts(Path::new("/"), &places[0].dir);
         let store = Store::open(&store_dir).map_err(Failure::failed)?;
-        Ok(Self { ledger, store, work_dir, places, machine, budget, stop })
+        Ok(Self { ledger, store, work_dir, places, machine, budget: args.budget, stop })
     }
 
     /// Returns what `--resume` continues.

@@ -9,6 +9,7 @@ use ioloom_model::{ParseError, units};
 use ioloom_walk::{THREADS_MAX, Threads};
 use std::ffi::OsStr;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A parser for a fixed set of words.
 #[derive(Clone)]
@@ -102,6 +103,11 @@ pub(crate) fn threads(text: &str) -> Result<Threads, String> {
 /// Parses a size in bytes, such as `64KiB`.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     units::parse_size(text).map_err(|error| reason(text, error))
+}
+
+/// Parses a duration, such as `90s`.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    units::parse_duration_ns(text).map(Duration::from_nanos).map_err(|error| reason(text, error))
 }
 
 /// Returns only the reason if the message already quotes the value.

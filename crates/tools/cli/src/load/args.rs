@@ -1,8 +1,8 @@
 //! Flags of `load`.
 
+use crate::values;
 use clap::Args;
 use ioloom_load::{Arrival, Mix, Protocol, Skew, Think};
-use ioloom_model::units::parse_duration_ns;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -88,7 +88,7 @@ pub(crate) struct LoadArgs {
     /// Latency limit of --ladder
     ///
     /// A rate counts as sustained only if the 99th percentile of its latency is within this limit.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10ms", requires = "ladder", conflicts_with_all = ["rate", "sessions", "multiclient"])]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "10ms", requires = "ladder", conflicts_with_all = ["rate", "sessions", "multiclient"])]
     pub(super) p99: Duration,
 
     /// Arrival process
@@ -131,7 +131,7 @@ pub(crate) struct LoadArgs {
     /// Duration of each run
     ///
     /// Also the duration of each ladder step.
-    #[arg(long, short, value_name = "TIME", value_parser = time, default_value = "10s", conflicts_with = "multiclient")]
+    #[arg(long, short, value_name = "TIME", value_parser = values::time, default_value = "10s", conflicts_with = "multiclient")]
     pub(super) duration: Duration,
 
     /// Maximum number of requests
@@ -143,20 +143,20 @@ pub(crate) struct LoadArgs {
     /// Exclude the first TIME
     ///
     /// Requests that start within this time are sent but not counted.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "multiclient")]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "0s", conflicts_with = "multiclient")]
     pub(super) warm_up: Duration,
 
     /// Ramp up over TIME
     ///
     /// Increases the number of connections or the rate linearly. In a ladder, --warm-up must be at least
     /// as long.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "multiclient")]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "0s", conflicts_with = "multiclient")]
     pub(super) ramp: Duration,
 
     /// Time out an answer after TIME
     ///
     /// The connection is then closed and counted as timed out.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "10s")]
     pub(super) timeout: Duration,
 
     /// Number of load generator threads
@@ -223,7 +223,7 @@ pub(crate) struct LoadArgs {
     /// Sleep after each order
     ///
     /// Only with --multiclient.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "1s", requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     pub(super) sleep: Duration,
 
     /// Divide the sleep by N
@@ -299,13 +299,11 @@ fn rate(text: &str) -> Result<f64, String> {
     if (1e-3..=1e7).contains(&rate) { Ok(rate) } else { Err("must be 0.001 to 10M".to_owned()) }
 }
 
-fn time(text: &str) -> Result<Duration, String> {
-    parse_duration_ns(text).map(Duration::from_nanos).map_err(|error| error.to_string())
-}
-
 fn think(text: &str) -> Result<Think, String> {
     match text.strip_prefix("exp:") {
-        Some(mean) => time(mean).map(Think::Exponential),
-        None => time(text).map(|t| if t.is_zero() { Think::None } else { Think::Constant(t) }),
+        Some(mean) => values::time(mean).map(Think::Exponential),
+        None => {
+            values::time(text).map(|t| if t.is_zero() { Think::None } else { Think::Constant(t) })
+        }
     }
 }
