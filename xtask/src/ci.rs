@@ -34,7 +34,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     steps.take("dependencies", || dependencies::check(repo));
     steps.take("advisories", || dependencies::advisories(repo));
     steps.take("ui", || ui::run(repo, false));
-    steps.take("release", || cargo(repo, "build --locked --release", 1200));
+    steps.take("release", || cargo(repo, gate::BUILD, 1200));
     let built = steps.passed("release");
     for (name, user) in [("study", User::Current), ("study, unprivileged", User::Unprivileged)] {
         steps.take(name, || {

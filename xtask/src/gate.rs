@@ -12,7 +12,10 @@ use crate::tools;
 use anyhow::{Context, bail};
 
 const FILE: &str = "xtask/gate.toml";
-const EXAMPLE: &str = "crates/tools/cli/examples/gate.rs";
+/// Builds the program and the hot path with the same features of their dependencies.
+pub(crate) const BUILD: &str =
+    "build --locked --release --package ioloom-cli --package ioloom-gate";
+const SOURCE: &str = "crates/test/gate/src/main.rs";
 
 /// The committed figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,8 +78,8 @@ impl Figure {
 
 /// Counts instructions, and compares or writes the figure.
 pub(crate) fn run(repo: &Repo, bless: bool) -> anyhow::Result<Outcome> {
-    if !repo.root.join(EXAMPLE).is_file() {
-        return Ok(Outcome::Skipped(format!("{EXAMPLE} is missing")));
+    if !repo.root.join(SOURCE).is_file() {
+        return Ok(Outcome::Skipped(format!("{SOURCE} is missing")));
     }
     if tools::find("valgrind").is_none() {
         return Ok(Outcome::Skipped("valgrind is not installed".to_owned()));
@@ -98,14 +101,13 @@ pub(crate) fn run(repo: &Repo, bless: bool) -> anyhow::Result<Outcome> {
 }
 
 fn count(repo: &Repo) -> anyhow::Result<Figure> {
-    // Use the same build options as the previous step, so only the example is compiled.
-    let build = ["build", "--locked", "--release", "--package", "ioloom-cli", "--example", "gate"];
+    let build: Vec<&str> = BUILD.split(' ').collect();
     let built = Job::new("cargo", &build, &repo.root, 1200).run()?;
     if !built.fine() {
-        bail!("build of the example: {}", built.word());
+        bail!("build: {}", built.word());
     }
     let target = repo.target_dir()?;
-    let program = target.join("release/examples/gate");
+    let program = target.join("release/ioloom-gate");
     let out = format!("--callgrind-out-file={}", target.join("callgrind.out").display());
     let program = program.to_string_lossy();
     let args = ["--tool=callgrind", &out, &program];

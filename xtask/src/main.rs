@@ -34,7 +34,7 @@ cargo xtask COMMAND
   tidy             the rules of ARCHITECTURE.md: arrows, cyclic files, purity, sizes,
                    words, links, documents
   ui [--build]     check the viewer; --build writes its embedded file
-  gate [--bless]   instructions of the example `gate` against xtask/gate.toml;
+  gate [--bless]   instructions of `crates/test/gate` against xtask/gate.toml;
                    --bless rewrites that file
   crash [N [SEED]] kill a study, the creation of a file set, a copy, a server with each of
                    its stores, and one with a PostgreSQL database N times (default: 100)

@@ -1,9 +1,9 @@
 //! Runs the hot path for an instruction counter: the counts of `valgrind --tool=callgrind` differ by
 //! a fraction of a percent between runs.
 //!
-//! This example is in the cli rather than in the crate with the hot path because the tests of that
-//! crate enable fault injection: the example would count code that the program never runs, and
-//! would need a second release build of all dependencies.
+//! It is a crate of its own so that it builds together with the program `ioloom`, from the same
+//! dependencies. As an example of another crate it would also get that crate's dependencies for
+//! tests: fault injection, and other features of what both use.
 //!
 //! It creates 2 000 files of 4 KiB in a fixed or specified directory and runs
 //! `null/window:l=32,p=1` and `read/threads:n=1` over them several times with one compute thread.
