@@ -1,7 +1,7 @@
 //! Runs the hot path for an instruction counter: the counts of `valgrind --tool=callgrind` differ by
 //! a fraction of a percent between runs.
 //!
-//! It is a crate of its own so that it builds together with the program `ioloom`, from the same
+//! It is a separate crate to build together with the program `ioloom`, from the same
 //! dependencies. As an example of another crate it would also get that crate's dependencies for
 //! tests: fault injection, and other features of what both use.
 //!
