@@ -2,7 +2,7 @@
 //!
 //! Per file `openat` below an open directory, `read` into a reused buffer, `close`. A read that
 //! does not fill the buffer has reached the end of a regular file, so no second one is needed.
-//! There is no `fstat` and no allocation, and names are prepared as C strings beforehand. The CPU
+//! It neither calls `fstat` nor allocates, and prepares names as C strings beforehand. The CPU
 //! time divided by the cores is a lower bound for blocking reads on this machine; without the hash,
 //! it is almost entirely kernel time.
 

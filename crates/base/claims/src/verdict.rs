@@ -50,7 +50,7 @@ impl Effect {
         Self::Times,
     ];
 
-    /// Returns the name used in documents; empty if there is no effect.
+    /// Returns the name used in documents, or an empty string without an effect.
     pub fn name(&self) -> &str {
         match self {
             Self::None => "",

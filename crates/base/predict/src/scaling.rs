@@ -87,8 +87,8 @@ impl Usl {
         elapsed([self.one_s, self.one_s * self.sigma, self.one_s * self.kappa], threads)
     }
 
-    /// Returns the number of threads beyond which more threads slow the run down; `None` if there
-    /// is no such number. With a serial share of 1 or more, the second thread already does.
+    /// Returns the number of threads beyond which more threads slow the run down, or
+    /// `None` if more threads always help. With a serial share of 1 or more, the second thread already does.
     pub fn best_threads(&self) -> Option<f64> {
         (self.kappa > 0.0 || self.sigma > 1.0).then(|| {
             if self.sigma >= 1.0 { 1.0 } else { ((1.0 - self.sigma) / self.kappa).sqrt().max(1.0) }

@@ -25,7 +25,7 @@ pub struct Correlation {
     pub lo: f64,
     /// Upper bound.
     pub hi: f64,
-    /// Two-sided probability of a coefficient at least this extreme if there is no relation.
+    /// Two-sided probability of a coefficient at least this extreme for unrelated variables.
     pub p: f64,
     /// Number of pairs.
     pub n: usize,

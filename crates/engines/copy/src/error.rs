@@ -76,7 +76,7 @@ impl CopyError {
         Self { operation, path: path.to_owned(), reason: Reason::Cannot(why.into()) }
     }
 
-    /// Returns true if there is no space or quota left, so all further files would fail too.
+    /// Returns true if the space or the quota is exhausted, so all further files would fail too.
     pub fn is_out_of_space(&self) -> bool {
         matches!(&self.reason, Reason::Io(e) if out_of_space(e))
     }

@@ -58,7 +58,7 @@ pub(crate) fn check(
     seen.files.fetch_add(1, Ordering::Relaxed);
     seen.bytes.fetch_add(bytes, Ordering::Relaxed);
     seen.device_bytes.fetch_add(device_bytes.min(bytes), Ordering::Relaxed);
-    // Without a kernel count there is no evidence; a hole needs none.
+    // Without a kernel count, the evidence is missing; a hole needs none.
     let evident = || device_bytes > 0 || attr::of_file(new).is_ok_and(|new| new.blocks_512 == 0);
     if from_device && bytes > 0 && !(reading.from_device && evident()) {
         seen.not_from_device.fetch_add(1, Ordering::Relaxed);

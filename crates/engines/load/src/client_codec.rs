@@ -31,7 +31,7 @@ pub(crate) enum Response {
     NotEnough,
     /// Too many shares would be left.
     TooMany,
-    /// There is no such stock.
+    /// The stock does not exist.
     Unknown,
     /// The server is busy.
     Busy,

@@ -90,8 +90,8 @@ pub struct Scaling {
     /// Predicted throughput divided by measured throughput, minus one, for each number of
     /// connections.
     pub errors: Vec<f64>,
-    /// Number of connections above which throughput decreases; null if there is no such number, or
-    /// if it exceeds twice the largest measured number.
+    /// Number of connections above which throughput decreases. Null if throughput never decreases,
+    /// or if the number exceeds twice the largest measured one.
     pub connections_best: Option<f64>,
 }
 

@@ -219,8 +219,8 @@ pub(crate) fn model_refusal(model: Model) -> Option<String> {
 pub fn held_refusal(sharing: Sharing, show: ShowMode) -> Option<String> {
     if sharing == Sharing::Atomic {
         return Some(
-            "sharing atomic does not lock anything while it executes an order, so there is no \
-             lock to spend time in; omit --service-in-lock, or use another sharing, such as stock"
+            "sharing atomic does not lock anything while it executes an order, so no time can be \
+             spent in a lock; omit --service-in-lock, or use another sharing, such as stock"
                 .to_owned(),
         );
     }

@@ -15,7 +15,7 @@ const GROUP_OF_OS_MIN: f64 = 0.7;
 const GROUP_OF_EACH_MIN: f64 = 20.0;
 /// Minimum sync time in ns for judging the ratio of `each`.
 const SLOW_SYNC_NS: u64 = 2_000_000;
-/// Printed instead of a verdict if there is no interval.
+/// Printed instead of a verdict if the interval is missing.
 const TOO_FEW: &str = "undecided: too few blocks";
 
 /// The runs with their arms.

@@ -7,7 +7,7 @@ use super::runs::{Arm, Columns, Runs, columns};
 use crate::rule::Rule;
 use ioloom_stats::{Ratio, median};
 
-/// A factor and its relevant levels; all levels if there is no range.
+/// A factor and its relevant levels: all of them without a range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Axis<'m> {
     pub(crate) name: &'m str,

@@ -277,8 +277,7 @@ impl<'e, S: Send> Reading<'e, S> {
         true
     }
 
-    /// Takes the next path of the list together with a permit. Returns false if there is no path or
-    /// no permit now.
+    /// Takes the next path and a permit. Returns false if either is unavailable now.
     fn take_next<W: Work<State = S>>(
         &mut self,
         worker: &mut Worker<'e, W>,

@@ -171,8 +171,8 @@ impl Link {
         self.ready = Err(reason.to_owned());
     }
 
-    /// Opens a new connection. Gives up after the time limit, or when `is_over` returns true
-    /// because the connection is no longer needed.
+    /// Opens a new connection. Gives up after the time limit, or when `is_over` reports that the
+    /// caller stopped.
     pub(crate) fn connect(&mut self, is_over: &dyn Fn() -> bool) -> Result<(), String> {
         self.leave("connecting");
         let made = self.runtime.block_on(async {
