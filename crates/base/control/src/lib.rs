@@ -1,15 +1,23 @@
-//! Admission and controllers: choose the next step of a worker and the number of threads.
+//! Admission and controllers: choose the next step of a worker, the number of requests in flight and
+//! the number of threads.
 //!
 //! Plain state machines: events in, decisions out. They use no clock (events carry times), no
 //! atomics and no I/O, so the engine and a simulator run the same code. A decision costs a few
 //! comparisons.
 
 mod admission;
+mod auto;
 mod batch;
+mod decision;
+mod measure;
 mod ramp;
+mod tuner;
 mod walk_controller;
 
 pub use admission::{Action, Admission};
+pub use auto::{Auto, AutoLimits, BATCH_NS, Prior};
 pub use batch::Batch;
+pub use decision::{Cost, Decision, Log, Phase, Point, Reason};
 pub use ramp::Ramp;
+pub use tuner::Tuner;
 pub use walk_controller::WalkController;

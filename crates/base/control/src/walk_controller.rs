@@ -600,7 +600,7 @@ mod tests {
                 controller = controller.starting_with_one();
             }
             for (elapsed_ns, files, idle, locked) in batches {
-                let batch = Batch { elapsed_ns, files, idle, locked };
+                let batch = Batch { elapsed_ns, files, idle, locked, ..Batch::default() };
                 let workers = controller.decide(&batch);
                 prop_assert!(workers >= 1 && workers <= most.max(1));
                 prop_assert!(controller.why().contains("thread"));

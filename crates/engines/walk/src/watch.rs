@@ -109,8 +109,8 @@ impl Watch {
         }
         let sums = std::mem::take(&mut seen.sums);
         let (idle, locked) = sums.idle_and_locked(self.waits);
-        let batch =
-            Batch { elapsed_ns: elapsed.as_nanos() as u64, files: sums.entries, idle, locked };
+        let elapsed_ns = elapsed.as_nanos() as u64;
+        let batch = Batch { elapsed_ns, files: sums.entries, idle, locked, ..Batch::default() };
         seen.decided = now;
         Some(seen.controller.decide(&batch) as usize)
     }

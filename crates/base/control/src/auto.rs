@@ -1,0 +1,653 @@
+//! The controller of the automatic mode: how many requests in flight are enough.
+//!
+//! ```text
+//! start high ─► measure ─► try a quarter ─► no loss: keep, try a quarter of it
+//!                  ▲             │ loss: back, bisect between the two ─► hold
+//!                  │             ▼                                       │
+//!                  └── larger, while that gains ◄── rate fell or rose, ──┘
+//!                                                   workers became idle
+//! ```
+//!
+//! It starts high because a short job has no time to learn, and too many requests cost such a job
+//! nothing. Fewer are tried because every request beyond the smallest sufficient number only waits
+//! in a queue, where it delays other users of the device. Latency is not a signal here: it grows
+//! with the window whether or not throughput does. Throughput is compared only between windows that
+//! were the limit, in sequential tests: a large loss ends a trial after a few samples, and a long
+//! trial is one that costs little. Every trial must fit a share of the predicted remaining time.
+//!
+//! When the rate at the device falls, either its capacity fell or its latency rose; the first needs
+//! fewer requests and the second more. The window is cut in proportion to the fall. If that loses
+//! nothing, it was the capacity; otherwise larger windows are tried.
+//!
+//! A batch costs a few hundred floating-point operations at most.
+
+use crate::batch::Batch;
+use crate::decision::{Cost, Decision, Log, Phase, Point, Reason};
+use crate::measure::{Level, Sample};
+use crate::tuner::Tuner;
+
+/// Recommended time between two batches, in nanoseconds.
+pub const BATCH_NS: u64 = 5_000_000;
+
+/// Window of a run without prior knowledge; today's default plan.
+const START: u32 = 512;
+/// Share of throughput that a smaller window may lose.
+const TOLERANCE: f64 = 0.005;
+/// The same for a polite run.
+const TOLERANCE_POLITE: f64 = 0.05;
+/// Idle share of worker time below which more requests cannot help.
+const IDLE_LEAST: f64 = 0.05;
+/// Idle share at which workers that were busy are starved.
+const STARVED: f64 = 0.15;
+/// Share of a batch in which something else than the window may be the limit.
+const OTHER_LIMIT: f64 = 0.2;
+/// Share of the predicted remaining time that one trial may lose in the worst case.
+const BUDGET: f64 = 0.01;
+/// Share of the whole time that all trials may lose.
+const BUDGET_ALL: f64 = 0.02;
+/// Requests and nanoseconds of one sample.
+const SAMPLE_REQUESTS: f64 = 16.0;
+const SAMPLE_NS: f64 = 4e6;
+/// Samples before a first trial, before a trial succeeds, and at which it ends in any case.
+const REFERENCE_SAMPLES: u32 = 4;
+const TRIAL_SAMPLES: u32 = 8;
+const TRIAL_SAMPLES_MAX: u32 = 40;
+/// Loss at which two samples are enough to end a trial.
+const CLEAR_LOSS: f64 = 0.25;
+/// Standard errors between a loss and the tolerance.
+const SURE: f64 = 1.6;
+/// Least gain of a larger window.
+const GAIN_LEAST: f64 = 0.02;
+/// Factor between windows as long as no insufficient one is known.
+const STRIDE: u32 = 4;
+/// Quotient of the sufficient and the insufficient window at which the search ends.
+const CLOSE: f64 = 1.3;
+/// Rates that are a change of the device, relative to those before.
+const FELL: f64 = 0.6;
+const FELL_CLEARLY: f64 = 0.35;
+const ROSE: f64 = 1.7;
+/// Room above the proportional cut after a fall.
+const CUT_ROOM: f64 = 1.25;
+/// Share of refused requests that halves the window.
+const REFUSED: f64 = 0.1;
+
+/// What an earlier run learnt about the same device, kind of work, condition and size class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prior {
+    /// Smallest sufficient window.
+    pub window: u32,
+}
+
+/// What is known when a run starts.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct AutoLimits {
+    /// Largest window for which resources are allocated.
+    pub window_max: u32,
+    /// Compute permits.
+    pub permits: u32,
+    /// Start value from an earlier run, re-verified like any other.
+    pub start: Option<Prior>,
+    /// Give up 5 % of throughput instead of 0.5 % for fewer requests in flight.
+    pub polite: bool,
+    /// Files to process, if the number is known.
+    pub remaining: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// Measures the present window.
+    Measure,
+    /// Tries the present window against `reference`; `back` is the window to return to.
+    Trial { reference: Level, back: u32 },
+    /// Watches.
+    Hold,
+}
+
+/// What is ignored after a change of the window.
+#[derive(Debug, Clone, Copy)]
+struct Settling {
+    /// Requests in flight at which the queue of the larger window has drained.
+    until_in_flight: f64,
+    /// Completions of requests that were issued before.
+    completions: u64,
+    /// One batch after that.
+    last: bool,
+}
+
+/// Chooses the number of requests in flight. Only requests at the device count: hits of the page
+/// cache, and files that are ready, are limited by `window_max` alone.
+#[derive(Debug, Clone)]
+pub struct Auto {
+    limits: AutoLimits,
+    window: u32,
+    state: State,
+    settling: Option<Settling>,
+    sample: Sample,
+    /// Samples of the present window.
+    level: Level,
+    /// The fastest window since the last change of the device.
+    best: Option<Level>,
+    /// Largest window known to be insufficient, or 0.
+    fail: u32,
+    /// Whether a larger window should be tried next.
+    upward: bool,
+    /// Consecutive samples that look like a change of the device.
+    odd: u32,
+    now_ns: u64,
+    files: u64,
+    cost: Cost,
+    log: Log,
+}
+
+impl Auto {
+    /// Creates a controller at its start value.
+    pub fn new(limits: AutoLimits) -> Self {
+        let limits = AutoLimits {
+            window_max: limits.window_max.max(1),
+            permits: limits.permits.max(1),
+            ..limits
+        };
+        let (window, reason) = match limits.start {
+            Some(prior) => (prior.window, Reason::Learnt),
+            None => (START, Reason::Start),
+        };
+        let window = window.clamp(1, limits.window_max);
+        let mut log = Log::default();
+        log.push(Decision { at_ns: 0, from: window, window, phase: Phase::Measure, reason });
+        Self {
+            limits,
+            window,
+            state: State::Measure,
+            settling: None,
+            sample: Sample::default(),
+            level: Level::new(window),
+            best: None,
+            fail: 0,
+            upward: limits.start.is_some(),
+            odd: 0,
+            now_ns: 0,
+            files: 0,
+            cost: Cost::default(),
+            log,
+        }
+    }
+
+    /// Returns the present window.
+    pub fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// Returns what the controller is doing.
+    pub fn phase(&self) -> Phase {
+        match self.state {
+            State::Measure => Phase::Measure,
+            State::Trial { back, .. } if back > self.window => Phase::Shrink,
+            State::Trial { .. } => Phase::Grow,
+            State::Hold => Phase::Hold,
+        }
+    }
+
+    /// Sets the number of files that remain, once it is known.
+    pub fn set_remaining(&mut self, files: Option<u64>) {
+        self.limits.remaining = files.map(|files| files.saturating_add(self.files));
+    }
+
+    /// Returns the decisions and the course of the run.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Returns the time lost to trials and to the choice, compared with the fastest window seen.
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// Returns the reason for the present window, in one sentence.
+    pub fn why(&self) -> String {
+        let reason = self.log.decisions().last().map_or(Reason::Start, |last| last.reason);
+        format!(
+            "{} in flight: {reason}; {:.0} ms lost to trials",
+            self.window,
+            self.cost.probing_ns as f64 / 1e6
+        )
+    }
+
+    /// Takes the next batch. Returns the decision if the window changed.
+    pub fn observe(&mut self, batch: &Batch) -> Option<Decision> {
+        if batch.elapsed_ns == 0 {
+            return None;
+        }
+        self.record(batch);
+        let share = batch.refused as f64 / (batch.refused + batch.misses).max(1) as f64;
+        if share > REFUSED && self.window > 1 && self.settling.is_none() {
+            self.forget();
+            self.fail = 0;
+            self.upward = false;
+            self.state = State::Measure;
+            return self.go(self.window / 2, Reason::Refused { share });
+        }
+        if batch.input_limited > OTHER_LIMIT || batch.memory_limited > OTHER_LIMIT {
+            self.sample = Sample::default();
+            return match self.state {
+                State::Trial { reference, back } if back < self.window => {
+                    self.state = State::Hold;
+                    let (loss, error) = (0.0, 1.0);
+                    let (tried, than) = (self.window, reference.window);
+                    debug_assert!(than <= tried, "a larger window was tried");
+                    self.go(back, Reason::Lost { tried, loss, error })
+                }
+                _ => None,
+            };
+        }
+        self.charge(batch);
+        if !self.settled(batch) {
+            return None;
+        }
+        self.sample.add(batch);
+        if !self.complete() {
+            return None;
+        }
+        let sample = std::mem::take(&mut self.sample);
+        self.step(&sample)
+    }
+
+    fn record(&mut self, batch: &Batch) {
+        let seconds = batch.elapsed_ns as f64 / 1e9;
+        self.log.point(Point {
+            at_ns: self.now_ns,
+            elapsed_ns: batch.elapsed_ns,
+            window: f64::from(self.window),
+            in_flight: batch.in_flight,
+            files_per_s: batch.files as f64 / seconds,
+            bytes_per_s: batch.bytes as f64 / seconds,
+            idle: batch.idle,
+        });
+        self.now_ns = self.now_ns.saturating_add(batch.elapsed_ns);
+        self.files = self.files.saturating_add(batch.files);
+    }
+
+    /// Adds what this batch lost compared with the fastest window.
+    fn charge(&mut self, batch: &Batch) {
+        let Some(best) = self.best else { return };
+        let mut sample = Sample::default();
+        sample.add(batch);
+        let (_, ratio) = sample.ratios(&best);
+        let lost = ((1.0 - ratio).clamp(0.0, 1.0) * batch.elapsed_ns as f64) as u64;
+        match self.state {
+            State::Trial { .. } => self.cost.probing_ns += lost,
+            _ if self.settling.is_some() => self.cost.probing_ns += lost,
+            _ if self.level.samples >= TRIAL_SAMPLES => {
+                let loss = self.level.loss(&best).0.clamp(0.0, 1.0);
+                self.cost.choice_ns += (loss * batch.elapsed_ns as f64) as u64;
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports whether what completes now was issued under the present window.
+    fn settled(&mut self, batch: &Batch) -> bool {
+        let Some(settling) = &mut self.settling else { return true };
+        settling.completions = settling.completions.saturating_sub(batch.misses);
+        if settling.last {
+            self.settling = None;
+        } else if settling.completions == 0 || batch.in_flight <= settling.until_in_flight {
+            settling.last = true;
+        }
+        false
+    }
+
+    /// Reports whether the sample is large enough, or certainly far below what was expected.
+    fn complete(&self) -> bool {
+        let sample = &self.sample;
+        if sample.ns < SAMPLE_NS {
+            return false;
+        }
+        let expected = self.level.rate_per_s() * sample.ns / 1e9;
+        sample.requests >= SAMPLE_REQUESTS
+            || (self.level.samples > 0
+                && expected >= 3.0 * SAMPLE_REQUESTS
+                && sample.requests > 0.0)
+    }
+
+    fn tolerance(&self) -> f64 {
+        if self.limits.polite { TOLERANCE_POLITE } else { TOLERANCE }
+    }
+
+    /// Predicts the remaining time. Without a known number of files, as long again as so far.
+    fn remaining_ns(&self) -> f64 {
+        let so_far = self.now_ns as f64;
+        match self.limits.remaining {
+            Some(all) if self.files > 0 => {
+                all.saturating_sub(self.files) as f64 * so_far / self.files as f64
+            }
+            _ => so_far,
+        }
+    }
+
+    /// Reports whether a trial of `window` is worth its worst case: a loss in proportion to the
+    /// window until two samples have shown it.
+    fn affordable(&self, window: u32) -> bool {
+        let part = f64::from(window) / f64::from(self.window.max(1));
+        let worst = (1.0 - part).max(0.05);
+        let rate = (self.level.rate_per_s() * part.min(1.0)).max(1e-9);
+        let sample = (SAMPLE_REQUESTS * 1e9 / rate).max(SAMPLE_NS.max(BATCH_NS as f64));
+        let lost = worst * 3.0 * sample;
+        let remaining = self.remaining_ns();
+        lost <= BUDGET * remaining
+            && self.cost.probing_ns as f64 + lost <= BUDGET_ALL * (self.now_ns as f64 + remaining)
+    }
+
+    fn forget(&mut self) {
+        self.level = Level::new(self.window);
+        self.best = None;
+        self.sample = Sample::default();
+        self.odd = 0;
+    }
+
+    /// Changes the window.
+    fn go(&mut self, window: u32, reason: Reason) -> Option<Decision> {
+        let from = self.window;
+        let window = window.clamp(1, self.limits.window_max);
+        self.sample = Sample::default();
+        self.odd = 0;
+        self.level = Level::new(window);
+        if window == from {
+            return None;
+        }
+        self.window = window;
+        let down = window < from;
+        self.settling = Some(Settling {
+            until_in_flight: if down { 1.1 * f64::from(window) + 0.5 } else { -1.0 },
+            completions: u64::from(if down { from - window + window.min(4) } else { from }),
+            last: false,
+        });
+        let decision = Decision { at_ns: self.now_ns, from, window, phase: self.phase(), reason };
+        self.log.push(decision);
+        Some(decision)
+    }
+
+    fn step(&mut self, sample: &Sample) -> Option<Decision> {
+        let limited = sample.in_flight() > 0.7 * f64::from(self.window);
+        if let State::Trial { reference, back } = self.state {
+            self.level.add(sample);
+            return self.trial(&reference, back);
+        }
+        if self.level.samples >= 1
+            && let Some(decision) = self.changed(sample, limited)
+        {
+            return decision;
+        }
+        self.level.add(sample);
+        match self.state {
+            State::Measure if self.level.samples >= REFERENCE_SAMPLES => {
+                self.best = Some(self.level);
+                self.next()
+            }
+            State::Hold => self.next(),
+            _ => None,
+        }
+    }
+
+    /// Detects a change of the device. Returns `None` if there is none, and otherwise the decision,
+    /// if any.
+    fn changed(&mut self, sample: &Sample, limited: bool) -> Option<Option<Decision>> {
+        let (low, high) = sample.ratios(&self.level);
+        let (from, to) = (self.level.rate_per_s(), sample.rate_per_s());
+        let fell = limited && high < FELL;
+        let rose = limited && low > ROSE;
+        let idle = sample.idle();
+        let starved = limited && self.level.idle() < IDLE_LEAST && idle > STARVED;
+        if !(fell || rose || starved) {
+            self.odd = 0;
+            return None;
+        }
+        self.odd += 1;
+        if self.odd < 2 && !(fell && high < FELL_CLEARLY) {
+            return Some(None);
+        }
+        self.forget();
+        self.fail = 0;
+        self.upward = false;
+        if fell {
+            let mut reference = Level::new(self.window);
+            reference.add(sample);
+            let cut = (f64::from(self.window) * high * CUT_ROOM).ceil() as u32;
+            if cut < self.window {
+                self.state = State::Trial { reference, back: self.window };
+                return Some(self.go(cut, Reason::Fell { from, to }));
+            }
+            self.level.add(sample);
+            self.state = State::Measure;
+            return Some(None);
+        }
+        self.state = State::Measure;
+        let reason = if rose { Reason::Rose { from, to } } else { Reason::Starved { idle } };
+        Some(self.go(START.max(self.window), reason))
+    }
+
+    fn trial(&mut self, reference: &Level, back: u32) -> Option<Decision> {
+        let up = self.window > back;
+        let (loss, error) = self.level.loss(reference);
+        let n = self.level.samples;
+        // A larger window must gain; a smaller one must not lose.
+        let limit = if up { -GAIN_LEAST } else { self.tolerance() };
+        let worse = loss - limit;
+        let clear = n >= 2 && loss > CLEAR_LOSS && loss > 3.0 * error;
+        let fails = clear || (n >= TRIAL_SAMPLES / 2 && worse > SURE * error);
+        let holds = n >= TRIAL_SAMPLES && worse < -0.5 * error.min(0.01);
+        let end = n >= TRIAL_SAMPLES_MAX;
+        if fails || (end && worse > 0.0) {
+            return self.reject(reference, back, loss, error);
+        }
+        if holds || end {
+            return self.accept(reference, loss, error);
+        }
+        None
+    }
+
+    fn reject(&mut self, reference: &Level, back: u32, loss: f64, error: f64) -> Option<Decision> {
+        let tried = self.window;
+        let fast = self.best.is_none();
+        if tried < back {
+            self.fail = self.fail.max(tried);
+            // A cut that loses in proportion: latency rose, or the window was the limit before.
+            let proportional = 1.0 - f64::from(tried) / f64::from(back);
+            self.upward = fast && loss > 0.6 * proportional;
+        } else {
+            self.upward = false;
+        }
+        self.state = if fast { State::Measure } else { State::Hold };
+        let level = *reference;
+        let decision = self.go(back, Reason::Lost { tried, loss, error });
+        if level.window == back && !fast {
+            self.level = level;
+        }
+        decision
+    }
+
+    fn accept(&mut self, reference: &Level, loss: f64, error: f64) -> Option<Decision> {
+        let up = self.window > reference.window;
+        if up {
+            self.fail = self.fail.max(reference.window);
+        }
+        let better = self.best.is_none_or(|_| loss + error < 0.0);
+        if up || better {
+            self.best = Some(self.level);
+        }
+        self.state = State::Hold;
+        let than = reference.window;
+        let decision = Decision {
+            at_ns: self.now_ns,
+            from: self.window,
+            window: self.window,
+            phase: Phase::Hold,
+            reason: Reason::Kept { than, loss, error },
+        };
+        self.log.push(decision);
+        self.next()
+    }
+
+    /// Chooses the next trial, or holds.
+    fn next(&mut self) -> Option<Decision> {
+        self.state = State::Hold;
+        let back = self.window;
+        let rate = self.level.rate_per_s();
+        let reference = self.best.unwrap_or(self.level);
+        if self.upward {
+            let idle = self.level.idle();
+            let larger = self.window.saturating_mul(STRIDE).min(self.limits.window_max);
+            if larger > self.window && idle >= IDLE_LEAST {
+                self.state = State::Trial { reference: self.level, back };
+                return self.go(larger, Reason::TryLarger { from: back, rate, idle });
+            }
+            self.upward = false;
+        }
+        let smaller = if self.fail == 0 {
+            self.window / STRIDE
+        } else if f64::from(self.window) > CLOSE * f64::from(self.fail) {
+            (f64::from(self.window) * f64::from(self.fail)).sqrt().round() as u32
+        } else {
+            return None;
+        };
+        let smaller = smaller.max(1);
+        if smaller >= self.window || smaller <= self.fail || !self.affordable(smaller) {
+            return None;
+        }
+        self.state = State::Trial { reference, back };
+        self.go(smaller, Reason::TrySmaller { from: back, rate })
+    }
+}
+
+impl Tuner for Auto {
+    fn window(&self) -> u32 {
+        Auto::window(self)
+    }
+
+    fn observe(&mut self, batch: &Batch) -> Option<Decision> {
+        Auto::observe(self, batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// One batch of a device with `capacity` requests per second and a latency, for workers that
+    /// never compute. `done` carries fractions of requests.
+    fn batch(window: u32, capacity: f64, latency_s: f64, done: &mut f64) -> Batch {
+        let rate = capacity.min(f64::from(window) / latency_s);
+        *done += rate * BATCH_NS as f64 / 1e9;
+        let misses = *done as u64;
+        *done -= misses as f64;
+        Batch {
+            elapsed_ns: BATCH_NS,
+            files: misses,
+            idle: 0.9,
+            bytes: misses * 4096,
+            misses,
+            in_flight: f64::from(window),
+            ..Batch::default()
+        }
+    }
+
+    fn limits() -> AutoLimits {
+        AutoLimits { window_max: 512, permits: 2, ..AutoLimits::default() }
+    }
+
+    fn after(auto: &mut Auto, batches: u32, capacity: f64, latency_s: f64) -> u32 {
+        let mut done = 0.0;
+        for _ in 0..batches {
+            auto.observe(&batch(auto.window(), capacity, latency_s, &mut done));
+        }
+        auto.window()
+    }
+
+    #[test]
+    fn the_smallest_sufficient_window_is_found() {
+        let mut auto = Auto::new(limits());
+        // 40,000/s at 0.5 ms need 20 in flight.
+        let window = after(&mut auto, 2_000, 40_000.0, 0.0005);
+        assert!((20..=26).contains(&window), "{window}: {}", auto.why());
+    }
+
+    #[test]
+    fn a_rise_of_latency_opens_the_window() {
+        let mut auto = Auto::new(limits());
+        after(&mut auto, 2_000, 40_000.0, 0.0005);
+        let window = after(&mut auto, 200, 40_000.0, 0.020);
+        assert_eq!(window, 512, "{}", auto.why());
+    }
+
+    #[test]
+    fn a_fall_of_capacity_closes_it() {
+        let mut auto = Auto::new(limits());
+        after(&mut auto, 2_000, 40_000.0, 0.0005);
+        let window = after(&mut auto, 400, 4_000.0, 0.0005);
+        assert!((2..=4).contains(&window), "{window}: {}", auto.why());
+    }
+
+    #[test]
+    fn a_warm_start_teaches_nothing() {
+        let mut auto = Auto::new(limits());
+        let warm = Batch {
+            elapsed_ns: BATCH_NS,
+            files: 5_000,
+            hits: 5_000,
+            bytes: 5_000 << 12,
+            idle: 0.01,
+            ..Batch::default()
+        };
+        for _ in 0..1_000 {
+            assert_eq!(auto.observe(&warm), None);
+        }
+        assert_eq!(auto.window(), 512);
+    }
+
+    #[test]
+    fn other_limits_stop_the_search() {
+        let mut auto = Auto::new(limits());
+        for _ in 0..1_000 {
+            let all = Batch { input_limited: 0.5, ..batch(auto.window(), 4e4, 5e-4, &mut 0.0) };
+            assert_eq!(auto.observe(&all), None);
+            let all = Batch { memory_limited: 0.5, ..batch(auto.window(), 4e4, 5e-4, &mut 0.0) };
+            assert_eq!(auto.observe(&all), None);
+        }
+    }
+
+    #[test]
+    fn short_jobs_do_not_explore() {
+        let mut auto = Auto::new(AutoLimits { remaining: Some(10_000), ..limits() });
+        assert_eq!(after(&mut auto, 50, 40_000.0, 0.0005), 512);
+    }
+
+    #[test]
+    fn refusals_halve_the_window() {
+        let mut auto = Auto::new(limits());
+        let refused = Batch { refused: 100, ..batch(512, 2e4, 5e-4, &mut 0.0) };
+        assert_eq!(auto.observe(&refused).map(|decision| decision.window), Some(256));
+    }
+
+    proptest! {
+        #[test]
+        fn the_window_stays_in_bounds(
+            window_max in 0u32..2_000,
+            prior in proptest::option::of(0u32..5_000),
+            batches in proptest::collection::vec(
+                (0u64..100_000_000, 0u64..10_000, -1.0f64..2.0, 0.0f64..1_000.0, 0u64..50),
+                0..400,
+            ),
+        ) {
+            let start = prior.map(|window| Prior { window });
+            let mut auto = Auto::new(AutoLimits { window_max, start, ..AutoLimits::default() });
+            for (elapsed_ns, misses, idle, in_flight, refused) in batches {
+                let batch = Batch {
+                    elapsed_ns, files: misses, misses, bytes: misses * 1_000, idle, in_flight,
+                    refused, ..Batch::default()
+                };
+                auto.observe(&batch);
+                prop_assert!(auto.window() >= 1 && auto.window() <= window_max.max(1));
+            }
+        }
+    }
+}

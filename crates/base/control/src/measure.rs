@@ -1,0 +1,168 @@
+//! Throughput of one window, and comparison of two.
+//!
+//! Which unit of progress a device limits is unknown: a cap on requests makes the rate of requests
+//! steady, a cap on bandwidth that of bytes, and a disk something between. So progress is counted
+//! in three units, and two windows are compared in the unit that varied least.
+
+use crate::batch::Batch;
+
+/// Bytes that a request counts for in the mixed unit.
+const REQUEST_BYTES: f64 = 32.0 * 1024.0;
+/// Below this idle share in both windows the processors are the limit, and idle time is compared
+/// instead of throughput: it does not depend on which files were read.
+const BUSY: f64 = 0.25;
+/// Squared relative error that a single request contributes at least.
+const GRAIN: f64 = 0.02;
+
+/// Progress at the device over some time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sample {
+    pub(crate) ns: f64,
+    /// Requests, mixed, bytes.
+    progress: [f64; 3],
+    pub(crate) requests: f64,
+    idle_ns: f64,
+    flying_ns: f64,
+}
+
+impl Sample {
+    pub(crate) fn add(&mut self, batch: &Batch) {
+        let ns = batch.elapsed_ns as f64;
+        // Without any miss, files are the progress: the source cannot tell hits from misses, or
+        // everything is cached and only idle time counts.
+        let (requests, part) = if batch.misses > 0 {
+            (batch.misses as f64, batch.misses as f64 / (batch.misses + batch.hits) as f64)
+        } else {
+            (0.0, 0.0)
+        };
+        let bytes = batch.bytes as f64 * part;
+        self.ns += ns;
+        self.requests += requests;
+        self.idle_ns += ns * batch.idle.clamp(0.0, 1.0);
+        self.flying_ns += ns * batch.in_flight;
+        for (sum, x) in
+            self.progress.iter_mut().zip([requests, bytes + REQUEST_BYTES * requests, bytes])
+        {
+            *sum += x;
+        }
+    }
+
+    pub(crate) fn idle(&self) -> f64 {
+        self.idle_ns / self.ns.max(1.0)
+    }
+
+    pub(crate) fn in_flight(&self) -> f64 {
+        self.flying_ns / self.ns.max(1.0)
+    }
+
+    /// Returns the ratio to the rates of `level`, smallest and largest over the units.
+    pub(crate) fn ratios(&self, level: &Level) -> (f64, f64) {
+        let mut ends = (f64::INFINITY, 0.0f64);
+        for unit in 0..3 {
+            let rate = level.sum[unit] / level.ns.max(1.0);
+            if rate > 0.0 {
+                let ratio = self.progress[unit] / self.ns.max(1.0) / rate;
+                ends = (ends.0.min(ratio), ends.1.max(ratio));
+            }
+        }
+        ends
+    }
+
+    pub(crate) fn rate_per_s(&self) -> f64 {
+        self.requests * 1e9 / self.ns.max(1.0)
+    }
+}
+
+/// Mean and variance, updated one value at a time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moments {
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn add(&mut self, x: f64, n: f64) {
+        let off = x - self.mean;
+        self.mean += off / n;
+        self.squares += off * (x - self.mean);
+    }
+
+    fn variance(&self, n: f64) -> f64 {
+        self.squares / (n - 1.0).max(1.0)
+    }
+}
+
+/// The samples of one window.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Level {
+    pub(crate) window: u32,
+    pub(crate) samples: u32,
+    ns: f64,
+    requests: f64,
+    sum: [f64; 3],
+    rates: [Moments; 3],
+    idle: Moments,
+}
+
+impl Level {
+    pub(crate) fn new(window: u32) -> Self {
+        Self { window, ..Self::default() }
+    }
+
+    pub(crate) fn add(&mut self, sample: &Sample) {
+        self.samples += 1;
+        let n = f64::from(self.samples);
+        self.ns += sample.ns;
+        self.requests += sample.requests;
+        for unit in 0..3 {
+            self.sum[unit] += sample.progress[unit];
+            self.rates[unit].add(sample.progress[unit] / sample.ns.max(1.0), n);
+        }
+        self.idle.add(sample.idle(), n);
+    }
+
+    pub(crate) fn rate_per_s(&self) -> f64 {
+        self.requests * 1e9 / self.ns.max(1.0)
+    }
+
+    pub(crate) fn idle(&self) -> f64 {
+        self.idle.mean
+    }
+
+    fn rate(&self, unit: usize) -> f64 {
+        self.sum[unit] / self.ns.max(1.0)
+    }
+
+    /// Returns the squared relative standard error of the rate in a unit.
+    fn error(&self, unit: usize) -> f64 {
+        let n = f64::from(self.samples.max(1));
+        let mean = self.rates[unit].mean.max(f64::MIN_POSITIVE);
+        let spread =
+            if self.samples > 1 { self.rates[unit].variance(n) / (mean * mean) / n } else { 0.04 };
+        spread + GRAIN * GRAIN / self.requests.max(1.0)
+    }
+
+    /// Returns the share of throughput lost compared with `reference`, and its standard error.
+    pub(crate) fn loss(&self, reference: &Self) -> (f64, f64) {
+        if self.idle() < BUSY && reference.idle() < BUSY {
+            let busy = 1.0 - reference.idle();
+            let error = |level: &Self| {
+                let n = f64::from(level.samples.max(1));
+                level.idle.variance(n) / n + 1e-6
+            };
+            let idle = (self.idle() - reference.idle()) / busy;
+            return (idle, (error(self) + error(reference)).sqrt() / busy);
+        }
+        let both = |unit: &usize| self.error(*unit) + reference.error(*unit);
+        let unit = (0..3)
+            .filter(|unit| self.sum[*unit] > 0.0 && reference.sum[*unit] > 0.0)
+            .min_by(|a, b| both(a).total_cmp(&both(b)));
+        match unit {
+            Some(unit) => {
+                let ratio = self.rate(unit) / reference.rate(unit);
+                (1.0 - ratio, ratio * both(&unit).sqrt())
+            }
+            None => (0.0, 1.0),
+        }
+    }
+}
