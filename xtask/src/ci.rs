@@ -19,6 +19,10 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     let mut steps = Steps::default();
     steps.take("packages", || packages(repo));
     steps.take("fetch", || cargo(repo, "fetch --locked", 600));
+    // Two builds that other steps need later use the time in which tests and single crates leave
+    // processors idle.
+    let cargo_deny = dependencies::install(repo)?;
+    let release = cargo_job(repo, gate::BUILD, 1500).in_background();
     steps.take("format", || cargo(repo, "fmt --all --check", 120));
     steps.take("lints", || {
         cargo(repo, "clippy --locked --workspace --all-targets -- -D warnings", 900)
@@ -31,10 +35,10 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     steps.take("tidy", || Ok(tidy::outcome(&tidy::check(repo)?)));
     steps.take("publication", || package::dry_run(repo));
     steps.take("oldest rustc", || package::oldest_compiler(repo));
-    steps.take("dependencies", || dependencies::check(repo));
+    steps.take("dependencies", || dependencies::check(repo, cargo_deny));
     steps.take("advisories", || dependencies::advisories(repo));
     steps.take("ui", || ui::run(repo, false));
-    steps.take("release", || cargo(repo, gate::BUILD, 1200));
+    steps.take("release", || Ok(judge(&release.join()?)));
     let built = steps.passed("release");
     for (name, user) in [("study", User::Current), ("study, unprivileged", User::Unprivileged)] {
         steps.take(name, || {
@@ -92,9 +96,16 @@ fn packages(repo: &Repo) -> anyhow::Result<Outcome> {
 }
 
 fn cargo(repo: &Repo, line: &str, limit_s: u64) -> anyhow::Result<Outcome> {
+    Ok(judge(&cargo_job(repo, line, limit_s).run()?))
+}
+
+fn cargo_job(repo: &Repo, line: &str, limit_s: u64) -> Job {
     let args: Vec<&str> = line.split(' ').collect();
-    let ended = Job::new("cargo", &args, &repo.root, limit_s).run()?;
-    Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
+    Job::new("cargo", &args, &repo.root, limit_s)
+}
+
+fn judge(ended: &Ended) -> Outcome {
+    if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) }
 }
 
 /// Checks the build without the exchange, and the walker without inode tables; no other step
@@ -192,8 +203,7 @@ fn documents(repo: &Repo) -> anyhow::Result<Outcome> {
     // pages.
     let args = ["doc", "--locked", "--workspace", "--no-deps", "--lib", "--keep-going"];
     let job = Job::new("cargo", &args, &repo.root, 600).env("RUSTDOCFLAGS", "-D warnings");
-    let ended = job.run()?;
-    Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
+    Ok(judge(&job.run()?))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! If cargo-deny is missing, cargo installs it in a single attempt, which takes about a minute,
 //! once per machine.
 
-use crate::guard::{Ended, Job};
+use crate::guard::{Background, Ended, Job};
 use crate::repo::Repo;
 use crate::steps::Outcome;
 
@@ -12,10 +12,19 @@ use crate::steps::Outcome;
 /// need a C library.
 const INSTALL: &str = "install cargo-deny --locked --debug --no-default-features";
 
-/// Checks licences, bans and sources.
-pub(crate) fn check(repo: &Repo) -> anyhow::Result<Outcome> {
-    if !is_installed(repo)? {
-        cargo(repo, INSTALL, 600)?;
+/// Starts to install the tool in the background if it is missing.
+pub(crate) fn install(repo: &Repo) -> anyhow::Result<Option<Background>> {
+    if is_installed(repo)? {
+        return Ok(None);
+    }
+    let args: Vec<&str> = INSTALL.split(' ').collect();
+    Ok(Some(Job::new("cargo", &args, &repo.root, 1200).in_background()))
+}
+
+/// Checks licences, bans and sources, after the installation has ended.
+pub(crate) fn check(repo: &Repo, installing: Option<Background>) -> anyhow::Result<Outcome> {
+    if let Some(installing) = installing {
+        installing.join()?;
         if !is_installed(repo)? {
             return Ok(Outcome::Skipped(format!("cargo-deny is missing; run: cargo {INSTALL}")));
         }

@@ -30,6 +30,27 @@ pub(crate) struct Job {
     uid: Option<u32>,
     limit: Duration,
     guard: PathBuf,
+    quiet: bool,
+}
+
+/// A job that runs while other steps run.
+#[derive(Debug)]
+pub(crate) struct Background {
+    job: std::thread::JoinHandle<anyhow::Result<Ended>>,
+    start: Instant,
+}
+
+impl Background {
+    /// Waits for the job and prints its last lines.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub(crate) fn join(self) -> anyhow::Result<Ended> {
+        let ended = self.job.join().map_err(|_| anyhow::anyhow!("a background job panicked"))??;
+        ended.lines.iter().for_each(|line| println!("{line}"));
+        println!("ended after {:.0} s in the background", self.start.elapsed().as_secs_f64());
+        Ok(ended)
+    }
 }
 
 /// How a job ended.
@@ -119,6 +140,7 @@ impl Job {
             limit: Duration::from_secs(limit_s),
             // This path stays valid when a step rebuilds this program.
             guard: "/proc/self/exe".into(),
+            quiet: false,
         }
     }
 
@@ -134,6 +156,17 @@ impl Job {
         self
     }
 
+    /// Starts it in the background with the lowest priority, so it uses only what other steps leave
+    /// idle. [`Background::join`] prints its output.
+    pub(crate) fn in_background(mut self) -> Background {
+        let program = std::mem::replace(&mut self.program, "nice".into());
+        let first = ["-n".to_owned(), "19".to_owned(), program.to_string_lossy().into_owned()];
+        self.args = first.into_iter().chain(self.args).collect();
+        self.quiet = true;
+        println!("$ {} &", self.shown());
+        Background { job: std::thread::spawn(move || self.run()), start: Instant::now() }
+    }
+
     /// The command line.
     pub(crate) fn shown(&self) -> String {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -145,7 +178,9 @@ impl Job {
     /// # Errors
     /// It cannot be started. A failed exit is not an error.
     pub(crate) fn run(&self) -> anyhow::Result<Ended> {
-        println!("$ {}", self.shown());
+        if !self.quiet {
+            println!("$ {}", self.shown());
+        }
         let (reader, mut child) = self.start()?;
         let (line_tx, line_rx) = mpsc::channel();
         std::thread::spawn(move || read_lines(reader, &line_tx));
@@ -153,7 +188,7 @@ impl Job {
             Ended { code: 0, killed: None, lines: VecDeque::new(), tests: Tests::default() };
         let start = Instant::now();
         loop {
-            take_lines(&line_rx, &mut ended, Duration::from_millis(50));
+            take_lines(&line_rx, &mut ended, Duration::from_millis(50), self.quiet);
             if let Some(status) = child.try_wait().context("wait for a step")? {
                 ended.code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
                 break;
@@ -170,7 +205,7 @@ impl Job {
         if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        take_lines(&line_rx, &mut ended, Duration::from_secs(3));
+        take_lines(&line_rx, &mut ended, Duration::from_secs(3), self.quiet);
         Ok(ended)
     }
 
@@ -249,11 +284,13 @@ impl Drop for Kept {
     }
 }
 
-/// Receives lines for `patience` or until the pipe is closed.
-fn take_lines(lines: &mpsc::Receiver<String>, ended: &mut Ended, patience: Duration) {
+/// Receives lines for `patience` or until the pipe is closed, and prints them unless `quiet`.
+fn take_lines(lines: &mpsc::Receiver<String>, ended: &mut Ended, patience: Duration, quiet: bool) {
     let until = Instant::now() + patience;
     while let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        println!("{line}");
+        if !quiet {
+            println!("{line}");
+        }
         ended.tests.see(&line);
         if ended.lines.len() == LINES_KEPT_MAX {
             ended.lines.pop_front();
