@@ -2,7 +2,7 @@
 //!
 //! Everything longer than one command line is here rather than in shell scripts: typed, tested and
 //! the same on every machine. This crate is built before anything else can be checked, so it
-//! depends only on `anyhow`, `serde_json`, `rustix` and the small crate `testbed`.
+//! depends only on `anyhow`, `serde_json`, `rustix`, `signal-hook` and the small crate `testbed`.
 
 #![expect(clippy::print_stdout, reason = "printing is the purpose of this program")]
 
@@ -11,6 +11,7 @@ mod crash;
 mod debian;
 mod dependencies;
 mod gate;
+mod gnu;
 mod guard;
 mod package;
 mod repo;
@@ -43,6 +44,11 @@ cargo xtask COMMAND
   crash copy [N [SEED]]
                    kill copies only, of a tree and of a file, over nothing and over older
                    files; print one line of JSON per kill
+  gnu --source DIR [--only cp|du] [--test NAME] [--user NAME] [--program PATH] [--ours]
+                [--out DIR]
+                   GNU's tests of cp and du, from an unpacked coreutils source, with the
+                   system's programs and ours, as root and as nobody; --ours leaves out the
+                   system's, --out stores the results
   soak [MINUTES [PACKAGE…]]
                    repeat the tests of packages (default: those with threads, randomness
                    or kills) for MINUTES (default: 10); stop at the first failure
@@ -55,6 +61,9 @@ cargo xtask COMMAND
 ";
 
 fn main() -> ExitCode {
+    if let Some(code) = gnu::run_if_called() {
+        return code;
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|a| a == "guard") {
         return guard::child(&args[1..]);
@@ -97,6 +106,7 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
             let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
             crash::run(&repo, what, rounds, seed)?.print_alone("crash")
         }
+        ["gnu", rest @ ..] => gnu::run(&repo, rest)?.print_alone("gnu"),
         ["soak"] => soak::run(&repo, soak::MINUTES, &[])?.print_alone("soak"),
         ["soak", minutes, named @ ..] => {
             soak::run(&repo, number(minutes)?, named)?.print_alone("soak")
