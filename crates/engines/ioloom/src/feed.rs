@@ -13,7 +13,7 @@
 //!
 //! In inode order the queue is an elevator: the next path is the one with the smallest inode above
 //! the last one, among those that have arrived. Cost per path: an uncontended lock on either side;
-//! in inode order also a `stat`.
+//! in inode order also a `stat`, unless a walk knows the inode.
 
 use crate::bell::Bell;
 use crate::error::FileError;
@@ -37,10 +37,20 @@ const SORTED_MAX: usize = 65_536;
 pub(crate) enum Entry {
     /// A path.
     Path(PathBuf),
-    /// A path that a walk found to be a regular file.
-    Regular(PathBuf),
+    /// A path that a walk found to be a regular file, and its inode number.
+    Regular(PathBuf, u64),
     /// An entry that could not be listed.
     Failed(FileError),
+}
+
+impl Entry {
+    /// Returns the inode number; 0 if it is not known.
+    pub(crate) fn inode(&self) -> u64 {
+        match self {
+            Self::Regular(_, inode) => *inode,
+            Self::Path(_) | Self::Failed(_) => 0,
+        }
+    }
 }
 
 /// A caller's iterator.
@@ -237,6 +247,12 @@ impl Feed {
         state.queue.len() > 0 || state.exhausted
     }
 
+    /// Returns the number of entries that have arrived, and whether there will be no more.
+    pub(crate) fn arrived(&self) -> (usize, bool) {
+        let state = self.lock();
+        (state.yielded, state.exhausted)
+    }
+
     /// Returns the number of entries in the queue.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
@@ -263,13 +279,12 @@ impl Feed {
 fn sort_key(entry: Entry) -> (u64, Entry) {
     match entry {
         Entry::Path(path) => match file::stat(&path) {
-            Ok(facts) if facts.kind == Kind::Regular => (facts.inode, Entry::Regular(path)),
+            Ok(facts) if facts.kind == Kind::Regular => {
+                (facts.inode, Entry::Regular(path, facts.inode))
+            }
             _ => (0, Entry::Path(path)),
         },
-        Entry::Regular(path) => {
-            let inode = file::stat(&path).map_or(0, |facts| facts.inode);
-            (inode, Entry::Regular(path))
-        }
+        Entry::Regular(path, inode) => (inode, Entry::Regular(path, inode)),
         Entry::Failed(error) => (0, Entry::Failed(error)),
     }
 }

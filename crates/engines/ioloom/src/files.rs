@@ -6,18 +6,20 @@ use crate::engine::{self, RunOptions};
 use crate::error::Error;
 use crate::feed::{Entries, Entry};
 use crate::iter::Horizon;
+use crate::observing::{LabOptions, Measure, Observing};
 use crate::policy::{Current, OnError, Order, Progress, ProgressFn};
 use crate::source::Source;
-use crate::trace::{TraceFile, TraceWanted, keeping_trace, level_of_environment};
-use crate::tree::{Counts, TreeOptions, Walked, Walking};
+use crate::trace::{self, TraceWanted, keeping_trace};
+use crate::tree::{Found, Tally, TreeOptions, Walked, Walking};
 use ioloom_budget::Budget;
-use ioloom_model::{Plan, ReadOrder, Schedule};
+use ioloom_model::{Level, Plan, ReadOrder, Schedule};
 use ioloom_walk::PathList;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Marks [`Files`] whose paths the caller gives.
 #[derive(Debug)]
@@ -38,7 +40,14 @@ pub struct Files<'a, K = Paths> {
     pub(crate) bytes_total: Option<u64>,
     pub(crate) threads: Option<u32>,
     pub(crate) files_max: Option<u64>,
-    pub(crate) trace: Option<PathBuf>,
+    pub(crate) observing: Observing,
+    /// Whether the function takes chunks or whole files, as the plan says.
+    pub(crate) pieces: bool,
+    /// Whether a cancelled run returns what it has.
+    pub(crate) partial: bool,
+    /// Whether threads start when files wait for them; `None`: unless the plan is pinned.
+    pub(crate) on_demand: Option<bool>,
+    pub(crate) lab: LabOptions,
     kind: PhantomData<K>,
 }
 
@@ -50,21 +59,24 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// Returns the entries one by one, and what will be known of a walk.
-    fn entries(self) -> (Entries, Option<Counts>) {
-        match self {
-            Self::List(list) => (entries_of(list), None),
-            Self::Stream(entries) => (entries, None),
-            Self::Tree(options) if options.sorted => {
-                let (walking, counts) = Walking::new(options);
-                let (list, failed) = walking.sorted();
-                (Box::new(failed.into_iter().chain(entries_of(list))), Some(counts))
-            }
-            Self::Tree(options) => {
-                let (walking, counts) = Walking::new(options);
-                (Box::new(walking), Some(counts))
-            }
-        }
+    /// Starts a walk, if there is one. Returns the paths, and what will be known of the walk.
+    fn open(self) -> (Opened, Option<Arc<Tally>>) {
+        let options = match self {
+            Self::List(list) => return (Opened::List(list), None),
+            Self::Stream(entries) => return (Opened::Stream(entries), None),
+            Self::Tree(options) => options,
+        };
+        let (sorted, ahead) = (options.sorted, options.ahead);
+        let (mut walking, tally) = Walking::new(options);
+        let opened = if sorted {
+            Opened::of(walking.sorted(), None)
+        } else if ahead.is_zero() {
+            Opened::Stream(Box::new(walking))
+        } else {
+            let found = walking.ahead(Instant::now() + ahead);
+            Opened::of(found, Some(walking))
+        };
+        (opened, Some(tally))
     }
 
     /// Returns the source of a run; with a horizon, results are in the order of the input.
@@ -73,12 +85,13 @@ impl Input {
         order: ReadOrder,
         max: Option<u64>,
         horizon: Option<Arc<Horizon>>,
-    ) -> (Source<'s>, Option<Counts>) {
-        let (entries, counts) = match (self, &horizon) {
-            (Self::List(list), None) => {
-                return (Source::list(Cow::Owned(list), order, max), None);
+    ) -> (Source<'s>, Option<Arc<Tally>>) {
+        let (opened, tally) = self.open();
+        let entries = match (opened, &horizon) {
+            (Opened::List(list), None) => {
+                return (Source::list(Cow::Owned(list), order, max), tally);
             }
-            (input, _) => input.entries(),
+            (opened, _) => opened.entries(),
         };
         let entries: Entries = match max {
             Some(max) => Box::new(entries.take(max as usize)),
@@ -88,15 +101,45 @@ impl Input {
             Some(horizon) => horizon.bound(entries),
             None => entries,
         };
-        (Source::stream(entries, order), counts)
+        (Source::stream(entries, order), tally)
     }
 }
 
-fn entries_of(list: PathList) -> Entries {
-    Box::new((0..list.len()).map(move |index| {
+/// The paths of a run that is about to start.
+enum Opened {
+    List(PathList),
+    Stream(Entries),
+}
+
+impl Opened {
+    /// Takes what a walk has found; `walking` finds the rest.
+    fn of(found: Found, walking: Option<Walking>) -> Self {
+        let Found { list, failed, ended } = found;
+        if ended && failed.is_empty() {
+            return Self::List(list);
+        }
+        let rest = walking.filter(|_| !ended);
+        let found = failed.into_iter().chain(entries_of(list));
+        Self::Stream(Box::new(found.chain(rest.into_iter().flatten())))
+    }
+
+    fn entries(self) -> Entries {
+        match self {
+            Self::List(list) => Box::new(entries_of(list)),
+            Self::Stream(entries) => entries,
+        }
+    }
+}
+
+fn entries_of(list: PathList) -> impl Iterator<Item = Entry> + Send {
+    (0..list.len()).map(move |index| {
         let path = list.path(index).to_owned();
-        if list.known_regular(index) { Entry::Regular(path) } else { Entry::Path(path) }
-    }))
+        if list.known_regular(index) {
+            Entry::Regular(path, list.inode(index).unwrap_or(0))
+        } else {
+            Entry::Path(path)
+        }
+    })
 }
 
 /// Takes files from an iterator of paths, as a stream: each file is processed as soon as its path
@@ -165,7 +208,11 @@ impl<'a, K> Files<'a, K> {
             bytes_total: None,
             threads: None,
             files_max: None,
-            trace: None,
+            observing: Observing::default(),
+            pieces: false,
+            partial: false,
+            on_demand: None,
+            lab: LabOptions::default(),
             kind: PhantomData,
         }
     }
@@ -184,7 +231,11 @@ impl<'a, K> Files<'a, K> {
             bytes_total: self.bytes_total,
             threads: self.threads,
             files_max: self.files_max,
-            trace: self.trace,
+            observing: self.observing,
+            pieces: self.pieces,
+            partial: self.partial,
+            on_demand: self.on_demand,
+            lab: self.lab,
             kind: PhantomData,
         }
     }
@@ -285,6 +336,41 @@ impl<'a, K> Files<'a, K> {
         self
     }
 
+    /// Sets whether threads start only when files wait for them (default: unless the plan is
+    /// pinned). Otherwise all threads of the plan start together, before the first file.
+    ///
+    /// ```
+    /// let plan = "read/threads:n=8".parse().unwrap();
+    /// let run = ioloom::files(["Cargo.toml"]).pin(plan).start_on_demand(true).map(|f| f.len()).run()?;
+    /// assert!(run.measured.threads.len() <= 8);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn start_on_demand(mut self, yes: bool) -> Self {
+        self.on_demand = Some(yes);
+        self
+    }
+
+    /// Sets whether a cancelled run returns what it has, with [`Run::cancelled`](crate::Run), instead
+    /// of failing with [`Error::Cancelled`] (default: no).
+    ///
+    /// ```
+    /// let token = ioloom::Cancel::new();
+    /// let run = ioloom::files(std::iter::repeat("Cargo.toml"))
+    ///     .cancel(&token)
+    ///     .partial(true)
+    ///     .map(|f| {
+    ///         token.cancel();
+    ///         f.len()
+    ///     })
+    ///     .run()?;
+    /// assert!(run.cancelled && !run.value.is_empty());
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn partial(mut self, yes: bool) -> Self {
+        self.partial = yes;
+        self
+    }
+
     /// Takes at most this many files from the start of the list.
     pub fn take(mut self, files: u64) -> Self {
         self.files_max = Some(files);
@@ -302,7 +388,58 @@ impl<'a, K> Files<'a, K> {
     /// # Ok::<(), ioloom::Error>(())
     /// ```
     pub fn trace(mut self, path: impl Into<PathBuf>) -> Self {
-        self.trace = Some(path.into());
+        self.observing.trace = Some(path.into());
+        self
+    }
+
+    /// Records no trace, even if `IOLOOM_TRACE` requests one: for runs that would distort a measurement.
+    ///
+    /// ```
+    /// let run = ioloom::files(["Cargo.toml"]).untraced().map(|f| f.len()).run()?;
+    /// assert_eq!(run.measured.files, 1);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn untraced(mut self) -> Self {
+        self.observing.untraced = true;
+        self
+    }
+
+    /// Pins the level of evidence of a trace, instead of `IOLOOM_EVIDENCE`. A level that does not work
+    /// is refused.
+    ///
+    /// ```
+    /// use ioloom::measured::Level;
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let files = ioloom::files(["Cargo.toml"]).trace(dir.path().join("run.ioloom"));
+    /// let run = files.trace_level(Level::Account).map(|f| f.len()).run()?;
+    /// assert_eq!(run.measured.evidence.unwrap().level, Level::Account);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn trace_level(mut self, level: Level) -> Self {
+        self.observing.level = Some(level);
+        self
+    }
+
+    /// Measures more than by default.
+    ///
+    /// ```
+    /// use ioloom::{Measure, measured::CallKind};
+    /// let measure = Measure::default().calls(100).in_flight();
+    /// let run = ioloom::files(["Cargo.toml"]).measure(measure).map(|f| f.len()).run()?;
+    /// let spans = run.measured.spans.iter().flatten();
+    /// assert!(spans.filter(|span| span.kind == CallKind::Compute).count() == 1);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn measure(mut self, measure: Measure) -> Self {
+        self.observing.measure = Some(measure);
+        self
+    }
+
+    /// Sets what only the laboratory needs.
+    #[cfg(feature = "lab")]
+    #[doc(hidden)]
+    pub fn lab(mut self, options: LabOptions) -> Self {
+        self.lab = options;
         self
     }
 
@@ -335,32 +472,41 @@ impl<'a, K> Files<'a, K> {
         work: &W,
     ) -> Result<Driven<W::Local>, Error> {
         let plan = self.plan()?;
-        if plan.chunk_bytes.is_some() != chunks {
+        if plan.chunk_bytes.is_some() != chunks && !self.pieces {
             return Err(Error::Refused(format!(
                 "{plan}: chunk= requires .chunks(), but the function takes {}",
                 if chunks { "chunks" } else { "whole files" }
             )));
         }
-        let wanted = match self.trace {
-            Some(path) => Some(TraceWanted { path, level: level_of_environment()? }),
-            None => TraceWanted::from_environment()?,
-        };
-        let trace_file = wanted.as_ref().map(|w| TraceFile::create(&w.path)).transpose()?;
-        let (source, counts) = self.input.source(plan.read_order, self.files_max, horizon);
+        let wanted = self.observing.trace_wanted()?;
+        let trace_file = wanted.as_ref().map(trace::create).transpose()?;
+        let (source, tally) = self.input.source(plan.read_order, self.files_max, horizon);
         let (current, bytes_total) = (self.current.clone(), self.bytes_total);
         let report = self.progress.as_ref().map(|report| {
-            move |files, bytes, files_total| {
+            let (source, tally) = (&source, &tally);
+            move |files, bytes, known: Option<u64>| {
                 let current = current.as_ref().and_then(|current| current.next());
-                report(Progress { files, bytes, files_total, bytes_total, current });
+                let (arrived, ended) = source.arrived();
+                let walked = tally.as_ref().map_or(0, |tally| tally.found());
+                let files_found = known.unwrap_or(arrived as u64).max(walked);
+                let files_total = known.or(ended.then_some(arrived as u64));
+                let files_found = files_total.unwrap_or(files_found);
+                report(Progress { files, bytes, files_found, files_total, bytes_total, current });
             }
         });
+        let measure = self.observing.measure.clone().unwrap_or_default();
         let options = RunOptions {
             cancel: self.cancel.clone(),
             progress: report
                 .as_ref()
                 .map(|report| report as &(dyn Fn(u64, u64, Option<u64>) + Sync)),
-            tracing: wanted.as_ref().map(TraceWanted::tracing),
-            on_demand: !self.pinned,
+            tracing: self.lab.tracing.or(wanted.as_ref().map(TraceWanted::tracing)),
+            on_demand: self.on_demand.unwrap_or(!self.pinned),
+            mmap: self.lab.mmap,
+            detail: measure.detail(),
+            sample: measure.in_flight,
+            block_device: measure.block_device.as_deref(),
+            function_waits: measure.function_waits,
             ..RunOptions::default()
         };
         let executed = keeping_trace(trace_file, |failed| {
@@ -368,10 +514,15 @@ impl<'a, K> Files<'a, K> {
             engine::execute(&source, plan, budget, &options, work)
         })?;
         drop(source);
-        let walked = counts.map(|counts| *counts.lock().unwrap_or_else(|p| p.into_inner()));
-        Ok((executed, walked))
+        let walked = tally.map(|tally| tally.walked());
+        Ok(Driven { executed, walked, cpus: self.observing.cpus() })
     }
 }
 
-/// What the threads of a run left, and what a walk visited.
-pub(crate) type Driven<L> = (engine::Executed<L>, Option<Walked>);
+/// What the threads of a run left, and what is known besides.
+pub(crate) struct Driven<L> {
+    pub(crate) executed: engine::Executed<L>,
+    pub(crate) walked: Option<Walked>,
+    /// Processors that shares of the machine refer to.
+    pub(crate) cpus: u32,
+}

@@ -152,6 +152,25 @@ impl<'a, K> Files<'a, K> {
         self.plan.chunk_bytes = Some(bytes.max(1));
         Chunks { files: self.into_files() }
     }
+
+    /// Reads files as the plan says: in chunks if it has a chunk size ([`Files::pin`]), else whole,
+    /// as one chunk. For functions that work with any plan.
+    ///
+    /// ```
+    /// for plan in ["read/threads:n=2", "read/threads:n=2/chunk=100"] {
+    ///     let files = ioloom::files(["Cargo.toml"]).pin(plan.parse().unwrap());
+    ///     let bytes: u64 = files
+    ///         .pieces()
+    ///         .fold_file(|_| 0, |sum, c| *sum += c.bytes().len() as u64, |sum, _| sum)
+    ///         .sum()?;
+    ///     assert_eq!(bytes, std::fs::metadata("Cargo.toml").unwrap().len());
+    /// }
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn pieces(mut self) -> Chunks<'a> {
+        self.pieces = true;
+        Chunks { files: self.into_files() }
+    }
 }
 
 impl<'a> Chunks<'a> {

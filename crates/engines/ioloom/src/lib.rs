@@ -48,13 +48,14 @@ mod iter;
 mod job;
 mod keep;
 mod loaded;
+#[cfg_attr(not(feature = "lab"), allow(unreachable_pub, reason = "the laboratory's symbols"))]
+mod observing;
 mod policy;
 mod reader;
 mod results;
 mod run;
 mod shared;
 mod source;
-#[cfg_attr(not(feature = "lab"), allow(dead_code, unreachable_pub))]
 mod trace;
 mod tree;
 mod trees;
@@ -72,13 +73,14 @@ pub use ioloom_walk::PathList;
 pub use iter::{Iter, Results};
 pub use job::{Chunks, Job};
 pub use keep::Bytes;
+#[cfg(feature = "lab")]
+#[doc(hidden)]
+pub use observing::LabOptions;
+pub use observing::Measure;
 pub use policy::{OnError, Order, Progress};
 pub use reader::Reader;
 pub use run::Run;
 pub use trace::{EVIDENCE_VARIABLE, TRACE_VARIABLE};
-#[cfg(feature = "lab")]
-#[doc(hidden)]
-pub use trace::{TraceFile, TraceWanted, keeping_trace};
 pub use tree::{Links, TreeEntry, Walked};
 pub use trees::{Tree, TreeList, tree, trees};
 pub use view::{Chunk, File, Reserved};

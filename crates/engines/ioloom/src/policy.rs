@@ -34,7 +34,9 @@ pub struct Progress {
     pub files: u64,
     /// Bytes processed.
     pub bytes: u64,
-    /// Number of files, if known before the end.
+    /// Files found so far: of a tree by its walk, of a stream by its iterator.
+    pub files_found: u64,
+    /// Number of files, once it is known: of a tree or a stream when all of it was found.
     pub files_total: Option<u64>,
     /// Bytes of all files, if the caller has set them.
     pub bytes_total: Option<u64>,

@@ -1,12 +1,13 @@
 //! Results while the run goes on: iterators, scopes and early stops.
 
-use crate::error::Error;
+use crate::error::{Error, FileError};
 use crate::file_fn::FileFn;
 use crate::files::Driven;
 use crate::iter::{Channel, Ends, Horizon, Iter, Results};
 use crate::job::Job;
 use crate::policy::Order;
-use crate::run::{Ended, Run, Sending, Sink};
+use crate::run::{Ended, Passing, Receive, Run, Sink};
+use ioloom_budget::Budget;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,9 +18,10 @@ impl<F: FileFn> Job<'_, F> {
         self,
         channel: &Channel<F::Out, F::Error>,
         horizon: Option<Arc<Horizon>>,
-    ) -> Result<Driven<u64>, Error> {
+    ) -> Result<Driven<((), u64)>, Error> {
         let Self { files, function } = self;
-        let work = Sending { function: &function, channel, current: files.current.clone() };
+        let current = files.current.clone();
+        let work = Passing { function: &function, receiver: channel, current };
         files.drive(F::CHUNKS, channel.budget(), horizon, &work)
     }
 
@@ -60,7 +62,7 @@ impl<F: FileFn + Send> Job<'_, F> {
         mut self,
         consume: impl FnOnce(&mut Results<F::Out, F::Error>) -> R,
     ) -> Result<Run<R, F::Error>, Error<F::Error>> {
-        let callers = self.files.cancel.clone();
+        let (callers, partial) = (self.files.cancel.clone(), self.files.partial);
         let (channel, mut results, horizon) = self.connect();
         let (value, stopped, driven) = std::thread::scope(|scope| {
             let engine = std::thread::Builder::new().name("ioloom-scope".to_owned());
@@ -79,10 +81,12 @@ impl<F: FileFn + Send> Job<'_, F> {
         })
         .map_err(Error::widen)?;
         let driven = driven.map_err(Error::widen)?;
-        if callers.is_cancelled() {
-            return Err(Error::Cancelled { files: driven.0.files });
+        let cancelled = callers.is_cancelled();
+        if cancelled && !partial {
+            return Err(Error::Cancelled { files: driven.executed.files });
         }
-        Ok(Ended::sent(driven, stopped).into_run(|_| value))
+        let run = Ended::passed(driven, stopped).into_run(|_| value);
+        Ok(Run { cancelled, ..run })
     }
 
     /// Returns the first value, in the order of the input, for which `wanted` holds. The run ends
@@ -121,6 +125,50 @@ impl<F: FileFn + Send> Job<'_, F> {
 }
 
 impl<F: FileFn> Job<'_, F> {
+    /// Folds results, of files that failed, too: so [`OnError`](crate::OnError) does not apply.
+    /// `init`, `step` and `merge` are those of [`fold`](Self::fold). Failures are passed when they
+    /// happen, whatever their number.
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    /// let run = ioloom::files(["Cargo.toml", "no such file"]).map(|f| f.len()).fold_results(
+    ///     || (0, 0),
+    ///     |(bytes, missing), result| match result {
+    ///         Ok(len) => *bytes += len,
+    ///         Err(error) => {
+    ///             let kind = error.io_error().map(|error| error.kind());
+    ///             *missing += u64::from(kind == Some(ErrorKind::NotFound));
+    ///         }
+    ///     },
+    ///     |all, other| *all = (all.0 + other.0, all.1 + other.1),
+    /// )?;
+    /// let (bytes, missing) = run.value;
+    /// assert!(bytes > 100 && missing == 1 && run.failed == 1);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn fold_results<A: Send>(
+        self,
+        init: impl Fn() -> A + Sync,
+        step: impl Fn(&mut A, Result<F::Out, FileError<F::Error>>) + Sync,
+        merge: impl Fn(&mut A, A),
+    ) -> Result<Run<A, F::Error>, Error<F::Error>> {
+        let Self { files, function } = self;
+        let receiver = FoldedResults { init: &init, step: &step };
+        let (current, partial) = (files.current.clone(), files.partial);
+        let work = Passing { function: &function, receiver: &receiver, current };
+        let budget = Arc::new(Budget::new(files.plan.memory_bytes));
+        let driven = files.drive(F::CHUNKS, budget, None, &work).map_err(Error::widen)?;
+        if driven.executed.cancelled && !partial {
+            return Err(Error::Cancelled { files: driven.executed.files });
+        }
+        Ok(Ended::passed(driven, false).into_run(|locals| {
+            let mut locals = locals.into_iter();
+            let mut all = locals.next().unwrap_or_else(&init);
+            locals.for_each(|local| merge(&mut all, local));
+            all
+        }))
+    }
+
     /// Returns any value for which `wanted` holds. The run ends when there is one.
     ///
     /// ```
@@ -153,6 +201,30 @@ impl<F: FileFn> Job<'_, F> {
         let files = if count == 0 { self.files.take(0) } else { self.files };
         let ended = Job { files, function: self.function }.execute(&sink)?;
         Ok(ended.into_run(|locals| locals.into_iter().flatten().collect()))
+    }
+}
+
+/// Folds results into one accumulator per thread.
+struct FoldedResults<'f, I, S> {
+    init: &'f I,
+    step: &'f S,
+}
+
+impl<T, E, A, I, S> Receive<T, E> for FoldedResults<'_, I, S>
+where
+    A: Send,
+    I: Fn() -> A + Sync,
+    S: Fn(&mut A, Result<T, FileError<E>>) + Sync,
+{
+    type Local = A;
+
+    fn local(&self) -> A {
+        (self.init)()
+    }
+
+    fn receive(&self, local: &mut A, _: usize, result: Result<T, FileError<E>>) -> ControlFlow<()> {
+        (self.step)(local, result);
+        ControlFlow::Continue(())
     }
 }
 
@@ -226,7 +298,7 @@ where
         let (channel, results, horizon) = self.connect();
         let engine = std::thread::Builder::new().name("ioloom-iter".to_owned());
         let engine = engine.spawn(move || {
-            let (ended, _) = self.execute_sending(&channel, horizon)?;
+            let ended = self.execute_sending(&channel, horizon)?.executed;
             match ended.cancelled {
                 true => Err(Error::Cancelled { files: ended.files }),
                 false => Ok(()),

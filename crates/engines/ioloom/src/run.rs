@@ -30,6 +30,8 @@ pub struct Run<T, E = Infallible> {
     pub errors: Vec<FileError<E>>,
     /// Whether the function stopped the run before the end of the input.
     pub stopped: bool,
+    /// Whether the run was cancelled, under [`Files::partial`](crate::Files::partial).
+    pub cancelled: bool,
     /// What the walk of a tree visited and skipped.
     pub walked: Option<Walked>,
     /// The plan that ran.
@@ -105,6 +107,7 @@ pub(crate) struct Adapter<'a, F: FileFn, K> {
     function: &'a F,
     sink: &'a K,
     on_error: OnError,
+    partial: bool,
     current: Option<Arc<Current>>,
     /// The failure that ended the run.
     fatal: Mutex<Option<FileError<F::Error>>>,
@@ -119,8 +122,9 @@ pub(crate) struct Local<L, E> {
 
 impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
     pub(crate) fn new(function: &'a F, sink: &'a K, files: &Files<'_>) -> Self {
-        let (on_error, current) = (files.on_error, files.current.clone());
-        Self { function, sink, on_error, current, fatal: Mutex::new(None) }
+        let (on_error, partial) = (files.on_error, files.partial);
+        let current = files.current.clone();
+        Self { function, sink, on_error, partial, current, fatal: Mutex::new(None) }
     }
 
     /// Applies the policy to a failure.
@@ -150,7 +154,10 @@ impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
         let fatal = self.fatal.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         match fatal {
             Some(error) => Err(Error::File(error)),
-            None => Ended::from(driven),
+            None if driven.executed.cancelled && !self.partial => {
+                Err(Error::Cancelled { files: driven.executed.files })
+            }
+            None => Ok(Ended::of(driven)),
         }
     }
 }
@@ -228,23 +235,24 @@ pub(crate) struct Ended<L, E> {
     errors: Vec<FileError<E>>,
     failed: u64,
     walked: Option<Walked>,
-}
-
-impl<E> Ended<u64, E> {
-    /// A run whose results went through a channel; its threads counted the failures. `stopped`: the
-    /// caller ended it.
-    pub(crate) fn sent((executed, walked): Driven<u64>, stopped: bool) -> Self {
-        let failed = executed.locals.iter().sum();
-        let executed = Executed { stopped: executed.stopped || stopped, ..executed };
-        Self { executed, errors: Vec::new(), failed, walked }
-    }
+    cpus: u32,
 }
 
 impl<L, E> Ended<L, E> {
-    fn from((executed, walked): Driven<Local<L, E>>) -> Result<Self, Error<E>> {
-        if executed.cancelled {
-            return Err(Error::Cancelled { files: executed.files });
-        }
+    /// A run that passed on its failures; its threads counted them. `stopped`: the caller ended it.
+    pub(crate) fn passed(driven: Driven<(L, u64)>, stopped: bool) -> Self {
+        let Driven { executed, walked, cpus } = driven;
+        let mut failed = 0;
+        let executed = executed.map(|(local, count)| {
+            failed += count;
+            local
+        });
+        let executed = Executed { stopped: executed.stopped || stopped, ..executed };
+        Self { executed, errors: Vec::new(), failed, walked, cpus }
+    }
+
+    fn of(driven: Driven<Local<L, E>>) -> Self {
+        let Driven { executed, walked, cpus } = driven;
         let (mut errors, mut failed) = (Vec::new(), 0);
         let executed = executed.map(|local| {
             errors.extend(local.errors);
@@ -253,18 +261,18 @@ impl<L, E> Ended<L, E> {
         });
         errors.sort_by_key(|error| error.index);
         errors.truncate(ERRORS_KEPT);
-        Ok(Self { executed, errors, failed, walked })
+        Self { executed, errors, failed, walked, cpus }
     }
 
     pub(crate) fn into_run<T>(mut self, values: impl FnOnce(Vec<L>) -> T) -> Run<T, E> {
-        let cores = usable_cores();
-        let mut measured = self.executed.measured(cores, cores);
+        let mut measured = self.executed.measured(usable_cores(), self.cpus);
         measured.errors = self.failed;
         Run {
             value: values(self.executed.locals),
             failed: self.failed,
             errors: self.errors,
             stopped: self.executed.stopped,
+            cancelled: self.executed.cancelled,
             walked: self.walked,
             plan: self.executed.plan,
             measured,
@@ -272,32 +280,49 @@ impl<L, E> Ended<L, E> {
     }
 }
 
-/// Work that also sends its failures through the channel.
-pub(crate) struct Sending<'a, F: FileFn> {
-    pub(crate) function: &'a F,
-    pub(crate) channel: &'a Channel<F::Out, F::Error>,
-    pub(crate) current: Option<Arc<Current>>,
+/// Takes results, values and failures alike.
+pub(crate) trait Receive<T, E>: Sync {
+    type Local: Send;
+    fn local(&self) -> Self::Local;
+    /// Takes the result of file `index`; `Break` if no more are wanted.
+    fn receive(
+        &self,
+        local: &mut Self::Local,
+        index: usize,
+        result: Result<T, FileError<E>>,
+    ) -> ControlFlow<()>;
 }
 
-impl<F: FileFn> Sending<'_, F> {
-    /// Sends a result; `Break` if nothing receives it any more.
-    fn send(&self, index: usize, result: Result<F::Out, FileError<F::Error>>) -> ControlFlow<()> {
-        if self.channel.send(index, result) {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
+impl<T: Send, E: Send> Receive<T, E> for Channel<T, E> {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn receive(
+        &self,
+        (): &mut (),
+        index: usize,
+        result: Result<T, FileError<E>>,
+    ) -> ControlFlow<()> {
+        if self.send(index, result) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
-impl<F: FileFn> Work for Sending<'_, F> {
+/// Work that also passes on its failures.
+pub(crate) struct Passing<'a, F, R> {
+    pub(crate) function: &'a F,
+    pub(crate) receiver: &'a R,
+    pub(crate) current: Option<Arc<Current>>,
+}
+
+impl<F: FileFn, R: Receive<F::Out, F::Error>> Work for Passing<'_, F, R> {
     type State = F::State;
-    /// Failures.
-    type Local = u64;
+    /// The state of the receiver, and failures.
+    type Local = (R::Local, u64);
     type Error = F::Error;
 
-    fn local(&self) -> u64 {
-        0
+    fn local(&self) -> Self::Local {
+        (self.receiver.local(), 0)
     }
 
     fn begin(&self, _: usize, path: &Path) -> F::State {
@@ -309,7 +334,7 @@ impl<F: FileFn> Work for Sending<'_, F> {
 
     fn piece(
         &self,
-        _: &mut u64,
+        _: &mut Self::Local,
         state: &mut F::State,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, F::Error> {
@@ -318,15 +343,15 @@ impl<F: FileFn> Work for Sending<'_, F> {
 
     fn finish(
         &self,
-        _: &mut u64,
+        (local, _): &mut Self::Local,
         state: F::State,
         index: usize,
         path: &Path,
     ) -> Result<ControlFlow<()>, F::Error> {
         Ok(match self.function.finish(state, path)? {
-            ControlFlow::Continue(value) => self.send(index, Ok(value)),
+            ControlFlow::Continue(value) => self.receiver.receive(local, index, Ok(value)),
             ControlFlow::Break(value) => {
-                let _ = self.send(index, Ok(value));
+                let _ = self.receiver.receive(local, index, Ok(value));
                 ControlFlow::Break(())
             }
         })
@@ -334,17 +359,17 @@ impl<F: FileFn> Work for Sending<'_, F> {
 
     fn function_failed(
         &self,
-        failed: &mut u64,
+        (local, failed): &mut Self::Local,
         index: usize,
         path: &Path,
         error: F::Error,
     ) -> ControlFlow<()> {
         *failed += 1;
-        self.send(index, Err(FileError::function(index, path, error)))
+        self.receiver.receive(local, index, Err(FileError::function(index, path, error)))
     }
 
-    fn failed(&self, failed: &mut u64, error: FileError) -> ControlFlow<()> {
+    fn failed(&self, (local, failed): &mut Self::Local, error: FileError) -> ControlFlow<()> {
         *failed += 1;
-        self.send(error.index, Err(error.widen()))
+        self.receiver.receive(local, error.index, Err(error.widen()))
     }
 }

@@ -193,6 +193,14 @@ impl<'s> Source<'s> {
         let _ = self.ended_ns.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// Returns the number of paths that have arrived, and whether there will be no more.
+    pub(crate) fn arrived(&self) -> (usize, bool) {
+        match &self.paths {
+            From::List { max, .. } => (*max, true),
+            From::Stream { feed, .. } => feed.arrived(),
+        }
+    }
+
     /// Returns the number of paths, if it is known before the end.
     pub(crate) fn len(&self) -> Option<usize> {
         match &self.paths {
@@ -227,7 +235,7 @@ impl<'s> Source<'s> {
             From::Stream { feed, .. } => {
                 let (index, path, known_regular) = match feed.take() {
                     Taken::Entry(index, Entry::Path(path)) => (index, path, false),
-                    Taken::Entry(index, Entry::Regular(path)) => (index, path, true),
+                    Taken::Entry(index, Entry::Regular(path, _)) => (index, path, true),
                     Taken::Entry(index, Entry::Failed(error)) => {
                         return Next::Failed(FileError { index, ..error });
                     }

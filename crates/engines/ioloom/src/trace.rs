@@ -1,14 +1,12 @@
 //! Requests for traces, and the file that a trace is written to.
 //!
-//! The file is created before the run, so that an unwritable path fails before any work, and gets
-//! its name when it is complete.
+//! The file is created before the run, so that an unwritable path fails before any work.
 
 use crate::engine::{Executed, Tracing};
 use crate::error::Error;
 use ioloom_model::Level;
+use ioloom_observe::{TraceFile, TraceFileError};
 use ioloom_trace::Trace;
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,33 +18,25 @@ pub const EVIDENCE_VARIABLE: &str = "IOLOOM_EVIDENCE";
 
 /// A request for a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TraceWanted {
+pub(crate) struct TraceWanted {
     /// The trace file.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The level of evidence; `None` for the highest that works.
-    pub level: Option<Level>,
+    pub(crate) level: Option<Level>,
 }
 
 impl TraceWanted {
-    /// Reads the request from the environment: [`TRACE_VARIABLE`] names the file and
-    /// [`EVIDENCE_VARIABLE`] pins the level. The second run of a process writes to `NAME.2.ioloom`,
-    /// and so on.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the level is not 0, 1 or 2.
-    pub fn from_environment() -> Result<Option<Self>, Error> {
+    /// Reads the file from the environment: [`TRACE_VARIABLE`] names it. The second run of a process
+    /// writes to `NAME.2.ioloom`, and so on.
+    pub(crate) fn file_of_environment() -> Option<PathBuf> {
         static RUNS: AtomicU32 = AtomicU32::new(0);
-        let Some(path) = std::env::var_os(TRACE_VARIABLE).filter(|path| !path.is_empty()) else {
-            return Ok(None);
-        };
-        let level = level_of_environment()?;
+        let path = std::env::var_os(TRACE_VARIABLE).filter(|path| !path.is_empty())?;
         let run = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(Some(Self { path: numbered(Path::new(&path), run), level }))
+        Some(numbered(Path::new(&path), run))
     }
 
     /// Returns the tracing options of the engine.
-    pub fn tracing(&self) -> Tracing {
+    pub(crate) fn tracing(&self) -> Tracing {
         Tracing { level: self.level, files: true, ..Tracing::default() }
     }
 }
@@ -60,7 +50,7 @@ impl TraceWanted {
 /// Returns the error of the run, or of writing the trace of a run that succeeded.
 ///
 /// [`RunOptions::trace_of_failure`]: crate::engine::RunOptions::trace_of_failure
-pub fn keeping_trace<L>(
+pub(crate) fn keeping_trace<L>(
     file: Option<TraceFile>,
     run: impl FnOnce(&Mutex<Option<Box<Trace>>>) -> Result<Executed<L>, Error>,
 ) -> Result<Executed<L>, Error> {
@@ -72,13 +62,17 @@ pub fn keeping_trace<L>(
         Err(_) => failed.as_deref(),
     };
     let written = match (file, trace) {
-        (Some(file), Some(trace)) => file.write(trace),
+        (Some(file), Some(trace)) => file.write(trace).map_err(unwritten),
         _ => Ok(()),
     };
     done.and_then(|done| written.map(|()| done))
 }
 
-/// Reads the level that the environment pins.
+/// Reads the level that [`EVIDENCE_VARIABLE`] pins.
+///
+/// # Errors
+///
+/// Fails if it is not 0, 1 or 2.
 pub(crate) fn level_of_environment() -> Result<Option<Level>, Error> {
     let value = std::env::var_os(EVIDENCE_VARIABLE).filter(|level| !level.is_empty());
     let Some(value) = value else { return Ok(None) };
@@ -108,56 +102,14 @@ fn numbered(path: &Path, run: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// A trace file under construction. It gets its name when it is complete.
-#[derive(Debug)]
-pub struct TraceFile {
-    path: PathBuf,
-    unfinished: PathBuf,
-    file: File,
+/// Creates the file of a trace before the run.
+pub(crate) fn create(wanted: &TraceWanted) -> Result<TraceFile, Error> {
+    TraceFile::create(&wanted.path).map_err(unwritten)
 }
 
-impl TraceFile {
-    /// Creates a temporary file in the directory of `path`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the directory is not writable or `path` is a directory.
-    pub fn create(path: &Path) -> Result<Self, Error> {
-        let fail = |source| cannot(path, source);
-        let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
-            return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
-        };
-        let mut unfinished = std::ffi::OsString::from(".");
-        unfinished.push(name);
-        unfinished.push(format!(".{}", std::process::id()));
-        let unfinished = path.with_file_name(unfinished);
-        let file = File::create(&unfinished).map_err(fail)?;
-        Ok(Self { path: path.to_owned(), unfinished, file })
-    }
-
-    /// Writes the trace and renames the file to its final name.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error. A file of that name is then unchanged.
-    pub fn write(mut self, trace: &Trace) -> Result<(), Error> {
-        let bytes = ioloom_trace::file::write(trace);
-        let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_all());
-        written
-            .and_then(|()| std::fs::rename(&self.unfinished, &self.path))
-            .map_err(|e| cannot(&self.path, e))
-    }
-}
-
-impl Drop for TraceFile {
-    fn drop(&mut self) {
-        // After the rename there is no file under this name.
-        let _ = std::fs::remove_file(&self.unfinished);
-    }
-}
-
-fn cannot(path: &Path, source: io::Error) -> Error {
-    Error::Trace { path: path.to_owned(), source }
+fn unwritten(error: TraceFileError) -> Error {
+    let TraceFileError { path, source } = error;
+    Error::Trace { path, source }
 }
 
 #[cfg(test)]
@@ -169,19 +121,5 @@ mod tests {
         assert_eq!(numbered(Path::new("a/run.ioloom"), 1), Path::new("a/run.ioloom"));
         assert_eq!(numbered(Path::new("a/run.ioloom"), 2), Path::new("a/run.2.ioloom"));
         assert_eq!(numbered(Path::new("run"), 12), Path::new("run.12"));
-    }
-
-    #[test]
-    fn an_unfinished_file_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("t.ioloom");
-        drop(TraceFile::create(&path).unwrap());
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        TraceFile::create(&path).unwrap().write(&Trace::default()).unwrap();
-        let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
-        assert_eq!(names.len(), 1);
-        assert_eq!(names[0].path(), path);
-        let dir_error = TraceFile::create(dir.path()).unwrap_err().to_string();
-        assert!(dir_error.contains("directory"), "{dir_error}");
     }
 }

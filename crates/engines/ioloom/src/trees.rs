@@ -7,6 +7,7 @@ use crate::tree::{Links, TreeEntry, TreeOptions, Walked, Walking};
 use ioloom_walk::PathList;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Marks [`Files`] that are found by a walk.
 #[derive(Debug)]
@@ -140,15 +141,29 @@ impl<'a> Files<'a, Tree> {
     /// ```
     pub fn walk(self) -> TreeList {
         let Input::Tree(options) = self.input else { return TreeList::default() };
-        let (walking, counts) = Walking::new(options);
-        let (files, others) = walking.sorted();
+        let (walking, tally) = Walking::new(options);
+        let found = walking.sorted();
         let failed = |entry| match entry {
             Entry::Failed(error) => Some(error),
-            Entry::Path(_) | Entry::Regular(_) => None,
+            Entry::Path(_) | Entry::Regular(..) => None,
         };
-        let errors = others.into_iter().filter_map(failed).collect();
-        let walked = *counts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        TreeList { files, errors, walked }
+        let errors = found.failed.into_iter().filter_map(failed).collect();
+        TreeList { files: found.list, errors, walked: tally.walked() }
+    }
+
+    /// Walks for up to `time` before the first file is read (default: not at all), and finds at most
+    /// 65,536 files in it. They are then read in the order of their paths. If the walk ends within
+    /// `time`, the number of files is known from the start, and threads divide the list without a lock;
+    /// else the rest is read while the walk goes on.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let run = ioloom::tree("src").walk_ahead(Duration::from_millis(50)).map(|f| f.len()).run()?;
+    /// assert_eq!(run.value.len() as u64, run.walked.unwrap().files);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn walk_ahead(self, time: Duration) -> Self {
+        self.with(|tree| tree.ahead = time)
     }
 
     /// Sets whether files are sorted by path (default: no). The whole tree is then walked before

@@ -1,31 +1,28 @@
 //! Runs the engine `ioloom` as a subject: reading many files and computing on them.
 
-use crate::kernel::{FileState, Kernel, Outcome as FileOutcome, digest_part};
+use crate::kernel::{Kernel, Outcome as FileOutcome, digest_part};
 use crate::sets::{FileSets, walk_list};
-use ioloom::engine::{self, Piece, RunOptions, Tracing, Work};
-use ioloom::{FileError, TraceFile};
+use ioloom::{FileError, Measure};
 use ioloom_failure::{quoted, reason};
 use ioloom_fileset as fileset;
 use ioloom_lab::child::ChildAnswer;
 use ioloom_lab::subject::{Sets, Subject};
-use ioloom_model::record::RunOrder;
+use ioloom_model::record::{Observe, RunOrder};
 use ioloom_model::{
     AnyPlan, CallKind, Compute, Doubt, FileSetRealised, Measured, Outcome, Plan, State, table,
 };
-use ioloom_observe::Detail;
 use ioloom_sys::{file, map};
 use ioloom_walk::PathList;
-use std::convert::Infallible;
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of spans in a trace; keeps its file below about 10 MiB.
+#[cfg(feature = "lab")]
 const TRACE_SPANS_MAX: usize = 1 << 17;
 /// Maximum number of error messages in a record.
 const ERROR_SAMPLES_MAX: usize = 10;
 
-/// The subject `files`, which uses the engine's public API.
+/// The subject `files`, a client of the public interface of the library.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Files;
 
@@ -141,45 +138,45 @@ fn run_list(order: &RunOrder, list: PathList) -> Outcome {
     {
         return Outcome::Failed { reason: format!("cannot handle SIGBUS: {e}") };
     }
-    let cores = ioloom::usable_cores();
-    let plan = plan.complete(cores);
+    let plan = plan.complete(ioloom::usable_cores());
     let medium = fileset::medium(&order.dir).ok();
     let threads = u64::from(plan.threads().max(1));
-    let observe = &order.observe;
-    let pictured = observe.trace.is_some();
+    let mut measure = Measure::default().in_flight();
     // A trace already contains the spans, so a traced run does not record them.
-    let detail = if pictured {
-        Detail::Totals
-    } else {
-        Detail::Full { spans_max: (order.spans_max / threads) as usize }
+    if order.observe.trace.is_none() {
+        measure = measure.calls((order.spans_max / threads) as usize);
+    }
+    if let Compute::Sleep(_) = order.compute {
+        measure = measure.function_waits(State::Sleep);
+    }
+    if let Some(device) = medium.and_then(|medium| medium.block_device) {
+        measure = measure.block_device(device);
+    }
+    let files = ioloom::Files::from(list).pin(plan).measure(measure);
+    let files = match order.files_max {
+        Some(max) => files.take(max),
+        None => files,
     };
-    let tracing = (observe.events || pictured).then_some(Tracing {
-        level: observe.level,
-        files: true,
-        spans_max: TRACE_SPANS_MAX,
-    });
-    let options = RunOptions {
-        detail,
-        sample: true,
-        tracing,
-        function_waits: matches!(order.compute, Compute::Sleep(_)).then_some(State::Sleep),
-        block_device: medium.as_ref().and_then(|m| m.block_device.as_deref()),
-        mmap: true,
-        ..RunOptions::default()
+    let files = match observed(files, &order.observe, &plan) {
+        Ok(files) => files,
+        Err(reason) => return Outcome::Refused { reason },
     };
-    let work = Study { kernel: Kernel::new(order.compute.clone(), order.set.clone(), order.seed) };
-    let trace_file = match observe.trace.as_deref().map(TraceFile::create).transpose() {
-        Ok(file) => file,
-        Err(error) => return Outcome::Failed { reason: error.to_string() },
-    };
-    let executed = ioloom::keeping_trace(trace_file, |failed| {
-        let options = RunOptions { trace_of_failure: Some(failed), ..options };
-        engine::run(&list, order.files_max, plan, &options, &work)
-    });
-    match executed {
-        Ok(mut executed) => {
-            let mut measured = executed.measured(cores, cpus_online());
-            fill(&mut measured, executed.locals);
+    let kernel = Kernel::new(order.compute.clone(), order.set.clone(), order.seed);
+    let run = files
+        .pieces()
+        .fold_file(
+            |_| (kernel.begin(), 0),
+            |(state, index), c| {
+                *index = c.index();
+                kernel.piece(state, c.index(), c.offset(), c.is_last(), c.bytes());
+            },
+            |(state, index), _| (index, kernel.finish(state, index)),
+        )
+        .fold_results(Counted::default, Counted::take, Counted::append);
+    match run {
+        Ok(run) => {
+            let mut measured = run.measured;
+            fill(&mut measured, run.value);
             Outcome::Done { measured: Box::new(measured) }
         }
         Err(ioloom::Error::Refused(reason)) => Outcome::Refused { reason },
@@ -187,23 +184,46 @@ fn run_list(order: &RunOrder, list: PathList) -> Outcome {
     }
 }
 
-fn cpus_online() -> u32 {
-    ioloom_sys::proc::system_stat().map_or(1, |stat| stat.cpus.len().max(1) as u32)
+/// Requests what an order observes.
+#[cfg(feature = "lab")]
+fn observed<'a>(
+    files: ioloom::Files<'a>,
+    observe: &Observe,
+    plan: &Plan,
+) -> Result<ioloom::Files<'a>, String> {
+    let tracing = (observe.events || observe.trace.is_some()).then_some(ioloom::engine::Tracing {
+        level: observe.level,
+        files: true,
+        spans_max: TRACE_SPANS_MAX,
+    });
+    let files = match &observe.trace {
+        Some(path) => files.trace(path),
+        None => files.untraced(),
+    };
+    Ok(files.lab(ioloom::LabOptions { mmap: plan.method.is_mmap(), tracing }))
 }
 
-fn fill(measured: &mut Measured, locals: Vec<Counted>) {
-    let mut digest = 0u64;
-    let mut touches = Vec::new();
-    for local in locals {
-        digest = digest.wrapping_add(local.digest);
-        measured.errors += local.failed;
-        measured.error_samples.extend(local.error_samples);
-        touches.extend(local.touches);
+/// Requests what an order observes, as far as the library offers it to others.
+#[cfg(not(feature = "lab"))]
+fn observed<'a>(
+    files: ioloom::Files<'a>,
+    observe: &Observe,
+    plan: &Plan,
+) -> Result<ioloom::Files<'a>, String> {
+    if plan.method.is_mmap() || observe.events || observe.trace.is_some() {
+        return Err(format!(
+            "{plan}: mappings, and traces of studies, need the cargo feature 'lab'"
+        ));
     }
+    Ok(files.untraced())
+}
+
+fn fill(measured: &mut Measured, counted: Counted) {
+    measured.error_samples = counted.error_samples;
     measured.error_samples.truncate(ERROR_SAMPLES_MAX);
-    measured.digest = format!("{digest:016x}");
-    if !touches.is_empty() {
-        measured.curves.insert("touch_ns".to_owned(), touches);
+    measured.digest = format!("{:016x}", counted.digest);
+    if !counted.touches.is_empty() {
+        measured.curves.insert("touch_ns".to_owned(), counted.touches);
     }
     let waits = [CallKind::HandOver, CallKind::Memory, CallKind::Input];
     let own = |kind: &CallKind| !waits.contains(kind);
@@ -214,72 +234,34 @@ fn fill(measured: &mut Measured, locals: Vec<Counted>) {
     }
 }
 
-/// The work of a study.
-struct Study {
-    kernel: Kernel,
-}
-
-/// Counters of one thread.
+/// Results of one thread.
 #[derive(Default)]
 struct Counted {
     digest: u64,
-    failed: u64,
     error_samples: Vec<String>,
     touches: Vec<(f64, f64)>,
 }
 
-impl Work for Study {
-    type State = FileState;
-    type Local = Counted;
-    type Error = Infallible;
-
-    fn local(&self) -> Counted {
-        Counted::default()
-    }
-
-    fn begin(&self, _: usize, _: &Path) -> FileState {
-        self.kernel.begin()
-    }
-
-    fn piece(
-        &self,
-        _: &mut Counted,
-        state: &mut FileState,
-        piece: &Piece<'_>,
-    ) -> Result<ControlFlow<()>, Infallible> {
-        self.kernel.piece(state, piece.index, piece.offset, piece.last, piece.bytes);
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn finish(
-        &self,
-        local: &mut Counted,
-        state: FileState,
-        index: usize,
-        _: &Path,
-    ) -> Result<ControlFlow<()>, Infallible> {
-        let FileOutcome { xxh3, touches, .. } = self.kernel.finish(state, index);
-        local.digest = local.digest.wrapping_add(digest_part(index, xxh3));
-        local.touches.extend(touches);
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn function_failed(
-        &self,
-        _: &mut Counted,
-        _: usize,
-        _: &Path,
-        never: Infallible,
-    ) -> ControlFlow<()> {
-        match never {}
-    }
-
-    fn failed(&self, local: &mut Counted, error: FileError) -> ControlFlow<()> {
-        local.failed += 1;
-        if local.error_samples.len() < ERROR_SAMPLES_MAX {
-            local.error_samples.push(error.to_string());
+impl Counted {
+    /// Adds the result of a file.
+    fn take(&mut self, result: Result<(usize, FileOutcome), FileError>) {
+        match result {
+            Ok((index, FileOutcome { xxh3, touches, .. })) => {
+                self.digest = self.digest.wrapping_add(digest_part(index, xxh3));
+                self.touches.extend(touches);
+            }
+            Err(error) if self.error_samples.len() < ERROR_SAMPLES_MAX => {
+                self.error_samples.push(error.to_string());
+            }
+            Err(_) => {}
         }
-        ControlFlow::Continue(())
+    }
+
+    /// Adds the results of another thread.
+    fn append(&mut self, other: Self) {
+        self.digest = self.digest.wrapping_add(other.digest);
+        self.error_samples.extend(other.error_samples);
+        self.touches.extend(other.touches);
     }
 }
 

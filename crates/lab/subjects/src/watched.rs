@@ -12,12 +12,12 @@
 //! Cost: the cost of the level, plus a thread that reads the events.
 
 use crate::stage;
-use ioloom::TraceFile;
 use ioloom_lab::{ChildAnswer, Subject};
 use ioloom_model::evidence::SourceReport;
 use ioloom_model::record::{Observe, RunOrder};
 use ioloom_model::units::format_ns;
 use ioloom_model::{Measured, Outcome, State};
+use ioloom_observe::TraceFile;
 use ioloom_observe::collect::{TraceOptions, Watch};
 use ioloom_observe::counters::Record;
 use ioloom_trace::lane::{ROLE_KERNEL_WORKER, ROLE_TOOL};

@@ -16,6 +16,7 @@ mod gauge;
 pub mod limit;
 mod meter;
 mod split;
+mod trace_file;
 mod usage;
 
 pub use account::{evidence, merge_calls, states};
@@ -23,4 +24,5 @@ pub use bottleneck::bottleneck;
 pub use gauge::{GaugeSampler, GaugeTotals, Gauges};
 pub use meter::{Meter, Reads, Step, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};
 pub use split::Detail;
+pub use trace_file::{TraceFile, TraceFileError};
 pub use usage::{Usage, UsageDelta};

@@ -1,20 +1,23 @@
 //! Files below directories: what to walk, and what a walk skipped.
 //!
 //! A tree is walked by threads of its own while files are processed. Each thread passes what it
-//! finds through a bounded channel, so that the walk runs ahead of the reads by a few thousand
-//! files at most, and ends when the run does.
+//! finds through a bounded channel, so that the walk runs ahead of the reads by 65,536 files at most,
+//! and ends when the run does.
 
 mod ignoring;
+mod tally;
 mod visitor;
 mod walking;
 
-pub(crate) use walking::{Counts, Walking};
+pub(crate) use tally::Tally;
+pub(crate) use walking::{Found, Walking};
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Which symbolic links a walk follows. Roots are always followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,6 +92,12 @@ pub struct Walked {
     pub loops: u64,
     /// Sockets, pipes and devices.
     pub special: u64,
+    /// Sockets.
+    pub sockets: u64,
+    /// Named pipes.
+    pub pipes: u64,
+    /// Block and character devices.
+    pub devices: u64,
     /// Directories and entries that could not be walked. They are failures of the run, too.
     pub failed: u64,
 }
@@ -105,6 +114,9 @@ impl Walked {
         self.links += other.links;
         self.loops += other.loops;
         self.special += other.special;
+        self.sockets += other.sockets;
+        self.pipes += other.pipes;
+        self.devices += other.devices;
         self.failed += other.failed;
     }
 }
@@ -122,6 +134,8 @@ pub(crate) struct TreeOptions {
     pub(crate) same_file_system: bool,
     pub(crate) links: Links,
     pub(crate) sorted: bool,
+    /// How long the walk may run before the first read.
+    pub(crate) ahead: Duration,
 }
 
 impl fmt::Debug for TreeOptions {

@@ -1,6 +1,7 @@
 //! The visitor of a walk: filters entries, and sends the files that remain.
 
 use super::ignoring::Rules;
+use super::tally::Tally;
 use super::{Links, TreeEntry, TreeOptions, Walked};
 use crate::error::FileError;
 use crate::feed::Entry;
@@ -11,11 +12,13 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
 
-/// Entries that a thread collects before it sends them. The first batches are shorter.
-const BATCH_MAX: usize = 128;
+/// Entries that a thread collects before it sends them, sorted by inode: as many as one read of a
+/// directory returns. The first batches are shorter.
+pub(super) const BATCH_MAX: usize = 1024;
 
 /// One thread's view of a walk.
 pub(super) struct Finder {
@@ -26,7 +29,7 @@ pub(super) struct Finder {
     batch: Vec<Entry>,
     batch_max: usize,
     walked: Walked,
-    sum: Arc<Mutex<Walked>>,
+    tally: Arc<Tally>,
     /// The path of the current directory, if `known`.
     path: PathBuf,
     known: bool,
@@ -45,7 +48,7 @@ impl Finder {
         options: &Arc<TreeOptions>,
         absolute: &Arc<Vec<PathBuf>>,
         send: SyncSender<Vec<Entry>>,
-        sum: &Arc<Mutex<Walked>>,
+        tally: &Arc<Tally>,
     ) -> Self {
         Self {
             options: options.clone(),
@@ -54,7 +57,7 @@ impl Finder {
             batch: Vec::new(),
             batch_max: 1,
             walked: Walked::default(),
-            sum: sum.clone(),
+            tally: tally.clone(),
             path: PathBuf::new(),
             known: false,
             gone: false,
@@ -71,7 +74,11 @@ impl Finder {
 
     fn flush(&mut self) {
         if !self.batch.is_empty() {
-            let batch = std::mem::take(&mut self.batch);
+            let mut batch = std::mem::take(&mut self.batch);
+            // The order of names in a directory is often that of their hashes, that of inodes
+            // usually that of the data on the device.
+            batch.sort_by_key(Entry::inode);
+            self.tally.found.fetch_add(batch.len() as u64, Ordering::Relaxed);
             self.gone |= self.send.send(batch).is_err();
         }
     }
@@ -94,7 +101,7 @@ impl Finder {
     }
 
     /// Takes an entry that is not a directory; `path` builds its path.
-    fn take(&mut self, kind: Kind, path: impl FnOnce(&Self) -> PathBuf) {
+    fn take(&mut self, kind: Kind, inode: u64, path: impl FnOnce(&Self) -> PathBuf) {
         match (kind, self.options.links) {
             (Kind::Regular, links) => {
                 self.walked.files += 1;
@@ -103,7 +110,7 @@ impl Finder {
                 self.found(if links == Links::All {
                     Entry::Path(path)
                 } else {
-                    Entry::Regular(path)
+                    Entry::Regular(path, inode)
                 });
             }
             (Kind::Symlink, Links::Files) => {
@@ -116,7 +123,14 @@ impl Finder {
                 }
             }
             (Kind::Symlink, _) => self.walked.links += 1,
-            _ => self.walked.special += 1,
+            (other, _) => {
+                self.walked.special += 1;
+                match other {
+                    Kind::Socket => self.walked.sockets += 1,
+                    Kind::Fifo => self.walked.pipes += 1,
+                    _ => self.walked.devices += 1,
+                }
+            }
         }
     }
 
@@ -211,7 +225,8 @@ impl Visitor for Finder {
 
     fn entry(&mut self, dir: DirRef<'_, Below>, found: &Found<'_>) -> Control {
         self.know(dir);
-        self.take(found.kind, |this| this.path.join(std::ffi::OsStr::from_bytes(found.name)));
+        let name = std::ffi::OsStr::from_bytes(found.name);
+        self.take(found.kind, found.inode, |this| this.path.join(name));
         self.control()
     }
 
@@ -252,6 +267,6 @@ impl Drop for Finder {
     /// Sends the rest and adds the counts, before the channel ends.
     fn drop(&mut self) {
         self.flush();
-        self.sum.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).add(&self.walked);
+        self.tally.add(&self.walked);
     }
 }

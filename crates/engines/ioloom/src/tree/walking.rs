@@ -1,7 +1,8 @@
 //! A walk in the background, as an iterator of what it finds.
 
-use super::visitor::Finder;
-use super::{Links, TreeOptions, Walked};
+use super::tally::Tally;
+use super::visitor::{BATCH_MAX, Finder};
+use super::{Links, TreeOptions};
 use crate::error::FileError;
 use crate::feed::Entry;
 use ioloom_failure::{Operation, PathError};
@@ -9,16 +10,43 @@ use ioloom_walk::{Fields, Follow, Method, PathList, Walk};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
+/// Entries that a walk may find before the first read.
+const AHEAD_MAX: usize = 65_536;
 /// Batches that may wait between the walk and the run.
-const BATCHES: usize = 32;
+const BATCHES: usize = AHEAD_MAX / BATCH_MAX;
 
-/// Counts of a walk, complete when it has ended.
-pub(crate) type Counts = Arc<Mutex<Walked>>;
+/// What a walk has found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The files, sorted by path.
+    pub(crate) list: PathList,
+    /// What could not be walked.
+    pub(crate) failed: Vec<Entry>,
+    /// Whether the walk has ended.
+    pub(crate) ended: bool,
+}
+
+impl Found {
+    fn push(&mut self, entry: Entry) {
+        match entry {
+            Entry::Regular(path, inode) => {
+                self.list.push_found(&[path.as_os_str().as_bytes()], inode);
+            }
+            Entry::Path(path) => self.list.push(path.as_os_str().as_bytes()),
+            Entry::Failed(_) => self.failed.push(entry),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.list.len() >= AHEAD_MAX
+    }
+}
 
 /// What a walk finds, in the order in which it finds it. The walk starts with the first call.
 /// Dropping the iterator stops the walk and waits for its threads.
@@ -29,7 +57,7 @@ pub(crate) struct Walking {
 
 enum State {
     /// Not started.
-    Waiting(Arc<TreeOptions>, Counts),
+    Waiting(Arc<TreeOptions>, Arc<Tally>),
     Running {
         batch: std::vec::IntoIter<Entry>,
         batches: Receiver<Vec<Entry>>,
@@ -39,31 +67,42 @@ enum State {
 }
 
 impl Walking {
-    pub(crate) fn new(options: TreeOptions) -> (Self, Counts) {
-        let counts = Counts::default();
-        let state = State::Waiting(Arc::new(options), counts.clone());
-        (Self { state, stop: Arc::default() }, counts)
+    pub(crate) fn new(options: TreeOptions) -> (Self, Arc<Tally>) {
+        let tally = Arc::new(Tally::default());
+        let state = State::Waiting(Arc::new(options), tally.clone());
+        (Self { state, stop: Arc::default() }, tally)
     }
 
-    /// Walks the whole tree and sorts it. Returns the files, and the failures of the walk.
-    pub(crate) fn sorted(self) -> (PathList, Vec<Entry>) {
-        let (mut list, mut others) = (PathList::new(), Vec::new());
-        for entry in self {
-            match entry {
-                Entry::Regular(path) => list.push_found(&[path.as_os_str().as_bytes()], 0),
-                Entry::Path(path) => list.push(path.as_os_str().as_bytes()),
-                Entry::Failed(error) => others.push(Entry::Failed(error)),
+    /// Walks the whole tree and sorts it.
+    pub(crate) fn sorted(self) -> Found {
+        let mut found = Found { ended: true, ..Found::default() };
+        self.for_each(|entry| found.push(entry));
+        found.list.sort();
+        found
+    }
+
+    /// Walks until `until` or until many files are found, and sorts those.
+    pub(crate) fn ahead(&mut self, until: Instant) -> Found {
+        let mut found = Found::default();
+        while !found.is_full() {
+            match self.next_before(Some(until)) {
+                Next::Entry(entry) => found.push(entry),
+                Next::Late => break,
+                Next::Ended => {
+                    found.ended = true;
+                    break;
+                }
             }
         }
-        list.sort();
-        (list, others)
+        found.list.sort();
+        found
     }
 
-    fn start(&mut self, options: Arc<TreeOptions>, counts: Counts) -> Option<Entry> {
+    fn start(&mut self, options: Arc<TreeOptions>, tally: Arc<Tally>) -> Option<Entry> {
         let (send, batches) = sync_channel(BATCHES);
         let stop = self.stop.clone();
         let thread = std::thread::Builder::new().name("ioloom-walk".to_owned());
-        match thread.spawn(move || walk(&options, &counts, send, stop)) {
+        match thread.spawn(move || walk(&options, &tally, send, stop)) {
             Ok(thread) => {
                 self.state = State::Running { batch: Vec::new().into_iter(), batches, thread };
                 None
@@ -80,7 +119,7 @@ impl Walking {
 /// Walks on this thread and those that it starts.
 fn walk(
     options: &Arc<TreeOptions>,
-    counts: &Counts,
+    tally: &Arc<Tally>,
     send: SyncSender<Vec<Entry>>,
     stop: Arc<AtomicBool>,
 ) {
@@ -94,7 +133,7 @@ fn walk(
     let absolute =
         options.roots.iter().map(|root| std::path::absolute(root).unwrap_or_else(|_| root.clone()));
     let absolute = Arc::new(absolute.collect::<Vec<_>>());
-    let make = |_| Finder::new(options, &absolute, send.clone(), counts);
+    let make = |_| Finder::new(options, &absolute, send.clone(), tally);
     if let Err(refused) = walk.run(&options.roots, make) {
         let root = options.roots.first().cloned().unwrap_or_default();
         let error = PathError::new(Operation::Walk, root, io::Error::other(refused));
@@ -102,34 +141,58 @@ fn walk(
     }
 }
 
+/// The outcome of a wait for an entry.
+enum Next {
+    Entry(Entry),
+    /// The time is over.
+    Late,
+    /// The walk has ended.
+    Ended,
+}
+
 impl Iterator for Walking {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        loop {
-            match &mut self.state {
-                State::Ended => return None,
-                State::Waiting(options, counts) => {
-                    let (options, counts) = (options.clone(), counts.clone());
-                    if let Some(failed) = self.start(options, counts) {
-                        return Some(failed);
-                    }
-                }
-                State::Running { batch, batches, .. } => {
-                    if let Some(entry) = batch.next() {
-                        return Some(entry);
-                    }
-                    match batches.recv() {
-                        Ok(more) => *batch = more.into_iter(),
-                        Err(_) => self.end(),
-                    }
-                }
-            }
+        match self.next_before(None) {
+            Next::Entry(entry) => Some(entry),
+            Next::Late | Next::Ended => None,
         }
     }
 }
 
 impl Walking {
+    /// Waits for the next entry, at most until `until`.
+    fn next_before(&mut self, until: Option<Instant>) -> Next {
+        loop {
+            match &mut self.state {
+                State::Ended => return Next::Ended,
+                State::Waiting(options, tally) => {
+                    let (options, tally) = (options.clone(), tally.clone());
+                    if let Some(failed) = self.start(options, tally) {
+                        return Next::Entry(failed);
+                    }
+                }
+                State::Running { batch, batches, .. } => {
+                    if let Some(entry) = batch.next() {
+                        return Next::Entry(entry);
+                    }
+                    let more = match until {
+                        None => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                        Some(until) => {
+                            batches.recv_timeout(until.saturating_duration_since(Instant::now()))
+                        }
+                    };
+                    match more {
+                        Ok(more) => *batch = more.into_iter(),
+                        Err(RecvTimeoutError::Timeout) => return Next::Late,
+                        Err(RecvTimeoutError::Disconnected) => self.end(),
+                    }
+                }
+            }
+        }
+    }
+
     /// Waits for the walk. Resumes its panic: the filter is the caller's.
     fn end(&mut self) {
         if let State::Running { batches, thread, .. } =

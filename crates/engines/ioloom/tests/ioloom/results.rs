@@ -239,3 +239,78 @@ fn ordered_values_that_retain_memory_end_or_finish() {
         });
     }
 }
+
+/// Values and failures of every kind reach one fold, and a cancelled run keeps them.
+#[test]
+fn failures_are_folded_like_values_and_survive_a_cancel() {
+    let (_dir, mut paths) = make(&roots()[0], &[100; 300]);
+    paths[7] = "no/such/file".into();
+    for text in PLANS {
+        for chunk_bytes in [None, Some(4096)] {
+            let plan = ioloom::Plan { chunk_bytes, ..plan(text) };
+            if ioloom_model::table::check(&plan).is_err() {
+                continue;
+            }
+            for cancel_at in [None, Some(100)] {
+                let (token, done) = (Cancel::new(), AtomicUsize::new(0));
+                let run = ioloom::list(&paths)
+                    .pin(plan)
+                    .cancel(&token)
+                    .partial(true)
+                    .pieces()
+                    .try_fold_file(
+                        |_| (0, 0),
+                        |sum, c| {
+                            *sum = (c.index(), sum.1 + c.bytes().len());
+                            if c.index() == 9 { Err("nine") } else { Ok(()) }
+                        },
+                        |(index, sum), _| {
+                            if Some(done.fetch_add(1, Ordering::SeqCst)) == cancel_at {
+                                token.cancel();
+                            }
+                            Ok((index, sum))
+                        },
+                    )
+                    .fold_results(
+                        || (Vec::new(), Vec::new()),
+                        |(good, bad): &mut (Vec<_>, Vec<_>), result| match result {
+                            Ok(value) => good.push(value),
+                            Err(error) => bad.push((error.index, error.function_error().copied())),
+                        },
+                        |all, more| {
+                            all.0.extend(more.0);
+                            all.1.extend(more.1);
+                        },
+                    );
+                let run = match run {
+                    Ok(run) => run,
+                    Err(error) => {
+                        assert!(matches!(error, Error::Refused(_)), "{plan}: {error}");
+                        continue;
+                    }
+                };
+                let (good, mut bad) = run.value;
+                bad.sort_unstable();
+                assert_eq!(run.cancelled, cancel_at.is_some(), "{plan}");
+                assert_eq!(run.failed as usize, bad.len(), "{plan}");
+                assert_eq!(run.measured.errors, run.failed, "{plan}");
+                assert!(good.iter().all(|(_, bytes)| *bytes == 100), "{plan}");
+                if cancel_at.is_none() {
+                    assert_eq!((good.len(), bad), (298, vec![(7, None), (9, Some("nine"))]));
+                } else {
+                    assert!((101..298).contains(&good.len()), "{plan}: {}", good.len());
+                }
+            }
+        }
+    }
+    // Without partial results, a cancelled run is an error that counts what was done.
+    let token = Cancel::new();
+    token.cancel();
+    let run = ioloom::list(&paths).cancel(&token).map(|f| f.len());
+    let run = run.fold_results(|| (), |(), _| {}, |(), ()| {});
+    assert!(matches!(run, Err(Error::Cancelled { files: 0 })), "{run:?}");
+    // A scope returns what its caller returned.
+    let job = ioloom::list(&paths).cancel(&token).partial(true).map(|f| f.len());
+    let run = job.scope(|results| results.count()).unwrap();
+    assert!(run.cancelled && run.value < 300);
+}

@@ -2,9 +2,11 @@
 
 use crate::support::{guarded, roots};
 use ioloom::{Cause, Error, Files, Links, OnError, Tree, Walked};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// A tree with everything that a walk may meet.
 fn sample() -> tempfile::TempDir {
@@ -192,4 +194,60 @@ fn the_first_file_is_processed_before_the_walk_has_ended() {
         });
         assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"filter"));
     });
+}
+
+#[test]
+fn a_tree_that_is_walked_ahead_is_a_list_with_a_known_length() {
+    let dir = sample();
+    let root = dir.path();
+    for (ahead, known) in [(Duration::from_secs(10), true), (Duration::from_nanos(1), false)] {
+        let totals = Mutex::new(Vec::new());
+        let files = ioloom::tree(root).walk_ahead(ahead).threads(1);
+        let run = files
+            .progress(|p| totals.lock().unwrap().push((p.files, p.files_found, p.files_total)))
+            // Longer than two reports of progress.
+            .map(|f| {
+                std::thread::sleep(Duration::from_millis(60));
+                f.path().to_owned()
+            })
+            .run()
+            .unwrap();
+        let totals = totals.into_inner().unwrap();
+        assert_eq!((run.value.len(), run.walked.unwrap().files), (8, 8));
+        assert!(!totals.is_empty() && totals.iter().all(|(done, found, _)| done <= found));
+        assert_eq!(totals.last().unwrap().2, Some(8), "{totals:?}");
+        if known {
+            assert!(totals.iter().all(|(_, found, total)| (*found, *total) == (8, Some(8))));
+            let mut sorted = run.value.clone();
+            sorted.sort();
+            assert_eq!(run.value, sorted, "one thread reads in the order of paths");
+        }
+    }
+    // A failure of the walk is passed on, whenever it happens.
+    let missing = root.join("missing");
+    for ahead in [Duration::from_secs(10), Duration::from_nanos(1)] {
+        let files = ioloom::trees([root, &missing]).walk_ahead(ahead).on_error(OnError::Collect);
+        let run = files.map(|f| f.len()).run().unwrap();
+        assert_eq!((run.value.len(), run.failed), (8, 1));
+        assert_eq!(run.errors[0].path, missing);
+    }
+}
+
+#[test]
+fn a_walk_knows_the_inodes_of_its_files() {
+    let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
+    for i in 0..300 {
+        std::fs::write(dir.path().join(format!("{}", (i * 7) % 300)), "x").unwrap();
+    }
+    let seen = Mutex::new(Vec::new());
+    let files = ioloom::tree(dir.path()).walk_ahead(Duration::from_secs(10));
+    let plan = "read/threads:n=1/order=inode".parse().unwrap();
+    let run = files.into_files().pin(plan).for_each(|f| {
+        seen.lock().unwrap().push(std::fs::metadata(f.path()).unwrap().ino());
+    });
+    run.unwrap();
+    let seen = seen.into_inner().unwrap();
+    assert!(seen.len() == 300 && seen.is_sorted(), "{seen:?}");
+    let found = ioloom::tree(dir.path()).walk().files;
+    assert!((0..300).all(|index| found.inode(index).is_some()));
 }

@@ -372,15 +372,6 @@ impl EachArgs {
         self.plan.is_some() || self.method_given() || self.schedule.is_some()
     }
 
-    /// Returns the trace that flags or the environment request.
-    pub(crate) fn trace_wanted(&self) -> Result<Option<ioloom::TraceWanted>, Failure> {
-        if let Some(path) = &self.trace {
-            let level = self.evidence.and_then(crate::evidence::level);
-            return Ok(Some(ioloom::TraceWanted { path: path.clone(), level }));
-        }
-        ioloom::TraceWanted::from_environment().map_err(Failure::refused)
-    }
-
     /// Returns whether a flag selects a method.
     pub(crate) fn method_given(&self) -> bool {
         self.method.is_some() || self.plan.is_some()

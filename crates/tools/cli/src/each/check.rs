@@ -2,16 +2,14 @@
 //! `sha256sum --check`.
 
 use super::args::EachArgs;
-use super::input::Roots;
 use super::job::{CHUNK_BYTES, Job};
 use super::line::{Line, LineReader, unsupported};
 use super::progress::Bar;
 use super::sink::{Manner, Sink};
-use super::work::{Comparison, Counts, EachWork, Lines};
+use super::work::{Comparison, Counts, EachWork, Lines, Local, failure};
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
-use ioloom::Cancel;
-use ioloom::engine::{self, RunOptions};
+use ioloom::{Cancel, Files};
 use ioloom_failure::{Explained, Operation, quoted};
 use ioloom_model::{Compute, Hash, Method};
 use ioloom_walk::PathList;
@@ -44,7 +42,7 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
         return Err(interrupted());
     };
     let text = text?;
-    let listed = parse(&text, args.zero, wanted, list)?;
+    let mut listed = parse(&text, args.zero, wanted, list)?;
     if args.warn {
         for number in &listed.unknown {
             let tag = wanted.map_or(String::new(), |hash| format!("{} ", hash.tag()));
@@ -67,7 +65,7 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
             named(list)
         )));
     }
-    let counts = verify(args, &listed, &stop)?;
+    let counts = verify(args, &mut listed, &stop)?;
     let unverified = args.ignore_missing && counts.right == 0;
     if !args.status {
         summarise(args, list, listed.unknown.len() as u64, counts);
@@ -141,7 +139,7 @@ fn ambiguous(list: &Path, number: usize, possible: &[Hash]) -> Failure {
 }
 
 /// Hashes the files and prints their results in the order of the list.
-fn verify(args: &EachArgs, listed: &Listed, stop: &Arc<AtomicBool>) -> Result<Counts, Failure> {
+fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Result<Counts, Failure> {
     args.check_chunk()?;
     let mut plan = args.plan();
     if plan.method.is_mmap() || plan.method == Method::Null {
@@ -158,28 +156,21 @@ fn verify(args: &EachArgs, listed: &Listed, stop: &Arc<AtomicBool>) -> Result<Co
         quiet: args.quiet,
         status: args.status,
     };
-    let work = EachWork::new(&job, Lines::Compare(&sink, comparison), true, false);
-    let tick = |_, _, _| sink.tick();
-    let options = RunOptions {
-        cancel: Cancel::from_flag(stop.clone()),
-        progress: Some(&tick),
-        on_demand: !args.is_pinned(),
-        ..RunOptions::default()
-    };
+    let work = EachWork::new(&job, Lines::Compare(&sink, comparison), false);
+    let files = Files::from(std::mem::take(&mut listed.paths))
+        .pin(plan)
+        .start_on_demand(!args.is_pinned())
+        .cancel(&Cancel::from_flag(stop.clone()))
+        .partial(true)
+        .progress(|_| sink.tick());
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let executed = engine::run(&listed.paths, None, plan, &options, &work);
+    let run = work.run(files, Local::default());
     sink.finish()?;
-    let mut executed = match executed {
-        Ok(executed) => executed,
-        Err(ioloom::Error::Refused(reason)) => return Err(Failure::refused(reason)),
-        Err(error) => return Err(Failure::failed(error)),
-    };
-    if executed.cancelled {
+    let run = run.map_err(failure)?;
+    if run.cancelled {
         return Err(interrupted());
     }
-    let measured = executed.measured(1, 1);
-    let list = (Some(&listed.paths), &Roots::default());
-    Ok(work.outcome(executed.locals, measured, list).1)
+    Ok(run.value.counts)
 }
 
 fn interrupted() -> Failure {

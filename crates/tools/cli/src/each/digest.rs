@@ -19,44 +19,37 @@ const SORT_PART_MIN: usize = 16_384;
 /// Capacity of the buffer for lines; it is hashed when half full.
 const LINES_BYTES: usize = 16 << 10;
 
-/// Hashes of files, each with the position of its path: in the list that was read or, for streamed
-/// paths, in `streamed`.
+/// Hashes of files, each with the position of its path in `paths`.
 #[derive(Default)]
 pub(super) struct Hashes {
     entries: Vec<(u64, usize)>,
-    streamed: PathList,
+    paths: PathList,
 }
 
 impl Hashes {
-    /// Adds the hash of a file of the list.
-    pub(super) fn push_listed(&mut self, xxh3: u64, index: usize) {
-        self.entries.push((xxh3, index));
+    /// Adds the hash of a file.
+    pub(super) fn push(&mut self, xxh3: u64, path: &[u8]) {
+        self.entries.push((xxh3, self.paths.len()));
+        self.paths.push(path);
     }
 
-    /// Adds the hash of a file whose path came as a stream.
-    pub(super) fn push_streamed(&mut self, xxh3: u64, path: &[u8]) {
-        self.entries.push((xxh3, self.streamed.len()));
-        self.streamed.push(path);
-    }
-
-    /// Appends everything of `other`, which must belong to the same list or stream.
+    /// Appends everything of `other`.
     pub(super) fn append(&mut self, other: Self) {
         if self.entries.is_empty() {
             *self = other;
             return;
         }
-        let base = self.streamed.len();
+        let base = self.paths.len();
         self.entries.extend(other.entries.into_iter().map(|(hash, at)| (hash, base + at)));
-        self.streamed.append(other.streamed);
+        self.paths.append(other.paths);
     }
 
     /// Returns XXH3-64 over the lines `HEX  PATH\n`, sorted by their bytes; `shown` maps a path to
     /// its form in the line. Every hash has sixteen digits, so sorting by number and then by path
     /// sorts the lines.
-    pub(super) fn digest(self, list: Option<&PathList>, shown: impl Fn(&[u8]) -> &[u8]) -> String {
-        let Self { mut entries, streamed } = self;
-        let list = list.unwrap_or(&streamed);
-        let name = |at: usize| shown(list.get(at));
+    pub(super) fn digest(self, shown: impl Fn(&[u8]) -> &[u8]) -> String {
+        let Self { mut entries, paths } = self;
+        let name = |at: usize| shown(paths.get(at));
         sort_by_line(&mut entries, &name);
         let mut hasher = Xxh3::new();
         let mut lines = Vec::with_capacity(LINES_BYTES);
@@ -109,19 +102,17 @@ mod tests {
         let lines = "0000000000000001  a\n0000000000000001  z\n0000000000000002  b\n";
         let expected = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(lines.as_bytes()));
         let (mut hashes, mut other) = (Hashes::default(), Hashes::default());
-        hashes.push_streamed(2, b"b");
-        other.push_streamed(1, b"z");
-        other.push_streamed(1, b"a");
+        hashes.push(2, b"b");
+        other.push(1, b"z");
+        other.push(1, b"a");
         hashes.append(other);
-        assert_eq!(hashes.digest(None, |path| path), expected);
-        let mut list = PathList::new();
-        ["r/z", "r/b", "r/a"].into_iter().for_each(|path| list.push(path.as_bytes()));
+        assert_eq!(hashes.digest(|path| path), expected);
         let (mut hashes, mut other) = (Hashes::default(), Hashes::default());
-        hashes.push_listed(2, 1);
-        other.push_listed(1, 0);
-        other.push_listed(1, 2);
+        hashes.push(2, b"r/b");
+        other.push(1, b"r/z");
+        other.push(1, b"r/a");
         hashes.append(other);
-        assert_eq!(hashes.digest(Some(&list), |path| &path[2..]), expected);
+        assert_eq!(hashes.digest(|path| &path[2..]), expected);
     }
 
     #[test]
@@ -131,11 +122,11 @@ mod tests {
         for file in 0..3 * SORT_PART_MIN {
             let name = format!("file {file}");
             let hash = xxhash_rust::xxh3::xxh3_64(&(file % 1000).to_le_bytes());
-            hashes.push_streamed(hash, name.as_bytes());
+            hashes.push(hash, name.as_bytes());
             lines.push(format!("{hash:016x}  {name}\n"));
         }
         lines.sort();
         let expected = xxhash_rust::xxh3::xxh3_64(lines.concat().as_bytes());
-        assert_eq!(hashes.digest(None, |path| path), format!("{expected:016x}"));
+        assert_eq!(hashes.digest(|path| path), format!("{expected:016x}"));
     }
 }

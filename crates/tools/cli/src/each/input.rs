@@ -1,50 +1,62 @@
 //! The files to read: directories, files, or a list on standard input.
+//!
+//! Directories are walked while files are read, after a short start that finds small trees whole. In
+//! input order, and for plans that need all paths, they are listed before.
 
 use super::args::EachArgs;
-use super::selection::SkippedCounts;
+use super::selection::{Selection, SkippedCounts};
 use crate::exit::Failure;
+use ioloom::{Files, Plan};
 use ioloom_failure::{Operation, PathError, quoted};
+use ioloom_model::ReadAhead;
+use ioloom_model::layout::layout;
 use ioloom_sys::file::{self, Kind};
 use ioloom_walk::{ListError, PathList, Separator, read_list};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-/// Paths that arrive during the run.
-pub(super) type PathStream = Box<dyn Iterator<Item = PathBuf> + Send>;
+/// How long a tree is walked before the first file is read. Small trees are then read as a list, which
+/// costs less per file, and in the order of their paths.
+const WALK_AHEAD: Duration = Duration::from_millis(50);
 
 /// The files to read, and what went wrong while finding them.
 pub(crate) struct Input {
-    /// All paths, when they are known before the start.
-    pub(super) files: Option<PathList>,
-    /// Paths that are read from standard input during the run.
-    pub(super) stream: Option<PathStream>,
+    /// The files.
+    pub(super) files: Files<'static>,
+    /// Whether the list may wait for lines of output.
+    pub(super) awaited: bool,
     /// The error that ended the stream early, once it has happened.
     pub(super) cut: Arc<OnceLock<String>>,
     /// How paths are shown.
     pub(super) roots: Roots,
-    /// Warnings about arguments that were skipped.
+    /// Warnings about arguments.
     pub(super) warnings: Vec<String>,
-    /// Whether directories were walked, so that --exclude applies.
-    pub(super) walked: bool,
-    /// What the walk skipped; `None` for a list on standard input.
+    /// If directories are walked, the arguments, to which --exclude does not apply.
+    pub(super) named: Option<BTreeSet<PathBuf>>,
+    /// What was skipped by walks before the run; `None` for a list on standard input.
     pub(super) skipped: Option<SkippedCounts>,
-    /// Errors of the walk, which count as failures.
-    pub(super) errors: Vec<String>,
+    /// Paths that cannot be read and why, which count as failures.
+    pub(super) errors: Vec<(PathBuf, String)>,
 }
 
 impl Input {
     /// Returns an input without files.
     pub(super) fn none() -> Self {
+        Self::of(Files::from(PathList::new()))
+    }
+
+    fn of(files: Files<'static>) -> Self {
         Self {
-            files: Some(PathList::new()),
-            stream: None,
+            files,
+            awaited: false,
             cut: Arc::default(),
             roots: Roots::default(),
             warnings: Vec::new(),
-            walked: false,
+            named: None,
             skipped: None,
             errors: Vec::new(),
         }
@@ -69,8 +81,15 @@ impl Roots {
     }
 }
 
-/// Finds the files that the arguments name.
-pub(crate) fn read(args: &EachArgs) -> Result<Input, Failure> {
+impl Roots {
+    /// Returns the only root, if there is one.
+    pub(super) fn one(&self) -> Option<&Path> {
+        self.one.as_deref()
+    }
+}
+
+/// Finds the files that the arguments name, for a run with this plan.
+pub(crate) fn read(args: &EachArgs, plan: &Plan) -> Result<Input, Failure> {
     match args.paths.as_slice() {
         [] => Err(Failure::usage(
             "missing operand: name files or directories, or - to read a list from standard input",
@@ -85,11 +104,19 @@ pub(crate) fn read(args: &EachArgs) -> Result<Input, Failure> {
         }
         paths => {
             let (once, mut warnings) = once_each(paths);
-            let mut input = trees(args, &once);
+            let mut input = operands(args, plan, &once);
             warnings.append(&mut input.warnings);
             Ok(Input { warnings, ..input })
         }
     }
+}
+
+/// Returns the path of file `index`, for a plan whose input is listed before the run.
+pub(super) fn path_of(args: &EachArgs, index: usize) -> Option<PathBuf> {
+    let (once, _) = once_each(&args.paths);
+    let usable = Usable::of(&once);
+    let listed = Listed::of(&args.selection, usable);
+    (index < listed.paths.len()).then(|| listed.paths.path(index).to_owned())
 }
 
 fn stdin(args: &EachArgs) -> Input {
@@ -101,7 +128,7 @@ fn stdin(args: &EachArgs) -> Input {
     let stream = read_list(reader, separator).map_while(move |path| {
         path.map_err(|error| stream_error.get_or_init(|| list_error(&error))).ok()
     });
-    Input { files: None, stream: Some(Box::new(stream)), cut, ..Input::none() }
+    Input { awaited: true, cut, ..Input::of(ioloom::files(stream)) }
 }
 
 fn list_error(error: &ListError) -> String {
@@ -147,51 +174,97 @@ fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     (once, warnings)
 }
 
-fn trees(args: &EachArgs, paths: &[PathBuf]) -> Input {
-    let mut all = PathList::new();
-    let (mut warnings, mut errors) = (Vec::new(), Vec::new());
-    let mut walked = false;
-    let mut skipped = SkippedCounts::default();
-    // As in sha256sum, an operand that cannot be read is one error, and the others are processed.
-    for path in paths {
-        let kind = match file::kind_of(path).map_err(PathError::on(Operation::Stat, path)) {
-            Ok(kind) => kind,
-            Err(error) => {
-                errors.push(without_exclusion(&error.to_string()));
+/// Arguments by what they are.
+#[derive(Default)]
+struct Usable {
+    /// Directories and regular files, in the order of the arguments.
+    paths: Vec<(PathBuf, Kind)>,
+    directories: bool,
+    /// Arguments that cannot be read, and why.
+    errors: Vec<(PathBuf, String)>,
+}
+
+impl Usable {
+    /// As in sha256sum, an operand that cannot be read is one error, and the others are processed.
+    fn of(paths: &[PathBuf]) -> Self {
+        let mut usable = Self::default();
+        for path in paths {
+            let error = match file::kind_of(path) {
+                Ok(kind @ (Kind::Directory | Kind::Regular)) => {
+                    usable.directories |= kind == Kind::Directory;
+                    usable.paths.push((path.clone(), kind));
+                    continue;
+                }
+                Ok(other) => format!(
+                    "cannot read {}: it is {}, not a regular file or a directory",
+                    quoted(path),
+                    other.word()
+                ),
+                Err(error) => PathError::new(Operation::Stat, path, error).to_string(),
+            };
+            usable.errors.push((path.clone(), without_exclusion(&error)));
+        }
+        usable
+    }
+}
+
+/// All files, and what was skipped.
+#[derive(Default)]
+struct Listed {
+    paths: PathList,
+    warnings: Vec<String>,
+    skipped: SkippedCounts,
+    errors: Vec<(PathBuf, String)>,
+}
+
+impl Listed {
+    /// Lists argument by argument, and the files of a directory by path.
+    fn of(selection: &Selection, usable: Usable) -> Self {
+        let mut listed = Self { errors: usable.errors, ..Self::default() };
+        for (path, kind) in usable.paths {
+            if kind == Kind::Regular {
+                listed.paths.push(path.as_os_str().as_bytes());
                 continue;
             }
-        };
-        match kind {
-            Kind::Directory => {
-                let mut found = match args.selection.list(path) {
-                    Ok(found) => found,
-                    Err(error) => {
-                        errors.push(without_exclusion(&error.to_string()));
-                        continue;
-                    }
-                };
-                warnings.append(&mut found.warnings);
-                walked = true;
-                skipped.add(found.skipped);
-                errors.append(&mut found.errors);
-                if args.ordered {
-                    found.list.sort();
-                }
-                all.append(found.list);
+            let found = selection.trees([&path]).walk();
+            let skipped = SkippedCounts::of(&found.walked);
+            listed.warnings.extend(skipped.sentence(Some(&path)));
+            listed.skipped.add(skipped);
+            listed.paths.append(found.files);
+            for error in found.errors {
+                let message = error.to_string();
+                let named = error.path == path;
+                let message = if named { without_exclusion(&message) } else { message };
+                listed.errors.push((error.path, message));
             }
-            Kind::Regular => all.push(path.as_os_str().as_bytes()),
-            other => errors.push(format!(
-                "cannot read {}: it is {}, not a regular file or a directory",
-                quoted(path),
-                other.word()
-            )),
         }
+        listed
     }
+}
+
+fn operands(args: &EachArgs, plan: &Plan, paths: &[PathBuf]) -> Input {
+    let usable = Usable::of(paths);
     let one = match paths {
-        [root] if root.is_dir() => Some(root.clone()),
+        [root] if usable.directories => Some(root.clone()),
         _ => None,
     };
-    let (stream, cut) = (None, Arc::default());
-    let (files, skipped) = (Some(all), Some(skipped));
-    Input { files, stream, cut, roots: Roots { one }, warnings, walked, skipped, errors }
+    let roots = Roots { one };
+    let named = usable.directories.then(|| paths.iter().cloned().collect());
+    let skipped = Some(SkippedCounts::default());
+    if !usable.directories || args.ordered || needs_list(plan) {
+        let Listed { paths, warnings, skipped, errors } = Listed::of(&args.selection, usable);
+        let skipped = Some(skipped);
+        let listed = Input::of(Files::from(paths));
+        return Input { roots, named, warnings, skipped, errors, ..listed };
+    }
+    let trees = args.selection.trees(usable.paths.iter().map(|(path, _)| path));
+    let files = trees.walk_ahead(WALK_AHEAD).into_files();
+    Input { roots, named, skipped, errors: usable.errors, ..Input::of(files) }
+}
+
+/// Returns whether a plan needs all paths before it starts: its window has no limit, or a file whose
+/// mapping fails is named by its position.
+fn needs_list(plan: &Plan) -> bool {
+    let unlimited = layout(plan).is_ok_and(|layout| layout.window == ReadAhead::All);
+    unlimited || plan.method.is_mmap()
 }

@@ -9,6 +9,7 @@ use super::input;
 use super::progress::Bar;
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
+use ioloom::{Files, Plan};
 use ioloom_failure::{quoted, reason};
 use ioloom_sys::map::BUS_EXIT_CODE;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -18,6 +19,27 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+
+/// Allows a plan that maps files, in this process.
+#[cfg(feature = "lab")]
+pub(super) fn allow<'a>(files: Files<'a>, plan: &Plan) -> Result<Files<'a>, Failure> {
+    if !plan.method.is_mmap() {
+        return Ok(files);
+    }
+    ioloom_sys::map::on_bus_error().map_err(Failure::failed)?;
+    Ok(files.lab(ioloom::LabOptions { mmap: true, ..ioloom::LabOptions::default() }))
+}
+
+/// Refuses a plan that maps files: the library does not offer it to others.
+#[cfg(not(feature = "lab"))]
+pub(super) fn allow<'a>(files: Files<'a>, plan: &Plan) -> Result<Files<'a>, Failure> {
+    if plan.method.is_mmap() {
+        return Err(Failure::refused(format!(
+            "{plan}: this build cannot map files; rebuild with the cargo feature 'lab'"
+        )));
+    }
+    Ok(files)
+}
 
 /// Runs the same command line in a child, and turns its death by SIGBUS into one error.
 pub(super) fn run(args: &EachArgs) -> Ended {
@@ -116,12 +138,12 @@ impl Forward {
 /// Returns the error for a file that was truncated while it was mapped.
 fn cut_short(args: &EachArgs, index: Option<usize>) -> String {
     let listed = (args.paths.as_slice() != [std::path::PathBuf::from("-")])
-        .then(|| input::read(args).ok().and_then(|i| i.files))
+        .then(|| index.and_then(|index| input::path_of(args, index)))
         .flatten();
     let name = match (index, listed) {
-        (Some(index), Some(list)) if index < list.len() => quoted(list.path(index)).to_string(),
-        (Some(index), _) => format!("file {} of the list", index + 1),
-        (None, _) => "a file".to_owned(),
+        (_, Some(path)) => quoted(&path).to_string(),
+        (Some(index), None) => format!("file {} of the list", index + 1),
+        (None, None) => "a file".to_owned(),
     };
     format!(
         "cannot map {name}: the file was truncated while it was read; run again with a --method that \

@@ -24,11 +24,11 @@ pub(crate) use args::EachArgs;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::{interrupt, stderr};
-use ioloom::engine::{self, RunOptions};
-use ioloom::{Cancel, TraceFile, TraceWanted};
+use ioloom::{Cancel, Files};
 use ioloom_model::Method;
 use job::Job;
 use outcome::Outcome;
+use selection::SkippedCounts;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use work::{Lines, Shape};
@@ -41,12 +41,12 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
         return check::run(args, list);
     }
     let job = Job::read(args)?;
-    if job.plan.method.is_mmap() && !args.mapped_here {
+    if job.plan.method.is_mmap() && !args.mapped_here && cfg!(feature = "lab") {
         return isolate::run(args);
     }
     let stop = stop_flag_of(args, &job)?;
-    let wanted = args.clone();
-    let input = match interrupt::unless_raised(&stop, move || input::read(&wanted)) {
+    let (wanted, plan) = (args.clone(), job.plan);
+    let input = match interrupt::unless_raised(&stop, move || input::read(&wanted, &plan)) {
         Some(input) => input?,
         None => interrupted_early(args, &job, &stop),
     };
@@ -96,65 +96,47 @@ fn run_job(
     stop: &Arc<AtomicBool>,
 ) -> Result<Outcome, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    if job.plan.method.is_mmap() {
-        ioloom_sys::map::on_bus_error().map_err(Failure::failed)?;
-    }
-    let wanted = args.trace_wanted()?;
-    let trace_file = wanted.as_ref().map(|w| TraceFile::create(&w.path)).transpose();
-    let trace_file = trace_file.map_err(Failure::failed)?;
-    let bar = progress::Bar::new(args, input.files.as_ref().map(|f| f.len() as u64));
+    let bar = progress::Bar::new(args);
     let give_up = || stop.store(true, Ordering::Relaxed);
-    let sink = args.per_file.then(|| {
-        let awaited = input.stream.is_some();
-        sink::Sink::new(sink::Manner::of(args.ordered, awaited), &bar, &give_up)
-    });
-    let on_progress = |files, bytes, _| {
-        sink.as_ref().inspect(|sink| sink.tick());
-        bar.update(files, bytes);
-    };
-    let options = RunOptions {
-        cancel: Cancel::from_flag(stop.clone()),
-        progress: Some(&on_progress),
-        // Without reads, nothing shows that files wait for a thread.
-        on_demand: !args.is_pinned() && job.plan.method != Method::Null,
-        mmap: true,
-        tracing: wanted.as_ref().map(TraceWanted::tracing),
-        ..RunOptions::default()
-    };
+    let manner = sink::Manner::of(args.ordered, input.awaited);
+    let sink = args.per_file.then(|| sink::Sink::new(manner, &bar, &give_up));
     let lines = sink.as_ref().map_or(Lines::None, |sink| Lines::Print(sink, shape(args)));
-    let work = work::EachWork::new(job, lines, input.files.is_some(), !args.quiet)
-        .excludable(input.walked);
-    if input.files.is_none() && input.stream.is_none() {
-        return Err(Failure::usage(
-            "missing operand: name files, or - for a list on standard input",
-        ));
-    }
-    let executed = ioloom::keeping_trace(trace_file, |failed| {
-        let options = RunOptions { trace_of_failure: Some(failed), ..options };
-        match (&input.files, input.stream) {
-            (Some(list), _) => engine::run(list, None, job.plan, &options, &work),
-            (None, stream) => {
-                let stream = stream.into_iter().flatten();
-                engine::run_stream(stream, job.plan, &options, &work)
-            }
-        }
-    });
+    let work = work::EachWork::new(job, lines, !args.quiet).walked(input.named.as_ref());
+    let files = input
+        .files
+        .pin(job.plan)
+        // Without reads, nothing shows that files wait for a thread.
+        .start_on_demand(!args.is_pinned() && job.plan.method != Method::Null)
+        .cancel(&Cancel::from_flag(stop.clone()))
+        .partial(true)
+        .progress(|progress| {
+            sink.as_ref().inspect(|sink| sink.tick());
+            bar.update(&progress);
+        });
+    let files = isolate::allow(traced(files, args), &job.plan)?;
+    let early = work.failed_early(input.errors);
+    let run = work.run(files, early);
     bar.finish();
     sink.as_ref().map_or(Ok(()), sink::Sink::finish)?;
-    let cores = ioloom::usable_cores();
-    match executed {
-        Ok(mut executed) => {
-            let measured = executed.measured(cores, cores);
-            let (mut outcome, counts) =
-                work.outcome(executed.locals, measured, (input.files.as_ref(), &input.roots));
-            outcome.cancelled = executed.cancelled;
-            outcome.add_failed_commands(counts.commands);
-            outcome.skipped = input.skipped;
-            outcome.add_walk_errors(input.errors);
-            outcome.add_first(input.cut.get());
-            Ok(outcome)
-        }
-        Err(ioloom::Error::Refused(reason)) => Err(Failure::refused(reason)),
-        Err(error) => Err(Failure::failed(error)),
+    let run = run.map_err(work::failure)?;
+    let walked = run.walked.as_ref().map(SkippedCounts::of);
+    let (mut outcome, counts) = work.outcome(run, &input.roots);
+    outcome.add_failed_commands(counts.commands);
+    outcome.skipped = input.skipped;
+    if let (Some(all), Some(walked)) = (&mut outcome.skipped, walked) {
+        all.add(walked);
+        outcome.warnings.extend(walked.sentence(input.roots.one()));
+    }
+    outcome.add_first(input.cut.get());
+    Ok(outcome)
+}
+
+/// Requests the trace that the flags select.
+fn traced<'a>(files: Files<'a>, args: &EachArgs) -> Files<'a> {
+    let Some(path) = &args.trace else { return files };
+    let files = files.trace(path);
+    match args.evidence.and_then(crate::evidence::level) {
+        Some(level) => files.trace_level(level),
+        None => files,
     }
 }

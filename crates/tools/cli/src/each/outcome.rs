@@ -15,6 +15,8 @@ pub(crate) struct Outcome {
     pub(crate) unprinted: (Vec<String>, u64),
     /// What the walk skipped; `None` for a list.
     pub(crate) skipped: Option<SkippedCounts>,
+    /// What the walk skipped, in words.
+    pub(crate) warnings: Vec<String>,
     pub(crate) cancelled: bool,
     /// Commands of --exec that failed; their files are among the errors.
     pub(crate) commands_failed: u64,
@@ -35,6 +37,7 @@ impl Outcome {
             errors,
             unprinted,
             skipped: None,
+            warnings: Vec::new(),
             cancelled: false,
             commands_failed: 0,
         }
@@ -51,14 +54,6 @@ impl Outcome {
         if commands > 0 && self.measured.files == 0 {
             self.measured.bottleneck = None;
         }
-    }
-
-    /// Adds the errors of the walk to those of the run.
-    pub(super) fn add_walk_errors(&mut self, errors: Vec<String>) {
-        self.measured.errors += errors.len() as u64;
-        self.unprinted.1 += errors.len() as u64;
-        self.unprinted.0.extend(errors.iter().cloned());
-        self.errors.extend(errors);
     }
 
     /// Adds the error that ended the list of paths early, before the errors of single files.

@@ -23,6 +23,9 @@ const LIMIT_SHOWN_NS: u64 = 10_000_000;
 
 /// Prints errors, and the result unless standard output carries lines or output of programs.
 pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(), Failure> {
+    for line in outcome.warnings.iter().filter(|_| !args.quiet) {
+        stderr::message(&one_line(line));
+    }
     let (errors, count) = &outcome.unprinted;
     for error in errors.iter().take(ERRORS_PRINTED) {
         stderr::message(&one_line(error));

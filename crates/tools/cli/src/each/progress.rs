@@ -2,6 +2,7 @@
 
 use super::args::EachArgs;
 use indicatif::{ProgressBar, ProgressStyle};
+use ioloom::Progress;
 use ioloom_model::units::format_size;
 use std::io::{IsTerminal, Write};
 
@@ -11,20 +12,39 @@ pub(super) enum Bar {
     None,
     /// Drawn on a terminal.
     Drawn(ProgressBar),
-    /// Printed as lines for the parent of a mapped plan, which draws them; the number of files if
-    /// known.
-    Lines(Option<u64>),
+    /// Printed as lines for the parent of a mapped plan, which draws them.
+    Lines,
 }
 
 /// Prefix of a line of [`Bar::Lines`].
 const PREFIX: &str = "ioloom-progress ";
+/// A bar whose length is known, and one whose length may grow.
+const KNOWN: &str = "{bar:30} {human_pos}/{human_len} files {msg} ETA {eta}";
+const GROWING: &str = "{spinner} {human_pos} of at least {human_len} files {msg} {elapsed}";
+
+/// Prefix of a bar whose length is known. It is not drawn.
+const COMPLETE: &str = "complete";
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
+}
+
+/// The numbers that a bar shows.
+struct Shown {
+    files: u64,
+    bytes: u64,
+    found: u64,
+    complete: bool,
+}
 
 impl Bar {
-    pub(super) fn new(args: &EachArgs, files: Option<u64>) -> Self {
+    pub(super) fn new(args: &EachArgs) -> Self {
         if args.progress_lines {
-            Self::Lines(files)
+            Self::Lines
         } else if Self::wanted(args) {
-            Self::drawn(files)
+            Self::drawn()
         } else {
             Self::None
         }
@@ -36,34 +56,39 @@ impl Bar {
         !args.quiet && !lines && std::io::stderr().is_terminal()
     }
 
-    fn drawn(files: Option<u64>) -> Self {
-        let (bar, template) = match files {
-            Some(n) => {
-                (ProgressBar::new(n), "{bar:30} {human_pos}/{human_len} files {msg} ETA {eta}")
-            }
-            None => (ProgressBar::new_spinner(), "{spinner} {human_pos} files {msg} {elapsed}"),
-        };
-        bar.set_style(
-            ProgressStyle::with_template(template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar())
-                .progress_chars("=> "),
-        );
+    fn drawn() -> Self {
+        let bar = ProgressBar::no_length();
+        bar.set_style(style(GROWING));
         Self::Drawn(bar)
     }
 
-    pub(super) fn update(&self, files: u64, bytes: u64) {
+    pub(super) fn update(&self, progress: &Progress) {
+        self.show(&Shown {
+            files: progress.files,
+            bytes: progress.bytes,
+            found: progress.files_found,
+            complete: progress.files_total.is_some(),
+        });
+    }
+
+    fn show(&self, now: &Shown) {
         match self {
             Self::None => {}
             Self::Drawn(bar) => {
-                bar.set_position(files);
-                bar.set_message(format_size(bytes));
+                if bar.length() != Some(now.found) {
+                    bar.set_length(now.found);
+                }
+                if now.complete && bar.prefix() != COMPLETE {
+                    bar.set_style(style(KNOWN));
+                    bar.set_prefix(COMPLETE);
+                }
+                bar.set_position(now.files);
+                bar.set_message(format_size(now.bytes));
             }
-            Self::Lines(total) => {
+            Self::Lines => {
+                let Shown { files, bytes, found, complete } = now;
                 // A single write, so that nothing can come between.
-                let line = match total {
-                    Some(total) => format!("{PREFIX}{files} {bytes} {total}\n"),
-                    None => format!("{PREFIX}{files} {bytes}\n"),
-                };
+                let line = format!("{PREFIX}{files} {bytes} {found} {}\n", u8::from(*complete));
                 let _ = std::io::stderr().write_all(line.as_bytes());
             }
         }
@@ -76,11 +101,16 @@ impl Bar {
             .unwrap_or_default()
             .split_whitespace()
             .map_while(|n| n.parse::<u64>().ok());
-        let (Some(files), Some(bytes)) = (numbers.next(), numbers.next()) else { return false };
+        let mut next = || numbers.next();
+        let (Some(files), Some(bytes), Some(found), Some(complete)) =
+            (next(), next(), next(), next())
+        else {
+            return false;
+        };
         if matches!(self, Self::None) {
-            *self = Self::drawn(numbers.next());
+            *self = Self::drawn();
         }
-        self.update(files, bytes);
+        self.show(&Shown { files, bytes, found, complete: complete == 1 });
         true
     }
 
@@ -88,7 +118,7 @@ impl Bar {
     pub(super) fn hide_during(&self, f: impl FnOnce()) {
         match self {
             Self::Drawn(bar) => bar.suspend(f),
-            Self::None | Self::Lines(_) => f(),
+            Self::None | Self::Lines => f(),
         }
     }
 

@@ -1,11 +1,10 @@
 //! Which files of a directory are processed, and how many entries were skipped.
 
 use clap::Args;
-use ioloom::{Links, Walked};
+use ioloom::{Files, Links, Tree, Walked};
 use ioloom_du::exclude::Exclude;
 use ioloom_failure::quoted;
 use ioloom_model::units::format_counted;
-use ioloom_walk::{Kind, PathList, Skipped, Summary, WalkOptions};
 use serde_json::json;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -46,15 +45,6 @@ pub(crate) struct Selection {
     skip_hidden: bool,
 }
 
-/// The files of a directory, what could not be walked, and what was skipped.
-pub(super) struct Found {
-    pub(super) list: PathList,
-    pub(super) errors: Vec<String>,
-    /// What was skipped, in words.
-    pub(super) warnings: Vec<String>,
-    pub(super) skipped: SkippedCounts,
-}
-
 /// Skipped entries by reason. A skipped directory counts once.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SkippedCounts {
@@ -64,7 +54,9 @@ pub(crate) struct SkippedCounts {
     other_file_systems: u64,
     links: u64,
     loops: u64,
-    special: u64,
+    sockets: u64,
+    pipes: u64,
+    devices: u64,
 }
 
 impl Selection {
@@ -77,38 +69,28 @@ impl Selection {
             || !self.exclude.is_empty()
     }
 
-    /// Lists the selected files below a directory, sorted if any flag is given.
-    pub(super) fn list(&self, root: &Path) -> Result<Found, ioloom_failure::PathError> {
-        if !self.is_given() {
-            let (list, summary) = ioloom_walk::files(root, &WalkOptions::default())?;
-            let errors = summary.errors.iter().map(ToString::to_string).collect();
-            let words = |skipped: &Skipped| format!("{}: {skipped}", quoted(root));
-            let warnings = summary.skipped.iter().map(words).collect();
-            let skipped = SkippedCounts::of_kinds(&summary);
-            return Ok(Found { list, errors, warnings, skipped });
-        }
+    /// Returns the selected files below directories, and files given by name.
+    pub(super) fn trees<P: AsRef<Path>>(
+        &self,
+        roots: impl IntoIterator<Item = P>,
+    ) -> Files<'static, Tree> {
         let links = if self.dereference { Links::All } else { Links::Skip };
-        let mut tree = ioloom::tree(root)
+        let trees = ioloom::trees(roots)
             .skip_hidden(self.skip_hidden)
             .ignore_files(self.ignore)
             .same_file_system(self.one_file_system)
             .links(links);
-        if !self.exclude.is_empty() {
-            let mut exclude = Exclude::new();
-            self.exclude.iter().for_each(|pattern| exclude.add(pattern.as_bytes()));
-            tree = tree
-                .filter_entry(move |entry| !exclude.matches(entry.path().as_os_str().as_bytes()));
+        if self.exclude.is_empty() {
+            return trees;
         }
-        let found = tree.walk();
-        let errors = found.errors.iter().map(ToString::to_string).collect();
-        let skipped = SkippedCounts::of_walk(&found.walked);
-        let warnings = skipped.sentence(root).into_iter().collect();
-        Ok(Found { list: found.files, errors, warnings, skipped })
+        let mut exclude = Exclude::new();
+        self.exclude.iter().for_each(|pattern| exclude.add(pattern.as_bytes()));
+        trees.filter_entry(move |entry| !exclude.matches(entry.path().as_os_str().as_bytes()))
     }
 }
 
 impl SkippedCounts {
-    fn of_walk(walked: &Walked) -> Self {
+    pub(super) fn of(walked: &Walked) -> Self {
         Self {
             hidden: walked.hidden,
             ignored: walked.ignored,
@@ -116,18 +98,10 @@ impl SkippedCounts {
             other_file_systems: walked.foreign,
             links: walked.links,
             loops: walked.loops,
-            special: walked.special,
+            sockets: walked.sockets,
+            pipes: walked.pipes,
+            devices: walked.devices,
         }
-    }
-
-    fn of_kinds(summary: &Summary) -> Self {
-        let of = |wanted: fn(Kind) -> bool| {
-            let kinds = summary.skipped.iter().filter(|skipped| wanted(skipped.kind));
-            kinds.map(|skipped: &Skipped| skipped.count).sum()
-        };
-        let links = of(|kind| kind == Kind::Symlink);
-        let special = of(|kind| kind != Kind::Symlink);
-        Self { links, special, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, other: Self) {
@@ -137,11 +111,13 @@ impl SkippedCounts {
         self.other_file_systems += other.other_file_systems;
         self.links += other.links;
         self.loops += other.loops;
-        self.special += other.special;
+        self.sockets += other.sockets;
+        self.pipes += other.pipes;
+        self.devices += other.devices;
     }
 
-    /// Returns what was skipped in `root`, as one line; `None` if nothing was.
-    fn sentence(&self, root: &Path) -> Option<String> {
+    /// Returns what was skipped, in `root` if there is one, as one line; `None` if nothing was.
+    pub(super) fn sentence(&self, root: Option<&Path>) -> Option<String> {
         let parts: Vec<String> = [
             (self.hidden, "hidden entry", "hidden entries"),
             (self.ignored, "ignored entry", "ignored entries"),
@@ -149,13 +125,16 @@ impl SkippedCounts {
             (self.other_file_systems, "other file system", "other file systems"),
             (self.links, "symbolic link", "symbolic links"),
             (self.loops, "loop of links", "loops of links"),
-            (self.special, "special file", "special files"),
+            (self.sockets, "socket", "sockets"),
+            (self.pipes, "named pipe", "named pipes"),
+            (self.devices, "device", "devices"),
         ]
         .into_iter()
         .filter(|(count, ..)| *count > 0)
         .map(|(count, one, many)| format_counted(count, one, many))
         .collect();
-        (!parts.is_empty()).then(|| format!("{}: skipped {}", quoted(root), parts.join(", ")))
+        let place = root.map_or(String::new(), |root| format!("{}: ", quoted(root)));
+        (!parts.is_empty()).then(|| format!("{place}skipped {}", parts.join(", ")))
     }
 
     pub(super) fn json(&self) -> serde_json::Value {
@@ -166,7 +145,7 @@ impl SkippedCounts {
             "other_file_systems": self.other_file_systems,
             "links": self.links,
             "loops": self.loops,
-            "special": self.special,
+            "special": self.sockets + self.pipes + self.devices,
         })
     }
 }

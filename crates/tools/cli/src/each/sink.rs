@@ -95,6 +95,15 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Writes a line of no file, before those of files that are not yet written.
+    pub(super) fn first(&self, line: &[u8]) {
+        let mut out = self.lock();
+        out.buffer.extend_from_slice(line);
+        if self.manner.each_line {
+            self.flush(&mut out, Instant::now());
+        }
+    }
+
     /// Writes lines that have waited; called at intervals.
     pub(super) fn tick(&self) {
         let mut out = self.lock();

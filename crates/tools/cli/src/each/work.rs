@@ -8,19 +8,17 @@ use super::line::{Form, write_checked, write_line};
 use super::outcome::Outcome;
 use super::output::one_line;
 use super::sink::Sink;
+use crate::exit::Failure;
 use crate::{out, stderr};
-use ioloom::engine::{Piece, Work};
-use ioloom::{FileError, FnError};
-use ioloom_failure::{Operation, quoted};
-use ioloom_model::{Compute, Hash, Measured, Method};
+use ioloom::{Chunk, FileError, Files, FnError, Run};
+use ioloom_model::{Compute, Hash, Method};
 use ioloom_subjects::Kernel;
 use ioloom_subjects::kernel::FileState;
-use ioloom_walk::PathList;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// Errors whose text is kept.
@@ -67,17 +65,17 @@ pub(super) struct EachWork<'a> {
     exec: Option<&'a Exec>,
     lines: Lines<'a>,
     combined: bool,
-    /// Whether all paths are in a list that outlives the run.
-    listed: bool,
-    /// Whether --exclude applies to the files.
-    excludable: bool,
+    /// Paths given by name, to which --exclude does not apply; `None` if it applies to nothing.
+    named: Option<&'a BTreeSet<PathBuf>>,
     errors: Mutex<Vec<String>>,
 }
 
 /// State of one file.
 pub(super) enum State {
-    /// The kernel's state, and the bytes so far.
-    Kernel(FileState, u64),
+    /// Without its first piece.
+    New,
+    /// The kernel's state, the position of the file, and the bytes so far.
+    Kernel(FileState, usize, u64),
     Exec(Box<Running>),
 }
 
@@ -85,7 +83,20 @@ pub(super) enum State {
 #[derive(Default)]
 pub(super) struct Local {
     hashes: Hashes,
-    counts: Counts,
+    pub(super) counts: Counts,
+}
+
+impl Local {
+    /// Adds the results of another thread.
+    fn append(&mut self, other: Self) {
+        self.hashes.append(other.hashes);
+        let (all, more) = (&mut self.counts, other.counts);
+        all.right += more.right;
+        all.wrong += more.wrong;
+        all.failed += more.failed;
+        all.commands += more.commands;
+        all.missing += more.missing;
+    }
 }
 
 /// Files by result.
@@ -104,9 +115,8 @@ pub(super) struct Counts {
 }
 
 impl<'a> EachWork<'a> {
-    /// Creates the work. With `listed`, indexes of files are positions in the list that
-    /// [`Self::outcome`] receives. The digest over all files is computed if `combined`.
-    pub(super) fn new(job: &'a Job, lines: Lines<'a>, listed: bool, combined: bool) -> Self {
+    /// Creates the work. The digest over all files is computed if `combined`.
+    pub(super) fn new(job: &'a Job, lines: Lines<'a>, combined: bool) -> Self {
         let combined = combined && job.exec.is_none() && job.plan.method != Method::Null;
         let kernel = |compute| {
             let kernel = Kernel::new(compute, None, 1);
@@ -123,45 +133,26 @@ impl<'a> EachWork<'a> {
             }
         };
         let errors = Mutex::new(Vec::new());
-        Self {
-            kernels,
-            exec: job.exec.as_ref(),
-            lines,
-            combined,
-            listed,
-            excludable: false,
-            errors,
-        }
+        Self { kernels, exec: job.exec.as_ref(), lines, combined, named: None, errors }
     }
 
-    /// Advises to exclude files that cannot be read, if --exclude applies to them.
-    pub(super) fn excludable(self, excludable: bool) -> Self {
-        Self { excludable, ..self }
+    /// Advises to exclude files that cannot be read, except those given by name.
+    pub(super) fn walked(self, named: Option<&'a BTreeSet<PathBuf>>) -> Self {
+        Self { named, ..self }
     }
 
-    /// Combines the results of the threads.
-    pub(super) fn outcome(
-        &self,
-        locals: Vec<Local>,
-        mut measured: Measured,
-        (list, roots): (Option<&PathList>, &Roots),
-    ) -> (Outcome, Counts) {
-        let (mut all, mut counts) = (Hashes::default(), Counts::default());
-        for local in locals {
-            all.append(local.hashes);
-            counts.right += local.counts.right;
-            counts.wrong += local.counts.wrong;
-            counts.failed += local.counts.failed;
-            counts.commands += local.counts.commands;
-            counts.missing += local.counts.missing;
-        }
-        measured.errors += counts.failed + counts.wrong;
-        let digest = self.combined.then(|| all.digest(list, |path| roots.shown(path)));
+    /// Returns the result of a run.
+    pub(super) fn outcome(&self, run: Run<Local, FnError>, roots: &Roots) -> (Outcome, Counts) {
+        let Local { hashes, counts } = run.value;
+        let mut measured = run.measured;
+        measured.errors = counts.failed + counts.wrong;
+        let digest = self.combined.then(|| hashes.digest(|path| roots.shown(path)));
         measured.digest = digest.clone().unwrap_or_default();
         let mut errors = std::mem::take(&mut *lock(&self.errors));
         errors.sort();
         let shown = !matches!(self.lines, Lines::None);
-        (Outcome::new(measured, digest, errors, shown), counts)
+        let outcome = Outcome::new(measured, digest, errors, shown);
+        (Outcome { cancelled: run.cancelled, ..outcome }, counts)
     }
 
     /// Returns the kernel of a file and its hash.
@@ -174,11 +165,12 @@ impl<'a> EachWork<'a> {
         found.unwrap_or(&self.kernels[0])
     }
 
-    fn line(&self, local: &mut Local, index: usize, path: &Path, (hex, bytes): (&str, u64)) {
+    /// Prints the line of a file. Returns whether its hash is the expected one, in a comparison.
+    fn line(&self, index: usize, path: &Path, (hex, bytes): (&str, u64)) -> Option<bool> {
         let name = path.as_os_str().as_bytes();
         let mut line = Vec::new();
         match &self.lines {
-            Lines::None => {}
+            Lines::None => None,
             Lines::Print(sink, shape) => {
                 match shape {
                     Shape::Text(form) => {
@@ -189,14 +181,15 @@ impl<'a> EachWork<'a> {
                     }
                 }
                 sink.line(index, &line);
+                None
             }
             Lines::Compare(sink, comparison) => {
                 let right = comparison.expected.get(index).is_some_and(|(_, e)| e == hex);
-                *(if right { &mut local.counts.right } else { &mut local.counts.wrong }) += 1;
                 if !(comparison.status || right && comparison.quiet) {
                     write_checked(&mut line, name, if right { "OK" } else { "FAILED" });
                 }
                 sink.line(index, &line);
+                Some(right)
             }
         }
     }
@@ -205,10 +198,10 @@ impl<'a> EachWork<'a> {
     fn fail(
         &self,
         local: &mut Local,
-        (index, path): (usize, &Path),
+        (index, path): (Option<usize>, &Path),
         message: String,
         missing: bool,
-    ) -> ControlFlow<()> {
+    ) {
         let mut line = Vec::new();
         let mut pass = false;
         let sink = match &self.lines {
@@ -231,18 +224,20 @@ impl<'a> EachWork<'a> {
             if !pass {
                 sink.aside(|| stderr::message(&one_line(&message)));
             }
-            sink.line(index, &line);
+            match index {
+                Some(index) => sink.line(index, &line),
+                None => sink.first(&line),
+            }
         }
         if pass {
             local.counts.missing += 1;
-            return ControlFlow::Continue(());
+            return;
         }
         local.counts.failed += 1;
         let mut errors = lock(&self.errors);
         if errors.len() < ERRORS_KEPT {
             errors.push(message);
         }
-        ControlFlow::Continue(())
     }
 }
 
@@ -259,83 +254,119 @@ fn json_line(line: &mut Vec<u8>, path: &Path, facts: &serde_json::Value) {
     line.push(b'\n');
 }
 
-impl Work for EachWork<'_> {
-    type State = State;
-    type Local = Local;
-    type Error = FnError;
+/// What a processed file left.
+struct Done {
+    /// Its path, if the combined digest needs it.
+    path: Option<Box<[u8]>>,
+    xxh3: u64,
+    /// Whether its hash was the expected one.
+    right: Option<bool>,
+}
 
-    fn local(&self) -> Local {
-        Local::default()
+impl EachWork<'_> {
+    /// Runs the work over files. Returns the results of all threads, added to those in `early`.
+    pub(super) fn run(
+        &self,
+        files: Files<'_>,
+        early: Local,
+    ) -> Result<Run<Local, FnError>, ioloom::Error<FnError>> {
+        let mut run = files
+            .pieces()
+            .try_fold_file(
+                |path| self.begin(path),
+                |state, chunk| self.piece(state, chunk),
+                |state, path| self.finish(state, path),
+            )
+            .fold_results(
+                Local::default,
+                |local, result| match result {
+                    Ok(done) => self.done(local, done),
+                    Err(error) => self.failed(local, &error),
+                },
+                Local::append,
+            )?;
+        run.value.append(early);
+        Ok(run)
     }
 
-    fn begin(&self, index: usize, path: &Path) -> State {
+    /// Reports failures from before the run.
+    pub(super) fn failed_early(&self, errors: Vec<(PathBuf, String)>) -> Local {
+        let mut local = Local::default();
+        for (path, message) in errors {
+            self.fail(&mut local, (None, &path), message, false);
+        }
+        local
+    }
+
+    fn begin(&self, path: &Path) -> State {
         match self.exec {
             Some(exec) => State::Exec(Box::new(exec.start(path))),
-            None => State::Kernel(self.kernel(index).1.begin(), 0),
+            None => State::New,
         }
     }
 
-    fn piece(
-        &self,
-        _: &mut Local,
-        state: &mut State,
-        piece: &Piece<'_>,
-    ) -> Result<ControlFlow<()>, FnError> {
+    fn piece(&self, state: &mut State, chunk: &Chunk<'_>) -> Result<(), FnError> {
+        let at = chunk.index();
+        if let State::New = state {
+            *state = State::Kernel(self.kernel(at).1.begin(), at, 0);
+        }
         match state {
-            State::Exec(running) => running.feed(piece.bytes)?,
-            State::Kernel(state, bytes) => {
-                let kernel = &self.kernel(piece.index).1;
-                kernel.piece(state, piece.index, piece.offset, piece.last, piece.bytes);
-                *bytes += piece.bytes.len() as u64;
+            State::New => {}
+            State::Exec(running) => running.feed(chunk.bytes())?,
+            State::Kernel(state, _, bytes) => {
+                let kernel = &self.kernel(at).1;
+                kernel.piece(state, at, chunk.offset(), chunk.is_last(), chunk.bytes());
+                *bytes += chunk.bytes().len() as u64;
             }
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(())
     }
 
-    fn finish(
-        &self,
-        local: &mut Local,
-        state: State,
-        index: usize,
-        path: &Path,
-    ) -> Result<ControlFlow<()>, FnError> {
+    fn finish(&self, state: State, path: &Path) -> Result<Done, FnError> {
         match state {
-            State::Exec(running) => running.finish()?,
-            State::Kernel(state, bytes) => {
+            State::New => Err("the file has no piece".into()),
+            State::Exec(running) => {
+                running.finish()?;
+                Ok(Done { path: None, xxh3: 0, right: None })
+            }
+            State::Kernel(state, index, bytes) => {
                 let outcome = self.kernel(index).1.finish(state, index);
-                if self.combined && self.listed {
-                    local.hashes.push_listed(outcome.xxh3, index);
-                } else if self.combined {
-                    local.hashes.push_streamed(outcome.xxh3, path.as_os_str().as_bytes());
-                }
-                if let Some(hex) = outcome.hex {
-                    self.line(local, index, path, (&hex, bytes));
-                }
+                let right = outcome.hex.and_then(|hex| self.line(index, path, (&hex, bytes)));
+                let path = self.combined.then(|| path.as_os_str().as_bytes().into());
+                Ok(Done { path, xxh3: outcome.xxh3, right })
             }
         }
-        Ok(ControlFlow::Continue(()))
     }
 
-    fn function_failed(
-        &self,
-        local: &mut Local,
-        index: usize,
-        path: &Path,
-        error: FnError,
-    ) -> ControlFlow<()> {
-        local.counts.commands += 1;
-        let message = format!("cannot {} {}: {error}", Operation::Process, quoted(path));
-        self.fail(local, (index, path), message, false)
+    fn done(&self, local: &mut Local, done: Done) {
+        if let Some(path) = done.path {
+            local.hashes.push(done.xxh3, &path);
+        }
+        match done.right {
+            Some(true) => local.counts.right += 1,
+            Some(false) => local.counts.wrong += 1,
+            None => {}
+        }
     }
 
-    fn failed(&self, local: &mut Local, error: FileError) -> ControlFlow<()> {
+    fn failed(&self, local: &mut Local, error: &FileError<FnError>) {
         let missing = error.io_error().is_some_and(|e| e.kind() == ErrorKind::NotFound);
+        local.counts.commands += u64::from(error.function_error().is_some());
         let message = error.to_string().replace(LIBRARY_ADVICE, OWN_ADVICE);
-        let message = if self.excludable { message } else { without_exclusion(&message) };
-        self.fail(local, (error.index, &error.path), message, missing)
+        let excludable = self.named.is_some_and(|named| !named.contains(&error.path));
+        let message = if excludable { message } else { without_exclusion(&message) };
+        self.fail(local, (Some(error.index), &error.path), message, missing);
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Returns why a run has no result.
+pub(super) fn failure(error: ioloom::Error<FnError>) -> Failure {
+    match error {
+        ioloom::Error::Refused(reason) => Failure::refused(reason),
+        other => Failure::failed(other),
+    }
 }

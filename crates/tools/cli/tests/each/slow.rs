@@ -2,12 +2,17 @@
 
 use crate::place::{Each, fresh};
 use ioloom_delayfs::{DelayFs, Mounted, Options, available, content};
+use std::io::{BufRead, BufReader};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
+/// Guard against hangs.
+const HANG: Duration = Duration::from_secs(10);
 /// Opens and reads that must be in flight at the same time.
 const WANTED: u64 = 64;
 /// More than are read until the engine has started its threads.
@@ -63,4 +68,35 @@ fn directories_and_lists_overlap_on_a_slow_file_system() {
         let seen = mounted.counters();
         assert!(seen.opens_peak >= WANTED && seen.reads_peak >= WANTED, "{zero:?}: {seen}");
     }
+}
+
+/// The walk of one directory takes longer than the guard against hangs.
+#[test]
+fn lines_of_files_do_not_wait_for_the_walk() {
+    if let Err(reason) = available() {
+        return println!("skipped: {reason}");
+    }
+    let place = fresh();
+    for name in ["t/one", "t/sub/two"] {
+        place.write(name, name);
+    }
+    std::fs::create_dir(place.at("t/slow")).unwrap();
+    let mut options = Options::new(4, 100);
+    options.lookup = HANG + Duration::from_secs(2);
+    let mounted = DelayFs::mount(&place.at("t/slow"), options).unwrap();
+    for more in [&[][..], &["--json"], &["--read-order", "inode"], &["--exclude", "x"]] {
+        let mut command = place.ours(&["each", "t", "--per-file"]);
+        let mut child = command.args(more).stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || out.lines().try_for_each(|line| sender.send(line.unwrap())));
+        let seen = [lines.recv_timeout(HANG), lines.recv_timeout(HANG)];
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for name in ["t/one", "t/sub/two"] {
+            let of = |line: &Result<String, _>| line.as_ref().is_ok_and(|l| l.contains(name));
+            assert!(seen.iter().any(of), "{more:?}: {seen:?}");
+        }
+    }
+    drop(mounted);
 }

@@ -146,7 +146,24 @@ fn an_unreadable_file_is_reported_and_the_others_are_processed() {
     fs::set_permissions(place.at("t/closed"), Permissions::from_mode(0o000)).unwrap();
     let place = place.for_nobody();
     let ran = place.each(&["t", "--json"]);
+    let by_line: Vec<_> = [&["t", "absent"][..], &["t", "absent", "--ordered"]]
+        .map(|args| place.each(&[args, &["--per-file", "--json"]].concat()))
+        .into();
     fs::set_permissions(place.at("t/closed"), Permissions::from_mode(0o755)).unwrap();
+    for ran in by_line {
+        let text = ran.ended(1).text();
+        let mut lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.pop().unwrap()["errors"], 3, "{text}");
+        let error_of = |path: &str| {
+            let line = lines.iter().find(|line| line["path"] == path);
+            line.and_then(|line| line["error"].as_str()).unwrap_or_default().to_owned()
+        };
+        assert!(error_of("t/closed").starts_with("cannot open directory 't/closed': "), "{text}");
+        assert!(error_of("t/shut").contains("Permission denied"), "{text}");
+        assert!(error_of("absent").contains("No such file"), "{text}");
+        assert_eq!(lines.len(), 4, "{text}");
+    }
     let ran = ran.ended(1);
     let json = ran.json();
     assert_eq!((json["files"].as_u64(), json["errors"].as_u64()), (Some(1), Some(2)), "{json}");
