@@ -27,7 +27,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     steps.take("lints", || {
         cargo(repo, "clippy --locked --workspace --all-targets -- -D warnings", 900)
     });
-    steps.take("without exchange", || without_exchange(repo));
+    steps.take("without defaults", || without_defaults(repo));
     steps.take("tests", || tests(repo));
     steps.take("guide", || guide(repo));
     steps.take("interleavings", || interleavings(repo));
@@ -108,9 +108,11 @@ fn judge(ended: &Ended) -> Outcome {
     if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) }
 }
 
-/// Checks the build without the exchange, and the walker without inode tables; no other step
-/// compiles their refusals. Heavy dependencies must not return to that build.
-fn without_exchange(repo: &Repo) -> anyhow::Result<Outcome> {
+/// Checks the build without default features: without the exchange, and with only the public interface
+/// of the library, because nothing else in this build enables its feature `lab`. Then checks the walker
+/// without inode tables. No other step compiles their refusals. Heavy dependencies must not return to
+/// that build.
+fn without_defaults(repo: &Repo) -> anyhow::Result<Outcome> {
     let args = ["clippy", "--locked", "-p", "ioloom-cli", "--no-default-features"];
     let args = [&args[..], &["--", "-D", "warnings"]].concat();
     let ended = Job::new("cargo", &args, &repo.root, 600).run()?;
@@ -119,6 +121,11 @@ fn without_exchange(repo: &Repo) -> anyhow::Result<Outcome> {
     }
     let tree = ["tree", "--locked", "-p", "ioloom-cli", "--no-default-features", "-e", "normal"];
     let tree = guard::ask("cargo", &[&tree[..], &["--prefix", "none"]].concat(), &repo.root)?;
+    let features = ["tree", "--locked", "-p", "ioloom-cli", "--no-default-features"];
+    let features = [&features[..], &["-e", "normal,features", "-i", "ioloom"]].concat();
+    if guard::ask("cargo", &features, &repo.root)?.contains("ioloom feature \"lab\"") {
+        return Ok(Outcome::Failed("the tools enable the feature 'lab' of ioloom".to_owned()));
+    }
     let heavy: Vec<&str> = HEAVY.into_iter().filter(|name| has_crate(&tree, name)).collect();
     if !heavy.is_empty() {
         return Ok(Outcome::Failed(format!("the tools depend on {}", heavy.join(", "))));

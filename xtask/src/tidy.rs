@@ -9,6 +9,7 @@ mod circles;
 mod dialect;
 mod documents;
 mod finding;
+mod lab;
 mod links;
 mod packages;
 mod purity;
@@ -59,6 +60,7 @@ pub(crate) fn check(repo: &Repo) -> anyhow::Result<Report> {
     findings.extend(circles);
     findings.extend(dialect);
     findings.extend(purity::check(&sources));
+    findings.extend(lab::check(&sources));
     findings.extend(sizes::check(&sources));
     findings.extend(words::check(&sources));
     findings.extend(links::check(repo, &sources));

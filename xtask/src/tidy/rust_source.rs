@@ -167,9 +167,17 @@ pub(super) fn lines_with_word(code: &str, word: &str) -> Vec<usize> {
 
 /// Returns every path that starts with `std::`, with its line from 1; groups are expanded.
 pub(super) fn std_paths(code: &str) -> Vec<(usize, String)> {
+    paths_from(code, "std")
+}
+
+/// Returns every path that starts with a crate, with its line from 1; groups are expanded. A glob ends
+/// with `*`.
+pub(super) fn paths_from(code: &str, name: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for (at, _) in code.match_indices("std::") {
-        if at > 0 && (is_word(code.as_bytes()[at - 1]) || code[..at].ends_with("::")) {
+    for (at, _) in code.match_indices(&format!("{name}::")) {
+        let before = code[..at].trim_end_matches("::").as_bytes();
+        // In `x::name::` the name is not a crate, in `::name::` it is.
+        if before.last().is_some_and(|&byte| is_word(byte)) {
             continue;
         }
         let line = code[..at].matches('\n').count() + 1;
@@ -209,6 +217,12 @@ fn expand(prefix: &str, rest: &mut &str, paths: &mut Vec<String>) {
             }
         }
         let end = rest.bytes().position(|b| !is_word(b)).unwrap_or(rest.len());
+        if rest.starts_with('*') {
+            path.push('*');
+            *rest = &rest[1..];
+            paths.push(path);
+            return;
+        }
         if end == 0 {
             paths.push(path.trim_end_matches(':').to_owned());
             return;
@@ -277,5 +291,7 @@ mod tests {
         );
         assert_eq!(paths[4].0, 2);
         assert!(std_paths("ioloom_std::fs").is_empty());
+        assert_eq!(std_paths("use ::std::{io::*, fs};")[0].1, "std::io::*");
+        assert!(std_paths("use x::std::fs;").is_empty());
     }
 }
