@@ -130,6 +130,9 @@ pub struct ThreadTime {
     pub input_ns: u64,
     /// Time blocked in the user's function (page faults of a mapping, sleep, its locks).
     pub compute_blocked_ns: u64,
+    /// Part of `compute_blocked_ns`: until the reader of results took them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub output_ns: u64,
     /// Elapsed time that none of the above explains.
     pub unknown_ns: u64,
     /// Wall time of each kind of call on this thread.
@@ -159,7 +162,7 @@ pub struct Span {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Bottleneck {
     /// `device`, `metadata`, `compute`, `hand-over`, `memory`, `input list`, `other programs`, `child
-    /// processes`, `function waits` or `unknown`.
+    /// processes`, `function waits`, `output` or `unknown`.
     pub word: String,
     /// The evidence, in one sentence.
     pub sentence: String,

@@ -26,7 +26,7 @@ type Planted = Result<Ended, String>;
 /// A plant: its name, the limit that it plants, and the run.
 type Plant = (&'static str, &'static str, fn(&Sets) -> Planted);
 
-const PLANTS: [Plant; 16] = [
+const PLANTS: [Plant; 17] = [
     ("slow producer", "input list", slow_producer),
     ("processor hogs", "other programs", processor_hogs),
     ("neighbour on the device", "other programs", device_neighbour),
@@ -34,6 +34,7 @@ const PLANTS: [Plant; 16] = [
     ("children that sleep", "child processes", children_sleep),
     ("a function that sleeps", "function waits", function_sleeps),
     ("a function with a lock", "function waits", function_locks),
+    ("a slow caller", "output", slow_caller),
     ("a budget held by the caller", "memory", memory_held),
     ("a function that computes", "compute", function_computes),
     ("one thread that computes", "compute", one_thread_computes),
@@ -294,6 +295,15 @@ fn function_locks(sets: &Sets) -> Planted {
         std::thread::sleep(Duration::from_millis(3));
     };
     ended(ioloom::files(sets.few(100)).map(locked).run())
+}
+
+fn slow_caller(sets: &Sets) -> Planted {
+    let job = ioloom::list(sets.few(600)).map(length);
+    ended(
+        job.scope(|results| {
+            results.inspect(|_| std::thread::sleep(Duration::from_millis(2))).count()
+        }),
+    )
 }
 
 /// The caller holds half of the budget, and each read takes long: with the other half, only four of

@@ -19,7 +19,7 @@ use crate::feed::{Entries, Entry};
 use ioloom_budget::Budget;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
@@ -89,7 +89,13 @@ impl<T, E> Channel<T, E> {
     /// Sends a result. Returns false if nothing receives it any more.
     pub(crate) fn send(&self, index: usize, result: Result<T, FileError<E>>) -> bool {
         self.budget.add_releaser();
-        let sent = self.send.send((index, result)).is_ok();
+        let sent = match self.send.try_send((index, result)) {
+            Ok(()) => true,
+            Err(TrySendError::Full(message)) => {
+                ioloom_observe::writing(|| self.send.send(message)).is_ok()
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        };
         if !sent {
             self.budget.remove_releaser();
         }

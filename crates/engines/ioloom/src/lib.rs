@@ -76,7 +76,7 @@ pub use keep::Bytes;
 #[cfg(feature = "lab")]
 #[doc(hidden)]
 pub use observing::LabOptions;
-pub use observing::Measure;
+pub use observing::{Measure, writing};
 pub use policy::{OnError, Order, Progress};
 pub use reader::Reader;
 pub use run::Run;

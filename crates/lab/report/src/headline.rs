@@ -303,6 +303,7 @@ pub fn limit_words(word: &str) -> &str {
         "memory" => "the memory budget",
         "input list" => "the input list",
         "function waits" => "waits inside the function",
+        "output" => "waits for the reader of results",
         other => other,
     }
 }

@@ -34,6 +34,8 @@
 //!      files are mapped (the function faults pages in), else `function waits`. The system counts
 //!      children by process: those of other threads of the same program are taken for those of the
 //!      function.
+//!    - Waits in the function for a reader of its results are `output`, if the function reports them
+//!      ([`crate::writing`]).
 //! 5. What no wait explains is `unknown`, with time that threads spent outside of any call.
 //!
 //! # The decision

@@ -20,6 +20,7 @@
 //! each lap as a span; both use the same clock reading.
 
 use crate::collect::Recorder;
+use crate::output::take_blocked_ns;
 use crate::split::{Detail, Weights, scaled, split};
 use ioloom_model::{CallKind, ThreadTime, record::Span};
 use ioloom_stats::Histogram;
@@ -224,6 +225,7 @@ impl Meter {
         spans.clear(); // filled once to allocate its pages before the run
         let sched = Sched::open();
         let cpu_start_ns = thread_cpu_ns();
+        take_blocked_ns(); // of an earlier run
         let now = monotonic_ns();
         Self {
             run_start_ns,
@@ -471,6 +473,7 @@ impl Meter {
             }
         }
         weights.function_clocked = self.function_clocked;
+        weights.output = take_blocked_ns();
         let elapsed = self.last_ns - self.start_ns;
         let cpu = thread_cpu_ns() - self.cpu_start_ns;
         let ready = self.sched.as_mut().and_then(Sched::all_ns);

@@ -46,6 +46,9 @@ pub(crate) struct Weights {
     wall: bool,
     /// Wall time and blocked time of the function calls whose clocks were read.
     pub(crate) function_clocked: (u64, u64),
+    /// Time in which the function waited for output. It is known exactly, and also part of the time of
+    /// those of its calls that were timed.
+    pub(crate) output: u64,
 }
 
 /// One time for each group of calls.
@@ -130,6 +133,14 @@ impl Weights {
         Groups { function, ..blocked }
     }
 
+    /// Returns the weights of the other waits: output is part of the time of the function.
+    fn without_output(&self) -> Self {
+        let (clocked, off) = self.function_clocked;
+        let less = |ns: u64| ns.saturating_sub(self.output);
+        let groups = Groups { function: less(self.groups.function), ..self.groups };
+        Self { groups, function_clocked: (less(clocked), less(off)), ..*self }
+    }
+
     /// Distributes blocked time over the groups. Wall times are upper bounds: what exceeds the
     /// estimates was first in the calls that wait, then in functions whose clocks were not read.
     fn distribute(&self, blocked: u64, cpu: u64, ready: u64) -> Groups {
@@ -165,10 +176,11 @@ pub(crate) fn split(
     let rest = elapsed - on_cpu_ns - ready_ns.unwrap_or(0);
     // Time outside of calls is our own overhead. At most that much of the rest, and at most half of
     // it, is unknown, unless no call waited at all.
-    let outside = elapsed.saturating_sub(in_calls);
-    let none = off.groups.sum() == 0;
+    let outside = elapsed.saturating_sub(in_calls + off.output);
+    let none = off.groups.sum() + off.output == 0;
     let blocked = if none { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };
-    let given = off.distribute(blocked, on_cpu_ns, ready_ns.unwrap_or(0));
+    let output = off.output.min(blocked);
+    let given = off.without_output().distribute(blocked - output, on_cpu_ns, ready_ns.unwrap_or(0));
     let time = ThreadTime {
         elapsed_ns: elapsed,
         on_cpu_ns,
@@ -176,8 +188,9 @@ pub(crate) fn split(
         io_ns: given.io + given.async_io,
         sync_ns: given.sync,
         input_ns: given.input,
-        compute_blocked_ns: given.function,
-        unknown_ns: rest - given.sum(),
+        compute_blocked_ns: given.function + output,
+        output_ns: output,
+        unknown_ns: rest - given.sum() - output,
         ..ThreadTime::default()
     };
     (time, given.async_io)
@@ -194,16 +207,17 @@ mod tests {
             elapsed in 0u64..1 << 40, cpu in 0u64..1 << 40, ready in proptest::option::of(0u64..1 << 40),
             io in 0u64..1 << 40, sync in 0u64..1 << 40, function in 0u64..1 << 40, calls in 0u64..1 << 42,
             async_io in 0u64..1 << 40, input in 0u64..1 << 40, wall: bool,
-            clocked in 0u64..1 << 40, off in 0u64..1 << 40,
+            clocked in 0u64..1 << 40, off in 0u64..1 << 40, output in 0u64..1 << 40,
         ) {
             let groups = Groups { io, async_io, sync, input, function };
-            let off = Weights { groups, wall, function_clocked: (clocked, off) };
+            let off = Weights { groups, wall, function_clocked: (clocked, off), output };
             let (t, part) = split(elapsed, cpu, ready, &off, calls);
             prop_assert_eq!(stated_ns(&t), elapsed);
             prop_assert!(part <= t.io_ns);
             if wall {
                 prop_assert!(t.io_ns <= io + async_io && t.sync_ns <= sync && t.input_ns <= input);
-                prop_assert!(t.compute_blocked_ns <= function);
+                prop_assert!(t.compute_blocked_ns <= function + output);
+                prop_assert!(t.output_ns <= t.compute_blocked_ns.min(output));
             }
         }
     }
@@ -213,7 +227,18 @@ mod tests {
     }
 
     fn walls(groups: Groups, function_clocked: (u64, u64)) -> Weights {
-        Weights { groups, wall: true, function_clocked }
+        Weights { groups, wall: true, function_clocked, output: 0 }
+    }
+
+    #[test]
+    fn waits_for_output_are_known_whether_or_not_their_call_was_timed() {
+        let groups = Groups { io: 300, function: 500, ..Groups::default() };
+        for (groups, in_calls) in [(groups, 1000), (Groups { function: 0, ..groups }, 500)] {
+            let weights = Weights { output: 450, ..walls(groups, (0, 0)) };
+            let (t, _) = split(1000, 300, Some(0), &weights, in_calls);
+            assert_eq!((t.output_ns, t.compute_blocked_ns >= 450), (450, true), "{t:?}");
+            assert_eq!(stated_ns(&t), 1000);
+        }
     }
 
     #[test]

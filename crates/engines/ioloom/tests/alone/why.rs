@@ -18,6 +18,7 @@ fn shares_add_up<T, E>(run: &Run<T, E>) {
 pub(crate) fn planted_limits_are_found() {
     a_function_that_sleeps_is_not_the_device();
     a_slow_producer_is_the_input_list();
+    a_slow_caller_is_not_the_function();
     a_function_that_waits_for_children_is_not_the_device();
     a_function_that_always_fails_has_no_limit();
 }
@@ -41,6 +42,31 @@ fn a_slow_producer_is_the_input_list() {
         let run = ioloom::files(slow).pin(plan(text)).map(|f| f.len()).run().unwrap();
         assert!(["input list", "other programs"].contains(&word(&run)), "{}", run.why());
         shares_add_up(&run);
+    }
+}
+
+/// A caller that takes values slowly, and a lock around a slow writer.
+fn a_slow_caller_is_not_the_function() {
+    let (_dir, paths) = make(&roots()[0], &[100; 600]);
+    let slow = Duration::from_millis(1);
+    for text in ["read/threads:n=2", "nowait/window:l=8,p=2", "read/roles:r=1,h=0,c=2,w=8"] {
+        let files = || ioloom::list(&paths).pin(plan(text));
+        let taken = files()
+            .map(|f| f.len())
+            .scope(|results| results.inspect(|_| std::thread::sleep(slow)).count());
+        let taken = taken.unwrap();
+        assert!(["output", "other programs"].contains(&word(&taken)), "{}", taken.why());
+        shares_add_up(&taken);
+        let lock = std::sync::Mutex::new(());
+        let written = files().map(|_| {
+            ioloom::writing(|| {
+                let _held = lock.lock().unwrap();
+                std::thread::sleep(slow);
+            });
+        });
+        let written = written.run().unwrap();
+        assert!(["output", "other programs"].contains(&word(&written)), "{}", written.why());
+        shares_add_up(&written);
     }
 }
 

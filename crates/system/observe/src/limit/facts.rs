@@ -29,8 +29,10 @@ pub struct Facts {
     pub memory_ns: u64,
     /// Blocked until there was a path.
     pub input_ns: u64,
-    /// Blocked inside the function.
+    /// Blocked inside the function, except for output.
     pub function_ns: u64,
+    /// Blocked inside the function until results were taken.
+    pub output_ns: u64,
     /// Not explained.
     pub unknown_ns: u64,
     /// Wall time of the calls that fetch data.
@@ -112,7 +114,9 @@ impl Facts {
             facts.memory_ns += memory_ns;
             facts.hand_over_ns += thread.sync_ns - memory_ns;
             facts.input_ns += thread.input_ns;
-            facts.function_ns += thread.compute_blocked_ns;
+            let output_ns = thread.output_ns.min(thread.compute_blocked_ns);
+            facts.function_ns += thread.compute_blocked_ns - output_ns;
+            facts.output_ns += output_ns;
             facts.unknown_ns += thread.unknown_ns;
         }
         facts

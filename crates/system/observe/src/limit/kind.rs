@@ -21,13 +21,15 @@ pub enum Limit {
     ChildProcesses,
     /// Sleep and locks inside the function.
     FunctionWaits,
+    /// Waiting for the reader of results.
+    Output,
     /// Not explained.
     Unknown,
 }
 
 impl Limit {
     /// Every limit, in the order of the shares.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Device,
         Self::Metadata,
         Self::Compute,
@@ -37,6 +39,7 @@ impl Limit {
         Self::OtherPrograms,
         Self::ChildProcesses,
         Self::FunctionWaits,
+        Self::Output,
         Self::Unknown,
     ];
 
@@ -52,6 +55,7 @@ impl Limit {
             Self::OtherPrograms => "other programs",
             Self::ChildProcesses => "child processes",
             Self::FunctionWaits => "function waits",
+            Self::Output => "output",
             Self::Unknown => "unknown",
         }
     }

@@ -68,6 +68,7 @@ fn cause(limit: Limit, facts: &Facts) -> String {
         Limit::OtherPrograms => "other programs took".to_owned(),
         Limit::ChildProcesses => "child processes took".to_owned(),
         Limit::FunctionWaits => "sleep, locks and other waits inside the function took".to_owned(),
+        Limit::Output => "waiting for the reader of results took".to_owned(),
         Limit::Unknown => String::new(),
     }
 }
@@ -94,6 +95,7 @@ fn name(limit: Limit) -> &'static str {
         Limit::HandOver => "waits for other threads",
         Limit::InputList => "waits for the input list",
         Limit::FunctionWaits => "waits inside the function",
+        Limit::Output => "waits for the reader of results",
         Limit::Memory => "the memory budget",
         other => other.word(),
     }
@@ -136,6 +138,7 @@ fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
         Limit::FunctionWaits => {
             "more calls at once help if they sleep, shorter waits in any case".to_owned()
         }
+        Limit::Output => "a faster reader of the results would help, nothing else would".to_owned(),
         Limit::Unknown => String::new(),
     }
 }

@@ -86,8 +86,8 @@ impl Parts {
         let useful_ns = (cores_ns - f.function_wall_ns as f64).max(0.0);
         let ahead_ns: f64 = ahead.iter().sum();
         let [io, input, memory] = ahead.map(|ns| ns * (useful_ns / ahead_ns.max(1.0)).min(1.0));
-        let function = f.function_ns as f64;
-        let waiting = io + input + memory + function;
+        let (function, output) = (f.function_ns as f64, f.output_ns as f64);
+        let waiting = io + input + memory + function + output;
         let (hand_over, unknown) = (f.hand_over_ns as f64, f.unknown_ns as f64);
         let unknown_ns = free_ns * unknown / (waiting + hand_over + unknown).max(1.0);
         let free_ns = free_ns - unknown_ns;
@@ -105,6 +105,7 @@ impl Parts {
         self.add(Limit::InputList, caused(input));
         self.add(Limit::Memory, caused(memory));
         self.add(function_limit(f), caused(function));
+        self.add(Limit::Output, caused(output));
     }
 }
 
@@ -118,7 +119,8 @@ fn metadata_share(f: &Facts) -> f64 {
     let runnable = (f.on_cpu_ns + f.ready_ns.unwrap_or(0)) as f64;
     let running = f.on_cpu_ns as f64 / runnable.max(1.0);
     let fetching = f.fetch_wall_ns.saturating_sub(f.io_ns) as f64 * running;
-    let function = f.function_wall_ns.saturating_sub(f.function_ns) as f64 * running;
+    let waited = f.function_ns + f.output_ns;
+    let function = f.function_wall_ns.saturating_sub(waited) as f64 * running;
     let outside = (all - f.on_cpu_ns as f64).max(0.0);
     let outside_kernel = (f.kernel_ns as f64 - fetching).clamp(0.0, outside);
     let inside = (all - outside) * fetching / (fetching + function).max(1.0);

@@ -62,7 +62,7 @@ fn computing(ns: fn(&mut Facts) -> &mut u64, f: &mut Facts, part: f64) {
 }
 
 /// Plant, the change, and the limit after the whole change.
-const EDGES: [(&str, Change, Limit); 15] = [
+const EDGES: [(&str, Change, Limit); 16] = [
     (
         "slow producer",
         |f, part| shift(&mut f.input_ns, &mut f.function_ns, part),
@@ -85,6 +85,11 @@ const EDGES: [(&str, Change, Limit); 15] = [
         "children that sleep",
         |f, part| scale(&mut f.children_faults, 1.0 - part),
         Limit::FunctionWaits,
+    ),
+    (
+        "a function that sleeps",
+        |f, part| shift(&mut f.function_ns, &mut f.output_ns, part),
+        Limit::Output,
     ),
     (
         "a function that sleeps",
@@ -298,7 +303,7 @@ fn percentages(sentence: &str) -> Vec<u32> {
 
 prop_compose! {
     fn facts()(
-        times in prop::collection::vec(0_u64..40_000_000_000, 14),
+        times in prop::collection::vec(0_u64..40_000_000_000, 15),
         small in prop::collection::vec(0_u64..400, 3),
         (cores, threads, files) in (1_u32..200, 1_u32..600, 0_u64..5),
         ready in prop::option::of(0_u64..40_000_000_000),
@@ -328,6 +333,7 @@ prop_compose! {
             calls: small[2],
             others_ns: others,
             steal_ns: times[13] / 100,
+            output_ns: times[14],
             costliest: None,
         }
     }

@@ -77,7 +77,11 @@ impl<'a> Sink<'a> {
     /// Writes the line of file `index`; empty if it has none. In input order every file needs a
     /// call.
     pub(super) fn line(&self, index: usize, line: &[u8]) {
-        let mut out = self.lock();
+        let mut out = match self.out.try_lock() {
+            Ok(out) => out,
+            // Another thread may be writing.
+            Err(_) => ioloom::writing(|| self.lock()),
+        };
         if !self.manner.ordered {
             out.buffer.extend_from_slice(line);
         } else if index == out.next {
@@ -142,8 +146,11 @@ impl<'a> Sink<'a> {
         out.flushed = now;
         if out.failed.is_none() && !out.buffer.is_empty() {
             out.begun = true;
-            let mut stdout = io::stdout().lock();
-            if let Err(error) = stdout.write_all(&out.buffer).and_then(|()| stdout.flush()) {
+            let written = ioloom::writing(|| {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(&out.buffer).and_then(|()| stdout.flush())
+            });
+            if let Err(error) = written {
                 self.fail(out, error);
             }
         }
