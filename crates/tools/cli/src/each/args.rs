@@ -315,8 +315,19 @@ fn order_words() -> Choice<ReadOrder> {
 }
 
 impl EachArgs {
+    /// Returns whether anything but errors is printed.
+    pub(crate) fn prints(&self) -> bool {
+        let lines = self.per_file || self.check.is_some() && !self.status;
+        !self.quiet && !self.status || lines || self.exec.is_some()
+    }
+
     /// Returns the complete plan that the flags select.
     pub(crate) fn plan(&self) -> Plan {
+        self.plan_of(self.threads.or(self.jobs))
+    }
+
+    /// Returns the plan with another number of threads or commands.
+    pub(super) fn plan_of(&self, threads: Option<u32>) -> Plan {
         let cores = ioloom::usable_cores();
         if let Some(plan) = self.plan {
             return plan.complete(cores);
@@ -333,7 +344,7 @@ impl EachArgs {
         plan.chunk_bytes = self.chunk;
         plan.buffers = self.buffers;
         plan.read_order = self.read_order;
-        self.with_threads(plan).complete(cores)
+        with_threads(plan, threads).complete(cores)
     }
 
     /// Refuses a --chunk that exceeds --memory.
@@ -346,20 +357,6 @@ impl EachArgs {
             ))),
             _ => Ok(()),
         }
-    }
-
-    /// Returns the plan with the number of threads that --threads or -j gives.
-    fn with_threads(&self, mut plan: Plan) -> Plan {
-        let Some(wanted) = self.threads.or(self.jobs) else { return plan };
-        match &mut plan.schedule {
-            Schedule::Window { window, permits } => {
-                *window = wanted.max(*window);
-                *permits = Some(wanted);
-            }
-            Schedule::Threads { n } => *n = wanted,
-            Schedule::Roles { .. } => {}
-        }
-        plan
     }
 
     /// Returns the work on the contents.
@@ -376,6 +373,20 @@ impl EachArgs {
     pub(crate) fn method_given(&self) -> bool {
         self.method.is_some() || self.plan.is_some()
     }
+}
+
+/// Returns the plan with a number of threads or commands.
+fn with_threads(mut plan: Plan, wanted: Option<u32>) -> Plan {
+    let Some(wanted) = wanted else { return plan };
+    match &mut plan.schedule {
+        Schedule::Window { window, permits } => {
+            *window = wanted.max(*window);
+            *permits = Some(wanted);
+        }
+        Schedule::Threads { n } => *n = wanted,
+        Schedule::Roles { .. } => {}
+    }
+    plan
 }
 
 /// Returns the schedule for a method when none is given.

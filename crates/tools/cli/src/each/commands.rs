@@ -5,15 +5,16 @@
 //! forwarded and no more commands start; the second kills all commands and ends the run.
 
 use crate::exit::{Exit, Failure};
-use ioloom_failure::reason;
+use ioloom_failure::{is_out_of_descriptors, reason};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 /// The commands that are running.
 #[derive(Debug, Default)]
@@ -23,6 +24,9 @@ pub(super) struct Commands {
     interrupted: RwLock<bool>,
     /// Process IDs of commands that have not been waited for.
     running: Mutex<BTreeSet<u32>>,
+    /// Commands that have ended.
+    ended: AtomicU64,
+    end: Condvar,
 }
 
 impl Commands {
@@ -32,16 +36,41 @@ impl Commands {
         if *interrupted {
             return Err(io::Error::other("the run was interrupted"));
         }
-        let child = command.process_group(0).spawn()?;
+        let child = loop {
+            let before = self.ended.load(Ordering::SeqCst);
+            match command.process_group(0).spawn() {
+                Err(error) if is_out_of_descriptors(&error) && self.await_end(before) => {}
+                started => break started?,
+            }
+        };
         self.running().insert(child.id());
         Ok(child)
+    }
+
+    /// Waits until a command ends, because descriptors are missing. Returns false if none runs.
+    fn await_end(&self, before: u64) -> bool {
+        let mut running = self.running();
+        while self.ended.load(Ordering::SeqCst) == before {
+            if running.is_empty() {
+                return false;
+            }
+            let (again, _) = self
+                .end
+                .wait_timeout(running, Duration::from_millis(20))
+                .unwrap_or_else(PoisonError::into_inner);
+            running = again;
+        }
+        true
     }
 
     /// Waits until the command has ended. From here on it gets no more signals.
     pub(super) fn wait(&self, child: &mut Child) -> io::Result<std::process::ExitStatus> {
         ioloom_sys::proc::until_ended(child.id())?;
         self.running().remove(&child.id());
-        child.wait()
+        let status = child.wait();
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        self.end.notify_all();
+        status
     }
 
     /// Kills the command and the programs that it has started.

@@ -19,6 +19,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+/// Descriptors of the program itself: standard streams, signals, the walk.
+const OWN_DESCRIPTORS: u64 = 10;
+
 /// The command line that is run for each file.
 #[derive(Debug)]
 pub(crate) struct Exec {
@@ -53,6 +56,22 @@ impl Exec {
         }
         let takes_path = words.iter().any(|w| find(w).is_some());
         Ok(Self { words, to_stderr, takes_path, commands: Arc::default() })
+    }
+
+    /// Returns how many commands can run at once with a limit on open files.
+    pub(super) fn most_at_once(&self, limit: u64) -> u64 {
+        limit.saturating_sub(OWN_DESCRIPTORS) / self.descriptors_each()
+    }
+
+    /// Returns the limit on open files that a number of commands needs.
+    pub(super) fn descriptors(&self, commands: u32) -> u64 {
+        OWN_DESCRIPTORS + u64::from(commands) * self.descriptors_each()
+    }
+
+    /// Returns the descriptors of a command: the pipe of its output, the statistics of its thread, and
+    /// what is open while it starts. Contents need a file and a pipe, too.
+    fn descriptors_each(&self) -> u64 {
+        if self.takes_path { 3 } else { 6 }
     }
 
     pub(super) fn start(&self, path: &Path) -> Running {
@@ -104,12 +123,16 @@ impl Running {
         };
         if let Some(printed) = self.printed.take() {
             let all = printed.join().map_err(|_| "the thread that reads its output panicked")??;
-            let mut out: Box<dyn Write> = if self.to_stderr {
-                Box::new(std::io::stderr().lock())
-            } else {
-                Box::new(std::io::stdout().lock())
-            };
-            match out.write_all(&all).and_then(|()| out.flush()) {
+            let to_stderr = self.to_stderr;
+            let written = ioloom::writing(|| {
+                let mut out: Box<dyn Write> = if to_stderr {
+                    Box::new(std::io::stderr().lock())
+                } else {
+                    Box::new(std::io::stdout().lock())
+                };
+                out.write_all(&all).and_then(|()| out.flush())
+            });
+            match written {
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
                 other => other?,
             }

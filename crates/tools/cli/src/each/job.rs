@@ -3,11 +3,35 @@
 use super::args::EachArgs;
 use super::exec::Exec;
 use crate::exit::Failure;
+use crate::stderr;
 use ioloom::Plan;
 use ioloom_model::{Compute, Method, table};
 
 /// Bytes of one chunk when files are streamed.
 pub(super) const CHUNK_BYTES: u64 = 256 << 10;
+
+/// Returns how many commands may run at once, if a flag or the limit on open files says so. Fewer than
+/// wanted are reported.
+fn commands_at_once(exec: &Exec, args: &EachArgs) -> Result<Option<u32>, Failure> {
+    // Raised before the plan is made: commands need descriptors whatever it is.
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    let wanted = args.jobs.unwrap_or_else(ioloom::usable_cores);
+    let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
+    let most = exec.most_at_once(limit);
+    if most >= u64::from(wanted) {
+        return Ok(args.jobs);
+    }
+    let advice = format!("raise it with 'ulimit -n {}'", exec.descriptors(wanted));
+    if most == 0 {
+        return Err(Failure::refused(format!(
+            "--exec needs more open files than the limit of {limit}; {advice}"
+        )));
+    }
+    stderr::message(&format!(
+        "running {most} commands at once instead of {wanted}: the limit on open files is {limit}; {advice}"
+    ));
+    Ok(Some(most as u32))
+}
 
 /// A checked combination of plan and work.
 pub(crate) struct Job {
@@ -27,7 +51,10 @@ impl Job {
             )));
         }
         args.check_chunk()?;
-        let mut plan = args.plan();
+        let mut plan = match &exec {
+            Some(exec) => args.plan_of(commands_at_once(exec, args)?),
+            None => args.plan(),
+        };
         if args.per_file && plan.method == Method::Null {
             return Err(Failure::usage("--per-file needs a method that reads; null reads nothing"));
         }

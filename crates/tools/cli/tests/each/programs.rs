@@ -1,6 +1,6 @@
 //! `--exec`: a program for each file.
 
-use crate::place::{Each, fresh, regular_files};
+use crate::place::{Each, PROGRAM, ProcessOutput, fresh, regular_files};
 use std::fs;
 
 #[test]
@@ -157,4 +157,36 @@ fn numbers_of_threads_and_commands_are_checked() {
         let schedule = json["schedule"].as_str().unwrap();
         assert!(schedule.contains(right), "{flags:?}: {schedule}");
     }
+}
+
+/// Runs with a limit on open files, for a user who cannot raise it.
+fn limited(place: &crate::place::Workspace, files: u32, args: &[&str]) -> ProcessOutput {
+    let script = format!("ulimit -n {files}; exec \"$@\"");
+    let mut command = place.command("sh");
+    command.args(["-c", &script, "sh", PROGRAM, "each"]).args(args);
+    command.output().unwrap().into()
+}
+
+#[test]
+fn fewer_commands_run_at_once_under_a_low_limit_on_open_files() {
+    let place = fresh();
+    for i in 0..60 {
+        place.write(format!("t/{}/{i}", i % 7), format!("{i}\n"));
+    }
+    for limit in [16, 20, 40] {
+        for command in ["cat {}", "cat"] {
+            let ran = limited(&place, limit, &["t", "--exec", command, "-j", "50"]).ended(0);
+            let mut lines: Vec<u32> =
+                ran.text().lines().map(|line| line.parse().unwrap()).collect();
+            lines.sort_unstable();
+            assert_eq!(lines, (0..60).collect::<Vec<_>>(), "{limit} {command}: {}", ran.err);
+            let expected =
+                format!("instead of 50: the limit on open files is {limit}; raise it with");
+            assert_eq!(ran.err.matches(&expected).count(), 1, "{command}: {}", ran.err);
+        }
+    }
+    // Without a low limit nothing is reported.
+    let ran = place.each(&["t", "--exec", "true {}", "-j", "50", "--quiet"]).ended(0);
+    assert_eq!(ran.err, "");
+    limited(&place, 9, &["t", "--exec", "true {}"]).ended(3).one_error(&["ulimit -n"]);
 }
