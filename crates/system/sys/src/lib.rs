@@ -25,4 +25,5 @@ pub mod mount;
 pub mod pipe;
 pub mod proc;
 pub mod ring;
+pub mod stdio;
 pub mod transfer;

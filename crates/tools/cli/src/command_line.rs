@@ -71,6 +71,19 @@ pub(crate) enum Command {
     Load(MissingArgs),
 }
 
+impl Command {
+    /// Reports whether the command writes its result to standard output. Copies and `each
+    /// --quiet` do only on request, and the protocol of `run-order` is checked by its parent.
+    pub(crate) fn prints(&self) -> bool {
+        match self {
+            Self::Cp(args) => args.verbose || args.explain || args.json,
+            Self::Each(args) => args.prints(),
+            Self::RunOrder => false,
+            _ => true,
+        }
+    }
+}
+
 /// Arguments of a command that is not in this build. Any arguments are accepted, so the error can name
 /// the missing feature.
 #[cfg(not(feature = "exchange"))]

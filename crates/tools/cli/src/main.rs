@@ -46,10 +46,16 @@ mod version;
 mod watch;
 
 use command_line::Command;
+use ioloom_sys::stdio::Stream;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let ended = match command_line::parse() {
+    let command = command_line::parse();
+    if command.prints() && Stream::Output.was_closed() {
+        stderr::message(usage::CLOSED);
+        return exit::Exit::Failed.into();
+    }
+    let ended = match command {
         Command::Study(args) => study::run(&args),
         Command::Each(args) => each::run(&args),
         Command::Du(args) => du::run(&args),

@@ -3,12 +3,20 @@
 use crate::exit::Exit;
 use crate::stderr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use ioloom_sys::stdio::Stream;
 use std::error::Error;
+
+/// The error if standard output was closed before the program started.
+pub(crate) const CLOSED: &str = "standard output is closed; redirect it, for example to /dev/null";
 
 /// Prints clap's output and exits: help and versions on standard output with code 0, errors on
 /// standard error with code 2.
 pub(crate) fn exit(error: &clap::Error) -> ! {
     if !error.use_stderr() {
+        if Stream::Output.was_closed() {
+            stderr::message(CLOSED);
+            std::process::exit(Exit::Failed as i32);
+        }
         error.exit();
     }
     match invalid_value(error) {

@@ -12,6 +12,7 @@ use crate::stderr;
 use ioloom::{Cancel, Files};
 use ioloom_failure::{Explained, Operation, quoted};
 use ioloom_model::{Compute, Hash, Method};
+use ioloom_sys::stdio::Stream;
 use ioloom_walk::PathList;
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -204,6 +205,9 @@ fn named(list: &Path) -> String {
 
 fn read_all(list: &Path) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
+    if list.as_os_str() == "-" && Stream::Input.was_closed() {
+        return Err(Failure::failed("cannot read standard input: it is closed"));
+    }
     let read = if list.as_os_str() == "-" {
         std::io::stdin().read_to_end(&mut text).map(|_| ())
     } else {

@@ -11,6 +11,7 @@ use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::ReadAhead;
 use ioloom_model::layout::layout;
 use ioloom_sys::file::{self, Kind};
+use ioloom_sys::stdio::Stream;
 use ioloom_walk::{ListError, PathList, Separator, read_list};
 use std::collections::{BTreeSet, HashMap};
 use std::io::BufReader;
@@ -98,6 +99,9 @@ pub(crate) fn read(args: &EachArgs, plan: &Plan) -> Result<Input, Failure> {
             "-L, -x, --exclude, --ignore and --skip-hidden select files of directories; a list on \
              standard input names its files",
         )),
+        [only] if only.as_os_str() == "-" && Stream::Input.was_closed() => {
+            Err(Failure::failed("cannot read standard input: it is closed"))
+        }
         [only] if only.as_os_str() == "-" => Ok(stdin(args)),
         paths if paths.iter().any(|p| p.as_os_str() == "-") => {
             Err(Failure::usage("- cannot be combined with other paths"))

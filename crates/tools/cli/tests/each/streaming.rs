@@ -178,3 +178,39 @@ fn a_failed_file_is_reported_before_the_run_ends() {
     drop(list);
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
+
+#[test]
+fn closed_streams_are_errors_and_not_silent() {
+    let place = fresh();
+    place.write("t/a", "a");
+    place.write("sums", place.each(&["t/a", "--per-file"]).ended(0).out);
+    let ran = |line: &str| -> ProcessOutput {
+        let mut shell = place.command("sh");
+        shell.args(["-c", line]).env("ioloom", crate::place::PROGRAM);
+        shell.output().unwrap().into()
+    };
+    for args in [
+        "each t",
+        "each t --json",
+        "each t --per-file --quiet",
+        "each t --exec 'true {}' --quiet",
+        "each --check sums",
+        "du t",
+        "machine",
+        "cp --explain t/a b",
+        "--version",
+        "each --help",
+    ] {
+        let closed = ran(&format!("\"$ioloom\" {args} >&-")).ended(1);
+        closed.one_error(&["standard output is closed"]);
+    }
+    for args in ["each t --quiet", "each --check sums --status", "cp t/a b"] {
+        ran(&format!("\"$ioloom\" {args} >&-")).ended(0);
+    }
+    // What the runtime of Rust opens in place of a closed stream, but opened by the caller.
+    ran("\"$ioloom\" each t 1<>/dev/null").ended(0);
+    for args in ["each - --quiet", "each --check -"] {
+        let closed = ran(&format!("\"$ioloom\" {args} <&-")).ended(1);
+        closed.one_error(&["cannot read standard input: it is closed"]);
+    }
+}
