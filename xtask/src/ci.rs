@@ -6,7 +6,7 @@ use crate::guard::{self, Ended, Job};
 use crate::repo::Repo;
 use crate::smoke::{self, User};
 use crate::steps::{Outcome, Steps};
-use crate::{crash, dependencies, gate, package, tidy, tools, ui};
+use crate::{api, crash, dependencies, gate, package, tidy, tools, ui};
 
 /// Crates that only the exchange needs.
 const HEAVY: [&str; 6] = ["rustls", "redb", "fjall", "tokio", "tokio-postgres", "ioloom-serve"];
@@ -32,6 +32,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     steps.take("guide", || guide(repo));
     steps.take("interleavings", || interleavings(repo));
     steps.take("documents", || documents(repo));
+    steps.take("public interface", || api::run(repo, false));
     steps.take("tidy", || Ok(tidy::outcome(&tidy::check(repo)?)));
     steps.take("publication", || package::dry_run(repo));
     steps.take("oldest rustc", || package::oldest_compiler(repo));

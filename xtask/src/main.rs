@@ -6,6 +6,7 @@
 
 #![expect(clippy::print_stdout, reason = "printing is the purpose of this program")]
 
+mod api;
 mod ci;
 mod crash;
 mod debian;
@@ -37,6 +38,10 @@ cargo xtask COMMAND
   ui [--build]     check the viewer; --build writes its embedded file
   gate [--bless]   instructions of `crates/test/gate` against xtask/gate.toml;
                    --bless rewrites that file
+  api [--bless]    the public interface of the library against
+                   crates/engines/ioloom/public-api.txt; --bless rewrites that file
+  semver REVISION  changes of that interface since a tag or commit that the version does
+                   not permit
   crash [N [SEED]] kill a study, the creation of a file set, a copy, a server with each of
                    its stores, and one with a PostgreSQL database N times (default: 100)
                    at moments from SEED (default: 1), and check that nothing finished is
@@ -92,6 +97,9 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         ["ui", "--build"] => ui::run(&repo, true)?.print_alone("ui"),
         ["gate"] => gate::run(&repo, false)?.print_alone("gate"),
         ["gate", "--bless"] => gate::run(&repo, true)?.print_alone("gate"),
+        ["api"] => api::run(&repo, false)?.print_alone("api"),
+        ["api", "--bless"] => api::run(&repo, true)?.print_alone("api"),
+        ["semver", since] => api::semver(&repo, since)?.print_alone("semver"),
         ["crash", rest @ ..] => {
             let (what, rest) = match rest {
                 ["copy", rest @ ..] => (crash::What::Copies, rest),
