@@ -22,6 +22,7 @@ struct Line {
     files: AtomicU64,
     bytes: AtomicU64,
     misses: AtomicU64,
+    waited: AtomicU64,
 }
 
 /// The gauges of all threads, plus a shared line.
@@ -35,6 +36,19 @@ pub struct GaugeTotals {
     pub in_flight: u32,
     /// Pieces read but not yet processed.
     pub ready: u32,
+}
+
+/// Sums of what all threads have done since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GaugeCounts {
+    /// Files processed.
+    pub files: u64,
+    /// Bytes processed.
+    pub bytes: u64,
+    /// Reads that missed the cache and are complete.
+    pub waited: u64,
+    /// Requests in flight now.
+    pub in_flight: u32,
 }
 
 impl Gauges {
@@ -82,6 +96,26 @@ impl Gauges {
     pub fn missed(&self, thread: usize) {
         let misses = &self.0[thread].misses;
         misses.store(misses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Counts a read on `thread` that missed the cache and is complete. Called only by `thread`
+    /// itself.
+    #[inline]
+    pub fn waited(&self, thread: usize) {
+        let waited = &self.0[thread].waited;
+        waited.store(waited.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Returns the sums over all threads, in one pass.
+    pub fn counts(&self) -> GaugeCounts {
+        let mut sum = GaugeCounts::default();
+        for line in &self.0 {
+            sum.files += line.files.load(Ordering::Relaxed);
+            sum.bytes += line.bytes.load(Ordering::Relaxed);
+            sum.waited += line.waited.load(Ordering::Relaxed);
+            sum.in_flight += line.in_flight.load(Ordering::Relaxed);
+        }
+        sum
     }
 
     /// Returns the number of reads on all threads that missed the cache.

@@ -22,7 +22,7 @@ mod usage;
 
 pub use account::{evidence, merge_calls, states};
 pub use bottleneck::bottleneck;
-pub use gauge::{GaugeSampler, GaugeTotals, Gauges};
+pub use gauge::{GaugeCounts, GaugeSampler, GaugeTotals, Gauges};
 pub use meter::{Meter, Reads, Step, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};
 pub use output::writing;
 pub use split::Detail;

@@ -98,6 +98,8 @@ pub struct Meter {
     run_start_ns: u64,
     start_ns: u64,
     last_ns: u64,
+    /// Length of the last lap, if it was timed.
+    last_lap_ns: Option<u64>,
     detail: Detail,
     recorder: Option<Box<Recorder>>,
     kinds: [Kind; KINDS],
@@ -231,6 +233,7 @@ impl Meter {
             run_start_ns,
             start_ns: now,
             last_ns: now,
+            last_lap_ns: None,
             detail,
             recorder: None,
             kinds: std::array::from_fn(|_| Kind::default()),
@@ -305,6 +308,12 @@ impl Meter {
         at.table.is_some().then_some(at.typical_ns)
     }
 
+    /// Returns the length of the last lap in nanoseconds; `None` if it was not timed.
+    #[inline]
+    pub fn last_lap_ns(&self) -> Option<u64> {
+        self.last_lap_ns
+    }
+
     /// Ends a lap: the time since the last lap was spent in `kind` for file `file`.
     #[inline]
     pub fn lap(&mut self, kind: CallKind, file: usize) {
@@ -322,10 +331,12 @@ impl Meter {
     fn lap_as(&mut self, kind: CallKind, span: SpanKind, file: u32) {
         self.kinds[kind as usize].count += 1;
         if !self.timing {
+            self.last_lap_ns = None;
             return;
         }
         let now = monotonic_ns();
         let ns = now - self.last_ns;
+        self.last_lap_ns = Some(ns);
         if let Some(from) = self.function_from.take() {
             self.function_ends(from, now);
         }

@@ -9,7 +9,7 @@ use crate::fault::{call, cut};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// File types.
@@ -71,13 +71,16 @@ pub struct FileStat {
 /// Queries a path, following symbolic links.
 pub fn stat(path: &Path) -> io::Result<FileStat> {
     let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::INO;
-    let stat = retry("statx", || statx(CWD, path, AtFlags::STATX_DONT_SYNC, mask))?;
-    Ok(FileStat {
+    Ok(file_stat(&retry("statx", || statx(CWD, path, AtFlags::STATX_DONT_SYNC, mask))?))
+}
+
+fn file_stat(stat: &rustix::fs::Statx) -> FileStat {
+    FileStat {
         kind: Kind::from_mode(stat.stx_mode),
         size: stat.stx_size,
         inode: stat.stx_ino,
         device: (stat.stx_dev_major, stat.stx_dev_minor),
-    })
+    }
 }
 
 /// Returns the type of a path, following symbolic links.
@@ -112,6 +115,35 @@ impl OpenHow {
 #[inline]
 pub fn open(path: &Path, how: OpenHow) -> io::Result<OwnedFd> {
     retry("open", || openat(CWD, path, how.flags(), Mode::empty()))
+}
+
+/// A path that was looked up and not opened (`O_PATH`). It can be opened without another lookup.
+#[derive(Debug)]
+pub struct Found {
+    handle: OwnedFd,
+    /// What the lookup found.
+    pub stat: FileStat,
+}
+
+/// Looks up a path, following symbolic links. Unlike [`open`] this has no side effects on pipes and
+/// devices. Uses a descriptor until the result is dropped.
+pub fn find(path: &Path) -> io::Result<Found> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let handle = retry("open-path", || openat(CWD, path, flags, Mode::empty()))?;
+    let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::INO;
+    // The lookup has just returned the attributes.
+    let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = file_stat(&retry("statx", || statx(&handle, c"", how, mask))?);
+    Ok(Found { handle, stat })
+}
+
+impl Found {
+    /// Opens the file for reading. Fails with `ENOENT` if /proc is not mounted.
+    pub fn open(&self) -> io::Result<OwnedFd> {
+        let link = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
+        let flags = OpenHow::default().flags();
+        retry("reopen", || openat(CWD, link.as_str(), flags, Mode::empty()))
+    }
 }
 
 /// Returns the size of an open file in bytes.
@@ -311,6 +343,24 @@ pub(crate) fn retry<T>(op: &'static str, mut f: impl FnMut() -> Result<T, Errno>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_found_file_is_opened_even_if_its_name_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("file"), dir.path().join("link"));
+        std::fs::write(&path, b"here").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let found = find(&link).unwrap();
+        assert_eq!((found.stat.kind, found.stat.size), (Kind::Regular, 4));
+        assert_eq!(found.stat, stat(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let mut into = [0; 8];
+        assert_eq!(read_full_at(found.open().unwrap(), &mut into, 0).unwrap(), 4);
+        assert_eq!(&into[..4], b"here");
+        assert_eq!(find(&link).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        assert_eq!(find(Path::new("/dev/null")).unwrap().stat.kind, Kind::Device);
+        assert_eq!(find(dir.path()).unwrap().stat.kind, Kind::Directory);
+    }
 
     #[test]
     fn written_bytes_are_read_and_kinds_are_reported() {

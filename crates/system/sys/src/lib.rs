@@ -23,6 +23,7 @@ pub mod make;
 pub mod map;
 pub mod mount;
 pub mod pipe;
+pub mod priority;
 pub mod proc;
 pub mod ring;
 pub mod stdio;
