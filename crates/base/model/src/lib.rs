@@ -23,6 +23,7 @@ pub mod schedule;
 pub mod study;
 pub mod table;
 pub mod topology;
+pub mod tuned;
 pub mod units;
 pub mod verdict;
 
@@ -36,11 +37,12 @@ pub use fileset::{Creation, DirectoryLayout, FileSetRealised, FileSetSpec};
 pub use machine::MachineFacts;
 pub use memory::MemoryResult;
 pub use method::Method;
-pub use plan::{Buffers, Plan, ReadOrder};
+pub use plan::{Buffers, Plan, ReadOrder, Tuning};
 pub use record::{CallKind, CallStats, Measured, Outcome, RunRecord, ThreadTime};
 pub use schedule::{HybridOrder, ReadAhead, Schedule};
 pub use study::StudySpec;
 pub use topology::Topology;
+pub use tuned::{Decided, Tuned, TunedPoint};
 pub use verdict::Verdict;
 
 /// A text parsing error.

@@ -3,7 +3,8 @@
 //! Text form: `METHOD/SCHEDULE[/OPTION,OPTION…]`, for example `read/window:l=32,p=2`,
 //! `uring/roles:r=1,h=0,c=3,w=64/buffers=fresh` or `direct:uring/window:l=8,p=2/chunk=1MiB`.
 //! Options: `chunk=SIZE` (chunk form), `buffers=pool|fresh|prefaulted`, `order=list|inode`,
-//! `stripe=N`, `blocking=N`, `memory=SIZE`.
+//! `stripe=N`, `blocking=N`, `auto`, `auto=polite`, `memory=SIZE`. `auto` and `auto:polite` instead of
+//! a method and a schedule stand for [`Plan::auto`]; options may follow.
 
 use crate::units::{parse_size, spell_size};
 use crate::{Method, ParseError, Schedule, serialize_as_text};
@@ -33,6 +34,31 @@ pub enum ReadOrder {
     Inode,
 }
 
+/// Whether a controller changes the number of requests in flight during the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Tuning {
+    /// No: the plan runs with its numbers.
+    #[default]
+    Fixed,
+    /// It searches the smallest number that loses no throughput; the plan's numbers are the upper
+    /// limits.
+    Auto,
+    /// Like `Auto`, but gives up some throughput for fewer requests in flight, and reads at a lower
+    /// I/O priority.
+    Polite,
+}
+
+impl Tuning {
+    /// Returns the option in the text form of a plan.
+    const fn option(self) -> Option<&'static str> {
+        match self {
+            Self::Fixed => None,
+            Self::Auto => Some("auto"),
+            Self::Polite => Some("auto=polite"),
+        }
+    }
+}
+
 /// A file plan. It runs exactly as specified or is refused with a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Plan {
@@ -53,6 +79,8 @@ pub struct Plan {
     /// For a window of `nowait`: up to this many additional threads read with blocking calls, one
     /// file each, once files turn up whose filesystem does not support `RWF_NOWAIT`.
     pub blocking: Option<u32>,
+    /// Whether the number of requests in flight is adjusted during the run.
+    pub tuning: Tuning,
     /// Limit on file data that is in flight, ready or retained, in bytes.
     pub memory_bytes: u64,
 }
@@ -71,8 +99,17 @@ impl Plan {
             read_order: ReadOrder::List,
             stripe: 1,
             blocking: None,
+            tuning: Tuning::Fixed,
             memory_bytes: Self::DEFAULT_MEMORY_BYTES,
         }
+    }
+
+    /// Returns the plan whose number of requests in flight adapts to the storage: reads that do not
+    /// wait, at most 512 in flight.
+    pub const fn auto(tuning: Tuning) -> Self {
+        let schedule = Schedule::Window { window: 512, permits: None };
+        let plan = Self::new(Method::Nowait, schedule);
+        Self { blocking: Some(256), tuning, ..plan }
     }
 
     /// Sets omitted permits to the number of usable cores.
@@ -118,6 +155,7 @@ impl fmt::Display for Plan {
         if let Some(n) = self.blocking {
             options.push(format!("blocking={n}"));
         }
+        options.extend(self.tuning.option().map(str::to_owned));
         if self.memory_bytes != Self::DEFAULT_MEMORY_BYTES {
             options.push(format!("memory={}", spell_size(self.memory_bytes)));
         }
@@ -131,12 +169,16 @@ impl FromStr for Plan {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let refuse = |reason: String| ParseError::new("plan", text, reason);
         let mut parts = text.split('/');
-        let method = parts.next().unwrap_or_default().parse()?;
-        let schedule = parts
-            .next()
-            .ok_or_else(|| refuse("a schedule must follow, as in read/window:l=32".to_owned()))?
-            .parse()?;
-        let mut plan = Self::new(method, schedule);
+        let mut plan = match parts.next().unwrap_or_default() {
+            "auto" => Self::auto(Tuning::Auto),
+            "auto:polite" => Self::auto(Tuning::Polite),
+            method => {
+                let method = method.parse()?;
+                let missing = "a schedule must follow, as in read/window:l=32";
+                let schedule = parts.next().ok_or_else(|| refuse(missing.to_owned()))?;
+                Self::new(method, schedule.parse()?)
+            }
+        };
         for option in parts.next().unwrap_or_default().split(',').filter(|o| !o.is_empty()) {
             match option.split_once('=') {
                 Some(("chunk", size)) => {
@@ -161,6 +203,8 @@ impl FromStr for Plan {
                             .ok_or_else(|| refuse("blocking must be 1 to 4096".to_owned()))?,
                     );
                 }
+                Some(("auto", "polite")) => plan.tuning = Tuning::Polite,
+                None if option == "auto" => plan.tuning = Tuning::Auto,
                 Some(("memory", size)) => plan.memory_bytes = parse_size(size)?,
                 Some(("buffers", "pool")) => plan.buffers = Buffers::Pool,
                 Some(("buffers", "fresh")) => plan.buffers = Buffers::Fresh,
@@ -170,7 +214,7 @@ impl FromStr for Plan {
                 _ => {
                     return Err(refuse(format!(
                         "unknown option '{option}'; use chunk=, buffers=pool|fresh|prefaulted, \
-                         order=list|inode, stripe=, blocking= or memory="
+                         order=list|inode, stripe=, blocking=, auto, auto=polite or memory="
                     )));
                 }
             }
@@ -196,11 +240,20 @@ mod tests {
             "uring/window:l=64,p=2",
             "read/roles:r=1,h=0,c=3,w=64",
             "nowait/window:l=512,p=2/blocking=256,memory=64MiB",
+            "nowait/window:l=512/blocking=256,auto",
+            "nowait/window:l=64,p=3/auto=polite,memory=64MiB",
             "uring/roles:r=0,h=16,c=0,w=all,open=12,order=read-first",
             "direct:uring/window:l=8/chunk=1MiB,buffers=fresh,order=inode,stripe=16,memory=64MiB",
         ] {
             assert_eq!(text.parse::<Plan>().unwrap().to_string(), text);
         }
+        for (short, tuning) in [("auto", Tuning::Auto), ("auto:polite", Tuning::Polite)] {
+            let plan: Plan = short.parse().unwrap();
+            assert_eq!(plan, Plan::auto(tuning));
+            assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan);
+        }
+        let chunks: Plan = "auto/chunk=1MiB".parse().unwrap();
+        assert_eq!(chunks, Plan { chunk_bytes: Some(1 << 20), ..Plan::auto(Tuning::Auto) });
         assert_eq!("mmap/threads:4".parse::<Plan>().unwrap().to_string(), "mmap:plain/threads:n=4");
     }
 
@@ -213,6 +266,8 @@ mod tests {
             ("read/roles:c=2", "no thread reads"),
             ("read/roles:r=2", "no thread computes"),
             ("read/window:l=2/warp=1", "unknown option"),
+            ("read/window:l=2/auto=rude", "unknown option"),
+            ("auto/window:l=2", "unknown option"),
             ("nowait/window:l=2/blocking=0", "blocking must be 1 to 4096"),
             ("read/window:l=2/chunk=1/more", "unexpected 'more'"),
             ("read/window:l=2,l=3", "unknown or repeated"),
@@ -228,7 +283,7 @@ mod tests {
             let _ = text.parse::<Plan>();
         }
         #[test]
-        fn almost_valid_plans_do_not_cause_a_panic(text in "(read|uring|mmap)/(roles|window|threads):[a-z0-9=,/]{0,30}") {
+        fn almost_valid_plans_do_not_cause_a_panic(text in "(read|uring|mmap|auto)/(roles|window|threads):[a-z0-9=,/]{0,30}") {
             if let Ok(plan) = text.parse::<Plan>() {
                 prop_assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan);
             }

@@ -2,7 +2,8 @@
 
 use crate::evidence::RoleStates;
 use crate::{
-    AnyPlan, Compute, Condition, Doubt, Evidence, FileSetRealised, FileSetSpec, Level, Proof, State,
+    AnyPlan, Compute, Condition, Doubt, Evidence, FileSetRealised, FileSetSpec, Level, Proof,
+    State, Tuned,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -262,6 +263,9 @@ pub struct Measured {
     /// Evidence for the states: level, sources with their losses, self-checks, estimated overhead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
+    /// The decisions of the controller, if the plan had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<Tuned>,
     /// Numbers specific to one experiment, by name with the unit last.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,

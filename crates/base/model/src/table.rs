@@ -5,7 +5,7 @@
 //! without io_uring) are probed and refused by the engine. [`crate::layout`] determines how valid
 //! plans run.
 
-use crate::{Buffers, Method, Plan, Schedule};
+use crate::{Buffers, Method, Plan, Schedule, Tuning};
 
 /// Returns why a method cannot run under a schedule, or `None` if it can.
 pub const fn refusal(method: Method, schedule: &Schedule) -> Option<&'static str> {
@@ -43,6 +43,9 @@ pub fn check(plan: &Plan) -> Result<(), String> {
     let windowed = matches!(plan.schedule, Schedule::Window { .. });
     if plan.blocking.is_some() && !(plan.method == Method::Nowait && windowed) {
         return refuse("blocking= requires nowait under a window");
+    }
+    if plan.tuning != Tuning::Fixed && !(plan.method == Method::Nowait && windowed) {
+        return refuse("auto requires nowait under a window");
     }
     if plan.memory_bytes < 64 << 10 {
         return refuse("memory must be at least 64KiB");
@@ -94,6 +97,8 @@ mod tests {
             "read/threads:n=1/memory=1KiB",
             "read/window:l=4/blocking=8",
             "nowait/threads:n=1/blocking=8",
+            "uring/window:l=4/auto",
+            "nowait/threads:n=1/auto=polite",
         ] {
             let plan: Plan = text.parse().unwrap();
             assert!(check(&plan).is_err(), "{text}");
