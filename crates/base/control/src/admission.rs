@@ -13,6 +13,8 @@ pub enum Action {
     AwaitMemory,
     /// Nothing is in flight here and no path is available yet: wait for one.
     AwaitInput,
+    /// Nothing is in flight here and this worker has no part of the window: wait for one.
+    AwaitPart,
     /// The list has ended and this worker has nothing left.
     Done,
 }
@@ -25,6 +27,8 @@ pub enum Action {
 #[derive(Debug, Clone)]
 pub struct Admission {
     window: u32,
+    /// Most files in flight.
+    limit: u32,
     in_flight: u32,
     ready: u32,
     list_ended: bool,
@@ -33,10 +37,11 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Creates a worker with up to `window` files (at least one) in flight or ready.
+    /// Creates a worker with up to `window` files in flight or ready.
     pub fn new(window: u32) -> Self {
         Self {
-            window: window.max(1),
+            window,
+            limit: window,
             in_flight: 0,
             ready: 0,
             list_ended: false,
@@ -45,10 +50,24 @@ impl Admission {
         }
     }
 
+    /// Changes the files that may be in flight or ready, and those of them that may be in flight.
+    /// With less, nothing is started until enough files have finished; with nothing in flight, the
+    /// worker finishes what it has.
+    #[inline]
+    pub fn set_window(&mut self, window: u32, limit: u32) {
+        (self.window, self.limit) = (window, limit);
+    }
+
+    /// Returns how many files may be in flight or ready, and how many in flight.
+    #[inline]
+    pub fn window(&self) -> (u32, u32) {
+        (self.window, self.limit)
+    }
+
     /// Returns the next step.
     #[inline]
     pub fn next(&self) -> Action {
-        let room = self.in_flight + self.ready < self.window;
+        let room = self.in_flight < self.limit && self.in_flight + self.ready < self.window;
         if room && !self.list_ended && !self.input_empty && !self.memory_short {
             Action::Issue
         } else if self.ready > 0 {
@@ -57,6 +76,8 @@ impl Admission {
             Action::Reap
         } else if self.list_ended {
             Action::Done
+        } else if self.limit == 0 {
+            Action::AwaitPart
         } else if self.input_empty {
             Action::AwaitInput
         } else {
@@ -158,8 +179,8 @@ mod tests {
     }
 
     /// Runs workers over files of the specified sizes with one shared memory limit. `random`
-    /// selects which completion comes next. Returns the completed files and the peak number in
-    /// flight.
+    /// selects which completion comes next, and when windows change. Returns the completed files and
+    /// the peak number in flight.
     fn simulate(sizes: &[u64], windows: &[u32], memory: u64, mut random: u64) -> (usize, u32) {
         let shared = Memory { free: Cell::new(memory) };
         let mut list = sizes.iter().copied();
@@ -173,11 +194,17 @@ mod tests {
             })
             .collect();
         let (mut done, mut most, mut idle) = (0, 0, 0);
-        while idle < 100 * workers.len() {
+        while idle < 200 * workers.len() {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let at = (random >> 33) as usize % workers.len();
             let w = &mut workers[at];
             idle += 1;
+            if (random >> 20).is_multiple_of(8) {
+                // Worker 0 always has a part, and so has one that holds a path.
+                let least = u32::from(at == 0 || w.pending.is_some());
+                let limit = ((random >> 44) as u32 % (windows[at] + 1)).max(least);
+                w.admission.set_window(windows[at], limit);
+            }
             match w.admission.next() {
                 Action::Issue => match w.pending.take().or_else(|| list.next()) {
                     None => w.admission.list_ended(),
@@ -207,6 +234,12 @@ mod tests {
                 }
                 Action::AwaitMemory => w.admission.gave_back(),
                 Action::AwaitInput => unreachable!("the list is complete"),
+                Action::AwaitPart => {
+                    assert!(at > 0 && w.pending.is_none());
+                    if list.len() == 0 {
+                        w.admission.list_ended();
+                    }
+                }
                 Action::Done => {}
             }
             most = most.max(workers.iter().map(|w| w.admission.in_flight()).sum());
@@ -247,6 +280,30 @@ mod tests {
         a.gave_back();
         a.list_ended();
         assert_eq!(a.next(), Action::Done);
+    }
+
+    #[test]
+    fn a_worker_without_a_part_finishes_what_it_has() {
+        let mut a = Admission::new(4);
+        a.issued();
+        a.issued();
+        a.completed();
+        a.set_window(4, 0);
+        assert_eq!(a.next(), Action::Compute);
+        a.taken();
+        assert_eq!(a.next(), Action::Reap);
+        a.completed();
+        a.taken();
+        a.input_empty();
+        assert_eq!(a.next(), Action::AwaitPart);
+        a.set_window(4, 1);
+        assert_eq!(a.next(), Action::AwaitInput);
+        a.input_changed();
+        assert_eq!(a.next(), Action::Issue);
+        a.issued();
+        assert_eq!(a.next(), Action::Reap, "one in flight is the limit");
+        a.completed();
+        assert_eq!(a.next(), Action::Issue, "a ready file is not in flight");
     }
 
     #[test]

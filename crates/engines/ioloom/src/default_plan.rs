@@ -1,6 +1,6 @@
 //! The plan of a run for which none was given.
 
-use ioloom_model::{Method, Plan, Schedule};
+use ioloom_model::{Method, Plan, Schedule, Tuning};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,8 @@ const WINDOW: u64 = 512;
 /// Threads that read with blocking calls where reads cannot return instead of blocking; see
 /// `docs/decisions/008.md`.
 const BLOCKING: u64 = 256;
+/// Whether the number of files in flight is adjusted during a run without a plan.
+const TUNING: Tuning = Tuning::Fixed;
 /// Memory budget per file of the window, bytes.
 const MEMORY_EACH: u64 = 512 << 10;
 
@@ -27,7 +29,7 @@ pub fn default_plan(memory_bytes: u64) -> Plan {
     let blocking = BLOCKING.min(by_memory / 2).min(files / 5).max(1) as u32;
     let schedule = Schedule::Window { window, permits: Some(usable_cores()) };
     let plan = Plan::new(Method::Nowait, schedule);
-    Plan { memory_bytes, blocking: Some(blocking), ..plan }
+    Plan { memory_bytes, blocking: Some(blocking), tuning: TUNING, ..plan }
 }
 
 /// How long the number of usable processors is remembered. Finding it reads files of the control

@@ -12,7 +12,7 @@ use crate::source::Source;
 use crate::trace::{self, TraceWanted, keeping_trace};
 use crate::tree::{Found, Tally, TreeOptions, Walked, Walking};
 use ioloom_budget::Budget;
-use ioloom_model::{Level, Plan, ReadOrder, Schedule};
+use ioloom_model::{Level, Plan, ReadOrder, Schedule, Tuning};
 use ioloom_walk::PathList;
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -248,6 +248,16 @@ impl<'a, K> Files<'a, K> {
             let Plan { schedule, blocking, .. } = default_plan(bytes);
             self.plan = Plan { schedule, blocking, memory_bytes: bytes, ..self.plan };
         }
+        self
+    }
+
+    /// Leaves more of the storage to others: a controller searches the smallest number of files in
+    /// flight that keeps 95 % of the throughput, and the threads that read lower their I/O priority.
+    /// [`Measured::tuned`](crate::Measured::tuned) reports what it did and whether the priority has
+    /// an effect: it has none with the I/O schedulers `mq-deadline`, `kyber` and `none`, and on FUSE
+    /// and tmpfs. A pinned plan that is not a window of `nowait` is then refused.
+    pub fn polite(mut self) -> Self {
+        self.plan.tuning = Tuning::Polite;
         self
     }
 

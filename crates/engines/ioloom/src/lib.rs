@@ -44,13 +44,16 @@ mod fetch;
 mod file_fn;
 mod files;
 pub mod guide;
+mod helpers;
 mod iter;
 mod job;
 mod keep;
 mod loaded;
+mod lookups;
 #[cfg_attr(not(feature = "lab"), allow(unreachable_pub, reason = "the laboratory's symbols"))]
 mod observing;
 mod policy;
+mod polite;
 mod reader;
 mod results;
 mod run;
@@ -67,7 +70,7 @@ pub use error::{Cause, Error, FileError, FnError, Operation};
 pub use file_fn::{Fallible, FileFn, FoldFile, Form, MapChunks, Plain, Until, Whole, WithInit};
 pub use files::{Files, Paths, files, list};
 pub use ioloom_model::{
-    Buffers, HybridOrder, Measured, Method, Plan, ReadAhead, ReadOrder, Schedule,
+    Buffers, HybridOrder, Measured, Method, Plan, ReadAhead, ReadOrder, Schedule, Tuning,
 };
 pub use ioloom_walk::PathList;
 pub use iter::{Iter, Results};
@@ -96,4 +99,5 @@ pub mod measured {
         Checks, Evidence, Level, Quality, RoleStates, SourceReport, State, StateTime,
     };
     pub use ioloom_model::record::{Bottleneck, CallKind, CallStats, Span, ThreadTime};
+    pub use ioloom_model::tuned::{Decided, Tuned, TunedPoint};
 }

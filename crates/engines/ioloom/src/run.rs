@@ -41,7 +41,8 @@ pub struct Run<T, E = Infallible> {
 }
 
 impl<T, E> Run<T, E> {
-    /// Describes what limited the run, in one sentence.
+    /// Describes what limited the run and, with a plan that adapts, what the controller decided, in
+    /// one sentence.
     pub fn why(&self) -> String {
         let m = &self.measured;
         let limit = match &m.bottleneck {
@@ -49,8 +50,9 @@ impl<T, E> Run<T, E> {
             Some(b) => format!("limit unknown: {}", b.sentence),
             None => "limit unknown".to_owned(),
         };
+        let tuned = m.tuned.as_ref().map(|tuned| format!("; {tuned}")).unwrap_or_default();
         format!(
-            "{limit} ({} files, {} in {} with {})",
+            "{limit} ({} files, {} in {} with {}){tuned}",
             format_count(m.files),
             format_size(m.bytes),
             format_ns(m.elapsed_ns as f64),

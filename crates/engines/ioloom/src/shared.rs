@@ -4,8 +4,11 @@ use crate::arena::Arena;
 use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::error::Error;
+use crate::helpers::Helpers;
+use crate::lookups::Lookups;
+use crate::polite::Polite;
 use crate::source::{Source, Take};
-use ioloom_budget::{Budget, Permits};
+use ioloom_budget::{Budget, Permits, Window};
 use ioloom_model::layout::Layout;
 use ioloom_model::{Plan, ReadAhead};
 use ioloom_observe::Gauges;
@@ -29,8 +32,11 @@ pub(crate) struct Shared<'e> {
     /// Threads that take paths.
     pub(crate) takers: usize,
     pub(crate) layout: Layout,
-    /// Where blocking threads rest while reads of other threads return instead of blocking.
-    pub(crate) blocking_bell: Bell,
+    /// The window of the workers; in other schedules of no effect.
+    pub(crate) window: Window,
+    /// Where workers without a part of the window rest.
+    pub(crate) spare_bell: Bell,
+    pub(crate) helpers: Helpers,
     /// Files that may hold a buffer at once.
     pub(crate) at_once: u64,
     /// Whether the run begins with one worker instead of one per permit.
@@ -44,6 +50,11 @@ pub(crate) struct Shared<'e> {
     pub(crate) whole_max: u64,
     /// Reads that blocked because the file system does not support `RWF_NOWAIT`.
     pub(crate) unanswered: AtomicU64,
+    pub(crate) polite: Polite,
+    /// Opens that were put off for want of a descriptor.
+    pub(crate) refused: AtomicU64,
+    /// Whether looking up paths waits.
+    pub(crate) lookups: Lookups,
     /// Whether the last wait for a descriptor, of any thread, was in vain.
     pub(crate) gave_up: AtomicBool,
     pub(crate) live: AtomicUsize,
@@ -103,7 +114,8 @@ impl Shared<'_> {
         if let Some(payload) = self.source.panic() {
             self.panicked(payload);
         }
-        self.blocking_bell.ring_all();
+        self.spare_bell.ring_all();
+        self.helpers.call_all();
     }
 
     pub(crate) fn end(&self) {
@@ -115,6 +127,7 @@ impl Shared<'_> {
     pub(crate) fn wake_all(&self) {
         self.budget.close();
         self.source.bell().ring_all();
-        self.blocking_bell.ring_all();
+        self.spare_bell.ring_all();
+        self.helpers.call_all();
     }
 }

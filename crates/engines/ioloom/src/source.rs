@@ -93,6 +93,14 @@ pub(crate) struct Claim {
     end: usize,
 }
 
+impl Claim {
+    /// Reports whether no claimed position is left.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next == self.end
+    }
+}
+
 /// How a thread takes paths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Take {
@@ -214,7 +222,7 @@ impl<'s> Source<'s> {
     pub(crate) fn next<S>(&self, claim: &mut Claim, take: Take) -> Next<'_, S> {
         match &self.paths {
             From::List { list, order, next, max } => {
-                if claim.next == claim.end {
+                if claim.is_empty() {
                     let Some(more) = claim_more(next, *max, take) else {
                         self.ends();
                         return Next::Ended;

@@ -74,6 +74,11 @@ impl Budget {
         self.used.load(Ordering::SeqCst)
     }
 
+    /// Reports whether a thread is waiting for bytes.
+    pub fn is_waited_for(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
     /// Returns the number of bytes currently retained by the user.
     pub fn retained(&self) -> u64 {
         self.retained.load(Ordering::SeqCst)

@@ -1,4 +1,4 @@
-//! Compute permits and the memory budget, shared by the threads of a run.
+//! Compute permits, the memory budget and the window, shared by the threads of a run.
 //!
 //! A separate crate, so that its interleavings can be checked in isolation: `RUSTFLAGS="--cfg loom"
 //! cargo test -p ioloom-budget --release`. Both structures have a fast path with one
@@ -7,9 +7,11 @@
 
 mod budget;
 mod permits;
+mod window;
 
 pub use budget::{Budget, Reserve};
 pub use permits::{Permit, Permits};
+pub use window::{Part, Room, Window};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{

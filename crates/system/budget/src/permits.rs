@@ -145,6 +145,11 @@ impl Permits {
         self.sleeps.load(Ordering::Relaxed)
     }
 
+    /// Returns how many permits are held.
+    pub fn held(&self) -> u64 {
+        self.count - self.free.load(Ordering::Relaxed).min(self.count)
+    }
+
     /// Restores a [forgotten](Permit::forget) permit, which is then returned on drop.
     pub fn adopt(&self) -> Permit<'_> {
         Permit { of: self }

@@ -1,6 +1,6 @@
 //! All interleavings of small cases under loom, and the same cases on real threads without loom.
 
-use ioloom_budget::{Budget, Permits, Reserve};
+use ioloom_budget::{Budget, Part, Permits, Reserve, Window};
 
 #[cfg(loom)]
 use loom::{sync::Arc, sync::atomic::AtomicU64, sync::atomic::Ordering, thread};
@@ -82,6 +82,42 @@ fn waits_end_when_everything_is_retained_or_closed() {
         budget.close();
         assert_eq!(waiter.join().unwrap(), Reserve::Closed);
         assert_eq!(budget.reserve(11), Reserve::TooLarge);
+    });
+}
+
+#[test]
+fn parts_stay_within_the_window_while_its_size_changes() {
+    explore(|| {
+        let window = Arc::new(Window::new(3, 2));
+        let in_flight = Arc::new(AtomicU64::new(0));
+        let threads: Vec<_> = (0..2)
+            .map(|worker| {
+                window.joins();
+                let (window, in_flight) = (window.clone(), in_flight.clone());
+                thread::spawn(move || {
+                    let mut part = Part::new(worker, u32::MAX);
+                    for _ in 0..2 {
+                        let files = part.room(&window, 0).files;
+                        let sum = in_flight.fetch_add(files.into(), Ordering::SeqCst);
+                        assert!(sum + u64::from(files) <= 3);
+                        in_flight.fetch_sub(files.into(), Ordering::SeqCst);
+                    }
+                    part
+                })
+            })
+            .collect();
+        window.set_limit(1);
+        let mut parts: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        for _ in 0..2 {
+            for part in &mut parts {
+                part.room(&window, 0);
+            }
+        }
+        let rooms = parts.iter_mut().map(|part| part.room(&window, 0));
+        let (files, in_flight) = rooms.fold((0, 0), |(files, in_flight), room| {
+            (files + room.files, in_flight + room.in_flight)
+        });
+        assert_eq!((files, in_flight), (3, 1), "no place is lost");
     });
 }
 

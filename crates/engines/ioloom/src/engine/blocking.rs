@@ -44,7 +44,10 @@ pub(super) fn run<'e, W: Work>(
                 Started::Ready(loaded) => Ok(loaded),
                 Started::Failed(error) => Err(error),
                 Started::Pending => match wait(worker, &mut *fetch, &mut reaped) {
-                    Some(result) => result,
+                    Some(result) => {
+                        shared.gauges.waited(worker.number);
+                        result
+                    }
                     None => return,
                 },
                 Started::Later(_) => unreachable!("an idle thread waits for a descriptor"),
@@ -83,7 +86,7 @@ pub(super) fn run<'e, W: Work>(
 const HELP_FILES: u32 = 8;
 
 /// When a blocking thread helps: while reads of any thread block because the filesystem does not
-/// support `RWF_NOWAIT`.
+/// support `RWF_NOWAIT`, and no more such threads run than may.
 #[derive(Default)]
 struct Helps {
     files: u32,
@@ -91,24 +94,26 @@ struct Helps {
 }
 
 impl Helps {
-    /// Rests if no such read has happened for [`HELP_FILES`] files.
+    /// Rests if no such read has happened for [`HELP_FILES`] files, or too many threads run.
     fn rest_if_idle<W: Work>(&mut self, worker: &mut Worker<'_, W>, spare: &mut Option<Lease>) {
-        self.files += 1;
-        if self.files < HELP_FILES {
-            return;
-        }
-        self.files = 0;
         let shared = worker.shared;
         let blocked = || shared.unanswered.load(Ordering::Relaxed);
-        if blocked() == self.unanswered {
+        self.files += 1;
+        let idle = self.files >= HELP_FILES && blocked() == self.unanswered;
+        if idle || shared.helpers.is_over() {
             // Others may wait for the memory.
             *spare = None;
             worker.meter.step_timed();
-            let over = || shared.stopping() || shared.source.has_ended();
-            let needed = || blocked() != self.unanswered || over();
-            shared.blocking_bell.rest(|_| needed().then_some(()));
+            let seen = self.unanswered;
+            shared.helpers.rest(
+                || !idle || blocked() != seen,
+                || shared.stopping() || shared.source.has_ended(),
+            );
             worker.meter.lap(CallKind::Input, 0);
+        } else if self.files < HELP_FILES {
+            return;
         }
+        self.files = 0;
         self.unanswered = blocked();
     }
 }

@@ -27,6 +27,10 @@
 //! rest, none is left that could push, and all exit. A file that only its owner can reap waits
 //! until the function that the owner is running returns.
 //!
+//! The window may change during a run (`budget::Window`). A worker computes its part before each step
+//! and, if it has none, finishes what it has begun and rests until it has one: it is not counted
+//! among the workers whose rest ends the run. Worker 0 always has a part.
+//!
 //! A worker waits for memory only while it has nothing ready, because ready pieces hold memory.
 //!
 //! Permits are one word that all workers write. While everything is in memory, a worker keeps its
@@ -40,7 +44,7 @@ use crate::fetch::{Cx, Fetch, Reaped, Started, no_buffer};
 use crate::loaded::Loaded;
 use crate::shared::Shared;
 use crate::source::{Claim, Item, Next};
-use ioloom_budget::Permit;
+use ioloom_budget::{Part, Permit};
 use ioloom_control::{Action, Admission};
 use ioloom_model::CallKind;
 use ioloom_observe::{Gauges, Step};
@@ -70,7 +74,7 @@ pub(super) struct Ready<'p, S> {
     queues: Vec<Queue<'p, S>>,
     /// Publish the length of each queue to other workers and to the sampler.
     gauges: Arc<Gauges>,
-    /// Workers started so far.
+    /// Workers started so far that have a part of the window.
     started: AtomicUsize,
     /// Whether all workers rested at once after the end of the list.
     over: AtomicBool,
@@ -108,6 +112,20 @@ impl<'p, S> Ready<'p, S> {
     /// Counts a worker, before its thread is started.
     pub(super) fn joins(&self) {
         self.started.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Rests outside the count, with nothing in flight, ready or claimed, until the worker has a part
+    /// of the window or the list has ended.
+    fn rest_without_part(&self, shared: &Shared<'_>, part: &Part) {
+        self.started.fetch_sub(1, Ordering::AcqRel);
+        // A path may have woken this worker instead of one that can take it.
+        if shared.source.is_settled() {
+            shared.source.bell().ring();
+        }
+        let over = || shared.stopping() || shared.source.has_ended();
+        let back = || over() || part.is_wanted(&shared.window);
+        shared.spare_bell.rest(|_| back().then_some(()));
+        self.joins();
     }
 
     /// Sleeps until there may be a piece to steal or a path to take. Returns false if there will be
@@ -175,7 +193,7 @@ struct Loop<'w, 'e, W: Work> {
     fetch: Box<dyn Fetch<'e, W::State> + 'e>,
     ready: &'w Ready<'e, W::State>,
     admission: Admission,
-    window: u32,
+    part: Part,
     /// A file for which there was no memory or no descriptor, to be tried again.
     pending: Option<Item<'e, W::State>>,
     claim: Claim,
@@ -195,22 +213,21 @@ struct Loop<'w, 'e, W: Work> {
 pub(super) fn run<'e, W: Work>(
     worker: &mut Worker<'e, W>,
     fetch: Box<dyn Fetch<'e, W::State> + 'e>,
-    window: u32,
+    part: Part,
     ready: &Ready<'e, W::State>,
 ) {
-    assert!(window > 0, "a worker without a part of the window would leave files unread");
     assert!(
         worker.number < ready.queues.len(),
         "each worker owns a queue, which only it reaps into"
     );
-    let admission = Admission::new(window);
+    let admission = Admission::new(0);
     let reaped = Reaped::new();
     let mut this = Loop {
         worker,
         fetch,
         ready,
         admission,
-        window,
+        part,
         pending: None,
         claim: Claim::default(),
         reaped,
@@ -240,6 +257,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         if self.admission.is_input_empty() && shared.source.is_settled() {
             self.admission.input_changed();
         }
+        self.size_window();
         match self.admission.next() {
             Action::Issue => self.issue(),
             Action::Compute => {
@@ -260,6 +278,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 }
             }
             Action::AwaitMemory => self.await_memory(),
+            Action::AwaitPart => self.await_part(),
             Action::Done if self.ready.queues.len() == 1 => return false,
             Action::Done | Action::AwaitInput => match self.steal() {
                 Some(piece) => self.compute(piece, false),
@@ -267,6 +286,32 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             },
         }
         true
+    }
+
+    /// Sets the window of this worker to its part. What it has taken from the list stays with it.
+    #[inline]
+    fn size_window(&mut self) {
+        let used = self.admission.in_flight() + self.admission.ready();
+        let room = self.part.room(&self.worker.shared.window, used);
+        let least = u32::from(self.pending.is_some() || !self.claim.is_empty());
+        let limit = room.in_flight.max(least);
+        if (room.files, limit) != self.admission.window() {
+            self.admission.set_window(room.files, limit);
+            self.fetch.set_window(limit.max(1));
+        }
+    }
+
+    #[cold]
+    fn await_part(&mut self) {
+        let shared = self.worker.shared;
+        if shared.source.has_ended() {
+            return self.admission.list_ended();
+        }
+        self.spare = None;
+        self.kept = None;
+        self.worker.meter.step_timed();
+        self.ready.rest_without_part(shared, &self.part);
+        self.worker.meter.lap(CallKind::HandOver, 0);
     }
 
     /// Rests with nothing to do. Returns false if this worker is done.
@@ -284,7 +329,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
     /// Steals a piece, if this worker has room to continue with its file.
     fn steal(&self) -> Option<Loaded<'e, W::State>> {
         let chunks = self.worker.shared.plan.chunk_bytes.is_some();
-        if chunks && self.admission.in_flight() >= self.window {
+        if chunks && self.admission.in_flight() >= self.admission.window().1.max(1) {
             return None;
         }
         self.ready.steal(self.worker.number)
@@ -335,6 +380,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         self.worker.meter.step_starts(Step::Begin);
         let shared = self.worker.shared;
         self.admission.issued();
+        // The open may block.
+        shared.gauges.set(self.worker.number, self.admission.in_flight());
         if lease.is_none() {
             // The read may wait for its first buffer.
             self.kept = None;
@@ -374,6 +421,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             }
             // This worker's own files hold the descriptors; finish them first, as with memory.
             Started::Later(item) => {
+                self.worker.shared.refused.fetch_add(1, Ordering::Relaxed);
                 self.admission.failed();
                 self.admission.memory_short();
                 self.pending = Some(item);
@@ -403,6 +451,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         while let Some(result) = self.reaped.pop_front() {
             match result {
                 Ok(loaded) => {
+                    shared.gauges.waited(self.worker.number);
                     self.admission.completed();
                     self.ready.push(self.worker.number, loaded, self.worker.shared.source.bell());
                 }

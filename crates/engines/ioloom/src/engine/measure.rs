@@ -27,6 +27,7 @@ impl<L> Executed<L> {
             in_flight_mean: area as f64 / self.elapsed_ns.max(1) as f64,
             in_flight_max: sampled_max.max(thread_max),
             in_flight,
+            tuned: self.tuned.take(),
             spans_lost: reports.iter().map(|r| r.spans_lost).sum(),
             ..Measured::default()
         };

@@ -13,6 +13,9 @@ mod blocking;
 mod limits;
 mod looped;
 mod measure;
+mod pilot;
+#[cfg(test)]
+mod resized;
 mod roles;
 mod threads;
 mod traced;
@@ -25,10 +28,13 @@ use crate::arena::Arena;
 use crate::bell::Bell;
 use crate::error::Error;
 use crate::feed::Entry;
+use crate::helpers::Helpers;
+use crate::lookups::Lookups;
+use crate::polite::Polite;
 use crate::shared::Shared;
 use crate::source::Source;
-use ioloom_budget::{Budget, Permits};
-use ioloom_model::layout::layout;
+use ioloom_budget::{Budget, Permits, Window};
+use ioloom_model::layout::{Layout, Role, layout};
 use ioloom_model::{Buffers, Plan, ReadAhead};
 use ioloom_observe::Gauges;
 use limits::{first_bytes, refuse_too_many_files, whole_max};
@@ -75,6 +81,16 @@ pub(crate) fn execute<W: Work>(
     options: &RunOptions<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
+    threads::run(&prepare(source, plan, budget, options)?, options, work)
+}
+
+/// Returns what the threads of a plan share, or refuses the plan.
+fn prepare<'e>(
+    source: &'e Source<'e>,
+    plan: Plan,
+    budget: Arc<Budget>,
+    options: &RunOptions<'_>,
+) -> Result<Shared<'e>, Error> {
     let layout = layout(&plan).map_err(Error::Refused)?;
     if plan.method.is_mmap() && !options.mmap {
         return Err(Error::Refused(format!(
@@ -96,7 +112,7 @@ pub(crate) fn execute<W: Work>(
     let spares = plan.buffers == Buffers::Pool
         && source.len().is_some()
         && at_once.saturating_mul(first_charge) <= plan.memory_bytes;
-    let shared = Shared {
+    Ok(Shared {
         plan,
         source,
         arena: Arena::new(budget.clone(), plan.buffers, at_once.min(1 << 20) as usize, whole_max),
@@ -109,18 +125,31 @@ pub(crate) fn execute<W: Work>(
         takers: layout.roles().filter(|role| role.reads()).count(),
         at_once,
         on_demand: options.on_demand,
-        blocking_bell: Bell::default(),
+        window: window_of(&layout),
+        spare_bell: Bell::default(),
+        helpers: Helpers::default(),
         first_bytes,
         first_charge,
         spares,
         whole_max,
         unanswered: AtomicU64::new(0),
+        polite: Polite::new(&plan),
+        refused: AtomicU64::new(0),
+        lookups: Lookups::default(),
         gave_up: AtomicBool::new(false),
         live: AtomicUsize::new(0),
         fatal: Mutex::new(None),
         panic: Mutex::new(None),
         budget,
         layout,
+    })
+}
+
+/// Returns the window that the workers of a layout share.
+fn window_of(layout: &Layout) -> Window {
+    let most = match layout.window {
+        ReadAhead::Files(most) => most,
+        ReadAhead::All => 1,
     };
-    threads::run(&shared, options, work)
+    Window::new(most, layout.max_of(Role::Worker))
 }

@@ -9,16 +9,18 @@
 //! support `RWF_NOWAIT`. With everything in the page cache that never happens. The calling thread
 //! watches, and reports progress.
 
+use super::pilot::Pilot;
 use super::traced::{Sampled, Traced};
 use super::work::{Executed, RunOptions, Work, Worker};
 use super::{blocking, looped, roles, traced};
+use crate::bell::Bell;
 use crate::error::{Error, START_THREAD};
 use crate::fetch;
 use crate::shared::Shared;
-use ioloom_budget::Permits;
+use ioloom_budget::{Part, Permits};
 use ioloom_control::Ramp;
-use ioloom_model::Method;
 use ioloom_model::layout::{Driver, Role};
+use ioloom_model::{Method, Tuned};
 use ioloom_observe::{Detail, GaugeSampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, UsageOf};
@@ -42,6 +44,9 @@ const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const FIRST_PAUSE_MAX: Duration = Duration::from_millis(5);
 /// Blocking threads that start first; their number doubles from there.
 const BLOCKING_FIRST: u32 = 16;
+
+/// Workers per permit that share a short list.
+const SHORT_LIST_WORKERS: usize = 8;
 
 /// The result of a thread; `None` after a panic.
 type ThreadResult<L> = Option<(ThreadReport, L, u64)>;
@@ -93,7 +98,7 @@ pub(super) fn run<W: Work>(
         main: &main,
         traced: traced.as_ref(),
     };
-    let Finished { locals, reports, start, ended, usage, sampled } = run_threads(threads);
+    let Finished { locals, reports, start, ended, usage, sampled, tuned } = run_threads(threads);
     let elapsed_ns = ended.saturating_sub(start);
     let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
     // If all workers rested when the iterator panicked, none of them has looked again.
@@ -133,6 +138,7 @@ pub(super) fn run<W: Work>(
         trace,
         function_waits: options.function_waits,
         plan: shared.plan,
+        tuned,
     })
 }
 
@@ -144,6 +150,7 @@ struct Finished<L> {
     ended: u64,
     usage: UsageDelta,
     sampled: Sampled,
+    tuned: Option<Tuned>,
 }
 
 /// Runs the threads from the start gate to the end of the last one.
@@ -156,6 +163,7 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         ended: 0,
         usage: UsageDelta::default(),
         sampled: Vec::new(),
+        tuned: None,
     };
     let _watched = options.cancel.wakes(threads.main.clone());
     std::thread::scope(|scope| {
@@ -180,6 +188,7 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
             shared.fail(Error::System { operation: START_THREAD, source });
         }
         threads.watch(&mut crew, &mut before, &mut start);
+        all.tuned = crew.pilot.take().map(|pilot| pilot.finish(shared.polite.effect()));
         for handle in handles {
             let out = handle.join().expect("panics are caught");
             let Some((report, local, end)) = out else { continue };
@@ -215,11 +224,11 @@ impl<'e> ReadWaits<'e> {
         Self { shared, before: proc::usage(UsageOf::Process).unwrap_or_default(), watcher: 0 }
     }
 
-    fn for_reads(&self) -> u64 {
-        let Ok(now) = proc::usage(UsageOf::Process) else { return 0 };
+    fn for_reads(&self, now: &proc::Usage) -> u64 {
         let for_permits = self.shared.permits.as_ref().map_or(0, Permits::sleeps);
         let all = now.voluntary_switches.saturating_sub(self.before.voluntary_switches);
-        let resting = self.shared.source.bell().sleeps() + self.shared.blocking_bell.sleeps();
+        let bells = [self.shared.source.bell(), &self.shared.spare_bell].map(Bell::sleeps);
+        let resting = bells.iter().sum::<u64>() + self.shared.helpers.sleeps();
         let for_reads = all.saturating_sub(self.watcher + for_permits + resting);
         if self.shared.plan.method != Method::Nowait {
             return for_reads;
@@ -251,6 +260,7 @@ struct Crew<'e> {
     /// Blocking reads of `nowait` at the last check.
     unanswered: u64,
     waits: ReadWaits<'e>,
+    pilot: Option<Pilot<'e>>,
 }
 
 impl<'e> Crew<'e> {
@@ -279,6 +289,7 @@ impl<'e> Crew<'e> {
             blocking,
             unanswered: 0,
             waits: ReadWaits::new(shared),
+            pilot: Pilot::new(shared),
         }
     }
 
@@ -308,21 +319,26 @@ impl<'e> Crew<'e> {
             self.pause = (self.pause * 2).min(FIRST_PAUSE_MAX);
             return;
         }
-        let files = shared.gauges.files();
+        let Ok(usage) = proc::usage(UsageOf::Process) else { return };
+        let (files, waits) = (shared.gauges.files(), self.waits.for_reads(&usage));
         if !self.workers.is_full() {
-            let more = self.workers.decide(files, self.waits.for_reads());
+            let more = self.workers.decide(files, waits);
             self.grow(self.started + more as usize, start);
+        }
+        if let Some(pilot) = &mut self.pilot {
+            let helpers = pilot.check(&usage, waits, self.started as u32);
+            shared.helpers.set_limit(helpers);
         }
         let unanswered = shared.unanswered.load(Ordering::Relaxed);
         if unanswered == self.unanswered {
             return;
         }
         self.unanswered = unanswered;
-        shared.blocking_bell.ring_all();
+        shared.helpers.call();
         if let Some(blocking) = &mut self.blocking
             && !blocking.is_full()
         {
-            let more = blocking.decide(files, self.waits.for_reads()) as usize;
+            let more = blocking.decide(files, waits) as usize;
             let next = self.blocking_from + self.blocking_started;
             start(next..next + more);
             self.blocking_started += more;
@@ -337,6 +353,9 @@ impl<'e> Crew<'e> {
         let mut pause = WATCH;
         if !self.workers.is_full() {
             pause = pause.min(Duration::from_nanos(self.workers.pause_ns()));
+        }
+        if let Some(pilot) = &self.pilot {
+            pause = pause.min(Duration::from_nanos(pilot.pause_ns()));
         }
         match &self.blocking {
             Some(blocking) if self.unanswered > 0 && !blocking.is_full() => {
@@ -361,7 +380,11 @@ impl<'e, W: Work> Threads<'e, W> {
             let shared = self.shared;
             shared.live.fetch_add(1, Ordering::AcqRel);
             if role == Role::Worker {
+                shared.window.joins();
                 self.ready.joins();
+            }
+            if role == Role::Blocking {
+                shared.helpers.starts();
             }
             let builder = std::thread::Builder::new().name(name.clone());
             let spawned = builder.spawn_scoped(scope, move || {
@@ -387,15 +410,7 @@ impl<'e, W: Work> Threads<'e, W> {
     /// Runs one thread, from its setup to its report.
     fn thread(self, number: usize, role: Role, name: String) -> (ThreadReport, W::Local, u64) {
         let shared = self.shared;
-        let mut window = shared.layout.window_of(number, shared.at_once);
-        if let (Method::Nowait, Driver::Windowed, Some(files)) =
-            (shared.plan.method, shared.layout.driver, shared.source.len())
-        {
-            // With a short list no worker starts more than its part, or later ones would have none.
-            let workers = shared.layout.max_of(Role::Worker).max(1) as usize;
-            let part = u32::try_from(files.div_ceil(workers)).unwrap_or(u32::MAX);
-            window = window.min(part.max(1));
-        }
+        let window = shared.layout.window_of(number, shared.at_once);
         let fetch = match role {
             Role::Computer => None,
             _ => match fetch::make::<W::State>(shared, window) {
@@ -407,6 +422,9 @@ impl<'e, W: Work> Threads<'e, W> {
             },
         };
         let recorder = self.traced.map(|traced| (traced.register(&name, role.name()), traced));
+        if role.reads() {
+            shared.polite.begin_thread();
+        }
         let start_ns = self.gate.arrive();
         let mut worker = Worker::new(shared, number, self.work, start_ns, self.options.detail);
         if let Some((recorder, traced)) = recorder {
@@ -416,11 +434,26 @@ impl<'e, W: Work> Threads<'e, W> {
             (Driver::Queued, fetch) => roles::run(&mut worker, role, fetch, self.queues),
             (_, None) => {}
             (Driver::Windowed, Some(fetch)) => {
-                looped::run(&mut worker, fetch, window, self.ready);
+                let part = Part::new(number as u32, self.cap(window));
+                looped::run(&mut worker, fetch, part, self.ready);
             }
             (Driver::Sequential, Some(fetch)) => blocking::run(&mut worker, role, fetch),
         }
         worker.end(name, role, self.traced)
+    }
+
+    /// Returns the most files that a worker whose method was made for `window` may have in flight.
+    fn cap(self, window: u32) -> u32 {
+        let shared = self.shared;
+        match (shared.plan.method, shared.source.len()) {
+            // With a short list no worker starts more than its part, or later ones would have none.
+            (Method::Nowait, Some(files)) => {
+                let workers = SHORT_LIST_WORKERS * shared.layout.threads_first() as usize;
+                u32::try_from(files.div_ceil(workers.max(1))).unwrap_or(u32::MAX)
+            }
+            (Method::Nowait, None) => u32::MAX,
+            _ => window,
+        }
     }
 
     /// Starts threads as they are needed and reports progress, until the last thread has ended.

@@ -7,7 +7,7 @@ use crate::error::FileError;
 use crate::loaded::{Data, Loaded};
 use crate::shared::Shared;
 use ioloom_model::layout::Role;
-use ioloom_model::{CallKind, Plan, State};
+use ioloom_model::{CallKind, Plan, State, Tuned};
 use ioloom_observe::collect::Recorder;
 use ioloom_observe::{Detail, Meter, ThreadReport, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
@@ -162,6 +162,8 @@ pub struct Executed<L> {
     pub stopped: bool,
     /// The trace, if the run was traced.
     pub trace: Option<Box<Trace>>,
+    /// What the controller did, if the plan has one.
+    pub tuned: Option<Tuned>,
     /// See [`RunOptions::function_waits`].
     pub(crate) function_waits: Option<State>,
 }
@@ -183,6 +185,7 @@ impl<L> Executed<L> {
             stopped: self.stopped,
             trace: self.trace,
             function_waits: self.function_waits,
+            tuned: self.tuned,
         }
     }
 }

@@ -75,6 +75,9 @@ pub(crate) trait Fetch<'p, S> {
     /// Returns the number of pieces in flight.
     fn in_flight(&self) -> usize;
 
+    /// Changes the number of pieces that may be in flight, up to the one for which it was made.
+    fn set_window(&mut self, _window: u32) {}
+
     /// Returns the bytes charged for parked files, which are returned only after more was reserved.
     fn holding(&self) -> u64 {
         0

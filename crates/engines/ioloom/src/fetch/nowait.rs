@@ -124,6 +124,11 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         self.missed.len() + self.parked.len()
     }
 
+    #[inline]
+    fn set_window(&mut self, window: u32) {
+        self.window = window as usize;
+    }
+
     fn holding(&self) -> u64 {
         charged(&self.parked) + self.missed.iter().map(|missed| missed.lease.charged()).sum::<u64>()
     }

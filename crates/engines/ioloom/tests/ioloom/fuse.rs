@@ -81,6 +81,23 @@ fn lists_trees_and_streams_overlap() {
     }
 }
 
+/// A path from a stream is looked up once, except by threads that began before a lookup had waited.
+#[test]
+fn streams_look_paths_up_once() {
+    let mut options = Options::new(2000, 4096);
+    options.lookup = Duration::from_millis(2);
+    let Some((mounted, _dir)) = mounted(options) else { return };
+    let mut paths = mounted.paths().into_iter();
+    // Below the root of the file system.
+    let names = mounted.paths()[0].strip_prefix(mounted.root()).unwrap().components().count();
+    mounted.reset();
+    let got = hashes(ioloom::files(std::iter::from_fn(move || paths.next())));
+    assert!(got == expected(&mounted), "other bytes");
+    let seen = mounted.counters();
+    let once = 2000 * names as u64;
+    assert!((once..once + once / 10).contains(&seen.lookups), "{once} wanted: {seen}");
+}
+
 /// Returns local files in `root`, and what their hashes are.
 fn local(root: &Path, files: usize) -> (TempDir, Hashes) {
     let (dir, paths) = make(root, &vec![3000; files]);

@@ -1,0 +1,327 @@
+//! Runs the controller of a run with an `auto` plan (`control::Auto`).
+//!
+//! The watching thread calls [`Pilot::check`] about every five milliseconds. It adds up the counters
+//! that each thread keeps in its own cache line, passes the difference to the controller, and sets
+//! the limit on files in flight, which workers read with one relaxed load. The threads themselves
+//! count nothing for this that they would not count anyway, except completed misses.
+//!
+//! Files in flight are those of workers and of blocking threads together. Where reads block because
+//! the file system does not support `RWF_NOWAIT`, a worker has one in flight and the rest of the
+//! limit belongs to blocking threads.
+//!
+//! While memory is short on the machine (`/proc/pressure/memory`), the limit is halved every tenth
+//! of a second; afterwards it doubles every second.
+
+use crate::shared::Shared;
+use ioloom_budget::Permits;
+use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch};
+use ioloom_model::layout::Role;
+use ioloom_model::{Decided, ReadAhead, Tuned, TunedPoint, Tuning};
+use ioloom_observe::GaugeCounts;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::proc::{ProcFile, Usage, parse};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// The controller of a run and what it has seen.
+pub(super) struct Pilot<'e> {
+    shared: &'e Shared<'e>,
+    auto: Auto,
+    pressure: MemoryPressure,
+    start_ns: u64,
+    before: Counts,
+    /// Moving mean of the share of permits that are held.
+    held: f64,
+    next_ns: u64,
+    /// Decisions that memory pressure made.
+    pressed: Vec<Decided>,
+}
+
+/// What had happened at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    at_ns: u64,
+    done: GaugeCounts,
+    /// Processor time of the process.
+    cpu_ns: u64,
+    /// Waits of threads for reads.
+    waits: u64,
+    /// Reads that blocked because the file system does not support `RWF_NOWAIT`.
+    unanswered: u64,
+    refused: u64,
+}
+
+/// What is true at the end of a batch, rather than counted during it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Present {
+    permits: u32,
+    /// Mean share of permits that are held.
+    held: f64,
+    input_empty: bool,
+    memory_short: bool,
+}
+
+impl<'e> Pilot<'e> {
+    /// Returns the controller of a run, if its plan has one.
+    pub(super) fn new(shared: &'e Shared<'e>) -> Option<Self> {
+        let polite = match shared.plan.tuning {
+            Tuning::Fixed => return None,
+            Tuning::Auto => false,
+            Tuning::Polite => true,
+        };
+        let ReadAhead::Files(window_max) = shared.layout.window else { return None };
+        let auto = Auto::new(AutoLimits {
+            window_max,
+            permits: shared.layout.permits.unwrap_or(1),
+            start: None,
+            polite,
+            remaining: shared.source.len().map(|files| files as u64),
+        });
+        let now_ns = monotonic_ns();
+        Some(Self {
+            shared,
+            auto,
+            pressure: MemoryPressure::new(Path::new("/proc/pressure/memory"), window_max),
+            start_ns: now_ns,
+            before: Counts { at_ns: now_ns, ..Counts::default() },
+            held: 0.0,
+            next_ns: now_ns + BATCH_NS,
+            pressed: Vec::new(),
+        })
+    }
+
+    /// Returns the time until the next decision.
+    pub(super) fn pause_ns(&self) -> u64 {
+        self.next_ns.saturating_sub(monotonic_ns()).max(BATCH_NS / 8)
+    }
+
+    /// Makes a decision if it is time, given the processor time and the waits of the process.
+    /// `workers` run. Returns how many blocking threads may run.
+    pub(super) fn check(&mut self, usage: &Usage, waits: u64, workers: u32) -> u32 {
+        let now_ns = monotonic_ns();
+        if now_ns >= self.next_ns {
+            self.next_ns = now_ns + BATCH_NS;
+            self.decide(now_ns, usage, waits);
+        }
+        let limit = self.auto.window().min(self.pressure.limit);
+        // Reads of workers block, too, so a worker has at most one of these in flight.
+        let blocking = match self.shared.unanswered.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => limit.saturating_sub(workers).min(self.shared.layout.max_of(Role::Blocking)),
+        };
+        self.set_limit(limit - blocking);
+        blocking
+    }
+
+    fn decide(&mut self, now_ns: u64, usage: &Usage, waits: u64) {
+        let shared = self.shared;
+        let permits = shared.layout.permits.unwrap_or(1);
+        let held = shared.permits.as_ref().map_or(0, Permits::held) as f64 / f64::from(permits);
+        self.held += (held.min(1.0) - self.held) / 8.0;
+        let now = Counts {
+            at_ns: now_ns,
+            done: shared.gauges.counts(),
+            cpu_ns: usage.user_ns + usage.system_ns,
+            waits,
+            unanswered: shared.unanswered.load(Ordering::Relaxed),
+            refused: shared.refused.load(Ordering::Relaxed),
+        };
+        let source = shared.source;
+        let present = Present {
+            permits,
+            held: self.held,
+            input_empty: source.waiting() == 0 && !source.has_ended(),
+            memory_short: shared.budget.is_waited_for(),
+        };
+        // The first batch would include the start of the process.
+        if self.before.cpu_ns > 0 {
+            let batch = batch(&self.before, &now, present);
+            self.auto.observe(&batch);
+        }
+        self.before = now;
+        let from = self.pressure.limit;
+        if let Some(share) = self.pressure.check(now_ns, permits) {
+            self.pressed.push(Decided {
+                at_ns: now_ns.saturating_sub(self.start_ns),
+                from,
+                window: self.pressure.limit,
+                reason: format!("tasks waited for memory {:.0} % of the time", 100.0 * share),
+            });
+        }
+    }
+
+    fn set_limit(&self, limit: u32) {
+        let before = self.shared.window.limit();
+        if limit != before {
+            self.shared.window.set_limit(limit);
+            if limit > before {
+                self.shared.spare_bell.ring_all();
+            }
+        }
+    }
+
+    /// Returns what the controller did.
+    pub(super) fn finish(self, priority: Option<String>) -> Tuned {
+        let (log, cost) = (self.auto.log(), self.auto.cost());
+        let mut decisions: Vec<Decided> = log
+            .decisions()
+            .map(|decision| Decided {
+                at_ns: decision.at_ns,
+                from: decision.from,
+                window: decision.window,
+                reason: decision.reason.to_string(),
+            })
+            .chain(self.pressed)
+            .collect();
+        decisions.sort_by_key(|decided| decided.at_ns);
+        let points = log.points().iter().map(|point| TunedPoint {
+            at_ns: point.at_ns,
+            elapsed_ns: point.elapsed_ns,
+            window: point.window,
+            in_flight: point.in_flight,
+            files_per_s: point.files_per_s,
+            bytes_per_s: point.bytes_per_s,
+            idle: point.idle,
+        });
+        Tuned {
+            why: self.auto.why(),
+            decisions,
+            decisions_dropped: log.dropped(),
+            points: points.collect(),
+            probing_ns: cost.probing_ns,
+            choice_ns: cost.choice_ns,
+            priority,
+        }
+    }
+}
+
+/// Returns what happened between two moments.
+fn batch(before: &Counts, now: &Counts, present: Present) -> Batch {
+    let elapsed_ns = now.at_ns.saturating_sub(before.at_ns);
+    let files = now.done.files.saturating_sub(before.done.files);
+    // Reads that cannot be asked whether they would wait have waited if threads did.
+    let unanswered = now.unanswered.saturating_sub(before.unanswered);
+    let waits = now.waits.saturating_sub(before.waits);
+    let waited = if waits * 2 >= unanswered { unanswered } else { 0 };
+    let misses = now.done.waited.saturating_sub(before.done.waited) + waited;
+    let cpu_ns = now.cpu_ns.saturating_sub(before.cpu_ns);
+    let area_ns = (elapsed_ns * u64::from(present.permits)).max(1);
+    // A permit that is held by a function that waits is not idle.
+    let busy = (cpu_ns as f64 / area_ns as f64).max(present.held);
+    Batch {
+        elapsed_ns,
+        files,
+        idle: (1.0 - busy).clamp(0.0, 1.0),
+        locked: 0.0,
+        bytes: now.done.bytes.saturating_sub(before.done.bytes),
+        hits: files.saturating_sub(misses),
+        misses,
+        in_flight: f64::from(before.done.in_flight + now.done.in_flight) / 2.0,
+        input_limited: f64::from(u8::from(present.input_empty)),
+        memory_limited: f64::from(u8::from(present.memory_short)),
+        refused: now.refused.saturating_sub(before.refused),
+    }
+}
+
+/// Interval of checks of the memory pressure.
+const PRESSURE_NS: u64 = 100_000_000;
+/// Share of time in which some task waited for memory that counts as pressure.
+const PRESSURE_SHARE: f64 = 0.1;
+/// Checks without pressure after which the limit is doubled.
+const CALM: u32 = 10;
+
+/// A limit on files in flight that falls while memory is short.
+struct MemoryPressure {
+    file: Option<ProcFile>,
+    most: u32,
+    limit: u32,
+    /// Time of the last check, and the time stalled until then, microseconds.
+    last: Option<(u64, u64)>,
+    calm: u32,
+}
+
+impl MemoryPressure {
+    fn new(path: &Path, most: u32) -> Self {
+        Self { file: ProcFile::open(path, 512).ok(), most, limit: most, last: None, calm: 0 }
+    }
+
+    /// Reads the pressure if it is time. Returns the share of time stalled if the limit changed.
+    fn check(&mut self, now_ns: u64, least: u32) -> Option<f64> {
+        if self.last.is_some_and(|(at_ns, _)| now_ns < at_ns + PRESSURE_NS) {
+            return None;
+        }
+        let some_us = parse::parse_pressure(self.file.as_mut()?.read().ok()?)?.some_us;
+        let (at_ns, before_us) = self.last.replace((now_ns, some_us))?;
+        let stalled_ns = some_us.saturating_sub(before_us) as f64 * 1e3;
+        self.adjust(stalled_ns / (now_ns - at_ns).max(1) as f64, least)
+    }
+
+    fn adjust(&mut self, share: f64, least: u32) -> Option<f64> {
+        let before = self.limit;
+        if share > PRESSURE_SHARE {
+            self.calm = 0;
+            self.limit = (self.limit / 2).max(least).min(self.most);
+        } else if self.limit < self.most {
+            self.calm += 1;
+            if self.calm >= CALM {
+                self.calm = 0;
+                self.limit = self.limit.saturating_mul(2).min(self.most);
+            }
+        }
+        (self.limit != before).then_some(share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_the_difference_of_two_moments() {
+        let done = GaugeCounts { files: 100, bytes: 1000, waited: 40, in_flight: 8 };
+        let before = Counts { at_ns: 1000, done, cpu_ns: 500, ..Counts::default() };
+        let done = GaugeCounts { files: 200, bytes: 5000, waited: 70, in_flight: 4 };
+        let now = Counts { at_ns: 2000, done, cpu_ns: 1000, refused: 2, ..before };
+        let present = Present { permits: 2, ..Present::default() };
+        let seen = batch(&before, &now, present);
+        assert_eq!((seen.elapsed_ns, seen.files, seen.bytes), (1000, 100, 4000));
+        assert_eq!((seen.misses, seen.hits, seen.refused), (30, 70, 2));
+        assert_eq!((seen.in_flight, seen.idle), (6.0, 0.75));
+        let asleep = batch(&before, &now, Present { held: 1.0, ..present });
+        assert_eq!(asleep.idle, 0.0, "a function that sleeps holds its permit");
+    }
+
+    #[test]
+    fn reads_without_an_answer_count_if_threads_waited() {
+        let now = |waits| Counts { at_ns: 10, unanswered: 50, waits, ..Counts::default() };
+        let misses = |waits| batch(&Counts::default(), &now(waits), Present::default()).misses;
+        assert_eq!((misses(3), misses(40)), (0, 50), "in memory, and behind a server");
+    }
+
+    #[test]
+    fn memory_pressure_halves_the_limit_and_calm_restores_it() {
+        let mut pressure = MemoryPressure::new(Path::new("/nonexistent"), 100);
+        assert_eq!(pressure.check(0, 2), None);
+        assert_eq!(pressure.adjust(0.05, 2), None);
+        assert_eq!((pressure.adjust(0.5, 2), pressure.limit), (Some(0.5), 50));
+        for _ in 0..10 {
+            pressure.adjust(0.5, 2);
+        }
+        assert_eq!(pressure.limit, 2);
+        let steps = (0..100).filter(|_| pressure.adjust(0.0, 2).is_some()).count();
+        assert_eq!((steps, pressure.limit), (6, 100));
+    }
+
+    #[test]
+    fn pressure_is_read_from_the_text_of_the_kernel() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("memory");
+        let text = |total| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
+        std::fs::write(&path, text(1_000)).unwrap();
+        let mut pressure = MemoryPressure::new(&path, 64);
+        assert_eq!(pressure.check(PRESSURE_NS, 1), None, "nothing to compare with");
+        std::fs::write(&path, text(51_000)).unwrap();
+        assert_eq!(pressure.check(PRESSURE_NS + 1, 1), None, "too early");
+        assert_eq!((pressure.check(2 * PRESSURE_NS, 1), pressure.limit), (Some(0.5), 32));
+    }
+}

@@ -1,0 +1,147 @@
+//! Tests that change the limit on files in flight during a run.
+
+use super::threads;
+use super::work::{Piece, RunOptions, Work};
+use super::{prepare, window_of};
+use crate::error::FileError;
+use crate::feed::Entry;
+use crate::source::Source;
+use ioloom_budget::Budget;
+use ioloom_model::layout::layout;
+use ioloom_model::{Plan, ReadOrder};
+use ioloom_sys::file::{OpenHow, open};
+use ioloom_walk::PathList;
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Counts how often each file was processed.
+struct Seen(Vec<AtomicU32>);
+
+impl Work for Seen {
+    type State = u64;
+    type Local = ();
+    type Error = Infallible;
+
+    fn local(&self) {}
+
+    fn begin(&self, _: usize, _: &Path) -> u64 {
+        0
+    }
+
+    fn piece(
+        &self,
+        (): &mut (),
+        bytes: &mut u64,
+        piece: &Piece<'_>,
+    ) -> Result<ControlFlow<()>, Infallible> {
+        assert_eq!(*bytes, piece.offset, "the pieces of a file come in order");
+        *bytes += piece.bytes.len() as u64;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn finish(
+        &self,
+        (): &mut (),
+        bytes: u64,
+        index: usize,
+        _: &Path,
+    ) -> Result<ControlFlow<()>, Infallible> {
+        assert_eq!(bytes, size(index) as u64);
+        self.0[index].fetch_add(1, Ordering::Relaxed);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn function_failed(&self, (): &mut (), _: usize, _: &Path, _: Infallible) -> ControlFlow<()> {
+        unreachable!("the function does not fail")
+    }
+
+    fn failed(&self, (): &mut (), error: FileError) -> ControlFlow<()> {
+        panic!("{error}");
+    }
+}
+
+const FILES: usize = 1500;
+
+fn size(index: usize) -> usize {
+    index % 7 * 3000
+}
+
+fn make(dir: &Path) -> Vec<PathBuf> {
+    let paths = (0..FILES).map(|index| {
+        let path = dir.join(index.to_string());
+        std::fs::write(&path, vec![1; size(index)]).unwrap();
+        path
+    });
+    paths.collect()
+}
+
+/// Evicts the contents of every second file, so that reads of some wait and of others do not.
+fn evict(paths: &[PathBuf]) {
+    for path in paths.iter().step_by(2) {
+        let file = open(path, OpenHow::default()).unwrap();
+        // Dirty pages stay.
+        ioloom_sys::cache::write_back(&file).unwrap();
+        ioloom_sys::cache::evict_file(&file).unwrap();
+    }
+}
+
+#[test]
+fn no_file_is_lost_or_doubled_while_the_limit_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = make(dir.path());
+    let mut list = PathList::default();
+    paths.iter().for_each(|path| list.push(path.as_os_str().as_bytes()));
+    for (text, stream) in [
+        ("nowait/window:l=64,p=2", false),
+        ("nowait/window:l=64,p=2", true),
+        ("nowait/window:l=64,p=2/chunk=4KiB", false),
+        ("nowait/window:l=64,p=2/chunk=4KiB", true),
+        ("nowait/window:l=16,p=2/blocking=8,memory=1MiB", false),
+        ("nowait/window:l=64,p=3/stripe=16", false),
+    ] {
+        evict(&paths);
+        let plan: Plan = text.parse().unwrap();
+        let source = if stream {
+            let entries = paths.clone().into_iter().map(Entry::Path);
+            Source::stream(Box::new(entries), ReadOrder::List)
+        } else {
+            Source::list(Cow::Borrowed(&list), ReadOrder::List, None)
+        };
+        let options = RunOptions::default();
+        let budget = Arc::new(Budget::new(plan.memory_bytes));
+        let shared = prepare(&source, plan, budget, &options).unwrap();
+        let seen = Seen((0..FILES).map(|_| AtomicU32::new(0)).collect());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut random: u64 = 1;
+                while !over.load(Ordering::Relaxed) {
+                    random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+                    let limit = (random >> 33) as u32 % shared.window.size();
+                    shared.window.set_limit(limit >> ((random >> 60) as u32 % 7));
+                    shared.spare_bell.ring_all();
+                    std::thread::yield_now();
+                }
+            });
+            let executed = threads::run(&shared, &options, &seen);
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(executed.unwrap().files, FILES as u64, "{text}");
+        });
+        let odd = seen.0.iter().position(|count| count.load(Ordering::Relaxed) != 1);
+        assert_eq!(odd, None, "{text}, stream {stream}");
+    }
+}
+
+#[test]
+fn a_window_has_a_place_for_each_worker() {
+    for text in ["nowait/window:l=3,p=8", "uring/window:l=9,p=2", "read/threads:n=2"] {
+        let layout = layout(&text.parse::<Plan>().unwrap()).unwrap();
+        let window = window_of(&layout);
+        assert!(window.size() >= 1 && window.limit() == window.size(), "{text}");
+    }
+}
