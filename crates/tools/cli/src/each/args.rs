@@ -6,7 +6,7 @@ use crate::values::{self, Choice, Grammar};
 use clap::Args;
 use ioloom::Plan;
 use ioloom_model::units::format_size;
-use ioloom_model::{Buffers, Compute, Hash, Method, ReadOrder, Schedule};
+use ioloom_model::{Buffers, Compute, Hash, Method, ReadOrder, Schedule, Tuning};
 use std::path::PathBuf;
 
 /// The least --memory that a plan accepts.
@@ -112,10 +112,19 @@ pub(crate) struct EachArgs {
     ///
     /// The spelling is METHOD/SCHEDULE[/OPTION,...], as printed in results and reports, for example
     /// read/window:l=32,p=2/buffers=fresh. Options are chunk=SIZE, buffers=KIND, order=ORDER,
-    /// stripe=N and memory=SIZE.
+    /// stripe=N and memory=SIZE. The plan auto adjusts the number of files in flight while it runs, and
+    /// auto:polite is what --polite selects.
     #[arg(long, value_name = "PLAN", value_parser = values::spelled::<Plan>,
           conflicts_with_all = ["method", "schedule", "chunk", "memory", "buffers", "read_order"])]
     pub(crate) plan: Option<Plan>,
+
+    /// Leave more of the storage to other programs
+    ///
+    /// Searches the smallest number of files in flight that keeps 95 % of the throughput, and lowers
+    /// the I/O priority of the threads that read. The summary reports both. The priority has no effect
+    /// with the I/O schedulers mq-deadline, kyber and none, and on FUSE and tmpfs.
+    #[arg(long, conflicts_with_all = ["plan", "schedule", "method"])]
+    pub(crate) polite: bool,
 
     /// Read files in pieces of this size
     ///
@@ -344,6 +353,9 @@ impl EachArgs {
         plan.chunk_bytes = self.chunk;
         plan.buffers = self.buffers;
         plan.read_order = self.read_order;
+        if self.polite {
+            plan.tuning = Tuning::Polite;
+        }
         with_threads(plan, threads).complete(cores)
     }
 

@@ -86,6 +86,7 @@ fn json(job: &Job, outcome: &Outcome) -> serde_json::Value {
         "bytes_per_s": m.bytes_per_s(),
         "limited_by": why.map(|b| b.word.clone()),
         "why": why.map(|b| b.sentence.clone()),
+        "tuned": m.tuned,
         "memory_peak_bytes": m.memory_peak_bytes,
         "budget_peak_bytes": m.budget_peak_bytes,
         "cpu_user_ns": m.cpu_user_ns,
@@ -112,6 +113,9 @@ fn human(job: &Job, outcome: &Outcome) -> String {
     if let Some(b) = m.bottleneck.as_ref().filter(|_| m.elapsed_ns >= LIMIT_SHOWN_NS) {
         let sentence = format!("{}: {}", b.word, b.sentence);
         text += &format!("limited by  {}\n", wrap(&sentence, 66).join("\n            "));
+    }
+    if let Some(tuned) = &m.tuned {
+        text += &format!("in flight   {}\n", wrap(&tuned.to_string(), 66).join("\n            "));
     }
     text
 }
