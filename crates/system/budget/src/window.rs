@@ -101,7 +101,7 @@ impl Window {
             match self.free.compare_exchange_weak(
                 free,
                 free - taken,
-                Ordering::Relaxed,
+                Ordering::Acquire,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return taken as u32,
@@ -111,7 +111,8 @@ impl Window {
     }
 
     fn give(&self, places: u32) {
-        let before = self.free.fetch_add(u64::from(places), Ordering::Relaxed);
+        // The files that used these places finished before another worker takes them.
+        let before = self.free.fetch_add(u64::from(places), Ordering::Release);
         debug_assert!(
             before + u64::from(places) < u64::from(self.size),
             "a place was returned twice: more files would be in flight than planned"

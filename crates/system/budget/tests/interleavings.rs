@@ -86,8 +86,8 @@ fn waits_end_when_everything_is_retained_or_closed() {
 }
 
 #[test]
-fn parts_stay_within_the_window_while_its_size_changes() {
-    explore(|| {
+fn parts_stay_within_the_window_while_its_limit_changes() {
+    let case = || {
         let window = Arc::new(Window::new(3, 2));
         let in_flight = Arc::new(AtomicU64::new(0));
         let threads: Vec<_> = (0..2)
@@ -118,7 +118,15 @@ fn parts_stay_within_the_window_while_its_size_changes() {
             (files + room.files, in_flight + room.in_flight)
         });
         assert_eq!((files, in_flight), (3, 1), "no place is lost");
-    });
+    };
+    #[cfg(loom)]
+    {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(case);
+    }
+    #[cfg(not(loom))]
+    explore(case);
 }
 
 #[test]
