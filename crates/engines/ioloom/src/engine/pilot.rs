@@ -1,6 +1,7 @@
 //! Runs the controller of a run with an `auto` plan (`control::Auto`).
 //!
-//! The watching thread calls [`Pilot::check`] about every five milliseconds. It adds up the counters
+//! The watching thread calls [`Pilot::check`] about every five milliseconds. Once half a window of
+//! reads has completed, which smooths the bursts in which reads of one queue complete, it adds up the counters
 //! that each thread keeps in its own cache line, passes the difference to the controller, and sets
 //! the limit on files in flight, which workers read with one relaxed load. The threads themselves
 //! count nothing for this that they would not count anyway, except completed misses.
@@ -22,6 +23,12 @@ use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{ProcFile, Usage, parse};
 use std::path::Path;
 use std::sync::atomic::Ordering;
+
+/// Completed reads and nanoseconds after which a batch is complete: the first if half the window is
+/// less, the second in any case, the third if nothing has completed.
+const BATCH_READS: u64 = 16;
+const BATCH_LONG_NS: u64 = 250_000_000;
+const BATCH_EMPTY_NS: u64 = 50_000_000;
 
 /// The controller of a run and what it has seen.
 pub(super) struct Pilot<'e> {
@@ -102,6 +109,7 @@ impl<'e> Pilot<'e> {
         if now_ns >= self.next_ns {
             self.next_ns = now_ns + BATCH_NS;
             self.decide(now_ns, usage, waits);
+            self.heed_pressure(now_ns);
         }
         let limit = self.auto.window().min(self.pressure.limit);
         // Reads of workers block, too, so a worker has at most one of these in flight.
@@ -135,10 +143,17 @@ impl<'e> Pilot<'e> {
         };
         // The first batch would include the start of the process.
         if self.before.cpu_ns > 0 {
+            if !is_complete(&self.before, &now, self.auto.window()) {
+                return;
+            }
             let batch = batch(&self.before, &now, present);
             self.auto.observe(&batch);
         }
         self.before = now;
+    }
+
+    fn heed_pressure(&mut self, now_ns: u64) {
+        let permits = self.shared.layout.permits.unwrap_or(1);
         let from = self.pressure.limit;
         if let Some(share) = self.pressure.check(now_ns, permits) {
             self.pressed.push(Decided {
@@ -193,6 +208,14 @@ impl<'e> Pilot<'e> {
             priority,
         }
     }
+}
+
+/// Reports whether enough has happened since `before` for a batch.
+fn is_complete(before: &Counts, now: &Counts, window: u32) -> bool {
+    let elapsed_ns = now.at_ns.saturating_sub(before.at_ns);
+    let reads = now.done.waited - before.done.waited + now.unanswered - before.unanswered;
+    let long_ns = if reads == 0 { BATCH_EMPTY_NS } else { BATCH_LONG_NS };
+    reads >= BATCH_READS.max(u64::from(window) / 2) || elapsed_ns >= long_ns
 }
 
 /// Returns what happened between two moments.
@@ -289,6 +312,21 @@ mod tests {
         assert_eq!((seen.in_flight, seen.idle), (6.0, 0.75));
         let asleep = batch(&before, &now, Present { held: 1.0, ..present });
         assert_eq!(asleep.idle, 0.0, "a function that sleeps holds its permit");
+    }
+
+    #[test]
+    fn a_batch_is_complete_after_half_a_window() {
+        let after = |at_ns, waited| Counts {
+            at_ns,
+            done: GaugeCounts { waited, ..GaugeCounts::default() },
+            ..Counts::default()
+        };
+        let complete =
+            |at_ns, waited, window| is_complete(&Counts::default(), &after(at_ns, waited), window);
+        assert!(!complete(BATCH_NS, 255, 512) && complete(BATCH_NS, 256, 512));
+        assert!(!complete(BATCH_NS, 15, 2) && complete(BATCH_NS, 16, 2));
+        assert!(complete(BATCH_EMPTY_NS, 0, 512) && !complete(BATCH_EMPTY_NS, 1, 512));
+        assert!(complete(BATCH_LONG_NS, 1, 512));
     }
 
     #[test]
