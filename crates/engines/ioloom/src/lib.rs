@@ -30,6 +30,7 @@
 
 mod arena;
 mod bell;
+mod blocking_threads;
 mod cancel;
 mod default_plan;
 #[cfg(feature = "lab")]
@@ -44,7 +45,6 @@ mod fetch;
 mod file_fn;
 mod files;
 pub mod guide;
-mod helpers;
 mod iter;
 mod job;
 mod keep;

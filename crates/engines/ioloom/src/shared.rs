@@ -2,9 +2,9 @@
 
 use crate::arena::Arena;
 use crate::bell::Bell;
+use crate::blocking_threads::BlockingThreads;
 use crate::cancel::Cancel;
 use crate::error::Error;
-use crate::helpers::Helpers;
 use crate::lookups::Lookups;
 use crate::polite::Polite;
 use crate::source::{Source, Take};
@@ -36,7 +36,7 @@ pub(crate) struct Shared<'e> {
     pub(crate) window: Window,
     /// Where workers without a part of the window rest.
     pub(crate) spare_bell: Bell,
-    pub(crate) helpers: Helpers,
+    pub(crate) blocking: BlockingThreads,
     /// Files that may hold a buffer at once.
     pub(crate) at_once: u64,
     /// Whether the run begins with one worker instead of one per permit.
@@ -115,7 +115,7 @@ impl Shared<'_> {
             self.panicked(payload);
         }
         self.spare_bell.ring_all();
-        self.helpers.call_all();
+        self.blocking.call_all();
     }
 
     pub(crate) fn end(&self) {
@@ -128,6 +128,6 @@ impl Shared<'_> {
         self.budget.close();
         self.source.bell().ring_all();
         self.spare_bell.ring_all();
-        self.helpers.call_all();
+        self.blocking.call_all();
     }
 }

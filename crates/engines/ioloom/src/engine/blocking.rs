@@ -100,12 +100,12 @@ impl Helps {
         let blocked = || shared.unanswered.load(Ordering::Relaxed);
         self.files += 1;
         let idle = self.files >= HELP_FILES && blocked() == self.unanswered;
-        if idle || shared.helpers.is_over() {
+        if idle || shared.blocking.is_over() {
             // Others may wait for the memory.
             *spare = None;
             worker.meter.step_timed();
             let seen = self.unanswered;
-            shared.helpers.rest(
+            shared.blocking.rest(
                 || !idle || blocked() != seen,
                 || shared.stopping() || shared.source.has_ended(),
             );

@@ -26,9 +26,9 @@ pub use work::{Executed, Piece, RunOptions, Work};
 
 use crate::arena::Arena;
 use crate::bell::Bell;
+use crate::blocking_threads::BlockingThreads;
 use crate::error::Error;
 use crate::feed::Entry;
-use crate::helpers::Helpers;
 use crate::lookups::Lookups;
 use crate::polite::Polite;
 use crate::shared::Shared;
@@ -127,7 +127,7 @@ fn prepare<'e>(
         on_demand: options.on_demand,
         window: window_of(&layout),
         spare_bell: Bell::default(),
-        helpers: Helpers::default(),
+        blocking: BlockingThreads::default(),
         first_bytes,
         first_charge,
         spares,

@@ -26,9 +26,9 @@ use std::sync::atomic::Ordering;
 
 /// Completed reads and nanoseconds after which a batch is complete: the first if half the window is
 /// less, the second in any case, the third if nothing has completed.
-const BATCH_READS: u64 = 16;
-const BATCH_LONG_NS: u64 = 250_000_000;
-const BATCH_EMPTY_NS: u64 = 50_000_000;
+const BATCH_READS: u64 = 64;
+const BATCH_LONG_NS: u64 = 1_000_000_000;
+const BATCH_EMPTY_NS: u64 = 100_000_000;
 
 /// The controller of a run and what it has seen.
 pub(super) struct Pilot<'e> {
@@ -324,7 +324,7 @@ mod tests {
         let complete =
             |at_ns, waited, window| is_complete(&Counts::default(), &after(at_ns, waited), window);
         assert!(!complete(BATCH_NS, 255, 512) && complete(BATCH_NS, 256, 512));
-        assert!(!complete(BATCH_NS, 15, 2) && complete(BATCH_NS, 16, 2));
+        assert!(!complete(BATCH_NS, 63, 2) && complete(BATCH_NS, 64, 2));
         assert!(complete(BATCH_EMPTY_NS, 0, 512) && !complete(BATCH_EMPTY_NS, 1, 512));
         assert!(complete(BATCH_LONG_NS, 1, 512));
     }

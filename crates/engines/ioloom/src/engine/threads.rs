@@ -228,7 +228,7 @@ impl<'e> ReadWaits<'e> {
         let for_permits = self.shared.permits.as_ref().map_or(0, Permits::sleeps);
         let all = now.voluntary_switches.saturating_sub(self.before.voluntary_switches);
         let bells = [self.shared.source.bell(), &self.shared.spare_bell].map(Bell::sleeps);
-        let resting = bells.iter().sum::<u64>() + self.shared.helpers.sleeps();
+        let resting = bells.iter().sum::<u64>() + self.shared.blocking.sleeps();
         let for_reads = all.saturating_sub(self.watcher + for_permits + resting);
         if self.shared.plan.method != Method::Nowait {
             return for_reads;
@@ -327,14 +327,14 @@ impl<'e> Crew<'e> {
         }
         if let Some(pilot) = &mut self.pilot {
             let helpers = pilot.check(&usage, waits, self.started as u32);
-            shared.helpers.set_limit(helpers);
+            shared.blocking.set_limit(helpers);
         }
         let unanswered = shared.unanswered.load(Ordering::Relaxed);
         if unanswered == self.unanswered {
             return;
         }
         self.unanswered = unanswered;
-        shared.helpers.call();
+        shared.blocking.call();
         if let Some(blocking) = &mut self.blocking
             && !blocking.is_full()
         {
@@ -384,7 +384,7 @@ impl<'e, W: Work> Threads<'e, W> {
                 self.ready.joins();
             }
             if role == Role::Blocking {
-                shared.helpers.starts();
+                shared.blocking.starts();
             }
             let builder = std::thread::Builder::new().name(name.clone());
             let spawned = builder.spawn_scoped(scope, move || {

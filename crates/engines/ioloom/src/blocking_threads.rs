@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Counts blocking threads. A thread that is not needed rests on the bell and is not counted.
 #[derive(Debug)]
-pub(crate) struct Helpers {
+pub(crate) struct BlockingThreads {
     limit: AtomicU32,
     active: AtomicU32,
     bell: Bell,
 }
 
-impl Default for Helpers {
+impl Default for BlockingThreads {
     fn default() -> Self {
         Self { limit: AtomicU32::new(u32::MAX), active: AtomicU32::new(0), bell: Bell::default() }
     }
 }
 
-impl Helpers {
+impl BlockingThreads {
     /// Counts a thread that starts.
     pub(crate) fn starts(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn only_as_many_threads_return_as_may_run() {
-        let helpers = Helpers::default();
+        let helpers = BlockingThreads::default();
         let (needed, over) = (AtomicBool::new(false), AtomicBool::new(false));
         let back = AtomicU32::new(0);
         std::thread::scope(|scope| {
