@@ -11,6 +11,7 @@ mod ci;
 mod crash;
 mod debian;
 mod dependencies;
+mod fuzz;
 mod gate;
 mod gnu;
 mod guard;
@@ -54,6 +55,11 @@ cargo xtask COMMAND
                    GNU's tests of cp and du, from an unpacked coreutils source, with the
                    system's programs and ours, as root and as nobody; --ours leaves out the
                    system's, --out stores the results
+  fuzz-copy N SEED [--fs NAME,…] [--user] [--program PATH]
+  fuzz-du N SEED [--fs NAME,…] [--user] [--program PATH]
+                   N random cases for the system's cp or du and ours, on ext4, XFS, btrfs,
+                   tmpfs, overlay and FUSE (as root, in private mounts); every third case, and
+                   with --user every case, runs as a plain user
   soak [MINUTES [PACKAGE…]]
                    repeat the tests of packages (default: those with threads, randomness
                    or kills) for MINUTES (default: 10); stop at the first failure
@@ -89,6 +95,11 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let repo = Repo::find()?;
+    match words.as_slice() {
+        ["fuzz-copy", rest @ ..] => return fuzz::run(&repo, fuzz::What::Copy, rest),
+        ["fuzz-du", rest @ ..] => return fuzz::run(&repo, fuzz::What::Du, rest),
+        _ => {}
+    }
     let fine = match words.as_slice() {
         ["ci"] => ci::run(&repo, false)?,
         ["ci", "--strict"] => ci::run(&repo, true)?,

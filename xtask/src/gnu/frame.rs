@@ -94,14 +94,23 @@ pub(super) struct User {
 impl User {
     /// Finds a user in `/etc/passwd`.
     pub(super) fn find(name: &str) -> anyhow::Result<Self> {
+        Self::first(|user| user.name == name)?.with_context(|| format!("no user '{name}'"))
+    }
+
+    /// Finds the user with this number in `/etc/passwd`.
+    pub(super) fn with_uid(uid: u32) -> anyhow::Result<Self> {
+        Self::first(|user| user.uid == uid)?.with_context(|| format!("no user with number {uid}"))
+    }
+
+    fn first(test: impl Fn(&Self) -> bool) -> anyhow::Result<Option<Self>> {
         let passwd = fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
         let of = |line: &str| {
             let mut fields = line.split(':');
-            let known = fields.next()? == name;
+            let name = fields.next()?.to_owned();
             let (uid, gid) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
-            known.then(|| Self { name: name.to_owned(), uid, gid })
+            Some(Self { name, uid, gid })
         };
-        passwd.lines().find_map(of).with_context(|| format!("no user '{name}'"))
+        Ok(passwd.lines().filter_map(of).find(test))
     }
 
     /// Returns the user of this process.

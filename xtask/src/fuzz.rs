@@ -1,0 +1,229 @@
+//! `cargo xtask fuzz-copy` and `fuzz-du`: random cases for the system's programs and ours.
+//!
+//! A case is a random tree with random options and arguments ([`copy`], [`du`]). Both programs run
+//! on equal starts, and an independent checker compares what they leave or print. Differences that
+//! are intended are on a list in the code, each with its reason; any other one fails the command. A
+//! failed case is made smaller and printed with its seed: `fuzz-du 1 SEED` repeats it alone.
+
+mod copy;
+mod du;
+mod place;
+mod program;
+mod random;
+mod snapshot;
+mod tree;
+
+use crate::repo::Repo;
+use crate::steps::Outcome;
+use anyhow::{Context, bail};
+use place::Place;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Attempts to make a failed case smaller.
+const ATTEMPTS_MAX: u64 = 300;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    Copy,
+    Du,
+}
+
+impl What {
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Copy => "fuzz-copy",
+            Self::Du => "fuzz-du",
+        }
+    }
+
+    const fn file_systems(self) -> &'static [&'static str] {
+        match self {
+            Self::Copy => &place::ALL,
+            Self::Du => &["tmpfs", "ext4", "xfs", "btrfs", "overlay"],
+        }
+    }
+
+    const fn accepted(self) -> &'static [&'static str] {
+        match self {
+            Self::Copy => &copy::ACCEPTED,
+            Self::Du => &du::ACCEPTED,
+        }
+    }
+}
+
+/// A case of either kind.
+#[derive(Debug, Clone)]
+enum Case {
+    Copy(copy::Case),
+    Du(du::Case),
+}
+
+impl Case {
+    fn draw(what: What, seed: u64, root: bool) -> Self {
+        match what {
+            What::Copy => Self::Copy(copy::Case::draw(seed, root)),
+            What::Du => Self::Du(du::Case::draw(seed, root)),
+        }
+    }
+
+    fn differences(
+        &self,
+        place: &Place,
+        program: &Path,
+        number: u64,
+    ) -> anyhow::Result<Vec<String>> {
+        match self {
+            Self::Copy(case) => case.differences(place, program, number),
+            Self::Du(case) => case.differences(place, program, number),
+        }
+    }
+
+    fn simpler(&self) -> Vec<Self> {
+        match self {
+            Self::Copy(case) => case.simpler().into_iter().map(Self::Copy).collect(),
+            Self::Du(case) => case.simpler().into_iter().map(Self::Du).collect(),
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Copy(case) => case.describe(),
+            Self::Du(case) => case.describe(),
+        }
+    }
+}
+
+/// The arguments of a run.
+struct Options {
+    count: u64,
+    seed: u64,
+    file_systems: Vec<String>,
+    /// Whether only the plain user's cases run.
+    plain: bool,
+    program: Option<PathBuf>,
+}
+
+impl Options {
+    fn parse(what: What, words: &[&str]) -> anyhow::Result<Self> {
+        let usage = || {
+            let command = what.command();
+            format!("usage: {command} N SEED [--fs NAME,NAME] [--user] [--program PATH]")
+        };
+        let [count, seed, rest @ ..] = words else { bail!("{}", usage()) };
+        let number = |word: &str| word.parse().with_context(|| format!("'{word}': {}", usage()));
+        let file_systems = what.file_systems().iter().map(|name| (*name).to_owned()).collect();
+        let (count, seed) = (number(count)?, number(seed)?);
+        let mut options = Self { count, seed, file_systems, plain: false, program: None };
+        let mut rest = rest.iter();
+        while let Some(word) = rest.next() {
+            let mut value = || rest.next().with_context(usage);
+            match *word {
+                "--user" => options.plain = true,
+                "--fs" => options.file_systems = value()?.split(',').map(str::to_owned).collect(),
+                "--program" => options.program = Some(PathBuf::from(value()?)),
+                _ => bail!("{word}: unknown option; {}", usage()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs the cases, in a private mount namespace as root.
+pub(crate) fn run(repo: &Repo, what: What, words: &[&str]) -> anyhow::Result<ExitCode> {
+    let options = Options::parse(what, words)?;
+    let all: Vec<&str> = std::iter::once(what.command()).chain(words.iter().copied()).collect();
+    if let Some(code) = place::enter(&all)? {
+        return Ok(code);
+    }
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => repo.target_dir()?.join("debug/ioloom"),
+    };
+    let outcome = run_inside(what, &options, &program)?;
+    Ok(ExitCode::from(u8::from(!outcome.print_alone(what.command()))))
+}
+
+fn run_inside(what: What, options: &Options, program: &Path) -> anyhow::Result<Outcome> {
+    // The plain user must reach the program.
+    let own = std::env::temp_dir().join(format!("ioloom-fuzz-{}.program", std::process::id()));
+    if std::fs::hard_link(program, &own).is_err() {
+        std::fs::copy(program, &own)
+            .with_context(|| format!("{}: build the program first", program.display()))?;
+    }
+    let ended = cases(what, options, &own);
+    let _ = std::fs::remove_file(&own);
+    ended
+}
+
+fn cases(what: What, options: &Options, program: &Path) -> anyhow::Result<Outcome> {
+    let root = rustix::process::getuid().is_root();
+    let (mut places, mut missing) = (Vec::new(), Vec::new());
+    for name in &options.file_systems {
+        match Place::mount(name) {
+            Ok(place) => places.push(place),
+            Err(error) => missing.push(format!("{name} ({error:#})")),
+        }
+    }
+    missing.iter().for_each(|missing| println!("skipped: {missing}"));
+    if places.is_empty() {
+        return Ok(Outcome::Skipped("no file system can be mounted".to_owned()));
+    }
+    println!("accepted differences:");
+    what.accepted().iter().for_each(|accepted| println!("  - {accepted}"));
+    let mut different = Vec::new();
+    for number in 0..options.count {
+        let seed = options.seed.wrapping_add(number);
+        let place = &places[(seed % places.len() as u64) as usize];
+        let as_root = root && !options.plain && !seed.is_multiple_of(3);
+        let case = Case::draw(what, seed, as_root);
+        let found = case
+            .differences(place, program, seed)
+            .with_context(|| format!("seed {seed} on {}\n{}", place.name, case.describe()))?;
+        if !found.is_empty() {
+            different.push(seed);
+            report(&case, place, program, seed, found)?;
+        }
+        if number % 100 == 99 {
+            println!("{} cases, {} with differences", number + 1, different.len());
+        }
+    }
+    let names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
+    let summary = format!("{} cases on {}", options.count, names.join(", "));
+    Ok(if different.is_empty() {
+        Outcome::Passed(summary)
+    } else {
+        let seeds: Vec<String> = different.iter().map(u64::to_string).collect();
+        Outcome::Failed(format!("{summary}; {} differ: {}", seeds.len(), seeds.join(" ")))
+    })
+}
+
+/// Makes a failed case smaller while it differs, and prints it.
+fn report(
+    case: &Case,
+    place: &Place,
+    program: &Path,
+    seed: u64,
+    found: Vec<String>,
+) -> anyhow::Result<()> {
+    let (mut case, mut found, mut attempts) = (case.clone(), found, 0);
+    'smaller: loop {
+        for simpler in case.simpler() {
+            attempts += 1;
+            if attempts > ATTEMPTS_MAX {
+                break 'smaller;
+            }
+            let number = 1_000_000_000_000 + attempts;
+            let differences = simpler.differences(place, program, number)?;
+            if !differences.is_empty() {
+                (case, found) = (simpler, differences);
+                continue 'smaller;
+            }
+        }
+        break;
+    }
+    println!("DIFFERENT: seed {seed} on {}\n{}", place.name, case.describe());
+    found.iter().for_each(|line| println!("  {line}"));
+    Ok(())
+}

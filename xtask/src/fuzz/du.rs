@@ -1,0 +1,338 @@
+//! `fuzz-du`: random trees and options for the system's du and ours.
+//!
+//! Output, messages and exit codes must be equal, except for what [`ACCEPTED`] lists.
+
+use super::place::{Place, remove};
+use super::program::{Ended, run};
+use super::random::Random;
+use super::tree::{Limits, Tree, What};
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The differences that are not failures, with their reasons.
+pub(super) const ACCEPTED: [&str; 5] = [
+    "order of lines: ours are sorted by name, so that output does not depend on the file system or \
+     on threads; GNU's are in the order of the directory",
+    "a file with several links: ours is charged to the link whose path sorts first, GNU's to the one \
+     found first; sums of directories that contain only some of the links differ",
+    "-L without -l: an entry reached in several ways is listed under one of its paths, GNU's by \
+     directory order; the totals of the arguments are compared",
+    "a dangling link with -L: GNU du 9.1 leaves out the reason, 'No such file or directory'",
+    "order and repetition of messages; a name that is not ASCII is not escaped in the locale C",
+];
+
+/// A case: a tree, options and arguments, and variables.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    tree: Tree,
+    options: Vec<String>,
+    operands: Vec<PathBuf>,
+    variables: Vec<(&'static str, &'static str)>,
+    root: bool,
+}
+
+impl Case {
+    /// Draws the case of a seed.
+    pub(super) fn draw(seed: u64, root: bool) -> Self {
+        let mut random = Random::new(seed);
+        let limits = Limits { root, entries_max: 40, special: true, closed: !root };
+        let tree = Tree::draw(&mut random, b"tree", limits);
+        let mut options = draw_options(&mut random);
+        // Lines of such names are distinguishable only if they end with a zero byte.
+        if tree.entries.iter().any(|entry| entry.name.contains(&b'\n')) {
+            options.push("-0".to_owned());
+        }
+        let mut operands = Vec::new();
+        for _ in 0..1 + random.below(3) * u64::from(random.chance(40)) {
+            let index = if random.chance(65) { 0 } else { random.index(tree.entries.len()) };
+            let mut path = tree.path(index).into_os_string();
+            let directory = tree.entries[index].what == What::Directory;
+            if directory && random.chance(10) {
+                path.push("/");
+            }
+            operands.push(PathBuf::from(path));
+        }
+        if random.chance(4) {
+            operands.push("absent".into());
+        }
+        let locale = ["C", "C.UTF-8"][random.index(2)];
+        let mut variables = vec![
+            ("LC_ALL", locale),
+            ("TZ", ["UTC0", "CET-1CEST,M3.5.0,M10.5.0/3"][random.index(2)]),
+        ];
+        if random.chance(15) {
+            let name = ["DU_BLOCK_SIZE", "BLOCK_SIZE", "BLOCKSIZE"][random.index(3)];
+            variables.push((name, ["1", "K", "MB", "si", "x", "512", "human"][random.index(7)]));
+        }
+        if random.chance(8) {
+            variables.push(("POSIXLY_CORRECT", "1"));
+        }
+        Self { tree, options, operands, variables, root }
+    }
+
+    /// Runs both programs and returns the differences.
+    pub(super) fn differences(
+        &self,
+        place: &Place,
+        program: &Path,
+        number: u64,
+    ) -> anyhow::Result<Vec<String>> {
+        let dir = place.fresh(number)?;
+        std::fs::create_dir(dir.join("outside")).context("create a directory")?;
+        std::fs::write(dir.join("outside/kept"), "kept").context("write a file")?;
+        self.tree.create(&dir)?;
+        let mut words: Vec<String> = Vec::new();
+        words.extend(self.options.iter().cloned());
+        words.push("--".to_owned());
+        let args = |program: &[&str]| -> Vec<String> {
+            program.iter().map(|word| (*word).to_owned()).chain(words.iter().cloned()).collect()
+        };
+        let own = program.to_string_lossy();
+        let operands: Vec<&OsStr> = self.operands.iter().map(|path| path.as_os_str()).collect();
+        let system = run(&args(&["du"]), &operands, &dir, self.root, &self.variables)?;
+        let ours = run(&args(&[&own, "du"]), &operands, &dir, self.root, &self.variables)?;
+        remove(&dir)?;
+        Ok(self.compare(&system, &ours))
+    }
+
+    fn compare(&self, system: &Ended, ours: &Ended) -> Vec<String> {
+        let mut found = Vec::new();
+        if system.code != ours.code {
+            found.push(format!("exit code: du {:?}, ours {:?}", system.code, ours.code));
+        }
+        let (theirs, own) = (self.lines(&system.out), self.lines(&ours.out));
+        for (name, these, others) in [("only du", &theirs, &own), ("only ours", &own, &theirs)] {
+            for line in these.iter().filter(|line| !others.contains(line)) {
+                found.push(format!("{name}: {}", String::from_utf8_lossy(line).escape_debug()));
+            }
+        }
+        if found.is_empty() && theirs != own {
+            found.push("a line is repeated".to_owned());
+        }
+        let utf8 = self.variables.contains(&("LC_ALL", "C.UTF-8"));
+        let (theirs, own) = (messages(&system.err, "du"), messages(&ours.err, "ioloom"));
+        if utf8 && theirs != own {
+            found.push(format!("messages: du {theirs:?}, ours {own:?}"));
+        }
+        if !found.is_empty() {
+            found.push(format!("du said: {}", system.err.trim().escape_debug()));
+            found.push(format!("ours said: {}", ours.err.trim().escape_debug()));
+        }
+        found
+    }
+
+    fn has(&self, spellings: &[&str]) -> bool {
+        self.options.iter().any(|word| spellings.contains(&word.as_str()))
+    }
+
+    /// Returns the lines to compare, sorted, after the accepted differences are removed.
+    fn lines(&self, out: &[u8]) -> Vec<Vec<u8>> {
+        let end = if self.has(&["-0", "--null"]) { 0 } else { b'\n' };
+        let mut lines: Vec<Vec<u8>> = out.split(|byte| *byte == end).map(<[u8]>::to_vec).collect();
+        if !self.has(&["-l", "--count-links"]) {
+            if self.has(&["-L", "--dereference"]) {
+                self.keep_operands(&mut lines);
+            } else {
+                self.mask_links(&mut lines);
+            }
+        }
+        lines.sort();
+        lines
+    }
+
+    /// Keeps the lines of the arguments and of the total.
+    fn keep_operands(&self, lines: &mut Vec<Vec<u8>>) {
+        lines.retain(|line| {
+            let path = path_of(line);
+            path == b"total" || self.operands.iter().any(|own| own.as_os_str().as_bytes() == path)
+        });
+        // Which of several arguments an entry belongs to depends on the paths through links.
+        if self.operands.len() > 1 {
+            lines.retain(|line| path_of(line) == b"total");
+        }
+    }
+
+    /// Replaces names of linked files by their group, and removes directories that contain only
+    /// some of the links of a file.
+    fn mask_links(&self, lines: &mut Vec<Vec<u8>>) {
+        let separate = self.has(&["-S", "--separate-dirs", "--sep"]);
+        let mut names: BTreeMap<PathBuf, usize> = BTreeMap::new();
+        let mut masked: Vec<PathBuf> = Vec::new();
+        for (number, group) in self.tree.link_groups().iter().enumerate() {
+            for member in group {
+                names.insert(member.clone(), number);
+                for above in member.ancestors().skip(1) {
+                    let within = |path: &&PathBuf| {
+                        if separate {
+                            path.parent() == Some(above)
+                        } else {
+                            path.starts_with(above)
+                        }
+                    };
+                    let count = group.iter().filter(within).count();
+                    if count > 0 && count < group.len() {
+                        masked.push(above.to_owned());
+                    }
+                }
+            }
+        }
+        lines.retain(|line| !masked.iter().any(|dir| dir == normal(path_of(line))));
+        for line in lines {
+            let path = path_of(line);
+            if let Some(number) = names.get(normal(path)) {
+                let keep = line.len() - path.len();
+                line.truncate(keep);
+                line.extend_from_slice(format!("(group {number})").as_bytes());
+            }
+        }
+    }
+
+    /// Returns simpler cases.
+    pub(super) fn simpler(&self) -> Vec<Self> {
+        let mut all = Vec::new();
+        for index in 0..self.options.len() {
+            let mut case = self.clone();
+            case.options.remove(index);
+            if case.has(&["-0", "--null"]) || !self.has(&["-0", "--null"]) {
+                all.push(case);
+            }
+        }
+        if self.operands.len() > 1 {
+            for index in 0..self.operands.len() {
+                let mut case = self.clone();
+                case.operands.remove(index);
+                all.push(case);
+            }
+        }
+        for index in (1..self.tree.entries.len()).rev() {
+            let path = self.tree.path(index);
+            let used =
+                self.operands.iter().any(|operand| normal(operand.as_os_str().as_bytes()) == path);
+            if let Some(tree) = self.tree.without(index).filter(|_| !used) {
+                all.push(Self { tree, ..self.clone() });
+            }
+        }
+        all
+    }
+
+    /// Describes the case: the command and the tree.
+    pub(super) fn describe(&self) -> String {
+        let (options, operands) = (&self.options, &self.operands);
+        let user = if self.root { "root" } else { "plain user" };
+        let tree = self.tree.describe();
+        format!("{user}: {:?} du {options:?} {operands:?}\n{tree}", self.variables)
+    }
+}
+
+/// Returns a path without slashes at its end.
+fn normal(path: &[u8]) -> &Path {
+    let length = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    Path::new(OsStr::from_bytes(&path[..length]))
+}
+
+/// Returns the path of a line: what follows the last tab before the name, which can contain tabs.
+fn path_of(line: &[u8]) -> &[u8] {
+    let starts: [&[u8]; 3] = [b"\ttree", b"\ttotal", b"\tabsent"];
+    let at = starts
+        .iter()
+        .filter_map(|start| line.windows(start.len()).position(|part| part == *start))
+        .min();
+    at.map_or(line, |at| &line[at + 1..])
+}
+
+/// Returns messages without the program's name and advice, sorted, without repetitions.
+fn messages(text: &str, name: &str) -> Vec<String> {
+    let prefix = format!("{name}: ");
+    let line = |line: &str| {
+        let plain = line.replace(['‘', '’'], "'");
+        let own = plain
+            .strip_prefix(&prefix)
+            .unwrap_or(&plain)
+            .replace("'ioloom du --help'", "'du --help'");
+        let own = own.trim_end_matches(": No such file or directory").to_owned();
+        own.rsplit_once("; ").map_or(own.clone(), |(before, _)| before.to_owned())
+    };
+    let mut all: Vec<String> = text.lines().map(line).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn draw_options(random: &mut Random) -> Vec<String> {
+    let mut options: Vec<String> = Vec::new();
+    let mut add = |random: &mut Random, percent: u64, choices: &[&str]| {
+        if random.chance(percent) {
+            options.push((*random.pick(choices)).to_owned());
+        }
+    };
+    match random.below(4) {
+        0 => add(random, 100, &["-s", "--summarize", "--su"]),
+        1 => add(random, 100, &["-a", "--all", "--al"]),
+        2 => add(random, 100, &["-d1", "-d0", "-d2", "--max-depth=1", "--max=3", "-d 1"]),
+        _ => {}
+    }
+    for _ in 0..1 + random.below(2) {
+        let units = [
+            "-h",
+            "--si",
+            "-k",
+            "-m",
+            "-b",
+            "-B1",
+            "-BK",
+            "-BkB",
+            "-BMiB",
+            "-B512",
+            "--block-size=1000",
+            "-B010",
+            "--bl=human-readable",
+            "-Bsi",
+            "--apparent-size",
+            "--app",
+            "--inodes",
+            "--by",
+        ];
+        add(random, 60, &units);
+    }
+    add(random, 20, &["-S", "--separate-dirs", "--sep"]);
+    add(random, 20, &["-c", "--total", "--to"]);
+    add(random, 25, &["-l", "--count-links"]);
+    add(
+        random,
+        30,
+        &["-L", "--dereference", "-D", "-H", "-P", "--no-dereference", "--dereference-args"],
+    );
+    add(random, 8, &["-L", "-P", "-D"]);
+    add(random, 10, &["-x", "--one-file-system"]);
+    add(random, 40, &["-0", "--null"]);
+    add(random, 15, &["-t5000", "--th=1", "--threshold=-8K", "-t", "--threshold=4K", "-t0"]);
+    let patterns = [
+        "--exclude=a*",
+        "--exclude=?",
+        "--exclude=??",
+        "--exclude=*[0-9]",
+        "--exclude=[!a-c]*",
+        "--exclude=b/*",
+        "--exclude=tree",
+        "--exclude=\\*",
+        "--exclude=[[:alpha:]]",
+        "--exclude=*\u{e9}*",
+        "--exclude=new*",
+        "--exclude=.*",
+    ];
+    add(random, 20, &patterns);
+    add(
+        random,
+        20,
+        &["--time", "--time=ctime", "--time=status", "--time=mtime", "--time=c", "--time="],
+    );
+    add(
+        random,
+        12,
+        &["--time-style=full-iso", "--time-style=iso", "--time-style=+%s.%N", "--time-style=x"],
+    );
+    options
+}
