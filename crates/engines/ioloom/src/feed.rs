@@ -19,6 +19,7 @@ use crate::bell::Bell;
 use crate::error::FileError;
 use ioloom_model::ReadOrder;
 use ioloom_sys::file::{self, Kind};
+use ioloom_walk::PathList;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -37,18 +38,20 @@ const SORTED_MAX: usize = 65_536;
 pub(crate) enum Entry {
     /// A path.
     Path(PathBuf),
-    /// A path that a walk found to be a regular file, and its inode number.
+    /// A path that a walk found to be a regular file, and its inode number; 0 if unknown.
     Regular(PathBuf, u64),
     /// An entry that could not be listed.
     Failed(FileError),
 }
 
 impl Entry {
-    /// Returns the inode number; 0 if it is not known.
-    pub(crate) fn inode(&self) -> u64 {
-        match self {
-            Self::Regular(_, inode) => *inode,
-            Self::Path(_) | Self::Failed(_) => 0,
+    /// Returns an entry of a list.
+    pub(crate) fn of(list: &PathList, at: usize) -> Self {
+        let path = list.path(at).to_owned();
+        if list.known_regular(at) {
+            Self::Regular(path, list.inode(at).unwrap_or(0))
+        } else {
+            Self::Path(path)
         }
     }
 }
@@ -284,6 +287,7 @@ fn sort_key(entry: Entry) -> (u64, Entry) {
             }
             _ => (0, Entry::Path(path)),
         },
+        Entry::Regular(path, 0) => sort_key(Entry::Path(path)),
         Entry::Regular(path, inode) => (inode, Entry::Regular(path, inode)),
         Entry::Failed(error) => (0, Entry::Failed(error)),
     }

@@ -119,7 +119,7 @@ impl Opened {
             return Self::List(list);
         }
         let rest = walking.filter(|_| !ended);
-        let found = failed.into_iter().chain(entries_of(list));
+        let found = failed.into_iter().map(Entry::Failed).chain(entries_of(list));
         Self::Stream(Box::new(found.chain(rest.into_iter().flatten())))
     }
 
@@ -132,14 +132,7 @@ impl Opened {
 }
 
 fn entries_of(list: PathList) -> impl Iterator<Item = Entry> + Send {
-    (0..list.len()).map(move |index| {
-        let path = list.path(index).to_owned();
-        if list.known_regular(index) {
-            Entry::Regular(path, list.inode(index).unwrap_or(0))
-        } else {
-            Entry::Path(path)
-        }
-    })
+    (0..list.len()).map(move |index| Entry::of(&list, index))
 }
 
 /// Takes files from an iterator of paths, as a stream: each file is processed as soon as its path

@@ -1,7 +1,6 @@
 //! The entry points for trees.
 
 use crate::error::FileError;
-use crate::feed::Entry;
 use crate::files::{Files, Input};
 use crate::tree::{Links, TreeEntry, TreeOptions, Walked, Walking};
 use ioloom_walk::PathList;
@@ -143,12 +142,7 @@ impl<'a> Files<'a, Tree> {
         let Input::Tree(options) = self.input else { return TreeList::default() };
         let (walking, tally) = Walking::new(options);
         let found = walking.sorted();
-        let failed = |entry| match entry {
-            Entry::Failed(error) => Some(error),
-            Entry::Path(_) | Entry::Regular(..) => None,
-        };
-        let errors = found.failed.into_iter().filter_map(failed).collect();
-        TreeList { files: found.list, errors, walked: tally.walked() }
+        TreeList { files: found.list, errors: found.failed, walked: tally.walked() }
     }
 
     /// Walks for up to `time` before the first file is read (default: not at all), and finds at most

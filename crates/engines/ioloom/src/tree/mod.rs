@@ -4,6 +4,7 @@
 //! finds through a bounded channel, so that the walk runs ahead of the reads by 65,536 files at most,
 //! and ends when the run does.
 
+mod batch;
 mod ignoring;
 mod tally;
 mod visitor;

@@ -1,14 +1,14 @@
 //! The visitor of a walk: filters entries, and sends the files that remain.
 
+use super::batch::Batch;
 use super::ignoring::Rules;
 use super::tally::Tally;
 use super::{Links, TreeEntry, TreeOptions, Walked};
 use crate::error::FileError;
-use crate::feed::Entry;
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::file;
 use ioloom_walk::{Control, DirRef, Found, Kind, NewDir, Visitor};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
-/// Entries that a thread collects before it sends them, sorted by inode: as many as one read of a
-/// directory returns. The first batches are shorter.
+/// Entries that a thread collects before it sends them: as many as one read of a directory returns.
+/// The first batches are shorter.
 pub(super) const BATCH_MAX: usize = 1024;
 
 /// One thread's view of a walk.
@@ -25,8 +25,8 @@ pub(super) struct Finder {
     options: Arc<TreeOptions>,
     /// The roots as absolute paths, which rules of ignore files need.
     absolute: Arc<Vec<PathBuf>>,
-    send: SyncSender<Vec<Entry>>,
-    batch: Vec<Entry>,
+    send: SyncSender<Batch>,
+    batch: Batch,
     batch_max: usize,
     walked: Walked,
     tally: Arc<Tally>,
@@ -47,14 +47,14 @@ impl Finder {
     pub(super) fn new(
         options: &Arc<TreeOptions>,
         absolute: &Arc<Vec<PathBuf>>,
-        send: SyncSender<Vec<Entry>>,
+        send: SyncSender<Batch>,
         tally: &Arc<Tally>,
     ) -> Self {
         Self {
             options: options.clone(),
             absolute: absolute.clone(),
             send,
-            batch: Vec::new(),
+            batch: Batch::default(),
             batch_max: 1,
             walked: Walked::default(),
             tally: tally.clone(),
@@ -64,20 +64,31 @@ impl Finder {
         }
     }
 
-    fn found(&mut self, entry: Entry) {
-        self.batch.push(entry);
+    /// Adds a path, given in parts; with its inode if it is known to be a regular file.
+    fn found(&mut self, path: &[&[u8]], inode: Option<u64>) {
+        self.walked.files += 1;
+        match inode {
+            Some(inode) => self.batch.files.push_found(path, inode),
+            None => self.batch.files.push(&path.concat()),
+        }
         if self.batch.len() >= self.batch_max {
             self.batch_max = (2 * self.batch_max).min(BATCH_MAX);
             self.flush();
         }
     }
 
+    /// Adds a name of the current directory.
+    fn found_here(&mut self, name: &[u8], inode: Option<u64>) {
+        let dir = std::mem::take(&mut self.path);
+        let bytes = dir.as_os_str().as_bytes();
+        let slash: &[u8] = if bytes.is_empty() || bytes.ends_with(b"/") { b"" } else { b"/" };
+        self.found(&[bytes, slash, name], inode);
+        self.path = dir;
+    }
+
     fn flush(&mut self) {
-        if !self.batch.is_empty() {
-            let mut batch = std::mem::take(&mut self.batch);
-            // The order of names in a directory is often that of their hashes, that of inodes
-            // usually that of the data on the device.
-            batch.sort_by_key(Entry::inode);
+        if self.batch.len() > 0 {
+            let batch = std::mem::take(&mut self.batch);
             self.tally.found.fetch_add(batch.len() as u64, Ordering::Relaxed);
             self.gone |= self.send.send(batch).is_err();
         }
@@ -85,7 +96,7 @@ impl Finder {
 
     fn fail(&mut self, error: PathError) {
         self.walked.failed += 1;
-        self.found(Entry::Failed(FileError::walk(0, error)));
+        self.batch.failed.push(FileError::walk(0, error));
         self.flush();
     }
 
@@ -100,24 +111,18 @@ impl Finder {
         if self.gone { Control::Stop } else { Control::Continue }
     }
 
-    /// Takes an entry that is not a directory; `path` builds its path.
-    fn take(&mut self, kind: Kind, inode: u64, path: impl FnOnce(&Self) -> PathBuf) {
+    /// Takes an entry of the current directory that is not a directory.
+    fn take(&mut self, kind: Kind, inode: u64, name: &[u8]) {
         match (kind, self.options.links) {
             (Kind::Regular, links) => {
-                self.walked.files += 1;
-                let path = path(self);
                 // With links followed, the name may be one, and is opened as such.
-                self.found(if links == Links::All {
-                    Entry::Path(path)
-                } else {
-                    Entry::Regular(path, inode)
-                });
+                let inode = (links != Links::All).then_some(inode);
+                self.found_here(name, inode);
             }
             (Kind::Symlink, Links::Files) => {
-                let path = path(self);
+                let path = self.path.join(OsStr::from_bytes(name));
                 if file::stat(&path).is_ok_and(|facts| facts.kind == file::Kind::Regular) {
-                    self.walked.files += 1;
-                    self.found(Entry::Path(path));
+                    self.found_here(name, None);
                 } else {
                     self.walked.links += 1;
                 }
@@ -225,16 +230,14 @@ impl Visitor for Finder {
 
     fn entry(&mut self, dir: DirRef<'_, Below>, found: &Found<'_>) -> Control {
         self.know(dir);
-        let name = std::ffi::OsStr::from_bytes(found.name);
-        self.take(found.kind, found.inode, |this| this.path.join(name));
+        self.take(found.kind, found.inode, found.name);
         self.control()
     }
 
     fn root_entry(&mut self, _: usize, path: &Path, found: &Found<'_>) -> Control {
         match found.kind {
             Kind::Regular => {
-                self.walked.files += 1;
-                self.found(Entry::Path(path.to_owned()));
+                self.found(&[path.as_os_str().as_bytes()], None);
             }
             _ => {
                 let error = io::Error::other("not a directory or regular file");

@@ -1,5 +1,6 @@
 //! A walk in the background, as an iterator of what it finds.
 
+use super::batch::{Batch, Entries};
 use super::tally::Tally;
 use super::visitor::{BATCH_MAX, Finder};
 use super::{Links, TreeOptions};
@@ -8,7 +9,6 @@ use crate::feed::Entry;
 use ioloom_failure::{Operation, PathError};
 use ioloom_walk::{Fields, Follow, Method, PathList, Walk};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,20 +27,15 @@ pub(crate) struct Found {
     /// The files, sorted by path.
     pub(crate) list: PathList,
     /// What could not be walked.
-    pub(crate) failed: Vec<Entry>,
+    pub(crate) failed: Vec<FileError>,
     /// Whether the walk has ended.
     pub(crate) ended: bool,
 }
 
 impl Found {
-    fn push(&mut self, entry: Entry) {
-        match entry {
-            Entry::Regular(path, inode) => {
-                self.list.push_found(&[path.as_os_str().as_bytes()], inode);
-            }
-            Entry::Path(path) => self.list.push(path.as_os_str().as_bytes()),
-            Entry::Failed(_) => self.failed.push(entry),
-        }
+    fn add(&mut self, batch: Batch) {
+        self.list.append(batch.files);
+        self.failed.extend(batch.failed);
     }
 
     fn is_full(&self) -> bool {
@@ -59,8 +54,9 @@ enum State {
     /// Not started.
     Waiting(Arc<TreeOptions>, Arc<Tally>),
     Running {
-        batch: std::vec::IntoIter<Entry>,
-        batches: Receiver<Vec<Entry>>,
+        /// What of the last batch is left.
+        entries: Entries,
+        batches: Receiver<Batch>,
         thread: JoinHandle<()>,
     },
     Ended,
@@ -74,9 +70,11 @@ impl Walking {
     }
 
     /// Walks the whole tree and sorts it.
-    pub(crate) fn sorted(self) -> Found {
+    pub(crate) fn sorted(mut self) -> Found {
         let mut found = Found { ended: true, ..Found::default() };
-        self.for_each(|entry| found.push(entry));
+        while let Received::Batch(batch) = self.receive(None) {
+            found.add(batch);
+        }
         found.list.sort();
         found
     }
@@ -85,10 +83,10 @@ impl Walking {
     pub(crate) fn ahead(&mut self, until: Instant) -> Found {
         let mut found = Found::default();
         while !found.is_full() {
-            match self.next_before(Some(until)) {
-                Next::Entry(entry) => found.push(entry),
-                Next::Late => break,
-                Next::Ended => {
+            match self.receive(Some(until)) {
+                Received::Batch(batch) => found.add(batch),
+                Received::Late => break,
+                Received::Ended => {
                     found.ended = true;
                     break;
                 }
@@ -98,19 +96,19 @@ impl Walking {
         found
     }
 
-    fn start(&mut self, options: Arc<TreeOptions>, tally: Arc<Tally>) -> Option<Entry> {
+    fn start(&mut self, options: Arc<TreeOptions>, tally: Arc<Tally>) -> Option<FileError> {
         let (send, batches) = sync_channel(BATCHES);
         let stop = self.stop.clone();
         let thread = std::thread::Builder::new().name("ioloom-walk".to_owned());
         match thread.spawn(move || walk(&options, &tally, send, stop)) {
             Ok(thread) => {
-                self.state = State::Running { batch: Vec::new().into_iter(), batches, thread };
+                self.state = State::Running { entries: Entries::default(), batches, thread };
                 None
             }
             Err(error) => {
                 self.state = State::Ended;
                 let error = PathError::new(Operation::Walk, PathBuf::new(), error);
-                Some(Entry::Failed(FileError::walk(0, error)))
+                Some(FileError::walk(0, error))
             }
         }
     }
@@ -120,7 +118,7 @@ impl Walking {
 fn walk(
     options: &Arc<TreeOptions>,
     tally: &Arc<Tally>,
-    send: SyncSender<Vec<Entry>>,
+    send: SyncSender<Batch>,
     stop: Arc<AtomicBool>,
 ) {
     let walk = Walk {
@@ -137,13 +135,14 @@ fn walk(
     if let Err(refused) = walk.run(&options.roots, make) {
         let root = options.roots.first().cloned().unwrap_or_default();
         let error = PathError::new(Operation::Walk, root, io::Error::other(refused));
-        let _ = send.send(vec![Entry::Failed(FileError::walk(0, error))]);
+        let failed = vec![FileError::walk(0, error)];
+        let _ = send.send(Batch { failed, ..Batch::default() });
     }
 }
 
-/// The outcome of a wait for an entry.
-enum Next {
-    Entry(Entry),
+/// The outcome of a wait for a batch.
+enum Received {
+    Batch(Batch),
     /// The time is over.
     Late,
     /// The walk has ended.
@@ -154,38 +153,45 @@ impl Iterator for Walking {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        match self.next_before(None) {
-            Next::Entry(entry) => Some(entry),
-            Next::Late | Next::Ended => None,
+        loop {
+            if let State::Running { entries, .. } = &mut self.state
+                && let Some(entry) = entries.next()
+            {
+                return Some(entry);
+            }
+            let Received::Batch(batch) = self.receive(None) else { return None };
+            match &mut self.state {
+                State::Running { entries, .. } => *entries = batch.into(),
+                // The walk did not start.
+                _ => return Entries::from(batch).next(),
+            }
         }
     }
 }
 
 impl Walking {
-    /// Waits for the next entry, at most until `until`.
-    fn next_before(&mut self, until: Option<Instant>) -> Next {
+    /// Waits for the next batch, at most until `until`.
+    fn receive(&mut self, until: Option<Instant>) -> Received {
         loop {
             match &mut self.state {
-                State::Ended => return Next::Ended,
+                State::Ended => return Received::Ended,
                 State::Waiting(options, tally) => {
                     let (options, tally) = (options.clone(), tally.clone());
                     if let Some(failed) = self.start(options, tally) {
-                        return Next::Entry(failed);
+                        let failed = vec![failed];
+                        return Received::Batch(Batch { failed, ..Batch::default() });
                     }
                 }
-                State::Running { batch, batches, .. } => {
-                    if let Some(entry) = batch.next() {
-                        return Next::Entry(entry);
-                    }
-                    let more = match until {
+                State::Running { batches, .. } => {
+                    let received = match until {
                         None => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
                         Some(until) => {
                             batches.recv_timeout(until.saturating_duration_since(Instant::now()))
                         }
                     };
-                    match more {
-                        Ok(more) => *batch = more.into_iter(),
-                        Err(RecvTimeoutError::Timeout) => return Next::Late,
+                    match received {
+                        Ok(batch) => return Received::Batch(batch),
+                        Err(RecvTimeoutError::Timeout) => return Received::Late,
                         Err(RecvTimeoutError::Disconnected) => self.end(),
                     }
                 }

@@ -1,0 +1,68 @@
+//! What a thread of a walk has found since it last sent something: packed, because an allocation per
+//! path costs more than the walk.
+
+use crate::error::FileError;
+use crate::feed::Entry;
+use ioloom_walk::PathList;
+
+/// Files and failures on their way from the walk.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) files: PathList,
+    pub(super) failed: Vec<FileError>,
+}
+
+impl Batch {
+    pub(super) fn len(&self) -> usize {
+        self.files.len() + self.failed.len()
+    }
+}
+
+/// The entries of a batch: failures, and then files by inode. The order of names in a directory is
+/// often that of their hashes, that of inodes usually that of the data on the device.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    batch: Batch,
+    /// Positions in the list, the last one first.
+    order: Vec<u32>,
+}
+
+impl From<Batch> for Entries {
+    fn from(batch: Batch) -> Self {
+        let mut order: Vec<u32> = (0..batch.files.len() as u32).collect();
+        let inode = |at: &u32| batch.files.inode(*at as usize).unwrap_or(0);
+        order.sort_unstable_by_key(|at| (std::cmp::Reverse(inode(at)), std::cmp::Reverse(*at)));
+        Self { batch, order }
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        if let Some(failed) = self.batch.failed.pop() {
+            return Some(Entry::Failed(failed));
+        }
+        let at = self.order.pop()? as usize;
+        Some(Entry::of(&self.batch.files, at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_in_the_order_of_their_inodes() {
+        let mut batch = Batch::default();
+        for (name, inode) in [("c", 3), ("a", 1), ("d", 4), ("b", 2)] {
+            batch.files.push_found(&[b"d/", name.as_bytes()], inode);
+        }
+        batch.files.push(b"link");
+        let entries = Entries::from(batch).map(|entry| match entry {
+            Entry::Regular(path, _) | Entry::Path(path) => path.display().to_string(),
+            Entry::Failed(error) => panic!("{error}"),
+        });
+        assert_eq!(entries.collect::<Vec<_>>(), ["link", "d/a", "d/b", "d/c", "d/d"]);
+    }
+}
