@@ -29,7 +29,9 @@ pub(crate) fn build(repo: &Repo, profile: &str) -> anyhow::Result<Outcome> {
     if !ended.fine() {
         return Ok(Outcome::Failed(ended.word()));
     }
-    let program = repo.target_dir()?.join(profile).join("ioloom");
+    // Only this profile has another name than its directory.
+    let built = if profile == "dev" { "debug" } else { profile };
+    let program = repo.target_dir()?.join(built).join("ioloom");
     generate(repo, &program)?;
     // The profile decides whether symbols are stripped.
     let line = format!("deb --no-build --no-strip --profile {profile} -p ioloom-cli");
