@@ -441,6 +441,9 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         self.issued = 0;
         if wait {
             self.kept = None;
+            // After a stolen piece this buffer is one more than the part of this worker, and others may
+            // wait for the memory.
+            self.spare = None;
         }
         self.worker.meter.step_timed();
         let shared = self.worker.shared;

@@ -187,3 +187,32 @@ fn a_window_of_all_ends_when_memory_does() {
         }
     }
 }
+
+/// The largest file that fits needs all memory that first buffers do not. A worker that has computed
+/// pieces of another must not keep a buffer beyond its own part while it waits.
+#[test]
+fn stolen_pieces_leave_room_for_the_largest_file() {
+    let sizes: Vec<usize> = (0..80).map(|i| if i % 4 == 3 { 1 << 20 } else { 1000 }).collect();
+    let (_dir, paths) = make(&roots()[0], &sizes);
+    for text in ["uring/window:l=8,p=2", "nowait/window:l=8,p=2", "nowait/window:l=8,p=4"] {
+        let plan = plan(&format!("{text}/memory=2MiB"));
+        for _ in 0..20 {
+            let run = ioloom::list(&paths).pin(plan).map(|f| {
+                // The other worker finds pieces to steal.
+                if f.len() < 2000 {
+                    std::thread::sleep(std::time::Duration::from_micros(200));
+                }
+                f.len()
+            });
+            match run.run() {
+                Ok(run) => {
+                    assert_eq!(run.value.iter().sum::<u64>(), sizes.iter().sum::<usize>() as u64)
+                }
+                Err(error) => {
+                    assert!(crate::support::lacks(&plan, &error), "{plan}: {error}");
+                    break;
+                }
+            }
+        }
+    }
+}
