@@ -42,10 +42,14 @@ pub enum Fault {
     Version,
     /// The token is missing or wrong.
     Token,
+    /// The presented token does not permit orders.
+    Rights,
+    /// HTTP/1.1 without exactly one valid `Host` field.
+    Host,
 }
 
 /// Answers that the codec produces without the exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Local {
     /// The request is malformed.
     Fault(Fault),
@@ -57,8 +61,8 @@ pub enum Local {
     Bye,
     /// Reply to startup commands of RESP clients that configure nothing here.
     Fine,
-    /// Empty list in reply to a RESP command.
-    Nothing,
+    /// A RESP reply, already encoded.
+    Reply(Arc<[u8]>),
     /// Unknown HTTP path.
     NoPage,
     /// Unsupported HTTP method.
@@ -83,6 +87,8 @@ pub enum Answer {
     Stopped(Stop),
     /// Monitoring text.
     Text(Arc<str>),
+    /// Why the server is not ready to serve.
+    NotReady(Arc<str>),
     /// An answer produced by the codec itself.
     Local(Local),
 }

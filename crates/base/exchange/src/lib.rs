@@ -23,4 +23,4 @@ pub use codec::{ClassicForm, Command, Form, LINE_MAX, PADDED, Request, Session, 
 pub use codec::{Spelling, UnknownStock, encode};
 pub use state::{BadRecord, Record, State};
 pub use stock::{COUNT_MAX, Line, Order, Refused, RequestId, Side, Stock};
-pub use token::{BadToken, Token};
+pub use token::{Access, BadToken, Rights, Token};

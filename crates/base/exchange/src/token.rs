@@ -1,4 +1,4 @@
-//! The token that authorizes clients.
+//! The tokens that authorize clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,6 +37,43 @@ impl Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
+    }
+}
+
+/// What a token permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rights {
+    /// Orders, lists and monitoring.
+    #[default]
+    Trade,
+    /// Lists and monitoring only.
+    Read,
+}
+
+/// The tokens of a server; clients must present one of them.
+#[derive(Debug, Clone)]
+pub struct Access(Arc<[(Token, Rights)]>);
+
+impl Access {
+    /// Creates the set of tokens. Without any, no client would be served.
+    pub fn new(tokens: Vec<(Token, Rights)>) -> Option<Self> {
+        (!tokens.is_empty()).then(|| Self(tokens.into()))
+    }
+
+    /// Returns the rights of a token. Compares all tokens, so the time reveals nothing about which
+    /// one is similar.
+    pub(crate) fn rights(&self, word: &[u8]) -> Option<Rights> {
+        let all = self.0.iter();
+        all.fold(None, |found, (token, rights)| {
+            let is_it = token.is(word);
+            found.or(is_it.then_some(*rights))
+        })
+    }
+}
+
+impl From<Token> for Access {
+    fn from(token: Token) -> Self {
+        Self(Arc::new([(token, Rights::Trade)]))
     }
 }
 

@@ -215,6 +215,28 @@ pub(crate) fn model_refusal(model: Model) -> Option<String> {
     (model == Model::Tokio && !cfg!(feature = "tokio")).then(|| WITHOUT_TOKIO.to_owned())
 }
 
+/// Returns why lists read stock by stock would not differ from atomic ones, or `None` if they can.
+pub fn show_refusal(model: Model, sharing: Sharing, show: ShowMode) -> Option<String> {
+    let by_stock =
+        matches!(sharing, Sharing::Stock | Sharing::ReadWrite | Sharing::Atomic | Sharing::Shards);
+    if show == ShowMode::Atomic || sharing == Sharing::Database {
+        return None;
+    }
+    if !by_stock {
+        return Some(format!(
+            "--show per-stock has no effect with sharing {sharing}, which executes one request at a \
+             time, so that every list is atomic; omit it, or use sharing stock, rw, atomic or shards"
+        ));
+    }
+    (!model.executes_on_several_threads()).then(|| {
+        format!(
+            "--show per-stock has no effect with model {model}, which executes all requests on one \
+             thread, so that every list is atomic; omit it, or use model thread, pool, \
+             request-pool, reuseport, uring-per-core or tokio"
+        )
+    })
+}
+
 /// Returns why the service time cannot be spent while stocks are locked, or `None` if it can.
 pub fn held_refusal(sharing: Sharing, show: ShowMode) -> Option<String> {
     if sharing == Sharing::Atomic {
@@ -265,6 +287,19 @@ impl Model {
     /// Returns true if the model requires io_uring.
     pub fn needs_ring(self) -> bool {
         matches!(self, Self::Uring | Self::UringMany | Self::UringPerCore)
+    }
+
+    /// Returns true if requests can be executed at the same time.
+    fn executes_on_several_threads(self) -> bool {
+        matches!(
+            self,
+            Self::Thread
+                | Self::Pool
+                | Self::RequestPool
+                | Self::ReusePort
+                | Self::UringPerCore
+                | Self::Tokio
+        )
     }
 
     /// Returns true if each loop of the model has a separate listener on the same port.

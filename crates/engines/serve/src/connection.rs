@@ -364,14 +364,15 @@ impl Connection {
 
     /// Returns true if a timeout has expired.
     pub(crate) fn is_overdue(&self, service: &Service, now_ns: u64) -> bool {
-        let limits = &service.limits;
+        let (limits, live) = (&service.limits, &service.live);
+        let idle = live.idle();
         let passed = |since: u64, limit: std::time::Duration| {
             since != 0 && u128::from(now_ns.saturating_sub(since)) > limit.as_nanos()
         };
         let is_served = self.transport.has_more() && self.transport.stage() != Stage::Handshake;
-        passed(self.begun_ns, limits.request) && !is_served && !self.is_full
+        passed(self.begun_ns, live.request()) && !is_served && !self.is_full
             || passed(self.pending_ns, limits.drain)
-            || (!limits.idle.is_zero() && passed(self.active_ns, limits.idle))
+            || (!idle.is_zero() && passed(self.active_ns, idle))
             || (self.lingering_ns != 0 && now_ns.saturating_sub(self.lingering_ns) > LINGER_NS)
     }
 

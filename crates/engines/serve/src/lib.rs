@@ -18,6 +18,7 @@ mod database;
 mod error;
 mod journal;
 mod limits;
+mod live;
 mod model;
 mod options;
 mod server;
@@ -29,12 +30,14 @@ mod transport;
 
 pub use choice::{
     Durability, Model, OrderStore, Sharing, ShowMode, StoreKind, held_refusal, refusal,
-    store_refusal,
+    show_refusal, store_refusal,
 };
 pub use error::{DatabaseOperation, ServeError, SystemOperation};
+pub use ioloom_sys_net::inherited;
 pub use limits::Limits;
+pub use live::Reload;
 pub use options::TlsFiles;
 pub use options::{DATABASE_VARIABLE, DatabaseChoice, SERVICE_TIME_MAX, ServeOptions, StoreChoice};
-pub use server::{ServeSummary, Server, StopHandle};
+pub use server::{ServeSummary, Server, ServerHandle};
 pub use service::Counts;
 pub use store::{StoreError, detect_store, probe_store};

@@ -30,6 +30,9 @@ pub struct Limits {
     pub threads: usize,
     /// Maximum number of connections waiting in the queue of the pool.
     pub waiting: usize,
+    /// Whether connections beyond that queue get `BUSY`. Otherwise they wait in the backlog of the
+    /// kernel.
+    pub busy_when_full: bool,
 }
 
 impl Default for Limits {
@@ -41,11 +44,12 @@ impl Default for Limits {
             request: Duration::from_secs(10),
             drain: Duration::from_secs(30),
             idle: Duration::ZERO,
-            hog: Duration::from_secs(1),
+            hog: Duration::from_secs(3),
             spin: Duration::from_micros(50),
             stop: Duration::from_secs(5),
             threads: 10,
             waiting: 16,
+            busy_when_full: false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::choice::{Durability, Model, Sharing, ShowMode, StoreKind};
 use crate::limits::Limits;
-use ioloom_exchange::{Settings, Token};
+use ioloom_exchange::{Access, Settings};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -89,8 +89,8 @@ pub struct ServeOptions {
     pub limits: Limits,
     /// Number of cores, for models with one loop per core.
     pub cores: usize,
-    /// The token that clients must present, if any.
-    pub token: Option<Token>,
+    /// The tokens, one of which clients must present, if any.
+    pub access: Option<Access>,
     /// Enables TLS on every port.
     pub tls: Option<TlsFiles>,
     /// Called with a warning about a connection that does not use TLS, at most once per second,

@@ -3,11 +3,12 @@
 #[cfg(not(feature = "postgres"))]
 use crate::choice::WITHOUT_POSTGRES;
 use crate::choice::{Durability, Model};
-use crate::choice::{held_refusal, model_refusal, refusal, store_refusal};
+use crate::choice::{held_refusal, model_refusal, refusal, show_refusal, store_refusal};
 #[cfg(feature = "postgres")]
 use crate::database;
 use crate::error::{ServeError, SystemOperation};
 use crate::journal::Journal;
+use crate::live::{Reload, Secrets};
 use crate::model::{self, Port};
 use crate::options::{DatabaseChoice, SERVICE_TIME_MAX, ServeOptions, TlsFiles};
 use crate::service::{Counts, Service, ServiceParts};
@@ -15,6 +16,7 @@ use crate::sharing::{self, Strategy};
 use crate::{stock_file, store};
 use ioloom_exchange::{ClassicForm, Exchange, Settings, State};
 use ioloom_failure::quoted;
+use ioloom_sys_net::inherited::Inherited;
 use ioloom_sys_net::ring::NetRing;
 use ioloom_sys_net::{Listener, Waker};
 use ioloom_tls::Identity;
@@ -24,6 +26,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+/// Name of an inherited listener for unpadded answers.
+const LINE_SOCKET: &str = "line";
 /// Backlog of pending connections.
 const BACKLOG: u32 = 4096;
 
@@ -48,11 +52,26 @@ pub struct Server {
     database_name: Option<String>,
 }
 
-/// Stops a server, from any thread.
+/// Controls a server, from any thread.
 #[derive(Clone)]
-pub struct StopHandle(Weak<Service>);
+pub struct ServerHandle(Weak<Service>);
 
-impl StopHandle {
+impl ServerHandle {
+    /// Replaces the tokens, the certificate and some limits. Connections keep the tokens and the
+    /// certificate with which they started.
+    ///
+    /// # Errors
+    /// Fails, and changes nothing, if the certificate is invalid, or if tokens or TLS would be
+    /// switched on or off.
+    pub fn reload(&self, reload: &Reload) -> Result<(), ServeError> {
+        self.0.upgrade().map_or(Ok(()), |service| service.live.reload(reload))
+    }
+
+    /// Returns the state of the server and its counters as lines `NAME VALUE`.
+    pub fn state(&self) -> String {
+        self.0.upgrade().map(|service| service.state()).unwrap_or_default()
+    }
+
     /// Asks the server to stop. It finishes the requests that have arrived, writes the stock file
     /// and exits.
     pub fn stop(&self) {
@@ -113,6 +132,13 @@ fn write_stocks(
 impl Server {
     /// Reads the stocks, opens the store and listens.
     pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
+        Self::start_on(options, Vec::new())
+    }
+
+    /// Like [`start`](Self::start), but uses listening sockets of the parent process, if any,
+    /// instead of the listen addresses: one for the protocol variant in the settings, and one for
+    /// unpadded answers, which is the second one or the one named `line`.
+    pub fn start_on(options: &ServeOptions, inherited: Vec<Inherited>) -> Result<Self, ServeError> {
         check(options)?;
         probe_ring(options.model)?;
         let identity = options.tls.as_ref().map(identity).transpose()?;
@@ -123,7 +149,7 @@ impl Server {
         };
         // Listen first: a second server on the same port must not touch the store.
         let loops = model::loops(options.model, options.cores);
-        let (ports, addresses) = listen(options, loops)?;
+        let (ports, addresses) = listen(options, loops, inherited)?;
         let initial_state = match initial {
             Some((stocks, file_hash)) => open_with_store(options, stocks, file_hash)?,
             None => open_with_database(options)?,
@@ -150,8 +176,7 @@ impl Server {
             journal: initial_state.journal,
             wakers,
             loops,
-            token: options.token.clone(),
-            identity,
+            secrets: Secrets { access: options.access.clone(), identity },
             warn: options.warn,
             service_time: service_times(options).0,
             on_idle: Box::new(move || for_idle.write(false)),
@@ -188,9 +213,9 @@ impl Server {
         &self.service.counts
     }
 
-    /// Returns a handle that stops the server.
-    pub fn stop_handle(&self) -> StopHandle {
-        StopHandle(Arc::downgrade(&self.service))
+    /// Returns a handle that controls the server.
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle(Arc::downgrade(&self.service))
     }
 
     /// Serves until a stop is requested, then writes the stock file.
@@ -234,7 +259,8 @@ fn check(options: &ServeOptions) -> Result<(), ServeError> {
         )));
     }
     let held = held_refusal(options.sharing, options.show).filter(|_| options.service_in_lock);
-    held.map_or(Ok(()), |reason| Err(ServeError::Refused(reason)))
+    let refused = held.or_else(|| show_refusal(options.model, options.sharing, options.show));
+    refused.map_or(Ok(()), |reason| Err(ServeError::Refused(reason)))
 }
 
 /// Returns the service time to spend before executing a request, and while its stocks are locked.
@@ -273,10 +299,14 @@ fn identity(files: &TlsFiles) -> Result<Identity, ServeError> {
 fn listen(
     options: &ServeOptions,
     loops: usize,
+    inherited: Vec<Inherited>,
 ) -> Result<(Vec<Vec<Port>>, Vec<SocketAddr>), ServeError> {
     let shared = options.model.shares_port();
     let groups = if shared { loops } else { 1 };
     let line = Settings { classic: ClassicForm::Line, ..options.settings };
+    if !inherited.is_empty() {
+        return adopt(inherited, groups, [options.settings, line]);
+    }
     let asked =
         [Some((options.listen, options.settings)), options.listen_line.map(|at| (at, line))];
     let mut all: Vec<Vec<Port>> = (0..groups).map(|_| Vec::new()).collect();
@@ -290,6 +320,43 @@ fn listen(
             group.push(Port { listener, settings });
         }
         addresses.push(address);
+    }
+    Ok((all, addresses))
+}
+
+/// Distributes inherited listeners: every loop accepts from each of them.
+fn adopt(
+    inherited: Vec<Inherited>,
+    groups: usize,
+    [usual, line]: [Settings; 2],
+) -> Result<(Vec<Vec<Port>>, Vec<SocketAddr>), ServeError> {
+    let is_line: Vec<bool> = match inherited.as_slice() {
+        [_] => vec![false],
+        [first, _] => vec![first.name == LINE_SOCKET, first.name != LINE_SOCKET],
+        more => {
+            return Err(ServeError::Refused(format!(
+                "{} listening sockets were passed (LISTEN_FDS); pass one, and optionally one for \
+                 unpadded answers",
+                more.len()
+            )));
+        }
+    };
+    let mut all: Vec<Vec<Port>> = (0..groups).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::new();
+    for wanted in [false, true] {
+        for (Inherited { listener, .. }, _) in
+            inherited.iter().zip(&is_line).filter(|(_, is_line)| **is_line == wanted)
+        {
+            let settings = if wanted { line } else { usual };
+            for group in &mut all {
+                let listener = listener
+                    .try_clone()
+                    .map_err(ServeError::system(SystemOperation::PrepareListener))?;
+                group.push(Port { listener, settings });
+            }
+            let address = listener.address();
+            addresses.push(address.map_err(ServeError::system(SystemOperation::GetAddress))?);
+        }
     }
     Ok((all, addresses))
 }

@@ -3,9 +3,10 @@
 use crate::choice::{Durability, Model, Sharing, ShowMode};
 use crate::journal::{Journal, StoreFailed};
 use crate::limits::Limits;
+use crate::live::{Live, Secrets};
 use crate::sharing::{Job, Strategy, spend};
 use crate::transport::Transport;
-use ioloom_exchange::{Answer, ClassicForm, Command, Exchange, Request, Session, Settings, Token};
+use ioloom_exchange::{Answer, ClassicForm, Command, Exchange, Request, Session, Settings};
 use ioloom_sys::clock;
 use ioloom_sys_net::Waker;
 use ioloom_tls::{Identity, SessionError};
@@ -45,6 +46,7 @@ pub struct Counts {
 /// State shared between the threads of a model.
 pub(crate) struct Service {
     pub(crate) limits: Limits,
+    pub(crate) live: Live,
     pub(crate) counts: Counts,
     pub(crate) model: Model,
     pub(crate) strategy: Box<dyn Strategy>,
@@ -57,8 +59,8 @@ pub(crate) struct Service {
     wakers: Vec<Arc<Waker>>,
     loops: usize,
     requests_at_once: usize,
-    token: Option<Token>,
-    identity: Option<Identity>,
+    /// Number of sessions created.
+    sessions: AtomicU64,
     warn: Option<fn(&str)>,
     /// Time of the latest warning about a connection without TLS; 0 if there was none.
     warned_ns: AtomicU64,
@@ -80,8 +82,7 @@ pub(crate) struct ServiceParts {
     pub(crate) journal: Arc<Journal>,
     pub(crate) wakers: Vec<Arc<Waker>>,
     pub(crate) loops: usize,
-    pub(crate) token: Option<Token>,
-    pub(crate) identity: Option<Identity>,
+    pub(crate) secrets: Secrets,
     pub(crate) warn: Option<fn(&str)>,
     pub(crate) service_time: Duration,
     pub(crate) on_idle: Box<dyn Fn() + Send + Sync>,
@@ -128,8 +129,8 @@ impl Service {
             stopping: AtomicBool::new(false),
             wakers: parts.wakers,
             loops: parts.loops,
-            token: parts.token,
-            identity: parts.identity,
+            live: Live::new(&limits, parts.secrets),
+            sessions: AtomicU64::new(0),
             warn: parts.warn,
             warned_ns: AtomicU64::new(0),
             service_time: parts.service_time,
@@ -158,8 +159,7 @@ impl Service {
                 .map(|_| Arc::new(Waker::new().expect("a descriptor must be available")))
                 .collect(),
             loops: 1,
-            token: None,
-            identity: None,
+            secrets: Secrets { access: None, identity: None },
             warn: None,
             service_time: Duration::ZERO,
             on_idle: Box::new(|| {}),
@@ -172,22 +172,23 @@ impl Service {
         self.requests_at_once
     }
 
-    /// Returns true if an answer may have to wait for the disk or for another thread.
+    /// Returns true if executing an order waits for another thread.
     #[cfg(feature = "tokio")]
-    pub(crate) fn may_wait(&self) -> bool {
-        self.durability != Durability::None
-            || matches!(self.sharing, Sharing::Writer | Sharing::Shards | Sharing::Database)
+    pub(crate) fn waits_for_threads(&self) -> bool {
+        matches!(self.sharing, Sharing::Writer | Sharing::Shards | Sharing::Database)
     }
 
     /// Creates the transport of a new connection.
     pub(crate) fn transport(&self) -> Transport {
-        let tls = self.identity.as_ref().map(Identity::session);
-        Transport::new(Session::with_token(self.token.clone()), tls)
+        let Secrets { access, identity } = self.live.secrets();
+        let tls = identity.as_ref().map(Identity::session);
+        let number = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
+        Transport::new(Session::new(access, number), tls)
     }
 
     /// Returns true if connections use TLS; nothing can then be sent before a handshake.
     pub(crate) fn is_sealed(&self) -> bool {
-        self.identity.is_some()
+        self.live.is_sealed()
     }
 
     /// Counts a connection that could not be decrypted, and prints a warning at most once per
@@ -241,9 +242,10 @@ impl Service {
     pub(crate) fn execute(&self, jobs: &mut Vec<Job>) -> Result<u64, StoreFailed> {
         let mut orders_and_lists = 0;
         for job in jobs.iter_mut().filter(|job| job.answer.is_none()) {
-            job.answer = match job.request.command {
-                Command::Local(local) => Some(Answer::Local(local)),
+            job.answer = match &job.request.command {
+                Command::Local(local) => Some(Answer::Local(local.clone())),
                 Command::Health => Some(Answer::Text(self.health().into())),
+                Command::Ready => Some(self.readiness()),
                 Command::Metrics => Some(Answer::Text(self.metrics().into())),
                 Command::Trade(_) | Command::Show => {
                     orders_and_lists += 1;
@@ -317,7 +319,7 @@ impl Service {
     /// Registers a connection, unless there are too many.
     pub(crate) fn admit(&self, most: usize) -> bool {
         self.counts.accepted.fetch_add(1, Ordering::Relaxed);
-        let most = most.min(self.limits.connections);
+        let most = most.min(self.live.connections());
         let open = self.counts.open.fetch_add(1, Ordering::SeqCst);
         if open >= most {
             self.counts.turned_away.fetch_add(1, Ordering::Relaxed);
@@ -337,6 +339,28 @@ impl Service {
         if open == 1 {
             (self.on_idle)();
         }
+    }
+
+    /// Reports whether orders can be executed now.
+    fn readiness(&self) -> Answer {
+        match self.strategy.trouble() {
+            _ if self.is_stopping() => Answer::NotReady("stopping\n".into()),
+            Some(reason) => Answer::NotReady(format!("not ready: {reason}\n").into()),
+            None => Answer::Text("ready\n".into()),
+        }
+    }
+
+    /// Returns the state and all counters, for an operator.
+    pub(crate) fn state(&self) -> String {
+        let limits = format!(
+            "limit connections {}\nlimit idle {:?}\nlimit request-time {:?}\n",
+            self.live.connections(),
+            self.live.idle(),
+            self.live.request()
+        );
+        let metrics = self.metrics();
+        let metrics = metrics.lines().filter(|line| !line.starts_with('#'));
+        metrics.fold(self.health() + &limits, |text, line| text + line + "\n")
     }
 
     fn health(&self) -> String {

@@ -3,8 +3,10 @@
 //! A [`Listener`] and the [`Socket`]s it accepts never block unless requested; writing to a closed
 //! connection is an error and raises no signal. Addresses are numeric: names are never resolved.
 //! [`wait`] provides select, poll and epoll (level- and edge-triggered) behind one trait; with
-//! [`ring`] the kernel processes whole requests instead.
+//! [`ring`] the kernel processes whole requests instead. [`inherited`] takes listeners from a service
+//! manager.
 
+pub mod inherited;
 pub mod ring;
 pub mod wait;
 
@@ -47,6 +49,17 @@ impl Listener {
     /// now on.
     pub fn set_may_block(&self) -> io::Result<()> {
         fault::call("ioctl", || Ok(rustix::io::ioctl_fionbio(&self.0, false)?))
+    }
+
+    /// Switches to non-blocking mode.
+    pub(crate) fn set_non_blocking(&self) -> io::Result<()> {
+        fault::call("ioctl", || Ok(rustix::io::ioctl_fionbio(&self.0, true)?))
+    }
+
+    /// Returns another descriptor of the same socket. Both accept the same connections, and the
+    /// blocking mode of one is that of the other.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        fault::call("fcntl", || Ok(Self(rustix::io::fcntl_dupfd_cloexec(&self.0, 0)?)))
     }
 
     /// Accepts the next connection or returns `WouldBlock`. Nagle's algorithm is disabled.

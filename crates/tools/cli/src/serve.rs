@@ -1,22 +1,23 @@
 //! `ioloom serve`: runs the stock exchange with any concurrency model.
 
+mod control;
 mod database;
+mod limits_file;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr, token_file, values};
 use clap::Args;
+use control::Control;
 use database::DatabaseArgs;
-use ioloom_exchange::{ClassicForm, Settings, Spelling, UnknownStock};
+use ioloom_exchange::{Access, ClassicForm, Settings, Spelling, UnknownStock};
 use ioloom_failure::quoted;
 use ioloom_model::units::format_counted;
 use ioloom_serve::{
-    Durability, Limits, Model, OrderStore, ServeError, ServeOptions, Server, Sharing, ShowMode,
-    StopHandle, StoreChoice, StoreKind, TlsFiles, detect_store,
+    Durability, Limits, Model, OrderStore, ServeError, ServeOptions, ServeSummary, Server, Sharing,
+    ShowMode, StoreChoice, StoreKind, TlsFiles, detect_store, inherited,
 };
 use ioloom_sys::proc;
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ use std::time::Duration;
 
 /// File descriptors reserved for listeners, the store, standard streams and others.
 const DESCRIPTORS_OTHER: usize = 64;
+/// Stands for a number of connections that was not requested.
+const UNLIMITED: usize = usize::MAX;
 /// Version of the `--json` document.
 const SCHEMA: u32 = 1;
 
@@ -35,8 +38,13 @@ const SCHEMA: u32 = 1;
 /// The stock file contains a line NUMBER LEFT PRICE for each stock. It is rewritten when the last
 /// client disconnects and on exit; between rewrites, orders are in the store.
 ///
-/// On SIGTERM or SIGINT the server answers all received requests, writes the stock file and exits with
-/// code 0. A second signal terminates it immediately.
+/// On SIGTERM, SIGINT and every other signal that terminates programs, the server answers all received
+/// requests, writes the stock file and exits with code 0; a second SIGTERM, SIGINT or SIGQUIT ends it
+/// immediately. SIGHUP reloads --token-file, --tls-cert, --tls-key and --limits-file. SIGUSR1 prints
+/// the state and all counters.
+///
+/// Under systemd, the server accepts listening sockets (LISTEN_FDS), which replace --listen and
+/// --listen-line, and reports when it is ready (NOTIFY_SOCKET).
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Protocols:
@@ -44,8 +52,8 @@ Protocols:
            as expected by the clients of the original assignment
   stock/2  HELLO stock/2 client=NAME, then 1 BUY 3 10, 2 SHOW, ...: numbered,
            pipelined; an order repeated with the same number counts once
-  RESP     redis-cli -p PORT BUY 3 10, and redis-benchmark
-  HTTP     GET /show, /metrics, /healthz
+  RESP     redis-cli -p PORT BUY 3 10, redis-benchmark and Redis libraries
+  HTTP     GET /show, /metrics, /healthz, /readyz
 
 TLS with a self-signed certificate:
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \\
@@ -124,7 +132,8 @@ pub(crate) struct ServeArgs {
     /// Consistency of stock lists
     ///
     /// atomic lists all stocks at a single point in time. per-stock reads them one after another, as in
-    /// the original assignment, and never delays orders.
+    /// the original assignment, and never delays orders. It is refused where it would change nothing:
+    /// with sharing global, writer and database, and with models that execute requests on one thread.
     #[arg(long, value_name = "HOW", default_value = "atomic")]
     show: ShowMode,
 
@@ -170,17 +179,32 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: u16,
 
-    /// Backlog of the pool
+    /// Queue of the pool
     ///
-    /// Maximum number of connections waiting for a pool thread; further ones get BUSY.
+    /// Maximum number of accepted connections waiting for a pool thread. Further ones wait in the
+    /// backlog of the kernel, or get BUSY with --busy.
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..))]
     waiting: u16,
+
+    /// Answer BUSY when the queue of the pool is full
+    ///
+    /// Accepts further connections, answers BUSY and closes them. The clients of the original
+    /// assignment do not expect this.
+    #[arg(long)]
+    busy: bool,
 
     /// Limit on open connections
     ///
     /// Further connections get BUSY. Default: 15000, or fewer if the open files limit requires it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: Option<u32>,
+
+    /// Limits that SIGHUP reloads
+    ///
+    /// Lines NAME VALUE with the names connections, idle and request-time, which take precedence over
+    /// the flags of the same names.
+    #[arg(long, value_name = "FILE")]
+    limits_file: Option<PathBuf>,
 
     /// Close idle connections
     ///
@@ -221,9 +245,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "service_time")]
     service_in_lock: bool,
 
-    /// Require the bearer token in this file
+    /// Require a token from this file
     ///
-    /// The file must be accessible only by its owner. Clients present the token with AUTH TOKEN (RESP),
+    /// The file must be accessible only by its owner. Each line is a token of 16 to 256 characters,
+    /// optionally followed by trade (default) or read, which permits lists and monitoring but no orders.
+    /// Clients present one of them with AUTH TOKEN or HELLO 3 AUTH NAME TOKEN (RESP),
     /// HELLO stock/2 token=TOKEN (stock/2) or Authorization: Bearer TOKEN (HTTP, in each request).
     /// Clients of the original protocol, which has no authentication, are rejected.
     #[arg(long, value_name = "FILE")]
@@ -266,29 +292,25 @@ struct Served {
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Ended {
-    let token =
-        args.token_file.as_deref().map(token_file::read).transpose()?.map(|(token, _)| token);
     let database = args.database.choice(args.store, args.durability, args.model)?;
     if database.is_some() && args.store_path.is_some() {
         return Err(Failure::usage("--store-path cannot be used with --store postgres"));
     }
-    let config = ServeOptions { token, database, ..config(args, connections(args)?)? };
-    // Nothing has been acknowledged yet, so an interrupt can safely terminate a slow start.
-    let server = Server::start(&config).map_err(failure)?;
-    let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
-    let addresses: Vec<_> = server.addresses().iter().map(SocketAddr::to_string).collect();
-    greet(&config, &server);
-    let stop = server.stop_handle();
+    let config = ServeOptions { access: access(args)?, database, ..config(args, limits(args)?)? };
+    let control = Control::new()?;
+    let mut signals = control::signals()?;
     let handle = signals.handle();
-    let watching = std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || watch_signals(&mut signals, &stop))
-        .map_err(|e| Failure::failed(format!("cannot start a thread: {e}")))?;
-    let ended = server.run();
-    handle.close();
-    let _ = watching.join();
-    let ended = ended.map_err(failure)?;
+    let (addresses, ended) = std::thread::scope(|scope| {
+        let watching = || control.watch(&mut signals, args);
+        let watching =
+            std::thread::Builder::new().name("signals".to_owned()).spawn_scoped(scope, watching);
+        let served = match watching {
+            Ok(_) => serve(&config, &control),
+            Err(e) => Err(Failure::failed(format!("cannot start a thread: {e}"))),
+        };
+        handle.close();
+        served
+    })?;
     if args.json {
         out::print_json(&Served {
             schema: SCHEMA,
@@ -318,7 +340,24 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
     Ok(Exit::Ok)
 }
 
-fn config(args: &ServeArgs, connections: usize) -> Result<ServeOptions, Failure> {
+/// Serves until a stop is requested. Returns the addresses and the final counters.
+fn serve(config: &ServeOptions, control: &Control) -> Result<(Vec<String>, ServeSummary), Failure> {
+    let sockets = inherited::take_listeners().map_err(Failure::refused)?;
+    let server = Server::start_on(config, sockets).map_err(failure)?;
+    let addresses: Vec<_> = server.addresses().iter().map(SocketAddr::to_string).collect();
+    greet(config, &server);
+    control.set_ready(server.handle(), &format!("serving on {}", addresses.join(", ")));
+    let ended = server.run();
+    control.set_stopping();
+    Ok((addresses, ended.map_err(failure)?))
+}
+
+/// Reads the tokens.
+fn access(args: &ServeArgs) -> Result<Option<Access>, Failure> {
+    args.token_file.as_deref().map(token_file::read_access).transpose()
+}
+
+fn config(args: &ServeArgs, limits: Limits) -> Result<ServeOptions, Failure> {
     let store_path = args.store_path.clone().unwrap_or_else(|| {
         let mut path = args.stock.clone().into_os_string();
         path.push(".store");
@@ -333,7 +372,6 @@ fn config(args: &ServeArgs, connections: usize) -> Result<ServeOptions, Failure>
             .map_err(Failure::failed)?
             .unwrap_or(StoreKind::default_for(args.durability)),
     };
-    let seconds = |n: u32| Duration::from_secs(n.into());
     Ok(ServeOptions {
         model: args.model,
         sharing: args.sharing.unwrap_or(match args.store {
@@ -352,17 +390,9 @@ fn config(args: &ServeArgs, connections: usize) -> Result<ServeOptions, Failure>
             spelling: if args.spelling == "short" { Spelling::Short } else { Spelling::Official },
             unknown: if args.unknown_as_first { UnknownStock::AsFirst } else { UnknownStock::Say },
         },
-        limits: Limits {
-            connections,
-            threads: args.threads.into(),
-            waiting: args.waiting.into(),
-            idle: seconds(args.idle),
-            request: seconds(args.request_time),
-            spin: args.spin,
-            ..Limits::default()
-        },
+        limits,
         cores: args.loops.map_or_else(|| ioloom_machine::usable() as usize, usize::from),
-        token: None,
+        access: None,
         tls: tls(args),
         warn: Some(stderr::message),
         service_time: args.service_time,
@@ -375,16 +405,40 @@ fn tls(args: &ServeArgs) -> Option<TlsFiles> {
     Some(TlsFiles { certificate, key })
 }
 
+/// Returns the limits: those of the limits file, the flags, and the defaults, in this order.
+///
+/// # Errors
+/// The file is invalid, or the requested number of connections exceeds the open files limit.
+fn limits(args: &ServeArgs) -> Result<Limits, Failure> {
+    let seconds = |n: u32| Duration::from_secs(n.into());
+    let mut limits = Limits {
+        connections: args.connections.map_or(UNLIMITED, |asked| asked as usize),
+        threads: args.threads.into(),
+        waiting: args.waiting.into(),
+        busy_when_full: args.busy,
+        idle: seconds(args.idle),
+        request: seconds(args.request_time),
+        spin: args.spin,
+        ..Limits::default()
+    };
+    if let Some(path) = &args.limits_file {
+        limits_file::apply(path, &mut limits)?;
+    }
+    let asked = (limits.connections != UNLIMITED).then_some(limits.connections);
+    limits.connections = connections(asked)?;
+    Ok(limits)
+}
+
 /// Returns the connection limit: the requested number, or the default capped by the open files limit.
 ///
 /// # Errors
 /// The requested number exceeds the open files limit.
-fn connections(args: &ServeArgs) -> Result<usize, Failure> {
+fn connections(asked: Option<usize>) -> Result<usize, Failure> {
     // On failure the current limit applies below.
     let _ = proc::raise_open_files_limit();
     let limit = proc::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
     let possible = limit.map_or(usize::MAX, |limit| limit.saturating_sub(DESCRIPTORS_OTHER).max(1));
-    match args.connections.map(|asked| asked as usize) {
+    match asked {
         None => Ok(Limits::default().connections.min(possible)),
         Some(asked) if asked <= possible => Ok(asked),
         Some(asked) => Err(Failure::refused(format!(
@@ -393,18 +447,6 @@ fn connections(args: &ServeArgs) -> Result<usize, Failure> {
             asked + DESCRIPTORS_OTHER,
             possible + DESCRIPTORS_OTHER
         ))),
-    }
-}
-
-fn watch_signals(signals: &mut Signals, stop: &StopHandle) {
-    let mut asked = false;
-    for _ in signals.forever() {
-        if asked {
-            stderr::message("stopped immediately");
-            std::process::exit(Exit::Interrupted as i32);
-        }
-        asked = true;
-        stop.stop();
     }
 }
 
@@ -443,7 +485,7 @@ fn greet(config: &ServeOptions, server: &Server) {
     );
     stderr::line(&text);
     for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
-        let open_to = open_to(config.tls.is_some(), config.token.is_some());
+        let open_to = open_to(config.tls.is_some(), config.access.is_some());
         stderr::line(&format!(
             "ioloom: warning: {address} can be reached from other machines; {open_to}"
         ));

@@ -65,7 +65,7 @@ pub(super) fn encode(side: Option<Side>, settings: &Settings, answer: &Answer, o
                 }
             }
         }
-        Answer::Text(text) => {
+        Answer::Text(text) | Answer::NotReady(text) => {
             let most = text.len().min(PADDED - 1);
             out.extend_from_slice(&text.as_bytes()[..most]);
         }
@@ -100,6 +100,8 @@ fn text(side: Option<Side>, settings: &Settings, answer: &Answer) -> &'static st
         Answer::Local(Local::Fault(Fault::TooLong)) => "Line too long\n",
         Answer::Local(Local::Fault(Fault::Number)) => "Invalid number\n",
         Answer::Local(Local::Fault(Fault::Token)) => "Token needed\n",
-        Answer::Local(_) | Answer::Shown(_) | Answer::Text(_) => "Invalid command\n",
+        Answer::Local(_) | Answer::Shown(_) | Answer::Text(_) | Answer::NotReady(_) => {
+            "Invalid command\n"
+        }
     }
 }

@@ -1,23 +1,36 @@
-//! The HTTP subset needed for monitoring: `GET` and `HEAD` of `/show`, `/metrics` and `/healthz`,
-//! with keep-alive.
+//! The HTTP subset needed for monitoring: `GET` and `HEAD` of `/show`, `/metrics`, `/healthz`
+//! and `/readyz`, with keep-alive.
 //!
-//! A request with a body is rejected and closes the connection, as does a request without
-//! `Authorization: Bearer TOKEN` if the server requires a token. The head is parsed by `httparse`,
-//! which borrows from the buffer and does not allocate.
+//! A request with a body is rejected and closes the connection, as does HTTP/1.1 without exactly one
+//! `Host` field, and a request without exactly one `Authorization: Bearer TOKEN` if the server
+//! requires a token: with several fields, a proxy could have checked another one than this server.
+//! The head is parsed by `httparse`, which borrows from the buffer and does not allocate.
 
 use super::request::{Command, Form, LINE_MAX, Request, Step};
-use super::syntax::{put, put_line, words};
+use super::syntax::{put, put_line, without_return};
 use crate::answer::{Answer, Fault, Local};
-use crate::token::Token;
-use httparse::{EMPTY_HEADER, Error, Status};
+use crate::token::Access;
+use httparse::{EMPTY_HEADER, Error, Header, Status};
 
-/// Leading words that identify HTTP.
+/// Leading words that identify HTTP before the request line is complete.
 pub(super) const METHODS: [&[u8]; 6] =
     [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS "];
+/// Start of a bearer token in an `Authorization` field, in any case.
+const BEARER: &[u8] = b"bearer ";
 /// Maximum number of header fields.
 const FIELDS_MAX: usize = 100;
 
-pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
+/// Reports whether a line is a request line, with any method.
+pub(super) fn is_request_line(line: &[u8]) -> bool {
+    let mut words = without_return(line).split(|b| *b == b' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next());
+    let version = words.next().unwrap_or_default();
+    let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+    let is_method = !method.is_empty() && method.iter().all(is_token);
+    is_method && target.is_some() && version.starts_with(b"HTTP/") && words.next().is_none()
+}
+
+pub(super) fn step(bytes: &[u8], access: Option<&Access>) -> Step {
     let last = |fault| Step::Last(Request::fault(fault, form(false, bytes)));
     // httparse skips empty lines before a request line; this server has always rejected them.
     if matches!(bytes.first(), Some(b'\r' | b'\n')) {
@@ -31,35 +44,61 @@ pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
         Ok(Status::Partial) | Err(Error::TooManyHeaders) => return last(Fault::TooLong),
         Err(_) => return last(Fault::Frame),
     };
-    let mut is_authorized = token.is_none();
-    let mut keep = head.version == Some(1);
-    let mut has_body = false;
-    for field in head.headers.iter() {
-        let (name, value) = (field.name, field.value.trim_ascii());
-        if name.eq_ignore_ascii_case("connection") {
-            let mut options = value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
-            keep = keep && !options.any(|option| option.eq_ignore_ascii_case(b"close"));
-        } else if name.eq_ignore_ascii_case("content-length") {
-            has_body |= value != b"0";
-        } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            has_body = true;
-        } else if name.eq_ignore_ascii_case("authorization") {
-            is_authorized |= is_bearer(value, token);
-        }
-    }
+    let is_current = head.version == Some(1);
+    let fields = Fields::read(head.headers, access);
+    let is_authorized = access.is_none() || fields.tokens == (1, true);
+    // HTTP/1.0 has no Host field; if it is sent, it must be valid.
+    let has_host = fields.hosts == (1, true) || (fields.hosts.0 == 0 && !is_current);
     let path = head.path.unwrap_or_default().split('?').next().unwrap_or_default();
     let command = match (head.method, path) {
-        _ if has_body => Command::Local(Local::Fault(Fault::Frame)),
+        _ if fields.has_body => Command::Local(Local::Fault(Fault::Frame)),
+        _ if !has_host => Command::Local(Local::Fault(Fault::Host)),
         _ if !is_authorized => Command::Local(Local::Fault(Fault::Token)),
         (Some("GET" | "HEAD"), "/show") => Command::Show,
         (Some("GET" | "HEAD"), "/metrics") => Command::Metrics,
         (Some("GET" | "HEAD"), "/healthz") => Command::Health,
+        (Some("GET" | "HEAD"), "/readyz") => Command::Ready,
         (Some("GET" | "HEAD"), _) => Command::Local(Local::NoPage),
         _ => Command::Local(Local::NoMethod),
     };
-    keep &= !has_body && is_authorized && command != Command::Local(Local::NoMethod);
+    let is_valid = !matches!(command, Command::Local(Local::Fault(_) | Local::NoMethod));
+    let keep = is_current && !fields.closes && is_valid;
     let request = Request::plain(command, form(keep, bytes));
     if keep { Step::Got(used, request) } else { Step::Last(request) }
+}
+
+/// What the header fields of a request say.
+#[derive(Default)]
+struct Fields {
+    closes: bool,
+    has_body: bool,
+    /// Number of `Host` fields, and whether the latest one is valid.
+    hosts: (usize, bool),
+    /// Number of `Authorization` fields, and whether the latest one contains a token.
+    tokens: (usize, bool),
+}
+
+impl Fields {
+    fn read(fields: &[Header<'_>], access: Option<&Access>) -> Self {
+        let mut found = Self::default();
+        for field in fields {
+            let (name, value) = (field.name, field.value.trim_ascii());
+            if name.eq_ignore_ascii_case("connection") {
+                let mut options = value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
+                found.closes |= options.any(|option| option.eq_ignore_ascii_case(b"close"));
+            } else if name.eq_ignore_ascii_case("content-length") {
+                found.has_body |= value != b"0";
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                found.has_body = true;
+            } else if name.eq_ignore_ascii_case("host") {
+                let is_valid = value.iter().all(|b| b.is_ascii_graphic() && *b != b',');
+                found.hosts = (found.hosts.0 + 1, is_valid);
+            } else if name.eq_ignore_ascii_case("authorization") {
+                found.tokens = (found.tokens.0 + 1, is_bearer(value, access));
+            }
+        }
+        found
+    }
 }
 
 /// Returns the answer form for a request that begins with `bytes`.
@@ -67,11 +106,12 @@ fn form(keep: bool, bytes: &[u8]) -> Form {
     Form::Http { keep, page: !bytes.starts_with(b"HEAD ") }
 }
 
-/// Reports whether an `Authorization` value contains the token.
-fn is_bearer(value: &[u8], token: Option<&Token>) -> bool {
-    let mut words = words(value);
-    let (scheme, word) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    scheme.eq_ignore_ascii_case(b"bearer") && token.is_some_and(|token| token.is(word))
+/// Reports whether an `Authorization` value is `Bearer`, one or more spaces, and one of the tokens.
+fn is_bearer(value: &[u8], access: Option<&Access>) -> bool {
+    let Some((scheme, rest)) = value.split_at_checked(BEARER.len()) else { return false };
+    let spaces = rest.iter().take_while(|b| **b == b' ').count();
+    let is_known = |access: &Access| access.rights(&rest[spaces..]).is_some();
+    scheme.eq_ignore_ascii_case(BEARER) && access.is_some_and(is_known)
 }
 
 pub(super) fn encode(keep: bool, page: bool, answer: &Answer, out: &mut Vec<u8>) {
@@ -84,6 +124,10 @@ pub(super) fn encode(keep: bool, page: bool, answer: &Answer, out: &mut Vec<u8>)
         Answer::Text(text) => {
             body.extend_from_slice(text.as_bytes());
             "200 OK"
+        }
+        Answer::NotReady(text) => {
+            body.extend_from_slice(text.as_bytes());
+            "503 Service Unavailable"
         }
         Answer::Local(Local::NoPage) => "404 Not Found",
         Answer::Local(Local::NoMethod) => "405 Method Not Allowed",

@@ -1,16 +1,17 @@
 //! One connection as bytes: parses incoming requests and encodes the answers.
 //!
-//! The first bytes select the protocol: `*` is RESP, `GET ` or another HTTP method is HTTP,
-//! `HELLO stock/` is the numbered protocol, anything else is the line protocol of the original
-//! assignment. A connection keeps its protocol.
+//! The first bytes select the protocol, and a connection keeps it: `*` or a line with a Redis
+//! command is RESP, a request line that ends in `HTTP/1.1` is HTTP, `HELLO stock/` is the numbered
+//! protocol, anything else is the line protocol of the original assignment. Its commands are in
+//! lower case and its lines end with LF, which no other protocol accepts.
 //!
 //! A request is emitted only when its last byte has arrived, so a client that disconnects halfway
 //! has not ordered anything. A session buffers either the beginning of one request or the requests
 //! beyond the limit of one call; both are bounded. An idle session allocates no buffer.
 //!
-//! A server can require a token. RESP sends it with `AUTH`, the numbered protocol in its greeting,
-//! and HTTP in every request. The original protocol cannot carry a token, so such servers reject
-//! it.
+//! A server can require one of several tokens. RESP sends it with `AUTH` or `HELLO`, the numbered
+//! protocol in its greeting, and HTTP in every request. The original protocol cannot carry a token,
+//! so such servers reject it. Orders with a token that only permits reading are rejected here.
 
 mod classic;
 mod http;
@@ -21,7 +22,7 @@ mod resp;
 mod syntax;
 
 use crate::answer::{Answer, Fault};
-use crate::token::Token;
+use crate::token::{Access, Rights};
 use request::Step;
 pub use request::{ClassicForm, Command, Form, LINE_MAX, PADDED, Request, Settings};
 pub use request::{Spelling, UnknownStock};
@@ -31,7 +32,7 @@ use std::sync::Arc;
 enum Dialect {
     Classic,
     Numbered(Option<Arc<str>>),
-    Resp,
+    Resp(resp::Peer),
     Http,
 }
 
@@ -39,19 +40,24 @@ enum Dialect {
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     dialect: Option<Dialect>,
-    /// Token that the client must present first.
-    token: Option<Token>,
-    /// The token was presented, in a protocol that requires it in each request.
+    /// Tokens, one of which the client must present first.
+    access: Option<Access>,
+    /// Number of the connection.
+    number: u64,
+    /// A token was presented.
     has_presented: bool,
+    /// What the presented token permits; everything if none is required.
+    rights: Rights,
     pending: Vec<u8>,
     has_more: bool,
     is_over: bool,
 }
 
 impl Session {
-    /// Creates a session that requires `token`, if any, before other requests.
-    pub fn with_token(token: Option<Token>) -> Self {
-        Self { token, ..Self::default() }
+    /// Creates the session of the connection with this number. If `access` is given, one of its
+    /// tokens is required before other requests.
+    pub fn new(access: Option<Access>, number: u64) -> Self {
+        Self { access, number, ..Self::default() }
     }
 
     /// Parses `bytes` and emits at most `requests_max` requests.
@@ -93,7 +99,7 @@ impl Session {
 
     /// Reports whether the client must still present the token for the first time.
     pub fn awaits_token(&self) -> bool {
-        self.token.is_some() && !self.has_presented
+        self.access.is_some() && !self.has_presented
     }
 
     /// Reports whether the protocol has been detected.
@@ -116,15 +122,16 @@ impl Session {
                     (at, taken) = (at + used, taken + 1);
                     // An HTTP request without the token would have ended the connection.
                     self.has_presented |= self.dialect == Some(Dialect::Http);
-                    into(request);
+                    into(self.permitted(request));
                 }
-                Step::Opened(used, request) => {
+                Step::Opened(used, request, rights) => {
                     (at, taken) = (at + used, taken + 1);
-                    self.token = None;
+                    self.has_presented = true;
+                    self.rights = rights.unwrap_or(self.rights);
                     into(request);
                 }
                 Step::Last(request) => {
-                    into(request);
+                    into(self.permitted(request));
                     self.is_over = true;
                     return bytes.len();
                 }
@@ -133,38 +140,70 @@ impl Session {
         at
     }
 
+    /// Replaces an order that the token does not permit by a fault.
+    fn permitted(&self, request: Request) -> Request {
+        match request.command {
+            Command::Trade(_) if self.rights == Rights::Read => {
+                Request::fault(Fault::Rights, request.form)
+            }
+            _ => request,
+        }
+    }
+
     fn step(&mut self, bytes: &[u8]) -> Step {
         if self.dialect.is_none() {
             self.dialect = detect(bytes);
         }
-        let token = self.token.as_ref();
+        let access = self.access.as_ref();
+        let unmet = access.filter(|_| !self.has_presented);
         match &mut self.dialect {
             None => Step::Need,
-            Some(Dialect::Classic) => match token {
+            Some(Dialect::Classic) => match access {
                 None => classic::step(bytes),
                 Some(_) => Step::Last(Request::fault(Fault::Token, Form::Classic(None))),
             },
-            Some(Dialect::Numbered(client)) => numbered::step(bytes, client, token),
-            Some(Dialect::Resp) => resp::step(bytes, token),
-            Some(Dialect::Http) => http::step(bytes, token),
+            Some(Dialect::Numbered(client)) => numbered::step(bytes, client, unmet),
+            Some(Dialect::Resp(peer)) => {
+                resp::step(bytes, peer, (access, self.has_presented), self.number)
+            }
+            Some(Dialect::Http) => http::step(bytes, access),
         }
     }
 }
 
+/// Returns the protocol of a connection that starts with these bytes, or `None` if more are needed.
 fn detect(bytes: &[u8]) -> Option<Dialect> {
-    if bytes.first() == Some(&b'*') {
-        return Some(Dialect::Resp);
+    let bytes = &bytes[..bytes.len().min(LINE_MAX)];
+    let mut rest = bytes;
+    while let Some(more) = rest.strip_prefix(b"\r\n") {
+        rest = more;
     }
-    let begins = |word: &[u8]| bytes.starts_with(word);
-    if http::METHODS.iter().any(|word| begins(word)) {
+    let resp = || Dialect::Resp(resp::Peer::default());
+    if rest.first() == Some(&b'*') {
+        return Some(resp());
+    }
+    if rest.len() < bytes.len() || rest == b"\r" {
+        // RESP clients can send empty lines before a frame.
+        let is_open = matches!(rest, [] | [b'\r']) && bytes.len() < LINE_MAX;
+        return (!is_open).then_some(Dialect::Classic);
+    }
+    if http::METHODS.iter().any(|word| bytes.starts_with(word)) {
         return Some(Dialect::Http);
     }
-    if begins(numbered::GREETING) {
+    if bytes.starts_with(numbered::GREETING) {
         return Some(Dialect::Numbered(None));
     }
-    let may_become = |word: &[u8]| word.starts_with(bytes);
-    let open = may_become(numbered::GREETING) || http::METHODS.iter().any(|word| may_become(word));
-    (!open).then_some(Dialect::Classic)
+    let is_upper = bytes.first().is_some_and(u8::is_ascii_uppercase);
+    if !is_upper && !resp::may_become_inline(bytes) {
+        return Some(Dialect::Classic);
+    }
+    match bytes.iter().position(|b| matches!(b, b'\n' | 0)) {
+        None if bytes.len() < LINE_MAX => None,
+        Some(end) if bytes[end] == 0 => Some(Dialect::Classic),
+        Some(end) if http::is_request_line(&bytes[..end]) => Some(Dialect::Http),
+        Some(end) if resp::is_inline(&bytes[..end]) => Some(resp()),
+        _ => Some(Dialect::Classic),
+    }
 }
 
 /// Appends an encoded answer to `out`.

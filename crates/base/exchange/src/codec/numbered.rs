@@ -22,14 +22,14 @@ use super::syntax::{line, number, order, put, put_line, put_number, words};
 use crate::answer::{Answer, Fault, Local};
 use crate::clients::WINDOW;
 use crate::stock::{RequestId, Side};
-use crate::token::Token;
+use crate::token::Access;
 use std::sync::Arc;
 
 pub(super) const GREETING: &[u8] = b"HELLO stock/";
 /// Maximum client name length in bytes.
 const NAME_MAX: usize = 64;
 
-pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, token: Option<&Token>) -> Step {
+pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, access: Option<&Access>) -> Step {
     let Some((line, used)) = line(bytes) else {
         if bytes.len() < LINE_MAX {
             return Step::Need;
@@ -37,7 +37,7 @@ pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, token: Option<&T
         return Step::Last(Request::fault(Fault::TooLong, Form::Numbered(None)));
     };
     if line.starts_with(GREETING) {
-        return greet(line, used, client, token);
+        return greet(line, used, client, access);
     }
     let mut words = words(line);
     let Some(id) = words.next().and_then(number) else {
@@ -69,16 +69,16 @@ pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, token: Option<&T
     Step::Got(used, Request { command: Command::Trade(order), request_id, deadline_ms, form })
 }
 
-fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, token: Option<&Token>) -> Step {
+fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, access: Option<&Access>) -> Step {
     let form = Form::Numbered(None);
     let mut words = words(&line[GREETING.len()..]);
     if words.next() != Some(b"2") {
         return Step::Last(Request::fault(Fault::Version, form));
     }
-    let (mut named, mut shown) = (None, token.is_none());
+    let (mut named, mut rights) = (None, None);
     for word in words {
         if let Some(word) = word.strip_prefix(b"token=") {
-            shown |= token.is_some_and(|token| token.is(word));
+            rights = rights.or(access.and_then(|access| access.rights(word)));
             continue;
         }
         named = word.strip_prefix(b"client=").filter(|_| named.is_none()).and_then(name);
@@ -86,11 +86,11 @@ fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, token: Option<
             return Step::Last(Request::fault(Fault::Command, form));
         }
     }
-    if !shown {
+    if access.is_some() && rights.is_none() {
         return Step::Last(Request::fault(Fault::Token, form));
     }
     *client = named;
-    Step::Opened(used, Request::local(Local::Hello, form))
+    Step::Opened(used, Request::local(Local::Hello, form), rights)
 }
 
 /// Parses a client name: letters, digits and `-_.:@/`.
@@ -117,7 +117,7 @@ pub(super) fn encode(id: Option<u64>, answer: &Answer, out: &mut Vec<u8>) {
             put(out, format_args!("STOCKS {} {}\n", shown.lines.len(), shown.seq));
             shown.lines.iter().for_each(|line| put_line(out, line));
         }
-        Answer::Text(text) => {
+        Answer::Text(text) | Answer::NotReady(text) => {
             put(out, format_args!("TEXT {}\n", text.lines().count()));
             text.lines().for_each(|line| put(out, format_args!("{line}\n")));
         }

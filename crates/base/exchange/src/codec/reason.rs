@@ -12,6 +12,8 @@ pub(super) fn fault(fault: Fault) -> &'static str {
         Fault::Frame => "bad-frame",
         Fault::Version => "unknown-version",
         Fault::Token => "no-token",
+        Fault::Rights => "read-only",
+        Fault::Host => "bad-host",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::answer::{Fault, Local};
 use crate::stock::{Order, RequestId, Side};
+use crate::token::Rights;
 
 /// Maximum request length in bytes, including the terminator.
 pub const LINE_MAX: usize = 8192;
@@ -68,7 +69,7 @@ pub enum Form {
 }
 
 /// What a request does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Execute an order.
     Trade(Order),
@@ -78,6 +79,8 @@ pub enum Command {
     Metrics,
     /// Report the server state.
     Health,
+    /// Report whether the server can execute orders.
+    Ready,
     /// Send an answer that needs no access to the exchange.
     Local(Local),
 }
@@ -117,8 +120,9 @@ pub(super) enum Step {
     Skip(usize),
     /// The first bytes, this many, are a request.
     Got(usize, Request),
-    /// Like [`Got`](Self::Got), but the request presented the token, which is not required again.
-    Opened(usize, Request),
+    /// Like [`Got`](Self::Got), but the request presented a token, which is not required again. The
+    /// rights change to those of the token, if any.
+    Opened(usize, Request, Option<Rights>),
     /// A request that closes the connection; nothing after it is parsed.
     Last(Request),
 }

@@ -3,4 +3,5 @@
 
 mod book;
 mod protocols;
+mod redis;
 mod state;

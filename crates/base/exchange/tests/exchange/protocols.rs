@@ -1,28 +1,29 @@
 //! Protocols: fixed conversations, with the bytes split in every possible way.
 
 use ioloom_exchange::{
-    Answer, ClassicForm, Command, Exchange, Request, Session, Settings, Spelling, State, Token,
-    UnknownStock, encode,
+    Access, Answer, ClassicForm, Command, Exchange, Request, Rights, Session, Settings, Spelling,
+    State, Token, UnknownStock, encode,
 };
 use proptest::prelude::*;
 
 const STOCKS: &str = "1 100 5000\n3 2147483647 700\n";
 
 fn answer(state: &mut State, request: &Request) -> Answer {
-    match request.command {
-        Command::Trade(order) => state.trade(&order, request.request_id.as_ref()).0,
+    match &request.command {
+        Command::Trade(order) => state.trade(order, request.request_id.as_ref()).0,
         Command::Show => Answer::Shown(state.show()),
         Command::Health | Command::Metrics => Answer::Text("fine 1\n".into()),
-        Command::Local(local) => Answer::Local(local),
+        Command::Ready => Answer::NotReady("stopping\n".into()),
+        Command::Local(local) => Answer::Local(local.clone()),
     }
 }
 
 /// Feeds bytes to a minimal server. Returns its output and whether it would close the connection.
-fn talk(pieces: &[&[u8]], settings: Settings, requests_max: usize) -> (Vec<u8>, bool) {
+pub(crate) fn talk(pieces: &[&[u8]], settings: Settings, requests_max: usize) -> (Vec<u8>, bool) {
     talk_in(Session::default(), pieces, settings, requests_max)
 }
 
-fn talk_in(
+pub(crate) fn talk_in(
     mut session: Session,
     pieces: &[&[u8]],
     settings: Settings,
@@ -44,11 +45,11 @@ fn talk_in(
     (out, session.is_over())
 }
 
-fn line() -> Settings {
+pub(crate) fn line() -> Settings {
     Settings { classic: ClassicForm::Line, ..Settings::default() }
 }
 
-fn answers(bytes: &[u8]) -> String {
+pub(crate) fn answers(bytes: &[u8]) -> String {
     String::from_utf8(talk(&[bytes], line(), 128).0).unwrap()
 }
 
@@ -139,6 +140,30 @@ fn redis_clients_are_supported() {
 }
 
 #[test]
+fn http_requires_one_host_and_rejects_other_methods() {
+    let status = |asked: &str| answers(asked.as_bytes()).split("\r\n").next().unwrap().to_owned();
+    let get = |fields: &str| status(&format!("GET /show HTTP/1.1\r\n{fields}\r\n"));
+    for fields in ["Host: x\r\n", "host:x:7004\r\n", "Host: [::1]:7004\r\n", "Host:\r\n"] {
+        assert_eq!(get(fields), "HTTP/1.1 200 OK", "{fields:?}");
+    }
+    for fields in
+        ["", "Host: x\r\nHost: x\r\n", "Host: x\r\nhost: y\r\n", "Host: x y\r\n", "Host: x,y\r\n"]
+    {
+        assert_eq!(get(fields), "HTTP/1.1 400 Bad Request", "{fields:?}");
+    }
+    assert_eq!(status("GET /show HTTP/1.0\r\n\r\n"), "HTTP/1.1 200 OK");
+    for method in ["PATCH", "TRACE", "CONNECT", "PROPFIND", "M-SEARCH", "X", "DELETE", "OPTIONS"] {
+        let text = answers(format!("{method} /show HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+        assert!(text.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"), "{method}: {text}");
+        assert!(text.contains("\r\nAllow: GET, HEAD\r\n"), "{method}: {text}");
+    }
+    assert_eq!(status("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+    let ready = answers(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(ready.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{ready}");
+    assert!(ready.ends_with("\r\n\r\nstopping\n"), "{ready}");
+}
+
+#[test]
 fn http_pages_are_served_and_bodies_rejected() {
     let pages = answers(b"GET /show HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.0\r\n\r\n");
     assert_eq!(
@@ -149,27 +174,32 @@ fn http_pages_are_served_and_bodies_rejected() {
          Connection: close\r\n\r\nfine 1\n"
     );
     let status = |asked: &str| answers(asked.as_bytes()).split("\r\n").next().unwrap().to_owned();
-    assert_eq!(status("GET /other HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
-    assert_eq!(status("GET /metrics?x=1 HTTP/1.1\r\n\r\n"), "HTTP/1.1 200 OK");
-    assert_eq!(status("POST /show HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
-    let body = "GET /show HTTP/1.1\r\nContent-Length: 9\r\n\r\n123456789";
+    assert_eq!(status("GET /other HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 404 Not Found");
+    assert_eq!(status("GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 200 OK");
+    assert_eq!(status("POST /show HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
+    let body = "GET /show HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n123456789";
     assert_eq!(status(body), "HTTP/1.1 400 Bad Request");
     assert_eq!(status("GET /show\r\n\r\n"), "HTTP/1.1 400 Bad Request");
     assert!(answers(body.as_bytes()).ends_with("Bad Request\n"));
     // A space before the colon could hide a body from this server but not from a proxy.
     let smuggled = "GET /show HTTP/1.1\r\nContent-Length : 9\r\n\r\n123456789";
     assert_eq!(status(smuggled), "HTTP/1.1 400 Bad Request");
-    let with_fields = |n| format!("GET /show HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(n));
+    let with_fields = |n: usize| {
+        format!(
+            "GET /show HTTP/1.1\r\n{}\r\n",
+            "Host: b\r\n".to_owned() + &"A: b\r\n".repeat(n - 1)
+        )
+    };
     assert_eq!(status(&with_fields(100)), "HTTP/1.1 200 OK");
     assert_eq!(status(&with_fields(101)), "HTTP/1.1 431 Request Header Fields Too Large");
-    let closes = "GET /show HTTP/1.1\r\nConnection: TE, Close\r\n\r\n";
+    let closes = "GET /show HTTP/1.1\r\nHost: x\r\nConnection: TE, Close\r\n\r\n";
     assert!(answers(closes.as_bytes()).contains("\r\nConnection: close\r\n"));
 }
 
 #[test]
 fn http_head_sends_no_body() {
     let head = |page: &str| format!("HEAD /{page} HTTP/1.1\r\nHost: x\r\n\r\n");
-    let get = "GET /healthz HTTP/1.1\r\n\r\n";
+    let get = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
     let asked = head("healthz") + &head("show") + &head("other") + get;
     let head_of = |status: &str, length: usize| {
         format!(
@@ -181,7 +211,7 @@ fn http_head_sends_no_body() {
     let expected =
         format!("{fine}{}{}{fine}fine 1\n", head_of("200 OK", 28), head_of("404 Not Found", 10));
     assert_eq!(answers(asked.as_bytes()), expected);
-    let post = answers(b"POST /show HTTP/1.1\r\n\r\n");
+    let post = answers(b"POST /show HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(post.contains("\r\nAllow: GET, HEAD\r\n"), "{post}");
 }
 
@@ -190,7 +220,7 @@ const TOKEN: &str = "correct-horse-battery";
 /// Feeds text to a server that requires a token. Returns its output and whether it would close the
 /// connection.
 fn with_token(asked: &str) -> (String, bool) {
-    let session = Session::with_token(Some(Token::new(TOKEN).unwrap()));
+    let session = Session::new(Some(Token::new(TOKEN).unwrap().into()), 7);
     let (out, over) = talk_in(session, &[asked.as_bytes()], line(), 128);
     (String::from_utf8(out).unwrap(), over)
 }
@@ -218,18 +248,68 @@ fn resp_and_numbered_clients_present_the_token_once() {
     assert_eq!(answers(greeted.as_bytes()), with_token(&greeted).0);
 }
 
+/// Returns a server with a token for everything and one for reading.
+fn with_two_tokens(asked: &str) -> (String, bool) {
+    let read = Token::new(&TOKEN.to_uppercase()).unwrap();
+    let tokens = vec![(Token::new(TOKEN).unwrap(), Rights::Trade), (read, Rights::Read)];
+    let session = Session::new(Access::new(tokens), 1);
+    let (out, over) = talk_in(session, &[asked.as_bytes()], line(), 128);
+    (String::from_utf8(out).unwrap(), over)
+}
+
+#[test]
+fn a_token_for_reading_permits_no_orders() {
+    let read = TOKEN.to_uppercase();
+    let auth = |token: &str| format!("*2\r\n$4\r\nAUTH\r\n${}\r\n{token}\r\n", token.len());
+    let asked =
+        format!("{0}BUY 1 1\r\nSELL 3 1\r\nSHOW\r\n{1}BUY 1 1\r\n", auth(&read), auth(TOKEN));
+    let list = "*2\r\n*3\r\n:1\r\n:100\r\n:5000\r\n*3\r\n:3\r\n:2147483647\r\n:700\r\n";
+    let denied = "-NOPERM read-only\r\n";
+    let expected = format!("+OK\r\n{denied}{denied}{list}+OK\r\n:99\r\n");
+    assert_eq!(with_two_tokens(&asked), (expected, false));
+    // A second greeting without a token does not extend the rights.
+    let asked = format!(
+        "HELLO stock/2 token={read}\n1 BUY 1 1\nHELLO stock/2 client=a\n2 BUY 1 1\n3 SHOW\n"
+    );
+    let hello = "HELLO stock/2 window=128\n";
+    let expected = format!(
+        "{hello}1 ERR read-only\n{hello}2 ERR read-only\n3 STOCKS 2 0\n1 100 5000\n3 2147483647 700\n"
+    );
+    assert_eq!(with_two_tokens(&asked), (expected, false));
+    let get = format!("GET /show HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {read}\r\n\r\n");
+    assert!(with_two_tokens(&get).0.starts_with("HTTP/1.1 200 OK\r\n"));
+    // A wrong token after a valid one closes the connection.
+    let wrong = auth(&"x".repeat(20));
+    let (text, over) = with_two_tokens(&format!("{}{wrong}BUY 1 1\r\n", auth(TOKEN)));
+    assert_eq!((text.as_str(), over), ("+OK\r\n-NOAUTH no-token\r\n", true));
+}
+
 #[test]
 fn http_presents_the_token_in_each_request_and_the_original_protocol_is_rejected() {
-    let get = |header: &str| format!("GET /healthz HTTP/1.1\r\n{header}\r\n");
+    let get = |header: &str| format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{header}\r\n");
     let fine = get(&format!("authorization: bearer {TOKEN}\r\n"));
     let (text, over) = with_token(&fine.repeat(2));
     assert_eq!((text.matches("HTTP/1.1 200 OK").count(), over), (2, false));
-    for bad in ["", "Authorization: Bearer x\r\n", "Authorization: Basic eDp4\r\n"] {
+    let twice = format!("Authorization: Bearer {TOKEN}\r\n").repeat(2);
+    let bads = [
+        String::new(),
+        "Authorization: Bearer x\r\n".to_owned(),
+        "Authorization: Basic eDp4\r\n".to_owned(),
+        format!("Authorization: Bearer {TOKEN} junk\r\n"),
+        format!("Authorization: Bearer{TOKEN}\r\n"),
+        format!("Authorization: Bearer\t{TOKEN}\r\n"),
+        format!("Authorization: Bearer {TOKEN},Bearer {TOKEN}\r\n"),
+        format!("Authorization: {TOKEN}\r\n"),
+        format!("Authorization: Bearer {TOKEN}\r\nAuthorization: Bearer x\r\n"),
+        format!("Authorization: Bearer x\r\nAuthorization: Bearer {TOKEN}\r\n"),
+        twice,
+    ];
+    for bad in &bads {
         let (text, over) = with_token(&format!("{}{fine}", get(bad)));
         assert!(text.starts_with("HTTP/1.1 401 Unauthorized\r\n") && over, "{text}");
         assert!(text.contains("WWW-Authenticate: Bearer\r\n") && !text.contains("200"), "{text}");
     }
-    let mut session = Session::with_token(Some(Token::new(TOKEN).unwrap()));
+    let mut session = Session::new(Some(Token::new(TOKEN).unwrap().into()), 7);
     assert!(session.awaits_token());
     session.feed(&fine.as_bytes()[..9], 128, &mut |_| {});
     assert!(session.awaits_token(), "an incomplete request presents nothing");
@@ -295,7 +375,10 @@ fn conversation() -> impl Strategy<Value = Vec<u8>> {
         0..12,
     );
     let http = prop::collection::vec(
-        prop_oneof![Just("GET /show HTTP/1.1\r\n\r\n"), Just("GET /x HTTP/1.1\r\nA: b\r\n\r\n")],
+        prop_oneof![
+            Just("GET /show HTTP/1.1\r\nHost: x\r\n\r\n"),
+            Just("GET /x HTTP/1.1\r\nA: b\r\n\r\n")
+        ],
         0..6,
     );
     prop_oneof![

@@ -11,7 +11,7 @@ use ioloom_load::{
     Think, multiclient, null_client,
 };
 use ioloom_serve::{
-    Durability, Limits, Model, ServeOptions, Server, ShowMode, StopHandle, StoreChoice, StoreKind,
+    Durability, Limits, Model, ServeOptions, Server, ServerHandle, ShowMode, StoreChoice, StoreKind,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct Served {
     _dir: TempDir,
     padded: SocketAddr,
     line: SocketAddr,
-    stop: StopHandle,
+    stop: ServerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -49,7 +49,7 @@ impl Served {
             settings: ioloom_exchange::Settings::default(),
             limits: Limits { hog: Duration::from_secs(60), ..Limits::default() },
             cores: 2,
-            token: None,
+            access: None,
             tls: None,
             warn: None,
             service_time: Duration::ZERO,
@@ -58,7 +58,7 @@ impl Served {
         change(&mut config);
         let server = Server::start(&config).unwrap();
         let [padded, line] = server.addresses() else { panic!("expected two addresses") };
-        let (padded, line, stop) = (*padded, *line, server.stop_handle());
+        let (padded, line, stop) = (*padded, *line, server.handle());
         let thread = Some(std::thread::spawn(move || {
             server.run().unwrap();
         }));
@@ -117,7 +117,7 @@ fn every_protocol_is_loaded_and_verified() {
 fn a_server_with_a_token_can_be_loaded() {
     let token = "correct-horse-battery";
     let asked = ioloom_exchange::Token::new(token).unwrap();
-    let server = Served::new(STOCKS, |config| config.token = Some(asked));
+    let server = Served::new(STOCKS, |config| config.access = Some(asked.into()));
     for protocol in [Protocol::V2, Protocol::Resp] {
         let plan = LoadPlan { token: Some(token.to_owned()), ..server.plan(protocol) };
         let (run, _) = load(&plan);

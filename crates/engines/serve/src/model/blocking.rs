@@ -1,9 +1,8 @@
-//! Blocking threads: one connection at a time, one thread per connection, or a pool.
+//! Blocking threads: one connection at a time, one thread per connection, or a [pool](super::pool).
 //!
 //! A thread serves a connection until it closes. In the pool and in the iterative server, an idle
 //! client keeps others waiting. If others are waiting, a connection that is idle for longer than
-//! [`Limits::hog`](crate::Limits) is therefore closed. The queue of the pool is bounded; when it is
-//! full, clients get `BUSY` immediately.
+//! [`Limits::hog`](crate::Limits) is therefore closed.
 
 use super::port::{Port, connections_max};
 use super::stop::wait_for_stop;
@@ -14,8 +13,8 @@ use crate::transport::{Stage, Transport};
 use ioloom_exchange::{Settings, encode};
 use ioloom_sys::clock;
 use ioloom_sys_net::wait::{Interest, Poll, Ready, Waiter};
-use ioloom_sys_net::{Socket, SpareDescriptor, concerns_one_connection, is_out_of_sockets};
-use std::collections::{HashMap, VecDeque};
+use ioloom_sys_net::{Socket, SpareDescriptor, Waker, concerns_one_connection, is_out_of_sockets};
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -34,7 +33,7 @@ const STACK_TLS_BYTES: usize = 512 * 1024;
 /// Sockets of threads that may be blocked on their clients, so a stop can interrupt them: first
 /// their reads and, after the stop timeout, also their writes.
 #[derive(Default)]
-struct OpenSockets {
+pub(super) struct OpenSockets {
     state: Mutex<OpenState>,
     ended: Condvar,
 }
@@ -69,7 +68,7 @@ impl OpenSockets {
         self.lock().sockets.remove(&key);
     }
 
-    fn end_reading(&self) {
+    pub(super) fn end_reading(&self) {
         for socket in self.lock().sockets.values() {
             let _ = socket.shutdown_read();
         }
@@ -85,7 +84,7 @@ impl OpenSockets {
     }
 
     /// Waits until no thread is serving a connection, and shuts down writing after `limit`.
-    fn give_time(&self, limit: Duration) {
+    pub(super) fn give_time(&self, limit: Duration) {
         let is_on = |state: &mut OpenState| state.serving > 0;
         let waited = self.ended.wait_timeout_while(self.lock(), limit, is_on);
         let is_late = waited.expect("the lock must not be poisoned").1.timed_out();
@@ -95,12 +94,12 @@ impl OpenSockets {
     }
 
     /// Registers a thread that serves a connection.
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         self.lock().serving += 1;
     }
 
     /// Unregisters a thread that served a connection.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         let mut state = self.lock();
         assert!(state.serving > 0, "a stop would return while threads are still serving");
         state.serving -= 1;
@@ -110,16 +109,16 @@ impl OpenSockets {
 }
 
 /// State shared between the threads of a blocking model.
-struct Handler<'a> {
-    service: &'a Service,
-    open: &'a OpenSockets,
+pub(super) struct Handler<'a> {
+    pub(super) service: &'a Service,
+    pub(super) open: &'a OpenSockets,
     /// Returns true if others wait for a thread, in models where an idle client can block them.
-    others_wait: Option<&'a dyn Fn() -> bool>,
+    pub(super) others_wait: Option<&'a dyn Fn() -> bool>,
 }
 
 impl Handler<'_> {
     /// Serves one connection, including registration and counting.
-    fn serve(&self, key: usize, socket: Socket, settings: &Settings) {
+    pub(super) fn serve(&self, key: usize, socket: Socket, settings: &Settings) {
         let socket = Arc::new(socket);
         self.open.enter(key, &socket, self.service);
         if let Ok(true) = serve(self.service, &socket, settings, self.others_wait) {
@@ -208,8 +207,8 @@ impl<'a> BlockingConnection<'a> {
 
     /// Waits for bytes until a timeout expires.
     fn read(&mut self, others_wait: Option<&dyn Fn() -> bool>) -> io::Result<ReadOutcome> {
-        let limits = &self.service.limits;
-        let check = others_wait.is_some() || self.begun_ns != 0 || !limits.idle.is_zero();
+        let (limits, live) = (&self.service.limits, &self.service.live);
+        let check = others_wait.is_some() || self.begun_ns != 0 || !live.idle().is_zero();
         if self.checking != Some(check) {
             self.socket.set_timeouts(check.then_some(CHECK_INTERVAL), Some(limits.drain))?;
             self.checking = Some(check);
@@ -228,9 +227,9 @@ impl<'a> BlockingConnection<'a> {
                     return Ok(ReadOutcome::Bytes(read));
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    let late = self.begun_ns != 0 && passed(self.begun_ns, limits.request, now_ns);
-                    let idle =
-                        !limits.idle.is_zero() && passed(self.active_ns, limits.idle, now_ns);
+                    let late = self.begun_ns != 0 && passed(self.begun_ns, live.request(), now_ns);
+                    let limit = live.idle();
+                    let idle = !limit.is_zero() && passed(self.active_ns, limit, now_ns);
                     let waited_for = || others_wait.is_some_and(|others_wait| others_wait());
                     let hogs = passed(self.active_ns, limits.hog, now_ns) && waited_for();
                     if late || idle || hogs {
@@ -255,7 +254,7 @@ impl<'a> BlockingConnection<'a> {
         match self.transport.stage() {
             Stage::Idle => self.begun_ns = 0,
             has if has.begins_after(had, !jobs.is_empty()) => self.begun_ns = self.active_ns,
-            _ if passed(self.begun_ns, self.service.limits.request, self.active_ns) => {
+            _ if passed(self.begun_ns, self.service.live.request(), self.active_ns) => {
                 return false;
             }
             _ => {}
@@ -318,13 +317,23 @@ fn linger(socket: &Socket, buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Delays accepting: connections wait in the backlog of the kernel until there is room.
+pub(super) struct Gate<'a> {
+    /// Wakes the accepting thread when there may be room again.
+    pub(super) waker: &'a Waker,
+    pub(super) has_room: &'a dyn Fn() -> bool,
+}
+
 /// Accepts connections until a stop is requested. `take` receives the registered connections.
-fn accept_all(
+pub(super) fn accept_all(
     service: &Service,
     ports: &[Port],
+    gate: Option<&Gate<'_>>,
     mut take: impl FnMut(Socket, &Port) -> Result<(), ServeError>,
 ) -> Result<(), ServeError> {
     let mut waiter = Poll::default();
+    let has_room = || gate.is_none_or(|gate| (gate.has_room)());
+    let mut is_open = true;
     let mut reserve = SpareDescriptor::new().ok();
     waiter
         .add(&**service.waker(0), ports.len(), Interest::READ)
@@ -334,11 +343,28 @@ fn accept_all(
             .add(&port.listener, at, Interest::READ)
             .map_err(ServeError::system(SystemOperation::Wait))?;
     }
+    if let Some(gate) = gate {
+        waiter
+            .add(gate.waker, ports.len() + 1, Interest::READ)
+            .map_err(ServeError::system(SystemOperation::Wait))?;
+    }
     let mut ready: Vec<Ready> = Vec::new();
     while !service.is_stopping() {
+        if has_room() != is_open {
+            is_open = !is_open;
+            let interest = Interest { read: is_open, write: false };
+            for (at, port) in ports.iter().enumerate() {
+                waiter
+                    .change(&port.listener, at, interest)
+                    .map_err(ServeError::system(SystemOperation::Wait))?;
+            }
+        }
         waiter.wait(&mut ready, None).map_err(ServeError::system(SystemOperation::Wait))?;
         for event in &ready {
-            let Some(port) = ports.get(event.token) else { continue };
+            if let Some(gate) = gate.filter(|_| event.token == ports.len() + 1) {
+                gate.waker.clear();
+            }
+            let Some(port) = ports.get(event.token).filter(|_| has_room()) else { continue };
             match port.listener.accept(true) {
                 Ok(socket) if !service.admit(connections_max(service)) => {
                     port.turn_away(service, &socket)
@@ -375,7 +401,7 @@ pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), Se
             open.end_reading();
             open.give_time(service.limits.stop);
         });
-        let ended = accept_all(service, ports, |socket, port| {
+        let ended = accept_all(service, ports, None, |socket, port| {
             handler.serve(0, socket, &port.settings);
             Ok(())
         });
@@ -394,7 +420,7 @@ pub(super) fn thread_per_connection(
     let open = Arc::new(OpenSockets::default());
     let stack_bytes = if service.is_sealed() { STACK_TLS_BYTES } else { STACK_BYTES };
     let mut key = 0;
-    let ended = accept_all(service, ports, |socket, port| {
+    let ended = accept_all(service, ports, None, |socket, port| {
         key += 1;
         let (key, settings) = (key, port.settings);
         open.begin();
@@ -423,91 +449,4 @@ pub(super) fn thread_per_connection(
     open.end_reading();
     open.give_time(service.limits.stop);
     ended
-}
-
-/// Bounded queue between the accepting thread and the pool.
-struct Buffer {
-    waiting: Mutex<VecDeque<(Socket, Settings)>>,
-    changed: Condvar,
-    most: usize,
-}
-
-impl Buffer {
-    fn insert(&self, socket: Socket, settings: Settings) -> Result<(), Socket> {
-        let mut waiting = self.waiting.lock().expect("the lock must not be poisoned");
-        if waiting.len() >= self.most {
-            return Err(socket);
-        }
-        waiting.push_back((socket, settings));
-        debug_assert!(waiting.len() <= self.most, "the pool queue must be bounded");
-        self.changed.notify_one();
-        Ok(())
-    }
-
-    fn remove(&self, service: &Service) -> Option<(Socket, Settings)> {
-        let mut waiting = self.waiting.lock().expect("the lock must not be poisoned");
-        loop {
-            if let Some(next) = waiting.pop_front() {
-                return Some(next);
-            }
-            if service.is_stopping() {
-                return None;
-            }
-            waiting = self.changed.wait(waiting).expect("the lock must not be poisoned");
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.waiting.lock().expect("the lock must not be poisoned").is_empty()
-    }
-}
-
-/// A pool of threads, each serving one connection until it closes; other connections wait in a
-/// bounded queue.
-pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeError> {
-    let open = OpenSockets::default();
-    let buffer = Buffer {
-        waiting: Mutex::default(),
-        changed: Condvar::new(),
-        most: service.limits.waiting.max(1),
-    };
-    let (open, buffer) = (&open, &buffer);
-    std::thread::scope(|scope| {
-        let mut ended = Ok(());
-        for number in 0..service.limits.threads.max(1) {
-            let builder = std::thread::Builder::new().name(format!("pool-{number}"));
-            let worker = move || {
-                let others_wait = || !buffer.is_empty();
-                let handler = Handler { service, open, others_wait: Some(&others_wait) };
-                while let Some((socket, settings)) = buffer.remove(service) {
-                    handler.serve(number, socket, &settings);
-                }
-                open.end();
-            };
-            open.begin();
-            if let Err(source) = builder.spawn_scoped(scope, worker) {
-                open.end();
-                service.stop();
-                ended = Err(ServeError::System { operation: SystemOperation::StartThread, source });
-                break;
-            }
-        }
-        let ended = ended.and_then(|()| {
-            accept_all(service, ports, |socket, port| {
-                if let Err(socket) = buffer.insert(socket, port.settings) {
-                    port.turn_away(service, &socket);
-                    service.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-                    service.leave();
-                }
-                Ok(())
-            })
-        });
-        // Also applies if accepting failed. Idle threads see it once they get the lock.
-        service.stop();
-        drop(buffer.waiting.lock().expect("the lock must not be poisoned"));
-        buffer.changed.notify_all();
-        open.end_reading();
-        open.give_time(service.limits.stop);
-        ended
-    })
 }

@@ -15,8 +15,8 @@ impl JobBatch {
     /// Answers all jobs as busy because the queue is full.
     pub(super) fn refuse(&mut self) {
         for job in &mut self.jobs {
-            job.answer = Some(match job.request.command {
-                Command::Local(local) => Answer::Local(local),
+            job.answer = Some(match &job.request.command {
+                Command::Local(local) => Answer::Local(local.clone()),
                 _ => Answer::Stopped(Stop::Busy),
             });
         }

@@ -5,11 +5,14 @@ mod blocking;
 mod commits;
 mod event_loop;
 mod executor;
+mod pool;
 mod port;
 mod spin;
 mod stop;
 #[cfg(feature = "tokio")]
 mod tokio;
+#[cfg(feature = "tokio")]
+mod tokio_commits;
 mod uring;
 mod workers;
 
@@ -42,7 +45,7 @@ pub(crate) fn run(
     match model {
         Model::Iterative => blocking::iterative(service, &ports.remove(0)),
         Model::Thread => blocking::thread_per_connection(service, &ports.remove(0)),
-        Model::Pool => blocking::pool(service, &ports.remove(0)),
+        Model::Pool => pool::run(service, &ports.remove(0)),
         Model::Select => alone(service, Select::default(), ports.remove(0)),
         Model::Poll => alone(service, Poll::default(), ports.remove(0)),
         Model::Epoll => alone(service, level()?, ports.remove(0)),

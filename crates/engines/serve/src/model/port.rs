@@ -46,6 +46,6 @@ pub(super) fn busy_bytes(service: &Service, settings: &Settings) -> Vec<u8> {
 pub(super) fn connections_max(service: &Service) -> usize {
     match service.model {
         Model::Select => SELECT_MAX - SELECT_RESERVED,
-        _ => service.limits.connections,
+        _ => service.live.connections(),
     }
 }

@@ -1,13 +1,18 @@
 //! tokio: one task per connection, on work-stealing threads.
 //!
 //! The code of a connection reads like that of a thread, and an idle connection is cheap: its
-//! buffer exists only while there is data to read. If an answer may have to wait for the disk or
-//! for another thread, the worker announces this first, so another worker can take over its tasks.
+//! buffer exists only while there is data to read. The number of threads does not depend on the
+//! number of connections: answers that depend on a sync are awaited while one thread commits for
+//! all of them. If executing an order waits for another thread, the worker announces this first, so
+//! that one of a bounded number of spare threads can take over its tasks.
 
 use super::port::{Port, busy_bytes, connections_max};
 use super::stop::wait_for_stop;
+use super::tokio_commits::Commits;
 use crate::error::{ServeError, SystemOperation};
+use crate::journal::StoreFailed;
 use crate::service::Service;
+use crate::sharing::Job;
 use crate::transport::{Stage, Transport};
 use ioloom_exchange::{Settings, encode};
 use ioloom_sys_net::{SpareDescriptor, is_out_of_sockets};
@@ -25,6 +30,8 @@ const BUFFER_BYTES: usize = 16 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 /// How long to wait for a connection to reject when there are no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Spare threads per worker, for workers that wait for another thread.
+const SPARE_EACH: usize = 4;
 /// A timeout that never expires.
 const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 
@@ -32,6 +39,7 @@ const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(service.loops())
+        .max_blocking_threads(service.loops() * SPARE_EACH)
         .thread_name("tokio")
         .enable_io()
         .enable_time()
@@ -46,7 +54,12 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
         let _ = set_stop.send(true);
     });
     let waiting = waiting.map_err(ServeError::system(SystemOperation::StartThread))?;
-    let ended = runtime.block_on(serve(service, ports, stop));
+    let commits = service.commits_late().then(|| Commits::start(service)).transpose();
+    let commits = commits.map_err(ServeError::system(SystemOperation::StartThread));
+    let ended = match commits {
+        Ok(commits) => runtime.block_on(serve(service, ports, commits.map(Arc::new), stop)),
+        Err(error) => Err(error),
+    };
     service.stop();
     let _ = waiting.join();
     // Remaining connections have used up the stop timeout.
@@ -57,13 +70,15 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
 async fn serve(
     service: &Arc<Service>,
     ports: Vec<Port>,
+    commits: Option<Arc<Commits>>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
     for port in ports {
         let listener: std::net::TcpListener = port.listener.into();
         let listener = TcpListener::from_std(listener)
             .map_err(ServeError::system(SystemOperation::PrepareListener))?;
-        tokio::spawn(accept(Arc::clone(service), listener, port.settings, stop.clone()));
+        let port = (listener, port.settings);
+        tokio::spawn(accept(Arc::clone(service), port, commits.clone(), stop.clone()));
     }
     stopped(&mut stop).await;
     let end = Instant::now() + service.limits.stop;
@@ -75,8 +90,8 @@ async fn serve(
 
 async fn accept(
     service: Arc<Service>,
-    listener: TcpListener,
-    settings: Settings,
+    (listener, settings): (TcpListener, Settings),
+    commits: Option<Arc<Commits>>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut reserve = SpareDescriptor::new().ok();
@@ -88,9 +103,12 @@ async fn accept(
         match accepted {
             Ok((stream, _)) if service.admit(connections_max(&service)) => {
                 let _ = stream.set_nodelay(true);
-                let (service, stop) = (Arc::clone(&service), stop.clone());
+                let (service, commits) = (Arc::clone(&service), commits.clone());
+                let stop = stop.clone();
                 tokio::spawn(async move {
-                    if let Ok(true) = serve_connection(&service, stream, &settings, stop).await {
+                    let commits = commits.as_deref();
+                    let served = serve_connection(&service, stream, (&settings, commits), stop);
+                    if let Ok(true) = served.await {
                         service.counts.cut.fetch_add(1, Ordering::Relaxed);
                     }
                     service.leave();
@@ -145,18 +163,18 @@ async fn wait(
 async fn serve_connection(
     service: &Service,
     stream: TcpStream,
-    settings: &Settings,
+    (settings, commits): (&Settings, Option<&Commits>),
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<bool> {
-    let limits = &service.limits;
+    let live = &service.live;
     let mut transport = service.transport();
     let mut begun = (transport.stage() != Stage::Idle).then(Instant::now);
     let mut stopping = false;
     loop {
         let reads = !transport.has_more();
         if reads && !stopping {
-            let idle = (!limits.idle.is_zero()).then(|| Instant::now() + limits.idle);
-            let request = begun.map(|begun| begun + limits.request);
+            let idle = (!live.idle().is_zero()).then(|| Instant::now() + live.idle());
+            let request = begun.map(|begun| begun + live.request());
             match wait(&stream, &mut stop, request.or(idle)).await? {
                 Waited::Bytes => {}
                 Waited::Stop => stopping = true,
@@ -165,11 +183,24 @@ async fn serve_connection(
         }
         let mut out = Vec::new();
         let had = transport.stage();
-        let (step, is_drained) = step(service, &stream, settings, &mut transport, &mut out, reads)?;
+        let (mut step, is_drained, mut jobs) = step(service, &stream, &mut transport, reads)?;
+        if !jobs.is_empty() {
+            if answer(service, &mut jobs, commits).await.is_err() {
+                step = Step::Failed;
+            } else {
+                jobs.iter().for_each(|job| {
+                    job.answer.iter().for_each(|answer| {
+                        encode(job.request.form, settings, answer, &mut out);
+                    });
+                });
+            }
+        }
+        drop(jobs);
+        transport.seal(&mut out, 0);
         match transport.stage() {
             Stage::Idle => begun = None,
             has if has.begins_after(had, step == Step::Answered) => begun = Some(Instant::now()),
-            _ if begun.is_some_and(|begun| begun.elapsed() > limits.request) => return Ok(true),
+            _ if begun.is_some_and(|begun| begun.elapsed() > live.request()) => return Ok(true),
             _ => {}
         }
         // On a stop, answer everything that has already arrived and nothing else.
@@ -211,20 +242,18 @@ enum Step {
     Failed,
 }
 
-/// Reads once if `reads` is set, and answers. Also returns whether there was anything to read.
+/// Reads once if `reads` is set, and parses. Also returns whether there was anything to read.
 fn step(
     service: &Service,
     stream: &TcpStream,
-    settings: &Settings,
     transport: &mut Transport,
-    out: &mut Vec<u8>,
     reads: bool,
-) -> io::Result<(Step, bool)> {
+) -> io::Result<(Step, bool, Vec<Job>)> {
     let mut buffer = [0; BUFFER_BYTES];
     let (mut read, mut is_drained) = (0, false);
     if reads {
         match stream.try_read(&mut buffer) {
-            Ok(0) => return Ok((Step::End, true)),
+            Ok(0) => return Ok((Step::End, true, Vec::new())),
             Ok(n) => read = n,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => is_drained = true,
             Err(e) => return Err(e),
@@ -238,21 +267,26 @@ fn step(
         service.tls_failed(&reason);
     }
     let step = if jobs.is_empty() { Step::Nothing } else { Step::Answered };
-    let answered = if service.may_wait() {
-        tokio::task::block_in_place(|| service.answer(&mut jobs))
+    Ok((step, is_drained, jobs))
+}
+
+/// Executes jobs, and returns when the answers may be sent.
+async fn answer(
+    service: &Service,
+    jobs: &mut Vec<Job>,
+    commits: Option<&Commits>,
+) -> Result<(), StoreFailed> {
+    let seq = if service.waits_for_threads() {
+        tokio::task::block_in_place(|| service.execute(jobs))
     } else {
-        service.answer(&mut jobs)
-    };
-    if answered.is_err() {
-        return Ok((Step::Failed, is_drained));
+        service.execute(jobs)
+    }?;
+    match commits {
+        Some(commits) if seq > 0 => commits.wait(seq).await?,
+        _ => service.wait(seq)?,
     }
-    for job in jobs {
-        if let Some(answer) = &job.answer {
-            encode(job.request.form, settings, answer, out);
-        }
-    }
-    transport.seal(out, 0);
-    Ok((step, is_drained))
+    service.count(jobs);
+    Ok(())
 }
 
 /// Sends all bytes; returns false if the client takes too long.

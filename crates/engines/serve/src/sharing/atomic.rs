@@ -130,12 +130,12 @@ impl Atomic {
     }
 
     fn answer_one(&self, job: &Job) -> Answer {
-        match (job.request.command, &job.request.request_id) {
+        match (&job.request.command, &job.request.request_id) {
             (Command::Trade(order), None) => {
-                self.trade(&order, None).map_or_else(Answer::Refused, Answer::from)
+                self.trade(order, None).map_or_else(Answer::Refused, Answer::from)
             }
             (Command::Trade(order), Some(request_id)) => self.named.once(request_id, || {
-                self.trade(&order, Some(request_id))
+                self.trade(order, Some(request_id))
                     .unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
             }),
             _ => Answer::Shown(Arc::new(self.shown())),

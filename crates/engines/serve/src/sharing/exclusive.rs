@@ -32,9 +32,9 @@ impl Exclusive {
                 continue;
             }
             spend(self.hold_time);
-            job.answer = Some(match job.request.command {
+            job.answer = Some(match &job.request.command {
                 Command::Trade(order) => {
-                    let (answer, record) = state.trade(&order, job.request.request_id.as_ref());
+                    let (answer, record) = state.trade(order, job.request.request_id.as_ref());
                     self.records.extend(record.filter(|_| keeps));
                     answer
                 }

@@ -96,14 +96,14 @@ impl<L: Lock> Locks<L> {
     }
 
     fn answer_one(&self, job: &Job) -> Answer {
-        match (job.request.command, &job.request.request_id) {
-            (Command::Trade(order), None) => match self.trade(&order, None) {
+        match (&job.request.command, &job.request.request_id) {
+            (Command::Trade(order), None) => match self.trade(order, None) {
                 Ok(outcome) => outcome.into(),
                 Err(why) => Answer::Refused(why),
             },
             (Command::Trade(order), Some(request_id)) => self.named.once(request_id, || {
                 // Every outcome of a named order gets a number.
-                self.trade(&order, Some(request_id))
+                self.trade(order, Some(request_id))
                     .unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
             }),
             _ => Answer::Shown(Arc::new(self.shown())),

@@ -201,13 +201,13 @@ impl Shards {
             if !job.is_open(|request_id| self.named.seen(request_id)) {
                 continue;
             }
-            match (job.request.command, &job.request.request_id) {
+            match (&job.request.command, &job.request.request_id) {
                 (Command::Trade(order), None) => {
                     let ended = Err(Refused::UnknownStock);
-                    orders.push(ShardOrder { at, order, request_id: None, ended });
+                    orders.push(ShardOrder { at, order: *order, request_id: None, ended });
                 }
                 (Command::Trade(order), Some(request_id)) => {
-                    job.answer = Some(self.answer_named(order, request_id))
+                    job.answer = Some(self.answer_named(*order, request_id))
                 }
                 _ => job.answer = Some(Answer::Shown(Arc::new(self.shown(self.access)))),
             }

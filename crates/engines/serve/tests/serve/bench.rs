@@ -2,8 +2,8 @@
 
 use ioloom_load::Trust;
 use ioloom_serve::{
-    Durability, Limits, Model, ServeError, ServeOptions, ServeSummary, Server, Sharing, ShowMode,
-    StopHandle, StoreChoice, StoreKind, TlsFiles,
+    Durability, Limits, Model, ServeError, ServeOptions, ServeSummary, Server, ServerHandle,
+    Sharing, ShowMode, StoreChoice, StoreKind, TlsFiles,
 };
 use ioloom_tls::TlsSession;
 use std::io::{ErrorKind, Read, Write};
@@ -24,7 +24,7 @@ pub(crate) struct Bench {
     pub(crate) address: SocketAddr,
     pub(crate) lines: SocketAddr,
     trust: Option<Trust>,
-    stop: StopHandle,
+    stop: ServerHandle,
     thread: Option<JoinHandle<Result<ServeSummary, ServeError>>>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn config(dir: &TempDir, model: Model) -> ServeOptions {
         settings: ioloom_exchange::Settings::default(),
         limits: short_limits(),
         cores: 2,
-        token: None,
+        access: None,
         tls: None,
         warn: None,
         service_time: Duration::ZERO,
@@ -87,7 +87,7 @@ impl Bench {
         let server = Server::start(&config).unwrap();
         let [address, lines] = server.addresses() else { panic!("expected two addresses") };
         let (address, lines) = (*address, *lines);
-        let stop = server.stop_handle();
+        let stop = server.handle();
         let thread = Some(std::thread::spawn(move || server.run()));
         let trust = |files: TlsFiles| Trust::new(Some(&files.certificate), "127.0.0.1").unwrap();
         let trust = config.tls.map(trust);

@@ -245,7 +245,7 @@ fn a_filled_database_is_not_overwritten() {
         config
     });
     let server = server.unwrap();
-    server.stop_handle().stop();
+    server.handle().stop();
     server.run().unwrap();
     let made = std::fs::read_to_string(dir.path().join("none.txt")).unwrap();
     assert_eq!(made, STOCKS.replace("1 1000", "1 990"));
@@ -444,7 +444,7 @@ fn a_server_without_its_database_reports_it() {
     with_database(&words, Durability::Group)(&mut config);
     let server = Server::start(&config).unwrap();
     let [address, lines] = *server.addresses() else { panic!("expected two addresses") };
-    let stop = server.stop_handle();
+    let stop = server.handle();
     let thread = std::thread::spawn(move || server.run());
     let mut client = Client::new(lines);
     assert_eq!(client.request("buy 1 1"), "[buy] success\n");

@@ -127,7 +127,7 @@ fn serve(dir: &TempDir, shape: Shape, case: &str) -> (Heard, Result<ServeSummary
         Ok(server) => server,
         Err(error) => return (received, Err(error)),
     };
-    let (address, stop) = (server.addresses()[0], server.stop_handle());
+    let (address, stop) = (server.addresses()[0], server.handle());
     let (sender, receiver) = channel();
     let thread = std::thread::spawn(move || sender.send(server.run()));
     for _ in 0..4 {

@@ -10,6 +10,7 @@ mod database;
 mod failing;
 mod fixtures;
 mod polite;
+mod redis;
 mod rude;
 mod sealed;
 mod shared;

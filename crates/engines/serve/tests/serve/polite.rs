@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, Client, every_model, sharings, short_limits};
 use crate::conversation::{every_protocol, pipelined};
-use ioloom_exchange::Token;
+use ioloom_exchange::{Access, Token};
 use ioloom_serve::{Durability, Model, Sharing, ShowMode, held_refusal};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -47,7 +47,8 @@ fn the_stock_file_is_written_when_the_last_client_leaves_and_at_the_end() {
 fn clients_without_the_token_are_rejected() {
     every_model(|model| {
         let token = "correct-horse-battery";
-        let bench = Bench::with(model, |config| config.token = Token::new(token).ok());
+        let bench =
+            Bench::with(model, |config| config.access = Token::new(token).ok().map(Access::from));
         let mut guest = bench.client();
         guest.send("buy 1 1\n");
         assert_eq!(guest.rest(), "Token needed\n", "{model}");
@@ -67,7 +68,8 @@ fn clients_without_the_token_are_rejected() {
 fn clients_without_the_token_are_disconnected_in_time() {
     every_model(|model| {
         let token = "correct-horse-battery";
-        let bench = Bench::with(model, |config| config.token = Token::new(token).ok());
+        let bench =
+            Bench::with(model, |config| config.access = Token::new(token).ok().map(Access::from));
         let mut silent = bench.client();
         assert_eq!(silent.rest(), "", "{model}");
         drop(silent);

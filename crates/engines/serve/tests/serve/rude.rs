@@ -310,6 +310,48 @@ fn a_connection_beyond_the_limit_gets_busy() {
     }
 }
 
+/// The clients of the original assignment do not expect to be turned away: its server blocks until
+/// its buffer has room.
+#[test]
+fn clients_beyond_the_queue_of_the_pool_wait_in_the_backlog() {
+    let _beside = without_crowds();
+    // Twice as many as threads and places in the queue.
+    let bench = Bench::new(Model::Pool);
+    let serve_one = || {
+        let mut client = Client::new(bench.address);
+        for _ in 0..3 {
+            client.send("sell 2 1\n");
+            let answer = client.take(8192);
+            assert!(answer.starts_with("[sell] success\n\0"), "{answer}");
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..40).map(|_| scope.spawn(serve_one)).collect();
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+    let (_, ended) = bench.end();
+    assert_eq!((ended.done, ended.connections), (120, 40));
+}
+
+#[test]
+fn clients_beyond_the_queue_of_the_pool_get_busy_on_request() {
+    let _beside = without_crowds();
+    let bench = Bench::with(Model::Pool, |config| {
+        config.limits.busy_when_full = true;
+        config.limits.hog = Duration::from_secs(3600);
+    });
+    let mut inside: Vec<Client> = (0..4).map(|_| bench.client()).collect();
+    for client in &mut inside {
+        assert_eq!(client.request("sell 2 1"), "[sell] success\n");
+    }
+    let waiting: Vec<Client> = (0..8).map(|_| bench.client()).collect();
+    assert_eq!(bench.client().rest(), "BUSY\n");
+    drop(inside);
+    for mut client in waiting {
+        assert_eq!(client.request("sell 2 1"), "[sell] success\n");
+    }
+}
+
 /// More than any model reads at once.
 #[test]
 fn a_stop_answers_everything_that_has_arrived() {

@@ -20,7 +20,7 @@ use ioloom_load::{NullServer, Protocol};
 use ioloom_model::units::spell_ns;
 use ioloom_postgres::{Programs, Server as DatabaseServer};
 use ioloom_serve::{
-    DatabaseChoice, Limits, OrderStore, ServeOptions, ServeSummary, Server, StopHandle,
+    DatabaseChoice, Limits, OrderStore, ServeOptions, ServeSummary, Server, ServerHandle,
 };
 use ioloom_serve::{StoreChoice, StoreKind};
 use ioloom_sys::clock::{monotonic_ns, process_cpu_ns};
@@ -77,7 +77,7 @@ pub(super) struct TestServer {
 
 enum Kind {
     Process { child: Child, stderr: BufReader<ChildStderr>, is_null: bool, switches_before: u64 },
-    Inside { stop: StopHandle, thread: Option<JoinHandle<Result<ServeSummary, String>>> },
+    Inside { stop: ServerHandle, thread: Option<JoinHandle<Result<ServeSummary, String>>> },
     Null { stop: Arc<AtomicBool>, thread: Option<JoinHandle<Result<(), String>>> },
 }
 
@@ -250,7 +250,7 @@ impl TestServer {
                 ..Limits::default()
             },
             cores: proc::affinity_cpus().unwrap_or(1) as usize,
-            token: None,
+            access: None,
             tls: None,
             warn: None,
             service_time: spec.service,
@@ -259,7 +259,7 @@ impl TestServer {
         let server = Server::start(&config).map_err(|e| format!("cannot start the server: {e}"))?;
         let address = server.addresses().first().copied();
         let address = address.ok_or("cannot start the server: it has no address")?;
-        let stop = server.stop_handle();
+        let stop = server.handle();
         let thread = std::thread::Builder::new()
             .name("server".to_owned())
             .spawn(move || server.run().map_err(|e| format!("the server: {e}")))

@@ -57,7 +57,7 @@ pub(crate) fn add_args(command: &mut Command, dir: &Path, args: &[&str]) {
 pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) address: String,
-    said: BufReader<ChildStderr>,
+    pub(crate) said: BufReader<ChildStderr>,
 }
 
 impl Served {

@@ -10,4 +10,5 @@ mod calls;
 mod crashed;
 mod database;
 mod open_files;
+mod operated;
 mod shown;

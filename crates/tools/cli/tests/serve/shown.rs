@@ -162,12 +162,26 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     refused(&["--token-file", "token"], 3, &["token", "chmod 600"]);
     set_mode(&place, 0o600);
     place.write("token", "short\n");
-    refused(&["--token-file", "token"], 3, &["token", "16 to 256"]);
+    refused(&["--token-file", "token"], 3, &["token", "line 1", "16 to 256"]);
+    place.write("token", "correct-horse-battery\ncorrect-horse-battery all\n");
+    refused(&["--token-file", "token"], 3, &["token", "line 2", "trade or read"]);
+    place.write("token", "");
+    refused(&["--token-file", "token"], 3, &["token", "empty"]);
+    place.write("token", "short\n");
     refused(&["--token-file", "nowhere"], 3, &["nowhere", "No such file"]);
     refused(&["--tls-cert", "token", "--tls-key", "token"], 3, &["token", "no certificate"]);
     let held = ["--service-time", "1us", "--service-in-lock", "--durability", "none"];
     refused(&[&held[..], &["--sharing", "atomic"]].concat(), 3, &["does not lock anything"]);
     refused(&[&held[..], &["--show", "per-stock"]].concat(), 3, &["stock by stock"]);
+    for (model, sharing, word) in [
+        ("pool", "global", "sharing global"),
+        ("thread", "writer", "sharing writer"),
+        ("epoll", "rw", "model epoll"),
+        ("uring-multishot", "shards", "model uring-multishot"),
+    ] {
+        let asked = ["--model", model, "--sharing", sharing, "--show", "per-stock"];
+        refused(&asked, 3, &[word, "no effect"]);
+    }
     for (alone, needed) in
         [(&["--tls-cert", "token"][..], "--tls-key"), (&["--service-in-lock"], "--service-time")]
     {

@@ -246,14 +246,16 @@ impl Shared {
     fn carry_out(&self, link: &mut Link, batches: &mut [JobBatch], places: &[JobIndex]) -> u64 {
         let numbered = |(batch, place): &JobIndex| {
             let request = &batches[*batch].0[*place].request;
-            let Command::Trade(order) = request.command else { return None };
+            let Command::Trade(order) = &request.command else { return None };
             Some(match &request.request_id {
-                Some(request_id) => {
-                    NamedOrder { order, client: &request_id.client, request: request_id.request }
-                }
+                Some(request_id) => NamedOrder {
+                    order: *order,
+                    client: &request_id.client,
+                    request: request_id.request,
+                },
                 None => {
                     let request = self.unnamed.fetch_add(1, Ordering::Relaxed);
-                    NamedOrder { order, client: &self.name, request }
+                    NamedOrder { order: *order, client: &self.name, request }
                 }
             })
         };

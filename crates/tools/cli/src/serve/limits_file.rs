@@ -1,0 +1,78 @@
+//! A file with limits that can be changed while the server runs.
+
+use crate::exit::Failure;
+use ioloom_failure::{quoted, reason};
+use ioloom_serve::Limits;
+use std::path::Path;
+use std::time::Duration;
+
+/// Names of the limits, which are those of the flags.
+const NAMES: [&str; 3] = ["connections", "idle", "request-time"];
+
+/// Changes limits as specified in a file of lines `NAME VALUE`.
+pub(super) fn apply(path: &Path, limits: &mut Limits) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        Failure::refused(format!("cannot read limits file {}: {}", quoted(path), reason(&e)))
+    })?;
+    change(&text, limits)
+        .map_err(|why| Failure::refused(format!("cannot read limits file {}: {why}", quoted(path))))
+}
+
+fn change(text: &str, limits: &mut Limits) -> Result<(), String> {
+    for (at, line) in text.lines().enumerate() {
+        let words: Vec<&str> =
+            line.split('#').next().unwrap_or_default().split_whitespace().collect();
+        let (name, value) = match words.as_slice() {
+            [] => continue,
+            [name, value] => (*name, value.parse::<u32>().ok()),
+            _ => return Err(format!("line {}: expected NAME VALUE", at + 1)),
+        };
+        if !NAMES.contains(&name) {
+            return Err(format!(
+                "line {}: unknown limit '{name}'; use {}",
+                at + 1,
+                NAMES.join(", ")
+            ));
+        }
+        let value = value.filter(|value| *value > 0 || name == "idle");
+        let Some(value) = value else {
+            return Err(format!("line {}: '{name}' must be a whole number above 0", at + 1));
+        };
+        let seconds = Duration::from_secs(value.into());
+        match name {
+            "connections" => limits.connections = value as usize,
+            "idle" => limits.idle = seconds,
+            _ => limits.request = seconds,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_changed_by_name() {
+        let mut limits = Limits::default();
+        let text = "# comment\nconnections 7\n\n idle\t0 # never\nrequest-time 3\n";
+        change(text, &mut limits).unwrap();
+        let expected = Limits {
+            connections: 7,
+            idle: Duration::ZERO,
+            request: Duration::from_secs(3),
+            ..Limits::default()
+        };
+        assert_eq!(limits, expected);
+        for (text, word) in [
+            ("idle", "line 1: expected NAME VALUE"),
+            ("idle 1 2", "line 1: expected NAME VALUE"),
+            ("idle 1\nconnections 0", "line 2: 'connections' must be"),
+            ("request-time -1", "'request-time' must be"),
+            ("spin 1", "unknown limit 'spin'"),
+        ] {
+            let error = change(text, &mut limits).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

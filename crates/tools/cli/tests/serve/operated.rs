@@ -1,0 +1,284 @@
+//! Signals, reloading, and systemd: inherited sockets, messages to the service manager, unit files.
+//!
+//! systemd itself is not booted: its `systemd-socket-activate` passes sockets, the test receives the
+//! messages, and `systemd-analyze verify` checks the unit files.
+
+use crate::bench::{Client, Served, add_args, place, serve_in};
+use ioloom_testbed::{Certificate, Workspace};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+fn secret(place: &Workspace, name: &str, text: &str) {
+    place.write(name, text);
+    let rights = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(place.at(name), rights).unwrap();
+}
+
+/// Returns the next line of a server's messages that contains a word.
+fn said(server: &mut Served, word: &str) -> String {
+    let mut line = String::new();
+    while server.said.read_line(&mut line).unwrap() > 0 {
+        if line.contains(word) {
+            return line;
+        }
+        line.clear();
+    }
+    panic!("the server ended without saying {word:?}");
+}
+
+#[test]
+fn every_terminating_signal_saves_the_stocks() {
+    let numbers = [2, 3, 5, 6, 10, 12, 14, 15, 16, 24, 25, 26, 27, 29, 30, 31, 34, 50, 64];
+    std::thread::scope(|scope| {
+        for number in numbers.into_iter().filter(|number| *number != 10) {
+            scope.spawn(move || {
+                let place = place();
+                let mut server = Served::in_dir(place.path(), &["--durability", "none"]);
+                let mut client = Client::new(&server.address, "a").unwrap();
+                assert_eq!(client.ask("1 BUY 1 10").unwrap(), "1 OK 99990 1");
+                server.signal(&format!("-{number}"));
+                let (status, rest) = server.ended();
+                assert_eq!(status.code(), Some(0), "signal {number}: {rest}");
+                let stocks = std::fs::read_to_string(place.at("stock.txt")).unwrap();
+                assert_eq!(stocks, "1 99990 10\n2 100000 20\n", "signal {number}");
+            });
+        }
+    });
+}
+
+#[test]
+fn hangup_and_user_signals_do_not_end_the_server() {
+    let place = place();
+    let mut server = Served::in_dir(place.path(), &["--durability", "none"]);
+    let mut client = Client::new(&server.address, "a").unwrap();
+    server.signal("-HUP");
+    said(&mut server, "reloaded");
+    assert_eq!(client.ask("1 BUY 1 10").unwrap(), "1 OK 99990 1");
+    server.signal("-USR1");
+    said(&mut server, "ioloom: state:");
+    let state: Vec<String> = (0..40).map(|_| said(&mut server, "")).collect();
+    for line in ["  ok\n", "  model epoll\n", "  ioloom_orders_done_total 1\n"] {
+        assert!(state.iter().any(|said| said == line), "{line:?} in {state:?}");
+    }
+    assert_eq!(client.ask("2 BUY 1 10").unwrap(), "2 OK 99980 2");
+    server.signal("-TERM");
+    assert_eq!(server.ended().0.code(), Some(0));
+}
+
+#[test]
+fn tokens_and_limits_are_reloaded() {
+    let place = place();
+    secret(&place, "token", "correct-horse-battery\n");
+    place.write("limits", "connections 100\n");
+    let files = ["--token-file", "token", "--limits-file", "limits"];
+    let mut server = Served::in_dir(place.path(), &files);
+    let address = server.address.clone();
+    let greet = |token: &str| {
+        let mut client = Client::plain(&address).unwrap();
+        let answer = client.ask(&format!("HELLO stock/2 token={token}"));
+        (client, answer.unwrap_or_default())
+    };
+    let hello = "HELLO stock/2 window=128";
+    let (mut known, answer) = greet("correct-horse-battery");
+    assert_eq!(answer, hello);
+    secret(&place, "token", "second-horse-battery\nthird-horse-battery read\n");
+    place.write("limits", "connections 2\n");
+    server.signal("-HUP");
+    said(&mut server, "reloaded");
+    assert_eq!(greet("correct-horse-battery").1, "ERR no-token");
+    // The connection keeps its rights.
+    assert_eq!(known.ask("1 BUY 1 1").unwrap(), "1 OK 99999 1");
+    let (mut reader, answer) = greet("third-horse-battery");
+    assert_eq!(
+        (answer.as_str(), reader.ask("1 BUY 1 1").unwrap().as_str()),
+        (hello, "1 ERR read-only")
+    );
+    assert_eq!(Client::plain(&address).unwrap().line().as_deref(), Some("BUSY"));
+    // After an error everything stays as it is.
+    secret(&place, "token", "short\n");
+    place.write("limits", "connections 100\n");
+    server.signal("-HUP");
+    assert!(said(&mut server, "cannot read token file").contains("previous settings remain"));
+    assert_eq!(Client::plain(&address).unwrap().line().as_deref(), Some("BUSY"));
+    drop(reader);
+    secret(&place, "token", "fourth-horse-battery\n");
+    place.write("limits", "speed 1\n");
+    server.signal("-HUP");
+    said(&mut server, "unknown limit 'speed'");
+}
+
+#[test]
+fn a_certificate_is_reloaded() {
+    let place = place();
+    Certificate::in_dir(place.path());
+    let tls = ["--tls-cert", "certificate.pem", "--tls-key", "key.pem"];
+    let mut server = Served::in_dir(place.path(), &tls);
+    let address = server.address.clone();
+    let load = || {
+        let mut command = place.ours(&["load", &address, "--protocol", "v2", "--requests", "20"]);
+        command.args(["--anyway", "--tls", "--tls-ca", "certificate.pem"]).output().unwrap()
+    };
+    assert!(load().status.success());
+    // Another key: clients that trust only the new certificate.
+    Certificate::in_dir(place.path());
+    assert!(!load().status.success());
+    server.signal("-HUP");
+    said(&mut server, "reloaded");
+    let ran = load();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    place.write("certificate.pem", "nothing\n");
+    server.signal("-HUP");
+    assert!(said(&mut server, "certificate.pem").contains("previous settings remain"));
+}
+
+#[test]
+fn a_service_manager_is_notified() {
+    let place = place();
+    let socket = UnixDatagram::bind(place.at("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let receive = || {
+        let mut buffer = [0; 512];
+        let len = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    };
+    let mut command = serve_in(place.path(), &[]);
+    let mut server = Served::start(command.env("NOTIFY_SOCKET", place.at("notify")));
+    let ready = receive();
+    assert_eq!(ready, format!("READY=1\nSTATUS=serving on {}\n", server.address));
+    server.signal("-HUP");
+    assert!(receive().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(receive(), "READY=1\n");
+    server.signal("-TERM");
+    assert_eq!(receive(), "STOPPING=1\n");
+    assert_eq!(server.ended().0.code(), Some(0));
+    let mut wrong = serve_in(place.path(), &[]);
+    let error = Served::try_start(wrong.env("NOTIFY_SOCKET", "relative")).err().unwrap();
+    assert!(error.contains("NOTIFY_SOCKET"), "{error}");
+}
+
+/// A server started by `systemd-socket-activate`, killed on drop.
+struct Activated(Child);
+
+impl Drop for Activated {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn has(program: &str) -> bool {
+    let has = Command::new(program).arg("--version").output().is_ok();
+    if !has {
+        println!("skipped: {program} is not available");
+    }
+    has
+}
+
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
+fn sockets_are_inherited_in_every_model() {
+    if !has("systemd-socket-activate") {
+        return;
+    }
+    let models = [
+        "iterative",
+        "thread",
+        "pool",
+        "request-pool",
+        "select",
+        "poll",
+        "epoll",
+        "epoll-et",
+        "reuseport",
+        "io-threads",
+        "uring",
+        "uring-multishot",
+        "uring-per-core",
+        "tokio",
+    ];
+    std::thread::scope(|scope| {
+        for model in models {
+            scope.spawn(move || inherits(model));
+        }
+    });
+}
+
+fn inherits(model: &str) {
+    let place = place();
+    let (address, unpadded) = (free_address(), free_address());
+    let mut command = Command::new("systemd-socket-activate");
+    command.args(["-l", &address, "-l", &unpadded, "--fdname", "main:line"]);
+    command.arg(env!("CARGO_BIN_EXE_ioloom"));
+    command.current_dir(place.path()).stdin(Stdio::null()).stderr(Stdio::piped());
+    command.args(["serve", "--model", model, "--durability", "none"]);
+    let mut server = Activated(command.spawn().unwrap());
+    let mut said = BufReader::new(server.0.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("Listening on"), "{line}");
+    // The first connection starts the server.
+    let mut padded = (0..400)
+        .find_map(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            TcpStream::connect(&address).ok()
+        })
+        .unwrap();
+    padded.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    padded.write_all(b"buy 1 10\nexit\n").unwrap();
+    let mut answer = Vec::new();
+    padded.read_to_end(&mut answer).unwrap();
+    assert!(answer.len() == 8192 && answer.starts_with(b"[buy] success\n\0"), "{model}");
+    drop(padded);
+    let mut client = Client::plain(&unpadded).unwrap();
+    assert_eq!(client.ask("buy 1 10").as_deref(), Some("[buy] success"), "{model}");
+    let process = server.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert_eq!(server.0.wait().unwrap().code(), Some(0), "{model}: {rest}");
+    assert!(rest.contains(&format!("listening on {address}")), "{model}: {rest}");
+    let stocks = std::fs::read_to_string(place.at("stock.txt")).unwrap();
+    assert_eq!(stocks, "1 99980 10\n2 100000 20\n", "{model}");
+}
+
+#[test]
+fn other_descriptors_are_not_taken_for_sockets() {
+    let place = place();
+    // The shell passes its own number, which exec keeps.
+    let mut command = Command::new("sh");
+    let script = "exec 3<stock.txt; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_ioloom")]);
+    add_args(&mut command, place.path(), &[]);
+    let error = Served::try_start(&mut command).err().unwrap();
+    assert!(error.contains("descriptor 3 in LISTEN_FDS is not a listening TCP socket"), "{error}");
+    // Variables for another process are ignored.
+    let mut command = serve_in(place.path(), &[]);
+    let _server = Served::start(command.env("LISTEN_PID", "1").env("LISTEN_FDS", "1"));
+}
+
+#[test]
+fn the_unit_files_are_valid() {
+    if !has("systemd-analyze") {
+        return;
+    }
+    let place = place();
+    let units = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../packaging/systemd");
+    let mut paths = Vec::new();
+    for name in ["ioloom-serve.service", "ioloom-serve.socket"] {
+        let text = std::fs::read_to_string(format!("{units}/{name}")).unwrap();
+        // The program is not installed here.
+        place.write(name, &text.replace("/usr/bin/ioloom", env!("CARGO_BIN_EXE_ioloom")));
+        paths.push(place.at(name));
+    }
+    let ran = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&paths).output();
+    let ran = ran.unwrap();
+    let text = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && !text.contains("ioloom"), "{text}");
+}
