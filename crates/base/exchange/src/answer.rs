@@ -27,6 +27,21 @@ pub enum Stop {
     Unsure,
 }
 
+impl Stop {
+    /// All reasons, in the order of declaration.
+    pub const ALL: [Self; 4] = [Self::Busy, Self::Late, Self::TooOld, Self::Unsure];
+
+    /// Returns the code used in protocols and metrics.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Late => "late",
+            Self::TooOld => "too-old",
+            Self::Unsure => "unknown-outcome",
+        }
+    }
+}
+
 /// Why bytes do not form a valid request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -46,6 +61,34 @@ pub enum Fault {
     Rights,
     /// HTTP/1.1 without exactly one valid `Host` field.
     Host,
+}
+
+impl Fault {
+    /// All faults, in the order of declaration.
+    pub const ALL: [Self; 8] = [
+        Self::Command,
+        Self::Number,
+        Self::TooLong,
+        Self::Frame,
+        Self::Version,
+        Self::Token,
+        Self::Rights,
+        Self::Host,
+    ];
+
+    /// Returns the code used in protocols and metrics.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Command => "unknown-command",
+            Self::Number => "bad-number",
+            Self::TooLong => "too-long",
+            Self::Frame => "bad-frame",
+            Self::Version => "unknown-version",
+            Self::Token => "no-token",
+            Self::Rights => "read-only",
+            Self::Host => "bad-host",
+        }
+    }
 }
 
 /// Answers that the codec produces without the exchange.

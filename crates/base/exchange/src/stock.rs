@@ -58,6 +58,20 @@ pub enum Refused {
     TooMany,
 }
 
+impl Refused {
+    /// All reasons, in the order of declaration.
+    pub const ALL: [Self; 3] = [Self::NotEnough, Self::UnknownStock, Self::TooMany];
+
+    /// Returns the code used in protocols and metrics.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::NotEnough => "not-enough",
+            Self::UnknownStock => "unknown-stock",
+            Self::TooMany => "too-many",
+        }
+    }
+}
+
 /// Remaining shares and price of a stock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stock {

@@ -146,6 +146,7 @@ mod tests {
             answered_per_s: in_time as f64,
             elapsed_ns: 1_000_000_000,
             outcomes,
+            stall: None,
             latency: Latencies::default(),
             commands: BTreeMap::new(),
             seconds: Vec::new(),

@@ -32,6 +32,7 @@ mod plan;
 mod report;
 mod run;
 mod shared;
+mod stall;
 mod tally;
 mod worker;
 
@@ -43,6 +44,7 @@ pub use null::{NullClient, NullServer, null_client};
 pub use plan::{Arrival, CONNECTIONS_MAX, LoadPlan, Mix, Pace, Protocol, Skew, Think};
 pub use report::{Conservation, Generator, Latencies, Latency, Run, Second};
 pub use run::{LoadProgress, run};
+pub use stall::Stall;
 pub use tally::Outcomes;
 
 /// Trust anchor for a load over TLS.

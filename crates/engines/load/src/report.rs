@@ -1,5 +1,6 @@
 //! The report of a run: the document of `--json`.
 
+use crate::stall::Stall;
 use crate::tally::{Outcomes, Pair, Table, Tally};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -136,6 +137,8 @@ pub struct Run {
     /// Latencies of all commands. Requests that were never sent or answered count with their
     /// waiting time.
     pub latency: Latencies,
+    /// A stall that a closed loop hides; null if there was none or the loop is not closed.
+    pub stall: Option<Stall>,
     /// Latencies by command: `show`, `buy`, `sell`.
     pub commands: BTreeMap<&'static str, Latencies>,
     /// Latencies by second, for the first hour.

@@ -8,6 +8,7 @@ use crate::listing::{list, list_again};
 use crate::plan::LoadPlan;
 use crate::report::{Conservation, Latencies, Run, generator, seconds};
 use crate::shared::Shared;
+use crate::stall;
 use crate::tally::Tally;
 use crate::worker::Worker;
 use ioloom_sys::{affinity, clock, proc};
@@ -186,6 +187,7 @@ fn summary(
         answered_per_s: tally.outcomes.answered_in_time as f64 * 1e9 / elapsed_ns as f64,
         elapsed_ns,
         latency: Latencies::from(&all),
+        stall: stall::hidden(&plan.pace, &all.raw),
         commands: commands.collect::<BTreeMap<_, _>>(),
         seconds: seconds(&tally),
         conservation,

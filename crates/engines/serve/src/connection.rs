@@ -8,6 +8,7 @@
 //! closing a socket with unread bytes would reset the connection, and the client might never
 //! receive its last answer.
 
+use crate::metrics::Cut;
 use crate::service::Service;
 use crate::sharing::Job;
 use crate::transport::{Stage, Transport};
@@ -362,18 +363,25 @@ impl Connection {
         Interest { read: listening && !self.ended, write: self.pending_bytes() > 0 }
     }
 
-    /// Returns true if a timeout has expired.
-    pub(crate) fn is_overdue(&self, service: &Service, now_ns: u64) -> bool {
-        let (limits, live) = (&service.limits, &service.live);
-        let idle = live.idle();
+    /// Returns the timeout that has expired, if any.
+    pub(crate) fn overdue(&self, service: &Service, now_ns: u64) -> Option<Cut> {
+        let live = &service.live;
         let passed = |since: u64, limit: std::time::Duration| {
             since != 0 && u128::from(now_ns.saturating_sub(since)) > limit.as_nanos()
         };
         let is_served = self.transport.has_more() && self.transport.stage() != Stage::Handshake;
-        passed(self.begun_ns, live.request()) && !is_served && !self.is_full
-            || passed(self.pending_ns, limits.drain)
-            || (!idle.is_zero() && passed(self.active_ns, idle))
-            || (self.lingering_ns != 0 && now_ns.saturating_sub(self.lingering_ns) > LINGER_NS)
+        let idle = live.idle();
+        if passed(self.begun_ns, live.request()) && !is_served && !self.is_full {
+            Some(Cut::Request)
+        } else if passed(self.pending_ns, service.limits.drain) {
+            Some(Cut::Drain)
+        } else if !idle.is_zero() && passed(self.active_ns, idle) {
+            Some(Cut::Idle)
+        } else if self.lingering_ns != 0 && now_ns.saturating_sub(self.lingering_ns) > LINGER_NS {
+            Some(Cut::Linger)
+        } else {
+            None
+        }
     }
 
     /// Stops reading new requests.
@@ -414,7 +422,7 @@ mod tests {
             connection.arrived(0, &service, Some(piece.as_bytes()), &mut jobs, 1);
         }
         assert_eq!(jobs.len(), service.requests_at_once());
-        service.answer(&mut jobs).unwrap();
+        service.answer(&mut jobs, 0).unwrap();
         connection.push_answers(&jobs, 2);
         jobs.clear();
         assert_eq!(
@@ -450,14 +458,15 @@ mod tests {
         let mut jobs = Vec::new();
         let mut request = |connection: &mut Connection, now_ns| {
             connection.arrived(0, &service, Some(b"show\n"), &mut jobs, now_ns);
-            service.answer(&mut jobs).unwrap();
+            service.answer(&mut jobs, 0).unwrap();
             connection.push_answers(&jobs, now_ns);
             jobs.clear();
         };
         request(&mut connection, 10);
         let first = connection.take_output().unwrap();
         request(&mut connection, 20);
-        let is_late = |connection: &Connection, now_ns| connection.is_overdue(&service, now_ns);
+        let is_late =
+            |connection: &Connection, now_ns| connection.overdue(&service, now_ns).is_some();
         assert!(!is_late(&connection, drain_ns + 10) && is_late(&connection, drain_ns + 11));
         // Half of the first answer is not the whole answer.
         connection.sent(first, ioloom_exchange::PADDED / 2, 30);

@@ -93,9 +93,6 @@ pub struct ServeOptions {
     pub access: Option<Access>,
     /// Enables TLS on every port.
     pub tls: Option<TlsFiles>,
-    /// Called with a warning about a connection that does not use TLS, at most once per second,
-    /// from the thread that serves it.
-    pub warn: Option<fn(&str)>,
     /// Artificial CPU time per order and list, at most [`SERVICE_TIME_MAX`]; for experiments.
     pub service_time: Duration,
     /// Whether to spend that time while holding the stocks of the request rather than before; see

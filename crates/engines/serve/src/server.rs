@@ -9,9 +9,10 @@ use crate::database;
 use crate::error::{ServeError, SystemOperation};
 use crate::journal::Journal;
 use crate::live::{Reload, Secrets};
+use crate::metrics::Counts;
 use crate::model::{self, Port};
 use crate::options::{DatabaseChoice, SERVICE_TIME_MAX, ServeOptions, TlsFiles};
-use crate::service::{Counts, Service, ServiceParts};
+use crate::service::{Service, ServiceParts};
 use crate::sharing::{self, Strategy};
 use crate::{stock_file, store};
 use ioloom_exchange::{ClassicForm, Exchange, Settings, State};
@@ -177,7 +178,6 @@ impl Server {
             wakers,
             loops,
             secrets: Secrets { access: options.access.clone(), identity },
-            warn: options.warn,
             service_time: service_times(options).0,
             on_idle: Box::new(move || for_idle.write(false)),
         };
@@ -222,6 +222,7 @@ impl Server {
     pub fn run(self) -> Result<ServeSummary, ServeError> {
         let ran = model::run(self.service.model, &self.service, self.ports);
         self.service.stop();
+        self.service.reports.finish();
         if let Some(error) = self.service.journal.take_error() {
             return Err(error.into());
         }

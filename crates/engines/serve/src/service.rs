@@ -4,6 +4,8 @@ use crate::choice::{Durability, Model, Sharing, ShowMode};
 use crate::journal::{Journal, StoreFailed};
 use crate::limits::Limits;
 use crate::live::{Live, Secrets};
+use crate::metrics::{Counts, Cut, Page, Rejected, Times};
+use crate::reports::{Kind, Reports};
 use crate::sharing::{Job, Strategy, spend};
 use crate::transport::Transport;
 use ioloom_exchange::{Answer, ClassicForm, Command, Exchange, Request, Session, Settings};
@@ -12,42 +14,19 @@ use ioloom_sys_net::Waker;
 use ioloom_tls::{Identity, SessionError};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Minimum interval between warnings about connections without TLS, in nanoseconds.
-const WARN_INTERVAL_NS: u64 = 1_000_000_000;
 /// Maximum length of a line in a stock list, in bytes.
 const LINE_BYTES: usize = 33;
-
-/// Counters since the server started.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// Number of open connections.
-    pub open: AtomicUsize,
-    /// Number of accepted connections.
-    pub accepted: AtomicU64,
-    /// Number of connections rejected with `BUSY`.
-    pub turned_away: AtomicU64,
-    /// Number of connections closed because of a timeout.
-    pub cut: AtomicU64,
-    /// Number of connections closed because they did not use TLS or could not be decrypted.
-    pub not_opened: AtomicU64,
-    /// Number of orders answered as executed, including repetitions.
-    pub done: AtomicU64,
-    /// Number of refused orders.
-    pub refused: AtomicU64,
-    /// Number of lists of all stocks.
-    pub shown: AtomicU64,
-    /// Number of malformed requests.
-    pub faults: AtomicU64,
-}
 
 /// State shared between the threads of a model.
 pub(crate) struct Service {
     pub(crate) limits: Limits,
     pub(crate) live: Live,
     pub(crate) counts: Counts,
+    pub(crate) times: Times,
+    pub(crate) reports: Reports,
     pub(crate) model: Model,
     pub(crate) strategy: Box<dyn Strategy>,
     pub(crate) journal: Arc<Journal>,
@@ -61,9 +40,6 @@ pub(crate) struct Service {
     requests_at_once: usize,
     /// Number of sessions created.
     sessions: AtomicU64,
-    warn: Option<fn(&str)>,
-    /// Time of the latest warning about a connection without TLS; 0 if there was none.
-    warned_ns: AtomicU64,
     /// CPU time to spend before executing each order and each list.
     service_time: Duration,
     /// Called after the last connection has closed.
@@ -83,7 +59,6 @@ pub(crate) struct ServiceParts {
     pub(crate) wakers: Vec<Arc<Waker>>,
     pub(crate) loops: usize,
     pub(crate) secrets: Secrets,
-    pub(crate) warn: Option<fn(&str)>,
     pub(crate) service_time: Duration,
     pub(crate) on_idle: Box<dyn Fn() + Send + Sync>,
 }
@@ -118,6 +93,8 @@ impl Service {
         Self {
             requests_at_once: limits.requests_at_once.clamp(1, fitting),
             counts: Counts::default(),
+            times: Times::default(),
+            reports: Reports::default(),
             limits,
             model: parts.model,
             strategy: parts.strategy,
@@ -131,8 +108,6 @@ impl Service {
             loops: parts.loops,
             live: Live::new(&limits, parts.secrets),
             sessions: AtomicU64::new(0),
-            warn: parts.warn,
-            warned_ns: AtomicU64::new(0),
             service_time: parts.service_time,
             on_idle: parts.on_idle,
         }
@@ -160,7 +135,6 @@ impl Service {
                 .collect(),
             loops: 1,
             secrets: Secrets { access: None, identity: None },
-            warn: None,
             service_time: Duration::ZERO,
             on_idle: Box::new(|| {}),
         };
@@ -191,24 +165,22 @@ impl Service {
         self.live.is_sealed()
     }
 
-    /// Counts a connection that could not be decrypted, and prints a warning at most once per
-    /// second.
+    /// Counts and reports a connection that could not be decrypted.
     pub(crate) fn tls_failed(&self, reason: &SessionError) {
-        let count = self.counts.not_opened.fetch_add(1, Ordering::Relaxed) + 1;
-        let (now_ns, warned_ns) = (clock::monotonic_ns(), self.warned_ns.load(Ordering::Relaxed));
-        let is_soon = warned_ns != 0 && now_ns.saturating_sub(warned_ns) < WARN_INTERVAL_NS;
-        let Some(warn) = self.warn.filter(|_| !is_soon) else { return };
-        let mine = self.warned_ns.compare_exchange(
-            warned_ns,
-            now_ns,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-        if mine.is_ok() {
-            warn(&format!(
-                "closed a connection: {reason}, and this server requires TLS ({count} so far)"
-            ));
-        }
+        self.counts.not_opened.fetch_add(1, Ordering::Relaxed);
+        self.reports.note(Kind::NotTls, &reason.to_string());
+    }
+
+    /// Counts and reports a connection that is not served.
+    pub(crate) fn rejected(&self, why: Rejected) {
+        self.counts.reject(why);
+        self.reports.note(Kind::Rejected, why.name());
+    }
+
+    /// Counts and reports a connection that is closed by a timeout.
+    pub(crate) fn cut(&self, why: Cut) {
+        self.counts.cut(why);
+        self.reports.note(Kind::Cut, why.name());
     }
 
     /// Creates the job for a request that has just arrived.
@@ -225,16 +197,32 @@ impl Service {
             && !matches!(self.sharing, Sharing::Writer | Sharing::Database)
     }
 
-    /// Answers all jobs in order, and returns when the answers may be sent. If the store failed,
-    /// the server is stopping and no answers may be sent.
-    pub(crate) fn answer(&self, jobs: &mut Vec<Job>) -> Result<(), StoreFailed> {
+    /// Answers all jobs in order, and returns when the answers may be sent. They were received at
+    /// `arrived_ns`. If the store failed, the server is stopping and no answers may be sent.
+    pub(crate) fn answer(&self, jobs: &mut Vec<Job>, arrived_ns: u64) -> Result<(), StoreFailed> {
         if jobs.is_empty() {
             return Ok(());
         }
         let seq = self.execute(jobs)?;
+        let executed_ns = clock::monotonic_ns();
         self.wait(seq)?;
+        let ended_ns = if self.waits_for(seq) { clock::monotonic_ns() } else { executed_ns };
+        self.took(jobs.len(), arrived_ns, executed_ns, ended_ns);
         self.count(jobs);
         Ok(())
+    }
+
+    /// Returns true if answers that depend on this log number had to wait for the store.
+    pub(crate) fn waits_for(&self, seq: u64) -> bool {
+        seq > 0 && self.journal.keeps()
+    }
+
+    /// Records the times at which a batch was received, executed and stored.
+    pub(crate) fn took(&self, count: usize, arrived_ns: u64, executed_ns: u64, ended_ns: u64) {
+        self.times.request.observe(ended_ns.saturating_sub(arrived_ns), count);
+        if ended_ns > executed_ns {
+            self.times.commit.observe(ended_ns - executed_ns, count);
+        }
     }
 
     /// Executes all jobs in order. Their answers may be sent, and are counted, once the store
@@ -273,25 +261,10 @@ impl Service {
             jobs.iter().all(|job| job.answer.is_some()),
             "a job without an answer would desynchronise its client"
         );
-        let (mut done, mut refused, mut shown, mut faults) = (0, 0, 0, 0);
-        for job in jobs {
-            match &job.answer {
-                Some(Answer::Done { .. }) => done += 1,
-                Some(Answer::Refused(_)) => refused += 1,
-                Some(Answer::Shown(_)) => shown += 1,
-                Some(Answer::Local(ioloom_exchange::Local::Fault(_))) => faults += 1,
-                _ => {}
-            }
+        let answers = jobs.iter().filter_map(|job| job.answer.as_ref());
+        if self.counts.answers(answers) > 0 {
+            self.reports.note(Kind::Unauthorized, "missing or wrong token");
         }
-        let add = |count: &AtomicU64, n: u64| {
-            if n > 0 {
-                count.fetch_add(n, Ordering::Relaxed);
-            }
-        };
-        add(&self.counts.done, done);
-        add(&self.counts.refused, refused);
-        add(&self.counts.shown, shown);
-        add(&self.counts.faults, faults);
     }
 
     /// Asks every thread of the model to stop.
@@ -322,7 +295,7 @@ impl Service {
         let most = most.min(self.live.connections());
         let open = self.counts.open.fetch_add(1, Ordering::SeqCst);
         if open >= most {
-            self.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+            self.rejected(Rejected::Limit);
             self.leave();
             return false;
         }
@@ -386,40 +359,12 @@ impl Service {
     }
 
     fn metrics(&self) -> String {
-        let mut text = String::new();
-        let counts = &self.counts;
-        let mut put = |name: &str, kind: &str, help: &str, value: u64| {
-            let _ = writeln!(
-                text,
-                "# HELP ioloom_{name} {help}\n# TYPE ioloom_{name} {kind}\nioloom_{name} {value}"
-            );
-        };
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let open = counts.open.load(Ordering::Relaxed) as u64;
-        put("connections", "gauge", "Open connections.", open);
-        let accepted = of(&counts.accepted);
-        put("connections_total", "counter", "Accepted connections.", accepted);
-        let away = of(&counts.turned_away);
-        put("connections_busy_total", "counter", "Connections rejected as busy.", away);
-        put(
-            "connections_cut_total",
-            "counter",
-            "Connections closed by a timeout.",
-            of(&counts.cut),
-        );
-        let not_opened = of(&counts.not_opened);
-        put(
-            "connections_not_tls_total",
-            "counter",
-            "Connections closed for not using TLS.",
-            not_opened,
-        );
-        put("orders_done_total", "counter", "Orders answered as executed.", of(&counts.done));
-        put("orders_refused_total", "counter", "Refused orders.", of(&counts.refused));
-        put("lists_total", "counter", "Lists of all stocks.", of(&counts.shown));
-        put("faults_total", "counter", "Malformed requests.", of(&counts.faults));
-        put("commits_total", "counter", "Commits of the store.", self.journal.commits());
-        put("log_number", "gauge", "Number of the latest order.", self.journal.latest());
-        text
+        let mut page = Page::default();
+        page.counts(&self.counts);
+        let commits = self.journal.commits();
+        page.value("commits_total", "counter", "Commits of the store.", commits);
+        page.value("log_number", "gauge", "Number of the latest order.", self.journal.latest());
+        page.times(&self.times);
+        page.0
     }
 }

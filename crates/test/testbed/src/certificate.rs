@@ -22,7 +22,9 @@ pub struct Certificate {
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Private key of another certificate.
+    /// Another certificate for the same names.
+    pub other_certificate: PathBuf,
+    /// Its private key.
     pub other_key: PathBuf,
 }
 
@@ -38,6 +40,10 @@ impl Certificate {
         Self {
             certificate: put("certificate.pem", include_str!("certificate/certificate.pem")),
             key: put("key.pem", include_str!("certificate/key.pem")),
+            other_certificate: put(
+                "other-certificate.pem",
+                include_str!("certificate/other-certificate.pem"),
+            ),
             other_key: put("other-key.pem", include_str!("certificate/other-key.pem")),
         }
     }

@@ -3,9 +3,10 @@
 mod control;
 mod database;
 mod limits_file;
+mod logging;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{out, stderr, token_file, values};
+use crate::{out, token_file, values};
 use clap::Args;
 use control::Control;
 use database::DatabaseArgs;
@@ -17,8 +18,8 @@ use ioloom_serve::{
     ShowMode, StoreChoice, StoreKind, TlsFiles, detect_store, inherited,
 };
 use ioloom_sys::proc;
+use logging::{LogForm, LogLevel};
 use serde::Serialize;
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -267,6 +268,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
+    /// Form of log lines
+    ///
+    /// text prints messages, json one object per line with time, level, target and message. Rejected
+    /// and closed connections are summarised, at most every 10 seconds.
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    log: LogForm,
+
+    /// Least severe level of log lines
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: LogLevel,
+
     /// Print one JSON document at the end
     ///
     /// Contains totals and settings. The format is described in docs/json.md.
@@ -292,6 +304,7 @@ struct Served {
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Ended {
+    logging::start(args.log, args.log_level);
     let database = args.database.choice(args.store, args.durability, args.model)?;
     if database.is_some() && args.store_path.is_some() {
         return Err(Failure::usage("--store-path cannot be used with --store postgres"));
@@ -330,12 +343,13 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
             log_number: ended.seq,
         })?;
     } else {
-        stderr::message(&format!(
+        tracing::info!(
+            target: logging::TARGET,
             "stopped: {} executed over {}, wrote {}",
             format_counted(ended.done, "order", "orders"),
             format_counted(ended.connections, "connection", "connections"),
             quoted(&config.stock)
-        ));
+        );
     }
     Ok(Exit::Ok)
 }
@@ -394,7 +408,6 @@ fn config(args: &ServeArgs, limits: Limits) -> Result<ServeOptions, Failure> {
         cores: args.loops.map_or_else(|| ioloom_machine::usable() as usize, usize::from),
         access: None,
         tls: tls(args),
-        warn: Some(stderr::message),
         service_time: args.service_time,
         service_in_lock: args.service_in_lock,
     })
@@ -459,10 +472,9 @@ fn failure(error: ServeError) -> Failure {
 }
 
 fn greet(config: &ServeOptions, server: &Server) {
-    let mut text = String::new();
     for (at, address) in server.addresses().iter().enumerate() {
         let lines = if at == 0 { "" } else { " (unpadded)" };
-        let _ = writeln!(text, "ioloom: listening on {address}{lines}");
+        tracing::info!(target: logging::TARGET, "listening on {address}{lines}");
     }
     let StoreChoice { kind, path } = &config.store;
     let store = match (server.database(), server.is_new_store()) {
@@ -475,20 +487,20 @@ fn greet(config: &ServeOptions, server: &Server) {
             format!("{kind} store {}, {orders}", quoted(path))
         }
     };
-    let _ = write!(
-        text,
-        "ioloom: model {}, sharing {}, durability {}{}; {store}",
+    tracing::info!(
+        target: logging::TARGET,
+        "model {}, sharing {}, durability {}{}; {store}",
         config.model,
         config.sharing,
         config.durability,
         if config.tls.is_some() { ", TLS" } else { "" }
     );
-    stderr::line(&text);
     for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
         let open_to = open_to(config.tls.is_some(), config.access.is_some());
-        stderr::line(&format!(
-            "ioloom: warning: {address} can be reached from other machines; {open_to}"
-        ));
+        tracing::warn!(
+            target: logging::TARGET,
+            "{address} can be reached from other machines; {open_to}"
+        );
     }
 }
 

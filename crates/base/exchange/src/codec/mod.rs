@@ -16,7 +16,6 @@
 mod classic;
 mod http;
 mod numbered;
-mod reason;
 mod request;
 mod resp;
 mod syntax;

@@ -16,7 +16,6 @@
 //! repetition gets the same answer. Without a client name, numbers are only echoed in answers. If
 //! the server requires a token, the greeting includes it: `HELLO stock/2 client=alice token=TOKEN`.
 
-use super::reason;
 use super::request::{Command, Form, LINE_MAX, Request, Step};
 use super::syntax::{line, number, order, put, put_line, put_number, words};
 use crate::answer::{Answer, Fault, Local};
@@ -125,11 +124,9 @@ pub(super) fn encode(id: Option<u64>, answer: &Answer, out: &mut Vec<u8>) {
             put(out, format_args!("HELLO stock/2 window={WINDOW}\n"));
         }
         Answer::Local(Local::Bye) => out.extend_from_slice(b"BYE\n"),
-        Answer::Local(Local::Fault(fault)) => {
-            put(out, format_args!("ERR {}\n", reason::fault(*fault)))
-        }
+        Answer::Local(Local::Fault(fault)) => put(out, format_args!("ERR {}\n", fault.code())),
         Answer::Local(_) => out.extend_from_slice(b"PONG\n"),
-        Answer::Refused(why) => put(out, format_args!("ERR {}\n", reason::refusal(*why))),
-        Answer::Stopped(why) => put(out, format_args!("ERR {}\n", reason::stop(*why))),
+        Answer::Refused(why) => put(out, format_args!("ERR {}\n", why.code())),
+        Answer::Stopped(why) => put(out, format_args!("ERR {}\n", why.code())),
     }
 }

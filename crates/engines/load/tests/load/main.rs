@@ -51,7 +51,6 @@ impl Served {
             cores: 2,
             access: None,
             tls: None,
-            warn: None,
             service_time: Duration::ZERO,
             service_in_lock: false,
         };

@@ -7,6 +7,7 @@
 use super::port::{Port, connections_max};
 use super::stop::wait_for_stop;
 use crate::error::{ServeError, SystemOperation};
+use crate::metrics::{Cut, Rejected};
 use crate::service::Service;
 use crate::sharing::Job;
 use crate::transport::{Stage, Transport};
@@ -16,7 +17,6 @@ use ioloom_sys_net::wait::{Interest, Poll, Ready, Waiter};
 use ioloom_sys_net::{Socket, SpareDescriptor, Waker, concerns_one_connection, is_out_of_sockets};
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -121,8 +121,8 @@ impl Handler<'_> {
     pub(super) fn serve(&self, key: usize, socket: Socket, settings: &Settings) {
         let socket = Arc::new(socket);
         self.open.enter(key, &socket, self.service);
-        if let Ok(true) = serve(self.service, &socket, settings, self.others_wait) {
-            self.service.counts.cut.fetch_add(1, Ordering::Relaxed);
+        if let Ok(Some(why)) = serve(self.service, &socket, settings, self.others_wait) {
+            self.service.cut(why);
         }
         self.open.leave(key);
         drop(socket);
@@ -130,26 +130,26 @@ impl Handler<'_> {
     }
 }
 
-/// Serves a connection until it closes; returns true if it timed out.
+/// Serves a connection until it closes; returns the timeout that closed it, if any.
 fn serve(
     service: &Service,
     socket: &Socket,
     settings: &Settings,
     others_wait: Option<&dyn Fn() -> bool>,
-) -> io::Result<bool> {
+) -> io::Result<Option<Cut>> {
     let mut connection = BlockingConnection::new(service, socket);
     let (mut out, mut jobs) = (Vec::new(), Vec::new());
     loop {
         let read = match connection.read(others_wait)? {
             ReadOutcome::Bytes(read) => read,
-            ReadOutcome::End => return connection.send_end().map(|()| false),
-            ReadOutcome::Late => return Ok(true),
+            ReadOutcome::End => return connection.send_end().map(|()| None),
+            ReadOutcome::Late(why) => return Ok(Some(why)),
         };
         if !connection.take(read, &mut jobs) {
-            return Ok(true);
+            return Ok(Some(Cut::Request));
         }
-        if service.answer(&mut jobs).is_err() {
-            return Ok(false);
+        if service.answer(&mut jobs, connection.active_ns).is_err() {
+            return Ok(None);
         }
         out.clear();
         for job in jobs.drain(..) {
@@ -159,7 +159,7 @@ fn serve(
         }
         connection.transport.seal(&mut out, 0);
         if !send_all(service, socket, &out, connection.active_ns)? {
-            return Ok(true);
+            return Ok(Some(Cut::Drain));
         }
         connection.renew_deadline(&out);
         // An idle client must not occupy memory for earlier answers.
@@ -168,7 +168,7 @@ fn serve(
         }
         if connection.transport.is_over() {
             connection.send_end()?;
-            return linger(socket, &mut connection.buffer).map(|()| false);
+            return linger(socket, &mut connection.buffer).map(|()| None);
         }
     }
 }
@@ -180,7 +180,7 @@ enum ReadOutcome {
     /// The client has closed its side of the stream.
     End,
     /// A timeout expired.
-    Late,
+    Late(Cut),
 }
 
 /// A connection served by a blocking thread.
@@ -232,8 +232,12 @@ impl<'a> BlockingConnection<'a> {
                     let idle = !limit.is_zero() && passed(self.active_ns, limit, now_ns);
                     let waited_for = || others_wait.is_some_and(|others_wait| others_wait());
                     let hogs = passed(self.active_ns, limits.hog, now_ns) && waited_for();
-                    if late || idle || hogs {
-                        return Ok(ReadOutcome::Late);
+                    for (is_over, why) in
+                        [(late, Cut::Request), (idle, Cut::Idle), (hogs, Cut::Waiting)]
+                    {
+                        if is_over {
+                            return Ok(ReadOutcome::Late(why));
+                        }
                     }
                 }
                 Err(e) => return Err(e),
@@ -371,8 +375,8 @@ pub(super) fn accept_all(
                 }
                 Ok(socket) => take(socket, port)?,
                 Err(e) if is_out_of_sockets(&e) => {
-                    if let Some(reserve) = &mut reserve {
-                        reserve.reject_one(&port.listener);
+                    if reserve.as_mut().is_some_and(|r| r.reject_one(&port.listener)) {
+                        service.rejected(Rejected::Descriptors);
                     }
                 }
                 Err(e) if concerns_one_connection(&e) => {}
@@ -440,7 +444,7 @@ pub(super) fn thread_per_connection(
             if let Some(socket) = socket.lock().expect("the lock must not be poisoned").take() {
                 port.turn_away(service, &socket);
             }
-            service.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+            service.rejected(Rejected::Thread);
             service.leave();
             open.end();
         }

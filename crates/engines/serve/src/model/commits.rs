@@ -41,6 +41,8 @@ pub(super) struct Batch {
     /// The log number they depend on.
     seq: u64,
     pub(super) jobs: Vec<Job>,
+    /// Time when the requests were received.
+    pub(super) arrived_ns: u64,
     /// Connection slots of the jobs, in the same order.
     pub(super) slots: Vec<usize>,
 }

@@ -11,6 +11,7 @@ use super::port::{Port, connections_max};
 use super::spin::SpinPolicy;
 use crate::connection::{Connection, Next};
 use crate::error::{ServeError, SystemOperation};
+use crate::metrics::Rejected;
 use crate::service::Service;
 use crate::sharing::Job;
 use ioloom_exchange::Settings;
@@ -255,6 +256,9 @@ impl<'a> EventLoop<'a> {
                 Err(e) if is_out_of_sockets(&e) => {
                     let listener = &port.listener;
                     let turned = self.reserve.as_mut().is_some_and(|r| r.reject_one(listener));
+                    if turned {
+                        self.service.rejected(Rejected::Descriptors);
+                    }
                     // Edge triggering will not report this connection again, nor those queued
                     // behind it.
                     match self.waiter.is_edge_triggered() {
@@ -368,18 +372,26 @@ impl<'a> EventLoop<'a> {
             self.write_all(jobs, turn);
             return true;
         }
+        let count = jobs.len();
+        let began_ns = clock::monotonic_ns();
+        self.service.times.queue.observe(began_ns.saturating_sub(self.now_ns), count);
         let Ok(seq) = self.service.execute(jobs) else { return false };
         let others = self.note_turn(jobs);
         if seq != 0 && self.commits.as_mut().is_some_and(|commits| commits.takes(seq, others)) {
             return self.defer(jobs, turn, seq);
         }
-        let began_ns = clock::monotonic_ns();
+        let executed_ns = clock::monotonic_ns();
         if self.service.wait(seq).is_err() {
             return false;
         }
-        if let Some(commits) = self.commits.as_mut().filter(|_| seq != 0) {
-            commits.took(seq, clock::monotonic_ns() - began_ns);
+        let mut ended_ns = executed_ns;
+        if self.service.waits_for(seq) {
+            ended_ns = clock::monotonic_ns();
+            if let Some(commits) = self.commits.as_mut() {
+                commits.took(seq, ended_ns - executed_ns);
+            }
         }
+        self.service.took(count, self.now_ns, executed_ns, ended_ns);
         self.service.count(jobs);
         self.write_all(jobs, turn);
         true
@@ -416,6 +428,7 @@ impl<'a> EventLoop<'a> {
     /// happen.
     fn defer(&mut self, jobs: &mut Vec<Job>, turn: &[usize], seq: u64) -> bool {
         let Some(mut batch) = self.commits.as_mut().map(Commits::batch) else { return false };
+        batch.arrived_ns = self.now_ns;
         let mut rest = jobs.as_slice();
         for at in turn {
             let mine = rest.iter().take_while(|job| job.token == *at).count();
@@ -441,6 +454,8 @@ impl<'a> EventLoop<'a> {
                 Ok(Some(batch)) => batch,
                 Err(_) => return false,
             };
+            let arrived_ns = batch.arrived_ns;
+            self.service.took(batch.jobs.len(), arrived_ns, arrived_ns, self.now_ns);
             self.service.count(&batch.jobs);
             for at in &batch.slots {
                 let Some(slot) = self.slots[*at].as_mut() else { continue };
@@ -479,7 +494,7 @@ impl<'a> EventLoop<'a> {
                 continue;
             }
             let Executor::Workers { send, .. } = &self.executor else { return };
-            match send(JobBatch { slot: *at, jobs: mine }) {
+            match send(JobBatch { slot: *at, jobs: mine, arrived_ns: self.now_ns }) {
                 Ok(()) => {
                     if let Some(slot) = self.slots[*at].as_mut() {
                         slot.is_away = true;
@@ -545,11 +560,11 @@ impl<'a> EventLoop<'a> {
         self.more_to_accept.append(&mut self.starved);
         for at in 0..self.slots.len() {
             // A dead connection was already counted when it was closed.
-            let overdue = self.slots[at].as_ref().is_some_and(|slot| {
-                !slot.is_dead && slot.connection.is_overdue(self.service, self.now_ns)
-            });
-            if overdue {
-                self.service.counts.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let slot = self.slots[at].as_ref().filter(|slot| !slot.is_dead);
+            if let Some(why) =
+                slot.and_then(|slot| slot.connection.overdue(self.service, self.now_ns))
+            {
+                self.service.cut(why);
                 self.close(at);
             }
         }

@@ -9,6 +9,8 @@ pub(super) struct JobBatch {
     /// The connection's slot in the loop.
     pub(super) slot: usize,
     pub(super) jobs: Vec<Job>,
+    /// Time when the requests were received.
+    pub(super) arrived_ns: u64,
 }
 
 impl JobBatch {

@@ -8,16 +8,20 @@
 use super::blocking::{Gate, Handler, OpenSockets, accept_all};
 use super::port::Port;
 use crate::error::{ServeError, SystemOperation};
+use crate::metrics::Rejected;
 use crate::service::Service;
 use ioloom_exchange::Settings;
+use ioloom_sys::clock;
 use ioloom_sys_net::{Socket, Waker};
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
+
+/// A connection, its settings, and the time when it was accepted.
+type Waiting = (Socket, Settings, u64);
 
 /// Bounded queue between the accepting thread and the pool.
 struct Buffer {
-    waiting: Mutex<VecDeque<(Socket, Settings)>>,
+    waiting: Mutex<VecDeque<Waiting>>,
     changed: Condvar,
     most: usize,
     /// Wakes the accepting thread when the full queue has room again.
@@ -30,13 +34,13 @@ impl Buffer {
         if waiting.len() >= self.most {
             return Err(socket);
         }
-        waiting.push_back((socket, settings));
+        waiting.push_back((socket, settings, clock::monotonic_ns()));
         debug_assert!(waiting.len() <= self.most, "the pool queue must be bounded");
         self.changed.notify_one();
         Ok(())
     }
 
-    fn remove(&self, service: &Service) -> Option<(Socket, Settings)> {
+    fn remove(&self, service: &Service) -> Option<Waiting> {
         let mut waiting = self.waiting.lock().expect("the lock must not be poisoned");
         loop {
             if let Some(next) = waiting.pop_front() {
@@ -81,7 +85,9 @@ pub(super) fn run(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeErr
             let worker = move || {
                 let others_wait = || !buffer.is_empty();
                 let handler = Handler { service, open, others_wait: Some(&others_wait) };
-                while let Some((socket, settings)) = buffer.remove(service) {
+                while let Some((socket, settings, accepted_ns)) = buffer.remove(service) {
+                    let waited_ns = clock::monotonic_ns().saturating_sub(accepted_ns);
+                    service.times.pool.observe(waited_ns, 1);
                     handler.serve(number, socket, &settings);
                 }
                 open.end();
@@ -98,7 +104,7 @@ pub(super) fn run(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeErr
             accept_all(service, ports, gate, |socket, port| {
                 if let Err(socket) = buffer.insert(socket, port.settings) {
                     port.turn_away(service, &socket);
-                    service.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+                    service.rejected(Rejected::Queue);
                     service.leave();
                 }
                 Ok(())

@@ -11,10 +11,12 @@ use super::stop::wait_for_stop;
 use super::tokio_commits::Commits;
 use crate::error::{ServeError, SystemOperation};
 use crate::journal::StoreFailed;
+use crate::metrics::{Cut, Rejected};
 use crate::service::Service;
 use crate::sharing::Job;
 use crate::transport::{Stage, Transport};
 use ioloom_exchange::{Settings, encode};
+use ioloom_sys::clock;
 use ioloom_sys_net::{SpareDescriptor, is_out_of_sockets};
 use std::io;
 use std::sync::Arc;
@@ -108,8 +110,8 @@ async fn accept(
                 tokio::spawn(async move {
                     let commits = commits.as_deref();
                     let served = serve_connection(&service, stream, (&settings, commits), stop);
-                    if let Ok(true) = served.await {
-                        service.counts.cut.fetch_add(1, Ordering::Relaxed);
+                    if let Ok(Some(why)) = served.await {
+                        service.cut(why);
                     }
                     service.leave();
                 });
@@ -124,6 +126,7 @@ async fn accept(
                 drop(reserve.take());
                 drop(timeout(PAUSE, listener.accept()).await);
                 reserve = SpareDescriptor::new().ok();
+                service.rejected(Rejected::Descriptors);
             }
             Err(_) => {}
         }
@@ -159,13 +162,13 @@ async fn wait(
     }
 }
 
-/// Serves a connection until it closes; returns true if it timed out.
+/// Serves a connection until it closes; returns the timeout that closed it, if any.
 async fn serve_connection(
     service: &Service,
     stream: TcpStream,
     (settings, commits): (&Settings, Option<&Commits>),
     mut stop: watch::Receiver<bool>,
-) -> io::Result<bool> {
+) -> io::Result<Option<Cut>> {
     let live = &service.live;
     let mut transport = service.transport();
     let mut begun = (transport.stage() != Stage::Idle).then(Instant::now);
@@ -178,7 +181,8 @@ async fn serve_connection(
             match wait(&stream, &mut stop, request.or(idle)).await? {
                 Waited::Bytes => {}
                 Waited::Stop => stopping = true,
-                Waited::Late => return Ok(true),
+                Waited::Late if begun.is_some() => return Ok(Some(Cut::Request)),
+                Waited::Late => return Ok(Some(Cut::Idle)),
             }
         }
         let mut out = Vec::new();
@@ -200,7 +204,9 @@ async fn serve_connection(
         match transport.stage() {
             Stage::Idle => begun = None,
             has if has.begins_after(had, step == Step::Answered) => begun = Some(Instant::now()),
-            _ if begun.is_some_and(|begun| begun.elapsed() > live.request()) => return Ok(true),
+            _ if begun.is_some_and(|begun| begun.elapsed() > live.request()) => {
+                return Ok(Some(Cut::Request));
+            }
             _ => {}
         }
         // On a stop, answer everything that has already arrived and nothing else.
@@ -209,18 +215,21 @@ async fn serve_connection(
         if is_over || has_ended {
             transport.end(&mut out);
         }
-        if step == Step::Failed || !send_all(service, &stream, &out).await? {
-            return Ok(step != Step::Failed);
+        if step == Step::Failed {
+            return Ok(None);
+        }
+        if !send_all(service, &stream, &out).await? {
+            return Ok(Some(Cut::Drain));
         }
         if has_ended {
-            return Ok(false);
+            return Ok(None);
         }
         // Nothing was read while the answers were sent.
         if !out.is_empty() && transport.stage() == Stage::Request {
             begun = Some(Instant::now());
         }
         if is_over {
-            return linger(stream).await.map(|()| false);
+            return linger(stream).await.map(|()| None);
         }
         if transport.has_more() {
             // Let other connections run before processing the rest of this one.
@@ -276,15 +285,19 @@ async fn answer(
     jobs: &mut Vec<Job>,
     commits: Option<&Commits>,
 ) -> Result<(), StoreFailed> {
+    let arrived_ns = clock::monotonic_ns();
     let seq = if service.waits_for_threads() {
         tokio::task::block_in_place(|| service.execute(jobs))
     } else {
         service.execute(jobs)
     }?;
+    let executed_ns = clock::monotonic_ns();
     match commits {
         Some(commits) if seq > 0 => commits.wait(seq).await?,
         _ => service.wait(seq)?,
     }
+    let ended_ns = if service.waits_for(seq) { clock::monotonic_ns() } else { executed_ns };
+    service.took(jobs.len(), arrived_ns, executed_ns, ended_ns);
     service.count(jobs);
     Ok(())
 }

@@ -9,6 +9,7 @@
 use super::port::{Port, connections_max, turn_away};
 use crate::connection::{Connection, Next};
 use crate::error::{ServeError, SystemOperation};
+use crate::metrics::Rejected;
 use crate::service::Service;
 use crate::sharing::Job;
 use ioloom_exchange::Settings;
@@ -16,7 +17,6 @@ use ioloom_sys::clock;
 use ioloom_sys_net::ring::{Event, NetRing, Request, is_transient};
 use ioloom_sys_net::{Listener, Socket, SpareDescriptor, is_out_of_sockets};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Interval between checks for timed-out connections.
@@ -126,6 +126,9 @@ impl RingLoop<'_> {
                         let listener = &self.listeners[token].0;
                         let reserve = self.reserve.as_mut();
                         is_starved = !reserve.is_some_and(|r| r.reject_one(listener));
+                        if !is_starved {
+                            self.service.rejected(Rejected::Descriptors);
+                        }
                     }
                     Err(_) => {}
                 }
@@ -219,7 +222,7 @@ impl RingLoop<'_> {
                 slot.connection.arrived(*at, self.service, None, &mut jobs, self.now_ns);
             }
         }
-        if self.service.answer(&mut jobs).is_err() {
+        if self.service.answer(&mut jobs, self.now_ns).is_err() {
             return false;
         }
         for job in jobs.drain(..) {
@@ -288,11 +291,11 @@ impl RingLoop<'_> {
     fn cut_overdue(&mut self) {
         self.to_accept.append(&mut self.starved);
         for at in 0..self.slots.len() {
-            let overdue = self.slots[at].as_ref().is_some_and(|slot| {
-                !slot.is_dead && slot.connection.is_overdue(self.service, self.now_ns)
-            });
-            if overdue {
-                self.service.counts.cut.fetch_add(1, Ordering::Relaxed);
+            let slot = self.slots[at].as_ref().filter(|slot| !slot.is_dead);
+            if let Some(why) =
+                slot.and_then(|slot| slot.connection.overdue(self.service, self.now_ns))
+            {
+                self.service.cut(why);
                 self.close(at);
             }
         }

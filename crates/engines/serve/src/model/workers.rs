@@ -8,6 +8,7 @@ use super::executor::{Executor, JobBatch};
 use super::port::Port;
 use crate::error::{ServeError, SystemOperation};
 use crate::service::Service;
+use ioloom_sys::clock;
 use ioloom_sys_net::wait::Waiter;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -51,7 +52,9 @@ fn work(service: &Service, for_workers: &Mutex<Receiver<JobBatch>>, to_loop: &Se
         let next = for_workers.lock().expect("the lock must not be poisoned").recv();
         let Ok(mut batch) = next else { return };
         // The store failed: the service is stopping, and no answers may be sent.
-        if service.answer(&mut batch.jobs).is_err() {
+        let waited_ns = clock::monotonic_ns().saturating_sub(batch.arrived_ns);
+        service.times.queue.observe(waited_ns, batch.jobs.len());
+        if service.answer(&mut batch.jobs, batch.arrived_ns).is_err() {
             batch.jobs.clear();
         }
         if to_loop.send(batch).is_err() {

@@ -61,7 +61,6 @@ pub(crate) fn config(dir: &TempDir, model: Model) -> ServeOptions {
         cores: 2,
         access: None,
         tls: None,
-        warn: None,
         service_time: Duration::ZERO,
         service_in_lock: false,
     }

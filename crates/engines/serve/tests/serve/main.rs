@@ -9,6 +9,8 @@ mod damaged;
 mod database;
 mod failing;
 mod fixtures;
+mod log;
+mod observed;
 mod polite;
 mod redis;
 mod rude;

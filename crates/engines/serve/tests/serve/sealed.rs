@@ -2,28 +2,20 @@
 
 use crate::bench::{Bench, config, every_model, without_crowds};
 use crate::conversation::{every_protocol, pipelined};
+use crate::log::{capture, warnings};
 use ioloom_load::{LoadPlan, Protocol};
 use ioloom_serve::{Model, ServeOptions, Server, TlsFiles};
 use ioloom_testbed::Certificate;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Warnings from the servers in these tests.
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-fn record(warning: &str) {
-    WARNINGS.lock().unwrap().push(warning.to_owned());
-}
-
 fn sealed(config: &mut ServeOptions) {
     let files = Certificate::in_dir(config.stock.parent().unwrap());
     config.tls = Some(TlsFiles { certificate: files.certificate, key: files.key });
-    config.warn = Some(record);
 }
 
 #[test]
@@ -104,6 +96,7 @@ fn incomplete_handshakes_time_out_and_block_no_clients() {
 
 #[test]
 fn plain_text_is_disconnected_with_a_warning() {
+    capture();
     every_model(|model| {
         let bench = Bench::with(model, sealed);
         for text in ["buy 1 1\n", "GET /show HTTP/1.1\r\n\r\n", "HELLO stock/2\n1 BUY 1 1\n"] {
@@ -121,8 +114,7 @@ fn plain_text_is_disconnected_with_a_warning() {
         assert!(text.contains("\nioloom_connections_not_tls_total 3\n"), "{model}: {text}");
         assert!(text.contains("\nioloom_orders_done_total 0\n"), "{model}: {text}");
     });
-    let warnings = WARNINGS.lock().unwrap();
-    assert!(warnings.iter().any(|text| text.contains("the peer did not send TLS")), "{warnings:?}");
+    assert!(warnings().iter().any(|text| text.contains("the peer did not send TLS")));
 }
 
 #[test]

@@ -252,7 +252,6 @@ impl TestServer {
             cores: proc::affinity_cpus().unwrap_or(1) as usize,
             access: None,
             tls: None,
-            warn: None,
             service_time: spec.service,
             service_in_lock: spec.in_lock,
         };

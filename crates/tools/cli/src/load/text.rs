@@ -3,7 +3,7 @@
 use super::args::LoadArgs;
 use super::document::{Checked, Document, Floors};
 use crate::out::{table, table_text, wrap};
-use ioloom_load::{Conservation, Generator, Latency, MultiRun, Outcomes, Run};
+use ioloom_load::{Conservation, Generator, Latency, MultiRun, Outcomes, Run, Stall};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use std::fmt::Write;
 
@@ -83,6 +83,9 @@ fn one(run: &Run, args: &LoadArgs) -> String {
             ended(run, args)
         );
         out.push_str(&latencies(run));
+        if let Some(stall) = &run.stall {
+            out.push_str(&stalled(stall));
+        }
     } else {
         let connections = connections(run.connections);
         let _ = writeln!(out, "{}: {connections}, {elapsed}: no result", run.pace);
@@ -163,6 +166,22 @@ fn latencies(run: &Run) -> String {
         }
     }
     table_text(&table)
+}
+
+/// Formats a stall that the latencies of a closed loop hide.
+fn stalled(stall: &Stall) -> String {
+    let time = |ns: u64| format_ns(ns as f64);
+    let text = format!(
+        "  STALL: an answer took {}, {} times the usual interval. A closed loop sends nothing while \
+         it waits, so these latencies hide waiting time. Had each connection kept its interval of \
+         {}: p99 {}, p99.9 {}. Measure it with --rate.",
+        time(stall.max_ns),
+        format_count(stall.max_ns / stall.interval_ns.max(1)),
+        time(stall.interval_ns),
+        time(stall.corrected.p99_ns),
+        time(stall.corrected.p999_ns)
+    );
+    wrap(&text, WIDTH, 2)
 }
 
 fn outcomes(outcomes: &Outcomes) -> String {

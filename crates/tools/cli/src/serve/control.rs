@@ -5,9 +5,9 @@
 //! service managers send it for that or for reasons that should not end a server, and SIGUSR1 prints
 //! the state.
 
+use super::logging::TARGET;
 use super::{ServeArgs, access, limits, tls};
 use crate::exit::{Exit, Failure};
-use crate::stderr;
 use ioloom_serve::inherited::Manager;
 use ioloom_serve::{Reload, ServerHandle};
 use ioloom_sys::clock;
@@ -91,7 +91,7 @@ impl Control {
         let Some(manager) = &self.manager else { return };
         if let Err(e) = manager.send(message) {
             let reason = ioloom_failure::reason(&e);
-            stderr::message(&format!("warning: cannot notify the service manager: {reason}"));
+            tracing::warn!(target: TARGET, "cannot notify the service manager: {reason}");
         }
     }
 
@@ -108,7 +108,7 @@ impl Control {
             self.set_stopping();
             server.stop();
         } else if matches!(signal, SIGINT | SIGTERM | SIGQUIT) {
-            stderr::message("stopped immediately");
+            tracing::warn!(target: TARGET, "stopped immediately");
             std::process::exit(Exit::Interrupted as i32);
         }
     }
@@ -119,9 +119,11 @@ impl Control {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
         let reloaded = reloaded(args).map_err(|failure| failure.message);
         match reloaded.and_then(|new| server.reload(&new).map_err(|error| error.to_string())) {
-            Ok(()) => stderr::message("reloaded the tokens, the certificate and the limits"),
+            Ok(()) => {
+                tracing::info!(target: TARGET, "reloaded the tokens, the certificate and the limits");
+            }
             Err(reason) => {
-                stderr::message(&format!("{reason}; the previous settings remain in use"));
+                tracing::error!(target: TARGET, "{reason}; the previous settings remain in use");
             }
         }
         self.send("READY=1\n");
@@ -131,7 +133,7 @@ impl Control {
         let Some(server) = self.lock().server.clone() else { return };
         let state = server.state();
         let lines = state.lines().map(|line| format!("  {line}\n"));
-        stderr::message(&format!("state:\n{}", lines.collect::<String>().trim_end()));
+        tracing::info!(target: TARGET, "state:\n{}", lines.collect::<String>().trim_end());
     }
 }
 

@@ -12,7 +12,6 @@
 mod reply;
 mod startup;
 
-use super::reason;
 use super::request::{Command, Form, LINE_MAX, Request, Step};
 use super::syntax::{line, number, order, put, put_number, words};
 use crate::answer::{Answer, Fault, Local};
@@ -211,17 +210,15 @@ pub(super) fn encode(answer: &Answer, out: &mut Vec<u8>) {
             out.extend_from_slice(text.as_bytes());
             out.extend_from_slice(b"\r\n");
         }
-        Answer::Refused(why) => put(out, format_args!("-REFUSED {}\r\n", reason::refusal(*why))),
-        Answer::Stopped(why) => put(out, format_args!("-STOPPED {}\r\n", reason::stop(*why))),
+        Answer::Refused(why) => put(out, format_args!("-REFUSED {}\r\n", why.code())),
+        Answer::Stopped(why) => put(out, format_args!("-STOPPED {}\r\n", why.code())),
         Answer::Local(Local::Fault(Fault::Token)) => {
-            put(out, format_args!("-NOAUTH {}\r\n", reason::fault(Fault::Token)));
+            put(out, format_args!("-NOAUTH {}\r\n", Fault::Token.code()));
         }
         Answer::Local(Local::Fault(Fault::Rights)) => {
-            put(out, format_args!("-NOPERM {}\r\n", reason::fault(Fault::Rights)));
+            put(out, format_args!("-NOPERM {}\r\n", Fault::Rights.code()));
         }
-        Answer::Local(Local::Fault(fault)) => {
-            put(out, format_args!("-ERR {}\r\n", reason::fault(*fault)))
-        }
+        Answer::Local(Local::Fault(fault)) => put(out, format_args!("-ERR {}\r\n", fault.code())),
         Answer::Local(Local::Pong) => out.extend_from_slice(b"+PONG\r\n"),
         Answer::Local(Local::Reply(reply)) => out.extend_from_slice(reply),
         Answer::Local(_) => out.extend_from_slice(b"+OK\r\n"),
