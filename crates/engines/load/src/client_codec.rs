@@ -46,6 +46,8 @@ pub(crate) enum Response {
     },
     /// Greeting.
     Hello,
+    /// An answer to a command of a commands file, or the text of a simple one.
+    Plain(String),
     /// Any other answer.
     Other(String),
 }
@@ -100,6 +102,15 @@ pub(crate) fn encode_request(protocol: Protocol, op: Op, id: u64, out: &mut Vec<
     };
 }
 
+/// Appends a RESP command.
+pub(crate) fn encode_words(words: &[String], out: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
+    let _ = write!(out, "*{}\r\n", words.len());
+    for word in words {
+        let _ = write!(out, "${}\r\n{word}\r\n", word.len());
+    }
+}
+
 /// Returns the greeting of a connection if the protocol has one or needs one for the token.
 pub(crate) fn greeting(
     protocol: Protocol,
@@ -129,11 +140,18 @@ pub(crate) struct Reader {
     stocks: usize,
     pending: Vec<u8>,
     at: usize,
+    /// Whether any RESP answer is accepted.
+    is_plain: bool,
 }
 
 impl Reader {
+    /// Creates a reader for answers to commands of a commands file.
+    pub(crate) fn plain() -> Self {
+        Self { is_plain: true, ..Self::new(Protocol::Resp, 0) }
+    }
+
     pub(crate) fn new(protocol: Protocol, stocks: usize) -> Self {
-        Self { protocol, stocks, pending: Vec::new(), at: 0 }
+        Self { protocol, stocks, pending: Vec::new(), at: 0, is_plain: false }
     }
 
     /// Appends received bytes.
@@ -153,6 +171,7 @@ impl Reader {
             Protocol::Padded => cursor.padded(),
             Protocol::Line => cursor.lines(asked, self.stocks),
             Protocol::V2 => cursor.numbered(),
+            Protocol::Resp if self.is_plain => cursor.any().map(|response| Reply { response, id: None }),
             Protocol::Resp => cursor.resp(),
         };
         if reply.is_some() {
@@ -238,6 +257,37 @@ impl<'a> Cursor<'a> {
             _ => Response::Other(line.to_owned()),
         };
         Some(Reply { response, id })
+    }
+
+    /// Reads any RESP answer, nested or not.
+    fn any(&mut self) -> Option<Response> {
+        let mut first = None;
+        let mut left = 1u64;
+        while left > 0 {
+            left -= 1;
+            let line = self.line()?;
+            let (mark, rest) = line.split_at_checked(1).unwrap_or(("", line));
+            let response = match mark {
+                "+" | ":" | "_" | "," | "#" => Response::Plain(rest.to_owned()),
+                "$" | "=" => match rest.parse::<usize>() {
+                    Ok(len) => {
+                        let text = self.bytes.get(self.at..self.at + len + 2)?;
+                        self.at += len + 2;
+                        Response::Plain(String::from_utf8_lossy(&text[..len]).into_owned())
+                    }
+                    // A null value.
+                    Err(_) => Response::Plain(String::new()),
+                },
+                "*" | "%" | "~" | ">" => {
+                    let each = if mark == "%" { 2 } else { 1 };
+                    left = left.saturating_add(each * rest.parse::<u64>().unwrap_or(0));
+                    Response::Plain(String::new())
+                }
+                _ => Response::Other(line.to_owned()),
+            };
+            first = first.or(Some(response));
+        }
+        first
     }
 
     fn resp(&mut self) -> Option<Reply> {

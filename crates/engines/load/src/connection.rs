@@ -50,6 +50,13 @@ fn first_id() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(1)
 }
 
+fn reader(plan: &LoadPlan, stocks: usize) -> Reader {
+    match plan.commands {
+        Some(_) => Reader::plain(),
+        None => Reader::new(plan.protocol, stocks),
+    }
+}
+
 impl Connection {
     pub(crate) fn new(number: usize, plan: &LoadPlan, draw: Draw, stocks: usize) -> Self {
         Self {
@@ -62,7 +69,7 @@ impl Connection {
             draw,
             session_left: 0,
             seq: 0,
-            reader: Reader::new(plan.protocol, stocks),
+            reader: reader(plan, stocks),
             tls: None,
             plain: Vec::new(),
             out: Vec::new(),
@@ -77,7 +84,7 @@ impl Connection {
         let socket = Socket::begin_connect(plan.target)?;
         let tls = plan.tls.as_ref().map(|trust| trust.session().map_err(io::Error::other));
         self.tls = tls.transpose()?;
-        self.reader = Reader::new(plan.protocol, self.stocks);
+        self.reader = reader(plan, self.stocks);
         self.out.clear();
         (self.sent, self.seq, self.was_busy) = (0, 0, false);
         let name = plan.name.as_ref().map(|name| format!("{name}-{}", self.number));
@@ -97,7 +104,10 @@ impl Connection {
         let id = self.next_id;
         self.next_id += 1;
         let from = self.out.len();
-        encode_request(plan.protocol, op, id, &mut self.out);
+        match &plan.commands {
+            Some(commands) => commands.encode(op, &mut self.out),
+            None => encode_request(plan.protocol, op, id, &mut self.out),
+        }
         self.seal(from);
         self.flight.push_back(InFlight { asked: Expected::Op(op), id, due_ns, sent_ns });
     }

@@ -46,6 +46,14 @@ pub enum LoadError {
         /// What went wrong.
         reason: String,
     },
+    /// A command that prepares the load failed.
+    #[error("cannot prepare {target}: {reason}; check the commands file")]
+    Prepare {
+        /// The server.
+        target: SocketAddr,
+        /// What went wrong.
+        reason: String,
+    },
     /// The server is at its connection limit.
     #[error(
         "cannot list the stocks on {target}: the server is busy; retry when it has fewer clients"

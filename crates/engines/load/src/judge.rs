@@ -77,6 +77,8 @@ impl KnownStocks {
         match (op, response) {
             (_, Response::Busy) => Verdict::TurnedAway,
             (Op::Trade(_), Response::Unsure) => Verdict::Unsure,
+            (Op::Show, Response::Plain(_)) => Verdict::Listed,
+            (Op::Trade(_), Response::Plain(_)) => Verdict::Traded,
             (Op::Show, Response::Shown { lines, .. }) => {
                 let same = |line: &Line| {
                     self.places.get(&line.id).is_some_and(|(_, price)| *price == line.price)

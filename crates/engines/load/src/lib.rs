@@ -19,6 +19,7 @@ mod arrivals;
 mod channel;
 pub mod check;
 mod client_codec;
+mod commands;
 mod connection;
 mod draw;
 mod error;
@@ -44,6 +45,7 @@ pub use null::{NullClient, NullServer, null_client};
 pub use plan::{Arrival, CONNECTIONS_MAX, LoadPlan, Mix, Pace, Protocol, Skew, Think};
 pub use report::{Conservation, Generator, Latencies, Latency, Run, Second};
 pub use run::{LoadProgress, run};
+pub use commands::Commands;
 pub use stall::Stall;
 pub use tally::Outcomes;
 

@@ -6,11 +6,13 @@
 //! rate performs very differently under each of them (Schroeder, 2006), so a result states its
 //! loop.
 
+use crate::commands::Commands;
 use crate::error::LoadError;
 use ioloom_tls::Trust;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum number of connections in a run, regardless of the open file limit.
@@ -248,6 +250,8 @@ pub struct LoadPlan {
     pub cpus: Vec<u32>,
     /// Whether the final stocks must match the initial stocks and the answers.
     pub conserve: bool,
+    /// Commands to send instead of orders and lists, if any; requires `resp`.
+    pub commands: Option<Arc<Commands>>,
 }
 
 impl LoadPlan {
@@ -275,6 +279,7 @@ impl LoadPlan {
             tls: None,
             cpus: Vec::new(),
             conserve: true,
+            commands: None,
         }
     }
 
@@ -326,6 +331,20 @@ impl LoadPlan {
             return refuse(
                 "the original protocol does not support tokens; use v2 or resp".to_owned(),
             );
+        }
+        if let Some(commands) = &self.commands {
+            if self.protocol != Protocol::Resp || self.keep_history || self.name.is_some() {
+                return refuse(
+                    "a commands file requires the protocol resp, without a history or a name"
+                        .to_owned(),
+                );
+            }
+            if let Some(kind) = commands.missing(self) {
+                return refuse(format!(
+                    "the commands file has no command for '{kind}'; add one, or exclude it with \
+                     --mix"
+                ));
+            }
         }
         let rate = match self.pace {
             Pace::Closed { .. } => 1.0,

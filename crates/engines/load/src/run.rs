@@ -13,6 +13,7 @@ use crate::tally::Tally;
 use crate::worker::Worker;
 use ioloom_sys::{affinity, clock, proc};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
@@ -50,7 +51,15 @@ pub fn run(
     plan.check()?;
     check_descriptors(plan.connections)?;
     check_processors(&plan.cpus)?;
-    let before = list(plan, None)?;
+    let prepared;
+    let (plan, before) = match &plan.commands {
+        None => (plan, list(plan, None)?),
+        Some(commands) => {
+            let (commands, stocks) = commands.prepare(plan)?;
+            prepared = LoadPlan { commands: Some(Arc::new(commands)), ..plan.clone() };
+            (&prepared, stocks)
+        }
+    };
     let known = KnownStocks::new(&before);
     let shared = Shared::new(plan, &known, stop);
     let tally = drive(&shared, watch)?;
@@ -146,6 +155,9 @@ pub(crate) fn conserved(plan: &LoadPlan, before: &StockList, tally: &Tally) -> C
     };
     if !plan.conserve {
         return unchecked("not requested".to_owned());
+    }
+    if plan.commands.is_some() {
+        return unchecked("a commands file does not say what its commands do".to_owned());
     }
     match list_again(plan, before.lines.len()) {
         Err(error) => unchecked(error.to_string()),

@@ -24,7 +24,7 @@ impl Worker<'_> {
     pub(super) fn answered(&mut self, at: usize, flight: InFlight, reply: Reply, now_ns: u64) {
         let Expected::Op(op) = flight.asked else {
             match reply.response {
-                Response::Hello => {}
+                Response::Hello | Response::Plain(_) => {}
                 Response::Busy => self.unrequested(at, &reply),
                 other => self.tally.wrong(format!("a greeting was answered with {other:?}")),
             }

@@ -38,6 +38,16 @@ pub(crate) struct LoadArgs {
     #[arg(value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7004")]
     pub(super) target: SocketAddr,
 
+    /// Send other commands
+    ///
+    /// Needs --protocol resp. Sends the commands in FILE instead of orders and lists, to compare other servers, such as
+    /// Redis, under the same load. Lines: show COMMAND, buy COMMAND, sell COMMAND; stocks N (default
+    /// 10); prepare COMMAND, sent once per stock before the load; script NAME TEXT, loaded with SCRIPT
+    /// LOAD. {stock} and {count} in commands are replaced by numbers, and {NAME} by the digest of a
+    /// script. Errors count as wrong answers; other answers are not verified.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "multiclient", "floors"])]
+    pub(super) commands: Option<PathBuf>,
+
     /// Protocol
     ///
     /// padded is the original protocol with 8192-byte answers, line the original with newlines, v2 the

@@ -11,13 +11,16 @@ use crate::{out, stderr};
 use document::{Checked, Document, Floors};
 use ioloom_load::check::{self, Lists, STATES_MAX, Verdict};
 use ioloom_load::ladder::{self, Scaling, Step};
+use ioloom_failure::quoted;
 use ioloom_load::{
-    History, LoadError, LoadPlan, LoadProgress, Multiclient, NullServer, Pace, Run, Trust,
+    Commands, History, LoadError, LoadPlan, LoadProgress, Multiclient, NullServer, Pace, Run, Trust,
 };
 use ioloom_tls::TlsError;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,8 +135,10 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
     };
     let requests = args.requests.or(args.history.as_ref().map(|_| 100_000));
     let token = args.token_file.as_deref().map(crate::token_file::read).transpose()?;
+    let commands = args.commands.as_deref().map(commands).transpose()?;
     Ok(LoadPlan {
         protocol: args.protocol,
+        commands,
         pace,
         connections,
         threads: args.threads.min(connections.max(1)),
@@ -155,6 +160,15 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
         conserve: !args.shared,
         ..LoadPlan::new(args.target)
     })
+}
+
+/// Reads a commands file.
+fn commands(path: &Path) -> Result<Arc<Commands>, Failure> {
+    let wrong = |why: &dyn Display| {
+        Failure::usage(format!("cannot read commands file {}: {why}", quoted(path)))
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(&ioloom_failure::reason(&e)))?;
+    Commands::parse(&text).map(Arc::new).map_err(|why| wrong(&why))
 }
 
 /// Returns the trusted certificates if TLS is enabled.
