@@ -171,7 +171,9 @@ impl Reader {
             Protocol::Padded => cursor.padded(),
             Protocol::Line => cursor.lines(asked, self.stocks),
             Protocol::V2 => cursor.numbered(),
-            Protocol::Resp if self.is_plain => cursor.any().map(|response| Reply { response, id: None }),
+            Protocol::Resp if self.is_plain => {
+                cursor.any().map(|response| Reply { response, id: None })
+            }
             Protocol::Resp => cursor.resp(),
         };
         if reply.is_some() {

@@ -37,6 +37,7 @@ mod stall;
 mod tally;
 mod worker;
 
+pub use commands::Commands;
 pub use draw::Op;
 pub use error::{LoadError, SystemOperation};
 pub use history::{Event, History, Outcome};
@@ -45,7 +46,6 @@ pub use null::{NullClient, NullServer, null_client};
 pub use plan::{Arrival, CONNECTIONS_MAX, LoadPlan, Mix, Pace, Protocol, Skew, Think};
 pub use report::{Conservation, Generator, Latencies, Latency, Run, Second};
 pub use run::{LoadProgress, run};
-pub use commands::Commands;
 pub use stall::Stall;
 pub use tally::Outcomes;
 

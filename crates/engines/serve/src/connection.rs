@@ -189,6 +189,7 @@ impl Connection {
         if let Err(reason) = fed {
             service.tls_failed(&reason);
         }
+        service.live.peers.charge(self.socket.mark(), bytes.len(), &mut jobs[before..], now_ns);
         self.unanswered += jobs.len() - before;
         self.ended |= self.transport.has_ended();
         match self.transport.stage() {

@@ -22,6 +22,7 @@ mod live;
 mod metrics;
 mod model;
 mod options;
+mod peers;
 mod reports;
 mod server;
 mod service;

@@ -30,6 +30,15 @@ pub struct Limits {
     pub threads: usize,
     /// Maximum number of connections waiting in the queue of the pool.
     pub waiting: usize,
+    /// Maximum number of open connections per client address; 0 for no limit. Further ones get
+    /// `BUSY`.
+    pub client_connections: usize,
+    /// Maximum number of orders and lists per second and client address; 0 for no limit. Further
+    /// ones are answered `busy`.
+    pub client_rate: u32,
+    /// Maximum number of received bytes per second and client address; 0 for no limit. While it is
+    /// exceeded, orders and lists are answered `busy`.
+    pub client_bytes: u64,
     /// Whether connections beyond that queue get `BUSY`. Otherwise they wait in the backlog of the
     /// kernel.
     pub busy_when_full: bool,
@@ -49,6 +58,9 @@ impl Default for Limits {
             stop: Duration::from_secs(5),
             threads: 10,
             waiting: 16,
+            client_connections: 0,
+            client_rate: 0,
+            client_bytes: 0,
             busy_when_full: false,
         }
     }

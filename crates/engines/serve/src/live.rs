@@ -6,6 +6,7 @@
 use crate::error::ServeError;
 use crate::limits::Limits;
 use crate::options::TlsFiles;
+use crate::peers::Peers;
 use ioloom_exchange::Access;
 use ioloom_tls::Identity;
 use std::sync::RwLock;
@@ -20,7 +21,8 @@ pub struct Reload {
     pub access: Option<Access>,
     /// The certificate and key, which are read again. A server cannot switch TLS on or off.
     pub tls: Option<TlsFiles>,
-    /// Maximum number of open connections, idle time and request time; the others are ignored.
+    /// Maximum number of open connections, idle time, request time and the limits per client; the
+    /// others are ignored.
     pub limits: Limits,
 }
 
@@ -29,6 +31,7 @@ pub(crate) struct Live {
     connections: AtomicUsize,
     idle_ns: AtomicU64,
     request_ns: AtomicU64,
+    pub(crate) peers: Peers,
     secrets: RwLock<Secrets>,
     is_sealed: bool,
 }
@@ -50,6 +53,7 @@ impl Live {
             connections: AtomicUsize::new(limits.connections),
             idle_ns: AtomicU64::new(ns(limits.idle)),
             request_ns: AtomicU64::new(ns(limits.request)),
+            peers: Peers::new(limits),
             is_sealed: secrets.identity.is_some(),
             secrets: RwLock::new(secrets),
         }
@@ -72,6 +76,7 @@ impl Live {
         self.connections.store(reload.limits.connections, Ordering::Relaxed);
         self.idle_ns.store(ns(reload.limits.idle), Ordering::Relaxed);
         self.request_ns.store(ns(reload.limits.request), Ordering::Relaxed);
+        self.peers.set(&reload.limits);
         Ok(())
     }
 

@@ -58,10 +58,13 @@ pub(crate) enum Rejected {
     Thread,
     /// No file descriptor was free.
     Descriptors,
+    /// Its client has too many connections.
+    Client,
 }
 
 impl Rejected {
-    const ALL: [Self; 4] = [Self::Limit, Self::Queue, Self::Thread, Self::Descriptors];
+    const ALL: [Self; 5] =
+        [Self::Limit, Self::Queue, Self::Thread, Self::Descriptors, Self::Client];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -69,6 +72,7 @@ impl Rejected {
             Self::Queue => "queue",
             Self::Thread => "thread",
             Self::Descriptors => "descriptors",
+            Self::Client => "client",
         }
     }
 }

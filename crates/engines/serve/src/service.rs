@@ -13,6 +13,7 @@ use ioloom_sys::clock;
 use ioloom_sys_net::Waker;
 use ioloom_tls::{Identity, SessionError};
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -289,21 +290,31 @@ impl Service {
         self.loops
     }
 
-    /// Registers a connection, unless there are too many.
-    pub(crate) fn admit(&self, most: usize) -> bool {
+    /// Registers a connection, unless there are too many, and returns the seat of its client.
+    pub(crate) fn admit(
+        &self,
+        most: usize,
+        address: impl FnOnce() -> Option<IpAddr>,
+    ) -> Option<u32> {
         self.counts.accepted.fetch_add(1, Ordering::Relaxed);
         let most = most.min(self.live.connections());
         let open = self.counts.open.fetch_add(1, Ordering::SeqCst);
         if open >= most {
             self.rejected(Rejected::Limit);
-            self.leave();
-            return false;
+            self.leave(0);
+            return None;
         }
-        true
+        let seat = self.live.peers.enter(address, clock::monotonic_ns());
+        if seat.is_none() {
+            self.rejected(Rejected::Client);
+            self.leave(0);
+        }
+        seat
     }
 
     /// Unregisters a connection. After the last one, the stock file is written.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(&self, seat: u32) {
+        self.live.peers.leave(seat);
         let open = self.counts.open.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(
             open > 0,

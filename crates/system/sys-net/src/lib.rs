@@ -67,7 +67,7 @@ impl Listener {
         let flags = if may_block { SocketFlags::empty() } else { SocketFlags::NONBLOCK };
         let flags = flags | SocketFlags::CLOEXEC;
         let accept = || Ok(rustix::net::accept_with(&self.0, flags)?);
-        let socket = Socket(retry_on_interrupt(|| fault::call("accept", accept))?);
+        let socket = Socket(retry_on_interrupt(|| fault::call("accept", accept))?, 0);
         // Fails if the peer has already disconnected, which the next read reports.
         let _ = fault::call("setsockopt", || Ok(sockopt::set_tcp_nodelay(&socket.0, true)?));
         Ok(socket)
@@ -90,16 +90,32 @@ fn socket_for(address: SocketAddr) -> io::Result<OwnedFd> {
     fault::call("socket", || Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?))
 }
 
-/// A connection.
+/// A connection. Its mark is a number for the caller's use; it fits into padding.
 #[derive(Debug)]
-pub struct Socket(OwnedFd);
+pub struct Socket(OwnedFd, u32);
 
 impl Socket {
+    /// Returns the mark, initially 0.
+    pub fn mark(&self) -> u32 {
+        self.1
+    }
+
+    /// Sets the mark.
+    pub fn set_mark(&mut self, mark: u32) {
+        self.1 = mark;
+    }
+
+    /// Returns the address of the other side, unless it has disconnected.
+    pub fn peer(&self) -> Option<std::net::IpAddr> {
+        let peer = fault::call("getpeername", || Ok(rustix::net::getpeername(&self.0)?)).ok()??;
+        SocketAddr::try_from(peer).ok().map(|address| address.ip())
+    }
+
     /// Connects; blocks now and in later calls.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = fault::call("connect", || std::net::TcpStream::connect(address))?;
         let _ = fault::call("setsockopt", || stream.set_nodelay(true));
-        Ok(Self(stream.into()))
+        Ok(Self(stream.into(), 0))
     }
 
     /// Starts connecting without blocking, now or later. The socket becomes writable once it is
@@ -109,7 +125,7 @@ impl Socket {
         let _ = fault::call("setsockopt", || Ok(sockopt::set_tcp_nodelay(&socket, true)?));
         match fault::call("connect", || Ok(rustix::net::connect(&socket, &address)?)) {
             Err(e) if Errno::from_io_error(&e) != Some(Errno::INPROGRESS) => Err(e),
-            _ => Ok(Self(socket)),
+            _ => Ok(Self(socket, 0)),
         }
     }
 

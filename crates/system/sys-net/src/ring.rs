@@ -252,7 +252,7 @@ fn show(
         Some(Flight::Accept(_, token)) => {
             let socket = result.map(|fd| {
                 // SAFETY: the kernel created this descriptor, and nothing else owns it.
-                Socket(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+                Socket(unsafe { OwnedFd::from_raw_fd(fd as i32) }, 0)
             });
             let socket = fault::call("uring_accept", || socket);
             let socket = socket.inspect(|socket| {

@@ -200,10 +200,29 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: Option<u32>,
 
+    /// Connections per client
+    ///
+    /// A client is an IPv4 address or an IPv6 network of 64 bits. Further connections get BUSY.
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    client_connections: u32,
+
+    /// Requests per second and client
+    ///
+    /// Orders and lists beyond N per second are answered busy and not executed; a second's worth can
+    /// arrive at once.
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    client_rate: u32,
+
+    /// Bytes per second and client
+    ///
+    /// While a client has sent more, its orders and lists are answered busy and not executed.
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    client_bytes: u32,
+
     /// Limits that SIGHUP reloads
     ///
-    /// Lines NAME VALUE with the names connections, idle and request-time, which take precedence over
-    /// the flags of the same names.
+    /// Lines NAME VALUE with the names connections, idle, request-time, client-connections,
+    /// client-rate and client-bytes, which take precedence over the flags of the same names.
     #[arg(long, value_name = "FILE")]
     limits_file: Option<PathBuf>,
 
@@ -429,6 +448,9 @@ fn limits(args: &ServeArgs) -> Result<Limits, Failure> {
         threads: args.threads.into(),
         waiting: args.waiting.into(),
         busy_when_full: args.busy,
+        client_connections: args.client_connections as usize,
+        client_rate: args.client_rate,
+        client_bytes: args.client_bytes.into(),
         idle: seconds(args.idle),
         request: seconds(args.request_time),
         spin: args.spin,

@@ -125,8 +125,9 @@ impl Handler<'_> {
             self.service.cut(why);
         }
         self.open.leave(key);
+        let seat = socket.mark();
         drop(socket);
-        self.service.leave();
+        self.service.leave(seat);
     }
 }
 
@@ -255,6 +256,7 @@ impl<'a> BlockingConnection<'a> {
         if let Err(reason) = fed {
             self.service.tls_failed(&reason);
         }
+        self.service.live.peers.charge(self.socket.mark(), read, jobs, self.active_ns);
         match self.transport.stage() {
             Stage::Idle => self.begun_ns = 0,
             has if has.begins_after(had, !jobs.is_empty()) => self.begun_ns = self.active_ns,
@@ -370,10 +372,13 @@ pub(super) fn accept_all(
             }
             let Some(port) = ports.get(event.token).filter(|_| has_room()) else { continue };
             match port.listener.accept(true) {
-                Ok(socket) if !service.admit(connections_max(service)) => {
-                    port.turn_away(service, &socket)
-                }
-                Ok(socket) => take(socket, port)?,
+                Ok(mut socket) => match service.admit(connections_max(service), || socket.peer()) {
+                    None => port.turn_away(service, &socket),
+                    Some(seat) => {
+                        socket.set_mark(seat);
+                        take(socket, port)?;
+                    }
+                },
                 Err(e) if is_out_of_sockets(&e) => {
                     if reserve.as_mut().is_some_and(|r| r.reject_one(&port.listener)) {
                         service.rejected(Rejected::Descriptors);
@@ -426,7 +431,7 @@ pub(super) fn thread_per_connection(
     let mut key = 0;
     let ended = accept_all(service, ports, None, |socket, port| {
         key += 1;
-        let (key, settings) = (key, port.settings);
+        let (key, settings, seat) = (key, port.settings, socket.mark());
         open.begin();
         let socket = Arc::new(Mutex::new(Some(socket)));
         let (for_thread, service_too, open_too) =
@@ -445,7 +450,7 @@ pub(super) fn thread_per_connection(
                 port.turn_away(service, &socket);
             }
             service.rejected(Rejected::Thread);
-            service.leave();
+            service.leave(seat);
             open.end();
         }
         Ok(())

@@ -247,10 +247,16 @@ impl<'a> EventLoop<'a> {
             let Some(port) = self.ports.get(at) else { return };
             let settings = port.settings;
             match port.listener.accept(false) {
-                Ok(socket) if !self.service.admit(connections_max(self.service)) => {
-                    port.turn_away(self.service, &socket);
+                Ok(mut socket) => {
+                    let most = connections_max(self.service);
+                    match self.service.admit(most, || socket.peer()) {
+                        None => port.turn_away(self.service, &socket),
+                        Some(seat) => {
+                            socket.set_mark(seat);
+                            self.place(socket, settings);
+                        }
+                    }
                 }
-                Ok(socket) => self.place(socket, settings),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if concerns_one_connection(&e) => {}
                 Err(e) if is_out_of_sockets(&e) => {
@@ -279,12 +285,13 @@ impl<'a> EventLoop<'a> {
     fn place(&mut self, socket: Socket, settings: Settings) {
         self.handed += 1;
         let to = self.handed % (self.hand_to.len() + 1);
+        let seat = socket.mark();
         if to == 0 {
             self.insert(socket, settings);
         } else if self.hand_to[to - 1].send((socket, settings)).is_ok() {
             self.service.waker(to).wake();
         } else {
-            self.service.leave();
+            self.service.leave(seat);
         }
     }
 
@@ -299,7 +306,7 @@ impl<'a> EventLoop<'a> {
         let interest = if by_edge { Interest::BOTH } else { connection.interest };
         if self.waiter.add(&connection.socket, at + CONNECTIONS, interest).is_err() {
             self.free.push(at);
-            self.service.leave();
+            self.service.leave(connection.socket.mark());
             return;
         }
         debug_assert!(self.slots[at].is_none(), "two connections would share a slot");
@@ -311,7 +318,7 @@ impl<'a> EventLoop<'a> {
         while let Some(Ok((socket, settings))) = self.inbox.as_ref().map(|inbox| inbox.0.try_recv())
         {
             if self.stop_ns.is_some() {
-                self.service.leave();
+                self.service.leave(socket.mark());
                 continue;
             }
             self.insert(socket, settings);
@@ -544,11 +551,12 @@ impl<'a> EventLoop<'a> {
         }
         // Remove the descriptor from the set before it is closed.
         let _ = self.waiter.remove(&slot.connection.socket);
+        let seat = slot.connection.socket.mark();
         self.slots[at] = None;
         debug_assert!(!self.free.contains(&at), "two connections would share a slot");
         self.free.push(at);
         self.open -= 1;
-        self.service.leave();
+        self.service.leave(seat);
     }
 
     /// Periodically closes connections that timed out.

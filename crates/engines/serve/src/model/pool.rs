@@ -105,7 +105,7 @@ pub(super) fn run(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeErr
                 if let Err(socket) = buffer.insert(socket, port.settings) {
                     port.turn_away(service, &socket);
                     service.rejected(Rejected::Queue);
-                    service.leave();
+                    service.leave(socket.mark());
                 }
                 Ok(())
             })

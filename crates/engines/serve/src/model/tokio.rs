@@ -103,23 +103,26 @@ async fn accept(
             () = stopped(&mut stop) => return,
         };
         match accepted {
-            Ok((stream, _)) if service.admit(connections_max(&service)) => {
+            Ok((stream, address)) => {
+                let most = connections_max(&service);
+                let Some(seat) = service.admit(most, || Some(address.ip())) else {
+                    // The send buffer of a new connection has room for this.
+                    let _ = stream.writable().await;
+                    let _ = stream.try_write(&busy_bytes(&service, &settings));
+                    continue;
+                };
                 let _ = stream.set_nodelay(true);
                 let (service, commits) = (Arc::clone(&service), commits.clone());
                 let stop = stop.clone();
                 tokio::spawn(async move {
                     let commits = commits.as_deref();
-                    let served = serve_connection(&service, stream, (&settings, commits), stop);
+                    let served =
+                        serve_connection(&service, (stream, seat), (&settings, commits), stop);
                     if let Ok(Some(why)) = served.await {
                         service.cut(why);
                     }
-                    service.leave();
+                    service.leave(seat);
                 });
-            }
-            Ok((stream, _)) => {
-                // The send buffer of a new connection has room for this.
-                let _ = stream.writable().await;
-                let _ = stream.try_write(&busy_bytes(&service, &settings));
             }
             Err(e) if is_out_of_sockets(&e) => {
                 // Use the reserved descriptor to accept one connection and close it.
@@ -165,7 +168,7 @@ async fn wait(
 /// Serves a connection until it closes; returns the timeout that closed it, if any.
 async fn serve_connection(
     service: &Service,
-    stream: TcpStream,
+    (stream, seat): (TcpStream, u32),
     (settings, commits): (&Settings, Option<&Commits>),
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<Option<Cut>> {
@@ -187,7 +190,8 @@ async fn serve_connection(
         }
         let mut out = Vec::new();
         let had = transport.stage();
-        let (mut step, is_drained, mut jobs) = step(service, &stream, &mut transport, reads)?;
+        let (mut step, is_drained, mut jobs) =
+            step(service, (&stream, seat), &mut transport, reads)?;
         if !jobs.is_empty() {
             if answer(service, &mut jobs, commits).await.is_err() {
                 step = Step::Failed;
@@ -254,7 +258,7 @@ enum Step {
 /// Reads once if `reads` is set, and parses. Also returns whether there was anything to read.
 fn step(
     service: &Service,
-    stream: &TcpStream,
+    (stream, seat): (&TcpStream, u32),
     transport: &mut Transport,
     reads: bool,
 ) -> io::Result<(Step, bool, Vec<Job>)> {
@@ -274,6 +278,9 @@ fn step(
     });
     if let Err(reason) = fed {
         service.tls_failed(&reason);
+    }
+    if seat > 0 {
+        service.live.peers.charge(seat, read, &mut jobs, clock::monotonic_ns());
     }
     let step = if jobs.is_empty() { Step::Nothing } else { Step::Answered };
     Ok((step, is_drained, jobs))

@@ -175,16 +175,18 @@ impl RingLoop<'_> {
 }
 
 impl RingLoop<'_> {
-    fn admit(&mut self, socket: Socket, port: usize) {
+    fn admit(&mut self, mut socket: Socket, port: usize) {
         let settings = self.listeners[port].1;
-        if !self.service.admit(connections_max(self.service)) {
+        let most = connections_max(self.service);
+        let Some(seat) = self.service.admit(most, || socket.peer()) else {
             turn_away(self.service, &settings, &socket);
             return;
-        }
+        };
         if self.service.is_stopping() {
-            self.service.leave();
+            self.service.leave(seat);
             return;
         }
+        socket.set_mark(seat);
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -280,12 +282,13 @@ impl RingLoop<'_> {
             let _ = slot.connection.socket.shutdown_write();
             return;
         }
+        let seat = slot.connection.socket.mark();
         self.slots[at] = None;
         debug_assert!(!self.free.contains(&at), "two connections would share a slot");
         self.free.push(at);
         self.open -= 1;
         self.to_accept.append(&mut self.starved);
-        self.service.leave();
+        self.service.leave(seat);
     }
 
     fn cut_overdue(&mut self) {

@@ -395,3 +395,29 @@ fn a_stop_answers_arrived_requests_and_accepts_no_more() {
         assert!(stocks.starts_with(first), "{model}: {stocks}");
     });
 }
+
+/// Both clients have the same address.
+#[test]
+fn limits_per_client_apply_to_all_its_connections() {
+    every_model(|model| {
+        let bench = Bench::with(model, |config| {
+            (config.limits.client_connections, config.limits.client_rate) = (2, 20);
+        });
+        let mut one = bench.client();
+        one.send("sell 2 1\n".repeat(50));
+        let answers: Vec<String> = (0..50).map(|_| one.line()).collect();
+        let done = answers.iter().filter(|answer| *answer == "[sell] success\n").count();
+        let busy = answers.iter().filter(|answer| *answer == "BUSY\n").count();
+        // As many as a second permits, and those of the time that the answers take.
+        assert!(done >= 20 && busy >= 1 && done + busy == 50, "{model}: {answers:?}");
+        // Not counted: they neither read nor change stocks.
+        assert_eq!(one.request("fly"), "Invalid command\n", "{model}");
+        if matches!(model, Model::Iterative) {
+            return;
+        }
+        let mut two = bench.client();
+        two.send("sell 2 1\n".repeat(20));
+        assert!((0..20).any(|_| two.line() == "BUSY\n"), "{model}");
+        assert_eq!(bench.client().rest(), "BUSY\n", "{model}");
+    });
+}

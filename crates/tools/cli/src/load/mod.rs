@@ -9,9 +9,9 @@ pub(crate) use args::LoadArgs;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr};
 use document::{Checked, Document, Floors};
+use ioloom_failure::quoted;
 use ioloom_load::check::{self, Lists, STATES_MAX, Verdict};
 use ioloom_load::ladder::{self, Scaling, Step};
-use ioloom_failure::quoted;
 use ioloom_load::{
     Commands, History, LoadError, LoadPlan, LoadProgress, Multiclient, NullServer, Pace, Run, Trust,
 };

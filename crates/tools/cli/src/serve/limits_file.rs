@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Names of the limits, which are those of the flags.
-const NAMES: [&str; 3] = ["connections", "idle", "request-time"];
+const NAMES: [&str; 6] =
+    ["connections", "idle", "request-time", "client-connections", "client-rate", "client-bytes"];
 
 /// Changes limits as specified in a file of lines `NAME VALUE`.
 pub(super) fn apply(path: &Path, limits: &mut Limits) -> Result<(), Failure> {
@@ -34,7 +35,8 @@ fn change(text: &str, limits: &mut Limits) -> Result<(), String> {
                 NAMES.join(", ")
             ));
         }
-        let value = value.filter(|value| *value > 0 || name == "idle");
+        let can_be_off = name == "idle" || name.starts_with("client-");
+        let value = value.filter(|value| *value > 0 || can_be_off);
         let Some(value) = value else {
             return Err(format!("line {}: '{name}' must be a whole number above 0", at + 1));
         };
@@ -42,6 +44,9 @@ fn change(text: &str, limits: &mut Limits) -> Result<(), String> {
         match name {
             "connections" => limits.connections = value as usize,
             "idle" => limits.idle = seconds,
+            "client-connections" => limits.client_connections = value as usize,
+            "client-rate" => limits.client_rate = value,
+            "client-bytes" => limits.client_bytes = value.into(),
             _ => limits.request = seconds,
         }
     }
@@ -55,12 +60,13 @@ mod tests {
     #[test]
     fn limits_are_changed_by_name() {
         let mut limits = Limits::default();
-        let text = "# comment\nconnections 7\n\n idle\t0 # never\nrequest-time 3\n";
+        let text = "# comment\nconnections 7\n\n idle\t0 # never\nrequest-time 3\nclient-rate 9\n";
         change(text, &mut limits).unwrap();
         let expected = Limits {
             connections: 7,
             idle: Duration::ZERO,
             request: Duration::from_secs(3),
+            client_rate: 9,
             ..Limits::default()
         };
         assert_eq!(limits, expected);
