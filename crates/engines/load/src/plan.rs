@@ -283,6 +283,22 @@ impl LoadPlan {
         }
     }
 
+    /// Rejects a commands file that does not fit the plan.
+    fn check_commands(&self) -> Result<(), LoadError> {
+        let Some(commands) = &self.commands else { return Ok(()) };
+        if self.protocol != Protocol::Resp || self.keep_history || self.name.is_some() {
+            return Err(LoadError::Plan(
+                "a commands file requires the protocol resp, without a history or a name"
+                    .to_owned(),
+            ));
+        }
+        commands.missing(self).map_or(Ok(()), |kind| {
+            Err(LoadError::Plan(format!(
+                "the commands file has no command for '{kind}'; add one, or exclude it with --mix"
+            )))
+        })
+    }
+
     /// Rejects an invalid plan.
     ///
     /// # Errors
@@ -332,20 +348,7 @@ impl LoadPlan {
                 "the original protocol does not support tokens; use v2 or resp".to_owned(),
             );
         }
-        if let Some(commands) = &self.commands {
-            if self.protocol != Protocol::Resp || self.keep_history || self.name.is_some() {
-                return refuse(
-                    "a commands file requires the protocol resp, without a history or a name"
-                        .to_owned(),
-                );
-            }
-            if let Some(kind) = commands.missing(self) {
-                return refuse(format!(
-                    "the commands file has no command for '{kind}'; add one, or exclude it with \
-                     --mix"
-                ));
-            }
-        }
+        self.check_commands()?;
         let rate = match self.pace {
             Pace::Closed { .. } => 1.0,
             Pace::Open { rate_per_s, .. } => rate_per_s,

@@ -162,8 +162,8 @@ impl Peers {
         let client = table.client(seat);
         debug_assert!(client.address.is_some(), "a seat must belong to a client");
         let until_ns = now_ns + BURST_NS;
-        if bytes_per_s > 0 {
-            let cost_ns = (bytes as u64).saturating_mul(1_000_000_000) / bytes_per_s;
+        let bytes_ns = (bytes as u64).saturating_mul(1_000_000_000);
+        if let Some(cost_ns) = bytes_ns.checked_div(bytes_per_s) {
             client.bytes_ns = (client.bytes_ns.max(now_ns) + cost_ns).min(now_ns + DEBT_NS);
         }
         for job in jobs {
