@@ -187,7 +187,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..))]
     waiting: u16,
 
-    /// Answer BUSY when the queue of the pool is full
+    /// Answer BUSY when the pool's queue is full
     ///
     /// Accepts further connections, answers BUSY and closes them. The clients of the original
     /// assignment do not expect this.
@@ -291,11 +291,13 @@ pub(crate) struct ServeArgs {
     ///
     /// text prints messages, json one object per line with time, level, target and message. Rejected
     /// and closed connections are summarised, at most every 10 seconds.
-    #[arg(long, value_name = "FORM", default_value = "text")]
+    #[arg(long, value_name = "FORM", default_value = "text", hide_possible_values = true)]
     log: LogForm,
 
-    /// Least severe level of log lines
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    /// Least severe level to log
+    ///
+    /// error, warn, info or debug.
+    #[arg(long, value_name = "LEVEL", default_value = "info", hide_possible_values = true)]
     log_level: LogLevel,
 
     /// Print one JSON document at the end
