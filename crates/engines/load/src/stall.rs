@@ -26,7 +26,7 @@ pub struct Stall {
     pub max_ns: u64,
     /// Usual time between two requests of a connection: the median latency plus the think time.
     pub interval_ns: u64,
-    /// Latencies with the requests that were not sent meanwhile.
+    /// Latencies with the requests that were not sent during the wait.
     pub corrected: Latency,
 }
 

@@ -166,7 +166,7 @@ fn the_original_protocol_is_not_mistaken_for_resp() {
 #[test]
 fn tokens_are_presented_with_auth_or_hello() {
     let session = || Session::new(Some(Token::new(TOKEN).unwrap().into()), 7);
-    let told = |asked: &str| {
+    let answered = |asked: &str| {
         let (out, over) = talk_in(session(), &[asked.as_bytes()], line(), 128);
         (String::from_utf8(out).unwrap(), over)
     };
@@ -174,14 +174,14 @@ fn tokens_are_presented_with_auth_or_hello() {
     let buy = frame("BUY 1 1");
     let hello = frame(&format!("HELLO 3 AUTH default {TOKEN} SETNAME x"));
     let seven = greeting(3).replace("id\r\n:0", "id\r\n:7");
-    assert_eq!(told(&format!("{hello}{buy}")), (format!("{seven}:99\r\n"), false));
-    assert_eq!(told(&format!("AUTH {TOKEN}\r\n{buy}")), ("+OK\r\n:99\r\n".to_owned(), false));
+    assert_eq!(answered(&format!("{hello}{buy}")), (format!("{seven}:99\r\n"), false));
+    assert_eq!(answered(&format!("AUTH {TOKEN}\r\n{buy}")), ("+OK\r\n:99\r\n".to_owned(), false));
     // After AUTH, as redis-cli -3 -a does.
     let both = format!("AUTH {TOKEN}\r\n{}{buy}", frame("HELLO 3"));
-    assert_eq!(told(&both), (format!("+OK\r\n{seven}:99\r\n"), false));
+    assert_eq!(answered(&both), (format!("+OK\r\n{seven}:99\r\n"), false));
     for bad in ["HELLO 3", "PING", "ECHO x", "CLIENT ID", "COMMAND", "INFO", "CONFIG GET save"] {
-        assert_eq!(told(&(frame(bad) + &buy)), (denied.repeat(2), false), "{bad}");
+        assert_eq!(answered(&(frame(bad) + &buy)), (denied.repeat(2), false), "{bad}");
     }
     let wrong = frame("HELLO 3 AUTH default wrong") + &hello;
-    assert_eq!(told(&wrong), (denied.to_owned(), true), "one guess per connection");
+    assert_eq!(answered(&wrong), (denied.to_owned(), true), "one guess per connection");
 }

@@ -100,7 +100,7 @@ fn redis_benchmark_works() {
     });
 }
 
-/// The default client asks for RESP3 and sends its name and version.
+/// The default client selects RESP3 and sends its name and version.
 const PYTHON: &str = r#"
 import sys, redis
 port, token = int(sys.argv[1]), sys.argv[2] or None
