@@ -171,3 +171,23 @@ fn impossible_loads_are_refused_with_one_error() {
     let differences = &ran.json()["runs"][0]["conservation"]["differences"];
     assert_eq!(differences.as_array().unwrap().len(), 10, "{differences}");
 }
+
+/// A server of this program answers the same commands as RESP.
+#[test]
+fn other_commands_are_sent_and_errors_are_wrong() {
+    let home = Home::new();
+    let server = Listening::serve(&home);
+    let run = |file: &str, code: i32| {
+        std::fs::write(home.path("commands"), file).unwrap();
+        let asked =
+            ["--commands", "commands", "--protocol", "resp", "--requests", "60", "--anyway"];
+        let ran = home.run(&[&["load", &server.address], &asked[..]].concat());
+        assert_eq!(ran.code, Some(code), "{file}: {}", ran.err);
+        ran
+    };
+    let fine = "stocks 1\nbuy BUY {stock} {count}\nsell SELL {stock} {count}\nshow SHOW\n";
+    assert!(run(fine, 0).out.contains("a commands file does not say what its commands do"));
+    run("buy FLY\nsell PING\nshow PING\n", 1);
+    run("prepare FLY {stock}\nbuy PING\nsell PING\nshow PING\n", 1);
+    run("buy PING\n", 2);
+}
