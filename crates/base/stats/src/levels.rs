@@ -92,7 +92,7 @@ impl Agreement {
             Self::Confirmed => "confirmed",
             Self::Smaller => "smaller than advertised",
             Self::Larger => "larger than advertised",
-            Self::Extra => "not advertised",
+            Self::Extra => "extra: no cache of this size is advertised",
             Self::Memory => "memory",
         }
     }
@@ -232,31 +232,52 @@ fn bracketed(plateaus: &[(usize, usize)], sizes: &[f64], envelope: &[f64]) -> Ve
         .collect()
 }
 
+/// Largest factor between an advertised capacity and the end of its level. The part of a shared
+/// cache that a virtual machine gets can be an eighth of it.
+const NEAR: f64 = 8.0;
+
 impl Levels {
     /// Compares the levels with advertised capacities in ascending order. Returns for each level
     /// the index of its capacity, if any, and the result. A capacity belongs to the level whose
-    /// bracket contains it, otherwise to the level of the same rank.
+    /// bracket contains it. Each remaining capacity belongs to the nearest remaining level, at most
+    /// a factor of [`NEAR`] away and in the same order. A level without a capacity is extra, whatever
+    /// its rank: not every step of a curve is the end of a cache.
     pub fn compare(&self, advertised: &[f64]) -> Vec<(Option<usize>, Agreement)> {
-        let inside = |level: &Level| {
-            let (low, high) = level.bracket?;
-            advertised.iter().position(|size| (low..=high).contains(size))
+        let mut of_level: Vec<Option<usize>> = vec![None; self.levels.len()];
+        // The distance of each capacity from each bracket, zero inside, closest first.
+        let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
+        for (level, found) in self.levels.iter().enumerate() {
+            let Some((low, high)) = found.bracket else { continue };
+            for (index, size) in advertised.iter().enumerate() {
+                let away = (low / size).ln().max((size / high).ln()).max(0.0);
+                if away <= NEAR.ln() {
+                    pairs.push((away, level, index));
+                }
+            }
+        }
+        pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
+        for (_, level, index) in pairs {
+            let in_order = of_level.iter().enumerate().all(|(other, taken)| match taken {
+                Some(taken) => *taken != index && (other < level) == (*taken < index),
+                None => true,
+            });
+            if of_level[level].is_none() && in_order {
+                of_level[level] = Some(index);
+            }
+        }
+        let agreement = |(level, index): (&Level, &Option<usize>)| {
+            let Some((low, high)) = level.bracket else { return (None, Agreement::Memory) };
+            let Some(size) = index.and_then(|i| advertised.get(i)) else {
+                return (None, Agreement::Extra);
+            };
+            let how = match size {
+                size if *size > high => Agreement::Smaller,
+                size if *size < low => Agreement::Larger,
+                _ => Agreement::Confirmed,
+            };
+            (*index, how)
         };
-        let taken: Vec<Option<usize>> = self.levels.iter().map(inside).collect();
-        self.levels
-            .iter()
-            .enumerate()
-            .map(|(rank, level)| {
-                let Some((low, high)) = level.bracket else { return (None, Agreement::Memory) };
-                if let Some(index) = taken[rank] {
-                    return (Some(index), Agreement::Confirmed);
-                }
-                match advertised.get(rank).filter(|_| !taken.contains(&Some(rank))) {
-                    Some(size) if *size > high => (Some(rank), Agreement::Smaller),
-                    Some(size) if *size < low => (Some(rank), Agreement::Larger),
-                    _ => (None, Agreement::Extra),
-                }
-            })
-            .collect()
+        self.levels.iter().zip(&of_level).map(agreement).collect()
     }
 
     /// Returns the indices of advertised capacities without a level.

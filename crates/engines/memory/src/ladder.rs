@@ -3,7 +3,7 @@
 use crate::blocks::{Bench, region, summary};
 use crate::cycle::sattolo;
 use crate::error::MemoryError;
-use crate::options::MemoryOptions;
+use crate::options::{Advertised, MemoryOptions};
 use ioloom_model::memory::{LadderPoint, MemoryLevel, MemoryResult};
 use ioloom_stats::levels::{Agreement, Levels, levels};
 use ioloom_sys::clock::monotonic_ns;
@@ -82,7 +82,7 @@ pub(crate) fn run(
         .collect();
     result.huge_share = walk.huge_share;
     let fresh_over_same = walk.fresh_over_same(bench, &found);
-    advertised(options, &found, result);
+    advertised(&options.advertised, &found, result);
     let blocks_of_levels = found.levels.iter().map(|l| blocks_of(l.plateau, &points)).collect();
     Ok(LadderFacts { found, blocks_of_levels, fresh_over_same })
 }
@@ -113,8 +113,8 @@ fn between(found: &Levels, line: usize) -> Vec<usize> {
 }
 
 /// Adds the levels to the result, together with the advertised sizes.
-fn advertised(options: &MemoryOptions, found: &Levels, result: &mut MemoryResult) {
-    let advertised: Vec<f64> = options.advertised.kernel_bytes.iter().map(|b| *b as f64).collect();
+fn advertised(by: &Advertised, found: &Levels, result: &mut MemoryResult) {
+    let advertised: Vec<f64> = by.kernel_bytes.iter().map(|b| *b as f64).collect();
     let verdicts = found.compare(&advertised);
     result.levels = found
         .levels
@@ -122,25 +122,39 @@ fn advertised(options: &MemoryOptions, found: &Levels, result: &mut MemoryResult
         .zip(&verdicts)
         .enumerate()
         .map(|(rank, (level, (index, how)))| MemoryLevel {
-            name: match how {
-                Agreement::Memory => "memory".to_owned(),
-                _ => format!("L{}", rank + 1),
-            },
+            name: name(&verdicts, rank, advertised.is_empty()),
             latency_ns: level.time,
             latency_cycles: None,
             bracket_bytes: level.bracket.map(|(low, high)| (low as u64, high as u64)),
-            advertised_bytes: index.and_then(|i| options.advertised.kernel_bytes.get(i).copied()),
-            cpuid_bytes: match level.bracket {
-                Some(_) => options.advertised.cpuid_bytes.get(index.unwrap_or(rank)).copied(),
-                None => None,
-            },
+            advertised_bytes: index.and_then(|i| by.kernel_bytes.get(i).copied()),
+            cpuid_bytes: index.and_then(|i| by.cpuid_bytes.get(i).copied()),
             verdict: how.words().to_owned(),
         })
         .collect();
-    let kernel = &options.advertised.kernel_bytes;
+    let kernel = &by.kernel_bytes;
     result.not_visible_bytes =
         found.not_visible(&advertised).into_iter().map(|i| kernel[i]).collect();
     result.unclear.clone_from(&found.unclear);
+}
+
+/// Returns the name of a level: that of the advertised cache that ends there. An extra level is named
+/// by the caches around it; without any advertised size, levels are only numbered.
+fn name(verdicts: &[(Option<usize>, Agreement)], rank: usize, unknown: bool) -> String {
+    let (index, how) = verdicts[rank];
+    match (index, how) {
+        (_, Agreement::Memory) => "memory".to_owned(),
+        (Some(index), _) => format!("L{}", index + 1),
+        (None, _) if unknown => format!("level {}", rank + 1),
+        (None, _) => {
+            let below = verdicts[..rank].iter().rev().find_map(|(index, _)| *index);
+            let above = verdicts[rank + 1..].iter().find_map(|(index, _)| *index);
+            match (below, above) {
+                (Some(below), _) => format!("extra, after L{}", below + 1),
+                (None, Some(above)) => format!("extra, before L{}", above + 1),
+                (None, None) => "extra".to_owned(),
+            }
+        }
+    }
 }
 
 /// A region in which chains of any size can be linked.
@@ -238,6 +252,44 @@ fn warm(chain: &mut Chain, step: Step) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A processor that advertises 32 KiB, 1 MiB and 32 MiB, whose curve has another step at 256 KiB.
+    #[test]
+    fn advertised_sizes_decide_the_names() {
+        let sizes = sizes(256 << 20, 4, 64);
+        let curve = |steps: &[(usize, f64)]| -> Vec<(usize, Vec<f64>)> {
+            let time = |bytes: usize| {
+                steps.iter().rev().find(|(from, _)| bytes > *from).map_or(1.0, |(_, ns)| *ns)
+            };
+            sizes.iter().map(|size| (*size, vec![time(*size)])).collect()
+        };
+        let named = |steps: &[(usize, f64)], kernel: &[u64]| -> Vec<(String, String)> {
+            let mut result = MemoryResult::default();
+            let by = Advertised { kernel_bytes: kernel.to_vec(), ..Advertised::default() };
+            advertised(&by, &found_in(&curve(steps)).unwrap(), &mut result);
+            result.levels.into_iter().map(|level| (level.name, level.verdict)).collect()
+        };
+        let epyc = [32 << 10, 1 << 20, 32 << 20];
+        let four = [(32 << 10, 4.0), (256 << 10, 7.0), (1 << 20, 14.0), (32 << 20, 100.0)];
+        let found = named(&four, &epyc);
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["L1", "extra, after L1", "L2", "L3", "memory"], "{found:?}");
+        assert_eq!(found[2].1, "confirmed", "1 MiB is the second level, not the third");
+        assert!(found[1].1.starts_with("extra"), "{found:?}");
+        // Without the extra step, the same caches keep their names.
+        let three = [(32 << 10, 4.0), (1 << 20, 14.0), (32 << 20, 100.0)];
+        let names: Vec<String> = named(&three, &epyc).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["L1", "L2", "L3", "memory"]);
+        // A last level of which a program gets half is smaller than advertised, not extra.
+        let half = [(32 << 10, 4.0), (1 << 20, 14.0), (16 << 20, 100.0)];
+        assert_eq!(named(&half, &epyc)[2], ("L3".to_owned(), "smaller than advertised".to_owned()));
+        // A hidden first level does not shift the others.
+        let hidden = [(1 << 20, 14.0), (32 << 20, 100.0)];
+        let names: Vec<String> = named(&hidden, &epyc).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["L2", "L3", "memory"]);
+        let names: Vec<String> = named(&three, &[]).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["level 1", "level 2", "level 3", "memory"]);
+    }
 
     #[test]
     fn sizes_have_four_points_per_doubling() {
