@@ -13,6 +13,13 @@ use std::collections::BTreeMap;
 
 /// Maximum share of CPU capacity that other programs may use during a run.
 pub const OTHERS_CPU_MAX: f64 = 0.15;
+/// Maximum share of CPU capacity that the hypervisor may give to other machines during a run.
+pub const STEAL_MAX: f64 = 0.05;
+/// Maximum share of the bytes moved by block devices that may belong to other programs, in a run that
+/// reads at least [`DEVICE_BYTES_MIN`] from a device.
+pub const OTHERS_DEVICE_MAX: f64 = 0.15;
+/// Minimum bytes read from a device for the share of others to matter.
+pub const DEVICE_BYTES_MIN: u64 = 1 << 20;
 /// Minimum duration of a run in nanoseconds; a shorter run is mostly startup.
 pub const SHORT_RUN_NS: u64 = 10_000_000;
 
@@ -72,7 +79,7 @@ impl Judge {
             }
             for (doubt, holds) in [
                 (Doubt::Errors, measured.errors > 0),
-                (Doubt::NoisyNeighbour, measured.others_cpu.is_some_and(|o| o > OTHERS_CPU_MAX)),
+                (Doubt::NoisyNeighbour, disturbed(measured)),
                 (Doubt::ShortRun, measured.elapsed_ns < SHORT_RUN_NS),
                 (Doubt::SpansLost, kept && measured.spans_lost > 0),
                 (Doubt::ClockCoarse, clock_coarse(measured)),
@@ -125,6 +132,15 @@ impl Judge {
         };
         heavy && threads > self.cores
     }
+}
+
+/// Returns whether other programs or other machines took processor time or device bandwidth.
+fn disturbed(measured: &Measured) -> bool {
+    let over = |share: Option<f64>, most: f64| share.is_some_and(|share| share > most);
+    let reads = measured.device_read_bytes.is_some_and(|bytes| bytes >= DEVICE_BYTES_MIN);
+    over(measured.others_cpu, OTHERS_CPU_MAX)
+        || over(measured.steal_cpu, STEAL_MAX)
+        || (reads && over(measured.others_device, OTHERS_DEVICE_MAX))
 }
 
 /// Returns whether the median open or read took only a few clock steps, in which case its time is
@@ -244,6 +260,14 @@ mod tests {
         assert_eq!(of(right("a")), []);
         assert_eq!(of(Measured { elapsed_ns: 9_999_999, ..right("a") }), [Doubt::ShortRun]);
         assert_eq!(of(Measured { others_cpu: Some(0.2), ..right("a") }), [Doubt::NoisyNeighbour]);
+        assert_eq!(of(Measured { steal_cpu: Some(0.06), ..right("a") }), [Doubt::NoisyNeighbour]);
+        let device = |bytes| Measured {
+            others_device: Some(0.4),
+            device_read_bytes: Some(bytes),
+            ..right("a")
+        };
+        assert_eq!(of(device(DEVICE_BYTES_MIN)), [Doubt::NoisyNeighbour]);
+        assert_eq!(of(device(4096)), [], "a run from memory is not slowed by other reads");
         assert_eq!(of(Measured { spans_lost: 1, ..right("a") }), [Doubt::SpansLost]);
         assert_eq!(of(Measured { errors: 1, files: 1, ..right("a") }), [Doubt::Errors]);
         assert_eq!(of(Measured { files: 3, ..right("a") }), [Doubt::WrongBytes]);

@@ -195,6 +195,14 @@ impl Usage {
     }
 }
 
+/// Minimum number of clock ticks in a run whose shares of processor time are counted in ticks.
+const TICKS_MIN: u64 = 10;
+
+/// Reports whether a run is long enough for counters in ticks.
+fn in_ticks(elapsed_ns: u64, ticks_per_second: u64) -> bool {
+    elapsed_ns >= TICKS_MIN * 1_000_000_000 / ticks_per_second.max(1)
+}
+
 impl UsageDelta {
     /// Writes the values into a record whose `elapsed_ns` is set; `cpus` is the number of online
     /// processors.
@@ -205,8 +213,11 @@ impl UsageDelta {
         (measured.faults_minor, measured.faults_major) = self.faults;
         (measured.switches_voluntary, measured.switches_involuntary) = self.switches;
         let of_machine = |ns: u64| ns as f64 / (elapsed * f64::from(cpus.max(1)));
-        measured.others_cpu = self.others_ns.map(of_machine);
-        measured.steal_cpu = self.steal_ns.map(of_machine);
+        // The kernel counts the time of others in ticks. In a shorter run, one tick is a tenth of the
+        // time or more, and shows chance rather than load.
+        let counted = in_ticks(measured.elapsed_ns, proc::ticks_per_second());
+        measured.others_cpu = self.others_ns.filter(|_| counted).map(of_machine);
+        measured.steal_cpu = self.steal_ns.filter(|_| counted).map(of_machine);
         (measured.children_cpu_ns, measured.children_faults) = self.children;
         measured.device_read_bytes = self.device_bytes;
         measured.others_device = self.others_device;
@@ -236,6 +247,25 @@ mod tests {
             ["sda", "sda1", "sdaa", "nvme0n1", "nvme0n1p2", "dm-0", "loop3", "zram0", "vda"];
         let disks: Vec<_> = names.iter().enumerate().map(|(i, n)| disk(n, 1 << i)).collect();
         assert_eq!(whole_devices(&disks), 1 + 4 + 8 + 256);
+    }
+
+    #[test]
+    fn ticks_do_not_judge_short_runs() {
+        for (elapsed_ns, counted) in [(30_000_000, false), (99_999_999, false), (100_000_000, true)]
+        {
+            assert_eq!(in_ticks(elapsed_ns, 100), counted, "{elapsed_ns}");
+            let delta = UsageDelta {
+                others_ns: Some(10_000_000),
+                steal_ns: Some(10_000_000),
+                ..UsageDelta::default()
+            };
+            let mut measured = Measured { elapsed_ns, ..Measured::default() };
+            delta.fill(&mut measured, 1);
+            if proc::ticks_per_second() == 100 {
+                assert_eq!(measured.others_cpu.is_some(), counted, "{elapsed_ns}");
+                assert_eq!(measured.steal_cpu.is_some(), counted, "{elapsed_ns}");
+            }
+        }
     }
 
     #[test]
