@@ -4,10 +4,11 @@
 //! by the patterns of the study (`sync-{n}` is a family) and numbers by a metric of
 //! `ioloom_model::Measured` or a formula over metrics (`elapsed_ns - calls.read.total_ns`). It
 //! names published numbers by a path into `studies/NAME/data`. Every contrast contributes to the
-//! verdict on its claim; see [`crate::verdict()`].
+//! verdict on its claim; see [`crate::verdicts()`]. A claim has a fingerprint of its contrasts and
+//! thresholds. A session stores it before its first run, so a later change can be shown.
 
 use crate::contrast::Contrast;
-use crate::{ClaimsError, data};
+use crate::{ClaimsError, data, formula};
 use serde::Deserialize;
 
 /// A claims file.
@@ -50,10 +51,54 @@ pub struct Claim {
     pub combine: Combine,
     /// Tests: at least one, unless `same_as` is set.
     #[serde(rename = "contrast", default)]
-    pub contrasts: Vec<Contrast>,
+    pub contrasts: Vec<Test>,
     /// Tests that are evaluated and reported but do not affect the verdict.
     #[serde(rename = "note", default)]
-    pub notes: Vec<Contrast>,
+    pub notes: Vec<Test>,
+    /// Fingerprint of the contrasts and of how they combine, 16 digits.
+    #[serde(skip)]
+    pub definition: String,
+}
+
+/// A contrast with the published effect that it repeats.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Test {
+    /// The contrast.
+    #[serde(flatten)]
+    pub contrast: Contrast,
+    /// Formula over paths to published numbers for the published size of the effect, in the unit of
+    /// the contrast. It does not affect the verdict, but the verdict says whether the measured effect
+    /// agrees with it.
+    #[serde(default)]
+    pub size: Option<String>,
+    /// Reason for the threshold of the contrast.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+impl std::ops::Deref for Test {
+    type Target = Contrast;
+
+    fn deref(&self) -> &Contrast {
+        &self.contrast
+    }
+}
+
+impl Test {
+    /// Returns the published size of the effect, if it was published.
+    ///
+    /// # Errors
+    /// Fails if the formula is malformed or a path does not resolve to a number.
+    pub fn published_size(&self) -> Result<Option<f64>, ClaimsError> {
+        let Some(size) = &self.size else { return Ok(None) };
+        for path in formula::names(size) {
+            data::number(path)?;
+        }
+        let wrong = |reason: String| ClaimsError::Path { path: size.clone(), reason };
+        let value = formula::evaluate(size, |path| data::number(path).ok())
+            .map_err(|e| wrong(e.to_string()))?;
+        if value.is_finite() { Ok(Some(value)) } else { Err(wrong("it is not finite".to_owned())) }
+    }
 }
 
 /// How contrast results combine into one verdict.

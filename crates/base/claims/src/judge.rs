@@ -1,34 +1,213 @@
 //! Derives verdicts from stored runs.
 //!
-//! Every contrast is one statistic over blocks. Its 95 % interval comes from resampling whole
-//! blocks, which keeps the runs of a block together. Verdicts depend only on stored runs and on
-//! recomputed published numbers. If these cannot answer the question, the verdict is `undecided`
-//! and names what is missing.
+//! 1. Each contrast is evaluated in each session separately. The newest session with a result
+//!    decides; the others are shown apart. If two sessions of the same machine, program and files
+//!    give opposite answers, neither counts.
+//! 2. An answer is withheld if it depends on disturbed blocks or if neighbouring blocks are alike.
+//! 3. The p-values of all contrasts that the same session decides are corrected together, so that
+//!    the expected share of false answers stays below the rule's rate. A contrast that several
+//!    claims use is counted once.
+//! 4. All contrasts of a claim decide it together. Published numbers alone never confirm or refute
+//!    a claim: their outcome is `recomputed`.
+//!
+//! Verdicts depend only on stored runs and on published numbers. If these cannot answer the
+//! question, the verdict is `undecided` and names what is missing.
 
-use crate::claim::{Claim, Combine};
+use crate::claim::{Claim, Test};
+use crate::combine::{Judged, combine};
 use crate::contrast::Contrast;
 use crate::contrast::kind::Context;
+use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
-use crate::evaluation::{disturbed, doubts};
+use crate::evaluation::runs::at_location;
+use crate::evaluation::{dependent, disturbed, doubts};
 use crate::rule::Rule;
-use crate::verdict::{ClaimVerdict, Evidence, Part, PublishedValue};
+use crate::verdict::{
+    Agreement, ClaimVerdict, Effect, Evidence, Part, PublishedValue, SessionEffect,
+};
 use ioloom_model::{Doubt, RunRecord, Verdict};
-use std::collections::BTreeSet;
+use ioloom_stats::benjamini_hochberg;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The result of one contrast.
-struct Judged {
-    part: Part,
-    /// Whether it is undecided for lack of stored runs.
-    without_runs: bool,
+/// A contrast with its result.
+struct Assessed<'a, 'c> {
+    contrast: &'c Contrast,
+    result: Result<Finding<'a>, Gap>,
+    apart: Vec<SessionEffect>,
+    /// The p-value corrected for all contrasts of the session.
+    adjusted: Option<f64>,
 }
 
-/// Judges a claim from stored runs.
+/// Judges claims together from stored runs. The more contrasts a session decides, the smaller the
+/// p-value that each needs, so pass all claims that the runs were made to test.
+pub fn verdicts(claims: &[&Claim], records: &[RunRecord], rule: Rule) -> Vec<ClaimVerdict> {
+    let mut assessed: Vec<Assessed<'_, '_>> = Vec::new();
+    let sessions = by_session(records);
+    for test in claims.iter().flat_map(|c| c.contrasts.iter().chain(&c.notes)) {
+        if !assessed.iter().any(|known| *known.contrast == test.contrast) {
+            assessed.push(assess(&sessions, &test.contrast, rule));
+        }
+    }
+    let deciding = |contrast: &Contrast| {
+        claims.iter().flat_map(|c| &c.contrasts).any(|test| test.contrast == *contrast)
+    };
+    correct(&mut assessed, deciding, rule);
+    claims.iter().map(|claim| of_claim(claim, &assessed, rule)).collect()
+}
+
+/// Judges a single claim. Its contrasts are corrected only for each other.
 pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict {
-    let context = &Context { records: records.iter().collect(), rule };
-    let judged: Vec<Judged> = claim.contrasts.iter().map(|c| judge(context, c, false)).collect();
-    let notes = claim.notes.iter().map(|contrast| judge(context, contrast, true).part);
-    let (verdict, deciding) = combine(&judged, claim.combine);
-    let sentence = sentence(&judged, &deciding);
+    verdicts(&[claim], records, rule).remove(0)
+}
+
+/// The runs of one session.
+struct SessionRuns<'a> {
+    name: &'a str,
+    started: u64,
+    records: Vec<&'a RunRecord>,
+}
+
+/// Returns the runs of each session, from old to new.
+fn by_session(records: &[RunRecord]) -> Vec<SessionRuns<'_>> {
+    let mut sessions: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
+    for record in records {
+        sessions.entry(&record.key.session).or_default().push(record);
+    }
+    let mut sessions: Vec<SessionRuns<'_>> = sessions
+        .into_iter()
+        .map(|(name, records)| {
+            let started = records.iter().map(|r| r.started_unix_ms).max().unwrap_or(0);
+            SessionRuns { name, started, records }
+        })
+        .collect();
+    sessions.sort_by_key(|session| (session.started, session.name));
+    sessions
+}
+
+/// A contrast evaluated in one session.
+struct InSession<'a, 's> {
+    session: &'s SessionRuns<'a>,
+    result: Result<Finding<'a>, Gap>,
+    scaled: bool,
+}
+
+/// Evaluates a contrast in each session and selects the one that decides.
+fn assess<'a, 'c>(
+    sessions: &[SessionRuns<'a>],
+    contrast: &'c Contrast,
+    rule: Rule,
+) -> Assessed<'a, 'c> {
+    let kind = contrast.as_kind();
+    let evaluate = |records: &[&'a RunRecord]| {
+        let context = &Context { records: records.to_vec(), rule };
+        let finding = disturbed::withhold(context, kind, kind.evaluate(context)?);
+        Ok(dependent::withhold(finding))
+    };
+    let locations = kind.locations();
+    let mut found: Vec<InSession<'a, '_>> = Vec::new();
+    for session in sessions {
+        if locations.iter().all(|at| !at_location(&session.records, at).is_empty()) {
+            let used = locations.iter().flat_map(|at| at_location(&session.records, at));
+            let scaled = used.into_iter().any(|r| r.doubts.contains(&Doubt::Scaled));
+            found.push(InSession { session, result: evaluate(&session.records), scaled });
+        }
+    }
+    // The newest session with a result decides; one of the published size takes precedence.
+    let rank = |s: &InSession<'_, '_>| match &s.result {
+        Ok(_) => (2, !s.scaled),
+        Err(Gap::Missing(_)) => (0, false),
+        Err(_) => (1, !s.scaled),
+    };
+    let chosen = (0..found.len()).max_by_key(|i| (rank(&found[*i]), *i));
+    let Some(chosen) = chosen else {
+        return Assessed { contrast, result: evaluate(&[]), apart: Vec::new(), adjusted: None };
+    };
+    let deciding = found.remove(chosen);
+    let apart = found.iter().filter_map(effect).collect();
+    let result = deciding.result.map(|finding| disputed(finding, &found));
+    Assessed { contrast, result, apart, adjusted: None }
+}
+
+/// Returns the effect in a session.
+fn effect(of: &InSession<'_, '_>) -> Option<SessionEffect> {
+    let finding = of.result.as_ref().ok()?;
+    Some(SessionEffect {
+        session: of.session.name.to_owned(),
+        effect: finding.evidence.effect,
+        lo: finding.evidence.lo,
+        hi: finding.evidence.hi,
+        blocks: finding.evidence.blocks,
+        holds: finding.holds,
+    })
+}
+
+/// Withholds the answer if another session of the same machine, program and files contradicts it.
+fn disputed<'a>(finding: Finding<'a>, others: &[InSession<'a, '_>]) -> Finding<'a> {
+    let same = |a: &Finding<'_>, b: &Finding<'_>| match (a.used.first(), b.used.first()) {
+        (Some(a), Some(b)) => {
+            (&a.machine, &a.version, &a.key.medium, &a.set.hash)
+                == (&b.machine, &b.version, &b.key.medium, &b.set.hash)
+        }
+        _ => false,
+    };
+    let contrary = others.iter().find(|other| {
+        let Ok(other) = &other.result else { return false };
+        other.holds.is_some_and(|h| finding.holds == Some(!h)) && same(&finding, other)
+    });
+    let Some(InSession { session, result: Ok(other), .. }) = contrary else { return finding };
+    let words = format!(
+        "withheld because session {} shows the opposite: {} (here: {})",
+        session.name, other.words, finding.words
+    );
+    Finding { holds: None, p: finding.p.map(|_| 1.0), words, ..finding }
+}
+
+/// Corrects the p-values of the contrasts that each session decides, and withholds answers that do
+/// not survive.
+fn correct(assessed: &mut [Assessed<'_, '_>], deciding: impl Fn(&Contrast) -> bool, rule: Rule) {
+    let mut families: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
+    for (at, one) in assessed.iter().enumerate() {
+        let Ok(finding) = &one.result else { continue };
+        if finding.p.is_some() && deciding(one.contrast) {
+            families.entry(finding.evidence.sessions.clone()).or_default().push(at);
+        }
+    }
+    for members in families.into_values() {
+        let p = |at: &usize| assessed[*at].result.as_ref().ok().and_then(|f| f.p).unwrap_or(1.0);
+        let looks = f64::from(rule.looks.max(1));
+        let adjusted = benjamini_hochberg(
+            &members.iter().map(|at| (p(at) * looks).min(1.0)).collect::<Vec<_>>(),
+        );
+        for (at, adjusted) in members.iter().zip(adjusted) {
+            let one = &mut assessed[*at];
+            one.adjusted = Some(adjusted);
+            let Ok(finding) = &mut one.result else { continue };
+            if finding.holds.is_some() && adjusted > rule.false_rate {
+                finding.holds = None;
+                finding.words.push_str(&format!(
+                    "; not decided, because p = {} is {} after correction for the {} contrasts of \
+                     this session, above {}",
+                    rounded(finding.p.unwrap_or(1.0)),
+                    rounded(adjusted),
+                    members.len(),
+                    rule.false_rate,
+                ));
+            }
+        }
+    }
+}
+
+/// Formats a p-value with two significant digits.
+fn rounded(p: f64) -> String {
+    if p >= 0.01 { format!("{p:.2}") } else { format!("{p:.1e}") }
+}
+
+fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVerdict {
+    let find = |test: &Test| assessed.iter().find(|known| *known.contrast == test.contrast);
+    let judge = |test: &Test, note: bool| find(test).map(|found| judged(found, test, note, rule));
+    let judged: Vec<Judged> = claim.contrasts.iter().filter_map(|t| judge(t, false)).collect();
+    let notes = claim.notes.iter().filter_map(|t| judge(t, true)).map(|j| j.part);
+    let (verdict, deciding, sentence) = combine(&judged, claim.combine);
     let parts: Vec<Part> = judged.into_iter().map(|j| j.part).collect();
     let chief = deciding.first().and_then(|i| parts.get(*i)).or(parts.first());
     let doubts: BTreeSet<Doubt> =
@@ -41,6 +220,9 @@ pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict
     ClaimVerdict {
         id: claim.id.clone(),
         source: claim.source,
+        same_as: claim.same_as.clone(),
+        definition: claim.definition.clone(),
+        registered: None,
         statement: claim.statement.clone(),
         published: published.collect(),
         scope: claim.scope.clone(),
@@ -52,111 +234,76 @@ pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict
     }
 }
 
-/// Combines the results of all contrasts into one verdict. Returns the verdict and the indices of
-/// the contrasts that decided it.
-fn combine(judged: &[Judged], how: Combine) -> (Verdict, Vec<usize>) {
-    let part = |i: &usize| &judged[*i].part;
-    let which = |wanted: &dyn Fn(&Part) -> bool| -> Vec<usize> {
-        (0..judged.len()).filter(|i| wanted(part(i))).collect()
-    };
-    let all = which(&|_| true);
-    let held = which(&|p| p.holds == Some(true));
-    let failed = which(&|p| p.holds == Some(false));
-    let unlimited = |of: &[usize]| of.iter().any(|i| part(i).verdict != Verdict::Scope);
-    let open = which(&|p| p.holds.is_none() && p.verdict != Verdict::NotTestableHere);
-    let decided = |verdict, of: Vec<usize>| {
-        let verdict = if unlimited(&of) { verdict } else { Verdict::Scope };
-        (verdict, of)
-    };
-    match how {
-        Combine::All if !failed.is_empty() => decided(Verdict::Refuted, failed),
-        // If all must hold, one contrast with limited scope limits the whole claim.
-        Combine::All if held.len() == judged.len() => {
-            let limited = judged.iter().any(|j| j.part.verdict == Verdict::Scope);
-            (if limited { Verdict::Scope } else { Verdict::Confirmed }, held)
-        }
-        Combine::All if open.is_empty() => {
-            (Verdict::NotTestableHere, which(&|p| p.verdict == Verdict::NotTestableHere))
-        }
-        Combine::All => (Verdict::Undecided, open),
-        Combine::Places if !held.is_empty() && !failed.is_empty() => {
-            (Verdict::Scope, which(&|p| p.holds.is_some()))
-        }
-        Combine::Places if !held.is_empty() => decided(Verdict::Confirmed, held),
-        Combine::Places if !failed.is_empty() => decided(Verdict::Refuted, failed),
-        Combine::Places if open.is_empty() => (Verdict::NotTestableHere, all),
-        Combine::Places => (Verdict::Undecided, open),
-    }
-}
-
-/// Returns the sentences of the deciding contrasts and the number of undecided ones. Of several
-/// contrasts without runs, only the first is given in full, and only if it comes first.
-fn sentence(judged: &[Judged], deciding: &[usize]) -> String {
-    let mut sentences = Vec::new();
-    let mut without_runs = 0;
-    for Judged { part, without_runs: no_runs } in deciding.iter().map(|i| &judged[*i]) {
-        let words = match part.holds {
-            None => part.sentence.clone(),
-            Some(true) => format!("holds at {}: {}", part.place, part.sentence),
-            Some(false) => format!("does not hold at {}: {}", part.place, part.sentence),
-        };
-        if *no_runs && !sentences.is_empty() {
-            without_runs += 1;
-        } else if !sentences.contains(&words) {
-            sentences.push(words);
-        }
-    }
-    if without_runs > 0 {
-        sentences.push(format!("{without_runs} more contrasts have no stored runs"));
-    }
-    let open = judged.iter().filter(|j| j.part.holds.is_none()).count();
-    if deciding.iter().any(|i| judged[*i].part.holds.is_some()) && open > 0 {
-        sentences.push(format!("{open} of {} contrasts are undecided", judged.len()));
-    }
-    sentences.join("; ")
-}
-
-/// Evaluates one contrast.
-fn judge(context: &Context<'_>, contrast: &Contrast, note: bool) -> Judged {
+/// Converts the result of a contrast to a part of the verdict.
+fn judged(assessed: &Assessed<'_, '_>, test: &Test, note: bool, rule: Rule) -> Judged {
+    let contrast = assessed.contrast;
     let kind = contrast.as_kind();
-    let blank = |verdict, sentence| Part {
+    let recomputed = matches!(contrast, Contrast::Published(_));
+    let blank = Part {
         kind: contrast.kind().to_owned(),
         place: kind.place(),
-        verdict,
+        verdict: Verdict::Undecided,
         holds: None,
-        sentence,
+        sentence: String::new(),
         note,
+        p: None,
+        p_adjusted: None,
+        published_size: test.published_size().ok().flatten(),
+        agreement: None,
+        apart: assessed.apart.clone(),
         evidence: Evidence::default(),
         doubts: Vec::new(),
     };
-    let finding = match kind.evaluate(context) {
-        Ok(finding) => disturbed::withhold(context, kind, finding),
+    let finding = match &assessed.result {
+        Ok(finding) => finding,
         Err(gap) => {
             let without_runs = matches!(gap, Gap::Missing(_));
             let mut sentence = gap.to_string();
             if without_runs && kind.skipped_by_quick() {
                 sentence.push_str(" (quick mode does not run them)");
             }
-            return Judged { part: blank(gap.verdict(), sentence), without_runs };
+            let part = Part { verdict: gap.verdict(), sentence, ..blank };
+            return Judged { part, without_runs, recomputed };
         }
     };
-    let doubts = doubts::of(&finding);
+    let doubts = doubts::of(finding, rule);
     let limits = finding.limits(doubts.contains(&Doubt::Oversubscribed));
     let verdict = match finding.holds {
         None => Verdict::Undecided,
+        Some(true) if recomputed => Verdict::Consistent,
+        Some(false) if recomputed => Verdict::Inconsistent,
         Some(_) if !limits.is_empty() => Verdict::Scope,
         Some(true) => Verdict::Confirmed,
         Some(false) => Verdict::Refuted,
     };
-    let mut sentence = finding.words;
+    let mut sentence = finding.words.clone();
     if finding.holds.is_some() {
         limits.iter().for_each(|limit| sentence.push_str(limit.words()));
     }
+    let agreement = blank.published_size.and_then(|size| agreement(&finding.evidence, size));
+    if let (Some(agreement), Some(size)) = (agreement, blank.published_size) {
+        sentence.push_str(&format!("; published {size:.3}: {}", agreement.words()));
+    }
     let part = Part {
+        verdict,
         holds: finding.holds,
-        evidence: finding.evidence,
+        sentence,
+        p: finding.p,
+        p_adjusted: assessed.adjusted,
+        agreement,
+        evidence: finding.evidence.clone(),
         doubts,
-        ..blank(verdict, sentence)
+        ..blank
     };
-    Judged { part, without_runs: false }
+    Judged { part, without_runs: false, recomputed }
+}
+
+/// Compares the measured effect with the published one.
+fn agreement(evidence: &Evidence, size: f64) -> Option<Agreement> {
+    let measured = [evidence.lo?, evidence.effect?, evidence.hi?];
+    Some(match evidence.effect_is {
+        // No effect is a ratio of 1, and half is as far from it as double.
+        Effect::Ratio | Effect::Times => Agreement::of(measured.map(f64::ln), size.ln()),
+        _ => Agreement::of(measured, size),
+    })
 }

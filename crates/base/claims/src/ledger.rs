@@ -1,7 +1,6 @@
 //! Built-in claims, and claims parsed from texts supplied by the caller.
 
-use crate::claim::{Claim, LedgerFile};
-use crate::contrast::Contrast;
+use crate::claim::{Claim, LedgerFile, Test};
 use crate::{ClaimsError, formula};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -30,7 +29,9 @@ pub fn load<'a>(
     for (name, text) in files {
         let wrong = |reason: String| ClaimsError::Ledger { file: name.to_owned(), reason };
         let file: LedgerFile = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
-        for claim in file.claims {
+        let definitions = definitions(text);
+        for (mut claim, definition) in file.claims.into_iter().zip(definitions) {
+            claim.definition = definition;
             check(&claim).map_err(|reason| wrong(format!("claim {}: {reason}", claim.id)))?;
             if !ids.insert(claim.id.clone()) {
                 return Err(wrong(format!("two claims have the identifier {}", claim.id)));
@@ -53,8 +54,37 @@ fn share_tests(claims: &mut [Claim]) -> Result<(), String> {
         let claim = &mut claims[at];
         (claim.contrasts, claim.notes) = (first.contrasts, first.notes);
         claim.combine = first.combine;
+        claim.definition = first.definition;
     }
     Ok(())
+}
+
+/// Keys of a contrast that do not change its result.
+const WORDS: [&str; 3] = ["says", "size", "reason"];
+
+/// Returns the fingerprint of each claim of a valid claims file. Comments, notes, the order of keys
+/// and all texts are ignored.
+fn definitions(text: &str) -> Vec<String> {
+    let file: toml::Table = toml::from_str(text).unwrap_or_default();
+    let claims = file.get("claim").and_then(toml::Value::as_array).cloned().unwrap_or_default();
+    let definition = |mut claim: toml::Value| {
+        let mut tests = claim.get_mut("contrast").cloned().unwrap_or(toml::Value::Array(vec![]));
+        for test in tests.as_array_mut().into_iter().flatten() {
+            if let Some(test) = test.as_table_mut() {
+                WORDS.iter().for_each(|key| drop(test.remove(*key)));
+            }
+        }
+        let combine = claim.get("combine").map_or("places", |c| c.as_str().unwrap_or_default());
+        format!("{:016x}", fnv1a(&format!("{combine} {tests}")))
+    };
+    claims.into_iter().map(definition).collect()
+}
+
+/// Returns the 64-bit FNV-1a hash of a text.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 fn check(claim: &Claim) -> Result<(), String> {
@@ -72,13 +102,11 @@ fn check(claim: &Claim) -> Result<(), String> {
     for published in &claim.published {
         published.value().map_err(|e| e.to_string())?;
     }
-    for contrast in claim.contrasts.iter().chain(&claim.notes) {
-        check_contrast(contrast)?;
-    }
-    Ok(())
+    claim.contrasts.iter().chain(&claim.notes).try_for_each(check_contrast)
 }
 
-fn check_contrast(contrast: &Contrast) -> Result<(), String> {
+fn check_contrast(contrast: &Test) -> Result<(), String> {
+    contrast.published_size().map_err(|e| e.to_string())?;
     for metric in contrast.metrics() {
         formula::evaluate(metric, |_| Some(1.0)).map_err(|e| e.to_string())?;
     }

@@ -1,13 +1,14 @@
 //! Claims and the engine that judges them from stored runs.
 //!
 //! A claim is data ([`claim::Claim`]): the statement, the numbers published for it as paths into
-//! the published tables ([`data`]), and the contrasts that test it ([`contrast`]). [`verdict()`]
-//! judges a claim by the stored runs and a rule, and returns a verdict, one sentence, the evidence
-//! and the doubts. The crate does no input or output: built-in claims and tables are compiled in,
+//! the published tables ([`data`]), and the contrasts that test it ([`contrast`]). [`verdicts()`]
+//! judges claims together by the stored runs and a rule, and returns for each a verdict, one
+//! sentence, the evidence and the doubts. The crate does no input or output: built-in claims and tables are compiled in,
 //! and the caller passes other claims as text ([`load`]) and runs as records. The bootstrap is
 //! seeded, so the same runs always give the same verdict.
 
 pub mod claim;
+mod combine;
 pub mod contrast;
 pub mod data;
 mod error;
@@ -21,14 +22,15 @@ pub mod pattern;
 mod rule;
 mod verdict;
 
-pub use claim::Claim;
+pub use claim::{Claim, Test};
 pub use contrast::Contrast;
 pub use error::ClaimsError;
 pub use ioloom_model::Verdict;
-pub use judge::verdict;
+pub use judge::{verdict, verdicts};
 pub use ledger::{ledger, load};
 pub use location::Location;
 pub use rule::Rule;
 pub use verdict::{
-    ClaimVerdict, Effect, Evidence, Part, PublishedValue, VERDICT_SCHEMA, VerdictList,
+    Agreement, ClaimVerdict, Effect, Evidence, Part, PublishedValue, Registered, Score,
+    SessionEffect, VERDICT_SCHEMA, VerdictList,
 };

@@ -1,10 +1,13 @@
-//! Parameters of every verdict: blocks, margin and bootstrap seed.
+//! Parameters of every verdict: blocks, margin, error rate and bootstrap seed.
 
 use crate::evaluation::gap::Gap;
-use ioloom_stats::{Bootstrap, Interval};
+use ioloom_stats::{Bootstrap, Resampled};
 
-/// Minimum number of blocks in a full study; a study with fewer is a quick one.
-pub(crate) const BLOCKS_FULL: usize = 12;
+/// Minimum number of blocks for a verdict.
+pub(crate) const BLOCKS_MIN: usize = 12;
+
+/// Number of resamples: with twelve blocks, the smallest possible p-value is 0.005.
+const RESAMPLES: u32 = 9999;
 
 /// The verdict rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -13,31 +16,44 @@ pub struct Rule {
     pub blocks_min: usize,
     /// Smallest relative difference that counts; 0.05 is a factor of 1.05 in either direction.
     pub margin: f64,
+    /// Maximum expected share of false verdicts among those decided by one session.
+    pub false_rate: f64,
+    /// Number of times that the runs may be judged while more are made. Every p-value is multiplied
+    /// by it, so stopping at the first decision keeps the error rate.
+    pub looks: u32,
     /// Bootstrap seed.
     pub seed: u64,
 }
 
 impl Rule {
-    /// 8 blocks, 5 %.
-    pub const QUICK: Self = Self { blocks_min: 8, margin: 0.05, seed: 1 };
-    /// 12 blocks, 5 %.
-    pub const FULL: Self = Self { blocks_min: BLOCKS_FULL, margin: 0.05, seed: 1 };
+    /// 12 blocks, 5 %, a false discovery rate of 5 %, judged once.
+    pub const STANDARD: Self =
+        Self { blocks_min: BLOCKS_MIN, margin: 0.05, false_rate: 0.05, looks: 1, seed: 1 };
+
+    /// The blocks after which a session that is extended until its claims are decided may be judged.
+    pub const LOOKS: [u32; 4] = [12, 18, 24, 30];
+
+    /// Returns the rule for a session that is judged after each of [`Rule::LOOKS`].
+    #[must_use]
+    pub const fn sequential(self) -> Self {
+        Self { looks: Self::LOOKS.len() as u32, ..self }
+    }
 
     /// Returns the rule for [`ioloom_stats::decide`]; `margin` overrides the margin of this rule.
     pub(crate) fn stats(&self, margin: Option<f64>) -> ioloom_stats::Rule {
         ioloom_stats::Rule { margin: margin.unwrap_or(self.margin), blocks_min: self.blocks_min }
     }
 
-    /// Returns the 95 % interval of a statistic over block indices. Whole blocks are resampled,
-    /// which keeps the runs of a block together.
+    /// Resamples a statistic over block indices. Whole blocks are resampled, which keeps the runs of
+    /// a block together.
     pub(crate) fn over_blocks(
         &self,
         blocks: usize,
         statistic: impl Fn(&[usize]) -> Option<f64>,
-    ) -> Result<Interval, Gap> {
+    ) -> Result<Resampled, Gap> {
         let indices: Vec<f64> = (0..blocks).map(|i| i as f64).collect();
-        Bootstrap::new(self.seed)
-            .of(&indices, |drawn| {
+        Bootstrap { resamples: RESAMPLES, ..Bootstrap::new(self.seed) }
+            .resampled(&indices, |drawn| {
                 let drawn: Vec<usize> = drawn.iter().map(|i| *i as usize).collect();
                 statistic(&drawn).unwrap_or(f64::NAN)
             })

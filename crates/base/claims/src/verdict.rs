@@ -1,11 +1,12 @@
 //! The output: a verdict with its reason and evidence, as printed by `ioloom claims --json`.
 
+use crate::rule::Rule;
 use ioloom_model::{Doubt, Verdict};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of [`VerdictList`] and its contents.
-pub const VERDICT_SCHEMA: u32 = 1;
+pub const VERDICT_SCHEMA: u32 = 2;
 
 /// What the effect of a contrast measures.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -126,10 +127,73 @@ pub struct Part {
     pub sentence: String,
     /// Whether this is a note, which does not affect the verdict of the claim.
     pub note: bool,
+    /// Two-sided p-value of the answer; 1 if the numbers allow both answers, `None` without runs.
+    pub p: Option<f64>,
+    /// The p-value corrected for all contrasts judged from the same session: the false discovery
+    /// rate at which this answer stands.
+    pub p_adjusted: Option<f64>,
+    /// Published size of the effect, in the unit of the evidence.
+    pub published_size: Option<f64>,
+    /// Whether the measured effect agrees with the published one; `None` without both.
+    pub agreement: Option<Agreement>,
+    /// The same contrast in each other session, from old to new. Sessions are never pooled.
+    pub apart: Vec<SessionEffect>,
     /// Evidence for the verdict.
     pub evidence: Evidence,
     /// Reasons to distrust it.
     pub doubts: Vec<Doubt>,
+}
+
+/// How a measured effect agrees with the published one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Agreement {
+    /// Same direction, and the interval contains the published effect or the effects differ by at
+    /// most a quarter of the published one.
+    Size,
+    /// The interval is on the published side, but the size differs.
+    Direction,
+    /// The interval includes no effect or is on the other side.
+    Neither,
+}
+
+impl Agreement {
+    /// Compares an effect and its interval with the published effect, all relative to no effect.
+    pub(crate) fn of([lo, effect, hi]: [f64; 3], published: f64) -> Self {
+        let near = (effect - published).abs() <= 0.25 * published.abs();
+        let side = if published >= 0.0 { lo > 0.0 } else { hi < 0.0 };
+        match (side || published == 0.0, near || (lo..=hi).contains(&published)) {
+            (true, true) => Self::Size,
+            (true, false) if published != 0.0 => Self::Direction,
+            _ => Self::Neither,
+        }
+    }
+
+    /// Returns the words for a sentence.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Size => "agrees in size",
+            Self::Direction => "agrees in direction, not in size",
+            Self::Neither => "agrees in neither direction nor size",
+        }
+    }
+}
+
+/// The effect of a contrast in one session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionEffect {
+    /// The session.
+    pub session: String,
+    /// Effect size.
+    pub effect: Option<f64>,
+    /// Lower bound of its 95 % interval.
+    pub lo: Option<f64>,
+    /// Upper bound.
+    pub hi: Option<f64>,
+    /// Number of blocks.
+    pub blocks: usize,
+    /// Whether the statement held in this session, without correction for other contrasts.
+    pub holds: Option<bool>,
 }
 
 /// A published number with its value.
@@ -143,6 +207,19 @@ pub struct PublishedValue {
     pub unit: String,
 }
 
+/// When the test of a claim was fixed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Registered {
+    /// The session stored this test before its first run.
+    Before,
+    /// The session stored a different test, or none for this claim: it was changed or added after
+    /// the runs.
+    Changed,
+    /// The session is older than the registration of tests.
+    Unknown,
+}
+
 /// A claim with its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClaimVerdict {
@@ -151,6 +228,14 @@ pub struct ClaimVerdict {
     /// Number of the published study the claim comes from.
     #[serde(rename = "seed")]
     pub source: u32,
+    /// The claim that this one repeats. It is judged by the tests of that claim and counted with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<String>,
+    /// Fingerprint of the contrasts and thresholds, 16 digits.
+    pub definition: String,
+    /// Whether that fingerprint was stored before the first of the runs behind the verdict; `None`
+    /// without runs.
+    pub registered: Option<Registered>,
     /// The statement.
     pub statement: String,
     /// Published numbers for the claim.
@@ -169,11 +254,130 @@ pub struct ClaimVerdict {
     pub parts: Vec<Part>,
 }
 
+impl ClaimVerdict {
+    /// Returns the sessions behind the verdict.
+    pub fn sessions(&self) -> BTreeSet<&str> {
+        let parts = self.parts.iter().filter(|part| !part.note);
+        parts.flat_map(|part| part.evidence.sessions.iter().map(String::as_str)).collect()
+    }
+
+    /// Compares the test of the claim with those that each session stored before its first run, as a
+    /// map from claims to fingerprints by session. A change is added to the sentence.
+    pub fn register(&mut self, stored: &BTreeMap<String, BTreeMap<String, String>>) {
+        let of = |session: &str| match stored.get(session).filter(|claims| !claims.is_empty()) {
+            None => Registered::Unknown,
+            Some(claims) if claims.get(&self.id) == Some(&self.definition) => Registered::Before,
+            Some(_) => Registered::Changed,
+        };
+        let found: Vec<(String, Registered)> =
+            self.sessions().into_iter().map(|s| (s.to_owned(), of(s))).collect();
+        let any = |wanted| found.iter().find(|(_, registered)| *registered == wanted);
+        if let Some((session, _)) = any(Registered::Changed) {
+            self.sentence.push_str(&format!(
+                "; the test of this claim was changed or added after session {session} began"
+            ));
+        }
+        self.registered = [Registered::Changed, Registered::Unknown, Registered::Before]
+            .into_iter()
+            .find(|registered| any(*registered).is_some());
+    }
+}
+
+/// The verdicts, counted. A claim that repeats another is counted once, with that one.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Score {
+    /// Confirmed by runs.
+    pub confirmed: usize,
+    /// Refuted by runs.
+    pub refuted: usize,
+    /// Limited in scope by runs.
+    pub scope: usize,
+    /// Undecided.
+    pub undecided: usize,
+    /// Not testable on this machine or by this version.
+    pub not_testable_here: usize,
+    /// Recomputed from published numbers alone: consistent.
+    pub consistent: usize,
+    /// Recomputed from published numbers alone: inconsistent.
+    pub inconsistent: usize,
+    /// Claims that repeat another one.
+    pub repeated: usize,
+    /// Contrasts decided by runs.
+    pub contrasts_decided: usize,
+    /// Maximum expected number of false answers among them.
+    pub false_expected: f64,
+}
+
+impl Score {
+    /// Counts verdicts made with this false discovery rate.
+    pub fn of(verdicts: &[ClaimVerdict], false_rate: f64) -> Self {
+        let mut score = Self::default();
+        for verdict in verdicts {
+            if verdict.same_as.is_some() {
+                score.repeated += 1;
+                continue;
+            }
+            *match verdict.verdict {
+                Verdict::Confirmed => &mut score.confirmed,
+                Verdict::Refuted => &mut score.refuted,
+                Verdict::Scope => &mut score.scope,
+                Verdict::Undecided => &mut score.undecided,
+                Verdict::NotTestableHere => &mut score.not_testable_here,
+                Verdict::Consistent => &mut score.consistent,
+                Verdict::Inconsistent => &mut score.inconsistent,
+            } += 1;
+            let decided = |part: &&Part| !part.note && part.p.is_some() && part.holds.is_some();
+            score.contrasts_decided += verdict.parts.iter().filter(decided).count();
+        }
+        score.false_expected = ioloom_stats::expected_false(score.contrasts_decided, false_rate);
+        score
+    }
+
+    /// Returns the number of claims decided by runs.
+    pub const fn reproduced(&self) -> usize {
+        self.confirmed + self.refuted + self.scope
+    }
+
+    /// Returns the number of claims only recomputed from published numbers.
+    pub const fn recomputed(&self) -> usize {
+        self.consistent + self.inconsistent
+    }
+}
+
+impl std::fmt::Display for Score {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { confirmed, refuted, scope, .. } = self;
+        write!(
+            f,
+            "reproduced from runs: {} ({confirmed} confirmed, {refuted} refuted, {scope} scope); \
+             recomputed from published numbers: {} ({} consistent, {} inconsistent); {} undecided; \
+             {} not testable here; {} repeat another claim and are counted with it",
+            self.reproduced(),
+            self.recomputed(),
+            self.consistent,
+            self.inconsistent,
+            self.undecided,
+            self.not_testable_here,
+            self.repeated,
+        )?;
+        if self.contrasts_decided > 0 {
+            write!(
+                f,
+                "; of {} contrasts decided by runs, at most {:.1} answers are expected to be false",
+                self.contrasts_decided, self.false_expected
+            )?;
+        }
+        Ok(())
+    }
+}
+
 /// The document of `ioloom claims --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VerdictList {
     /// [`VERDICT_SCHEMA`].
     pub schema: u32,
+    /// The verdicts of these claims, counted.
+    pub score: Score,
     /// Claims, in the order of the built-in files.
     pub claims: Vec<ClaimVerdict>,
 }
@@ -181,6 +385,7 @@ pub struct VerdictList {
 impl VerdictList {
     /// Returns a document that contains these verdicts.
     pub fn new(claims: Vec<ClaimVerdict>) -> Self {
-        Self { schema: VERDICT_SCHEMA, claims }
+        let score = Score::of(&claims, Rule::STANDARD.false_rate);
+        Self { schema: VERDICT_SCHEMA, score, claims }
     }
 }

@@ -1,4 +1,8 @@
 //! Verdicts on claims.
+//!
+//! `confirmed`, `refuted` and `scope` are reproduced: they come from runs on this machine. Arithmetic
+//! on published numbers shows only whether a publication agrees with itself, so its outcome has
+//! different words and is counted apart.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,10 +10,10 @@ use std::fmt;
 /// Verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verdict {
-    /// The evidence supports the claim.
+    /// Runs on this machine support the claim.
     #[serde(rename = "confirmed")]
     Confirmed,
-    /// The evidence contradicts the claim.
+    /// Runs on this machine contradict the claim.
     #[serde(rename = "refuted")]
     Refuted,
     /// The claim holds under some circumstances but not others, or was shown only for substitutes.
@@ -21,12 +25,35 @@ pub enum Verdict {
     /// This machine or version cannot test the claim.
     #[serde(rename = "not testable here")]
     NotTestableHere,
+    /// The statement follows from the published numbers; no run has tested it.
+    #[serde(rename = "recomputed, consistent")]
+    Consistent,
+    /// The statement contradicts the published numbers.
+    #[serde(rename = "recomputed, inconsistent")]
+    Inconsistent,
 }
 
 impl Verdict {
     /// All verdicts, in table order.
-    pub const ALL: [Self; 5] =
-        [Self::Confirmed, Self::Refuted, Self::Scope, Self::Undecided, Self::NotTestableHere];
+    pub const ALL: [Self; 7] = [
+        Self::Confirmed,
+        Self::Refuted,
+        Self::Scope,
+        Self::Undecided,
+        Self::NotTestableHere,
+        Self::Consistent,
+        Self::Inconsistent,
+    ];
+
+    /// Reports whether the verdict was reproduced from runs on this machine.
+    pub const fn is_reproduced(self) -> bool {
+        matches!(self, Self::Confirmed | Self::Refuted | Self::Scope)
+    }
+
+    /// Reports whether the verdict was recomputed from published numbers alone.
+    pub const fn is_recomputed(self) -> bool {
+        matches!(self, Self::Consistent | Self::Inconsistent)
+    }
 
     /// Returns the text form.
     pub const fn name(self) -> &'static str {
@@ -36,6 +63,8 @@ impl Verdict {
             Self::Scope => "scope",
             Self::Undecided => "undecided",
             Self::NotTestableHere => "not testable here",
+            Self::Consistent => "recomputed, consistent",
+            Self::Inconsistent => "recomputed, inconsistent",
         }
     }
 
@@ -47,6 +76,8 @@ impl Verdict {
             Self::Scope => "◐",
             Self::Undecided => "?",
             Self::NotTestableHere => "–",
+            Self::Consistent => "=",
+            Self::Inconsistent => "≠",
         }
     }
 }

@@ -14,26 +14,36 @@
 
 pub mod bootstrap;
 pub mod correlation;
+pub mod dependence;
+pub mod discovery;
 pub mod equivalence;
 mod error;
 pub mod histogram;
+pub mod interval;
 pub mod knee;
 pub mod levels;
 pub mod linear;
 pub mod noise;
+pub mod order;
 pub mod paired;
 pub mod series;
+pub mod signed_rank;
 pub mod summary;
 pub mod tails;
 
-pub use bootstrap::{Bootstrap, CONFIDENCE, Interval};
+pub use bootstrap::{Bootstrap, Resampled};
 pub use correlation::{Correlation, spearman};
+pub use dependence::Dependence;
+pub use discovery::{benjamini_hochberg, expected_false};
 pub use equivalence::{Equivalence, equivalence};
 pub use error::StatsError;
 pub use histogram::Histogram;
+pub use interval::{CONFIDENCE, INTERVAL_MIN, Interval};
 pub use knee::{Better, Knee, Segmented, knee};
 pub use linear::{Line, theil_sen};
 pub use noise::{AaNoise, aa_noise};
+pub use order::median_interval;
 pub use paired::{Claimed, Decision, Judgement, Ratio, Reason, Rule, decide};
 pub use series::{Alternation, Drift, FirstRun, TwoRegimes};
+pub use signed_rank::SignedRank;
 pub use summary::{mad, mean, median, quantile, trimmed_mean};

@@ -1,13 +1,18 @@
 //! The noise floor: a plan compared with itself.
 //!
-//! Each block runs one plan twice (A/A). The difference between the two runs is not an effect, so
-//! an effect of that size between two other arms is meaningless. The floor is the larger of two
-//! numbers: the median of `|ln(first / second)|`, which is the typical error of a single block, and
-//! the largest distance of the bootstrap interval of the median log-ratio from 0, which is the
-//! error of the study's estimate including order effects.
+//! Each block runs one plan twice (A/A). A difference between the two runs is not an effect, so an
+//! effect of that size between two other arms is meaningless. What a study reports is the median
+//! over its blocks, so the floor is the median difference of the plan with itself over the same
+//! blocks: with `n` blocks of pure noise it shrinks as `1 / sqrt(n)`, like the error of the effect.
+//! If the interval of that median excludes no difference, the second run really differs from the
+//! first (an order effect), and the floor is the farther bound of the interval, which more blocks do
+//! not remove. The difference within single blocks is reported as well, but it is not the error of a
+//! median.
 
 use crate::StatsError;
-use crate::bootstrap::{Bootstrap, log_ratios};
+use crate::bootstrap::log_ratios;
+use crate::interval::CONFIDENCE;
+use crate::order::median_interval;
 use crate::summary::median;
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +21,12 @@ use serde::{Deserialize, Serialize};
 pub struct AaNoise {
     /// Typical difference within a single block: the median of `|ln ratio|`.
     pub block: f64,
-    /// Half the width of the interval of the median log-ratio; below 8 blocks, of its range.
+    /// Half the width of the interval of the median log-ratio.
     pub half_width: f64,
     /// Distance from no difference to the farther bound of that interval.
     pub reach: f64,
-    /// The larger of `block` and `reach`.
+    /// Difference of the median over the blocks from no difference; `reach` if the interval excludes
+    /// no difference.
     pub floor: f64,
     /// Number of A/A blocks.
     pub n: usize,
@@ -30,9 +36,9 @@ pub struct AaNoise {
 ///
 /// # Errors
 /// Fails if lengths differ, there are too few blocks, or a value is not finite and above zero.
-pub fn aa_noise(first: &[f64], second: &[f64], seed: u64) -> Result<AaNoise, StatsError> {
+pub fn aa_noise(first: &[f64], second: &[f64]) -> Result<AaNoise, StatsError> {
     let logs = log_ratios(first, second)?;
-    let interval = Bootstrap::new(seed).median(&logs)?;
+    let interval = median_interval(&logs, CONFIDENCE)?;
     let away: Vec<f64> = logs.iter().map(|l| l.abs()).collect();
     let share = |log: f64| log.exp() - 1.0;
     let block = share(median(&away));
@@ -41,7 +47,7 @@ pub fn aa_noise(first: &[f64], second: &[f64], seed: u64) -> Result<AaNoise, Sta
         block,
         half_width: share(interval.half_width()),
         reach,
-        floor: block.max(reach),
+        floor: if interval.contains(0.0) { share(interval.estimate.abs()) } else { reach },
         n: logs.len(),
     })
 }

@@ -1,22 +1,30 @@
 //! Two arms of one experiment, compared block by block.
 //!
 //! The runs of a block are adjacent in time, so a slow machine slows both and cancels out in their
-//! ratio. The effect is the median of `ln(a / b)` over the blocks, with a seeded percentile
-//! bootstrap interval over blocks; both are transformed back by the exponential. The logarithm
+//! ratio. The effect is the median of `ln(a / b)` over the blocks, with the exact interval between
+//! order statistics; both are transformed back by the exponential. The logarithm
 //! makes the result symmetric: `b` relative to `a` is exactly the inverse, and a margin of 5 % is a
 //! factor of 1.05 in either direction. Swapping both the arms and the claim never changes a
 //! judgement.
 //!
+//! A difference is shown by the signed ranks of the blocks, which need fewer blocks than an interval
+//! between order statistics and are exact if the arms of a block are exchangeable when nothing
+//! differs. Equality is shown by the interval. So an interval can include 1 by little although the
+//! difference is significant.
+//!
 //! The rule in [`decide`], with `m` as the factor `1 + margin`:
 //! - fewer blocks than the minimum, or than a 95 % interval needs (6): undecided;
-//! - confirmed, for a claimed difference: the interval is entirely on the claimed side of 1 and the
-//!   effect is at least `m`; for claimed equality: the interval is within `1/m ..= m`;
-//! - refuted, for a claimed difference: the interval is entirely on the other side of 1, or within
+//! - confirmed, for a claimed difference: significant at 5 %, on the claimed side, and the effect is
+//!   at least `m`; for claimed equality: the interval is within `1/m ..= m`;
+//! - refuted, for a claimed difference: significant on the other side, or the interval is within
 //!   `1/m ..= m`; for claimed equality: the interval is entirely outside `1/m ..= m`;
 //! - anything else: undecided.
 
 use crate::StatsError;
-use crate::bootstrap::{Bootstrap, CONFIDENCE, log_ratios};
+use crate::bootstrap::log_ratios;
+use crate::interval::CONFIDENCE;
+use crate::order::median_interval;
+use crate::signed_rank::SignedRank;
 use crate::summary::{MAD_TO_SD, mad};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -26,43 +34,45 @@ use std::fmt;
 pub struct Ratio {
     /// `a / b`, from the median of the logarithms: 0.8 means that `a` is 20 % less.
     pub ratio: f64,
-    /// Lower bound of the interval; below 8 blocks, the minimum.
+    /// Lower bound of the interval; below 6 blocks, the minimum.
     pub lo: f64,
-    /// Upper bound of the interval; below 8 blocks, the maximum.
+    /// Upper bound of the interval; below 6 blocks, the maximum.
     pub hi: f64,
     /// Confidence of the two bounds, as in [`Interval::confidence`](crate::Interval::confidence).
     pub confidence: f64,
     /// Number of blocks.
     pub n: usize,
+    /// Two-sided p-value of no difference, from signed ranks over the blocks.
+    pub p: f64,
     /// Scatter of single-block ratios as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With 0.1,
     /// blocks typically deviate by 10 % from the ratio. This is not the uncertainty of the ratio.
     pub noise: f64,
 }
 
 impl Ratio {
-    /// Compares two arms with 2000 resamples. `a[i]` and `b[i]` come from the same block.
+    /// Compares two arms. `a[i]` and `b[i]` come from the same block.
     ///
     /// # Errors
     /// Fails if lengths differ, there are fewer than 2 blocks, or a value is not finite and above
     /// zero.
-    pub fn of(a: &[f64], b: &[f64], seed: u64) -> Result<Self, StatsError> {
-        Self::of_with(a, b, &Bootstrap::new(seed))
+    pub fn of(a: &[f64], b: &[f64]) -> Result<Self, StatsError> {
+        Self::of_logs(&log_ratios(a, b)?)
     }
 
-    /// Compares two arms with the specified bootstrap settings.
+    /// Summarises the logarithms of the ratios of at least 2 blocks.
     ///
     /// # Errors
-    /// Fails like [`Ratio::of`], or if settings are out of range.
-    pub fn of_with(a: &[f64], b: &[f64], bootstrap: &Bootstrap) -> Result<Self, StatsError> {
-        let logs = log_ratios(a, b)?;
-        let interval = bootstrap.median(&logs)?.map(f64::exp);
+    /// Fails if there are too few values or a value is not finite.
+    pub fn of_logs(logs: &[f64]) -> Result<Self, StatsError> {
+        let interval = median_interval(logs, CONFIDENCE)?.map(f64::exp);
         Ok(Self {
             ratio: interval.estimate,
             lo: interval.lo,
             hi: interval.hi,
             confidence: interval.confidence,
             n: logs.len(),
-            noise: (MAD_TO_SD * mad(&logs)).exp() - 1.0,
+            p: SignedRank::test(logs, 0.0)?.two_sided(),
+            noise: (MAD_TO_SD * mad(logs)).exp() - 1.0,
         })
     }
 
@@ -124,17 +134,17 @@ impl fmt::Display for Judgement {
 pub enum Reason {
     /// Fewer blocks than required by the rule or by a 95 % interval.
     FewBlocks,
-    /// The interval is entirely on the claimed side and the effect reaches the margin.
+    /// The difference is significant, on the claimed side, and reaches the margin.
     ClaimedSide,
-    /// The interval is entirely on the other side.
+    /// The difference is significant and on the other side.
     OtherSide,
     /// The interval is within the margin.
     WithinMargin,
     /// The interval is entirely outside the margin.
     OutsideMargin,
-    /// The interval is on the claimed side, but the effect does not reach the margin.
+    /// The difference is significant and on the claimed side, but does not reach the margin.
     SmallEffect,
-    /// The interval includes both answers.
+    /// The blocks allow both answers.
     WideInterval,
 }
 
@@ -143,15 +153,15 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Self::FewBlocks => "fewer blocks than the rule requires",
             Self::ClaimedSide => {
-                "the interval is entirely on the claimed side and the effect reaches the margin"
+                "the blocks are on the claimed side and the effect reaches the margin"
             }
-            Self::OtherSide => "the interval is entirely on the other side",
+            Self::OtherSide => "the blocks are on the other side",
             Self::WithinMargin => "the interval is within the margin",
             Self::OutsideMargin => "the interval is entirely outside the margin",
             Self::SmallEffect => {
-                "the interval is on the claimed side, but the effect does not reach the margin"
+                "the blocks are on the claimed side, but the effect does not reach the margin"
             }
-            Self::WideInterval => "the interval is too wide to decide",
+            Self::WideInterval => "the blocks differ too much to decide",
         })
     }
 }
@@ -166,8 +176,6 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Margin 5 %, 8 blocks.
-    pub const QUICK: Self = Self { margin: 0.05, blocks_min: 8 };
     /// Margin 5 %, 12 blocks.
     pub const FULL: Self = Self { margin: 0.05, blocks_min: 12 };
 }
@@ -205,13 +213,14 @@ pub fn decide(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Decision {
 }
 
 fn decide_less(ratio: &Ratio, rule: &Rule) -> Decision {
-    let (judgement, reason) = if ratio.lo > 1.0 {
+    let shown = ratio.p <= 1.0 - CONFIDENCE;
+    let (judgement, reason) = if shown && ratio.ratio > 1.0 {
         (Judgement::Refuted, Reason::OtherSide)
     } else if within(ratio, rule.margin) {
         (Judgement::Refuted, Reason::WithinMargin)
-    } else if ratio.hi < 1.0 && ratio.ratio * (1.0 + rule.margin) <= 1.0 {
+    } else if shown && ratio.ratio * (1.0 + rule.margin) <= 1.0 {
         (Judgement::Confirmed, Reason::ClaimedSide)
-    } else if ratio.hi < 1.0 {
+    } else if shown {
         (Judgement::Undecided, Reason::SmallEffect)
     } else {
         (Judgement::Undecided, Reason::WideInterval)

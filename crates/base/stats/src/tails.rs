@@ -52,6 +52,32 @@ pub fn normal_two_sided(z: f64) -> f64 {
     2.0 * normal_below(-z.abs())
 }
 
+/// Returns the value below which a standard normal value is with probability `p`, found by bisection
+/// and exact to 1e-12. Infinite for 0 and 1, NaN outside.
+pub fn normal_quantile(p: f64) -> f64 {
+    if p <= 0.0 || p >= 1.0 || p.is_nan() {
+        return if p == 0.0 || p == 1.0 { (p - 0.5) * f64::INFINITY } else { f64::NAN };
+    }
+    bisect(|x| normal_below(x) < p)
+}
+
+/// Returns the value that a value of Student's t distribution exceeds in size with probability `p`,
+/// above 0 and below 1.
+pub fn student_quantile_two_sided(p: f64, freedom: u32) -> f64 {
+    bisect(|t| t < 0.0 || student_two_sided(t, freedom) > p)
+}
+
+/// Returns the boundary of an interval in which `below` holds.
+fn bisect(below: impl Fn(f64) -> bool) -> f64 {
+    // Student's t with one degree of freedom reaches 6e4 at a probability of 1e-5.
+    let (mut low, mut high) = (-1e6, 1e6);
+    for _ in 0..80 {
+        let middle = 0.5 * (low + high);
+        if below(middle) { low = middle } else { high = middle }
+    }
+    0.5 * (low + high)
+}
+
 /// Returns the two-sided probability that a value of Student's t distribution with `freedom`
 /// degrees of freedom is at least as far from zero as `t`. NaN for zero degrees.
 pub fn student_two_sided(t: f64, freedom: u32) -> f64 {

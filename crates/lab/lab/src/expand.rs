@@ -9,6 +9,7 @@
 
 pub use ioloom_model::study::{AGAIN, Mode};
 
+use crate::published::is_scaled;
 use ioloom_model::study::{Arm, BLOCKS_FULL, Experiment, MediaUse, fill};
 use ioloom_model::{AnyPlan, ColdBy, Compute, Condition, FileSetSpec, StudySpec, table};
 use serde::{Deserialize, Serialize};
@@ -354,8 +355,7 @@ fn ready_arm(
             if set.seed == 0 {
                 set.seed = spec.seed;
             }
-            let scaled =
-                quick.is_some_and(|q| q.count < found.full.count || q.size != found.full.size);
+            let scaled = is_scaled(&spec.name, name, &set, &found.full);
             (SetSource::Made(set), name.to_owned(), scaled)
         }
     };

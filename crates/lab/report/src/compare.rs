@@ -225,7 +225,7 @@ fn judge(r: &Ratio, better: Better) -> Change {
     if !r.ends.is_interval() {
         return Change::Unclear;
     }
-    let margin = 1.0 + Rule::QUICK.margin;
+    let margin = 1.0 + Rule::FULL.margin;
     let Ends { low, high, .. } = r.ends;
     let (up, down) = (low > 1.0 && r.value > margin, high < 1.0 && r.value < 1.0 / margin);
     match (up, down, better) {

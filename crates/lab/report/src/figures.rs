@@ -92,11 +92,11 @@ const LEVELS_MAX: usize = 3;
 
 /// Returns the chart that the study requests, or dots if the records are insufficient. If many arms
 /// of a ladder lack its factor, the dots of all arms follow.
-pub fn of_group(group: &Group<'_>, input: &Input) -> Vec<Figure> {
+pub fn of_group(group: &Group<'_>) -> Vec<Figure> {
     if group.arms.iter().all(|a| a.estimate.is_none()) {
         return Vec::new();
     }
-    let dots = || Figure::Dots(dot_rows(group, input));
+    let dots = || Figure::Dots(dot_rows(group));
     match group.experiment.chart {
         Chart::Ladder | Chart::Curve => match ladder(group) {
             Some(mut lines) if lines.levels.len() > LEVELS_MAX => {
@@ -162,7 +162,7 @@ fn ladder(group: &Group<'_>) -> Option<lines::Lines> {
 }
 
 /// Returns rows from best to worst, with the gain over the simplest arm.
-pub fn dot_rows(group: &Group<'_>, input: &Input) -> dots::Dots {
+pub fn dot_rows(group: &Group<'_>) -> dots::Dots {
     let mut arms: Vec<_> = group.arms.iter().filter(|a| a.estimate.is_some()).collect();
     let better = group.better();
     arms.sort_by(|a, b| {
@@ -187,9 +187,7 @@ pub fn dot_rows(group: &Group<'_>, input: &Input) -> dots::Dots {
                 if better != Better::Neither
                     && (arm.is_again() || comparable.iter().any(|c| c.id == arm.id)) =>
             {
-                group
-                    .gain(arm, s, input.seed)
-                    .map_or(String::new(), |r| ratio_ends(r.value, r.ends))
+                group.gain(arm, s).map_or(String::new(), |r| ratio_ends(r.value, r.ends))
             }
             _ => group.unit().format(value.median),
         };

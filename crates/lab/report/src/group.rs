@@ -247,22 +247,18 @@ impl<'a> Group<'a> {
     }
 
     /// Returns how many times as good `a` is as `b`: above 1 is better, for times and for rates.
-    pub fn gain(&self, a: &ArmRuns<'a>, b: &ArmRuns<'a>, seed: u64) -> Option<Ratio> {
+    pub fn gain(&self, a: &ArmRuns<'a>, b: &ArmRuns<'a>) -> Option<Ratio> {
         let metric = &self.experiment.metric;
         let (a, b) = (a.blocks(metric), b.blocks(metric));
-        if self.better() == Better::Higher {
-            Ratio::paired(&a, &b, seed)
-        } else {
-            Ratio::paired(&b, &a, seed)
-        }
+        if self.better() == Better::Higher { Ratio::paired(&a, &b) } else { Ratio::paired(&b, &a) }
     }
 
     /// Returns an arm that ran twice, and the ratio of its two series.
-    pub fn noise(&self, seed: u64) -> Option<(&ArmRuns<'a>, Ratio)> {
+    pub fn noise(&self) -> Option<(&ArmRuns<'a>, Ratio)> {
         let again = self.arms.iter().find(|a| a.is_again())?;
         let name = again.name.strip_suffix(AGAIN)?;
         let first = self.arms.iter().find(|a| a.name == name && a.set == again.set)?;
-        Some((first, self.gain(again, first, seed)?))
+        Some((first, self.gain(again, first)?))
     }
 
     /// Returns the doubts about its runs and its experiment.

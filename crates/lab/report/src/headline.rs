@@ -7,7 +7,6 @@
 
 use crate::estimate::{Ends, Ratio};
 use crate::group::{ArmRuns, Group};
-use crate::input::Input;
 use crate::quantity::{Better, percent, ratio_ends};
 use ioloom_model::units::format_size;
 use ioloom_model::{Condition, Method, Plan, Schedule};
@@ -60,7 +59,7 @@ impl Headline<'_, '_> {
 }
 
 /// Returns the headline of a comparison with at least two arms that did the same work.
-pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 'a>> {
+pub fn headline<'g, 'a>(group: &'g Group<'a>) -> Option<Headline<'g, 'a>> {
     let arms = group.comparable();
     // Arms on different file sets are points of a curve, so there is no common winner.
     if group.merges_sets || arms.len() < 2 || group.better() == Better::Neither {
@@ -93,7 +92,7 @@ pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 
     let gains = others
         .into_iter()
         .enumerate()
-        .map(|(i, o)| (format!("{}.r{i}", group.id), o, group.gain(best, o, seed)))
+        .map(|(i, o)| (format!("{}.r{i}", group.id), o, group.gain(best, o)))
         .collect();
     Some(Headline {
         group,
@@ -320,6 +319,6 @@ pub fn plain_text(pieces: &[Piece]) -> String {
 }
 
 /// Returns the headlines of all comparisons with at least two comparable arms.
-pub fn headlines<'g, 'a>(groups: &'g [Group<'a>], input: &Input) -> Vec<Headline<'g, 'a>> {
-    groups.iter().filter_map(|g| headline(g, input.seed)).collect()
+pub fn headlines<'g, 'a>(groups: &'g [Group<'a>]) -> Vec<Headline<'g, 'a>> {
+    groups.iter().filter_map(headline).collect()
 }

@@ -136,7 +136,7 @@ impl Input {
         match self.mode {
             Mode::Quick if few => Cow::Owned(format!(
                 "repeat with --full, or with --blocks {} and a longer --budget",
-                Rule::QUICK.blocks_min
+                Rule::FULL.blocks_min
             )),
             Mode::Full if few => {
                 Cow::Owned(format!("repeat with --blocks {}", Rule::FULL.blocks_min))

@@ -59,9 +59,9 @@ pub fn picture(input: &Input, experiment: Option<&str>) -> Option<String> {
         Some(name) => groups
             .iter()
             .filter(|g| g.experiment.name == name)
-            .find_map(|g| figures::of_group(g, input).into_iter().next()),
+            .find_map(|g| figures::of_group(g).into_iter().next()),
         None => {
-            let headlines = headline::headlines(&groups, input);
+            let headlines = headline::headlines(&groups);
             figures::overview(&headline::chosen(&headlines))
         }
     };

@@ -49,7 +49,7 @@ fn summary(input: &Input, width: usize, color: bool, last: bool) -> String {
     let width = width.clamp(40, 160);
     let paint = Paint { color };
     let groups = groups(input);
-    let headlines = headlines(&groups, input);
+    let headlines = headlines(&groups);
     let mut out = String::new();
     let title =
         format!("{} ({}, {} runs)", input.study.title, input.mode.name(), input.records.len());
@@ -156,7 +156,10 @@ fn verdict_lines(input: &Input, width: usize, paint: &Paint) -> String {
             Verdict::Confirmed => "32",
             Verdict::Refuted => "31",
             Verdict::Scope => "33",
-            Verdict::Undecided | Verdict::NotTestableHere => "2",
+            Verdict::Undecided
+            | Verdict::NotTestableHere
+            | Verdict::Consistent
+            | Verdict::Inconsistent => "2",
         };
         let text = format!("{} {count} {}", verdict.icon(), verdict.name());
         if used + 2 + columns(&text) > width {

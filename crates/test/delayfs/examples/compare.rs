@@ -170,7 +170,7 @@ fn ratio(a: &Arm, b: &Arm) -> Result<String> {
         Some((*wall, b.walls.iter().find(|(other, _)| other == block)?.1))
     });
     let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
-    let Ratio { ratio, lo, hi, .. } = Ratio::of(&a, &b, SEED)?;
+    let Ratio { ratio, lo, hi, .. } = Ratio::of(&a, &b)?;
     Ok(format!("{ratio:.3} [{lo:.3}, {hi:.3}]"))
 }
 

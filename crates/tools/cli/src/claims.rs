@@ -2,14 +2,15 @@
 
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
-use crate::ledger::{Ledger, Rules};
+use crate::ledger::{self, Ledger};
 use crate::out::{self, wrap};
 use crate::{session_report, sessions, stderr, study};
 use clap::Args;
 use comfy_table::{ColumnConstraint, Width};
-use ioloom_claims::{Claim, ClaimVerdict, Evidence, Rule, Verdict, VerdictList};
-use ioloom_lab::{Mode, Session};
-use ioloom_model::Doubt;
+use ioloom_claims::{
+    Claim, ClaimVerdict, Evidence, Registered, Rule, Score, SessionEffect, Verdict, VerdictList,
+};
+use ioloom_lab::Session;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -80,13 +81,15 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
         }
         all = sessions::all(&args.store)?;
     }
-    let differing = if args.verify { differing(&claims, &all) } else { Vec::new() };
+    let differing = if args.verify { differing(&ledger, &claims, &all) } else { Vec::new() };
     let headers = all.iter().map(|session| &session.header);
     session_report::report_missing_ledger(headers, args.claims.as_deref());
-    let full = all.iter().any(|s| s.header.mode == Mode::Full);
-    let rules = if full { Rules::Mixed } else { Rules::Quick };
-    let records = sessions::records(all);
-    let verdicts: Vec<ClaimVerdict> = claims.iter().map(|c| rules.judge(c, &records)).collect();
+    let evidence = ledger.evidence(all);
+    report_edited(&evidence);
+    // All claims are judged together, so a verdict does not depend on which are shown.
+    let mut verdicts = ledger.judge(&ledger.all().iter().collect::<Vec<_>>(), &evidence);
+    verdicts.retain(|v| claims.iter().any(|c| c.id == v.id));
+    verdicts.sort_by_key(|v| claims.iter().position(|c| c.id == v.id));
     if args.json {
         out::print_json(&VerdictList::new(verdicts))?;
     } else if let ([claim], [verdict], true) =
@@ -95,7 +98,7 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
         out::print(&in_full(claim, verdict, out::columns()))?;
     } else {
         out::print(&table(&verdicts, out::columns()))?;
-        if records.is_empty() {
+        if evidence.records.is_empty() {
             stderr::message("no stored runs; create some with `ioloom study`");
         }
     }
@@ -137,19 +140,28 @@ fn measured(claims: &[&Claim], sessions: &[Session]) -> bool {
         })
 }
 
+/// Prints a message if runs of edited studies were left out.
+fn report_edited(evidence: &ledger::Evidence) {
+    for (session, count) in &evidence.edited {
+        stderr::message(&format!(
+            "{count} runs of session {session} are not used: their arms or file sets are not those of \
+             the built-in study"
+        ));
+    }
+}
+
 /// Returns one sentence for each claim confirmed by one session and refuted by another.
-fn differing(claims: &[&Claim], sessions: &[Session]) -> Vec<String> {
+fn differing(ledger: &Ledger, claims: &[&Claim], sessions: &[Session]) -> Vec<String> {
+    let by_session: Vec<(&str, Vec<ClaimVerdict>)> = sessions
+        .iter()
+        .map(|s| {
+            (s.header.session.as_str(), ledger.judge(claims, &ledger.evidence(vec![s.clone()])))
+        })
+        .collect();
     let mut lines = Vec::new();
-    for claim in claims {
-        let verdicts_by_session: Vec<(&str, Verdict)> = sessions
-            .iter()
-            .map(|s| {
-                let rules = Rules::of_session(s.header.mode == Mode::Full);
-                (s.header.session.as_str(), rules.judge(claim, &s.runs).verdict)
-            })
-            .collect();
+    for (at, claim) in claims.iter().enumerate() {
         let of = |verdict: Verdict| {
-            verdicts_by_session.iter().find(|(_, v)| *v == verdict).map(|(name, _)| *name)
+            by_session.iter().find(|(_, v)| v[at].verdict == verdict).map(|(name, _)| *name)
         };
         if let (Some(yes), Some(no)) = (of(Verdict::Confirmed), of(Verdict::Refuted)) {
             let id = &claim.id;
@@ -173,12 +185,8 @@ fn table(verdicts: &[ClaimVerdict], width: usize) -> String {
     // Includes the two columns between cells.
     let fixed = |columns| ColumnConstraint::Absolute(Width::Fixed(columns));
     table.set_constraints([fixed(10), fixed(14)]);
-    let counts = Verdict::ALL.iter().filter_map(|verdict| {
-        let count = verdicts.iter().filter(|v| v.verdict == *verdict).count();
-        (count > 0).then(|| format!("{} {count} {verdict}", verdict.icon()))
-    });
-    let counts = counts.collect::<Vec<_>>().join("  ");
-    format!("{}\n{}", out::table_text(&table), wrap(&counts, width, 0))
+    let score = Score::of(verdicts, Rule::STANDARD.false_rate).to_string();
+    format!("{}\n{}", out::table_text(&table), wrap(&score, width, 0))
 }
 
 /// Formats a number of any magnitude with few digits.
@@ -199,18 +207,12 @@ fn effect(evidence: &Evidence) -> String {
     format!("{} {}{}", evidence.effect_is, number(value), interval.unwrap_or_default())
 }
 
-/// Returns advice on a doubt. A verdict with few samples has at least the blocks of a quick study, so
-/// the blocks of a full study remove the doubt.
-fn advice(doubt: Doubt) -> String {
-    match doubt {
-        Doubt::FewSamples => {
-            let (few, enough) = (Rule::QUICK.blocks_min, Rule::FULL.blocks_min);
-            format!(
-                "{few} blocks are enough for a verdict, but few: repeat the study with --blocks {enough}"
-            )
-        }
-        other => other.advice().to_owned(),
-    }
+/// Formats the effect in a session that did not decide.
+fn session_effect(apart: &SessionEffect) -> String {
+    let SessionEffect { session, effect, lo, hi, blocks, .. } = apart;
+    let effect = effect.map_or("no effect".to_owned(), number);
+    let interval = lo.zip(*hi).map(|(lo, hi)| format!(" [{}, {}]", number(lo), number(hi)));
+    format!("session {session}: {effect}{}, {blocks} blocks", interval.unwrap_or_default())
 }
 
 /// Formats everything known about one claim.
@@ -237,6 +239,16 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
     }
     say("Arms", &verdict.evidence.arms.join(", "));
     say("Sessions", &verdict.evidence.sessions.join(", "));
+    let registered = match verdict.registered {
+        None => "",
+        Some(Registered::Before) => "the test was stored before the first run",
+        Some(Registered::Changed) => "the test was changed or added after the runs",
+        Some(Registered::Unknown) => "the session is older than the registration of tests",
+    };
+    say("Test", registered);
+    for apart in verdict.parts.first().map_or(&[][..], |part| &part.apart) {
+        say("Apart", &session_effect(apart));
+    }
     say("Scope", &claim.scope);
     say("Confirms", &claim.confirms);
     say("Refutes", &claim.refutes);
@@ -244,7 +256,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
         say("Confound", confound);
     }
     for doubt in &verdict.doubts {
-        say("Doubt", &format!("{doubt}: {}", advice(*doubt)));
+        say("Doubt", &format!("{doubt}: {}", doubt.advice()));
     }
     all.push('\n');
     for part in &verdict.parts {
@@ -268,7 +280,8 @@ mod tests {
     #[test]
     fn the_table_of_all_claims_fits_eighty_columns() {
         let ledger = Ledger::read(None).unwrap();
-        let verdicts: Vec<_> = ledger.all().iter().map(|c| Rules::Quick.judge(c, &[])).collect();
+        let all: Vec<&Claim> = ledger.all().iter().collect();
+        let verdicts = ledger.judge(&all, &ledger.evidence(Vec::new()));
         for line in table(&verdicts, 80).lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }

@@ -1,10 +1,13 @@
 //! The claims, built in or read from a directory, and the rule for judging them by stored runs.
 
 use crate::exit::Failure;
-use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict};
+use ioloom_claims::{Claim, ClaimVerdict, Rule};
 use ioloom_failure::{Operation, PathError, quoted};
+use ioloom_lab::Session;
+use ioloom_lab::definition::keep_built_in;
 use ioloom_model::RunRecord;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Maximum size of a ledger file, bytes.
@@ -81,35 +84,39 @@ fn one_line(error: &ioloom_claims::ClaimsError) -> String {
     }
 }
 
-/// The number of blocks needed for a verdict.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Rules {
-    /// Eight blocks.
-    Quick,
-    /// Twelve blocks.
-    Full,
-    /// Twelve, or eight if twelve leave a claim undecided: for a mix of quick and full sessions.
-    Mixed,
+/// Runs that can decide claims.
+pub(crate) struct Evidence {
+    /// The runs.
+    pub(crate) records: Vec<RunRecord>,
+    /// Fingerprints of the tests that each session stored before its first run.
+    registered: BTreeMap<String, BTreeMap<String, String>>,
+    /// Number of runs left out of each session because they belong to an edited study.
+    pub(crate) edited: BTreeMap<String, usize>,
 }
 
-impl Rules {
-    /// Returns the rule for one session.
-    pub(crate) const fn of_session(full: bool) -> Self {
-        if full { Self::Full } else { Self::Quick }
+impl Ledger {
+    /// Returns the runs of sessions that may decide claims of this ledger. Runs of an edited study
+    /// never decide a built-in claim.
+    pub(crate) fn evidence(&self, mut sessions: Vec<Session>) -> Evidence {
+        let built_in = matches!(self.0, Cow::Borrowed(_));
+        let edited = if built_in { keep_built_in(&mut sessions) } else { BTreeMap::new() };
+        let registered =
+            sessions.iter().map(|s| (s.header.session.clone(), s.header.claims.clone())).collect();
+        let records = sessions.into_iter().flat_map(|s| s.runs).collect();
+        Evidence { records, registered, edited }
     }
 
-    /// Judges a claim.
-    pub(crate) fn judge(self, claim: &Claim, records: &[RunRecord]) -> ClaimVerdict {
-        let full = || ioloom_claims::verdict(claim, records, Rule::FULL);
-        let quick = || ioloom_claims::verdict(claim, records, Rule::QUICK);
-        match self {
-            Self::Quick => quick(),
-            Self::Full => full(),
-            Self::Mixed => {
-                let strict = full();
-                if strict.verdict == Verdict::Undecided { quick() } else { strict }
-            }
-        }
+    /// Judges claims of this ledger together.
+    pub(crate) fn judge(&self, claims: &[&Claim], evidence: &Evidence) -> Vec<ClaimVerdict> {
+        let mut verdicts = ioloom_claims::verdicts(claims, &evidence.records, Rule::STANDARD);
+        verdicts.iter_mut().for_each(|verdict| verdict.register(&evidence.registered));
+        verdicts
+    }
+
+    /// Returns the fingerprints of the tests of the claims that a study decides.
+    pub(crate) fn definitions(&self, study: &str) -> BTreeMap<String, String> {
+        let claims = self.of_study(study).into_iter();
+        claims.map(|claim| (claim.id.clone(), claim.definition.clone())).collect()
     }
 }
 

@@ -6,12 +6,12 @@
 //! changed after the runs.
 
 use crate::exit::Failure;
-use crate::ledger::{Ledger, Rules};
+use crate::ledger::Ledger;
 use crate::out;
 use ioloom_claims::{Claim, ClaimVerdict, Contrast, Effect, Part};
 use ioloom_lab::expand::AGAIN;
 use ioloom_lab::store::{Picture, SessionHeader};
-use ioloom_lab::{Comparison, Mode, Session};
+use ioloom_lab::{Comparison, Session};
 use ioloom_model::study::{Arm, Chart, Experiment, MediaUse};
 use ioloom_model::{Compute, Doubt, RunRecord, StudySpec};
 use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input, PictureRow, Table};
@@ -58,14 +58,13 @@ fn of_study(
     ledger: &Ledger,
     store: &Path,
 ) -> (Input, Vec<ClaimVerdict>) {
+    let evidence = ledger.evidence(vec![session.clone()]);
     let mut header = session.header;
     let study = study.unwrap_or_else(|| spec(&mut header, studies));
     let pictures = pictures(&session.pictures, &store.join("traces").join(&header.session));
-    let full = header.mode == Mode::Full;
-    let records = session.runs;
     let claims = ledger.of_study(&header.study);
-    let verdicts: Vec<ClaimVerdict> =
-        claims.iter().map(|claim| Rules::of_session(full).judge(claim, &records)).collect();
+    let verdicts = ledger.judge(&claims, &evidence);
+    let records = session.runs;
     let curves = |arm: &str, name: &str| recorded_curve(&records, arm, name);
     let rows: Vec<ClaimRow> =
         claims.iter().zip(&verdicts).map(|(c, v)| claim_row(c, v, &curves)).collect();
@@ -279,7 +278,7 @@ type Recorded<'a> = dyn Fn(&str, &str) -> Vec<(f64, f64)> + 'a;
 fn claim_curves(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> Vec<ClaimCurve> {
     let mut out = Vec::new();
     for (contrast, part) in claim.contrasts.iter().zip(&verdict.parts) {
-        let (axis, metric, mut points) = match contrast {
+        let (axis, metric, mut points) = match &contrast.contrast {
             Contrast::Curve(recorded_curve) => {
                 let curve = recorded_curve.curve.as_str();
                 let arm = part.evidence.arms.first();

@@ -5,7 +5,6 @@ use crate::exit::Failure;
 use ioloom_failure::quoted;
 use ioloom_lab::store::SessionFile;
 use ioloom_lab::{Session, Store};
-use ioloom_model::RunRecord;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -163,11 +162,6 @@ fn begins_session(path: &Path) -> bool {
     let mut begin = [0; HEAD.len()];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
     read.is_ok() && begin == *HEAD
-}
-
-/// Returns all runs of the sessions.
-pub(crate) fn records(sessions: Vec<Session>) -> Vec<RunRecord> {
-    sessions.into_iter().flat_map(|s| s.runs).collect()
 }
 
 #[cfg(test)]

@@ -419,6 +419,7 @@ impl Bench {
             evidence: args.evidence.and_then(crate::evidence::level),
             version: crate::version::VERSION.to_owned(),
             command: command_line(),
+            claims: self.ledger.definitions(&study.name),
             ..usual
         };
         stderr::line(&format!("Study {} ({}): {}", study.name, mode.name(), study.title));
@@ -584,7 +585,7 @@ fn say_conditions(
         );
         stderr::line(wrap(&text, 80, 2).trim_end());
     }
-    let rule = if args.full { Rule::FULL } else { Rule::QUICK };
+    let rule = Rule::STANDARD;
     if let Some(blocks) = args.blocks.filter(|blocks| (*blocks as usize) < rule.blocks_min) {
         let text = format!(
             "Blocks: {blocks}. Claims that compare runs remain undecided; they need {} blocks.",

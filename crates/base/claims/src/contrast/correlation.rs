@@ -1,7 +1,8 @@
 //! Rank correlation of two numbers over arms.
 
 use super::kind::{Context, Kind};
-use crate::evaluation::finding::{Finding, at_least};
+use crate::evaluation::answer::{at_least, at_most};
+use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::median_of;
 use crate::evaluation::runs::columns;
@@ -64,15 +65,15 @@ impl Kind for Correlation {
             found.iter().flat_map(|arm| [(*arm, x.as_str()), (*arm, y.as_str())]).collect();
         let table = columns(&wanted, context.rule.blocks_min)?;
         let blocks = table.values[0].len();
-        let interval = context.rule.over_blocks(blocks, |drawn| {
+        let resampled = context.rule.over_blocks(blocks, |drawn| {
             let side = |start| {
                 let columns = table.values.iter().skip(start).step_by(2);
                 columns.map(|column| median_of(column, drawn)).collect::<Vec<_>>()
             };
             Some(spearman(&side(0), &side(1))).filter(|r| r.is_finite())
         })?;
-        let ends = if *rising { [interval.lo, interval.hi] } else { [-interval.hi, -interval.lo] };
-        let held = at_least(ends[0], ends[1], *rho);
+        let interval = resampled.interval;
+        let answer = if *rising { at_least(&resampled, *rho) } else { at_most(&resampled, -*rho) };
         let words = format!(
             "the rank correlation of {x} and {y} over {} arms is {:+.2} ({:+.2} to {:+.2}) in \
              {blocks} blocks, claimed: {} {:+.2}",
@@ -83,6 +84,7 @@ impl Kind for Correlation {
             if *rising { "at least" } else { "at most" },
             if *rising { *rho } else { -*rho },
         );
-        Ok(Finding::new(held, Effect::Correlation, &interval, words).of_arms(&found, &runs, &table))
+        Ok(Finding::new(answer, Effect::Correlation, &interval, words)
+            .of_arms(&found, &runs, &table))
     }
 }

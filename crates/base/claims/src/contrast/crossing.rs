@@ -1,16 +1,17 @@
 //! Factor level above which one family exceeds another.
 
 use super::kind::{Context, Kind, elapsed};
-use crate::evaluation::finding::{Finding, inside};
+use crate::evaluation::answer::{Answer, inside};
+use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{median_of, pair_up};
-use crate::evaluation::pair::{above_noise, noise_floor, ratio_interval};
+use crate::evaluation::pair::{above_noise, log_ratios, noise_floor, ratio_interval};
 use crate::evaluation::runs::{Arm, Columns, columns};
 use crate::location::Location;
 use crate::rule::Rule;
 use crate::verdict::Effect;
 use ioloom_predict::Workload;
-use ioloom_stats::{Claimed, Interval, Judgement, Ratio};
+use ioloom_stats::{Claimed, Interval, Ratio};
 use serde::Deserialize;
 
 /// Factor level above which one family exceeds another.
@@ -81,7 +82,7 @@ impl Kind for Crossing {
         let crossing = |drawn: &[usize]| {
             turn(&x, &logs.iter().map(|level| median_of(level, drawn)).collect::<Vec<_>>())
         };
-        let found = rule.over_blocks(blocks, crossing).ok();
+        let found = rule.over_blocks(blocks, crossing).ok().map(|resampled| resampled.interval);
         let finding = match self.law {
             Some(Law::ReaderPays { within }) => {
                 let work = |drawn: &[usize]| break_even(threads, &table.values[compared..], drawn);
@@ -115,19 +116,25 @@ impl Crossing {
     ) -> Result<Finding<'a>, Gap> {
         let judge = |level: usize, claim| -> Result<_, Gap> {
             let pair = &table.values[2 * level..2 * level + 2];
-            let ratio = Ratio::of(&pair[0], &pair[1], rule.seed).map_err(Gap::undefined)?;
-            Ok((ratio, above_noise(&ratio, claim, &rule.stats(None), floor)))
+            let series = log_ratios(&pair[0], &pair[1])?;
+            let ratio = Ratio::of_logs(&series).map_err(Gap::undefined)?;
+            Ok((ratio, above_noise(&series, &ratio, claim, &rule.stats(None), floor)?))
         };
         let highest = x.len() - 1;
         let (top, above) = judge(highest, Claimed::Greater)?;
-        let mut below = false;
+        // Any lower level may show it, so the smallest p-value counts as often as there are levels.
+        let mut below = Answer::OPEN;
         for level in 0..highest {
-            below |= judge(level, Claimed::Less)?.1 == Judgement::Confirmed;
+            let (_, lower) = judge(level, Claimed::Less)?;
+            if lower.holds == Some(true) {
+                let p = (lower.p * highest as f64).min(1.0);
+                below = Answer { holds: Some(true), p: p.min(below.p) };
+            }
         }
-        let held = match (above, below) {
-            (Judgement::Confirmed, true) => Some(true),
-            (Judgement::Refuted, _) => Some(false),
-            _ => None,
+        let answer = match (above.holds, below.holds) {
+            (Some(true), Some(true)) => above.and(below),
+            (Some(false), _) => above,
+            _ => Answer::OPEN,
         };
         let Self { a, b, axis, .. } = self;
         let crossing = found.map_or("they do not cross within the levels".to_owned(), |i| {
@@ -139,7 +146,7 @@ impl Crossing {
         );
         let below_noise = floor.is_some_and(|floor| top.effect() <= floor);
         let interval = ratio_interval(&top);
-        let finding = Finding::new(held, Effect::Ratio, &interval, words).noise(floor);
+        let finding = Finding::new(answer, Effect::Ratio, &interval, words).noise(floor);
         Ok(Finding { below_noise, ..finding })
     }
 }
@@ -198,14 +205,15 @@ fn by_law<'a>(
             "they do not cross between the measured levels; the law predicts {axis} {expected:.2}"
         ))
     })?;
-    let error = rule.over_blocks(blocks, |drawn| Some(crossing(drawn)? - predicted(drawn)?))?;
+    let resampled = rule.over_blocks(blocks, |drawn| Some(crossing(drawn)? - predicted(drawn)?))?;
+    let error = resampled.interval;
     let words = format!(
         "they cross at {axis} {measured:.2}, the law predicts {expected:.2}: an error of {:+.2} \
          ({:+.2} to {:+.2}) in {blocks} blocks, claimed: at most {within}",
         error.estimate, error.lo, error.hi
     );
-    let held = inside(&error, [-within, within]);
-    Ok(Finding::new(held, Effect::Level, &error, words).number("predicted", expected))
+    let answer = inside(&resampled, [-within, within]);
+    Ok(Finding::new(answer, Effect::Level, &error, words).number("predicted", expected))
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! A number derived from a curve that each run recorded: the stalls of a walk over a mapping.
 
 use super::kind::{Context, Kind, ordered};
-use crate::evaluation::finding::{Finding, inside};
+use crate::evaluation::answer::Centre;
+use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
-use crate::evaluation::levels::median_of;
 use crate::evaluation::runs::columns;
 use crate::location::Location;
 use crate::verdict::Effect;
-use ioloom_stats::bootstrap::INTERVAL_MIN;
-use ioloom_stats::median;
+use ioloom_stats::{INTERVAL_MIN, median};
 use serde::Deserialize;
 
 /// A number derived from a curve that each run recorded.
@@ -95,7 +94,8 @@ impl Kind for Curve {
         if series.len() < need {
             return Err(Gap::FewBlocks { have: series.len(), need });
         }
-        let interval = rule.over_blocks(series.len(), |drawn| Some(median_of(&series, drawn)))?;
+        let centre = Centre::of(&series)?;
+        let (interval, answer) = (centre.interval, centre.inside(*within));
         let (what, unit, effect) = match self.of {
             CurveNumber::Period => ("the distance between stalls is", " bytes", Effect::Bytes),
             CurveNumber::Growth => (
@@ -115,11 +115,7 @@ impl Kind for Curve {
             within[1]
         );
         let table = columns(&[(arm, "elapsed_ns")], rule.blocks_min)?;
-        let finding = Finding::new(inside(&interval, *within), effect, &interval, words).of_arms(
-            &[arm],
-            &runs,
-            &table,
-        );
+        let finding = Finding::new(answer, effect, &interval, words).of_arms(&[arm], &runs, &table);
         Ok(Finding { series, ..finding })
     }
 }

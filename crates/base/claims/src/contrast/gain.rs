@@ -1,9 +1,10 @@
 //! Change of a gain between two levels of a factor.
 
 use super::kind::{Context, Kind, elapsed, ordered};
+use crate::evaluation::answer::{Answer, Centre};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
-use crate::evaluation::levels::{median_of, pair_up};
+use crate::evaluation::levels::pair_up;
 use crate::evaluation::runs::columns;
 use crate::location::Location;
 use crate::verdict::Effect;
@@ -75,14 +76,16 @@ impl Kind for Gain {
         let low = gains(&table.values[0], &table.values[1]);
         let high = gains(&table.values[2], &table.values[3]);
         let series: Vec<f64> = high.iter().zip(&low).map(|(h, l)| h - l).collect();
-        let interval =
-            context.rule.over_blocks(series.len(), |drawn| Some(median_of(&series, drawn)))?;
+        let centre = Centre::of(&series)?;
+        let interval = centre.interval;
         let (above, below) = (interval.lo > 0.0, interval.hi < 0.0);
-        let held = match self.claim {
-            Claimed::Greater => above.then_some(true).or_else(|| below.then_some(false)),
-            Claimed::Less => below.then_some(true).or_else(|| above.then_some(false)),
-            // The rule has no margin for a difference of gains, so equality cannot be shown.
-            Claimed::Equal => (above || below).then_some(false),
+        // The rule has no margin for a difference of gains, so equality cannot be shown.
+        let rises = self.claim == Claimed::Greater;
+        let falls = self.claim == Claimed::Less;
+        let answer = match (above, below) {
+            (true, _) => Answer::new(rises, centre.above(0.0)),
+            (_, true) => Answer::new(falls, centre.below(0.0)),
+            _ => Answer::OPEN,
         };
         let (unit, scale) = if *relative { (" points", 100.0) } else { ("", 1.0) };
         let kind = if *relative { "relative gain" } else { "gain" };
@@ -97,7 +100,7 @@ impl Kind for Gain {
             series.len()
         );
         let effect = if *relative { Effect::Share } else { Effect::Difference };
-        let finding = Finding::new(held, effect, &interval, words)
+        let finding = Finding::new(answer, effect, &interval, words)
             .of_arms(&arms, &runs, &table)
             .number("gain_low", median(&low))
             .number("gain_high", median(&high));

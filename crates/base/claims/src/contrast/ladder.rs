@@ -1,14 +1,15 @@
 //! The shape of a family over the levels of a factor.
 
 use super::kind::{Context, Kind, elapsed, ordered};
-use crate::evaluation::finding::{Finding, inside};
+use crate::evaluation::answer::{Answer, inside};
+use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{Axis, Levels};
-use crate::evaluation::pair::{above_noise, answer, noise_floor, ratio_interval};
+use crate::evaluation::pair::{above_noise, noise_floor, ratio_interval};
 use crate::location::Location;
 use crate::rule::Rule;
 use crate::verdict::Effect;
-use ioloom_stats::{Better, Claimed, Judgement, Ratio, knee};
+use ioloom_stats::{Better, Claimed, knee};
 use serde::Deserialize;
 
 /// The shape of a family over the levels of a factor.
@@ -130,16 +131,11 @@ impl Ladder {
         let of_stats = rule.stats(self.margin);
         let mut judged = Vec::new();
         for i in 1..levels.x.len() {
-            let ratio = levels.ratio(i, 0, rule.seed)?;
-            judged.push((i, ratio, above_noise(&ratio, Claimed::Equal, &of_stats, floor)));
+            let (ratio, series) = (levels.ratio(i, 0)?, levels.series(i, 0));
+            let answer = above_noise(&series, &ratio, Claimed::Equal, &of_stats, floor)?;
+            judged.push((i, ratio, answer));
         }
-        let held = if judged.iter().any(|(_, _, j)| *j == Judgement::Refuted) {
-            Some(false)
-        } else if judged.iter().all(|(_, _, j)| *j == Judgement::Confirmed) {
-            Some(true)
-        } else {
-            None
-        };
+        let answer = all_equal(judged.iter().map(|(_, _, answer)| *answer));
         let farthest = judged.iter().max_by(|a, b| a.1.effect().total_cmp(&b.1.effect()));
         let (i, ratio, _) = farthest.ok_or_else(|| Gap::Undefined("only one level".to_owned()))?;
         let words = format!(
@@ -156,7 +152,7 @@ impl Ladder {
         );
         let below_noise = floor.is_some_and(|floor| ratio.effect() <= floor);
         let interval = ratio_interval(ratio);
-        let finding = Finding::new(held, Effect::Ratio, &interval, words).noise(floor);
+        let finding = Finding::new(answer, Effect::Ratio, &interval, words).noise(floor);
         Ok(Finding { series: levels.series(*i, 0), below_noise, ..finding })
     }
 
@@ -170,15 +166,20 @@ impl Ladder {
         floor: Option<f64>,
     ) -> Result<Finding<'a>, Gap> {
         let of_stats = rule.stats(self.margin);
-        let judged = |ratio: &Ratio, claim| above_noise(ratio, claim, &of_stats, floor);
+        let judged = |i: usize, j: usize, claim| -> Result<_, Gap> {
+            let (ratio, series) = (levels.ratio(i, j)?, levels.series(i, j));
+            Ok((above_noise(&series, &ratio, claim, &of_stats, floor)?, ratio))
+        };
         let last = levels.x.len() - 1;
-        let ends = levels.ratio(last, 0, rule.seed)?;
+        let (mut answer, ends) = judged(last, 0, claim)?;
         let contrary = if claim == Claimed::Greater { Claimed::Less } else { Claimed::Greater };
         let mut against = None;
         for i in 1..=last {
-            let step = levels.ratio(i, i - 1, rule.seed)?;
-            if judged(&step, contrary) == Judgement::Confirmed {
-                against = against.or(Some((i, step)));
+            let (step, ratio) = judged(i, i - 1, contrary)?;
+            // One of several steps may go the other way by chance.
+            let p = (step.p * last as f64).min(1.0);
+            if step.holds == Some(true) && p <= rule.false_rate {
+                against = against.or(Some((i, ratio, p)));
             }
         }
         let mut words = format!(
@@ -191,9 +192,8 @@ impl Ladder {
             ends.hi,
             ends.n
         );
-        let mut held = answer(judged(&ends, claim));
-        if let Some((i, step)) = against {
-            held = Some(false);
+        if let Some((i, step, p)) = against {
+            answer = Answer { holds: Some(false), p };
             words = format!(
                 "{words}, but the step to {} goes in the opposite direction: {:.3} ({:.3} to \
                  {:.3})",
@@ -202,7 +202,7 @@ impl Ladder {
         }
         let below_noise = floor.is_some_and(|floor| ends.effect() <= floor);
         let interval = ratio_interval(&ends);
-        let finding = Finding::new(held, Effect::Ratio, &interval, words).noise(floor);
+        let finding = Finding::new(answer, Effect::Ratio, &interval, words).noise(floor);
         Ok(Finding { series: levels.series(last, 0), below_noise, ..finding })
     }
 
@@ -216,7 +216,8 @@ impl Ladder {
     ) -> Result<Finding<'a>, Gap> {
         let range =
             self.within.ok_or_else(|| Gap::Undefined("the claim specifies no range".to_owned()))?;
-        let interval = rule.over_blocks(levels.blocks(), |drawn| level(&levels.medians(drawn)))?;
+        let resampled = rule.over_blocks(levels.blocks(), |drawn| level(&levels.medians(drawn)))?;
+        let interval = resampled.interval;
         let [lo, hi] = range;
         let claimed = if lo == hi { format!("{lo}") } else { format!("{lo} to {hi}") };
         let words = format!(
@@ -226,6 +227,21 @@ impl Ladder {
             interval.hi,
             levels.blocks()
         );
-        Ok(Finding::new(inside(&interval, range), Effect::Level, &interval, words))
+        let finding = Finding::new(inside(&resampled, range), Effect::Level, &interval, words);
+        Ok(Finding { series: levels.series(levels.x.len() - 1, 0), ..finding })
     }
+}
+
+/// Answers whether all levels equal the lowest. All must be shown equal, so the largest p-value
+/// counts; one that differs is enough, so the smallest counts as often as there are levels.
+fn all_equal(answers: impl ExactSizeIterator<Item = Answer> + Clone) -> Answer {
+    let levels = answers.len() as f64;
+    let differing = answers.clone().filter(|a| a.holds == Some(false)).map(|a| a.p);
+    if let Some(p) = differing.reduce(f64::min) {
+        return Answer { holds: Some(false), p: (p * levels).min(1.0) };
+    }
+    if answers.clone().all(|a| a.holds == Some(true)) {
+        return Answer { holds: Some(true), p: answers.map(|a| a.p).fold(0.0, f64::max) };
+    }
+    Answer::OPEN
 }

@@ -1,7 +1,8 @@
 //! A rising straight line over the levels of a factor.
 
 use super::kind::{Context, Kind};
-use crate::evaluation::finding::{Finding, at_least};
+use crate::evaluation::answer::at_least;
+use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{Axis, Levels};
 use crate::location::Location;
@@ -58,13 +59,8 @@ impl Kind for Linear {
             let y = levels.medians(drawn);
             Some(y[y.len() - 1] / y[0])
         })?;
-        let fits = at_least(explained.lo, explained.hi, *r2);
-        let grows = at_least(grown.lo, grown.hi, *growth);
-        let held = match (fits, grows) {
-            (Some(true), Some(true)) => Some(true),
-            (Some(false), _) | (_, Some(false)) => Some(false),
-            _ => None,
-        };
+        let answer = at_least(&explained, *r2).and(at_least(&grown, *growth));
+        let (explained, grown) = (explained.interval, grown.interval);
         let line = Line::fit(&levels.x, &levels.all_medians()).map_err(Gap::undefined)?;
         let words = format!(
             "a line over {axis} explains {:.4} ({:.4} to {:.4}) of the variance of {metric}, \
@@ -73,10 +69,11 @@ impl Kind for Linear {
              {growth} times",
             explained.estimate, explained.lo, explained.hi, grown.estimate, grown.lo, grown.hi
         );
-        let finding = Finding::new(held, Effect::Explained, &explained, words)
+        let finding = Finding::new(answer, Effect::Explained, &explained, words)
             .number("slope", line.slope)
             .number("intercept", line.intercept)
             .number("growth", grown.estimate);
-        Ok(levels.finish(finding, &runs, axis))
+        let series = levels.series(levels.x.len() - 1, 0);
+        Ok(levels.finish(Finding { series, ..finding }, &runs, axis))
     }
 }

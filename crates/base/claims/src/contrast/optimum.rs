@@ -2,24 +2,19 @@
 //!
 //! The cost is, block by block, the metric of the first location's best arm in the second location
 //! divided by that of the second location's best arm. It is 1 if the same arm is best in both. The
-//! choice of the best arm is itself an estimate and can be due to chance, so each resample chooses
-//! again in both locations: if two arms tie in the first and differ in the second, the interval
-//! spans both costs and the result is undecided. Blocks of both locations are resampled together
-//! because those of one session are close in time. Choosing again slightly overestimates the cost
-//! of a resample if many arms tie in the second location. This can only prevent a refutation; a
-//! confirmation must exceed margin and noise.
+//! choice of the best arm is itself an estimate and partly luck, which would make the second
+//! location's best arm look better than it is. Both choices are therefore made again for each block,
+//! from the other blocks, and compared in the block that had no part in them.
 
 use super::kind::{Context, Kind, elapsed};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
-use crate::evaluation::pair::{
-    above_noise, answer, noise_floor, noise_words, ratio_interval, the_arm,
-};
+use crate::evaluation::pair::{above_noise, noise_floor, noise_words, ratio_interval, the_arm};
 use crate::evaluation::runs::{Arm, Runs, columns};
 use crate::location::Location;
 use crate::rule::Rule;
 use crate::verdict::Effect;
-use ioloom_stats::{Claimed, Judgement, Ratio, decide, median};
+use ioloom_stats::{Claimed, Ratio, decide, median};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,15 +75,12 @@ impl<'r, 'a> Family<'r, 'a> {
         Ok(Self { members: members.collect(), blocks })
     }
 
-    /// Returns every block once.
-    fn all(&self) -> Vec<usize> {
-        (0..self.blocks.len()).collect()
-    }
-
-    /// Returns the member with the lowest median over these blocks, ignoring blocks it lacks.
-    fn best(&self, drawn: &[usize]) -> Option<&Member<'r, 'a>> {
+    /// Returns the member with the lowest median, ignoring one block and those that it lacks.
+    fn best(&self, without: Option<&Block>) -> Option<&Member<'r, 'a>> {
         let middle = |member: &Member<'_, '_>| {
-            median(&drawn.iter().filter_map(|i| member.values[*i]).collect::<Vec<_>>())
+            let known = self.blocks.iter().zip(&member.values);
+            let kept = known.filter(|(block, _)| Some(*block) != without);
+            median(&kept.filter_map(|(_, value)| *value).collect::<Vec<_>>())
         };
         let known = self.members.iter().map(|m| (middle(m), m)).filter(|(v, _)| !v.is_nan());
         known.min_by(|x, y| x.0.total_cmp(&y.0)).map(|(_, member)| member)
@@ -97,12 +89,6 @@ impl<'r, 'a> Family<'r, 'a> {
     fn named(&self, name: &str) -> Option<&Member<'r, 'a>> {
         self.members.iter().find(|member| member.arm.name == name)
     }
-}
-
-/// Returns the logarithm of the ratio of two members in each of these blocks that contains both.
-fn logs(one: &Member<'_, '_>, other: &Member<'_, '_>, drawn: &[usize]) -> Vec<f64> {
-    let pairs = drawn.iter().filter_map(|i| Some((one.values[*i]?, other.values[*i]?)));
-    pairs.map(|(one, other)| (one / other).ln()).collect()
 }
 
 impl Kind for Optimum {
@@ -125,24 +111,29 @@ impl Kind for Optimum {
         let from = Family::new(rule, &first, arms, metric)?;
         let to = Family::new(rule, &second, arms, metric)?;
         let no_median = || Gap::Undefined(format!("{metric} has no median"));
-        let here = from.best(&from.all()).ok_or_else(no_median)?.arm;
-        let best = to.best(&to.all()).ok_or_else(no_median)?;
+        let here = from.best(None).ok_or_else(no_median)?.arm;
+        let best = to.best(None).ok_or_else(no_median)?;
         // Report an arm that did not run in the second location as missing.
         let moved = the_arm(&second, &here.name)?;
         let table = columns(&[(moved, metric), (best.arm, metric)], rule.blocks_min)?;
-        let ratio = cost(rule, &from, &to, table.blocks.len())?;
+        let series = costs(&from, &to);
+        if series.len() < rule.blocks_min {
+            return Err(Gap::FewBlocks { have: series.len(), need: rule.blocks_min });
+        }
+        let ratio = Ratio::of_logs(&series).map_err(Gap::undefined)?;
         let floor = noise_floor(rule, &second, [moved, best.arm], [metric, metric]);
-        let judgement = above_noise(&ratio, Claimed::Greater, &rule.stats(None), floor);
+        let answer =
+            above_noise(&series, &ratio, Claimed::Greater, &rule.stats(None), floor)?.twice();
         let same = moved.name == best.arm.name;
         let below_noise = !same && floor.is_some_and(|floor| ratio.effect() <= floor);
         let mut reason = decide(&ratio, Claimed::Greater, &rule.stats(None)).reason.to_string();
-        if let Some(floor) = floor.filter(|_| below_noise && judgement == Judgement::Undecided) {
+        if let Some(floor) = floor.filter(|_| below_noise && answer.holds.is_none()) {
             reason.push_str(&format!(", but {}", noise_words(floor)));
         }
         let words = format!("{}: {reason}", cost_words(moved, best.arm, metric, &ratio));
         let both = [moved, best.arm];
         let interval = ratio_interval(&ratio);
-        let mut finding = Finding::new(answer(judgement), Effect::Ratio, &interval, words)
+        let mut finding = Finding::new(answer, Effect::Ratio, &interval, words)
             .of_arms(if same { &both[..1] } else { &both }, &second, &table)
             .number("a_median", median(&table.values[0]))
             .number("b_median", median(&table.values[1]))
@@ -154,10 +145,8 @@ impl Kind for Optimum {
         known.extend(sessions);
         known.sort();
         known.dedup();
-        if !same {
-            finding.below_noise = below_noise;
-            finding.series = to.named(&moved.name).map_or(Vec::new(), |m| logs(m, best, &to.all()));
-        }
+        finding.below_noise = below_noise;
+        finding.series = series;
         Ok(finding)
     }
 }
@@ -171,27 +160,18 @@ fn cost_words(moved: &Arm<'_>, best: &Arm<'_>, metric: &str, ratio: &Ratio) -> S
     };
     format!(
         "{which}; in the second, the first's best arm has {:.3} times the {metric} of the \
-        second's best arm ({:.3} to {:.3}, both chosen again in each resample) in {} blocks",
+        second's best arm ({:.3} to {:.3}, both chosen again for each block from the others) in {} blocks",
         ratio.ratio, ratio.lo, ratio.hi, ratio.n,
     )
 }
 
-/// Returns the cost of using the best arm of `from` in `to`, relative to the best arm of `to`, over
-/// `n` blocks. The interval comes from resamples that choose both arms again.
-fn cost(rule: &Rule, from: &Family<'_, '_>, to: &Family<'_, '_>, n: usize) -> Result<Ratio, Gap> {
-    let (all, all_from) = (to.blocks.len(), from.blocks.len());
-    let interval = rule.over_blocks(all, |drawn| {
-        let drawn_from: Vec<usize> = drawn.iter().map(|i| i * all_from / all).collect();
-        let best = from.best(&drawn_from)?;
-        let (moved, best) = (to.named(&best.arm.name)?, to.best(drawn)?);
-        Some(median(&logs(moved, best, drawn)))
-    })?;
-    Ok(Ratio {
-        ratio: interval.estimate.exp(),
-        lo: interval.lo.exp(),
-        hi: interval.hi.exp(),
-        confidence: interval.confidence,
-        n,
-        noise: 0.0,
-    })
+/// Returns, for each block of `to`, the logarithm of the cost of using the best arm of `from` instead
+/// of its own best arm, both chosen without that block.
+fn costs(from: &Family<'_, '_>, to: &Family<'_, '_>) -> Vec<f64> {
+    let cost = |(i, block): (usize, &Block)| {
+        let moved = to.named(&from.best(Some(block))?.arm.name)?.values[i]?;
+        let best = to.best(Some(block))?.values[i]?;
+        Some((moved / best).ln())
+    };
+    to.blocks.iter().enumerate().filter_map(cost).filter(|log| log.is_finite()).collect()
 }

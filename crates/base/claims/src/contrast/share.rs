@@ -1,9 +1,9 @@
 //! Difference between two shares.
 
 use super::kind::{Context, Kind};
-use crate::evaluation::finding::{Finding, at_least};
+use crate::evaluation::answer::Centre;
+use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
-use crate::evaluation::levels::median_of;
 use crate::evaluation::pair::the_arm;
 use crate::evaluation::runs::columns;
 use crate::location::Location;
@@ -47,11 +47,10 @@ impl Kind for Share {
         let table = columns(&arms.map(|arm| (arm, metric.as_str())), context.rule.blocks_min)?;
         let series: Vec<f64> =
             table.values[0].iter().zip(&table.values[1]).map(|(a, b)| (a - b) * 100.0).collect();
-        let interval =
-            context.rule.over_blocks(series.len(), |blocks| Some(median_of(&series, blocks)))?;
+        let centre = Centre::of(&series)?;
+        let interval = centre.interval;
         let sign = points.signum();
-        let ends = [interval.lo * sign, interval.hi * sign];
-        let held = at_least(ends[0].min(ends[1]), ends[0].max(ends[1]), points.abs());
+        let answer = if sign > 0.0 { centre.at_least(*points) } else { centre.at_most(*points) };
         let words = format!(
             "{metric}: {} - {} is {:+.1} points ({:+.1} to {:+.1}) in {} blocks, claimed: {} \
              {points:+}",
@@ -64,7 +63,7 @@ impl Kind for Share {
             if sign > 0.0 { "at least" } else { "at most" },
         );
         let finding =
-            Finding::new(held, Effect::Points, &interval, words).of_arms(&arms, &runs, &table);
+            Finding::new(answer, Effect::Points, &interval, words).of_arms(&arms, &runs, &table);
         Ok(Finding { series, ..finding }
             .number("a_share", median(&table.values[0]))
             .number("b_share", median(&table.values[1])))

@@ -8,10 +8,9 @@
 //! are excluded, never single runs, because the arms of a block are compared with each other and
 //! share the disturbance.
 //!
-//! At least [`QUIET_MIN`] of the blocks required for a verdict must be quiet: one disturbed block
-//! in a quick study of eight does not invalidate the verdict, three do. At the same threshold, a
-//! doubt about single runs extends to the whole finding. The interval of six or seven blocks is
-//! their full range, so all of them must agree. This check can only withhold a verdict, never
+//! At least [`QUIET_MIN`] of the blocks required for a verdict must be quiet: three disturbed blocks
+//! of twelve do not invalidate the verdict, four do. At the same threshold, a doubt about single
+//! runs extends to the whole finding. This check can only withhold a verdict, never
 //! reverse it: choosing blocks after seeing them must not create a finding.
 
 use super::finding::Finding;
@@ -103,5 +102,5 @@ pub(crate) fn withhold<'a>(
         "withheld because {causes}, and {without}; {remedies} (with all blocks: {})",
         finding.words
     );
-    Finding { holds: None, words, withheld: true, ..finding }
+    Finding { holds: None, p: finding.p.map(|_| 1.0), words, withheld: true, ..finding }
 }

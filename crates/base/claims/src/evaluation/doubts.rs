@@ -2,7 +2,7 @@
 
 use super::disturbed;
 use super::finding::Finding;
-use crate::rule::BLOCKS_FULL;
+use crate::rule::Rule;
 use ioloom_model::Doubt;
 use ioloom_stats::{Alternation, Drift, FirstRun, TwoRegimes};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const SHARE_MIN: f64 = 0.25;
 
 /// Returns the doubts that arise from the runs, the effect series and the number of blocks.
-pub(crate) fn of(finding: &Finding<'_>) -> Vec<Doubt> {
+pub(crate) fn of(finding: &Finding<'_>, rule: Rule) -> Vec<Doubt> {
     let mut doubts = BTreeSet::new();
     for doubt in Doubt::ALL {
         let marked = finding.used.iter().filter(|r| r.doubts.contains(&doubt)).count();
@@ -28,7 +28,7 @@ pub(crate) fn of(finding: &Finding<'_>) -> Vec<Doubt> {
         (Doubt::FirstRun, FirstRun::test(series).is_ok_and(|t| t.found)),
         (Doubt::TwoRegimes, TwoRegimes::test(series).is_ok_and(|t| t.found)),
         (Doubt::NoiseFloor, finding.below_noise),
-        (Doubt::FewSamples, (1..BLOCKS_FULL).contains(&finding.evidence.blocks)),
+        (Doubt::FewSamples, (1..rule.blocks_min).contains(&finding.evidence.blocks)),
     ];
     doubts.extend(tests.iter().filter(|(_, found)| *found).map(|(doubt, _)| *doubt));
     doubts.into_iter().collect()

@@ -1,5 +1,6 @@
 //! The result of evaluating one contrast.
 
+use super::answer::Answer;
 use super::runs::{Arm, Columns, Runs};
 use crate::verdict::{Effect, Evidence};
 use ioloom_model::RunRecord;
@@ -34,11 +35,15 @@ impl Limit {
 pub(crate) struct Finding<'a> {
     /// Whether the statement holds; `None` if the numbers allow both answers.
     pub(crate) holds: Option<bool>,
+    /// Two-sided p-value of the answer, 1 if there is none; `None` if it does not come from runs.
+    pub(crate) p: Option<f64>,
     /// The reason, without the location.
     pub(crate) words: String,
     pub(crate) evidence: Evidence,
     /// Effect in each block, for the series tests.
     pub(crate) series: Vec<f64>,
+    /// Scatter of the series that cannot matter, in its unit.
+    pub(crate) negligible: f64,
     /// The underlying runs.
     pub(crate) used: Vec<&'a RunRecord>,
     /// Whether compute was simulated by sleeping.
@@ -54,7 +59,7 @@ pub(crate) struct Finding<'a> {
 impl<'a> Finding<'a> {
     /// Returns a finding with the effect and its interval as evidence.
     pub(crate) fn new(
-        holds: Option<bool>,
+        answer: Answer,
         effect_is: Effect,
         interval: &Interval,
         words: String,
@@ -66,7 +71,7 @@ impl<'a> Finding<'a> {
             effect_is,
             ..Evidence::default()
         };
-        Self { holds, words, evidence, ..Self::default() }
+        Self { holds: answer.holds, p: Some(answer.p), words, evidence, ..Self::default() }
     }
 
     /// Adds the arms that were compared, their blocks, sessions and runs.
@@ -102,29 +107,5 @@ impl<'a> Finding<'a> {
             (self.partial, Limit::Partial),
         ];
         limits.into_iter().filter(|(applies, _)| *applies).map(|(_, limit)| limit).collect()
-    }
-}
-
-/// Reports whether an interval shows that a value is at least `least`; `None` if the interval
-/// allows both.
-pub(crate) fn at_least(lo: f64, hi: f64, least: f64) -> Option<bool> {
-    if lo >= least {
-        Some(true)
-    } else if hi < least {
-        Some(false)
-    } else {
-        None
-    }
-}
-
-/// Reports whether an interval shows that a value is in `range`; `None` if the interval allows
-/// both.
-pub(crate) fn inside(interval: &Interval, range: [f64; 2]) -> Option<bool> {
-    if range[0] <= interval.lo && interval.hi <= range[1] {
-        Some(true)
-    } else if interval.hi < range[0] || range[1] < interval.lo {
-        Some(false)
-    } else {
-        None
     }
 }

@@ -66,8 +66,8 @@ impl<'r, 'a> Levels<'r, 'a> {
     }
 
     /// Returns the ratio of level `a` to level `b`, both as indices.
-    pub(crate) fn ratio(&self, a: usize, b: usize, seed: u64) -> Result<Ratio, Gap> {
-        Ratio::of(&self.table.values[a], &self.table.values[b], seed).map_err(Gap::undefined)
+    pub(crate) fn ratio(&self, a: usize, b: usize) -> Result<Ratio, Gap> {
+        Ratio::of(&self.table.values[a], &self.table.values[b]).map_err(Gap::undefined)
     }
 
     /// Returns the logarithm of level `a` over level `b` in each block.
@@ -97,6 +97,16 @@ impl<'r, 'a> Levels<'r, 'a> {
 /// Returns the median of a column over the specified blocks.
 pub(crate) fn median_of(column: &[f64], drawn: &[usize]) -> f64 {
     median(&drawn.iter().map(|i| column[*i]).collect::<Vec<_>>())
+}
+
+/// Returns the column with the lowest median, ignoring one block; `without` may be out of range.
+pub(crate) fn best_without(columns: &[Vec<f64>], without: usize) -> usize {
+    let middle = |column: &Vec<f64>| {
+        let kept = column.iter().enumerate().filter(|(block, _)| *block != without);
+        median(&kept.map(|(_, value)| *value).collect::<Vec<_>>())
+    };
+    let medians: Vec<f64> = columns.iter().map(middle).collect();
+    (0..medians.len()).min_by(|i, j| medians[*i].total_cmp(&medians[*j])).unwrap_or(0)
 }
 
 /// Pairs the arms of two families by level; fails if they share fewer than two levels.

@@ -1,20 +1,15 @@
 //! The ratio of two arms, judged against the noise of an arm compared with itself.
 
-use super::finding::{Finding, at_least};
+use super::answer::{Answer, Centre};
+use super::finding::Finding;
 use super::gap::Gap;
 use super::runs::{Arm, Runs, columns};
 use crate::rule::Rule;
 use crate::verdict::Effect;
-use ioloom_stats::{Claimed, Interval, Judgement, Ratio, aa_noise, decide, equivalence, median};
+use ioloom_stats::{Claimed, Interval, Ratio, Reason, aa_noise, decide, equivalence, median};
 
-/// Returns the answer of a decision; `None` if undecided.
-pub(crate) const fn answer(judgement: Judgement) -> Option<bool> {
-    match judgement {
-        Judgement::Confirmed => Some(true),
-        Judgement::Refuted => Some(false),
-        Judgement::Undecided => None,
-    }
-}
+/// Share of the margin below which the scatter of a series cannot matter.
+const NEGLIGIBLE: f64 = 0.1;
 
 /// Returns the only arm that matches a pattern.
 pub(crate) fn the_arm<'r, 'a>(runs: &'r Runs<'a>, pattern: &str) -> Result<&'r Arm<'a>, Gap> {
@@ -46,21 +41,23 @@ pub(crate) fn compare<'a>(
     let [a, b] = arms;
     let [metric_a, metric_b] = claim.metrics;
     let table = columns(&[(a, metric_a), (b, metric_b)], rule.blocks_min)?;
-    let ratio = Ratio::of(&table.values[0], &table.values[1], rule.seed).map_err(Gap::undefined)?;
+    let series = log_ratios(&table.values[0], &table.values[1])?;
+    let ratio = Ratio::of_logs(&series).map_err(Gap::undefined)?;
     let noise = noise_floor(rule, runs, arms, claim.metrics);
     let below_noise = noise.is_some_and(|floor| ratio.effect() <= floor);
-    let (held, reason) = match claim.times {
+    let of_stats = rule.stats(claim.margin);
+    let (answer, reason) = match claim.times {
         Some(times) => {
-            let (held, reason) = reaches(&ratio, claim.claim, times);
-            (held.filter(|held| !(*held && below_noise)), reason)
+            let (answer, reason) = reaches(&series, claim.claim, times)?;
+            let kept = !(answer.holds == Some(true) && below_noise);
+            (if kept { answer } else { Answer::OPEN }, reason)
         }
         None => {
-            let rule = rule.stats(claim.margin);
-            let judgement = above_noise(&ratio, claim.claim, &rule, noise);
-            (answer(judgement), decide(&ratio, claim.claim, &rule).reason.to_string())
+            let answer = above_noise(&series, &ratio, claim.claim, &of_stats, noise)?;
+            (answer, decide(&ratio, claim.claim, &of_stats).reason.to_string())
         }
     };
-    let reason = match noise.filter(|_| below_noise && held.is_none()) {
+    let reason = match noise.filter(|_| below_noise && answer.holds.is_none()) {
         Some(floor) => format!("{reason}, but {}", noise_words(floor)),
         None => reason,
     };
@@ -74,13 +71,22 @@ pub(crate) fn compare<'a>(
         ratio.ratio, ratio.lo, ratio.hi, ratio.n
     );
     let interval = ratio_interval(&ratio);
-    let series = table.values[0].iter().zip(&table.values[1]).map(|(a, b)| (a / b).ln()).collect();
-    let finding = Finding::new(held, Effect::Ratio, &interval, words)
+    let finding = Finding::new(answer, Effect::Ratio, &interval, words)
         .of_arms(&arms, runs, &table)
         .number("a_median", median(&table.values[0]))
         .number("b_median", median(&table.values[1]))
         .noise(noise);
-    Ok(Finding { series, below_noise, ..finding })
+    let negligible = NEGLIGIBLE * of_stats.margin;
+    Ok(Finding { series, negligible, below_noise, ..finding })
+}
+
+/// Returns `ln(a / b)` for each block.
+pub(crate) fn log_ratios(a: &[f64], b: &[f64]) -> Result<Vec<f64>, Gap> {
+    let logs: Vec<f64> = a.iter().zip(b).map(|(a, b)| a.ln() - b.ln()).collect();
+    match logs.iter().all(|log| log.is_finite()) {
+        true => Ok(logs),
+        false => Err(Gap::Undefined("a ratio needs values above zero".to_owned())),
+    }
 }
 
 /// Returns the interval of a ratio.
@@ -93,16 +99,31 @@ pub(crate) fn ratio_interval(ratio: &Ratio) -> Interval {
 /// difference that does not exceed the floor shows nothing in either direction. An interval within
 /// the margin shows equality regardless of the floor.
 pub(crate) fn above_noise(
+    series: &[f64],
     ratio: &Ratio,
     claim: Claimed,
     rule: &ioloom_stats::Rule,
     floor: Option<f64>,
-) -> Judgement {
+) -> Result<Answer, Gap> {
     let same = equivalence(ratio, rule.margin).equivalent;
     if !same && floor.is_some_and(|floor| ratio.effect() <= floor) {
-        return Judgement::Undecided;
+        return Ok(Answer::OPEN);
     }
-    decide(ratio, claim, rule).judgement
+    let centre = Centre::of(series)?;
+    let margin = (1.0 + rule.margin).ln();
+    Ok(match decide(ratio, claim, rule).reason {
+        Reason::ClaimedSide if claim == Claimed::Less => Answer::new(true, centre.below(0.0)),
+        Reason::ClaimedSide => Answer::new(true, centre.above(0.0)),
+        Reason::OtherSide if claim == Claimed::Less => Answer::new(false, centre.above(0.0)),
+        Reason::OtherSide => Answer::new(false, centre.below(0.0)),
+        Reason::WithinMargin => {
+            let p = centre.above(-margin).max(centre.below(margin));
+            Answer::new(claim == Claimed::Equal, p)
+        }
+        Reason::OutsideMargin if ratio.ratio > 1.0 => Answer::new(false, centre.above(margin)),
+        Reason::OutsideMargin => Answer::new(false, centre.below(-margin)),
+        Reason::FewBlocks | Reason::SmallEffect | Reason::WideInterval => Answer::OPEN,
+    })
 }
 
 /// Describes a difference that does not exceed the noise.
@@ -110,28 +131,31 @@ pub(crate) fn noise_words(floor: f64) -> String {
     format!("runs of the same plan differ by {:.1} %", floor * 100.0)
 }
 
-/// Reports whether a ratio reaches the specified factor on the claimed side of 1, and describes the
+/// Answers whether a ratio reaches the specified factor on the claimed side of 1, and describes the
 /// claim.
-fn reaches(ratio: &Ratio, claim: Claimed, times: f64) -> (Option<bool>, String) {
-    let (claimed, words) = match claim {
-        Claimed::Less => (ratio.inverse(), format!("at most 1/{times} is claimed")),
-        Claimed::Greater | Claimed::Equal => (*ratio, format!("at least {times} is claimed")),
-    };
-    (at_least(claimed.lo, claimed.hi, times), words)
+fn reaches(series: &[f64], claim: Claimed, times: f64) -> Result<(Answer, String), Gap> {
+    let centre = Centre::of(series)?;
+    Ok(match claim {
+        Claimed::Less => (centre.at_most(-times.ln()), format!("at most 1/{times} is claimed")),
+        Claimed::Greater | Claimed::Equal => {
+            (centre.at_least(times.ln()), format!("at least {times} is claimed"))
+        }
+    })
 }
 
-/// Returns the noise floor of an arm that ran twice in each block: one of `arms` if possible,
-/// otherwise any other arm of the same comparison.
+/// Returns the noise floor of a comparison: the larger one if both arms ran twice in each block,
+/// otherwise that of the one that did, otherwise that of any other arm of the same comparison.
 pub(crate) fn noise_floor(
     rule: &Rule,
     runs: &Runs<'_>,
     arms: [&Arm<'_>; 2],
     metrics: [&str; 2],
 ) -> Option<f64> {
-    let others = runs.arms.iter().map(|arm| (arm, metrics[0]));
-    arms.into_iter().zip(metrics).chain(others).find_map(|(arm, metric)| {
+    let floor = |arm: &Arm<'_>, metric: &str| {
         let repeat = runs.repeat(arm)?;
         let pair = columns(&[(arm, metric), (repeat, metric)], rule.blocks_min).ok()?;
-        aa_noise(&pair.values[0], &pair.values[1], rule.seed).ok().map(|n| n.floor)
-    })
+        aa_noise(&pair.values[0], &pair.values[1]).ok().map(|n| n.floor)
+    };
+    let own = arms.into_iter().zip(metrics).filter_map(|(arm, metric)| floor(arm, metric));
+    own.reduce(f64::max).or_else(|| runs.arms.iter().find_map(|arm| floor(arm, metrics[0])))
 }

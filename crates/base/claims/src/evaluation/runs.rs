@@ -1,9 +1,9 @@
 //! Stored runs of one location, arranged by block and arm.
 //!
-//! Runs are paired only within one block of one session. Sessions with the same machine, program,
-//! medium and files form a group. Groups are never mixed. Preference goes to a group with enough
-//! blocks, then to the work directory over other media, to the published size over a scaled one,
-//! and to newer sessions over older ones.
+//! Runs are paired only within one block of one session, and sessions are never pooled: a few
+//! sessions differ from each other by more than their blocks show, and joining them until a claim is
+//! decided would decide too many. Of several media, preference goes to one with enough blocks, then
+//! to the work directory over others.
 
 use super::gap::Gap;
 use crate::formula::{self, FormulaError};
@@ -11,7 +11,7 @@ use crate::location::Location;
 use crate::pattern;
 use ioloom_model::study::AGAIN;
 use ioloom_model::{Compute, Distribution, Doubt, Measured, Outcome, RunRecord};
-use ioloom_stats::bootstrap::INTERVAL_MIN;
+use ioloom_stats::INTERVAL_MIN;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An arm of a location with its run in each block.
@@ -24,7 +24,7 @@ pub(crate) struct Arm<'a> {
     runs: BTreeMap<(&'a str, u32), &'a RunRecord>,
 }
 
-/// A group of sessions at one location with the same machine, program, medium and files.
+/// The runs of one session on one medium at one location.
 pub(crate) struct Runs<'a> {
     pub(crate) arms: Vec<Arm<'a>>,
     /// Whether compute was simulated by sleeping.
@@ -34,10 +34,10 @@ pub(crate) struct Runs<'a> {
 /// Minimum share of runs stopped at their deadline that discredits the arm's remaining runs.
 const STOPPED_MAX: f64 = 0.25;
 
-/// What sessions must have in common to form a group: machine, program, medium and files.
-type GroupKey<'a> = (&'a str, &'a str, &'a str, BTreeSet<(&'a str, &'a str)>);
-
-fn at_location<'a>(records: &[&'a RunRecord], location: &Location) -> Vec<&'a RunRecord> {
+pub(crate) fn at_location<'a>(
+    records: &[&'a RunRecord],
+    location: &Location,
+) -> Vec<&'a RunRecord> {
     records
         .iter()
         .copied()
@@ -61,23 +61,17 @@ fn fixed_demand_ns(compute: &Compute) -> Option<f64> {
     }
 }
 
-/// Groups runs by sessions that can be combined, in unspecified order.
+/// Groups runs by session and medium, in unspecified order.
 fn groups<'a>(records: &[&'a RunRecord]) -> Vec<Vec<&'a RunRecord>> {
-    let mut sessions: BTreeMap<(&str, &str), Vec<&RunRecord>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, &str), Vec<&RunRecord>> = BTreeMap::new();
     for record in records {
-        sessions.entry((&record.key.session, &record.key.medium)).or_default().push(record);
-    }
-    let mut groups: BTreeMap<GroupKey<'_>, Vec<&RunRecord>> = BTreeMap::new();
-    for ((_, medium), runs) in sessions {
-        let files = runs.iter().map(|r| (r.key.set.as_str(), r.set.hash.as_str())).collect();
-        let group = (runs[0].machine.as_str(), runs[0].version.as_str(), medium, files);
-        groups.entry(group).or_default().extend(runs);
+        groups.entry((&record.key.session, &record.key.medium)).or_default().push(record);
     }
     groups.into_values().collect()
 }
 
 impl<'a> Runs<'a> {
-    /// Returns the group of sessions used to judge a location. `wanted` are the patterns of the
+    /// Returns the session and medium used to judge a location. `wanted` are the patterns of the
     /// contrast; `by_compute` makes each compute of the experiment a separate arm.
     pub(crate) fn of(
         records: &[&'a RunRecord],

@@ -5,14 +5,17 @@ use ioloom_claims::{ClaimVerdict, Rule, Verdict, load, verdict};
 use ioloom_model::Doubt;
 use proptest::prelude::*;
 
-/// Judges a claim on the ratio of two arms by the quick rule.
+/// Eight blocks, of which six must be quiet.
+const RULE: Rule = Rule { blocks_min: 8, ..Rule::STANDARD };
+
+/// Judges a claim on the ratio of two arms.
 fn judged(store: &Store, claim: &str) -> ClaimVerdict {
     let text = format!(
         "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \"t\"\n\
          refutes = \"t\"\n[[claim.contrast]]\nkind = \"ratio\"\nat = {{ experiment = \"e\", \
          set = \"E\" }}\na = \"a\"\nb = \"b\"\nclaim = \"{claim}\"\n"
     );
-    verdict(&load([("t", text.as_str())]).unwrap()[0], &store.records, Rule::QUICK)
+    verdict(&load([("t", text.as_str())]).unwrap()[0], &store.records, RULE)
 }
 
 fn two(a_ms: f64, blocks: u32) -> Store {

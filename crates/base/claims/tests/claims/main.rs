@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "skipped tests print a notice")]
 
+mod chain;
 mod disturbed;
 
 mod expansion;

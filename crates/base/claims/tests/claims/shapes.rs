@@ -14,7 +14,7 @@ fn ladder_of(shape: &str, more: &str, times: &[(f64, f64)]) -> ClaimVerdict {
     let text = format!(
         "kind = \"ladder\"\n{AT}arms = \"t-{{n}}\"\naxis = \"n\"\nshape = \"{shape}\"\n{more}"
     );
-    judge(&[&text], &store, Rule::FULL)
+    judge(&[&text], &store, Rule::STANDARD)
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn ladders_within_the_noise_of_one_plan_have_no_slope() {
         let text = format!(
             "kind = \"ladder\"\n{AT}arms = \"t-{{n}}\"\naxis = \"n\"\nshape = \"{shape}\"\n"
         );
-        judge(&[&text], &store, Rule::FULL)
+        judge(&[&text], &store, Rule::STANDARD)
     };
     for (shape, calm) in
         [("falling", Verdict::Confirmed), ("rising", Verdict::Refuted), ("flat", Verdict::Refuted)]
@@ -87,7 +87,7 @@ fn a_line_must_explain_and_grow() {
         let text = format!(
             "kind = \"linear\"\n{AT}arms = \"t-{{n}}\"\naxis = \"n\"\nmetric = \"elapsed_ns\"\nr2 = 0.99\ngrowth = 20"
         );
-        judge(&[&text], &store, Rule::FULL)
+        judge(&[&text], &store, Rule::STANDARD)
     };
     let found = line(&|n| 10.0 * n);
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
@@ -122,11 +122,11 @@ fn crossings_are_compared_with_the_law() {
     let law = text("law = { name = \"reader-pays\", within = 1 }");
     // W / R = 3.8: sync wins up to four threads, the reader from five threads upward.
     let store = law_store(703.0, 186.0);
-    let found = judge(&[&text("")], &store, Rule::FULL);
+    let found = judge(&[&text("")], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
     let at = found.evidence.numbers["crossing"];
     assert!((4.0..5.0).contains(&at), "{at}");
-    let found = judge(&[&law], &store, Rule::FULL);
+    let found = judge(&[&law], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
     assert!((found.evidence.numbers["predicted"] - (1.0 + 703.0 / 186.0)).abs() < 0.2);
     // With the same times but much less recorded waiting, the law wrongly predicts 16.
@@ -136,12 +136,12 @@ fn crossings_are_compared_with_the_law() {
             measured.threads.iter_mut().for_each(|t| t.io_ns /= 4);
         }
     }
-    let found = judge(&[&law], &store, Rule::FULL);
+    let found = judge(&[&law], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
     // With almost no waiting, the reader never pays off, and the families do not cross.
     let store = law_store(703.0, 7.0);
-    assert_eq!(judge(&[&text("")], &store, Rule::FULL).verdict, Verdict::Refuted);
-    let found = judge(&[&law], &store, Rule::FULL);
+    assert_eq!(judge(&[&text("")], &store, Rule::STANDARD).verdict, Verdict::Refuted);
+    let found = judge(&[&law], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Undecided);
     assert!(found.sentence.contains("do not cross"), "{}", found.sentence);
 }
@@ -155,7 +155,7 @@ fn computes_can_be_levels() {
     }
     let crossing =
         format!("kind = \"crossing\"\n{AT}a = \"reader\"\nb = \"sync\"\naxis = \"compute\"");
-    let found = judge(&[&crossing], &store, Rule::FULL);
+    let found = judge(&[&crossing], &store, Rule::STANDARD);
     assert_eq!(
         (found.verdict, found.parts[0].holds),
         (Verdict::Scope, Some(true)),
@@ -168,7 +168,7 @@ fn computes_can_be_levels() {
         let text = format!(
             "kind = \"gain\"\n{AT}a = \"sync\"\nb = \"reader\"\naxis = \"compute\"\nlevels = {levels}\nrelative = {relative}\nclaim = \"{claim}\""
         );
-        judge(&[&text], &store, Rule::FULL).parts[0].holds
+        judge(&[&text], &store, Rule::STANDARD).parts[0].holds
     };
     assert_eq!(gain(false, "[1000000, 5000000]", "greater"), Some(false));
     assert_eq!(gain(true, "[1000000, 5000000]", "less"), Some(true));
@@ -186,7 +186,7 @@ fn absolute_and_relative_gains_differ() {
         let text = format!(
             "kind = \"gain\"\n{AT}a = \"s-{{mib}}\"\nb = \"r-{{mib}}\"\naxis = \"mib\"\nlevels = [1, 10]\nrelative = {relative}\nclaim = \"greater\""
         );
-        let found = judge(&[&text], &store, Rule::FULL);
+        let found = judge(&[&text], &store, Rule::STANDARD);
         assert_eq!(found.verdict, expected, "{}", found.sentence);
     }
 }
@@ -206,7 +206,7 @@ fn shares_differ_by_points() {
         let text = format!(
             "kind = \"share\"\n{AT}a = \"a\"\nb = \"b\"\nmetric = \"{metric}\"\npoints = {points:?}"
         );
-        let found = judge(&[&text], &store, Rule::FULL);
+        let found = judge(&[&text], &store, Rule::STANDARD);
         assert_eq!(found.verdict, expected, "{metric} {points}: {}", found.sentence);
     }
 }
@@ -223,7 +223,7 @@ fn an_optimum_moves_or_stays() {
         store.arm("c-1", &[("n", 1.0)], 50.0).arm("c-8", &[("n", 8.0)], 90.0);
         store.set = "B".to_owned();
         store.arm("c-1", &[("n", 1.0)], b_times[0]).arm("c-8", &[("n", 8.0)], b_times[1]);
-        let found = judge(&[OPTIMUM], &store, Rule::FULL);
+        let found = judge(&[OPTIMUM], &store, Rule::STANDARD);
         assert_eq!(found.verdict, expected, "{}", found.sentence);
     }
 }
@@ -237,7 +237,7 @@ fn an_arm_that_is_best_by_chance_decides_nothing() {
         store.arm_with("c-1", &[("n", 1.0)], swings).arm("c-8", &[("n", 8.0)], 52.0);
         store.set = "B".to_owned();
         store.arm("c-1", &[("n", 1.0)], b_times[0]).arm("c-8", &[("n", 8.0)], b_times[1]);
-        let found = judge(&[OPTIMUM], &store, Rule::FULL);
+        let found = judge(&[OPTIMUM], &store, Rule::STANDARD);
         assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
         let evidence = &found.evidence;
         assert!(evidence.lo.unwrap() < 1.05 && evidence.hi.unwrap() > 1.05, "{evidence:?}");
@@ -253,12 +253,12 @@ fn a_tie_does_not_move_the_optimum() {
     store.arm("c-1", &[("n", 1.0)], 50.0).arm("c-8", &[("n", 8.0)], 50.1);
     store.set = "B".to_owned();
     store.arm("c-1", &[("n", 1.0)], 100.1).arm("c-8", &[("n", 8.0)], 100.0);
-    let found = judge(&[OPTIMUM], &store, Rule::FULL);
+    let found = judge(&[OPTIMUM], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
     assert!(found.evidence.hi.unwrap() < 1.05, "{}", found.sentence);
     // One missing block of an arm does not remove that block from the others.
     store.stopped("c-1", &[3]);
-    let found = judge(&[OPTIMUM], &store, Rule::QUICK);
+    let found = judge(&[OPTIMUM], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
 }
 
@@ -276,7 +276,7 @@ fn correlations_need_arms_and_a_direction() {
         let text = format!(
             "kind = \"correlation\"\n{AT}arms = [\"t-{{n}}\"]\nx = \"device_busy\"\ny = \"elapsed_ns\"\nrising = false\nrho = 0.6"
         );
-        judge(&[&text], &store, Rule::FULL)
+        judge(&[&text], &store, Rule::STANDARD)
     };
     assert_eq!(busy(true).verdict, Verdict::Confirmed);
     assert_eq!(busy(false).verdict, Verdict::Refuted);
@@ -287,17 +287,17 @@ fn media_need_two() {
     let text = format!("kind = \"media\"\n{AT}arm = \"a\"\nmetric = \"elapsed_ns\"");
     let mut store = Store::new(12);
     store.arm("a", &[], 100.0);
-    let found = judge(&[&text], &store, Rule::FULL);
+    let found = judge(&[&text], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Undecided);
     assert!(found.sentence.contains("--on"), "{}", found.sentence);
     store.medium = "tmpfs".to_owned();
     store.arm("a", &[], 100.0);
-    assert_eq!(judge(&[&text], &store, Rule::FULL).verdict, Verdict::Confirmed);
+    assert_eq!(judge(&[&text], &store, Rule::STANDARD).verdict, Verdict::Confirmed);
     let mut store = Store::new(12);
     store.arm("a", &[], 100.0);
     store.medium = "tmpfs".to_owned();
     store.arm("a", &[], 150.0);
-    assert_eq!(judge(&[&text], &store, Rule::FULL).verdict, Verdict::Refuted);
+    assert_eq!(judge(&[&text], &store, Rule::STANDARD).verdict, Verdict::Refuted);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn the_distance_of_stops_is_read_off_a_curve() {
         let text = format!(
             "kind = \"curve\"\n{AT}arm = \"a\"\ncurve = \"touch_ns\"\nof = \"period\"\nwithin = [16384, 16384]"
         );
-        judge(&[&text], &store, Rule::FULL).verdict
+        judge(&[&text], &store, Rule::STANDARD).verdict
     };
     assert_eq!(judged(4, true), Verdict::Confirmed);
     assert_eq!(judged(32, true), Verdict::Refuted);
@@ -334,7 +334,7 @@ fn formulas_differ_by_arm() {
             "{}\nmetric = \"elapsed_ns - calls.read.total_ns\"\nmetric_b = \"elapsed_ns\"\nmargin = 0.02",
             ratio("equal")
         );
-        judge(&[&text], &store, Rule::FULL).verdict
+        judge(&[&text], &store, Rule::STANDARD).verdict
     };
     assert_eq!(submitted(120.0, 2), Verdict::Confirmed);
     assert_eq!(submitted(120.0, 1), Verdict::Refuted);

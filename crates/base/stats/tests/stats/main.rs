@@ -2,6 +2,7 @@
 
 use ioloom_stats::Bootstrap;
 
+mod coverage;
 mod golden;
 mod histogram;
 mod judgement;

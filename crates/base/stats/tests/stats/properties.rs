@@ -155,11 +155,19 @@ proptest! {
         prop_assert_eq!(m, boot.median(&values).unwrap());
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if values.len() < 8 {
+        if values.len() < 9 {
             prop_assert_eq!((m.lo, m.hi, m.resamples), (least, most, 0));
-        } else {
-            prop_assert_eq!(m, boot.of(&values, median).unwrap());
         }
+        prop_assert!(values.contains(&m.lo) && values.contains(&m.hi));
+        let resampled = boot.resampled(&values, median).unwrap();
+        prop_assert_eq!(resampled.interval, boot.of(&values, median).unwrap());
+        // A p-value and the interval agree on what the values exclude.
+        let (lo, hi) = (resampled.interval.lo, resampled.interval.hi);
+        if values.len() >= 6 && lo > 0.0 {
+            prop_assert!(resampled.above(0.0) <= 0.05, "{}", resampled.above(0.0));
+        }
+        prop_assert!(resampled.at_least(lo) <= resampled.above(lo));
+        prop_assert!(resampled.above(hi) >= 0.0 && resampled.at_most(hi) <= resampled.below(hi));
         prop_assert_eq!(m.reaches_confidence(), values.len() >= 6);
         prop_assert!(least <= m.lo && m.lo <= m.hi && m.hi <= most);
         prop_assert!(m.contains(m.lo) && m.half_width() >= 0.0);

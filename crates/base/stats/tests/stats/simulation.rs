@@ -20,17 +20,6 @@ fn between(value: f64, low: f64, high: f64) {
 }
 
 #[test]
-fn median_intervals_cover() {
-    for (n, low) in [(8, 0.90), (12, 0.92), (20, 0.92)] {
-        let covered = share(100 + n as u64, |noise, i| {
-            let values = noise.lognormals(n, 0.5);
-            bootstrap(i, 500).median(&values).unwrap().contains(1.0)
-        });
-        between(covered, low, 0.99);
-    }
-}
-
-#[test]
 fn a_range_covers_as_often_as_its_confidence_says() {
     for n in 2..8 {
         let mut confidence = 0.0;
@@ -58,16 +47,15 @@ fn a_range_covers_as_often_as_its_confidence_says() {
 #[test]
 fn paired_ratios_cover_and_cancel_common_factors() {
     // Blocks differ by a factor of up to ten; within a block the true ratio is 0.8.
-    let covered = share(7, |noise, i| {
+    let covered = share(7, |noise, _| {
         let block = noise.lognormals(12, 1.0);
         let a: Vec<f64> = block.iter().map(|b| b * 0.8 * noise.lognormal(0.05)).collect();
         let b: Vec<f64> = block.iter().map(|b| b * noise.lognormal(0.05)).collect();
-        let boot = bootstrap(i, 500);
-        let r = Ratio::of_with(&a, &b, &boot).unwrap();
+        let r = Ratio::of(&a, &b).unwrap();
         assert!(r.hi / r.lo < 1.5, "{r:?}");
         r.lo <= 0.8 && 0.8 <= r.hi
     });
-    between(covered, 0.90, 0.99);
+    between(covered, 0.94, 0.98);
 }
 
 #[test]
@@ -77,17 +65,16 @@ fn ratios_of_medians_cover() {
         let a: Vec<f64> = a.iter().map(|v| 2.0 * v).collect();
         bootstrap(i, 500).ratio_of_medians(&a, &b).unwrap().contains(2.0)
     });
-    between(covered, 0.90, 0.99);
+    between(covered, 0.94, 0.99);
 }
 
 #[test]
 fn wrong_confirmations_are_rare_and_right_ones_common() {
     let judged = |seed, effect: f64, claimed, wanted| {
-        share(seed, |noise, i| {
+        share(seed, |noise, _| {
             let b = noise.lognormals(12, 0.06);
             let a: Vec<f64> = noise.lognormals(12, 0.06).iter().map(|v| v * effect).collect();
-            let boot = bootstrap(i, 500);
-            let r = Ratio::of_with(&a, &b, &boot).unwrap();
+            let r = Ratio::of(&a, &b).unwrap();
             decide(&r, claimed, &Rule::FULL).judgement == wanted
         })
     };

@@ -64,6 +64,7 @@ pub(super) fn begin(
         part: 0,
         pictures: planned.pictures.clone(),
         batch: options.batch.clone(),
+        claims: options.claims.clone(),
         spec: (!is_built_in(spec)).then(|| Box::new(spec.clone())),
     };
     let (writer, header) = store.create(header)?;

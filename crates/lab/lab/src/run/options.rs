@@ -6,6 +6,7 @@ use crate::expand::{Mode, Overrides};
 use crate::media::OwnImage;
 use crate::workspace::{self, Workspace};
 use ioloom_model::{Level, MachineFacts};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -59,6 +60,9 @@ pub struct RunOptions<'a> {
     pub version: String,
     /// The command line.
     pub command: Vec<String>,
+    /// Fingerprints of the tests of the claims that the study decides; see
+    /// [`SessionHeader::claims`](crate::store::SessionHeader::claims).
+    pub claims: BTreeMap<String, String>,
     /// Flag that stops the study. The current run is killed and not recorded.
     pub stop: &'a AtomicBool,
     /// Receives events.
@@ -93,6 +97,7 @@ impl<'a> RunOptions<'a> {
             machine,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: Vec::new(),
+            claims: BTreeMap::new(),
             stop,
             progress,
         }

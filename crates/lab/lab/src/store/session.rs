@@ -4,6 +4,7 @@ use crate::expand::{Comparison, Mode};
 use crate::order::Slot;
 use ioloom_model::{Doubt, MachineFacts, RunRecord, StudySpec};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Version of the session file format.
 pub const STORE_SCHEMA: u32 = 1;
@@ -48,6 +49,11 @@ pub struct SessionHeader {
     /// shown as one report under this name. Stored under the key `sitting`.
     #[serde(default, rename = "sitting", skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
+    /// Fingerprints of the tests of claims that the runs were made to decide, by claim. Stored before
+    /// the first run, so a test or threshold changed later can be recognised. Empty in sessions made
+    /// before they were recorded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claims: BTreeMap<String, String>,
     /// The study, unless it is the built-in one of its name. Its file may be gone or changed when
     /// the report is regenerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]

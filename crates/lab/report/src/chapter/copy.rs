@@ -5,6 +5,7 @@ mod series;
 mod source;
 
 use super::arms::{arm, median_of, row};
+use super::causes::{self, Cause};
 use crate::figures::Figure;
 use crate::group::{ArmRuns, Group};
 use crate::input::Input;
@@ -49,7 +50,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     requests(&mut m, input, groups);
     numbers(&mut m, input, groups);
     if !m.as_str().is_empty() {
-        explanation(&mut m);
+        explanation(&mut m, groups);
     }
     m
 }
@@ -401,26 +402,55 @@ fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     });
 }
 
-/// Explains when a copy returns, and why direct copies are slow or fast.
-fn explanation(m: &mut Markup) {
-    m.tag("h3").text("Explanation");
-    m.tag("p").text(
-        "A buffered copy moves bytes between pages and returns. With a cached source, it has not \
-        accessed a device by then, and the whole copy remains to be written. The publication \
-        reported this time. A durable copy must write the same bytes to the device. The remaining \
-        difference is due to the requests, not to memory: the kernel reads ahead and writes back \
-        in large requests, with many in flight.",
+/// The comparisons behind the explanation.
+const CAUSES: [Cause; 4] = [
+    Cause {
+        experiment: "modes-warm",
+        arms: ["direct", "buffered"],
+        metric: "extra.returned_ns",
+        what: "the time until a copy returns",
+        factor: "direct I/O instead of a buffered copy",
+        alone: true,
+    },
+    Cause {
+        experiment: "modes-warm",
+        arms: ["direct", "buffered"],
+        metric: "extra.reader_ns",
+        what: "the time that the next reader needs",
+        factor: "direct I/O instead of a buffered copy",
+        alone: true,
+    },
+    Cause {
+        experiment: "presized",
+        arms: ["growing-4", "presized-4"],
+        metric: "extra.durable_ns",
+        what: "the time until a direct copy is durable",
+        factor: "a growing instead of a preallocated target",
+        alone: true,
+    },
+    Cause {
+        experiment: "surface",
+        arms: ["depth-4-64", "depth-16-1024"],
+        metric: "extra.durable_ns",
+        what: "the time until a direct copy is durable",
+        factor: "four requests of 64 KiB instead of sixteen of 1 MiB",
+        alone: false,
+    },
+];
+
+/// Explains what a copy has done when it returns.
+fn explanation(m: &mut Markup, groups: &[Group<'_>]) {
+    causes::write(m, groups, &CAUSES);
+    causes::theory(
+        m,
+        "open(2), fsync(2)",
+        "A buffered copy moves bytes between pages and returns; the pages are written later. Only \
+        synced data is durable, and direct I/O does not flush the cache of the drive.",
     );
-    m.tag("p").text(
-        "A direct copy must do this itself. With few small requests in flight, the device idles \
-        between them, and only one write at a time can extend a growing target: the published \
-        copy was almost equally fast on two very different disks. Larger requests, more requests \
-        in flight and a preallocated target come closer to the device throughput, and when the \
-        copy returns, almost nothing is left to write.",
-    );
-    m.tag("p").text(
-        "Written pages stay cached for the next reader. Hashing a new copy therefore hashes the \
-        page cache: this detects errors up to that point, but none on the way to the device. Only \
-        synced data is durable; direct I/O does not flush the drive's cache.",
+    causes::theory(
+        m,
+        "read(2), posix_fadvise(2)",
+        "Written pages stay cached. Hashing a new copy without evicting it reads the page cache and \
+        detects no errors on the way to the device.",
     );
 }

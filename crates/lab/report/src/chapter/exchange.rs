@@ -5,6 +5,7 @@
 //! deliberately contains no property of the server.
 
 use super::arms::{arm, median_of, row};
+use super::causes::{self, Cause};
 use crate::estimate::Estimate;
 use crate::figures::Figure;
 use crate::group::{ArmRuns, Group};
@@ -107,7 +108,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         arms_table(&mut m, input, groups, table);
     }
     group_commit(&mut m, input, groups);
-    explanation(&mut m);
+    explanation(&mut m, groups);
     m
 }
 
@@ -495,29 +496,80 @@ fn rate(per_s: f64) -> String {
     Unit::PerSecond.format(per_s)
 }
 
-fn explanation(m: &mut Markup) {
-    m.tag("h3").text("Explanation");
-    m.tag("p").text(
-        "A client that sleeps for a second after each order sends ten orders in ten seconds, no \
-        matter how fast the responses are. Clients do so in parallel if the server reads from all \
-        of them: an event loop does, but a pool reads from only as many clients as it has \
-        threads, because a thread serves one client until it disconnects. So the published times \
-        are rounds of clients times ten seconds; the servers differ only in how many clients can \
-        sleep at the same time.",
+/// The comparisons behind the explanation.
+const CAUSES: [Cause; 7] = [
+    Cause {
+        experiment: "durability",
+        arms: ["log-each-1", "log-os-1"],
+        metric: "extra.request_ns",
+        what: "the time per order of one client",
+        factor: "syncing the log for each order",
+        alone: true,
+    },
+    Cause {
+        experiment: "durability",
+        arms: ["log-each-64", "log-os-64"],
+        metric: "extra.request_ns",
+        what: "the time per order of 64 clients",
+        factor: "syncing the log for each order",
+        alone: true,
+    },
+    Cause {
+        experiment: "durability",
+        arms: ["log-group-64", "log-each-64"],
+        metric: "extra.request_ns",
+        what: "the time per order of 64 clients",
+        factor: "sharing a sync between orders",
+        alone: true,
+    },
+    Cause {
+        experiment: "idle",
+        arms: ["select-900", "select-10"],
+        metric: "extra.server_cpu_per_request_ns",
+        what: "the CPU time per request with select",
+        factor: "900 instead of 10 idle connections",
+        alone: true,
+    },
+    Cause {
+        experiment: "idle",
+        arms: ["epoll-900", "epoll-10"],
+        metric: "extra.server_cpu_per_request_ns",
+        what: "the CPU time per request with epoll",
+        factor: "900 instead of 10 idle connections",
+        alone: true,
+    },
+    Cause {
+        experiment: "no-sleep",
+        arms: ["pool-40", "select-40"],
+        metric: "extra.request_ns",
+        what: "the time per request of 40 clients",
+        factor: "a pool of threads instead of one loop with select",
+        alone: false,
+    },
+    Cause {
+        experiment: "service-time",
+        arms: ["show-1000", "show-10"],
+        metric: "extra.server_cpu_per_request_ns",
+        what: "the CPU time per list",
+        factor: "a hundred times as many stocks",
+        alone: true,
+    },
+];
+
+fn explanation(m: &mut Markup, groups: &[Group<'_>]) {
+    causes::write(m, groups, &CAUSES);
+    causes::theory(
+        m,
+        "the law of rounds in crate predict",
+        "A client that sleeps for a second after each order sends ten orders in ten seconds with any \
+        server that reads from all clients. A pool reads from as many clients as it has threads, if a \
+        thread serves one client until it disconnects. The published times follow this law.",
     );
-    m.tag("p").text(
-        "Without the sleep, the servers determine the times. Most of the cost of a request is \
-        reading from and writing to a socket in the kernel. By comparison, an uncontended lock, \
-        an order in a tree of stocks and a list of up to a few hundred lines are cheap. Threads \
-        add a context switch for each request they must wait for. select and poll scan every \
-        connection on each call; epoll returns only ready connections.",
-    );
-    m.tag("p").text(
-        "A durable order costs a disk sync, a thousand times as much as everything else. Many \
-        clients share one sync if their orders are committed together, and only then does \
-        throughput grow with the number of clients. If the stock file is written only when the \
-        last client disconnects, it is lost if the server exits earlier; and because the serving \
-        thread writes it, the next client waits for the disk.",
+    causes::theory(
+        m,
+        "select(2), epoll(7)",
+        "select passes the whole set of descriptors to the kernel on each call; epoll keeps it there \
+        and returns the ready ones.",
     );
 }
 

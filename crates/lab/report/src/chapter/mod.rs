@@ -5,6 +5,7 @@
 //! common sections.
 
 mod arms;
+mod causes;
 mod copy;
 mod exchange;
 mod memory;

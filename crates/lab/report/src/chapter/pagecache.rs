@@ -8,6 +8,7 @@
 mod other_views;
 
 use super::arms::{arm, number, row};
+use super::causes::{self, Cause};
 use crate::estimate::Estimate;
 use crate::figures::Figure;
 use crate::group::Group;
@@ -135,7 +136,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     settings(&mut m, input, groups);
     columns_of_sar(&mut m, input, groups);
     if !m.as_str().is_empty() {
-        explanation(&mut m);
+        explanation(&mut m, groups);
     }
     m
 }
@@ -448,25 +449,56 @@ fn dirty(groups: &[Group<'_>]) -> Option<Figure> {
     })
 }
 
+/// The comparisons behind the explanation.
+const CAUSES: [Cause; 4] = [
+    Cause {
+        experiment: "write-returned",
+        arms: ["direct", "buffered"],
+        metric: "extra.returned_ns",
+        what: "the time until a write returns",
+        factor: "direct I/O instead of buffered writes",
+        alone: true,
+    },
+    Cause {
+        experiment: "write-durable",
+        arms: ["direct-fdatasync", "buffered-fdatasync"],
+        metric: "extra.durable_ns",
+        what: "the time until the data is durable",
+        factor: "direct I/O instead of buffered writes",
+        alone: true,
+    },
+    Cause {
+        experiment: "write-through",
+        arms: ["sync-64", "fdatasync-64"],
+        metric: "extra.durable_ns",
+        what: "the time until the data is durable",
+        factor: "O_SYNC on each write instead of one fdatasync",
+        alone: true,
+    },
+    Cause {
+        experiment: "write-through",
+        arms: ["sync-64", "fdatasync-64"],
+        metric: "extra.device_flushes",
+        what: "the number of device flushes",
+        factor: "O_SYNC on each write instead of one fdatasync",
+        alone: true,
+    },
+];
+
 /// Explains when a write returns, and what happens later.
-fn explanation(m: &mut Markup) {
-    m.tag("h3").text("Explanation");
-    m.tag("p").text(
-        "A read of cached pages only copies them. Otherwise, the kernel reads from the device and \
-        reads ahead, so that the device and the CPU work at the same time. The off-CPU time is \
-        therefore shorter than the device time.",
+fn explanation(m: &mut Markup, groups: &[Group<'_>]) {
+    causes::write(m, groups, &CAUSES);
+    causes::theory(
+        m,
+        "Documentation/admin-guide/sysctl/vm.rst of the kernel",
+        "Dirty pages are written when they are older than dirty_expire_centisecs, when there are more \
+        of them than the background limit, or on request. Removing the file before that cancels the \
+        write.",
     );
-    m.tag("p").text(
-        "A buffered write copies into pages, marks them dirty and returns, so its speed is that of \
-         memory. The pages are written later: when they are old enough, when there are too many \
-         of them, or on fdatasync. Until then, a power failure loses the data, and removing the \
-         file cancels the write. This removal, not the cache, is why the published buffered write \
-         caused less than half as many device writes. A direct write goes to the device \
-         immediately, one request after another; it waits for the work that a buffered write \
-         defers.",
-    );
-    m.tag("p").text(
-        "Neither is durable by itself: that takes fdatasync, which also flushes the device cache. \
-        O_SYNC does this on every call and pays for it on every call.",
+    causes::theory(
+        m,
+        "open(2), fdatasync(2)",
+        "Neither a buffered nor a direct write is durable by itself: that takes fdatasync, or O_SYNC \
+        on every call.",
     );
 }

@@ -6,6 +6,7 @@
 //! law, which contains only shares, and a closed queueing network of a processor and a device,
 //! which models the waiting.
 
+use super::causes::{self, Cause};
 use crate::estimate::Estimate;
 use crate::figures::Figure;
 use crate::group::Group;
@@ -67,7 +68,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         MEDIA.iter().filter_map(|(column, name)| published(t, column, name, files)).collect()
     });
     let media = short_names(groups.iter().map(|g| g.medium));
-    ladders.extend(groups.iter().filter_map(|g| measured(g, &media, input.seed)));
+    ladders.extend(groups.iter().filter_map(|g| measured(g, &media)));
     if ladders.is_empty() {
         return m;
     }
@@ -133,7 +134,7 @@ fn published(table: &Table, column: &str, name: &str, files: f64) -> Option<Ladd
     Some(Ladder { name: name.to_owned(), here: false, warm: false, slow: false, files, steps })
 }
 
-fn measured(group: &Group<'_>, media: &BTreeMap<&str, String>, seed: u64) -> Option<Ladder> {
+fn measured(group: &Group<'_>, media: &BTreeMap<&str, String>) -> Option<Ladder> {
     if !LADDERS.contains(&group.experiment.name.as_str()) {
         return None;
     }
@@ -145,7 +146,7 @@ fn measured(group: &Group<'_>, media: &BTreeMap<&str, String>, seed: u64) -> Opt
         .filter_map(|arm| {
             let threads = *arm.factors.get(AXIS)? as u32;
             let seconds = arm.estimate.as_ref()?.median / 1e9;
-            let paired = group.gain(arm, one, seed).map(|r| Estimate {
+            let paired = group.gain(arm, one).map(|r| Estimate {
                 values: Vec::new(),
                 median: r.value,
                 ends: Some(r.ends),
@@ -227,16 +228,51 @@ fn table(m: &mut Markup, ladders: &[Ladder]) {
     );
 }
 
+/// The comparisons behind the explanation.
+const CAUSES: [Cause; 4] = [
+    Cause {
+        experiment: "threads-cold",
+        arms: ["statx-16", "statx-1"],
+        metric: "elapsed_ns",
+        what: "the time of a cold walk",
+        factor: "16 threads instead of one",
+        alone: true,
+    },
+    Cause {
+        experiment: "threads-cold",
+        arms: ["statx-256", "statx-16"],
+        metric: "elapsed_ns",
+        what: "the time of a cold walk",
+        factor: "256 threads instead of 16",
+        alone: true,
+    },
+    Cause {
+        experiment: "threads-warm",
+        arms: ["statx-8", "statx-1"],
+        metric: "elapsed_ns",
+        what: "the time of a warm walk",
+        factor: "8 threads instead of one",
+        alone: true,
+    },
+    Cause {
+        experiment: "head-travel",
+        arms: ["sweep-1", "statx-1"],
+        metric: "head_travel_bytes",
+        what: "the distance between the blocks read in order",
+        factor: "reading all names first and calling stat in inode order",
+        alone: false,
+    },
+];
+
 /// Explains the cost per file, and how much of it threads can reduce.
 fn explanation(m: &mut Markup, ladders: &[Ladder], groups: &[Group<'_>], seed: u64) {
-    m.tag("h3").text("Explanation");
-    m.tag("p").text(
-        "The walker makes one stat call per file. If the inode is cached, the call takes only a \
-        little CPU time, and threads help up to the number of cores. Otherwise, the kernel reads \
-        a block of inodes while the thread sleeps; one read serves many calls, because the block \
-        contains neighbouring inodes. A sleeping thread needs no core, so more threads than cores \
-        help until the device is saturated or the CPUs are busy in the kernel. Beyond that, \
-        additional threads only wait in another queue.",
+    causes::write(m, groups, &CAUSES);
+    causes::theory(
+        m,
+        "stat(2), Documentation/filesystems/ext4 of the kernel",
+        "The walker makes one stat call per file. If the inode is not cached, the thread sleeps while \
+        the kernel reads a block that contains neighbouring inodes. A sleeping thread needs no core, \
+        so more threads than cores can help.",
     );
     if let Some(costs) = costs(groups, seed) {
         m.tag("p").text(&costs);
@@ -252,16 +288,11 @@ fn explanation(m: &mut Markup, ladders: &[Ladder], groups: &[Group<'_>], seed: u
     if let (Some((c, cold_s)), Some((w, warm_s))) = (cold, warm) {
         m.tag("p").text(&format!(
             "Here, the fastest warm walk ({w} threads) takes {} of the time of the fastest cold \
-            walk ({c} threads): no thread count removed the remaining {}.",
+            walk ({c} threads): the remaining {} goes with cold names, at every thread count measured.",
             percent(warm_s / cold_s),
             percent(1.0 - warm_s / cold_s),
         ));
     }
-    m.tag("p").text(
-        "A hard disk adds head movement. Many threads reading many directories at the same time \
-        increase it, so 256 threads are slower on the published hard disk. Reading all names \
-        first and then calling stat in inode order (the method sweep) reduces it.",
-    );
 }
 
 /// Returns a sentence with the cost per file on one thread here.

@@ -72,7 +72,7 @@ fn without_runs_list(m: &mut Markup, experiments: &[(&Experiment, Vec<&NotRun>)]
 }
 
 fn one_group(m: &mut Markup, input: &Input, group: &Group<'_>) {
-    let figures = figures::of_group(group, input);
+    let figures = figures::of_group(group);
     if figures.is_empty() {
         let words = format!("{}: no arm finished, so there is no chart.", group.place());
         m.tag("p").a("class", "lead").text(&words);
@@ -87,7 +87,7 @@ fn one_group(m: &mut Markup, input: &Input, group: &Group<'_>) {
             m.text(&words);
         });
     }
-    if let Some((arm, noise)) = group.noise(input.seed) {
+    if let Some((arm, noise)) = group.noise() {
         let text = crate::quantity::ratio_ends(noise.value, noise.ends);
         let few = if noise.ends.is_interval() { "" } else { ", minimum to maximum" };
         let words = format!(

@@ -50,7 +50,7 @@ pub fn html_all(inputs: &[Input]) -> String {
     let studies: Vec<Study<'_>> = inputs
         .iter()
         .zip(&groups)
-        .map(|(input, groups)| Study { input, groups, headlines: headlines(groups, input) })
+        .map(|(input, groups)| Study { input, groups, headlines: headlines(groups) })
         .collect();
     let part = |s: &Study<'_>| data::study(s.input, s.groups, &s.headlines);
     let document = data::document(studies.iter().map(part).collect()).to_string();

@@ -165,6 +165,7 @@ pub(crate) const fn verdict_class(v: Verdict) -> &'static str {
         Verdict::Scope => "vd vd-scope",
         Verdict::Undecided => "vd vd-undecided",
         Verdict::NotTestableHere => "vd vd-not",
+        Verdict::Consistent | Verdict::Inconsistent => "vd vd-not",
     }
 }
 

@@ -35,7 +35,7 @@ fn charts_match_their_snapshots() {
     }
     insta::assert_snapshot!("gains", picture(&input, None).expect("the answer's picture"));
     let groups = groups(&input);
-    let headlines = headlines(&groups, &input);
+    let headlines = headlines(&groups);
     for (name, figure) in [
         ("shares", figures::shares(&headlines[1]).expect("shares")),
         ("in-flight", figures::in_flight(headlines[0].best).expect("in flight")),
@@ -290,7 +290,7 @@ fn the_simplest_plan_can_win() {
         }
     }
     let groups = groups(&input);
-    let headlines = headlines(&groups, &input);
+    let headlines = headlines(&groups);
     assert!(headlines[0].is_simplest);
     let [first, _] = answer(&headlines);
     let text = plain_text(&first);
@@ -316,7 +316,7 @@ fn the_answer_is_of_the_work_directory() {
     let moved: Vec<_> = moved.collect();
     let text = |input: &Input| {
         let groups = groups(input);
-        let [first, _] = answer(&headlines(&groups, input));
+        let [first, _] = answer(&headlines(&groups));
         plain_text(&first)
     };
     let before = text(&input);
@@ -351,7 +351,7 @@ fn a_plan_against_itself_is_noise() {
     }
     let groups = groups(&input);
     assert_eq!(groups[0].best().map(|a| a.name), Some("uring-window"));
-    assert_eq!(groups[0].noise(1).map(|(arm, _)| arm.name), Some("default"));
+    assert_eq!(groups[0].noise().map(|(arm, _)| arm.name), Some("default"));
     assert!(html(&input).contains("Noise: default compared with itself: "));
 }
 
@@ -399,7 +399,7 @@ fn few_blocks_have_minimum_and_maximum() {
     assert!(!page.contains("ratio clear") && page.contains("minimum to maximum"));
     assert!(!page.contains("95 % interval ["), "a mark labels its ends as an interval");
     let groups = groups(&few);
-    let sentence = plain_text(&answer(&headlines(&groups, &few))[0]);
+    let sentence = plain_text(&answer(&headlines(&groups))[0]);
     assert!(sentence.contains("too few blocks ran to determine the fastest plan"), "{sentence}");
     assert!(
         sentence.contains(" to ") && sentence.contains("minimum to maximum of 3 blocks"),
@@ -418,7 +418,7 @@ fn few_blocks_have_minimum_and_maximum() {
     );
     assert!(compared.contains(" 0 better, 0 worse, 0 different, 0 the same"), "{compared}");
     assert!(compare_html(&few, &with_blocks(2, 3)).contains("Parentheses: minimum to maximum"));
-    let value = data::document(vec![data::study(&few, &groups, &headlines(&groups, &few))]);
+    let value = data::document(vec![data::study(&few, &groups, &headlines(&groups))]);
     let arms = value["studies"][0]["groups"][0]["arms"].as_array().expect("arms");
     assert_eq!(arms[0]["confidence"], 0.75);
     for text in [html(&with_blocks(1, 6)), compare(&with_blocks(1, 8), &with_blocks(2, 8))] {

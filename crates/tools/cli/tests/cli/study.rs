@@ -186,7 +186,8 @@ fn an_unprivileged_user_gets_an_answer_and_the_note_on_metadata() {
 fn claims_have_the_documented_fields_and_one_is_shown_in_full() {
     let home = Home::new();
     let json = home.run(&["claims", "--seed", "0", "--json"]).well().json();
-    assert_eq!(json["schema"], 1);
+    assert_eq!(json["schema"], 2);
+    assert!(json["score"]["repeated"].is_number() && json["score"]["false_expected"] == 0.0);
     let claims = json["claims"].as_array().unwrap();
     assert!(claims.len() >= 60, "{}", claims.len());
     for claim in claims {

@@ -1,0 +1,112 @@
+//! Combines the results of all contrasts of a claim into one verdict and one sentence.
+//!
+//! Every contrast decides: a claim with one undecided contrast is undecided, whatever the others
+//! show. Contrasts that recompute published numbers are companions of those that measure. If a claim
+//! has both, only runs confirm it; but published numbers that contradict the statement keep it from
+//! being confirmed. A claim without any measured contrast is only recomputed.
+
+use crate::claim::Combine;
+use crate::verdict::Part;
+use ioloom_model::Verdict;
+
+/// The result of one contrast of a claim.
+pub(crate) struct Judged {
+    pub(crate) part: Part,
+    /// Whether it is undecided for lack of stored runs.
+    pub(crate) without_runs: bool,
+    /// Whether it recomputes published numbers.
+    pub(crate) recomputed: bool,
+}
+
+/// Returns the verdict, the indices of the contrasts that decided it, and the sentence.
+pub(crate) fn combine(judged: &[Judged], how: Combine) -> (Verdict, Vec<usize>, String) {
+    let (verdict, deciding) = decide(judged, how);
+    let sentence = sentence(judged, &deciding);
+    (verdict, deciding, sentence)
+}
+
+fn decide(judged: &[Judged], how: Combine) -> (Verdict, Vec<usize>) {
+    let part = |i: &usize| &judged[*i].part;
+    let which = |wanted: &dyn Fn(&Judged) -> bool| -> Vec<usize> {
+        (0..judged.len()).filter(|i| wanted(&judged[*i])).collect()
+    };
+    let measured = |holds: Option<bool>| which(&|j| !j.recomputed && j.part.holds == holds);
+    let (held, failed) = (measured(Some(true)), measured(Some(false)));
+    let contradicted = which(&|j| j.recomputed && j.part.holds == Some(false));
+    let here = |i: &usize| part(i).verdict != Verdict::NotTestableHere;
+    let (open, absent): (Vec<usize>, Vec<usize>) = measured(None).into_iter().partition(here);
+    let limited = |of: &[usize]| of.iter().any(|i| part(i).verdict == Verdict::Scope);
+    let unlimited = |of: &[usize]| of.iter().any(|i| part(i).verdict != Verdict::Scope);
+    if judged.iter().all(|j| j.recomputed) {
+        return match contradicted.is_empty() {
+            true => (Verdict::Consistent, which(&|_| true)),
+            false => (Verdict::Inconsistent, contradicted),
+        };
+    }
+    match how {
+        Combine::All if !failed.is_empty() => {
+            (if unlimited(&failed) { Verdict::Refuted } else { Verdict::Scope }, failed)
+        }
+        Combine::All if !contradicted.is_empty() => (Verdict::Inconsistent, contradicted),
+        Combine::Places if held.is_empty() && failed.is_empty() && !contradicted.is_empty() => {
+            (Verdict::Inconsistent, contradicted)
+        }
+        _ if !open.is_empty() => (Verdict::Undecided, open),
+        Combine::All if !absent.is_empty() => (Verdict::NotTestableHere, absent),
+        Combine::All => (if limited(&held) { Verdict::Scope } else { Verdict::Confirmed }, held),
+        Combine::Places if held.is_empty() && failed.is_empty() => {
+            (Verdict::NotTestableHere, absent)
+        }
+        Combine::Places if held.is_empty() => {
+            (if unlimited(&failed) { Verdict::Refuted } else { Verdict::Scope }, failed)
+        }
+        Combine::Places => {
+            let whole = failed.is_empty() && contradicted.is_empty() && absent.is_empty();
+            let verdict =
+                if whole && unlimited(&held) { Verdict::Confirmed } else { Verdict::Scope };
+            let mut deciding = [held, failed, contradicted].concat();
+            deciding.sort_unstable();
+            (verdict, deciding)
+        }
+    }
+}
+
+/// Returns the sentences of the deciding contrasts and the number of others. Of several contrasts
+/// without runs, only the first is given in full, and only if it comes first.
+fn sentence(judged: &[Judged], deciding: &[usize]) -> String {
+    let mut sentences = Vec::new();
+    let mut without_runs = 0;
+    for Judged { part, without_runs: no_runs, .. } in deciding.iter().map(|i| &judged[*i]) {
+        let words = words(part);
+        if *no_runs && !sentences.is_empty() {
+            without_runs += 1;
+        } else if !sentences.contains(&words) {
+            sentences.push(words);
+        }
+    }
+    if without_runs > 0 {
+        sentences.push(format!("{without_runs} more contrasts have no stored runs"));
+    }
+    let rest = |holds: Option<bool>| {
+        let other = |i: &usize| !deciding.contains(i) && judged[*i].part.holds == holds;
+        (0..judged.len()).filter(other).count()
+    };
+    let all = judged.len();
+    for (holds, what) in
+        [(Some(true), "hold"), (Some(false), "do not hold"), (None, "are undecided")]
+    {
+        match rest(holds) {
+            0 => {}
+            count => sentences.push(format!("{count} of {all} contrasts {what}")),
+        }
+    }
+    sentences.join("; ")
+}
+
+fn words(part: &Part) -> String {
+    match part.holds {
+        None => part.sentence.clone(),
+        Some(true) => format!("holds at {}: {}", part.place, part.sentence),
+        Some(false) => format!("does not hold at {}: {}", part.place, part.sentence),
+    }
+}
