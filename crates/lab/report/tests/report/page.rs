@@ -434,7 +434,7 @@ fn few_blocks_have_minimum_and_maximum() {
 fn advice_about_few_samples_depends_on_the_mode() {
     let mut input: Input = sample(1);
     let quick = terminal(&input, 80, false);
-    assert!(quick.contains("few samples: repeat with --full, or with --blocks 8"), "{quick}");
+    assert!(quick.contains("few samples: repeat with --full, or with --blocks 12"), "{quick}");
     input.mode = Mode::Full;
     let full = [terminal(&input, 80, false), html(&input)];
     for text in full {
