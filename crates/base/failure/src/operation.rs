@@ -43,8 +43,14 @@ pub enum Operation {
     Symlink,
     /// Creating a hard link.
     HardLink,
-    /// Creating a device, pipe or socket.
+    /// Creating a device or socket.
     MakeNode,
+    /// Creating a named pipe.
+    MakeFifo,
+    /// Closing a file, which reports failed writes.
+    Close,
+    /// Keeping an existing file under another name.
+    Backup,
     /// Reading a symbolic link.
     ReadLink,
     /// Renaming.
@@ -146,6 +152,9 @@ impl Operation {
             Self::Symlink => "create symbolic link",
             Self::HardLink => "create hard link",
             Self::MakeNode => "create special file",
+            Self::MakeFifo => "create fifo",
+            Self::Close => "close",
+            Self::Backup => "backup",
             Self::ReadLink => "read symbolic link",
             Self::Rename => "rename",
             Self::Publish => "move the new copy to",

@@ -49,6 +49,8 @@ pub struct Attr {
     pub modified: Time,
     /// Last change of the contents or metadata.
     pub changed: Time,
+    /// Whether it is the root of a mount, such as a file that is bind-mounted.
+    pub mount_root: bool,
 }
 
 impl Attr {
@@ -67,6 +69,7 @@ impl Attr {
             accessed: (s.stx_atime.tv_sec, s.stx_atime.tv_nsec),
             modified: (s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec),
             changed: (s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec),
+            mount_root: s.stx_attributes.contains(rustix::fs::StatxAttributes::MOUNT_ROOT),
         }
     }
 
@@ -142,6 +145,18 @@ pub fn set_owner_at(dir: &Dir, name: &CStr, user: u32, group: u32) -> io::Result
     let (user, group) = owner_of(user, group);
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     retry("fchownat", || rustix::fs::chownat(dir, name, user, group, flags))
+}
+
+/// Sets the group of an open file.
+pub fn set_group(file: impl AsFd, group: u32) -> io::Result<()> {
+    let group = Some(Gid::from_raw(group));
+    retry("fchown", || rustix::fs::fchown(&file, None, group))
+}
+
+/// Sets the group of a name; a symbolic link is not followed.
+pub fn set_group_at(dir: &Dir, name: &CStr, group: u32) -> io::Result<()> {
+    let (group, flags) = (Some(Gid::from_raw(group)), AtFlags::SYMLINK_NOFOLLOW);
+    retry("fchownat", || rustix::fs::chownat(dir, name, None, group, flags))
 }
 
 /// Sets the times of an open file.

@@ -12,6 +12,7 @@ pub use block::{Block, Record, Records};
 pub use meta::{Fields, Meta, meta};
 pub use ring::{StatRing, ring_workers};
 
+use crate::descriptor::Descriptor;
 use crate::fault::{call, retry_on_interrupt};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
@@ -154,14 +155,28 @@ impl Default for ReadBuffer {
 
 /// An open directory.
 #[derive(Debug)]
-pub struct Dir(OwnedFd);
+pub struct Dir(Descriptor);
 
 impl Dir {
+    fn of(file: OwnedFd) -> Self {
+        Self(Descriptor::new(file))
+    }
+
+    /// Closes the directory and returns the result.
+    pub fn close(self) -> io::Result<()> {
+        self.0.close()
+    }
+
+    /// Opens the directory above this one.
+    pub fn open_above(&self) -> io::Result<Self> {
+        self.open_at(b"..")
+    }
+
     /// Opens a directory specified by the user, following symbolic links.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         retry_on_interrupt(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?)))
-            .map(Self)
+            .map(Self::of)
     }
 
     /// Opens a directory as a starting point for names, even if this user is not allowed to list it
@@ -173,7 +188,7 @@ impl Dir {
                 retry_on_interrupt(|| {
                     call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?))
                 })
-                .map(Self)
+                .map(Self::of)
             }
             opened => opened,
         }
@@ -193,10 +208,26 @@ impl Dir {
         if quiet {
             match open(flags | OFlags::NOATIME) {
                 Err(e) if Errno::from_io_error(&e) == Some(Errno::PERM) => {}
-                opened => return opened.map(Self),
+                opened => return opened.map(Self::of),
             }
         }
-        open(flags).map(Self)
+        open(flags).map(Self::of)
+    }
+
+    /// Like [`Self::open_child`], but opens a directory that this user may not list as a mere
+    /// reference (`O_PATH`), which can be queried.
+    pub fn open_child_path_only(&self, name: &CStr, follow: bool) -> io::Result<Self> {
+        match self.open_child(name, follow, false) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                flags.set(OFlags::NOFOLLOW, !follow);
+                retry_on_interrupt(|| {
+                    call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?))
+                })
+                .map(Self::of)
+            }
+            opened => opened,
+        }
     }
 
     /// Opens the child directory `name`; a symbolic link is refused.
@@ -205,7 +236,7 @@ impl Dir {
         retry_on_interrupt(|| {
             call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?))
         })
-        .map(Self)
+        .map(Self::of)
     }
 
     /// Opens the directory `path` below this one, of any length and depth, without following
@@ -239,7 +270,7 @@ impl Dir {
             });
             match result {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                result => return result.map(Self),
+                result => return result.map(Self::of),
             }
         }
         self.open_names(piece)

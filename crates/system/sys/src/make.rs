@@ -94,9 +94,29 @@ pub fn directory(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
     retry("mkdirat", || rustix::fs::mkdirat(dir, name, mode_of(mode)))
 }
 
+/// Opens the existing file `name` for writing, following symbolic links, to overwrite it in place.
+/// Never blocks on a pipe: without a reader the error is `ENXIO`. With `truncate` the old content
+/// is lost.
+pub fn open_in_place(dir: &Dir, name: &CStr, truncate: bool) -> io::Result<OwnedFd> {
+    let mut flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    flags.set(OFlags::TRUNC, truncate);
+    retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))
+}
+
+/// Creates the file to which the dangling symbolic link `name` leads.
+pub fn file_through(dir: &Dir, name: &CStr, mode: u32) -> io::Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::CREATE;
+    retry("create", || rustix::fs::openat(dir, name, flags, mode_of(mode)))
+}
+
 /// Creates a hard link `new` to the file `name` in `from`; a symbolic link is not followed.
 pub fn link(from: &Dir, name: &CStr, to: &Dir, new: &CStr) -> io::Result<()> {
     retry("linkat", || rustix::fs::linkat(from, name, to, new, AtFlags::empty()))
+}
+
+/// Creates a hard link `new` to the file that `name` leads to.
+pub fn link_followed(from: &Dir, name: &CStr, to: &Dir, new: &CStr) -> io::Result<()> {
+    retry("linkat", || rustix::fs::linkat(from, name, to, new, AtFlags::SYMLINK_FOLLOW))
 }
 
 /// Creates a symbolic link `name` to `target`.
