@@ -132,11 +132,16 @@ fn copy_messages(mut reader: PipeReader, name: &str) -> anyhow::Result<()> {
     }
 }
 
+/// What follows a semicolon in messages of GNU cp itself.
+const OF_GNU: [&[u8]; 4] =
+    [b"; omitting directory ", b" not copied", b"; possibilities: ", b"; it requires an SELinux"];
+
 /// Returns a whole line with the name replaced and without advice.
 fn message(line: &[u8], name: &str) -> Vec<u8> {
     let mut text = renamed(line, name);
     if line.starts_with(PREFIX)
         && let Some(at) = text.windows(2).rposition(|two| two == b"; ")
+        && !OF_GNU.iter().any(|own| text[at..].windows(own.len()).any(|found| found == *own))
     {
         let newline = text.ends_with(b"\n");
         text.truncate(at);
