@@ -6,8 +6,8 @@
 //! one for its target with [`Existing::Keep`] and [`Existing::Update`]. Files completed by an
 //! earlier copy are included.
 
-use crate::copy::{self, Target};
 use crate::options::{CopyOptions, Existing, Follow};
+use crate::target::{self, Target};
 use ioloom_sys::attr::{self, Time};
 use ioloom_walk::{Control, DirRef, Fields, Found, Kind, Meta, NewDir, Visitor, Walk};
 use std::collections::HashSet;
@@ -36,7 +36,7 @@ pub fn bytes_to_copy(
     };
     let mut counting = Counting {
         options,
-        targets: copy::targets_of(sources, target),
+        targets: target::targets_of(sources, target),
         since: (since.as_secs() as i64, since.subsec_nanos()),
         met: HashSet::new(),
         bytes: 0,

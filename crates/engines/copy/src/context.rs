@@ -2,21 +2,35 @@
 
 use crate::data::Meter;
 use crate::dirs::CopiedName;
+use crate::error::{CopyError, Errors};
 use crate::journal::Journal;
-use crate::links::Links;
-use crate::meta::Rules;
+use crate::links::{Identity, Links};
+use crate::meta::{MetaError, Rules};
 use crate::mode::Mode;
 use crate::options::{CopyCounters, CopyOptions, Watcher};
 use crate::plan::Facts;
-use crate::report::{EvidenceCounters, HASHES_KEPT_MAX, Hashed};
+use crate::report::{Counts, EvidenceCounters, HASHES_KEPT_MAX, Hashed};
 use crate::route::Route;
+use ioloom_sys::attr::{self, Attr};
+use ioloom_sys::dir::{Dir, Kind};
 use std::collections::{HashMap, HashSet};
+use std::ffi::{CStr, CString};
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A device, as (major, minor).
 pub(crate) type Device = (u32, u32);
+
+/// What a copy created and a later source could overwrite or write through.
+#[derive(Default)]
+pub(crate) struct Created {
+    /// Targets of sources that the user named.
+    named: Mutex<HashSet<(Identity, CString)>>,
+    /// Symbolic links, at any depth.
+    links: Mutex<HashSet<Identity>>,
+}
 
 /// One copy, shared by its threads.
 pub(crate) struct CopyContext<'a> {
@@ -35,6 +49,10 @@ pub(crate) struct CopyContext<'a> {
     unshared: Mutex<HashSet<(Device, Device)>>,
     modes: [AtomicU64; Mode::ALL.len()],
     hashes: Mutex<Vec<Hashed>>,
+    errors: Mutex<Errors>,
+    created: Option<&'a Created>,
+    /// Entries in directories that were removed because they could not be completed.
+    removed: Mutex<Counts>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -46,12 +64,13 @@ impl<'a> CopyContext<'a> {
         options: &'a CopyOptions,
         watcher: &'a dyn Watcher,
         progress: &'a CopyCounters,
+        created: Option<&'a Created>,
     ) -> Self {
         Self {
             options,
             watcher,
             progress,
-            rules: Rules::new(options.preserve, options.plain_mode),
+            rules: Rules::new(options),
             links: Links::new(),
             written: Mutex::default(),
             verified: EvidenceCounters::default(),
@@ -61,12 +80,66 @@ impl<'a> CopyContext<'a> {
             unshared: Mutex::default(),
             modes: Default::default(),
             hashes: Mutex::default(),
+            errors: Mutex::default(),
+            created,
+            removed: Mutex::default(),
         }
     }
 
-    /// Returns true if the copy should stop because the user cancelled it or the device is full.
-    pub(crate) fn ends(&self) -> bool {
-        self.cancelled() || self.out_of_space.load(Ordering::Relaxed)
+    /// Counts an error, and passes it to the watcher.
+    pub(crate) fn failed(&self, error: CopyError) {
+        if error.is_cancelled() {
+            return;
+        }
+        if error.is_out_of_space() {
+            self.out_of_space.store(true, Ordering::Relaxed);
+        }
+        self.watcher.failed(&error);
+        locked(&self.errors).add(error);
+    }
+
+    /// Counts attributes of one file that could not be set.
+    pub(crate) fn failed_attributes(&self, failed: Vec<MetaError>, path: impl Fn() -> PathBuf) {
+        for (operation, error) in failed {
+            self.failed(CopyError::io(operation, path(), error));
+        }
+    }
+
+    /// Returns the counts of entries in directories that were removed.
+    pub(crate) fn removed(&self) -> Counts {
+        *locked(&self.removed)
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        locked(&self.errors).count > 0
+    }
+
+    pub(crate) fn take_errors(&self) -> Errors {
+        std::mem::take(&mut *locked(&self.errors))
+    }
+
+    /// Records a target, if another source can have the same one.
+    pub(crate) fn created(&self, dir: &Dir, name: &CStr, named: bool) {
+        let Some(created) = self.created else { return };
+        let Ok(found) = attr::of_name(dir, name, false) else { return };
+        if found.kind == Kind::Symlink {
+            locked(&created.links).insert(found.identity());
+        }
+        if named {
+            locked(&created.named).insert((found.identity(), name.to_owned()));
+        }
+    }
+
+    /// Returns true if a symbolic link was created by this copy.
+    pub(crate) fn created_link(&self, found: &Attr) -> bool {
+        self.created.is_some_and(|created| locked(&created.links).contains(&found.identity()))
+    }
+
+    /// Returns true if a file is the target of an earlier source that the user named.
+    pub(crate) fn created_file(&self, found: &Attr, name: &CStr) -> bool {
+        self.created.is_some_and(|created| {
+            locked(&created.named).contains(&(found.identity(), name.to_owned()))
+        })
     }
 
     pub(crate) fn cancelled(&self) -> bool {
@@ -141,6 +214,11 @@ impl<'a> CopyContext<'a> {
         let mut hashes = std::mem::take(&mut *locked(&self.hashes));
         hashes.sort_by(|a, b| a.path.cmp(&b.path));
         hashes
+    }
+
+    /// Counts the entries of a directory that was removed.
+    pub(crate) fn discarded(&self, counts: &Counts) {
+        locked(&self.removed).add(counts);
     }
 
     /// Records a directory that this copy writes to.

@@ -7,12 +7,31 @@ use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use ioloom_walk::{DirRef, NewDir, RetainedDir};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// Maximum number of attempts to create a directory and lock it.
+const LOCK_TRIES: u32 = 8;
+
+/// A directory of a source path.
+pub(crate) struct MadeDir {
+    pub(crate) source: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) attr: Attr,
+    pub(crate) made: Creation,
+}
+
+/// The directories created for the paths of all sources.
+#[derive(Default)]
+pub(crate) struct MadeDirs {
+    pub(crate) dirs: Vec<MadeDir>,
+    pub(crate) seen: HashSet<PathBuf>,
+}
 
 /// The target of one source.
 pub(crate) struct RootTo {
@@ -27,10 +46,15 @@ pub(crate) struct RootTo {
 pub(crate) struct Parent {
     pub(crate) dir: Dir,
     pub(crate) parent_attr: ParentAttr,
+    /// Whether remains of interrupted copies were looked for here.
+    pub(crate) swept: AtomicBool,
 }
 
 /// The sources of a copy and their targets.
+#[derive(Default)]
 pub(crate) struct Roots {
+    /// Directories of the source paths.
+    pub(crate) made: MadeDirs,
     pub(crate) from: Vec<PathBuf>,
     pub(crate) to: Vec<RootTo>,
     pub(crate) parents: Vec<Parent>,
@@ -50,6 +74,18 @@ pub(crate) struct CopyDir {
     /// end.
     pub(crate) hidden_name: Option<CString>,
     pub(crate) published: AtomicBool,
+    /// Identity of the target.
+    pub(crate) own: ((u32, u32), u64),
+    /// Device of the source that the walk started from.
+    pub(crate) root_device: (u32, u32),
+    /// Whether the target could not be created because the device is full. The entries below are
+    /// reported, not copied.
+    pub(crate) absent: bool,
+    /// Whether the device became full below the hidden directory that it belongs to, which is then
+    /// removed.
+    pub(crate) doomed: Arc<AtomicBool>,
+    /// Whether remains of interrupted copies were looked for in the target.
+    pub(crate) swept: AtomicBool,
     /// Whether it or an ancestor still has a hidden name.
     pub(crate) hidden: bool,
     /// Bytes copied for files below it while it is hidden. They are subtracted if it is removed.
@@ -62,6 +98,10 @@ pub(crate) struct CopyDir {
 }
 
 impl CopyDir {
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.absent || self.doomed.load(Ordering::Relaxed)
+    }
+
     /// Adds to the bytes copied below a hidden directory.
     pub(crate) fn add_bytes(&self, bytes: u64) {
         if self.hidden {
@@ -88,14 +128,6 @@ pub(crate) struct DirCounters {
 
 pub(crate) fn c_name(name: &[u8]) -> io::Result<CString> {
     CString::new(name).map_err(|_| io::ErrorKind::InvalidFilename.into())
-}
-
-pub(crate) fn root_of<'a>(dir: DirRef<'a, CopyDir>) -> DirRef<'a, CopyDir> {
-    let mut at = dir;
-    while let Some(parent) = at.parent() {
-        at = parent;
-    }
-    at
 }
 
 pub(crate) fn target_path(
@@ -134,13 +166,6 @@ pub(crate) fn open_target(above: &Dir, name: &[u8], data: &CopyDir) -> io::Resul
     }
 }
 
-/// Removes the directory tree whose hidden name is next to `path`.
-pub(crate) fn remove_hidden(path: PathBuf, hidden: &CStr) {
-    let hidden = OsStr::from_bytes(hidden.to_bytes());
-    // Ignore a failure: the name identifies it as an incomplete copy.
-    let _ = make::remove_tree(&path.with_file_name(hidden));
-}
-
 /// An open target directory.
 pub(crate) struct TargetDir {
     pub(crate) dir: Dir,
@@ -151,12 +176,15 @@ pub(crate) struct TargetDir {
     pub(crate) is_new: bool,
 }
 
-/// How a resumable copy creates directories.
+/// How new directories are created where no directory above is hidden.
 #[derive(Clone, Copy)]
-pub(crate) struct ResumedDir {
-    /// The suffix of its hidden names.
-    pub(crate) number: u64,
-    pub(crate) is_root: bool,
+pub(crate) enum NewDirs {
+    /// Under a hidden name.
+    Hidden,
+    /// Under the hidden name with this number, which an earlier copy may have left.
+    Resumed(u64),
+    /// Under the final name.
+    Visible,
 }
 
 /// Creates a directory; with `resumed`, accepts one left by an earlier copy.
@@ -191,11 +219,12 @@ impl TargetDir {
         name: &CStr,
         above_hidden: bool,
         mode: u32,
-        resumed: Option<ResumedDir>,
+        (new_dirs, resumes): (NewDirs, bool),
+        sweep: impl FnOnce(),
     ) -> io::Result<Self> {
         if above_hidden {
-            make_or_reuse(above, name, mode, resumed.is_some())?;
-            let (dir, own) = open_new(above, name, resumed.is_some())?;
+            make_or_reuse(above, name, mode, resumes)?;
+            let (dir, own) = open_new(above, name, resumes)?;
             return Ok(Self { dir, own, hidden_name: None, is_hidden: true, is_new: true });
         }
         match open_existing(above, name) {
@@ -211,21 +240,55 @@ impl TargetDir {
                 });
             }
         }
-        let hidden = match resumed {
-            Some(ResumedDir { number, is_root: true }) => {
+        sweep();
+        let (hidden, dir, own) = match new_dirs {
+            NewDirs::Hidden => make_hidden(above, name, mode)?,
+            NewDirs::Resumed(number) => {
                 let hidden = hidden_name(name, number);
                 make_or_reuse(above, &hidden, mode, true)?;
-                hidden
+                let (dir, own) = open_new(above, &hidden, true)?;
+                // The lock of the journal already excludes other copies.
+                let _ = make::try_lock(&dir);
+                (hidden, dir, own)
             }
-            // A later copy could not find a hidden name here, so fill it under its final name.
-            Some(_) => {
+            NewDirs::Visible => {
                 make::directory(above, name, mode)?;
                 let (dir, own) = open_new(above, name, true)?;
                 return Ok(Self { dir, own, hidden_name: None, is_hidden: false, is_new: true });
             }
-            None => with_hidden_name(name, |hidden| make::directory(above, hidden, mode))?.0,
         };
-        let (dir, own) = open_new(above, &hidden, resumed.is_some())?;
         Ok(Self { dir, own, hidden_name: Some(hidden), is_hidden: true, is_new: true })
+    }
+}
+
+/// Creates a directory under a hidden name, and locks it until it is complete: other copies remove
+/// hidden directories that are not locked.
+fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<(CString, Dir, Attr)> {
+    let mut tries = 0;
+    loop {
+        let (hidden, ()) = with_hidden_name(name, |hidden| make::directory(above, hidden, mode))?;
+        let opened = above.open_at(hidden.to_bytes());
+        let dir = match opened {
+            // Another copy found and removed it before it was locked.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && tries < LOCK_TRIES => {
+                tries += 1;
+                continue;
+            }
+            Err(e) => {
+                // Ignore a failure: the directory is empty, and its name identifies it.
+                let _ = make::remove_directory(above, &hidden);
+                return Err(e);
+            }
+            Ok(dir) => dir,
+        };
+        // Without support for locks, no other copy can lock and remove it either.
+        let locked = make::try_lock(&dir).unwrap_or(true);
+        let own = attr::of_file(&dir).inspect_err(|_| {
+            let _ = make::remove_directory(above, &hidden);
+        })?;
+        if (locked && own.links > 0) || tries >= LOCK_TRIES {
+            return Ok((hidden, dir, own));
+        }
+        tries += 1;
     }
 }

@@ -1,12 +1,12 @@
 //! Explains how a copy would be done without performing it: the facts, probed with a source file
 //! and a temporary file, and the plan for each class of files.
 
-use crate::copy::Target;
 use crate::error::CopyError;
 use crate::facts;
 use crate::new_file::{Destination, NewFile};
 use crate::options::{CopyOptions, Verify, When};
 use crate::plan::{self, CopyPlan, Facts, FileFacts, PlanRequest, Refused, SMALL_BYTES};
+use crate::target::Target;
 use ioloom_failure::Operation;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::file::{self, OpenHow};
@@ -58,10 +58,10 @@ pub fn explain(
     let dir_path = if is_dir { path.as_path() } else { above.unwrap_or(Path::new(".")) };
     let failed = |what, e| CopyError::io(what, dir_path.to_owned(), e);
     let dir = Dir::open(dir_path).map_err(|e| failed(Operation::OpenDir, e))?;
-    let new = NewFile::make(&dir, c"explain", Destination::Free, 0o600)
+    let new = NewFile::make(&dir, c"explain", Destination::Free { replace: false }, 0o600)
         .map_err(|e| failed(Operation::CreateIn, e))?;
-    let mut facts = facts::gather(&from, &new.file).map_err(|e| failed(Operation::StatFs, e))?;
-    facts.reflink = Some(transfer::clone_file(&from, &new.file).is_ok());
+    let mut facts = facts::gather(&from, new.file()).map_err(|e| failed(Operation::StatFs, e))?;
+    facts.reflink = Some(transfer::clone_file(&from, new.file()).is_ok());
     let classes = classes(&facts, &from, options);
     Ok(Explanation { facts, tried_with: sample, classes })
 }

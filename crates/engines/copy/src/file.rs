@@ -1,39 +1,43 @@
-//! Copies one regular file: from an open source to a complete target under its final name.
+//! Copies one file with content: from an open source to a complete target under its final name.
 //!
 //! ```text
 //! open source ─► stat ─► new file without a final name ─► content ─► stat again ─► owner,
-//!     attributes, mode, times ─► (sync) ─► final name
+//!     attributes, mode, times ─► (sync) ─► close ─► final name
 //! ```
 //!
 //! The final name comes last: at any moment the target is absent, the old file, or complete. If the
-//! second stat differs from the first, a small source is copied again a few times, and a large one
-//! is reported as changed. A small file in a new tree costs eight system calls: open, stat, read,
-//! stat and close for the source; create, write and close for the target.
+//! second stat differs from the first, a small source is copied again a few times. If it still
+//! changes, as a log file does, it is copied up to the size at which it was opened, and reported.
+//! A small file in a new tree costs eight system calls: open, stat, read, stat and close for the
+//! source; create, write and close for the target.
+//!
+//! A file that is written in place (see `crate::place`) is opened and truncated instead. So is the
+//! target of a pipe or device, which can go on for ever.
 
+use crate::backup::Kept;
+use crate::content::Transferred;
 use crate::context::CopyContext;
-use crate::data::{self, Job, TransferError};
 use crate::error::{CopyError, Reason};
-use crate::facts;
-use crate::file_transfer::{FileTransfer, has_holes};
-use crate::hash::Hasher;
-use crate::links::Outcome;
+use crate::file_transfer::FileTransfer;
+use crate::links::{Copied, EntryResult, Outcome};
 use crate::meta::{Creation, FileRef};
-use crate::mode::Mode;
 use crate::new_file::{Destination, NewFile, hidden_name};
-use crate::options::{Durable, Existing, Preserve, Verify, When};
-use crate::plan::{self, CopyPlan, Facts, FileFacts, PlanRequest, SMALL_BYTES};
+use crate::options::{Durable, Existing, Overwrite, Preserve};
+use crate::plan::SMALL_BYTES;
 use crate::resume;
 use crate::route::{Route, Source, TargetState};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::dir::Kind;
-use ioloom_sys::{file, transfer};
+use ioloom_sys::{make, transfer};
 use rustix::io::Errno;
+use std::cmp::Ordering::{Greater, Less};
+use std::ffi::OsString;
 use std::io;
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Maximum number of attempts to copy a source that changes during the copy.
 const TRIES: u32 = 3;
@@ -44,446 +48,299 @@ const RETRY_BYTES_MAX: u64 = 64 << 20;
 /// Buffer size. It exceeds the largest small file, so a short read indicates the end of the file.
 pub(crate) const BUFFER_BYTES: usize = SMALL_BYTES as usize + 4096;
 
-/// Inspects the target and decides whether to write it. Returns `None` if it is kept.
-pub(crate) fn inspect_target(
-    context: &CopyContext<'_>,
-    route: &Route<'_>,
-    source: &Attr,
-) -> Result<Option<TargetState>, CopyError> {
-    if route.hidden {
-        return Ok(Some(TargetState::Absent));
-    }
-    let old = match attr::of_name(route.to, route.to_name, false) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Some(TargetState::Absent)),
-        result => result.map_err(|e| route.failed_to(Operation::Stat, e))?,
-    };
-    let refuse = |why: &str| Err(CopyError::cannot(Operation::Replace, &(route.paths)().1, why));
-    if old.identity() == source.identity() {
-        return refuse("it is the same file as the source");
-    }
-    if source.kind == Kind::Symlink && leads_to(route, &old) {
-        return refuse("the source is a symbolic link to it");
-    }
-    // A target that is kept can have any type.
-    let stays = match context.options.existing {
-        Existing::Keep => true,
-        Existing::Update | Existing::UpdateAsk => source.modified <= old.modified,
-        Existing::Replace | Existing::Ask => false,
-    };
-    if stays {
-        return Ok(None);
-    }
-    match old.kind {
-        Kind::Directory => return refuse("it is a directory and the source is not"),
-        Kind::Regular | Kind::Symlink => {}
-        kind if source.kind == kind => {}
-        kind => {
-            return refuse(&format!("it is a {}; ioloom cp only replaces files", kind.singular()));
-        }
-    }
-    let asks = matches!(context.options.existing, Existing::Ask | Existing::UpdateAsk);
-    let goes_on = !asks || context.watcher.may_replace(&(route.paths)().1);
-    Ok(goes_on.then_some(TargetState::Present(old)))
-}
+/// Time between two attempts to open a pipe that has no reader.
+const PIPE_WAIT: Duration = Duration::from_millis(20);
 
-/// Returns true if a source that is a symbolic link points to the file it would replace. Copying it
-/// would destroy that file and leave a link to itself.
-fn leads_to(route: &Route<'_>, old: &Attr) -> bool {
-    let end = attr::of_name(route.from, route.from_name, true);
-    old.kind == Kind::Regular && end.is_ok_and(|end| end.identity() == old.identity())
-}
+/// Mode of a new file until it takes over the attributes of the file that it replaces.
+const PRIVATE: u32 = 0o600;
 
 /// Copies an open source to its target.
 pub(crate) fn copy(
     context: &CopyContext<'_>,
     route: &Route<'_>,
     mut source: Source,
-    target: &TargetState,
+    mut target: TargetState,
     buffer: &mut Buffer,
-) -> Result<Outcome, CopyError> {
-    let mut tries = 1;
-    loop {
-        match attempt(context, route, &source, target, buffer) {
-            Err(CopyError { reason: Reason::Changed(_), .. })
-                if tries < TRIES && source.attr.bytes <= RETRY_BYTES_MAX =>
-            {
-                tries += 1;
-                source = Source::open(route)?;
-            }
-            result => return result,
-        }
-    }
-}
-
-fn attempt(
-    context: &CopyContext<'_>,
-    route: &Route<'_>,
-    source: &Source,
-    target: &TargetState,
-    buffer: &mut Buffer,
-) -> Result<Outcome, CopyError> {
-    let mode = context.rules.initial_mode(&source.attr);
-    let destination = match target {
-        _ if route.hidden => Destination::Hidden,
-        TargetState::Absent => Destination::Free,
-        TargetState::Present(_) => Destination::Occupied,
-    };
-    let resume = context.resume.get().filter(|_| resume::in_pieces(context, &source.attr));
-    let new = match resume {
-        Some(resume) => {
-            let hidden = hidden_name(route.to_name, resume.number);
-            NewFile::resumable(
-                route.to,
-                route.to_name,
-                destination,
-                hidden,
-                (mode, context.rules.umask()),
-            )
-        }
-        None => NewFile::make(route.to, route.to_name, destination, mode),
-    };
-    // The old file may be writable even if its directory is not; the message must distinguish the
-    // two.
-    let operation = match destination {
-        Destination::Occupied => Operation::CreateBeside,
-        _ => Operation::Create,
-    };
-    let new = new.map_err(|e| route.failed_to(operation, e))?;
-    let mine = AtomicU64::new(0);
-    let file_transfer = FileTransfer { context, route, source, new: &new, mine: &mine };
-    let moved = file_transfer.bytes(buffer).and_then(|moved| {
-        still_the_same(route, source)?;
-        Ok(moved)
-    });
-    let finished = match moved {
-        Ok(moved) => finish(context, route, source, target, new, moved),
-        Err(error) => {
-            if resume.is_some() && !matches!(error.reason, Reason::Changed(_)) {
-                // A later copy resumes from the pieces recorded in the journal.
-                new.leave();
-            }
-            Err(error)
-        }
-    };
-    if finished.is_err() {
-        context.meter(&mine).take_back_to(0);
-    }
-    finished.map(|()| Outcome::Copied(mine.load(Ordering::Relaxed)))
-}
-
-/// Describes the copied content.
-struct Transferred {
-    /// Number of bytes read from the source.
-    bytes: u64,
-    /// The hash, if it was requested and this process saw the bytes.
-    hash: Option<String>,
-}
-
-/// Finishes a file whose content has been written: verifies it if requested, applies the preserved
-/// attributes and then gives it its final name.
-fn finish(
-    context: &CopyContext<'_>,
-    route: &Route<'_>,
-    source: &Source,
-    target: &TargetState,
-    new: NewFile<'_>,
-    moved: Transferred,
-) -> Result<(), CopyError> {
-    if context.options.verify.reads_again() {
-        crate::verify::check(context, route, &new.file, moved.bytes, moved.hash.as_deref())?;
-    }
-    let made = Creation::file(context.rules.initial_mode(&source.attr), route.parent_attr);
-    if let TargetState::Present(old) = target
-        && old.kind == Kind::Regular
+) -> EntryResult {
+    let kind = source.attr.kind;
+    if source.is_stream()
+        && let TargetState::Replace(old) = target
     {
-        let old_on = FileRef::Name(route.to, route.to_name);
-        context.rules.take_over_attributes(old, old_on, FileRef::Open(new.file.as_fd()));
-        if context.options.preserve != Preserve::default() {
-            put(context, route, source, &new, Creation { is_old: true, ..made })?;
-        }
-    } else {
-        put(context, route, source, &new, made)?;
+        target = TargetState::InPlace(old);
     }
-    if context.options.durable != Durable::None && !route.hidden {
-        transfer::sync_all(&new.file).map_err(|e| route.failed_to(Operation::Sync, e))?;
-    }
-    new.publish().map_err(|e| route.failed_to(Operation::Publish, e))?;
-    if let Some(hash) = moved.hash {
-        context.hashed(route, hash, moved.bytes);
-    }
-    if let Some(resume) = context.resume.get() {
-        resume::record_complete(resume, route, &source.attr)?;
-    }
-    Ok(())
-}
-
-fn put(
-    context: &CopyContext<'_>,
-    route: &Route<'_>,
-    source: &Source,
-    new: &NewFile<'_>,
-    made: Creation,
-) -> Result<(), CopyError> {
-    let (from, on) = (FileRef::Open(source.file.as_fd()), FileRef::Open(new.file.as_fd()));
-    context.rules.put(&source.attr, from, on, made).map_err(|(what, e)| route.failed_to(what, e))
-}
-
-fn still_the_same(route: &Route<'_>, source: &Source) -> Result<(), CopyError> {
-    let after = attr::of_file(&source.file).map_err(|e| route.failed_from(Operation::Stat, e))?;
-    let before = &source.attr;
-    match after.bytes.cmp(&before.bytes) {
-        std::cmp::Ordering::Less => Err(route.changed("shrank")),
-        std::cmp::Ordering::Greater => Err(route.changed("grew")),
-        _ if !before.same_content(&after) => Err(route.changed("was modified")),
-        _ => Ok(()),
-    }
-}
-
-impl FileTransfer<'_> {
-    /// Copies the entire content.
-    fn bytes(&self, buffer: &mut Buffer) -> Result<Transferred, CopyError> {
-        let mut hasher = (self.context.options.verify != Verify::None)
-            .then(|| Hasher::new(self.context.options.hash));
-        let mut bytes = self.source.attr.bytes;
-        let pinned = self.context.pinned_other_than_buffered();
-        if let (0, Some(mode)) = (bytes, pinned) {
-            self.check_is_empty(mode)?;
-            return Ok(Transferred { bytes, hash: hasher.map(Hasher::finish) });
-        }
-        if bytes > 0 && self.share_blocks()? {
-            self.context.count_mode(Mode::Reflink);
-            return Ok(Transferred { bytes, hash: None });
-        }
-        if bytes <= SMALL_BYTES && !self.has_holes() && pinned.is_none() {
-            bytes = self.small(buffer, hasher.as_mut())?;
-        } else {
-            self.large(buffer, hasher.as_mut())?;
-        }
-        Ok(Transferred { bytes, hash: hasher.map(Hasher::finish) })
-    }
-
-    fn has_holes(&self) -> bool {
-        has_holes(self.context, &self.source.attr)
-    }
-
-    /// Copies a small file with one read and one write; returns the number of bytes copied. The
-    /// read requests one byte more than the file size, so a full read indicates that the file grew.
-    fn small(&self, buffer: &mut Buffer, hasher: Option<&mut Hasher>) -> Result<u64, CopyError> {
-        let (route, attr) = (self.route, &self.source.attr);
-        self.context.count_mode(Mode::Buffered);
-        if attr.bytes == 0 {
-            return self.unsized_source(buffer, hasher);
-        }
-        let want = attr.bytes as usize + 1;
-        let into = &mut buffer.whole_mut()[..want];
-        let mut got = file::read_at(&self.source.file, &mut *into, 0)
-            .map_err(|e| route.failed_from(Operation::Read, e))?;
-        if got < attr.bytes as usize {
-            let rest = &mut into[got..];
-            got += file::read_full_at(&self.source.file, rest, got as u64)
-                .map_err(|e| route.failed_from(Operation::Read, e))?;
-        }
-        if got < attr.bytes as usize && !self.overstates_its_size()? {
-            return Err(route.changed("shrank"));
-        }
-        if got > attr.bytes as usize {
-            return Err(route.changed("grew"));
-        }
-        let mut rest = buffer.bytes(got);
-        if let Some(hasher) = hasher {
-            hasher.update(rest);
-        }
-        let mut at = 0;
-        while !rest.is_empty() {
-            let n = transfer::write_at(&self.new.file, rest, at)
-                .map_err(|e| route.failed_to(Operation::Write, e))?;
-            if n == 0 {
-                return Err(route.failed_to(Operation::Write, io::ErrorKind::WriteZero.into()));
+    let (mut tries, mut tolerant) = (1, false);
+    loop {
+        let attempt = Attempt { context, route, source: &source, target, tolerant };
+        let error = match attempt.run(buffer) {
+            Ok(copied) => {
+                source.file.close().map_err(|e| route.failed_from(Operation::Close, e))?;
+                return Ok(Outcome::Copied(copied));
             }
-            rest = &rest[n..];
-            at += n as u64;
-        }
-        self.meter().moved(got as u64);
-        Ok(got as u64)
-    }
-
-    /// Returns true if a source with a premature end of file is a kernel file (as in /sys). These
-    /// report a size of one page regardless of content: such a file occupies no blocks and has not
-    /// changed.
-    fn overstates_its_size(&self) -> Result<bool, CopyError> {
-        let before = &self.source.attr;
-        let now = attr::of_file(&self.source.file)
-            .map_err(|e| self.route.failed_from(Operation::Stat, e))?;
-        Ok(before.blocks_512 == 0 && before.same_content(&now))
-    }
-
-    /// Checks that a source of size zero is really empty. Kernel files report size zero but can
-    /// have content, which can be discovered only by reading to the end; `mode` cannot copy those.
-    fn check_is_empty(&self, mode: Mode) -> Result<(), CopyError> {
-        let got = file::read_at(&self.source.file, &mut [0], 0);
-        match got.map_err(|e| self.route.failed_from(Operation::Read, e))? {
-            0 => Ok(()),
-            _ => Err(self.refused(
-                mode,
-                "the source reports size zero but has content and must be read to the end",
-            )),
-        }
-    }
-
-    fn refused(&self, mode: Mode, why: &'static str) -> CopyError {
-        let (path, _) = (self.route.paths)();
-        let reason = Reason::Refused(plan::Refused { mode, why });
-        CopyError { operation: Operation::Copy, path, reason }
-    }
-
-    /// Copies a source that reports size zero, such as a kernel file, by reading to the end.
-    fn unsized_source(
-        &self,
-        buffer: &mut Buffer,
-        hasher: Option<&mut Hasher>,
-    ) -> Result<u64, CopyError> {
-        let plan = CopyPlan::buffered("reported size is zero: read to the end");
-        let job = self.job(plan, false);
-        data::until_eof(&job, buffer, hasher).map_err(|t| self.route.transfer_error(t))
-    }
-
-    fn job(&self, plan: CopyPlan, reserve: bool) -> Job<'_> {
-        Job {
-            ends: data::borrow(&self.source.file, &self.new.file),
-            bytes: self.source.attr.bytes,
-            holes: self.has_holes(),
-            punch_zeros: self.context.options.sparse == When::Always,
-            reserve,
-            pinned: self.context.options.mode.is_some(),
-            plan,
-            meter: self.meter(),
-        }
-    }
-
-    fn large(&self, buffer: &mut Buffer, mut hasher: Option<&mut Hasher>) -> Result<(), CopyError> {
-        let facts = self.facts()?;
-        let plan = self.plan(&facts, hasher.is_some())?;
-        self.check_free_space(&facts)?;
-        let job = self.job(plan, facts.reserves);
-        if let Some(resume) = self.context.resume.get()
-            && resume::in_pieces(self.context, &self.source.attr)
-        {
-            self.context.count_mode(resume::copy_pieces(resume, self, &job, buffer, hasher)?);
-            return Ok(());
-        }
-        if buffer.capacity() < plan.buffer_bytes() {
-            *buffer = Buffer::new(plan.buffer_bytes());
-        }
-        let mut mode = plan.mode;
-        let moved = match data::transfer(&job, buffer, hasher.as_deref_mut()) {
-            Err(TransferError::Unsupported(_)) if self.context.options.mode.is_none() => {
-                // The file system claims to support this method, but it fails for this file: start
-                // over with the method that always works. The failed attempt may have left the
-                // target too long.
-                let plan = CopyPlan::fallback();
-                mode = plan.mode;
-                self.meter().take_back_to(0);
-                transfer::set_len(&self.new.file, 0)
-                    .map_err(|e| self.route.failed_to(Operation::Truncate, e))?;
-                if let Some(hasher) = hasher.as_deref_mut() {
-                    *hasher = Hasher::new(self.context.options.hash);
+            Err(error) => error,
+        };
+        match (&error.reason, target) {
+            (Reason::Changed(_), _) if !tolerant => {
+                if tries < TRIES && source.attr.bytes <= RETRY_BYTES_MAX {
+                    tries += 1;
+                } else if context.options.strict_source {
+                    return Err(error);
+                } else {
+                    tolerant = true;
                 }
-                data::transfer(&self.job(plan, false), buffer, hasher)
+                source = Source::open(route, kind)?;
             }
-            moved => moved,
-        };
-        moved.map_err(|error| self.route.transfer_error(error))?;
-        self.context.count_mode(mode);
-        Ok(())
-    }
-
-    /// Returns the facts about this pair of file systems, gathering them for the first file.
-    fn facts(&self) -> Result<Arc<Facts>, CopyError> {
-        let target =
-            attr::of_file(&self.new.file).map_err(|e| self.route.failed_to(Operation::Stat, e))?;
-        self.context
-            .facts_of((self.source.attr.device, target.device), || {
-                facts::gather(&self.source.file, &self.new.file)
-            })
-            .map_err(|e| self.route.failed_to(Operation::StatFs, e))
-    }
-
-    fn plan(&self, facts: &Facts, hashed: bool) -> Result<CopyPlan, CopyError> {
-        let bytes = self.source.attr.bytes;
-        let big = bytes >= plan::BIG_BYTES;
-        let resident = big.then(|| facts::resident_share(&self.source.file, bytes)).flatten();
-        let request = PlanRequest {
-            mode: self.context.options.mode,
-            reflink: self.context.options.reflink,
-            durable: self.context.options.durable,
-            sees_bytes: hashed || self.context.options.sparse == When::Always,
-        };
-        let tuning = self.context.options.tuning;
-        let planned = plan::plan(facts, FileFacts { bytes, resident }, request);
-        planned.map(|plan| plan.tuned(tuning)).map_err(|refused| {
-            let (path, _) = (self.route.paths)();
-            CopyError { operation: Operation::Copy, path, reason: Reason::Refused(refused) }
-        })
-    }
-
-    /// Checks the free space if the file system cannot reserve it.
-    fn check_free_space(&self, facts: &Facts) -> Result<(), CopyError> {
-        let needed = self.source.attr.blocks_512.saturating_mul(512);
-        if facts.reserves || needed < data::RESERVE_BYTES_MIN {
-            return Ok(());
-        }
-        match attr::file_system(&self.new.file) {
-            Ok(system) if system.free_bytes < needed => {
-                Err(self.route.failed_to(Operation::Allocate, Errno::NOSPC.into()))
+            (_, TargetState::Replace(old)) if attempt.must_be_in_place(&error) => {
+                target = TargetState::InPlace(old);
             }
-            _ => Ok(()),
+            _ => return Err(error),
         }
     }
+}
 
-    /// Shares the blocks of the source if requested and possible.
-    fn share_blocks(&self) -> Result<bool, CopyError> {
-        let (options, attr) = (&self.context.options, &self.source.attr);
-        let must = self.context.pinned_other_than_buffered() == Some(Mode::Reflink);
-        let may = options.mode.is_none() && options.reflink == When::Auto;
-        // Sharing blocks does not read or write them.
-        let not = match (options.verify, options.sparse) {
-            (Verify::InFlight | Verify::Cache | Verify::Device, _) => Some(plan::SHARED_NOT_HASHED),
-            (_, When::Always) => Some("shared blocks are not read, so zeros cannot be found"),
-            (_, When::Never) if attr.blocks_512 * 512 < attr.bytes => {
-                Some("a copy that shares blocks also shares the holes of its source")
+/// One attempt to copy a file.
+struct Attempt<'a> {
+    context: &'a CopyContext<'a>,
+    route: &'a Route<'a>,
+    source: &'a Source,
+    target: TargetState,
+    /// Whether a source that changes is copied in part.
+    tolerant: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn run(&self, buffer: &mut Buffer) -> Result<Copied, CopyError> {
+        let (context, route, source) = (self.context, self.route, self.source);
+        let new = self.open_new()?;
+        let mine = AtomicU64::new(0);
+        let transfer = FileTransfer {
+            context,
+            route,
+            source,
+            new: &new,
+            mine: &mine,
+            tolerant: self.tolerant,
+            writes_stream: self.writes_stream(),
+        };
+        let moved = match context.options.attributes_only {
+            true => Ok(Transferred { bytes: 0, hash: None, mode: None }),
+            false => transfer.bytes(buffer),
+        };
+        let moved = moved.and_then(|moved| Ok((self.change()?, moved)));
+        let finished = match moved {
+            Ok((change, moved)) => {
+                let mode = moved.mode;
+                self.finish(new, moved).map(|backup| (change, backup, mode))
+            }
+            Err(error) => {
+                if self.in_pieces() && !matches!(error.reason, Reason::Changed(_)) {
+                    // A later copy resumes from the pieces recorded in the journal.
+                    new.leave();
+                }
+                Err(error)
+            }
+        };
+        if finished.is_err() {
+            context.meter(&mine).take_back_to(0);
+        }
+        let (change, backup, mode) = finished?;
+        let bytes = mine.load(Ordering::Relaxed);
+        if let Some(how) = change {
+            let (path, _) = (route.paths)();
+            let reason = Reason::Partly { how, bytes };
+            context.failed(CopyError { operation: Operation::Copy, path, other: None, reason });
+        }
+        let removed = backup.is_none() && matches!(self.target, TargetState::Fresh);
+        Ok(Copied { bytes, backup, removed, mode })
+    }
+
+    fn in_pieces(&self) -> bool {
+        let resumes = self.context.resume.get().is_some() && !self.tolerant;
+        resumes && !self.source.is_stream() && resume::in_pieces(self.context, &self.source.attr)
+    }
+
+    /// Returns true if the target is a pipe or device.
+    fn writes_stream(&self) -> bool {
+        matches!(self.target, TargetState::InPlace(end) if end.kind != Kind::Regular)
+    }
+
+    fn destination(&self) -> Destination {
+        match self.target {
+            _ if self.route.hidden => Destination::Hidden,
+            TargetState::Absent if self.source.is_stream() => Destination::Visible,
+            TargetState::Absent => {
+                let replace = self.context.options.existing == Existing::Replace;
+                Destination::Free { replace }
+            }
+            _ => Destination::Occupied,
+        }
+    }
+
+    /// Returns the mode with which to create the file.
+    fn initial_mode(&self) -> u32 {
+        let rules = &self.context.rules;
+        let mode = rules.initial_mode(&self.source.attr);
+        match self.destination() {
+            Destination::Visible => rules.visible_mode(mode),
+            _ => mode,
+        }
+    }
+
+    /// Creates or opens the file to write.
+    fn open_new(&self) -> Result<NewFile<'a>, CopyError> {
+        let (context, route) = (self.context, self.route);
+        let failed = |e| route.failed_to(Operation::Create, e);
+        let mode = self.initial_mode();
+        let new = |destination, mode| NewFile::make(route.to, route.to_name, destination, mode);
+        match self.target {
+            TargetState::InPlace(end) => return self.open_in_place(end),
+            TargetState::Dangling => {
+                let file = make::file_through(route.to, route.to_name, mode).map_err(failed)?;
+                return Ok(NewFile::in_place(route.to, route.to_name, file));
+            }
+            _ => {}
+        }
+        if let Some(resume) = context.resume.get().filter(|_| self.in_pieces()) {
+            let hidden = hidden_name(route.to_name, resume.number);
+            let modes = (mode, context.rules.umask());
+            let made =
+                NewFile::resumable(route.to, route.to_name, self.destination(), hidden, modes);
+            return made.map_err(failed);
+        }
+        let TargetState::Replace(old) = self.target else {
+            return new(self.destination(), mode).map_err(failed);
+        };
+        // The old file may be writable even if its directory is not.
+        let made = new(Destination::Occupied, PRIVATE);
+        let made = made.map_err(|e| route.failed_to(Operation::CreateBeside, e))?;
+        let on = FileRef::Open(made.file().as_fd());
+        if !context.options.preserve.owner {
+            let taken = context.rules.take_over_owner(&old, on, route.parent_attr);
+            taken.map_err(|e| route.failed_to(Operation::CreateBeside, e))?;
+        }
+        Ok(made)
+    }
+
+    /// Returns true if the old file cannot be replaced for a reason that does not prevent writing
+    /// it in place: the directory or the owner.
+    fn must_be_in_place(&self, error: &CopyError) -> bool {
+        let replaces = matches!(error.operation, Operation::CreateBeside | Operation::Publish);
+        let denied = matches!(
+            error.errno(),
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::INVAL)
+        );
+        replaces && denied && self.context.options.overwrite == Overwrite::Auto
+    }
+
+    fn open_in_place(&self, end: Attr) -> Result<NewFile<'a>, CopyError> {
+        let route = self.route;
+        let failed = |e| route.failed_to(Operation::Create, e);
+        match self.wait_to_open(end) {
+            Ok(file) => Ok(NewFile::in_place(route.to, route.to_name, file)),
+            Err(e) if self.context.options.force && e.kind() != io::ErrorKind::NotFound => {
+                let mode = self.initial_mode();
+                NewFile::make(route.to, route.to_name, Destination::Occupied, mode).map_err(failed)
+            }
+            Err(e) if self.context.cancelled() => {
+                let _ = e;
+                Err(route.cancelled())
+            }
+            Err(e) => Err(failed(e)),
+        }
+    }
+
+    /// Opens an existing file for writing. A pipe is waited for until it has a reader.
+    fn wait_to_open(&self, end: Attr) -> io::Result<OwnedFd> {
+        let truncate = !self.context.options.attributes_only && end.kind == Kind::Regular;
+        loop {
+            let opened = make::open_in_place(self.route.to, self.route.to_name, truncate);
+            match opened {
+                Err(e)
+                    if end.kind == Kind::Fifo
+                        && Errno::from_io_error(&e) == Some(Errno::NXIO)
+                        && !self.context.cancelled() =>
+                {
+                    std::thread::sleep(PIPE_WAIT);
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Checks whether the source changed during the copy; returns how if that is tolerated.
+    fn change(&self) -> Result<Option<&'static str>, CopyError> {
+        if self.source.is_stream() || self.context.options.attributes_only {
+            return Ok(None);
+        }
+        let after = attr::of_file(&self.source.file)
+            .map_err(|e| self.route.failed_from(Operation::Stat, e))?;
+        let before = &self.source.attr;
+        let how = match after.bytes.cmp(&before.bytes) {
+            Less => "shrank",
+            Greater => "grew",
+            _ if !before.same_content(&after) => "was modified",
+            _ => return Ok(None),
+        };
+        if self.tolerant { Ok(Some(how)) } else { Err(self.route.changed(how)) }
+    }
+
+    /// Finishes a file whose content has been written: verifies it if requested, applies the
+    /// preserved attributes and then gives it its final name. Returns the name of the backup of the
+    /// old file.
+    fn finish(&self, new: NewFile<'a>, moved: Transferred) -> Result<Option<OsString>, CopyError> {
+        let (context, route) = (self.context, self.route);
+        let options = context.options;
+        if options.verify.reads_again() && !options.attributes_only && !self.writes_stream() {
+            crate::verify::check(context, route, new.file(), moved.bytes, moved.hash.as_deref())?;
+        }
+        self.put_attributes(&new);
+        if options.durable != Durable::None && !route.hidden && !self.writes_stream() {
+            transfer::sync_all(new.file()).map_err(|e| route.failed_to(Operation::Sync, e))?;
+        }
+        let kept = match (&options.backup, self.target) {
+            (Some(backup), TargetState::Fresh) => {
+                let kept = Kept::make(backup, route.to, route.to_name);
+                Some(kept.map_err(|e| route.failed_to(Operation::Backup, e))?)
             }
             _ => None,
         };
-        match not {
-            Some(why) if must => return Err(self.refused(Mode::Reflink, why)),
-            Some(_) => return Ok(false),
-            None if !must && !may => return Ok(false),
-            None => {}
+        let backup = kept.as_ref().map(|kept| kept.name().to_owned());
+        if let Err((operation, error)) = new.publish() {
+            kept.into_iter().for_each(Kept::undo);
+            return Err(route.failed_to(operation, error));
         }
-        let devices = (attr.device, self.route.parent_attr.device);
-        if !must && self.context.cannot_share(devices) {
-            return Ok(false);
+        if let Some(hash) = moved.hash {
+            context.hashed(route, hash, moved.bytes);
         }
-        match transfer::clone_file(&self.source.file, &self.new.file) {
-            Ok(()) => {
-                self.meter().moved(attr.bytes);
-                Ok(true)
-            }
-            // EINVAL concerns the file, not the file system.
-            Err(e)
-                if must
-                    && transfer::is_unsupported(&e)
-                    && e.kind() != io::ErrorKind::InvalidInput =>
-            {
-                Err(self.refused(Mode::Reflink, plan::no_sharing(devices.0 == devices.1)))
-            }
-            Err(e) if !must && !crate::error::out_of_space(&e) => {
-                if transfer::is_unsupported(&e) {
-                    self.context.no_sharing(devices);
-                }
-                Ok(false)
-            }
-            Err(e) => Err(self.route.failed_from(Operation::Clone, e)),
+        if let Some(resume) = context.resume.get() {
+            resume::record_complete(resume, route, &self.source.attr)?;
         }
+        Ok(backup)
+    }
+
+    fn put_attributes(&self, new: &NewFile<'_>) {
+        let (context, route) = (self.context, self.route);
+        let rules = &context.rules;
+        let (from, on) =
+            (FileRef::Open(self.source.file.as_fd()), FileRef::Open(new.file().as_fd()));
+        let mode = self.initial_mode();
+        let mut made = Creation::file(mode, route.parent_attr);
+        let to = || (route.paths)().1;
+        match self.target {
+            TargetState::InPlace(_) => made.is_old = true,
+            TargetState::Replace(old) => {
+                // It is a new file, but without preserved permissions it has those of the old one.
+                (made.mode, made.is_old) = (PRIVATE, !context.options.preserve.mode);
+                let old_on = FileRef::Name(route.to, route.to_name);
+                let failed = rules.take_over_attributes(&old, old_on, on, route.parent_attr);
+                context.failed_attributes(failed, to);
+            }
+            TargetState::Absent | TargetState::Fresh | TargetState::Dangling => {}
+        }
+        let is_new =
+            matches!(self.target, TargetState::Absent | TargetState::Fresh | TargetState::Dangling);
+        if !is_new && context.options.preserve == Preserve::default() {
+            return;
+        }
+        context.failed_attributes(rules.put(&self.source.attr, from, on, made), to);
     }
 }

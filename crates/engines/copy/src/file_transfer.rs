@@ -16,11 +16,20 @@ pub(crate) struct FileTransfer<'a> {
     pub(crate) new: &'a NewFile<'a>,
     /// Number of bytes copied so far.
     pub(crate) mine: &'a AtomicU64,
+    /// Whether a source that changes is copied in part.
+    pub(crate) tolerant: bool,
+    /// Whether the target is a pipe or device.
+    pub(crate) writes_stream: bool,
 }
 
 impl FileTransfer<'_> {
     pub(crate) fn meter(&self) -> Meter<'_> {
         self.context.meter(self.mine)
+    }
+
+    /// Returns true if source or target have no offsets.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.writes_stream || self.source.is_stream()
     }
 }
 

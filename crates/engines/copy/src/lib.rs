@@ -23,6 +23,8 @@
 //! also needs about 50 bytes for each file in its journal (see [`CopyOptions::resume`]).
 
 mod amount;
+mod backup;
+mod content;
 mod context;
 mod copy;
 mod data;
@@ -39,23 +41,29 @@ mod meta;
 mod mode;
 mod new_file;
 mod options;
+mod parents;
+mod place;
 pub mod plan;
 mod report;
+mod resolve;
 mod resume;
 mod route;
 mod special;
+mod sweep;
+mod target;
 mod tree;
 mod verify;
 
 pub use amount::bytes_to_copy;
-pub use copy::{Target, copy};
+pub use copy::copy;
 pub use error::{CopyError, ERRORS_KEPT_MAX, Reason};
 pub use explain::{Class, Explanation, explain};
 pub use facts::unwritten_bytes;
 pub use mode::Mode;
 pub use options::{
-    CopyCounters, CopyOptions, Durable, Existing, Follow, HashKind, Preserve, Silent, Tuning,
-    Verify, Watcher, When,
+    Attributes, Backup, BackupNames, CopyCounters, CopyOptions, Durable, Existing, Follow,
+    HashKind, Make, Overwrite, Preserve, Silent, Tuning, Verify, Watcher, When,
 };
 pub use plan::{CopyPlan, Facts};
 pub use report::{Counts, Evidence, Hashed, Report};
+pub use target::Target;

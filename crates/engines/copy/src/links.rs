@@ -4,7 +4,9 @@
 //! waits, so there is no deadlock. Memory: about 150 bytes for each file with several names.
 
 use crate::error::CopyError;
+use crate::mode::Mode;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Device and inode.
@@ -62,12 +64,24 @@ impl<P: Clone> Links<P> {
     }
 }
 
+/// A file that was copied or linked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Copied {
+    /// Number of bytes.
+    pub(crate) bytes: u64,
+    /// The new name of the file that was there.
+    pub(crate) backup: Option<OsString>,
+    /// Whether the file that was there was removed.
+    pub(crate) removed: bool,
+    /// How the content was copied; `None` if it was not.
+    pub(crate) mode: Option<Mode>,
+}
+
 /// The outcome of one entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Copied, with the number of bytes.
-    Copied(u64),
-    Linked,
+    Copied(Copied),
+    Linked(Copied),
     Skipped,
     /// Completed by an earlier copy.
     Resumed,

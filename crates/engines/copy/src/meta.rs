@@ -1,8 +1,10 @@
 //! Copies the attributes of a file: owner, extended attributes and ACLs, permissions, times.
 //!
-//! The order matters because setting one attribute can change those set after it.
+//! The order matters because setting one attribute can change those set after it, or forbid it: a
+//! user can set extended attributes only while the file is writable, so they come before the mode.
+//! An attribute that cannot be set does not stop the others, and never costs the content.
 
-use crate::options::Preserve;
+use crate::options::{Attributes, CopyOptions, Preserve};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, XattrOf};
 use ioloom_sys::dir::{Dir, Kind};
@@ -25,6 +27,7 @@ pub(crate) struct Rules {
     /// Whether new files get default permissions rather than those of the source.
     plain_mode: bool,
     umask: OnceLock<u32>,
+    attributes: Attributes,
     own: (u32, u32),
     /// Whether the target rejected an extended attribute; this is reported once.
     pub(crate) no_xattrs: AtomicBool,
@@ -65,6 +68,13 @@ impl<'a> FileRef<'a> {
         }
     }
 
+    fn set_group(self, group: u32) -> io::Result<()> {
+        match self {
+            Self::Open(file) => attr::set_group(file, group),
+            Self::Name(dir, name) => attr::set_group_at(dir, name, group),
+        }
+    }
+
     fn set_mode(self, mode: u32) -> io::Result<()> {
         match self {
             Self::Open(file) => attr::set_mode(file, mode),
@@ -101,10 +111,12 @@ impl Creation {
 }
 
 impl Rules {
-    pub(crate) fn new(preserve: Preserve, plain_mode: bool) -> Self {
-        let plain_mode = plain_mode && !preserve.mode;
+    pub(crate) fn new(options: &CopyOptions) -> Self {
+        let preserve = options.preserve;
+        let plain_mode = options.plain_mode && !preserve.mode;
         let (umask, no_xattrs) = (OnceLock::new(), AtomicBool::new(false));
-        Self { preserve, plain_mode, umask, own: attr::own_ids(), no_xattrs }
+        let (attributes, own) = (options.attributes, attr::own_ids());
+        Self { preserve, plain_mode, umask, attributes, own, no_xattrs }
     }
 
     /// Returns the umask of this process. It is read on first use because the kernel has to format
@@ -123,10 +135,33 @@ impl Rules {
     }
 
     /// Returns the mode with which to create a copy of `source`. Until the owner is changed, only
-    /// the current one may open it.
+    /// the current one may open it, and until extended attributes are set, it is writable.
     pub(crate) fn initial_mode(&self, source: &Attr) -> u32 {
         let others = self.preserve.owner && (source.user, source.group) != self.own;
-        self.mode_of(source) & if others { 0o700 } else { inheritable_bits(source.kind) }
+        let bits = inheritable_bits(source.kind);
+        let mode = self.mode_of(source) & if others { bits & !0o077 } else { bits };
+        let is_plain = self.preserve.xattrs && source.kind == Kind::Regular && self.own.0 != 0;
+        if is_plain { mode | 0o200 } else { mode }
+    }
+
+    /// Returns the mode of a file or directory that others can see before it has its final owner and
+    /// permissions.
+    pub(crate) fn visible_mode(&self, mode: u32) -> u32 {
+        match (self.preserve.owner, self.preserve.mode) {
+            (true, _) => mode & !0o077,
+            (false, true) => mode & !0o022,
+            (false, false) => mode,
+        }
+    }
+
+    /// Returns true if this user may write to an existing file of their own, or to any file.
+    pub(crate) fn may_write(&self, old: &Attr) -> bool {
+        self.own.0 == 0 || (old.user == self.own.0 && old.mode & 0o200 != 0)
+    }
+
+    /// Returns true if this user owns a file, or may change the owner of any file.
+    pub(crate) fn may_own(&self, old: &Attr) -> bool {
+        self.own.0 == 0 || old.user == self.own.0
     }
 
     /// Returns the permissions of a file created with `made.mode`, if known.
@@ -135,25 +170,29 @@ impl Rules {
         (!made.parent_attr.has_default_acl).then_some(made.mode & !self.umask())
     }
 
-    /// Sets the preserved attributes of a new file.
+    /// Sets the preserved attributes of a file; returns those that could not be set.
     pub(crate) fn put(
         &self,
         source: &Attr,
         from: FileRef<'_>,
         on: FileRef<'_>,
         made: Creation,
-    ) -> Result<(), MetaError> {
-        let kept_owner = self.put_owner(source, on, made.parent_attr)?;
+    ) -> Vec<MetaError> {
+        let mut failed = Vec::new();
+        let kept_owner = self.put_owner(source, on, made).unwrap_or_else(|error| {
+            failed.push(error);
+            (false, false)
+        });
         if self.preserve.xattrs || (self.preserve.mode && !made.is_link) {
-            self.put_xattrs(from.xattrs(), on.xattrs(), made)?;
+            failed.extend(self.put_xattrs(from.xattrs(), on.xattrs(), made).err());
         }
         if !made.is_link && (self.preserve.mode || !made.is_old) {
-            self.put_mode(source, on, made, kept_owner)?;
+            failed.extend(self.put_mode(source, on, made, kept_owner).err());
         }
         if self.preserve.times {
-            on.set_times(source).map_err(|e| (Operation::ChangeTimes, e))?;
+            failed.extend(on.set_times(source).err().map(|e| (Operation::ChangeTimes, e)));
         }
-        Ok(())
+        failed
     }
 
     /// Sets owner and group; returns which of them now match the source.
@@ -161,19 +200,19 @@ impl Rules {
         &self,
         source: &Attr,
         on: FileRef<'_>,
-        parent_attr: ParentAttr,
+        made: Creation,
     ) -> Result<(bool, bool), MetaError> {
         let wanted = (source.user, source.group);
-        let same =
-            (wanted.0 == self.own.0, wanted.1 == self.own.1 && parent_attr.group == self.own.1);
-        if !self.preserve.owner || same == (true, true) {
+        let own = self.own;
+        let same = (wanted.0 == own.0, wanted.1 == own.1 && made.parent_attr.group == own.1);
+        if !self.preserve.owner || (same == (true, true) && !made.is_old) {
             return Ok(same);
         }
         match on.set_owner(wanted.0, wanted.1) {
             Ok(()) => Ok((true, true)),
             // Unprivileged users cannot change the owner but can choose among their groups.
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                let group = on.set_owner(self.own.0, wanted.1).is_ok();
+            Err(e) if self.own.0 != 0 && is_forbidden(&e) => {
+                let group = on.set_group(wanted.1).is_ok();
                 Ok((same.0, group))
             }
             Err(e) => Err((Operation::ChangeOwner, e)),
@@ -189,6 +228,10 @@ impl Rules {
     ) -> Result<(), MetaError> {
         let mut mode = self.mode_of(source);
         if !self.preserve.mode {
+            if self.preserve.owner {
+                // As in GNU cp, the change of the owner clears it.
+                mode &= !SET_USER;
+            }
             // Remove permissions needed only while the target was being written.
             if made.mode == mode & inheritable_bits(source.kind) {
                 return Ok(());
@@ -201,8 +244,10 @@ impl Rules {
         if !kept_owner.1 {
             mode &= !SET_GROUP;
         }
-        // A directory may have inherited the set-group-ID bit.
-        if !made.is_dir && self.mode_after_creation(&made) == Some(mode) {
+        // A directory may have inherited the set-group-ID bit, and changing the owner clears set-id
+        // bits.
+        let is_new_file = !made.is_dir && !made.is_old && mode & (SET_USER | SET_GROUP) == 0;
+        if is_new_file && self.mode_after_creation(&made) == Some(mode) {
             return Ok(());
         }
         on.set_mode(mode).map_err(|e| (Operation::ChangeMode, e))
@@ -215,62 +260,136 @@ impl Rules {
         made: Creation,
     ) -> Result<(), MetaError> {
         let is_acl = |name: &CStr| name == ACL_ACCESS || name == ACL_DEFAULT;
-        let names = from.names().map_err(|e| (Operation::ReadAttributes, e))?;
-        if made.parent_attr.has_default_acl && self.preserve.mode {
+        let names = from.names().or_else(|e| self.judge(e, Operation::ReadAttributes, Vec::new))?;
+        if (made.parent_attr.has_default_acl || made.is_old) && self.preserve.mode && !made.is_link
+        {
             for acl in [ACL_ACCESS, ACL_DEFAULT] {
                 if !names.iter().any(|name| name.as_c_str() == acl) {
-                    on.remove(acl).map_err(|e| (Operation::WriteAttributes, e))?;
+                    on.remove(acl).map_err(|e| (Operation::ChangeMode, e))?;
                 }
             }
         }
+        let mut first = Ok(());
         for name in names {
-            if !(if is_acl(&name) { self.preserve.mode } else { self.preserve.xattrs }) {
+            let acl = is_acl(&name);
+            if !(if acl { self.preserve.mode } else { self.preserve.xattrs }) {
                 continue;
             }
-            let value = from.get(&name).map_err(|e| (Operation::ReadAttributes, e))?;
-            let Some(value) = value else { continue };
-            match on.set(&name, &value) {
-                Ok(()) => {}
-                Err(e) if Errno::from_io_error(&e) == Some(Errno::OPNOTSUPP) => {
-                    self.no_xattrs.store(true, Ordering::Relaxed);
-                }
-                // The security module assigns security labels.
-                Err(_) if name.to_bytes().starts_with(b"security.") => {
-                    self.no_xattrs.store(true, Ordering::Relaxed);
-                }
-                Err(e) => return Err((Operation::WriteAttributes, e)),
-            }
+            let value =
+                from.get(&name).or_else(|e| self.judge(e, Operation::ReadAttributes, || None));
+            let set = value.and_then(|value| match value {
+                None => Ok(()),
+                Some(value) => match on.set(&name, &value) {
+                    Ok(()) => Ok(()),
+                    Err(e) if acl => Err((Operation::ChangeMode, e)),
+                    Err(e) => self.judge(e, Operation::WriteAttributes, || ()),
+                },
+            });
+            first = first.and(set);
         }
-        Ok(())
+        first
     }
 
-    /// Returns true if new files in a directory inherit an ACL. The query is made only if it
-    /// matters.
+    /// Decides whether a failure with an extended attribute is an error. Attributes that the target
+    /// or the user cannot have are expected with `-a`; a full disk is not.
+    fn judge<T>(
+        &self,
+        error: io::Error,
+        operation: Operation,
+        instead: impl FnOnce() -> T,
+    ) -> Result<T, MetaError> {
+        use Errno as E;
+        let cannot = matches!(
+            Errno::from_io_error(&error),
+            Some(E::OPNOTSUPP | E::NODATA | E::PERM | E::ACCESS | E::INVAL | E::BADF)
+        );
+        if self.attributes == Attributes::Required || !cannot {
+            return Err((operation, error));
+        }
+        self.no_xattrs.store(true, Ordering::Relaxed);
+        Ok(instead())
+    }
+
+    /// Returns true if new files in a directory inherit an ACL.
     pub(crate) fn has_default_acl(&self, dir: &Dir) -> bool {
-        let asks = self.preserve.mode || self.preserve.xattrs;
-        asks && XattrOf::Open(dir.as_fd())
+        XattrOf::Open(dir.as_fd())
             .names()
             .is_ok_and(|names| names.iter().any(|name| name.as_c_str() == ACL_DEFAULT))
     }
 
-    /// Gives a replacement file the attributes of the old file, as if that had been overwritten,
-    /// except those preserved from the source.
-    pub(crate) fn take_over_attributes(&self, old: &Attr, old_on: FileRef<'_>, on: FileRef<'_>) {
-        // Ignore failures: the new file then has the attributes that this user can set.
-        if !self.preserve.owner && (old.user, old.group) != self.own {
-            let _ = on.set_owner(old.user, old.group);
+    /// Gives a replacement file the owner of the old file. Fails if this user may not.
+    pub(crate) fn take_over_owner(
+        &self,
+        old: &Attr,
+        on: FileRef<'_>,
+        parent_attr: ParentAttr,
+    ) -> io::Result<()> {
+        if (old.user, old.group) == self.own && parent_attr.group == self.own.1 {
+            return Ok(());
         }
-        if !self.preserve.mode {
-            let _ = on.set_mode(old.mode & 0o1777);
-            if let Ok(Some(acl)) = old_on.xattrs().get(ACL_ACCESS) {
-                let _ = on.xattrs().set(ACL_ACCESS, &acl);
+        if old.user == self.own.0 {
+            on.set_group(old.group)
+        } else {
+            on.set_owner(old.user, old.group)
+        }
+    }
+
+    /// Gives a replacement file the permissions and extended attributes of the old file, as if that
+    /// had been overwritten, except those preserved from the source. The kernel removes
+    /// capabilities, and for unprivileged users set-id bits, from files that are written.
+    pub(crate) fn take_over_attributes(
+        &self,
+        old: &Attr,
+        old_on: FileRef<'_>,
+        on: FileRef<'_>,
+        parent_attr: ParentAttr,
+    ) -> Vec<MetaError> {
+        let mut failed = Vec::new();
+        let (from, to) = (old_on.xattrs(), on.xattrs());
+        let mut has_acl = false;
+        for name in from.names().unwrap_or_default() {
+            let acl = name.as_c_str() == ACL_ACCESS;
+            let bytes = name.to_bytes();
+            let is_label = bytes == b"security.selinux";
+            if (bytes.starts_with(b"security.") && !is_label) || (acl && self.preserve.mode) {
+                continue;
             }
+            has_acl |= acl;
+            let copied = from.get(&name).and_then(|value| match value {
+                Some(value) => to.set(&name, &value),
+                None => Ok(()),
+            });
+            // The security module may assign labels itself.
+            failed.extend(
+                copied.err().filter(|_| !is_label).map(|e| (Operation::WriteAttributes, e)),
+            );
         }
+        if self.preserve.mode {
+            return failed;
+        }
+        if parent_attr.has_default_acl && !has_acl {
+            // The new file must not grant what it inherits from its directory.
+            failed.extend(to.remove(ACL_ACCESS).err().map(|e| (Operation::ChangeMode, e)));
+        }
+        let is_privileged = self.own.0 == 0;
+        let mode = if is_privileged { old.mode } else { old.mode & !(SET_USER | SET_GROUP) };
+        if failed.is_empty() {
+            failed.extend(on.set_mode(mode).err().map(|e| (Operation::ChangeMode, e)));
+        }
+        failed
     }
 }
 
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::PERM | Errno::INVAL | Errno::ACCESS))
+}
+
 /// Returns the permission bits copied from the source if permissions are not preserved. For
-/// directories, this includes the sticky bit.
+/// directories, this includes the sticky bit, and for special files all bits, as in GNU cp.
 const fn inheritable_bits(kind: Kind) -> u32 {
-    if matches!(kind, Kind::Directory) { 0o1777 } else { 0o777 }
+    match kind {
+        Kind::Directory => 0o1777,
+        Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => 0o7777,
+        _ => 0o777,
+    }
 }

@@ -58,6 +58,16 @@ impl FromStr for Mode {
     }
 }
 
+/// Why a required method cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{mode} cannot be used here: {why}")]
+pub struct Refused {
+    /// The required method.
+    pub mode: Mode,
+    /// What is missing.
+    pub why: &'static str,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,8 +5,15 @@
 //! is created without a name (`O_TMPFILE`) and linked at the end. If it replaces another file, or
 //! if the file system does not support unnamed files, it is created under a hidden name and
 //! renamed. A file that has not been published is removed when dropped.
+//!
+//! Files that cannot be replaced without harm are opened and written in place; see `crate::place`.
+//!
+//! The result of `close` is checked before a file gets its name, because it can report that data
+//! was not stored. An unnamed file must be open to be linked, so a duplicate is closed first.
 
+use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
+use ioloom_sys::descriptor::{self, Descriptor};
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use std::ffi::{CStr, CString};
@@ -24,10 +31,22 @@ const NAME_TRIES: u32 = 8;
 pub(crate) enum Destination {
     /// The directory is still hidden.
     Hidden,
-    /// The name is unused.
-    Free,
+    /// The name is unused. If another program uses it before the copy is complete, that file is
+    /// replaced only with `replace`.
+    Free {
+        /// Whether to replace such a file.
+        replace: bool,
+    },
     /// The name is used by a file that will be replaced.
     Occupied,
+    /// The file is written under its final name.
+    Visible,
+}
+
+impl Destination {
+    fn replaces(self) -> bool {
+        matches!(self, Self::Occupied | Self::Free { replace: true })
+    }
 }
 
 enum CurrentName<'a> {
@@ -44,8 +63,11 @@ pub(crate) struct NewFile<'a> {
     name: &'a CStr,
     destination: Destination,
     current_name: CurrentName<'a>,
-    pub(crate) file: OwnedFd,
+    file: Option<Descriptor>,
 }
+
+/// An error of a new file, with the operation that failed.
+pub(crate) type NewFileError = (Operation, io::Error);
 
 impl<'a> NewFile<'a> {
     /// Creates a file in `dir` that will be called `name`. The process umask applies to `mode`.
@@ -56,15 +78,32 @@ impl<'a> NewFile<'a> {
         mode: u32,
     ) -> io::Result<Self> {
         let (current_name, file) = match destination {
-            Destination::Hidden => (CurrentName::Final(name), make::file(dir, name, mode)?),
-            Destination::Free => match make::unnamed_file(dir, mode) {
+            Destination::Hidden | Destination::Visible => {
+                (CurrentName::Final(name), make::file(dir, name, mode)?)
+            }
+            Destination::Free { .. } => match make::unnamed_file(dir, mode) {
                 Ok(file) => (CurrentName::Unnamed, file),
                 Err(e) if make::is_tmpfile_unsupported(&e) => Self::hidden(dir, name, mode)?,
                 Err(e) => return Err(e),
             },
             Destination::Occupied => Self::hidden(dir, name, mode)?,
         };
-        Ok(Self { dir, name, destination, current_name, file })
+        Ok(Self::of(dir, name, destination, current_name, file))
+    }
+
+    fn of(
+        dir: &'a Dir,
+        name: &'a CStr,
+        destination: Destination,
+        current_name: CurrentName<'a>,
+        file: OwnedFd,
+    ) -> Self {
+        Self { dir, name, destination, current_name, file: Some(Descriptor::new(file)) }
+    }
+
+    /// Takes an existing file that is written in place. An error leaves it as it is by then.
+    pub(crate) fn in_place(dir: &'a Dir, name: &'a CStr, file: OwnedFd) -> Self {
+        Self::of(dir, name, Destination::Visible, CurrentName::Published, file)
     }
 
     /// Creates the file under the name `hidden`, which is the same in every copy of the same
@@ -91,7 +130,12 @@ impl<'a> NewFile<'a> {
             },
             made => made?,
         };
-        Ok(Self { dir, name, destination, current_name: CurrentName::Hidden(hidden), file })
+        Ok(Self::of(dir, name, destination, CurrentName::Hidden(hidden), file))
+    }
+
+    /// Returns the open file.
+    pub(crate) fn file(&self) -> &Descriptor {
+        self.file.as_ref().expect("only publishing closes the file")
     }
 
     /// Leaves the file under its hidden name for a later copy.
@@ -104,18 +148,41 @@ impl<'a> NewFile<'a> {
         Ok((CurrentName::Hidden(hidden), file))
     }
 
-    /// Gives the file its final name.
-    pub(crate) fn publish(mut self) -> io::Result<()> {
-        let replace = self.destination == Destination::Occupied;
-        match &self.current_name {
-            CurrentName::Final(_) | CurrentName::Published => {}
-            CurrentName::Unnamed => make::link_unnamed(&self.file, self.dir, self.name)?,
-            CurrentName::Hidden(hidden) => {
-                make::rename(self.dir, hidden, self.dir, self.name, replace)?;
-            }
+    /// Closes the file and gives it its final name.
+    pub(crate) fn publish(mut self) -> Result<(), NewFileError> {
+        let closed = |e| (Operation::Close, e);
+        let named = |e| (Operation::Publish, e);
+        if let CurrentName::Unnamed = &self.current_name {
+            descriptor::flush(self.file()).map_err(closed)?;
+            self.link().map_err(named)?;
+            self.current_name = CurrentName::Published;
+        }
+        if let Some(file) = self.file.take() {
+            file.close().map_err(closed)?;
+        }
+        if let CurrentName::Hidden(hidden) = &self.current_name {
+            let replace = self.destination.replaces();
+            make::rename(self.dir, hidden, self.dir, self.name, replace).map_err(named)?;
         }
         self.current_name = CurrentName::Published;
         Ok(())
+    }
+
+    /// Links an unnamed file to its final name.
+    fn link(&self) -> io::Result<()> {
+        let link = |name: &CStr| make::link_unnamed(self.file(), self.dir, name);
+        match link(self.name) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && self.destination.replaces() => {
+                let (hidden, ()) = with_hidden_name(self.name, link)?;
+                let renamed = make::rename(self.dir, &hidden, self.dir, self.name, true);
+                if renamed.is_err() {
+                    // Ignore a failure: the name identifies it as a copy.
+                    let _ = make::remove(self.dir, &hidden);
+                }
+                renamed
+            }
+            linked => linked,
+        }
     }
 }
 
@@ -173,10 +240,29 @@ pub(crate) fn hidden_name(name: &CStr, number: u64) -> CString {
     CString::new(hidden).expect("a file name contains no NUL bytes")
 }
 
+/// Returns the number in a hidden name.
+pub(crate) fn number_of_hidden(name: &[u8]) -> Option<u64> {
+    let rest = name.strip_prefix(b".")?.strip_suffix(b".part")?;
+    let at = rest.len().checked_sub(16)?;
+    let digits = std::str::from_utf8(&rest[at..]).ok()?;
+    let is_hex = digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'a'..=b'f'));
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    (is_hex && rest[..at].ends_with(b".ioloom-")).then_some(number)
+}
+
+/// Returns the name of the journal that belongs to a hidden name.
+pub(crate) fn journal_name(hidden: &CStr) -> CString {
+    let mut name = hidden.to_bytes().to_vec();
+    name.truncate(name.len() - b".part".len());
+    name.extend_from_slice(b".journal");
+    CString::new(name).expect("a file name contains no NUL bytes")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::fd::AsFd;
     use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
     use std::path::Path;
 
@@ -185,14 +271,17 @@ mod tests {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let dir = Dir::open(temp.path()).unwrap();
         let hidden = || c".part".to_owned();
-        let begin =
-            |mode| NewFile::resumable(&dir, c"f", Destination::Free, hidden(), (mode, 0)).unwrap();
+        let begin = |mode| {
+            NewFile::resumable(&dir, c"f", Destination::Occupied, hidden(), (mode, 0)).unwrap()
+        };
         let part = temp.path().join(".part");
-        let left = fs::File::from(begin(0o644).file.try_clone().unwrap());
+        let left = fs::File::from(begin(0o644).file().as_fd().try_clone_to_owned().unwrap());
         assert!(!part.exists(), "a dropped file must be removed");
         drop(left);
         let first = begin(0o644);
-        fs::File::from(first.file.try_clone().unwrap()).write_all_at(b"piece", 0).unwrap();
+        fs::File::from(first.file().as_fd().try_clone_to_owned().unwrap())
+            .write_all_at(b"piece", 0)
+            .unwrap();
         first.leave();
         // The source is now readable only by its owner.
         begin(0o600).leave();
@@ -207,7 +296,9 @@ mod tests {
             fs::remove_file(&part).unwrap();
             plant(&other, &part).unwrap();
             let mine = begin(0o600);
-            fs::File::from(mine.file.try_clone().unwrap()).write_all_at(b"mine", 0).unwrap();
+            fs::File::from(mine.file().as_fd().try_clone_to_owned().unwrap())
+                .write_all_at(b"mine", 0)
+                .unwrap();
             mine.leave();
             assert_eq!(fs::read(&other).unwrap(), b"theirs");
             assert_eq!(fs::read(&part).unwrap(), b"mine");

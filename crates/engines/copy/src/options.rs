@@ -1,6 +1,8 @@
 //! The options of a copy.
 
+use crate::error::CopyError;
 use crate::mode::Mode;
+use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +36,7 @@ impl Preserve {
 /// How to treat existing target files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
-    /// Replace them atomically when the copy is complete.
+    /// Overwrite them; see [`Overwrite`].
     #[default]
     Replace,
     /// Keep existing files.
@@ -45,6 +47,63 @@ pub enum Existing {
     UpdateAsk,
     /// Replace files if [`Watcher::may_replace`] agrees.
     Ask,
+}
+
+/// How an existing regular file is overwritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overwrite {
+    /// Atomically by a new file. In place if that would change more than the content: a symbolic
+    /// link, a file with several links, a mount point, another user's file, or a directory in which
+    /// this user cannot create files.
+    #[default]
+    Auto,
+    /// Atomically by a new file, always; fail if that is impossible.
+    Replace,
+    /// In place, always, like GNU cp.
+    InPlace,
+}
+
+/// What to make of a source file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Make {
+    /// A copy.
+    #[default]
+    Copy,
+    /// A hard link to the source.
+    HardLink,
+    /// A symbolic link with the path of the source.
+    Symlink,
+}
+
+/// Whether failures with extended attributes are errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Attributes {
+    /// Only if they are not due to the abilities of the file system and the permissions of the
+    /// user.
+    #[default]
+    Possible,
+    /// Always.
+    Required,
+}
+
+/// How the names of backups are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackupNames {
+    /// The suffix.
+    Simple,
+    /// `.~N~` with the next number.
+    Numbered,
+    /// Numbered if a numbered backup exists, otherwise simple.
+    Existing,
+}
+
+/// How to keep files that are overwritten.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backup {
+    /// How names are chosen.
+    pub names: BackupNames,
+    /// The suffix of simple names.
+    pub suffix: OsString,
 }
 
 /// How much to sync before the copy returns.
@@ -132,8 +191,30 @@ pub struct CopyOptions {
     /// Whether new files get default permissions rather than those of the source minus the umask.
     /// Has no effect with [`Preserve::mode`].
     pub plain_mode: bool,
+    /// Whether failures with extended attributes are errors.
+    pub attributes: Attributes,
     /// How to treat existing target files.
     pub existing: Existing,
+    /// How an existing regular file is overwritten.
+    pub overwrite: Overwrite,
+    /// Whether a file that cannot be opened for writing is removed first.
+    pub force: bool,
+    /// Whether every existing file is removed first.
+    pub remove_destination: bool,
+    /// How to keep files that are overwritten; `None` to lose them.
+    pub backup: Option<Backup>,
+    /// What to make of source files.
+    pub make: Make,
+    /// Whether to copy only attributes, not the content.
+    pub attributes_only: bool,
+    /// Whether to read pipes and devices in a tree instead of creating special files.
+    pub contents: bool,
+    /// Whether to create the target of a dangling symbolic link instead of reporting it.
+    pub through_dangling: bool,
+    /// Whether to create the directories of each source path below the target.
+    pub parents: bool,
+    /// Whether a source that changes during the copy is not copied, rather than in part.
+    pub strict_source: bool,
     /// How much to sync before returning.
     pub durable: Durable,
     /// Whether to share blocks if the file system supports it.
@@ -165,7 +246,18 @@ impl Default for CopyOptions {
             follow: Follow::Always,
             preserve: Preserve::default(),
             plain_mode: false,
+            attributes: Attributes::default(),
             existing: Existing::default(),
+            overwrite: Overwrite::default(),
+            force: false,
+            remove_destination: false,
+            backup: None,
+            make: Make::default(),
+            attributes_only: false,
+            contents: false,
+            through_dangling: false,
+            parents: false,
+            strict_source: false,
             durable: Durable::default(),
             reflink: When::Auto,
             sparse: When::Auto,
@@ -198,9 +290,30 @@ pub trait Watcher: Sync {
         false
     }
 
-    /// Called after a file gets its final name, and after a directory is created.
-    fn copied(&self, from: &Path, to: &Path) {
+    /// Called after a file gets its final name, and after a directory is created. `backup` is the
+    /// new name of the file that was there.
+    fn copied(&self, from: &Path, to: &Path, backup: Option<&Path>) {
+        let _ = (from, to, backup);
+    }
+
+    /// Called after [`copied`](Self::copied) with the method, if content was copied.
+    fn copied_by(&self, mode: Mode) {
+        let _ = mode;
+    }
+
+    /// Called after a directory of a source path was created (`--parents`).
+    fn made_parent(&self, from: &Path, to: &Path) {
         let _ = (from, to);
+    }
+
+    /// Called with a file that is removed before another one gets its name.
+    fn removed(&self, to: &Path) {
+        let _ = to;
+    }
+
+    /// Called with every error, including those that the report only counts.
+    fn failed(&self, error: &CopyError) {
+        let _ = error;
     }
 
     /// Decides whether an existing file may be replaced, for [`Existing::Ask`] and

@@ -4,6 +4,8 @@
 //! fraction is queried as well. Nothing in this module accesses the system, so the same facts
 //! always produce the same plan.
 
+pub use crate::mode::Refused;
+
 use crate::mode::Mode;
 use crate::options::{Durable, Tuning, When};
 
@@ -94,16 +96,6 @@ pub struct CopyPlan {
     /// only.
     pub extends: bool,
     /// The reason for this plan.
-    pub why: &'static str,
-}
-
-/// Why a required method cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{mode} cannot be used here: {why}")]
-pub struct Refused {
-    /// The required method.
-    pub mode: Mode,
-    /// What is missing.
     pub why: &'static str,
 }
 

@@ -50,6 +50,16 @@ impl Counts {
         self.skipped += other.skipped;
         self.resumed += other.resumed;
     }
+
+    /// Subtracts entries that were removed again. Entries of an earlier copy were never added.
+    pub(crate) fn take(&mut self, other: &Self) {
+        let take = |from: &mut u64, count: u64| *from = from.saturating_sub(count);
+        take(&mut self.files, other.files);
+        take(&mut self.hard_links, other.hard_links);
+        take(&mut self.directories, other.directories);
+        take(&mut self.symlinks, other.symlinks);
+        take(&mut self.specials, other.specials);
+    }
 }
 
 /// The evidence from reading the copies back.
@@ -90,8 +100,8 @@ impl EvidenceCounters {
 /// The result of a copy.
 #[derive(Debug)]
 pub struct Report {
-    /// Number of entries by outcome, including entries in directories that were removed because
-    /// they could not be completed.
+    /// Number of entries by outcome, without entries in directories that were removed because they
+    /// could not be completed.
     pub counts: Counts,
     /// Number of bytes copied, including shared blocks.
     pub bytes: u64,

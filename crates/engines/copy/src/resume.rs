@@ -20,6 +20,7 @@ use crate::route::Route;
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
+use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::dir::Kind;
 use ioloom_sys::{file, make, transfer};
 use std::ffi::CString;
@@ -87,7 +88,7 @@ pub(crate) fn copy_pieces(
     whole: Option<&mut Hasher>,
 ) -> Result<Mode, CopyError> {
     let (route, source) = (file_transfer.route, &file_transfer.source.attr);
-    let new = &file_transfer.new.file;
+    let new = file_transfer.new.file();
     let mut job = *job;
     data::prepare(&job).map_err(|error| route.transfer_error(error))?;
     if buffer.capacity() < job.plan.buffer_bytes() {
@@ -166,11 +167,7 @@ fn number_of(source: &Path, target: &Path) -> u64 {
     u64::from_be_bytes(number)
 }
 
-fn hash_of(
-    file: &std::os::fd::OwnedFd,
-    range: &Range<u64>,
-    buffer: &mut Buffer,
-) -> io::Result<String> {
+fn hash_of(file: &Descriptor, range: &Range<u64>, buffer: &mut Buffer) -> io::Result<String> {
     let mut hasher = Hasher::new(HashKind::Blake3);
     feed(file, range, buffer, &mut hasher)?;
     Ok(hasher.finish())
@@ -178,7 +175,7 @@ fn hash_of(
 
 /// Hashes a range of a file.
 fn feed(
-    from: &std::os::fd::OwnedFd,
+    from: &Descriptor,
     range: &Range<u64>,
     buffer: &mut Buffer,
     hasher: &mut Hasher,

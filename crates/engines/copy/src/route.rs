@@ -3,13 +3,13 @@
 use crate::data::TransferError;
 use crate::error::{CopyError, Reason};
 use crate::meta::ParentAttr;
-use ioloom_failure::Operation;
+use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
+use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// The source and target of one entry.
@@ -22,6 +22,8 @@ pub(crate) struct Route<'a> {
     pub(crate) to_name: &'a CStr,
     /// Whether the target directory still has a hidden name.
     pub(crate) hidden: bool,
+    /// Whether the source is one that the user named.
+    pub(crate) named: bool,
     pub(crate) parent_attr: ParentAttr,
     /// Both paths, for messages.
     pub(crate) paths: &'a dyn Fn() -> (PathBuf, PathBuf),
@@ -36,9 +38,23 @@ impl Route<'_> {
         CopyError::io(operation, (self.paths)().1, error)
     }
 
+    /// The source is not the file that the walk found.
+    pub(crate) fn replaced(&self) -> CopyError {
+        let (path, _) = (self.paths)();
+        let text =
+            format!("skipping file {}, as it was replaced while being copied", quoted(&path));
+        CopyError::whole(&path, text)
+    }
+
     pub(crate) fn changed(&self, how: &'static str) -> CopyError {
         let (path, _) = (self.paths)();
-        CopyError { operation: Operation::Copy, path, reason: Reason::Changed(how) }
+        CopyError { operation: Operation::Copy, path, other: None, reason: Reason::Changed(how) }
+    }
+
+    pub(crate) fn cancelled(&self) -> CopyError {
+        let (path, _) = (self.paths)();
+        let reason = Reason::Cancelled;
+        CopyError { operation: Operation::Copy, path, other: None, reason }
     }
 
     pub(crate) fn transfer_error(&self, error: TransferError) -> CopyError {
@@ -46,35 +62,47 @@ impl Route<'_> {
             TransferError::Read(e) => self.failed_from(Operation::Read, e),
             TransferError::Write(e) => self.failed_to(Operation::Write, e),
             TransferError::SourceEnded => self.changed("shrank"),
-            TransferError::Cancelled => {
-                let (path, _) = (self.paths)();
-                CopyError { operation: Operation::Copy, path, reason: Reason::Cancelled }
-            }
+            TransferError::Cancelled => self.cancelled(),
             TransferError::Unsupported(e) => self.failed_to(Operation::CopyTo, e),
         }
     }
 }
 
-/// The target as it was before the copy.
+/// What is at the target, and what happens to it.
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum TargetState {
+    /// Nothing.
     Absent,
-    Present(Attr),
+    /// A regular file, replaced atomically by a new one that takes over its attributes.
+    Replace(Attr),
+    /// A file that is removed: a new one gets its name and nothing else from it.
+    Fresh,
+    /// A file that is written in place.
+    InPlace(Attr),
+    /// A symbolic link to a file that does not exist, which is created.
+    Dangling,
 }
 
 /// An open source, with its attributes at the time of opening.
 pub(crate) struct Source {
-    pub(crate) file: OwnedFd,
+    pub(crate) file: Descriptor,
     pub(crate) attr: Attr,
 }
 
 impl Source {
-    pub(crate) fn open(route: &Route<'_>) -> Result<Self, CopyError> {
+    /// Opens a source of the type `kind`.
+    pub(crate) fn open(route: &Route<'_>, kind: Kind) -> Result<Self, CopyError> {
         let file = make::open_to_read(route.from, route.from_name, route.follow)
             .map_err(|e| route.failed_from(Operation::Open, e))?;
         let attr = attr::of_file(&file).map_err(|e| route.failed_from(Operation::Stat, e))?;
-        if attr.kind != Kind::Regular {
-            return Err(route.changed("was replaced"));
+        if attr.kind != kind {
+            return Err(route.replaced());
         }
-        Ok(Self { file, attr })
+        Ok(Self { file: Descriptor::new(file), attr })
+    }
+
+    /// Returns true if the content has no size and is read to its end: a pipe, device or terminal.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.attr.kind != Kind::Regular
     }
 }

@@ -1,18 +1,25 @@
-//! Copies files without content: symbolic links, pipes, sockets and devices.
+//! Creates entries without content: symbolic links, pipes, sockets and devices, and links to the
+//! source instead of copies of it.
 
+use crate::backup::Kept;
 use crate::context::CopyContext;
-use crate::links::{EntryResult, Outcome};
+use crate::error::CopyError;
+use crate::links::{Copied, EntryResult, Outcome};
 use crate::meta::{Creation, FileRef};
 use crate::new_file::with_hidden_name;
+use crate::options::{Existing, Make};
 use crate::route::{Route, TargetState};
-use ioloom_failure::Operation;
-use ioloom_sys::attr::Attr;
+use ioloom_failure::{Operation, quoted};
+use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Copies one special file unchanged. Does not replace a file created at the target since it was
-/// inspected.
+/// inspected, unless existing files are replaced anyway.
 pub(crate) fn copy(
     context: &CopyContext<'_>,
     route: &Route<'_>,
@@ -29,6 +36,7 @@ pub(crate) fn copy(
     };
     let operation = match source.kind {
         Kind::Symlink => Operation::Symlink,
+        Kind::Fifo => Operation::MakeFifo,
         _ => Operation::MakeNode,
     };
     let made = Creation {
@@ -41,27 +49,130 @@ pub(crate) fn copy(
     let put = |name: &CStr| {
         let from = FileRef::Name(route.from, route.from_name);
         let on = FileRef::Name(route.to, name);
-        context
-            .rules
-            .put(source, from, on, made)
-            .map_err(|(operation, e)| route.failed_to(operation, e))
+        let failed = context.rules.put(source, from, on, made);
+        context.failed_attributes(failed, || (route.paths)().1);
     };
-    if route.hidden {
-        make_as(route.to_name).map_err(|e| route.failed_to(operation, e))?;
-        let guard = Guard { dir: route.to, name: route.to_name };
-        put(route.to_name)?;
-        std::mem::forget(guard);
-        return Ok(Outcome::Copied(0));
+    let failed = |operation, e| route.failed_to(operation, e);
+    create(context, route, target, &make_as, &put)
+        .map(Outcome::Copied)
+        .map_err(|failure| failure.at(operation, failed))
+}
+
+/// Makes a hard link or symbolic link to the source instead of a copy.
+pub(crate) fn link(
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
+    target: &TargetState,
+) -> EntryResult {
+    let is_hard = context.options.make == Make::HardLink;
+    let text = if is_hard { None } else { Some(link_text(route)?) };
+    let make_as = |name: &CStr| match &text {
+        Some(text) => make::symlink(text, route.to, name),
+        None if route.follow => make::link_followed(route.from, route.from_name, route.to, name),
+        None => make::link(route.from, route.from_name, route.to, name),
+    };
+    let operation = if is_hard { Operation::HardLink } else { Operation::Symlink };
+    let failed = |operation, e| {
+        let (from, to) = (route.paths)();
+        let error = CopyError::io(operation, to, e);
+        if matches!(operation, Operation::HardLink | Operation::Symlink) {
+            return error.and(from);
+        }
+        error
+    };
+    create(context, route, target, &make_as, &|_| {})
+        .map(Outcome::Linked)
+        .map_err(|failure| failure.at(operation, failed))
+}
+
+/// Returns the text of a symbolic link to the source. A relative one leads there only from the
+/// current directory.
+fn link_text(route: &Route<'_>) -> Result<CString, CopyError> {
+    let (from, to) = (route.paths)();
+    let above = to.parent().filter(|above| !above.as_os_str().is_empty());
+    let is_here = || {
+        let identity = |path: &Path| attr::of_path(path, true).map(|attr| attr.identity()).ok();
+        above.is_none_or(|above| {
+            identity(above).is_some_and(|a| identity(Path::new(".")) == Some(a))
+        })
+    };
+    if !from.is_absolute() && !is_here() {
+        let text = "can make relative symbolic links only in current directory";
+        return Err(CopyError::whole(&to, format!("{}: {text}", bare(&to))));
     }
-    let (hidden, ()) =
-        with_hidden_name(route.to_name, make_as).map_err(|e| route.failed_to(operation, e))?;
+    CString::new(from.as_os_str().as_bytes())
+        .map_err(|_| CopyError::cannot(Operation::Copy, &from, "the name contains a NUL byte"))
+}
+
+/// Quotes a path only if a shell would interpret it.
+fn bare(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if text.chars().all(is_plain) { text.into_owned() } else { quoted(path).to_string() }
+}
+
+/// The step that failed.
+enum Failure {
+    Make(io::Error),
+    Backup(io::Error),
+    Publish(io::Error),
+}
+
+impl Failure {
+    fn at(self, make: Operation, failed: impl Fn(Operation, io::Error) -> CopyError) -> CopyError {
+        match self {
+            Self::Make(e) => failed(make, e),
+            Self::Backup(e) => failed(Operation::Backup, e),
+            Self::Publish(e) => failed(Operation::Publish, e),
+        }
+    }
+}
+
+/// Creates an entry with its attributes, and gives it its final name.
+fn create(
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
+    target: &TargetState,
+    make_as: &dyn Fn(&CStr) -> io::Result<()>,
+    put: &dyn Fn(&CStr),
+) -> Result<Copied, Failure> {
+    if route.hidden {
+        make_as(route.to_name).map_err(Failure::Make)?;
+        put(route.to_name);
+        return Ok(Copied::default());
+    }
+    let (hidden, ()) = with_hidden_name(route.to_name, make_as).map_err(Failure::Make)?;
     let guard = Guard { dir: route.to, name: &hidden };
-    put(&hidden)?;
-    let replace = matches!(target, TargetState::Present(_));
-    make::rename(route.to, &hidden, route.to, route.to_name, replace)
-        .map_err(|e| route.failed_to(Operation::Publish, e))?;
+    put(&hidden);
+    let is_there = !matches!(target, TargetState::Absent);
+    let kept = match &context.options.backup {
+        Some(backup) if is_there => {
+            Some(Kept::make(backup, route.to, route.to_name).map_err(Failure::Backup)?)
+        }
+        _ => None,
+    };
+    let backup = kept.as_ref().map(|kept| kept.name().to_owned());
+    let replace = is_there || context.options.existing == Existing::Replace;
+    let may_be_same = is_there && context.options.make == Make::HardLink;
+    if let Err(error) = publish(route, &hidden, replace, may_be_same) {
+        kept.into_iter().for_each(Kept::undo);
+        return Err(Failure::Publish(error));
+    }
     std::mem::forget(guard);
-    Ok(Outcome::Copied(0))
+    Ok(Copied { removed: is_there && backup.is_none(), backup, ..Copied::default() })
+}
+
+/// `may_be_same`: whether the existing file can be the same file under another name.
+fn publish(route: &Route<'_>, hidden: &CStr, replace: bool, may_be_same: bool) -> io::Result<()> {
+    make::rename(route.to, hidden, route.to, route.to_name, replace)?;
+    if !may_be_same {
+        return Ok(());
+    }
+    // Renaming one hard link of a file to another has no effect, so the hidden name may still exist.
+    match make::remove(route.to, hidden) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
 }
 
 /// Removes the new file when dropped.

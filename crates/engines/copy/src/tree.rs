@@ -8,20 +8,22 @@
 //! are open, a thread opens the pair it needs, starting from the nearest open ancestor. Each
 //! directory costs one mkdir, two opens, two closes, two statx calls, and its preserved attributes.
 
+mod directory;
 mod location;
+mod merge;
+mod pairs;
 mod visit;
 
+pub(crate) use directory::into_itself;
+
 use crate::context::CopyContext;
-use crate::dirs::{
-    CopiedName, CopyDir, DirCounters, DirPair, ResumedDir, Roots, TargetDir, c_name,
-    new_target_path, open_target, remove_hidden, root_of, target_path,
-};
-use crate::error::{CopyError, Errors};
+use crate::dirs::{CopiedName, DirCounters, DirPair, Roots, c_name};
+use crate::error::CopyError;
 use crate::file::{self, BUFFER_BYTES};
-use crate::links::{EntryResult, Outcome};
-use crate::meta::{Creation, FileRef, ParentAttr};
+use crate::links::{Copied, EntryResult, Outcome};
 use crate::new_file::with_hidden_name;
-use crate::options::{Durable, Follow};
+use crate::options::{Durable, Follow, Make};
+use crate::place::{self, Placement};
 use crate::report::Counts;
 use crate::route::{Route, Source, TargetState};
 use crate::{resume, special};
@@ -30,18 +32,14 @@ use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
-use ioloom_walk::{Control, DirRef, NewDir};
+use ioloom_walk::Control;
 use location::Location;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Maximum number of directory pairs to keep open.
-const PAIRS_MAX: usize = 128;
 
 /// One thread of a copy.
 pub(crate) struct Worker<'r> {
@@ -56,7 +54,6 @@ pub(crate) struct Worker<'r> {
     /// The parent of the last source, for long lists of files in one directory.
     above: Option<(PathBuf, Dir)>,
     pub(crate) counts: Counts,
-    pub(crate) errors: Errors,
 }
 
 impl<'r> Worker<'r> {
@@ -74,284 +71,40 @@ impl<'r> Worker<'r> {
             last_pair: None,
             above: None,
             counts: Counts::default(),
-            errors: Errors::default(),
         }
-    }
-
-    fn failed(&mut self, error: CopyError) {
-        if error.is_cancelled() {
-            return;
-        }
-        if error.is_out_of_space() {
-            self.context.out_of_space.store(true, Ordering::Relaxed);
-        }
-        self.errors.add(error);
     }
 
     fn goes_on(&self) -> Control {
-        if self.context.ends() { Control::Stop } else { Control::Continue }
+        if self.context.cancelled() { Control::Stop } else { Control::Continue }
     }
 
     fn done(&mut self, kind: Kind, ended: EntryResult, paths: &dyn Fn() -> (PathBuf, PathBuf)) {
-        let count = match ended {
-            Err(error) => return self.failed(error),
-            Ok(Outcome::Skipped) => &mut self.counts.skipped,
-            Ok(Outcome::Linked) => &mut self.counts.hard_links,
-            Ok(Outcome::Resumed) => &mut self.counts.resumed,
-            Ok(Outcome::Copied(_)) => match kind {
-                Kind::Regular => &mut self.counts.files,
-                Kind::Symlink => &mut self.counts.symlinks,
-                _ => &mut self.counts.specials,
+        let (count, copied) = match ended {
+            Err(error) => return self.context.failed(error),
+            Ok(Outcome::Skipped) => (&mut self.counts.skipped, None),
+            Ok(Outcome::Linked(copied)) => (&mut self.counts.hard_links, Some(copied)),
+            Ok(Outcome::Resumed) => (&mut self.counts.resumed, None),
+            Ok(Outcome::Copied(copied)) => match kind {
+                Kind::Regular => (&mut self.counts.files, Some(copied)),
+                Kind::Symlink => (&mut self.counts.symlinks, Some(copied)),
+                _ => (&mut self.counts.specials, Some(copied)),
             },
         };
         *count += 1;
         self.context.progress.entries.fetch_add(1, Ordering::Relaxed);
-        if self.context.watcher.wants_names()
-            && matches!(ended, Ok(Outcome::Copied(_) | Outcome::Linked))
+        if let Some(copied) = copied
+            && self.context.watcher.wants_names()
         {
             let (from, to) = paths();
-            self.context.watcher.copied(&from, &to);
-        }
-    }
-
-    /// Returns the pair for a directory that is being copied.
-    fn pair_of(&mut self, dir: DirRef<'_, CopyDir>) -> io::Result<Arc<DirPair>> {
-        let id = dir.data().id;
-        if let Some((at, pair)) = &self.last_pair
-            && *at == id
-        {
-            return Ok(Arc::clone(pair));
-        }
-        let open = locked(&dir.data().pair).clone();
-        let pair = match open {
-            Some(pair) => pair,
-            None => Arc::new(self.open_pair(dir)?),
-        };
-        self.last_pair = Some((id, Arc::clone(&pair)));
-        Ok(pair)
-    }
-
-    /// Opens a pair, starting from the nearest open ancestor.
-    fn open_pair(&self, dir: DirRef<'_, CopyDir>) -> io::Result<DirPair> {
-        let mut below = Vec::new();
-        let mut at = dir;
-        let mut pair = loop {
-            if let Some(pair) = locked(&at.data().pair).clone() {
-                break DirPair { from: pair.from.open_at(b".")?, to: pair.to.open_at(b".")? };
+            if copied.removed {
+                self.context.watcher.removed(&to);
             }
-            match at.parent() {
-                Some(parent) => {
-                    below.push(at);
-                    at = parent;
-                }
-                None => {
-                    let from = Dir::open(&self.roots.from[at.root()])?;
-                    break DirPair { from, to: self.open_root_target(at)? };
-                }
+            let backup = copied.backup.map(|name| to.with_file_name(name));
+            self.context.watcher.copied(&from, &to, backup.as_deref());
+            if let Some(mode) = copied.mode {
+                self.context.watcher.copied_by(mode);
             }
-        };
-        let follow = self.context.options.follow == Follow::Always;
-        while let Some(next) = below.pop() {
-            let from = pair.from.open_child(&c_name(next.name())?, follow, false)?;
-            pair = DirPair { from, to: open_target(&pair.to, next.name(), next.data())? };
         }
-        Ok(pair)
-    }
-
-    fn open_root_target(&self, root: DirRef<'_, CopyDir>) -> io::Result<Dir> {
-        let to = &self.roots.to[root.root()];
-        open_target(&self.roots.parents[to.parent].dir, to.name.to_bytes(), root.data())
-    }
-
-    /// Opens only the target of a directory that may already be complete.
-    fn target_of(&self, dir: DirRef<'_, CopyDir>) -> io::Result<Dir> {
-        let mut below = Vec::new();
-        let mut at = dir;
-        while let Some(parent) = at.parent() {
-            below.push(at);
-            at = parent;
-        }
-        let mut to = self.open_root_target(at)?;
-        while let Some(next) = below.pop() {
-            to = open_target(&to, next.name(), next.data())?;
-        }
-        Ok(to)
-    }
-
-    /// Creates or opens the target of a directory.
-    fn begin_dir(&mut self, new: &NewDir<'_, CopyDir>) -> Result<CopyDir, CopyError> {
-        let roots = self.roots;
-        let paths = || (new.path(), new_target_path(roots, new));
-        let failed = |operation, e: io::Error| CopyError::io(operation, paths().0, e);
-        let failed_to = |operation, e: io::Error| CopyError::io(operation, paths().1, e);
-        let (above, name, parent_attr, hidden);
-        let from = match new.parent {
-            None => {
-                let root = &self.roots.to[new.root];
-                let parent = &self.roots.parents[root.parent];
-                (above, name, parent_attr, hidden) =
-                    (None, root.name.clone(), parent.parent_attr, false);
-                Dir::open(&self.roots.from[new.root])
-            }
-            Some(parent) => {
-                let data = parent.data();
-                let pair = self.pair_of(parent).map_err(|e| failed(Operation::OpenDir, e))?;
-                name = c_name(new.name).map_err(|e| failed(Operation::OpenDir, e))?;
-                (parent_attr, hidden) = (data.parent_attr, data.hidden);
-                let from = pair.from.open_child(&name, new.linked, false);
-                above = Some(pair);
-                from
-            }
-        };
-        let from = from.map_err(|e| failed(Operation::OpenDir, e))?;
-        let source = attr::of_file(&from).map_err(|e| failed(Operation::Stat, e))?;
-        let device = new.parent.map(|above| root_of(above).data().source.device);
-        let other = device.is_some_and(|device| device != source.device);
-        let stays_out = other && self.context.options.one_file_system;
-        if !stays_out && self.context.is_written(source.identity()) {
-            let why = "it is a directory that this copy writes to";
-            return Err(CopyError::cannot(Operation::Copy, &paths().0, why));
-        }
-        let parent = match &above {
-            Some(pair) => &pair.to,
-            None => &self.roots.parents[self.roots.to[new.root].parent].dir,
-        };
-        let mode = self.context.rules.initial_mode(&source) | 0o700;
-        let resumed = self.resumed(new.parent.is_none());
-        let made = TargetDir::make(parent, &name, hidden, mode, resumed);
-        let target = made.map_err(|e| failed_to(Operation::CreateDir, e))?;
-        let (to, own) = (target.dir, target.own);
-        if !target.is_hidden || target.hidden_name.is_some() {
-            self.context.writes_into(own.identity());
-        }
-        let has_default_acl = if target.is_new {
-            parent_attr.has_default_acl
-        } else {
-            self.context.rules.has_default_acl(&to)
-        };
-        let dir = CopyDir {
-            id: self.dirs.next.fetch_add(1, Ordering::Relaxed),
-            source,
-            hidden_name: target.hidden_name,
-            published: AtomicBool::new(false),
-            hidden: target.is_hidden,
-            bytes: AtomicU64::new(0),
-            empty: stays_out,
-            parent_attr: ParentAttr { device: own.device, group: own.group, has_default_acl },
-            made: Creation {
-                mode,
-                parent_attr,
-                is_link: false,
-                is_dir: true,
-                is_old: !target.is_new,
-            },
-            pair: Mutex::new(None),
-        };
-        self.keep_open(&dir, DirPair { from, to });
-        Ok(dir)
-    }
-
-    fn resumed(&self, is_root: bool) -> Option<ResumedDir> {
-        self.context.resume.get().map(|resume| ResumedDir { number: resume.number, is_root })
-    }
-
-    /// Remembers the pair for a directory, and keeps it open for other threads unless too many are.
-    fn keep_open(&mut self, dir: &CopyDir, pair: DirPair) {
-        let pair = Arc::new(pair);
-        if self.dirs.pairs.fetch_add(1, Ordering::Relaxed) < PAIRS_MAX {
-            *locked(&dir.pair) = Some(Arc::clone(&pair));
-        } else {
-            self.dirs.pairs.fetch_sub(1, Ordering::Relaxed);
-        }
-        self.last_pair = Some((dir.id, pair));
-    }
-
-    /// Finishes a directory after everything below it: preserves its attributes, syncs it if
-    /// requested, and renames it. If attributes cannot be preserved, reports the error and renames
-    /// the directory anyway; if the sync fails, does not rename it.
-    fn end_dir(&mut self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
-        let data = dir.data();
-        let gives_up = self.context.cancelled() && data.hidden;
-        let preserved = if gives_up { Ok(()) } else { self.preserve_attributes(dir) };
-        let Some(hidden) = &data.hidden_name else {
-            return preserved.and(if gives_up { Ok(()) } else { self.sync(dir) });
-        };
-        let published = match gives_up {
-            true => Ok(false),
-            false => self.sync(dir).and_then(|()| self.publish(dir, hidden)).map(|()| true),
-        };
-        if !published.as_ref().is_ok_and(|published| *published)
-            && self.context.resume.get().is_none()
-        {
-            remove_hidden(target_path(self.roots, Some(dir), dir.root(), b""), hidden);
-            let gone = data.bytes.load(Ordering::Relaxed);
-            self.context.progress.bytes.fetch_sub(gone, Ordering::Relaxed);
-        }
-        published.map(drop).and(preserved)
-    }
-
-    fn failed_at(
-        &self,
-        dir: DirRef<'_, CopyDir>,
-        operation: Operation,
-        error: io::Error,
-    ) -> CopyError {
-        CopyError::io(operation, target_path(self.roots, Some(dir), dir.root(), b""), error)
-    }
-
-    /// Copies the preserved attributes of a directory.
-    fn preserve_attributes(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
-        let data = dir.data();
-        let pair =
-            self.open_or_take(dir).map_err(|e| self.failed_at(dir, Operation::OpenDir, e))?;
-        let (from, on) = (FileRef::Open(pair.from.as_fd()), FileRef::Open(pair.to.as_fd()));
-        let put = self.context.rules.put(&data.source, from, on, data.made);
-        put.map_err(|(what, e)| self.failed_at(dir, what, e))
-    }
-
-    /// Syncs a directory if requested, unless syncing an ancestor will cover it.
-    fn sync(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
-        let data = dir.data();
-        let is_top = data.hidden_name.is_some();
-        if self.context.options.durable == Durable::None || (data.hidden && !is_top) {
-            return Ok(());
-        }
-        let pair =
-            self.open_or_take(dir).map_err(|e| self.failed_at(dir, Operation::OpenDir, e))?;
-        let synced = if is_top { pair.to.sync_file_system() } else { pair.to.sync() };
-        synced.map_err(|e| self.failed_at(dir, Operation::Sync, e))
-    }
-
-    /// Renames a directory to its final name.
-    fn publish(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr) -> Result<(), CopyError> {
-        let failed = |what, e| self.failed_at(dir, what, e);
-        let (parent, name);
-        let above = match dir.parent() {
-            Some(above) => {
-                parent = self.open_or_take(above).map_err(|e| failed(Operation::OpenDir, e))?;
-                name = c_name(dir.name()).map_err(|e| failed(Operation::OpenDir, e))?;
-                &parent.to
-            }
-            None => {
-                let root = &self.roots.to[dir.root()];
-                name = root.name.clone();
-                &self.roots.parents[root.parent].dir
-            }
-        };
-        let renamed = make::rename(above, hidden, above, &name, false);
-        renamed.map_err(|e| failed(Operation::Publish, e))?;
-        dir.data().published.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    fn open_or_take(&self, dir: DirRef<'_, CopyDir>) -> io::Result<Arc<DirPair>> {
-        if let Some((at, pair)) = &self.last_pair
-            && *at == dir.data().id
-        {
-            return Ok(Arc::clone(pair));
-        }
-        let open = locked(&dir.data().pair).clone();
-        open.map_or_else(|| self.open_pair(dir).map(Arc::new), Ok)
     }
 
     /// Copies one entry that is not a directory.
@@ -383,6 +136,7 @@ impl<'r> Worker<'r> {
                     to: &pair.to,
                     to_name: name,
                     hidden: dir.data().hidden,
+                    named: false,
                     parent_attr: dir.data().parent_attr,
                     paths: &paths,
                 };
@@ -401,6 +155,7 @@ impl<'r> Worker<'r> {
                     to: &parent.dir,
                     to_name: &to.name,
                     hidden: false,
+                    named: true,
                     parent_attr: parent.parent_attr,
                     paths: &paths,
                 };
@@ -423,36 +178,91 @@ impl<'r> Worker<'r> {
     }
 
     fn along(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {
-        if kind != Kind::Regular {
-            // With `follow`, copy the target of a link instead of the link.
-            let follow = route.follow && kind != Kind::Symlink;
-            let attr = attr::of_name(route.from, route.from_name, follow)
-                .map_err(|e| route.failed_from(Operation::Stat, e))?;
-            if attr.kind != kind {
-                return Err(route.changed("was replaced"));
-            }
-            let Some(there) = file::inspect_target(self.context, route, &attr)? else {
-                return Ok(Outcome::Skipped);
-            };
-            let context = self.context;
-            resume::remove_partial(context, route)?;
-            return self.linked(route, at, &attr, &there, |_| {
-                special::copy(context, route, &attr, &there)
-            });
+        let ended = self.place_and_copy(route, at, kind);
+        if matches!(ended, Ok(Outcome::Copied(_) | Outcome::Linked(_)))
+            && (route.named || kind == Kind::Symlink)
+        {
+            self.context.created(route.to, route.to_name, route.named);
         }
-        let source = Source::open(route)?;
-        let attr = source.attr;
+        ended
+    }
+
+    fn place_and_copy(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {
         let context = self.context;
+        let reads = context.options.contents || !context.options.recursive;
+        let as_file = kind == Kind::Regular || (reads && kind != Kind::Symlink);
+        let links = context.options.make != Make::Copy;
+        if !as_file || links || context.options.attributes_only {
+            return self.without_content(route, at, kind, as_file);
+        }
+        let source = Source::open(route, kind)?;
+        let attr = source.attr;
         if resume::is_complete(context, route, &attr) && self.stays(route, at, &attr) {
             return Ok(Outcome::Resumed);
         }
-        let Some(there) = file::inspect_target(context, route, &attr)? else {
-            return Ok(Outcome::Skipped);
+        let target = match place::decide(context, route, &attr, true)? {
+            Placement::Copy(target) => target,
+            kept => return self.kept(route, at, &attr, kept),
         };
         resume::remove_partial(context, route)?;
-        self.linked(route, at, &attr, &there, |buffer| {
-            file::copy(context, route, source, &there, buffer)
+        self.linked(route, at, &attr, &target, |buffer| {
+            file::copy(context, route, source, target, buffer)
         })
+    }
+
+    /// Creates an entry whose source is not read.
+    fn without_content(
+        &mut self,
+        route: &Route<'_>,
+        at: Location<'_>,
+        kind: Kind,
+        as_file: bool,
+    ) -> EntryResult {
+        let context = self.context;
+        // With `follow`, copy the target of a link instead of the link.
+        let follow = route.follow && kind != Kind::Symlink;
+        let attr = attr::of_name(route.from, route.from_name, follow)
+            .map_err(|e| route.failed_from(Operation::Stat, e))?;
+        if attr.kind != kind {
+            return Err(route.replaced());
+        }
+        let target = match place::decide(context, route, &attr, as_file)? {
+            Placement::Copy(target) => target,
+            kept => return self.kept(route, at, &attr, kept),
+        };
+        resume::remove_partial(context, route)?;
+        if context.options.make != Make::Copy {
+            return special::link(context, route, &target);
+        }
+        self.linked(route, at, &attr, &target, |buffer| {
+            if !as_file {
+                return special::copy(context, route, &attr, &target);
+            }
+            let source = Source::open(route, kind)?;
+            file::copy(context, route, source, target, buffer)
+        })
+    }
+
+    /// An entry whose existing target is kept. A newer target does not prevent hard links from being
+    /// preserved.
+    fn kept(
+        &mut self,
+        route: &Route<'_>,
+        at: Location<'_>,
+        attr: &Attr,
+        kept: Placement,
+    ) -> EntryResult {
+        if !matches!(kept, Placement::KeepNewer) || !self.may_have_more_names(route, attr) {
+            return Ok(Outcome::Skipped);
+        }
+        if let Some(copied) = self.context.links.claim(attr.identity()) {
+            let linked = self.link(route, &copied, &TargetState::Fresh);
+            return linked
+                .map(|()| Outcome::Linked(Copied::default()))
+                .map_err(|e| route.failed_to(Operation::HardLink, e));
+        }
+        self.context.links.release(attr.identity(), Some(at.copied_name(route.from_name)));
+        Ok(Outcome::Skipped)
     }
 
     /// Returns true if a copy completed by an earlier run is kept. It is not kept if another name
@@ -488,7 +298,7 @@ impl<'r> Worker<'r> {
         }
         if let Some(copied) = self.context.links.claim(attr.identity()) {
             match self.link(route, &copied, there) {
-                Ok(()) => return Ok(Outcome::Linked),
+                Ok(()) => return Ok(Outcome::Linked(Copied::default())),
                 // There are too many links, or the file system does not support hard links, or it
                 // is a different file system: make a separate copy.
                 Err(e)
@@ -524,7 +334,7 @@ impl<'r> Worker<'r> {
         };
         match there {
             TargetState::Absent => make::link(from, &name, route.to, route.to_name),
-            TargetState::Present(_) => {
+            _ => {
                 let linked = |hidden: &CStr| make::link(from, &name, route.to, hidden);
                 let (hidden, ()) = with_hidden_name(route.to_name, linked)?;
                 let renamed = make::rename(route.to, &hidden, route.to, route.to_name, true);
@@ -541,25 +351,30 @@ impl<'r> Worker<'r> {
     }
 
     fn entry_of(&mut self, at: Location<'_>, name: &[u8], kind: Kind) -> Control {
-        if self.context.ends() {
+        if self.context.cancelled() {
             return Control::Stop;
         }
-        let roots = self.roots;
+        let (roots, options) = (self.roots, self.context.options);
+        let doomed = matches!(at, Location::In(dir) if dir.data().is_doomed());
         let ended = match kind {
-            Kind::Symlink if self.context.options.follow == Follow::Always => {
-                let (path, _) = at.paths(roots, name);
-                let why = "it is a broken symbolic link";
-                Err(CopyError::cannot(Operation::Copy, &path, why))
+            _ if doomed => {
+                let (_, to) = at.paths(roots, name);
+                Err(CopyError::io(Operation::CopyTo, to, Errno::NOSPC.into()))
             }
-            Kind::Regular | Kind::Symlink => self.one(at, name, kind),
-            _ if !self.context.options.recursive => {
-                let why = format!("it is a {}; use -r to copy it", kind.singular());
-                Err(CopyError::cannot(Operation::Copy, &at.paths(roots, name).0, why))
+            Kind::Symlink if options.follow == Follow::Always => {
+                let (path, _) = at.paths(roots, name);
+                Err(CopyError::io(Operation::Stat, path, Errno::NOENT.into()))
             }
             _ => self.one(at, name, kind),
         };
-        if let (Location::In(dir), Ok(Outcome::Copied(bytes))) = (at, &ended) {
-            dir.data().add_bytes(*bytes);
+        if let Location::In(dir) = at {
+            match &ended {
+                Ok(Outcome::Copied(copied)) => dir.data().add_bytes(copied.bytes),
+                Err(error) if error.is_out_of_space() && dir.data().hidden => {
+                    dir.data().doomed.store(true, Ordering::Relaxed);
+                }
+                _ => {}
+            }
         }
         self.done(kind, ended, &|| at.paths(roots, name));
         self.goes_on()
@@ -571,7 +386,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Syncs the directories into which sources were copied.
-pub(crate) fn sync_parents(context: &CopyContext<'_>, roots: &Roots, errors: &mut Errors) {
+pub(crate) fn sync_parents(context: &CopyContext<'_>, roots: &Roots) {
     for (number, parent) in roots.parents.iter().enumerate() {
         let synced = match context.options.durable {
             Durable::None => return,
@@ -580,8 +395,9 @@ pub(crate) fn sync_parents(context: &CopyContext<'_>, roots: &Roots, errors: &mu
         };
         let of = roots.to.iter().find(|to| to.parent == number);
         if let Err(error) = synced {
-            let path = of.and_then(|to| to.path.parent()).unwrap_or(Path::new("."));
-            errors.add(CopyError::io(Operation::Sync, path.to_owned(), error));
+            let path = of.and_then(|to| to.path.parent());
+            let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            context.failed(CopyError::io(Operation::Sync, path.to_owned(), error));
         }
     }
 }

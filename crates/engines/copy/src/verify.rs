@@ -13,10 +13,11 @@ use crate::options::Verify;
 use crate::route::Route;
 use ioloom_failure::Operation;
 use ioloom_sys::buffer::Buffer;
+use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::proc::parse;
 use ioloom_sys::{attr, cache, file, make, proc, transfer};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -27,7 +28,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 pub(crate) fn check(
     context: &CopyContext<'_>,
     route: &Route<'_>,
-    new: &OwnedFd,
+    new: &Descriptor,
     bytes: u64,
     hash: Option<&str>,
 ) -> Result<(), CopyError> {
@@ -43,6 +44,8 @@ pub(crate) fn check(
     let got = reading
         .each(&mut |part| hasher.update(part))
         .map_err(|e| route.failed_to(Operation::Verify, e))?;
+    let from_device_here = reading.from_device;
+    reading.file.close().map_err(|e| route.failed_to(Operation::Close, e))?;
     let device_bytes = thread_read_bytes().saturating_sub(before);
     let again = hasher.finish();
     if got != bytes || hash != Some(again.as_str()) {
@@ -52,7 +55,7 @@ pub(crate) fn check(
             hash.unwrap_or("-")
         );
         let reason = Reason::Differs(difference);
-        return Err(CopyError { operation: Operation::Verify, path, reason });
+        return Err(CopyError { operation: Operation::Verify, path, other: None, reason });
     }
     let seen = &context.verified;
     seen.files.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +63,7 @@ pub(crate) fn check(
     seen.device_bytes.fetch_add(device_bytes.min(bytes), Ordering::Relaxed);
     // Without a kernel count, the evidence is missing; a hole needs none.
     let evident = || device_bytes > 0 || attr::of_file(new).is_ok_and(|new| new.blocks_512 == 0);
-    if from_device && bytes > 0 && !(reading.from_device && evident()) {
+    if from_device && bytes > 0 && !(from_device_here && evident()) {
         seen.not_from_device.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
@@ -68,21 +71,21 @@ pub(crate) fn check(
 
 /// A new file, opened for reading.
 struct Reading {
-    file: OwnedFd,
+    file: Descriptor,
     /// Whether reads come from the device.
     from_device: bool,
 }
 
 impl Reading {
-    fn open(new: &OwnedFd, from_device: bool) -> io::Result<Self> {
+    fn open(new: &Descriptor, from_device: bool) -> io::Result<Self> {
         if !from_device {
-            return Ok(Self { file: make::open_again(new, false)?, from_device: false });
+            return Ok(Self { file: make::open_again(new, false)?.into(), from_device: false });
         }
         let path = format!("/proc/self/fd/{}", new.as_raw_fd());
         if file::direct_alignment(Path::new(&path)).is_ok_and(|found| found.is_some()) {
-            return Ok(Self { file: make::open_again(new, true)?, from_device: true });
+            return Ok(Self { file: make::open_again(new, true)?.into(), from_device: true });
         }
-        let file = make::open_again(new, false)?;
+        let file = Descriptor::new(make::open_again(new, false)?);
         let gone = !attr::file_system(new)?.in_memory && evict(new)?;
         Ok(Self { file, from_device: gone })
     }
@@ -103,7 +106,7 @@ impl Reading {
 }
 
 /// Evicts the pages of a written file; returns true if all of them are proved to be evicted.
-fn evict(file: &OwnedFd) -> io::Result<bool> {
+fn evict(file: &Descriptor) -> io::Result<bool> {
     cache::evict_file(file)?;
     Ok(cache::state(file.as_fd(), 0, 0)?.is_some_and(|state| state.resident == 0))
 }

@@ -76,7 +76,7 @@ impl Command {
     /// --quiet` do only on request, and the protocol of `run-order` is checked by its parent.
     pub(crate) fn prints(&self) -> bool {
         match self {
-            Self::Cp(args) => args.verbose || args.explain || args.json,
+            Self::Cp(args) => args.is_verbose() || args.flags.explain || args.flags.json,
             Self::Each(args) => args.prints(),
             Self::RunOrder => false,
             _ => true,
@@ -121,8 +121,18 @@ impl From<Quick> for Command {
 
 /// Parses the command line, or prints help, a version or an error and exits.
 pub(crate) fn parse() -> Command {
+    let is_cp = std::env::args_os().nth(1).is_some_and(|word| word == "cp");
+    if is_cp {
+        let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
+        let mut words = std::env::args_os();
+        let program: Vec<_> = words.by_ref().take(2).collect();
+        let words = cp::expand(words, posix).unwrap_or_else(|why| usage::exit_with(&why, "cp"));
+        let words = program.into_iter().chain(words);
+        let parsed = QuickCli::try_parse_from(words).map(|quick| quick.command.into());
+        return parsed.unwrap_or_else(|error| usage::exit_as_gnu(&error, "cp"));
+    }
     let is_quick = std::env::args_os().nth(1).is_some_and(|word| {
-        let names = ["each", "du", "cp"];
+        let names = ["each", "du"];
         names.iter().any(|name| word == *name)
     });
     let parsed = if is_quick {

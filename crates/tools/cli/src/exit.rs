@@ -13,8 +13,12 @@ pub(crate) enum Exit {
     Usage = 2,
     /// The request cannot be carried out as specified; the reason was reported.
     Refused = 3,
-    /// The user interrupted the command.
+    /// The terminal was closed (SIGHUP).
+    Hangup = 129,
+    /// The user interrupted the command (SIGINT).
     Interrupted = 130,
+    /// The command was terminated (SIGTERM).
+    Terminated = 143,
 }
 
 impl From<Exit> for ExitCode {

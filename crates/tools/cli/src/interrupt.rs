@@ -1,9 +1,10 @@
 //! SIGINT and SIGTERM as flags that a command polls.
 
 use crate::exit::Exit;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -23,6 +24,54 @@ pub(crate) fn stop_flag() -> Arc<AtomicBool> {
         let _ = signal_hook::flag::register(signal, stop.clone());
     }
     stop
+}
+
+/// Signals that stop a copy or a walk: SIGHUP, SIGINT and SIGTERM, unless they are ignored, as under
+/// `nohup`.
+pub(crate) struct StopSignals {
+    /// Raised by the first signal; the second terminates the program immediately.
+    pub(crate) flag: Arc<AtomicBool>,
+    /// The number of the signal.
+    signal: Arc<AtomicUsize>,
+}
+
+impl StopSignals {
+    /// Installs the handlers.
+    pub(crate) fn catch() -> Self {
+        let (flag, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let ignored = ignored_signals();
+        for number in [SIGHUP, SIGINT, SIGTERM] {
+            if ignored >> (number - 1) & 1 == 1 {
+                continue;
+            }
+            // Order matters: the shutdown handler must see the flag before this signal raises it.
+            let _ = signal_hook::flag::register_conditional_shutdown(
+                number,
+                128 + number,
+                flag.clone(),
+            );
+            let value = usize::try_from(number).unwrap_or_default();
+            let _ = signal_hook::flag::register_usize(number, signal.clone(), value);
+            let _ = signal_hook::flag::register(number, flag.clone());
+        }
+        Self { flag, signal }
+    }
+
+    /// Returns the exit code: 128 plus the number of the signal.
+    pub(crate) fn exit(&self) -> Exit {
+        match i32::try_from(self.signal.load(Ordering::Relaxed)) {
+            Ok(SIGHUP) => Exit::Hangup,
+            Ok(SIGTERM) => Exit::Terminated,
+            _ => Exit::Interrupted,
+        }
+    }
+}
+
+/// Returns the signals that this process ignores, as a bit mask.
+fn ignored_signals() -> u64 {
+    let text = ioloom_sys::proc::read_text(Path::new("/proc/self/status")).unwrap_or_default();
+    let mask = ioloom_sys::proc::parse::value(&text, "SigIgn");
+    mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0)
 }
 
 /// Returns a flag raised by any number of interrupts. For a child that can receive an interrupt

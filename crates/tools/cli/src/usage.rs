@@ -29,6 +29,56 @@ pub(crate) fn exit(error: &clap::Error) -> ! {
     std::process::exit(Exit::Usage as i32)
 }
 
+/// Like [`exit`], with the messages and the exit code of a GNU program.
+pub(crate) fn exit_as_gnu(error: &clap::Error, command: &str) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    if let Some(message) = gnu_message(error) {
+        exit_with(&message, command);
+    }
+    if let Some(message) = invalid_value(error) {
+        stderr::message(&message);
+        std::process::exit(Exit::Failed as i32);
+    }
+    let text = error.render().to_string();
+    let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    exit_with(message, command)
+}
+
+/// Prints an error in the command line of a GNU program and exits.
+pub(crate) fn exit_with(message: &str, command: &str) -> ! {
+    stderr::message(message);
+    stderr::line(&format!("Try 'ioloom {command} --help' for more information."));
+    std::process::exit(Exit::Failed as i32)
+}
+
+/// Returns the message of GNU programs for an unknown option or a missing value.
+fn gnu_message(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = flag.split([' ', '=', '[']).next().unwrap_or(flag);
+    let letter = name.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    let is_empty = match error.get(ContextKind::InvalidValue) {
+        Some(ContextValue::String(value)) => value.is_empty(),
+        _ => true,
+    };
+    match (error.kind(), letter) {
+        (ErrorKind::UnknownArgument, Some(letter)) => {
+            let first: String = letter.chars().take(1).collect();
+            Some(format!("invalid option -- '{first}'"))
+        }
+        (ErrorKind::UnknownArgument, None) => Some(format!("unrecognized option '{name}'")),
+        (ErrorKind::InvalidValue, _) if is_empty && name.starts_with('-') => match letter {
+            Some(letter) => Some(format!("option requires an argument -- '{letter}'")),
+            None => Some(format!("option '{name}' requires an argument")),
+        },
+        (ErrorKind::TooManyValues, None) => {
+            Some(format!("option '{name}' doesn't allow an argument"))
+        }
+        _ => None,
+    }
+}
+
 /// Returns the one-line message for an invalid flag value.
 fn invalid_value(error: &clap::Error) -> Option<String> {
     let text = |kind| match error.get(kind) {

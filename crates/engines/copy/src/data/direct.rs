@@ -15,6 +15,7 @@
 use super::job::{Job, TransferError};
 use crate::hash::Hasher;
 use ioloom_sys::buffer::Buffer;
+use ioloom_sys::descriptor;
 use ioloom_sys::ring::{Completion, Outcome, Ring};
 use ioloom_sys::transfer;
 use std::collections::BTreeMap;
@@ -161,13 +162,26 @@ impl<'a> Pipeline<'a> {
                     self.next_read == self.end && self.read.is_empty(),
                     "the pipeline must not stop until every block is written"
                 );
-                return Ok(());
+                return self.close();
             }
             self.ring.reap(true, &mut done).map_err(TransferError::Unsupported)?;
             for one in done.drain(..) {
                 self.completed(one)?;
             }
         }
+    }
+
+    /// Closes the duplicates, which reports failed writes.
+    fn close(self) -> Result<(), TransferError> {
+        for slot in self.slots {
+            if let Some(from) = slot.from {
+                descriptor::close(from).map_err(TransferError::Read)?;
+            }
+            if let Some(to) = slot.to {
+                descriptor::close(to).map_err(TransferError::Write)?;
+            }
+        }
+        Ok(())
     }
 
     fn begin_reads(&mut self) {

@@ -8,6 +8,7 @@ mod blocks;
 mod direct;
 mod job;
 mod parallel;
+mod stream;
 
 pub(crate) use job::{Job, Meter, TransferError, borrow};
 
@@ -111,6 +112,18 @@ fn range(
             blocks::read_and_write(job, range, buffer, hasher)
         }
     }
+}
+
+/// Copies sequentially to the end of the source, at most `most` bytes. `ends`: whether source and
+/// target are pipes or devices.
+pub(crate) fn sequential(
+    job: &Job<'_>,
+    ends: (bool, bool),
+    most: u64,
+    buffer: &mut Buffer,
+    hasher: Option<&mut Hasher>,
+) -> Result<u64, TransferError> {
+    stream::copy(job, ends, most, buffer, hasher)
 }
 
 /// Copies to the end of a source that reports size zero (kernel files).

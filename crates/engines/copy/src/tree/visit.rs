@@ -1,10 +1,10 @@
 //! The worker as the visitor of a walk.
 
+use super::Worker;
 use super::location::Location;
-use super::{CopyDir, Worker, locked};
-use crate::dirs::new_target_path;
+use crate::dirs::{CopyDir, new_target_path};
 use crate::error::CopyError;
-use ioloom_failure::{Operation, PathError};
+use ioloom_failure::{PathError, quoted};
 use ioloom_sys::dir::Kind;
 use ioloom_walk::{Control, DirRef, Found, NewDir, Visitor};
 use std::io;
@@ -19,26 +19,30 @@ impl Visitor for Worker<'_> {
     }
 
     fn enter(&mut self, new: &NewDir<'_, CopyDir>) -> Option<CopyDir> {
-        if self.context.ends() {
+        if self.context.cancelled() {
             return None;
         }
         if !self.context.options.recursive {
-            let why = "it is a directory; use -r to copy it and its contents";
-            self.failed(CopyError::cannot(Operation::Copy, &new.path(), why));
+            let path = new.path();
+            let text = format!("-r not specified; omitting directory {}", quoted(&path));
+            self.context.failed(CopyError::whole(&path, text));
             return None;
         }
         match self.begin_dir(new) {
             Ok(dir) => {
+                if dir.absent {
+                    return Some(dir);
+                }
                 self.counts.directories += 1;
                 self.context.progress.entries.fetch_add(1, Ordering::Relaxed);
-                if self.context.watcher.wants_names() {
+                if self.context.watcher.wants_names() && !dir.made.is_old {
                     let to = new_target_path(self.roots, new);
-                    self.context.watcher.copied(&new.path(), &to);
+                    self.context.watcher.copied(&new.path(), &to, None);
                 }
                 Some(dir)
             }
             Err(error) => {
-                self.failed(error);
+                self.context.failed(error);
                 None
             }
         }
@@ -54,17 +58,12 @@ impl Visitor for Worker<'_> {
 
     fn leave(&mut self, dir: DirRef<'_, CopyDir>) {
         if let Err(error) = self.end_dir(dir) {
-            self.failed(error);
+            self.context.failed(error);
         }
         if let Some(above) = dir.parent().filter(|_| dir.data().hidden_name.is_none()) {
             above.data().add_bytes(dir.data().bytes.load(Ordering::Relaxed));
         }
-        if self.last_pair.as_ref().is_some_and(|(at, _)| *at == dir.data().id) {
-            self.last_pair = None;
-        }
-        if locked(&dir.data().pair).take().is_some() {
-            self.dirs.pairs.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.close_pair(dir);
     }
 
     fn failed(&mut self, _dir: Option<DirRef<'_, CopyDir>>, error: &PathError) {
@@ -72,11 +71,12 @@ impl Visitor for Worker<'_> {
             Some(number) => io::Error::from_raw_os_error(number),
             None => error.source.kind().into(),
         };
-        Worker::failed(self, CopyError::io(error.operation, error.path.clone(), source));
+        self.context.failed(CopyError::io(error.operation, error.path.clone(), source));
     }
 
     fn looped(&mut self, dir: DirRef<'_, CopyDir>, name: &[u8]) {
-        let why = "it contains itself through a symbolic link";
-        self.failed(CopyError::cannot(Operation::Copy, &dir.path_of(name), why));
+        let path = dir.path_of(name);
+        let text = format!("cannot copy cyclic symbolic link {}", quoted(&path));
+        self.context.failed(CopyError::whole(&path, text));
     }
 }

@@ -6,6 +6,7 @@ use ioloom_copy::{
     Silent, Target, Tuning, Verify, Watcher, When, copy,
 };
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -43,28 +44,68 @@ impl<F: Fn() + Sync> Watcher for Meddler<F> {
 }
 
 #[test]
-fn a_source_that_changes_is_an_error_and_the_old_target_stays() {
+fn a_source_that_changes_is_copied_in_part_or_refused() {
     let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
-    let options = CopyOptions { existing: Existing::Ask, ..CopyOptions::default() };
     let size = 70 << 20;
     type Meddle = fn(&File);
-    let ways: [(Meddle, &str); 3] = [
-        (|f| f.set_len(1 << 20).unwrap(), "shrank"),
-        (|f| f.set_len(80 << 20).unwrap(), "grew"),
-        (|f| f.write_all_at(b"x", 5).unwrap(), "was modified"),
+    let ways: [(Meddle, &str, u64); 3] = [
+        (|f| f.set_len(1 << 20).unwrap(), "shrank", 1 << 20),
+        (|f| f.set_len(80 << 20).unwrap(), "grew", 80 << 20),
+        (|f| f.write_all_at(b"x", 5).unwrap(), "was modified", size),
     ];
-    for (meddle, word) in ways {
-        let source = File::create(&from).unwrap();
-        source.set_len(size).unwrap();
-        fs::write(&to, "old").unwrap();
-        let meddler = Meddler(|| meddle(&source));
-        let report = run(&[&from], Target::Auto(to.clone()), &options, &meddler);
-        assert_eq!(report.errors_count, 1);
-        assert!(messages(&report).contains(word), "{}", messages(&report));
-        assert_eq!(fs::read(&to).unwrap(), b"old");
-        assert_eq!(names(place.path()), ["from", "to"]);
+    for (meddle, word, after) in ways {
+        for strict_source in [true, false] {
+            let options =
+                CopyOptions { existing: Existing::Ask, strict_source, ..CopyOptions::default() };
+            let source = File::create(&from).unwrap();
+            source.set_len(size).unwrap();
+            fs::write(&to, "old").unwrap();
+            let meddler = Meddler(|| meddle(&source));
+            let report = run(&[&from], Target::Auto(to.clone()), &options, &meddler);
+            let text = messages(&report);
+            if strict_source {
+                assert_eq!(report.errors_count, 1, "{text}");
+                assert!(text.contains(word), "{text}");
+                assert_eq!(fs::read(&to).unwrap(), b"old");
+            } else {
+                // The second attempt finds a file that does not change.
+                assert_eq!(report.errors_count, 0, "{text}");
+                assert!(fs::read(&to).unwrap() == fs::read(&from).unwrap());
+                assert_eq!(report.bytes, after);
+            }
+            assert_eq!(names(place.path()), ["from", "to"]);
+        }
     }
+}
+
+/// A log file grows faster than it can be copied.
+#[test]
+fn a_source_that_always_grows_is_copied_up_to_its_size() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, vec![b'x'; 300_000]).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let log = File::options().append(true).open(&from).unwrap();
+        let stop = &stop;
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                io::Write::write_all(&mut &log, &[b'x'; 500]).unwrap();
+                std::thread::sleep(std::time::Duration::from_micros(200));
+            }
+        });
+        for _ in 0..5 {
+            let report = one(&from, &to, &CopyOptions::default());
+            let text = messages(&report);
+            assert!(report.errors_count == 0 || text.contains("copy has its first"), "{text}");
+            let copied = fs::read(&to).unwrap();
+            assert!(copied.len() >= 300_000 && copied.iter().all(|byte| *byte == b'x'));
+            assert_eq!(report.bytes, copied.len() as u64);
+            assert_eq!(report.counts.files, 1);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
@@ -155,26 +196,59 @@ fn set_user_id_is_dropped_unless_the_owner_is_preserved() {
 }
 
 #[test]
-fn links_below_the_target_are_replaced_and_the_target_itself_is_followed() {
+fn links_at_the_target_of_a_file_are_followed_and_of_a_directory_are_errors() {
     let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
-    fs::create_dir_all(at("from")).unwrap();
+    fs::create_dir_all(at("from/sub")).unwrap();
     fs::create_dir_all(at("to")).unwrap();
+    fs::create_dir_all(at("elsewhere")).unwrap();
     fs::write(at("from/file"), "new").unwrap();
+    fs::write(at("from/sub/x"), "new").unwrap();
     fs::write(at("outside"), "mine").unwrap();
     symlink(at("outside"), at("to/file")).unwrap();
+    symlink(at("elsewhere"), at("to/sub")).unwrap();
     let deep = CopyOptions { recursive: true, follow: Follow::Never, ..CopyOptions::default() };
     let report = run(&[&at("from")], Target::As(at("to")), &deep, &Silent);
-    assert_eq!(report.errors_count, 0, "{}", messages(&report));
-    assert_eq!(fs::read(at("outside")).unwrap(), b"mine");
-    assert!(fs::symlink_metadata(at("to/file")).unwrap().is_file());
-    symlink(at("outside"), at("named")).unwrap();
-    one(&at("from/file"), &at("named"), &CopyOptions::default());
+    assert!(messages(&report).contains("cannot overwrite non-directory"), "{}", messages(&report));
+    assert_eq!(names(&at("elsewhere")), [""; 0]);
     assert_eq!(fs::read(at("outside")).unwrap(), b"new");
-    assert!(fs::symlink_metadata(at("named")).unwrap().is_symlink());
+    assert!(fs::symlink_metadata(at("to/file")).unwrap().is_symlink());
     symlink(at("nowhere"), at("dangling")).unwrap();
     let report = one(&at("from/file"), &at("dangling"), &CopyOptions::default());
-    assert!(messages(&report).contains("broken symbolic link"), "{}", messages(&report));
+    assert!(messages(&report).contains("not writing through dangling"), "{}", messages(&report));
+    assert!(!at("nowhere").exists());
+}
+
+/// The second source would write through the link that the first one created.
+#[test]
+fn nothing_is_written_through_links_that_the_copy_created() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    for dir in ["a/x", "b/x", "to"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    fs::write(at("outside"), "mine").unwrap();
+    symlink("../outside", at("a/1")).unwrap();
+    symlink("../../outside", at("a/x/1")).unwrap();
+    symlink("../nowhere", at("a/2")).unwrap();
+    for file in ["b/1", "b/2", "b/x/1"] {
+        fs::write(at(file), "payload").unwrap();
+    }
+    let options = CopyOptions { recursive: true, follow: Follow::Never, ..CopyOptions::default() };
+    for sources in [&["a/.", "b/."][..], &["a/1", "b/1", "a/2", "b/2"], &["a/x", "b/x"]] {
+        let sources: Vec<PathBuf> = sources.iter().map(|source| at(source)).collect();
+        let sources: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
+        let report = run(&sources, Target::Into(at("to")), &options, &Silent);
+        assert!(
+            messages(&report).contains("through just-created symlink"),
+            "{}",
+            messages(&report)
+        );
+        assert_eq!(fs::read(at("outside")).unwrap(), b"mine", "{sources:?}");
+        assert!(!at("nowhere").exists());
+        fs::remove_dir_all(at("to")).unwrap();
+        fs::create_dir(at("to")).unwrap();
+    }
 }
 
 #[test]
@@ -188,7 +262,7 @@ fn a_directory_is_not_copied_into_itself() {
         [("dir", "dir/new"), ("dir", "dir/sub"), ("way", "dir/sub/x"), ("dir", "way/y")]
     {
         let report = one(&at(from), &at(to), &deep);
-        assert!(messages(&report).contains("is inside it"), "{from} {to}: {}", messages(&report));
+        assert!(messages(&report).contains("into itself"), "{from} {to}: {}", messages(&report));
     }
     assert_eq!(names(&at("dir")), ["sub"]);
     assert_eq!(names(&at("dir/sub")), Vec::<String>::new());
@@ -205,7 +279,9 @@ fn one_failure_is_one_error_and_the_rest_is_copied() {
     let into = Target::Into(at("into"));
     let report = run(&[&at("a"), &at("gone"), &at("c")], into, &CopyOptions::default(), &Silent);
     assert_eq!((report.errors_count, report.counts.files), (2, 1), "{}", messages(&report));
-    assert!(messages(&report).contains("gone") && messages(&report).contains("is a directory"));
+    assert!(
+        messages(&report).contains("gone") && messages(&report).contains("overwrite directory")
+    );
     assert_eq!(names(&at("into")), ["a", "c"]);
 }
 
@@ -220,7 +296,7 @@ impl Watcher for Remover {
         true
     }
 
-    fn copied(&self, from: &Path, _to: &Path) {
+    fn copied(&self, from: &Path, _to: &Path, _backup: Option<&Path>) {
         match (from == self.one, from == self.other) {
             (true, _) => fs::remove_file(&self.other).unwrap(),
             (_, true) => fs::remove_file(&self.one).unwrap(),
@@ -280,7 +356,7 @@ fn a_file_in_place_of_a_directory_is_one_error() {
     let deep = CopyOptions { recursive: true, ..CopyOptions::default() };
     let report = run(&[&at("from")], Target::As(at("to")), &deep, &Silent);
     assert_eq!(report.errors_count, 1);
-    assert!(messages(&report).contains("Not a directory"), "{}", messages(&report));
+    assert!(messages(&report).contains("cannot overwrite non-directory"), "{}", messages(&report));
     assert_eq!(fs::read(at("to/sub")).unwrap(), b"mine");
 }
 
@@ -433,7 +509,7 @@ impl Watcher for Ender<'_> {
         true
     }
 
-    fn copied(&self, from: &Path, _to: &Path) {
+    fn copied(&self, from: &Path, _to: &Path, _backup: Option<&Path>) {
         let mut seen = self.seen.lock().unwrap();
         seen.extend(from.is_file().then(|| from.to_owned()));
         self.cancel.store(seen.len() == 2, Ordering::Relaxed);
@@ -491,7 +567,7 @@ fn a_file_system_that_allows_no_new_files_gets_no_false_advice() {
     let report = run(&[&from], Target::As(to.into()), &CopyOptions::default(), &Silent);
     assert_eq!(
         messages(&report),
-        "cannot create '/proc/ioloom-test': No such file or directory",
+        "cannot create regular file '/proc/ioloom-test': No such file or directory",
         "advice must be true or absent"
     );
 }

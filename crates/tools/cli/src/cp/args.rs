@@ -1,27 +1,36 @@
 //! Flags of `cp`. Flags that GNU cp also has behave the same way.
 
+use super::order::{self, Attribute, Step};
 use crate::exit::Failure;
 use crate::values::{self, Choice};
-use clap::Args;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use ioloom_copy::{
-    CopyOptions, Durable, Existing, Follow, HashKind, Mode, Preserve, Target, Tuning, Verify, When,
+    Attributes, Backup, BackupNames, CopyOptions, Durable, Existing, HashKind, Make, Mode,
+    Overwrite, Target, Tuning, Verify, When,
 };
 use ioloom_failure::{Operation, PathError};
 use ioloom_walk::{Separator, Threads, read_list};
+use std::ffi::{OsStr, OsString};
 use std::io::BufRead;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Copy files and trees, each completely or not at all
 ///
-/// Accepts the flags of GNU cp. A target is never partially written: files are renamed to their final
-/// name when complete, new directories when all their contents are. An existing file is replaced by a
-/// new one created in the same directory. That directory must therefore be writable, and other hard
-/// links to the old file keep the old content. Symbolic links below the target are replaced, never
-/// followed.
+/// Accepts the flags of GNU cp, with the same messages and exit codes. New files get their name when
+/// they are complete, new directories when all their contents are. An existing regular file is
+/// replaced atomically by a new one with the same owner, permissions and extended attributes. A file
+/// that cannot be replaced without changing more than its content is written in place, as GNU cp does:
+/// a file with several hard links, the target of a symbolic link, a mount point, a device or pipe,
+/// another user's file, and a file in a directory where no file can be created.
 ///
-/// After an error, the copy continues with the remaining files and exits with code 1.
+/// Symbolic links at the target of a file are followed, unless this copy created them. Links at the
+/// target of a directory are an error.
+///
+/// After an error, the copy continues with the remaining files and exits with code 1. Interrupted by a
+/// signal, it cleans up and exits with code 128 plus the number of the signal.
 ///
 /// Without --durable, cp returns as soon as the kernel has the data: a power failure can still lose it.
 #[derive(Debug, Args)]
@@ -34,7 +43,7 @@ Examples:
   ioloom cp -aT --resume src /mnt/x/src     continue an interrupted copy
   ioloom cp --explain -r src /mnt/x         explain the method without copying
   find . -name '*.jpg' -print0 | ioloom cp --files0-from - -t /mnt/x")]
-pub(crate) struct CpArgs {
+pub(crate) struct CpFlags {
     /// Sources, then the target
     ///
     /// With -t, all are sources.
@@ -64,27 +73,114 @@ pub(crate) struct CpArgs {
           hide_possible_values = true)]
     pub(crate) update: Option<Update>,
 
-    /// Ask before replacing a file
+    /// Ask before overwriting a file
     ///
-    /// Reads answers from standard input. y replaces the file; any other answer skips it.
+    /// Reads answers from standard input. y overwrites the file; any other answer skips it.
     #[arg(short, long, overrides_with = "no_clobber")]
     pub(crate) interactive: bool,
 
     /// Print each copied file
     ///
-    /// Prints 'SOURCE' -> 'TARGET' for each entry and, at the end, how many bytes a power failure could
-    /// still lose.
+    /// Prints 'SOURCE' -> 'TARGET' for each entry.
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
-    /// Ignored, for compatibility with cp
+    /// Remove files that cannot be opened for writing
     ///
-    /// Not needed, because existing files are always replaced by new ones.
+    /// Applies to read-only files and to links that lead nowhere, which are errors otherwise.
     #[arg(short, long)]
     pub(crate) force: bool,
 
+    /// Remove each existing file first
+    ///
+    /// The new file takes nothing over from the old one.
+    #[arg(long)]
+    pub(crate) remove_destination: bool,
+
+    /// Always replace existing files atomically
+    ///
+    /// Also files that are written in place by default; fails where that is impossible.
+    #[arg(long, overrides_with = "in_place")]
+    pub(crate) replace: bool,
+
+    /// Always write existing files in place
+    ///
+    /// As GNU cp does: an interrupted copy leaves a partial file.
+    #[arg(long, overrides_with = "replace")]
+    pub(crate) in_place: bool,
+
+    /// Keep a backup of each overwritten file
+    ///
+    /// CONTROL is none or off, numbered or t, existing or nil (numbered if numbered backups exist) or
+    /// simple or never. The default is $VERSION_CONTROL or existing. Same as -b.
+    #[arg(long, value_name = "CONTROL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "")]
+    pub(crate) backup: Option<String>,
+
+    /// Same as --backup without a value
+    #[arg(short)]
+    pub(crate) b: bool,
+
+    /// Suffix of simple backups; implies --backup
+    ///
+    /// The default is $SIMPLE_BACKUP_SUFFIX or ~.
+    #[arg(short = 'S', long, value_name = "SUFFIX")]
+    pub(crate) suffix: Option<OsString>,
+
+    /// Make hard links instead of copies
+    #[arg(short, long)]
+    pub(crate) link: bool,
+
+    /// Make symbolic links instead of copies
+    #[arg(short, long)]
+    pub(crate) symbolic_link: bool,
+
+    /// Copy only attributes, not the content
+    #[arg(long)]
+    pub(crate) attributes_only: bool,
+
+    /// Read devices and pipes in a tree
+    ///
+    /// Without -r they are always read. With -r, cp creates a device or pipe unless this flag is given.
+    #[arg(long)]
+    pub(crate) copy_contents: bool,
+
+    /// Copy with the whole source path
+    ///
+    /// Creates the directories of the path below the target, which must be a directory.
+    #[arg(long)]
+    pub(crate) parents: bool,
+
+    /// Remove trailing slashes from sources
+    #[arg(long)]
+    pub(crate) strip_trailing_slashes: bool,
+
+    /// Do not copy a source that changes
+    ///
+    /// By default, a file that is still changing after three attempts, such as a log, is copied up to
+    /// the size that it had when it was opened, with a warning and exit code 1.
+    #[arg(long)]
+    pub(crate) strict_source: bool,
+
+    /// Print how each file is copied; implies -v
+    #[arg(long)]
+    pub(crate) debug: bool,
+
+    /// Set the default SELinux context
+    ///
+    /// Ignored without SELinux.
+    #[arg(short = 'Z')]
+    pub(crate) z: bool,
+
+    /// Like -Z, or set this context
+    ///
+    /// Ignored without SELinux, with a warning if CTX is given.
+    #[arg(long, value_name = "CTX", num_args = 0..=1, require_equals = true,
+          default_missing_value = "")]
+    pub(crate) context: Option<String>,
+
     /// Copy all sources into this directory
-    #[arg(short, long, value_name = "DIR", conflicts_with = "no_target_directory")]
+    #[arg(short, long, value_name = "DIR")]
     pub(crate) target_directory: Option<PathBuf>,
 
     /// Treat the target as a file name
@@ -104,17 +200,17 @@ pub(crate) struct CpArgs {
     /// Copy symbolic links as links
     ///
     /// The default with -r.
-    #[arg(short = 'P', long, overrides_with_all = ["dereference", "dereference_args"])]
+    #[arg(short = 'P', long)]
     pub(crate) no_dereference: bool,
 
     /// Follow all symbolic links
     ///
     /// The default without -r.
-    #[arg(short = 'L', long, overrides_with_all = ["no_dereference", "dereference_args"])]
+    #[arg(short = 'L', long)]
     pub(crate) dereference: bool,
 
     /// Follow symbolic links given as arguments
-    #[arg(short = 'H', overrides_with_all = ["no_dereference", "dereference"])]
+    #[arg(short = 'H')]
     pub(crate) dereference_args: bool,
 
     /// Preserve these attributes
@@ -124,14 +220,14 @@ pub(crate) struct CpArgs {
     /// once at the end.
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true,
           default_missing_value = "mode,ownership,timestamps", value_delimiter = ',',
-          value_parser = attribute_words(), hide_possible_values = true)]
+          value_parser = order::attribute_words(), hide_possible_values = true)]
     pub(crate) preserve: Vec<Attribute>,
 
     /// Do not preserve these attributes
     ///
     /// Overrides part of -a or --preserve. If mode is not preserved, new files get default permissions
     /// regardless of the source.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = attribute_words(),
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = order::attribute_words(),
           hide_possible_values = true)]
     pub(crate) no_preserve: Vec<Attribute>,
 
@@ -232,32 +328,8 @@ pub(crate) enum Update {
     None,
 }
 
-/// An attribute of --preserve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attribute {
-    Mode,
-    Ownership,
-    Timestamps,
-    Links,
-    Xattr,
-    All,
-}
-
 fn update_words() -> Choice<Update> {
     values::choice([("older", Update::Older), ("all", Update::All), ("none", Update::None)])
-}
-
-fn attribute_words() -> Choice<Attribute> {
-    values::choice([
-        ("mode", Attribute::Mode),
-        ("ownership", Attribute::Ownership),
-        ("timestamps", Attribute::Timestamps),
-        ("links", Attribute::Links),
-        ("xattr", Attribute::Xattr),
-        ("all", Attribute::All),
-    ])
-    // Security labels are extended attributes.
-    .hidden([("context", Attribute::Xattr)])
 }
 
 fn when_words() -> Choice<When> {
@@ -288,68 +360,127 @@ fn hash_words() -> Choice<HashKind> {
     values::choice([("blake3", HashKind::Blake3), ("md5", HashKind::Md5)])
 }
 
+/// The flags, and the order of those whose order matters.
+#[derive(Debug)]
+pub(crate) struct CpArgs {
+    pub(crate) flags: CpFlags,
+    steps: Vec<Step>,
+}
+
+impl Args for CpArgs {
+    fn augment_args(command: Command) -> Command {
+        CpFlags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        CpFlags::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for CpArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self { flags: CpFlags::from_arg_matches(matches)?, steps: order::steps(matches) })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.steps = order::steps(matches);
+        self.flags.update_from_arg_matches(matches)
+    }
+}
+
 impl CpArgs {
     /// Returns the sources and the target.
     pub(crate) fn sources_and_target(&self) -> Result<(Vec<PathBuf>, Target), Failure> {
-        const USAGE: &str = "usage: ioloom cp SOURCE… TARGET";
-        let mut sources = self.paths.clone();
-        let target = match &self.target_directory {
-            Some(dir) => Target::Into(dir.clone()),
-            None => {
-                let Some(last) = sources.pop() else {
-                    return Err(Failure::usage(format!("missing operand; {USAGE}")));
-                };
-                if self.no_target_directory { Target::As(last) } else { Target::Auto(last) }
+        let flags = &self.flags;
+        let mut sources = flags.paths.clone();
+        let target = match &flags.target_directory {
+            Some(_) if flags.no_target_directory => {
+                let why = "cannot combine --target-directory (-t) and --no-target-directory (-T)";
+                return Err(Failure::usage(why));
             }
+            Some(dir) => Target::Into(dir.clone()),
+            None => match sources.pop() {
+                None => return Err(tried("missing file operand")),
+                Some(last) if sources.is_empty() && flags.files0_from.is_none() => {
+                    let quoted = ioloom_failure::quoted(&last);
+                    return Err(tried(&format!("missing destination file operand after {quoted}")));
+                }
+                Some(_) if flags.no_target_directory && sources.len() > 1 => {
+                    let quoted = ioloom_failure::quoted(&flags.paths[2]);
+                    return Err(tried(&format!("extra operand {quoted}")));
+                }
+                Some(last) if flags.no_target_directory => Target::As(last),
+                Some(last) => Target::Auto(last),
+            },
         };
-        if let Some(list) = &self.files0_from {
+        if let Some(list) = &flags.files0_from {
             if !sources.is_empty() {
                 let why = "--files0-from cannot be combined with sources on the command line";
                 return Err(Failure::usage(why));
             }
             sources = read_sources(list)?;
         } else if sources.is_empty() {
-            return Err(Failure::usage(format!("missing source operand; {USAGE}")));
+            return Err(tried("missing file operand"));
+        }
+        let is_dir = match &target {
+            Target::Into(_) => true,
+            Target::As(_) => false,
+            Target::Auto(path) => path.is_dir(),
+        };
+        // As in GNU cp, only if the sources are copied into a directory.
+        if flags.strip_trailing_slashes && is_dir {
+            sources = sources.iter().map(|source| without_slashes(source)).collect();
+        }
+        if flags.parents && !is_dir {
+            return Err(tried("with --parents, the destination must be a directory"));
         }
         Ok((sources, target))
     }
 
     /// Returns the options of the copy.
     pub(crate) fn options(&self, cancel: Arc<AtomicBool>) -> Result<CopyOptions, Failure> {
-        let recursive = self.recursive || self.archive;
-        let follow = if self.dereference {
-            Follow::Always
-        } else if self.dereference_args {
-            Follow::Roots
-        } else if self.no_dereference || self.d || recursive {
-            Follow::Never
-        } else {
-            Follow::Always
-        };
-        let (preserve, plain_mode) = self.preserved();
-        let mode = self.mode()?;
-        if let (Some(mode), When::Always) =
-            (mode.filter(|mode| *mode != Mode::Reflink), self.reflink)
-        {
-            let why = format!("--mode {mode} cannot be combined with --reflink=always; omit one");
-            return Err(Failure::usage(why));
-        }
+        let flags = &self.flags;
+        let recursive = flags.recursive || flags.archive;
+        let preserved = order::preserved(&self.steps);
+        self.check()?;
         Ok(CopyOptions {
             recursive,
-            follow,
-            preserve,
-            plain_mode,
+            follow: order::follow(&self.steps, recursive && !flags.link),
+            preserve: preserved.preserve,
+            plain_mode: preserved.plain_mode,
+            attributes: match preserved.needs_xattrs {
+                true => Attributes::Required,
+                false => Attributes::Possible,
+            },
             existing: self.existing(),
-            durable: self.durable,
-            reflink: self.reflink,
-            sparse: self.sparse,
-            mode,
+            overwrite: match (flags.replace, flags.in_place) {
+                (true, _) => Overwrite::Replace,
+                (_, true) => Overwrite::InPlace,
+                _ => Overwrite::Auto,
+            },
+            force: flags.force,
+            remove_destination: flags.remove_destination,
+            backup: self.backup()?,
+            make: match (flags.link, flags.symbolic_link) {
+                (true, _) => Make::HardLink,
+                (_, true) => Make::Symlink,
+                _ => Make::Copy,
+            },
+            attributes_only: flags.attributes_only,
+            contents: flags.copy_contents,
+            through_dangling: std::env::var_os("POSIXLY_CORRECT").is_some(),
+            parents: flags.parents,
+            strict_source: flags.strict_source,
+            durable: flags.durable,
+            reflink: flags.reflink,
+            sparse: flags.sparse,
+            mode: flags.mode,
             tuning: Tuning::default(),
-            verify: self.verify.unwrap_or_default(),
-            hash: self.hash,
-            one_file_system: self.one_file_system,
-            resume: self.resume,
-            threads: match self.threads {
+            verify: flags.verify.unwrap_or_default(),
+            hash: flags.hash,
+            one_file_system: flags.one_file_system,
+            resume: flags.resume,
+            threads: match flags.threads {
                 Threads::Auto => None,
                 Threads::Count(count) => Some(count),
             },
@@ -357,10 +488,21 @@ impl CpArgs {
         })
     }
 
+    /// Returns true if attributes that the target cannot store are worth a note.
+    pub(crate) fn wants_all_attributes(&self) -> bool {
+        self.steps.contains(&Step::Preserve(Attribute::All, true)) && !self.flags.archive
+    }
+
+    /// Returns true if names are printed.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.flags.verbose || self.flags.debug
+    }
+
     /// As with GNU cp, -n takes precedence over -u, and -i asks only about files selected by -u.
     fn existing(&self) -> Existing {
-        match (self.update, self.interactive) {
-            _ if self.no_clobber => Existing::Keep,
+        let flags = &self.flags;
+        match (flags.update, flags.interactive) {
+            _ if flags.no_clobber => Existing::Keep,
             (Some(Update::None), _) => Existing::Keep,
             (Some(Update::Older), true) => Existing::UpdateAsk,
             (Some(Update::Older), false) => Existing::Update,
@@ -369,41 +511,106 @@ impl CpArgs {
         }
     }
 
-    fn mode(&self) -> Result<Option<Mode>, Failure> {
-        if self.mode == Some(Mode::Mmap) {
+    /// Refuses combinations of flags.
+    fn check(&self) -> Result<(), Failure> {
+        let flags = &self.flags;
+        if flags.mode == Some(Mode::Mmap) {
             return Err(Failure::refused(
                 "--mode mmap is for measurements only: truncating a mapped source would kill the \
                  program; use another mode",
             ));
         }
-        Ok(self.mode)
+        let other = flags.mode.filter(|mode| *mode != Mode::Reflink);
+        if let (Some(mode), When::Always) = (other, flags.reflink) {
+            let why = format!("--mode {mode} cannot be combined with --reflink=always; omit one");
+            return Err(Failure::usage(why));
+        }
+        if flags.reflink == When::Always && flags.sparse != When::Auto {
+            return Err(tried("--reflink can be used only with --sparse=auto"));
+        }
+        if flags.link && flags.symbolic_link {
+            return Err(tried("cannot make both hard and symbolic links"));
+        }
+        let is_selinux = || Path::new("/sys/fs/selinux/enforce").exists();
+        if self.steps.contains(&Step::Preserve(Attribute::Context, true)) && !is_selinux() {
+            let why = "cannot preserve security context without an SELinux-enabled kernel";
+            return Err(Failure::failed(why));
+        }
+        let sets_context = flags.z || flags.context.is_some();
+        if sets_context && is_selinux() {
+            return Err(Failure::refused("cannot set security contexts; omit -Z and --context"));
+        }
+        if flags.context.as_ref().is_some_and(|context| !context.is_empty()) {
+            let text = "warning: ignoring --context; it requires an SELinux-enabled kernel";
+            crate::stderr::message(text);
+        }
+        Ok(())
     }
 
-    /// Returns the attributes to preserve, and whether preserving permissions was explicitly disabled.
-    fn preserved(&self) -> (Preserve, bool) {
-        let mut preserve = if self.archive { Preserve::ALL } else { Preserve::default() };
-        if self.p {
-            preserve = Preserve { mode: true, owner: true, times: true, ..preserve };
+    fn backup(&self) -> Result<Option<Backup>, Failure> {
+        let flags = &self.flags;
+        if flags.backup.is_none() && !flags.b && flags.suffix.is_none() {
+            return Ok(None);
         }
-        preserve.links |= self.d;
-        let mut plain_mode = false;
-        for (attributes, value) in [(&self.preserve, true), (&self.no_preserve, false)] {
-            for attribute in attributes {
-                plain_mode |= !value && matches!(attribute, Attribute::Mode | Attribute::All);
-                match attribute {
-                    Attribute::Mode => preserve.mode = value,
-                    Attribute::Ownership => preserve.owner = value,
-                    Attribute::Timestamps => preserve.times = value,
-                    Attribute::Links => preserve.links = value,
-                    Attribute::Xattr => preserve.xattrs = value,
-                    Attribute::All => {
-                        preserve = if value { Preserve::ALL } else { Preserve::default() }
-                    }
-                }
+        let control = flags.backup.as_deref().filter(|control| !control.is_empty());
+        let (control, from) = match control {
+            Some(control) => (control.to_owned(), "backup type"),
+            None => (std::env::var("VERSION_CONTROL").unwrap_or_default(), "$VERSION_CONTROL"),
+        };
+        let names = match backup_names(&control) {
+            Some(names) => names,
+            None => {
+                let why = format!(
+                    "invalid argument '{}' for '{from}'\nValid arguments are:\n  - 'none', 'off'\n  - \
+                     'simple', 'never'\n  - 'existing', 'nil'\n  - 'numbered', 't'",
+                    control.escape_debug()
+                );
+                return Err(tried(&why));
             }
+        };
+        let Some(names) = names else { return Ok(None) };
+        if self.existing() == Existing::Keep {
+            return Err(tried("options --backup and --no-clobber are mutually exclusive"));
         }
-        (preserve, plain_mode)
+        let suffix = flags.suffix.clone().or_else(|| std::env::var_os("SIMPLE_BACKUP_SUFFIX"));
+        let fits = |suffix: &OsString| !suffix.is_empty() && !suffix.as_bytes().contains(&b'/');
+        let suffix = suffix.filter(fits).unwrap_or_else(|| "~".into());
+        Ok(Some(Backup { names, suffix }))
     }
+}
+
+/// Returns the kind of backup for a word or an unambiguous beginning of one. `Some(None)`: none.
+fn backup_names(control: &str) -> Option<Option<BackupNames>> {
+    const WORDS: [(&str, Option<BackupNames>); 8] = [
+        ("none", None),
+        ("off", None),
+        ("simple", Some(BackupNames::Simple)),
+        ("never", Some(BackupNames::Simple)),
+        ("existing", Some(BackupNames::Existing)),
+        ("nil", Some(BackupNames::Existing)),
+        ("numbered", Some(BackupNames::Numbered)),
+        ("t", Some(BackupNames::Numbered)),
+    ];
+    if control.is_empty() {
+        return Some(Some(BackupNames::Existing));
+    }
+    if let Some((_, names)) = WORDS.iter().find(|(word, _)| *word == control) {
+        return Some(*names);
+    }
+    let mut found = WORDS.iter().filter(|(word, _)| word.starts_with(control));
+    let first = found.next()?.1;
+    found.all(|(_, names)| *names == first).then_some(first)
+}
+
+/// An invalid command line, with the advice of GNU cp.
+fn tried(message: &str) -> Failure {
+    Failure::usage(format!("{message}\nTry 'ioloom cp --help' for more information."))
+}
+
+fn without_slashes(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(bytes.len().min(1), |at| at + 1);
+    PathBuf::from(OsStr::from_bytes(&bytes[..end]))
 }
 
 fn read_sources(list: &Path) -> Result<Vec<PathBuf>, Failure> {

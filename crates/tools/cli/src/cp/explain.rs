@@ -40,7 +40,7 @@ pub(super) fn run(
         return Err(Failure::usage("missing source operand"));
     };
     let explained = explain(source, target, options).map_err(Failure::failed)?;
-    if args.json {
+    if args.flags.json {
         let line = |class: &ioloom_copy::Class| (class.plan.clone().ok(), class.plan.clone().err());
         let classes = explained.classes.iter().map(|class| {
             let (plan, refused) = line(class);

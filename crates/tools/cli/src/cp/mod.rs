@@ -1,29 +1,42 @@
 //! `ioloom cp`: flags and output. The crate `ioloom-copy` does the copying.
 
+mod abbreviated;
 mod args;
 mod explain;
+mod order;
 mod progress;
+
+pub(crate) use abbreviated::expand;
 
 pub(crate) use args::CpArgs;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::interrupt::stop_flag;
+use crate::interrupt::StopSignals;
 use crate::{out, stderr};
-use ioloom_copy::{CopyCounters, CopyError, Durable, Report, Verify};
+use ioloom_copy::{CopyCounters, CopyOptions, Durable, Report, Target, Verify};
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::units::{format_count, format_ns, format_size};
 use progress::CopyProgress;
 use serde::Serialize;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Maximum number of errors in the JSON document.
 const ERRORS_LISTED_MAX: usize = 1000;
 
+/// Exit codes are those of GNU cp: 1 for every error.
 pub(crate) fn run(args: &CpArgs) -> Ended {
-    let (sources, target) = args.sources_and_target()?;
-    let options = args.options(stop_flag())?;
-    if args.explain {
+    copy(args).map_err(|failure| Failure::new(Exit::Failed, failure.message))
+}
+
+fn copy(args: &CpArgs) -> Ended {
+    let (sources, mut target) = args.sources_and_target()?;
+    let signals = StopSignals::catch();
+    let mut options = args.options(signals.flag.clone())?;
+    if args.flags.explain {
         return explain::run(args, &sources, &target, &options);
     }
+    back_up_itself(&sources, &mut target, &mut options)?;
     let _ = ioloom_sys::proc::raise_open_files_limit();
     // Exceeding the file size limit must fail one file, not kill the program.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
@@ -31,41 +44,39 @@ pub(crate) fn run(args: &CpArgs) -> Ended {
     let watcher = CopyProgress::start(args, &sources, &target, &options, progress.clone());
     let copied = ioloom_copy::copy(&sources, &target, &options, &watcher, &progress);
     watcher.finish();
-    let report = copied.map_err(|e| match &e.reason {
-        ioloom_copy::Reason::Cannot(_) => Failure::refused(e),
-        _ => Failure::failed(e),
-    })?;
-    for error in &report.errors {
-        stderr::message(&error.to_string());
-    }
-    let more = report.errors_count - report.errors.len() as u64;
-    if more > 0 {
-        stderr::message(&format!("and {more} more errors"));
-    }
-    if args.json {
+    let report = copied.map_err(Failure::failed)?;
+    if args.flags.json {
         out::print_json(&Document::of(&report))?;
     } else {
         print_notes(args, &report);
     }
-    Ok(exit_of(&report))
+    Ok(match report.cancelled {
+        true => signals.exit(),
+        false if report.errors_count == 0 => Exit::Ok,
+        false => Exit::Failed,
+    })
 }
 
-fn exit_of(report: &Report) -> Exit {
-    let refused = |e: &CopyError| e.is_refused();
-    if report.cancelled {
-        Exit::Interrupted
-    } else if report.errors_count == 0 {
-        Exit::Ok
-    } else if report.counts.files == 0 && report.errors.iter().all(refused) {
-        Exit::Refused
-    } else {
-        Exit::Failed
+/// As in GNU cp, `--force --backup` with a file as its own target only makes the backup.
+fn back_up_itself(
+    sources: &[PathBuf],
+    target: &mut Target,
+    options: &mut CopyOptions,
+) -> Result<(), Failure> {
+    let (Target::As(path) | Target::Auto(path)) = &*target else { return Ok(()) };
+    let Some(backup) = options.backup.clone().filter(|_| options.force) else { return Ok(()) };
+    let is_file = || std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    if sources == [path.clone()] && is_file() {
+        let failed = |e| PathError::new(Operation::Backup, path.clone(), e);
+        *target = Target::As(backup.path_of(path).map_err(failed).map_err(Failure::failed)?);
+        options.backup = None;
     }
+    Ok(())
 }
 
 /// Prints notes about the result. A successful copy without special flags prints nothing.
 fn print_notes(args: &CpArgs, report: &Report) {
-    if report.lost_xattrs {
+    if report.lost_xattrs && args.wants_all_attributes() {
         stderr::message(
             "the target does not support all extended attributes; the copies lack some",
         );
@@ -73,7 +84,7 @@ fn print_notes(args: &CpArgs, report: &Report) {
     if report.verify != Verify::None {
         stderr::message(&verified(report));
     }
-    if report.cancelled && args.resume {
+    if report.cancelled && args.flags.resume {
         stderr::message(
             "interrupted: complete files are kept under a hidden name; run the same command to continue",
         );
@@ -81,14 +92,6 @@ fn print_notes(args: &CpArgs, report: &Report) {
         stderr::message(
             "interrupted: no partial file was renamed to its final name, and new directories were removed",
         );
-    }
-    if args.verbose && report.durable == Durable::None {
-        let (size, unwritten) =
-            (format_size(report.may_be_lost_bytes()), format_size(ioloom_copy::unwritten_bytes()));
-        stderr::message(&format!(
-            "a power failure can lose this copy of {size}: it was not synced, and the machine still has \
-             {unwritten} of unwritten data; use --durable to sync"
-        ));
     }
     if report.durable != Durable::None && report.errors_count == 0 && !report.cancelled {
         let (size, time) = (format_size(report.bytes), format_ns(report.elapsed_ns as f64));

@@ -4,7 +4,7 @@
 use super::CpArgs;
 use crate::out;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ioloom_copy::{CopyCounters, CopyOptions, Target, Watcher, bytes_to_copy};
+use ioloom_copy::{CopyCounters, CopyError, CopyOptions, Mode, Target, Watcher, bytes_to_copy};
 use ioloom_failure::quoted;
 use ioloom_model::units::{format_count, format_size};
 use std::io::{BufRead, IsTerminal, Write};
@@ -26,6 +26,7 @@ const UNKNOWN: &str = "{spinner} {msg}";
 /// Prints progress and questions on standard error and, with -v, names on standard output.
 pub(super) struct CopyProgress {
     verbose: bool,
+    debug: bool,
     bar: Option<ProgressBar>,
     thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
     /// Serializes questions.
@@ -40,7 +41,7 @@ impl CopyProgress {
         options: &CopyOptions,
         progress: Arc<CopyCounters>,
     ) -> Self {
-        let bar = (std::io::stderr().is_terminal() && !args.interactive).then(|| {
+        let bar = (std::io::stderr().is_terminal() && !args.flags.interactive).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             bar.with_style(style(UNKNOWN))
         });
@@ -64,7 +65,22 @@ impl CopyProgress {
             thread.ok().map(|thread| (end, thread))
         });
         let thread = Mutex::new(thread);
-        Self { verbose: args.verbose, bar, thread, asking: Mutex::default() }
+        Self {
+            verbose: args.is_verbose(),
+            debug: args.flags.debug,
+            bar,
+            thread,
+            asking: Mutex::default(),
+        }
+    }
+
+    /// Prints a line on standard output.
+    fn print(&self, line: &str) {
+        // Continue copying if the pipe is closed.
+        let _ = match &self.bar {
+            Some(bar) => bar.suspend(|| out::print(line)),
+            None => out::print(line),
+        };
     }
 
     /// Removes the bar.
@@ -146,14 +162,33 @@ impl Watcher for CopyProgress {
         self.verbose
     }
 
-    fn copied(&self, from: &Path, to: &Path) {
-        let line = format!("{} -> {}\n", quoted(from), quoted(to));
-        let print = || out::print(&line);
-        // Continue copying if the pipe is closed.
-        let _ = match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        };
+    fn copied(&self, from: &Path, to: &Path, backup: Option<&Path>) {
+        let backup = backup.map(|backup| format!(" (backup: {})", quoted(backup)));
+        let backup = backup.unwrap_or_default();
+        self.print(&format!("{} -> {}{backup}\n", quoted(from), quoted(to)));
+    }
+
+    fn copied_by(&self, mode: Mode) {
+        if self.debug {
+            let (offload, reflink) = match mode {
+                Mode::Reflink => ("unknown", "yes"),
+                Mode::Range => ("yes", "no"),
+                _ => ("no", "no"),
+            };
+            self.print(&format!("copy offload: {offload}, reflink: {reflink}, method: {mode}\n"));
+        }
+    }
+
+    fn made_parent(&self, from: &Path, to: &Path) {
+        self.print(&format!("{} -> {}\n", from.display(), to.display()));
+    }
+
+    fn removed(&self, to: &Path) {
+        self.print(&format!("removed {}\n", quoted(to)));
+    }
+
+    fn failed(&self, error: &CopyError) {
+        self.note(&error.to_string());
     }
 
     fn note(&self, text: &str) {
@@ -165,7 +200,7 @@ impl Watcher for CopyProgress {
 
     fn may_replace(&self, to: &Path) -> bool {
         let _only = self.asking.lock();
-        let _ = write!(std::io::stderr(), "ioloom: replace {}? (y/n) ", quoted(to));
+        let _ = write!(std::io::stderr(), "ioloom: overwrite {}? ", quoted(to));
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);
         read.is_ok() && answer.trim_start().starts_with(['y', 'Y'])

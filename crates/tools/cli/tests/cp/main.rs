@@ -2,8 +2,10 @@
 
 #![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
+mod gnu;
 mod killed;
 mod memory;
+mod together;
 mod typed;
 
 use std::path::Path;

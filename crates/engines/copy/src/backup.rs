@@ -1,0 +1,174 @@
+//! Keeps files that are overwritten, under a backup name.
+//!
+//! The backup is a second link to the old file, made just before the new file is renamed over the
+//! old name: at no moment is the target absent. Where links are not supported, the old file is
+//! renamed.
+
+use crate::context::CopyContext;
+use crate::new_file::with_hidden_name;
+use crate::options::{Backup, BackupNames};
+use crate::route::Route;
+use ioloom_sys::attr::{self, Attr};
+use ioloom_sys::dir::{Dir, ReadBuffer};
+use ioloom_sys::make;
+use rustix::io::Errno;
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Maximum number of attempts to find an unused number.
+const NUMBER_TRIES: u32 = 64;
+
+/// A backup that exists, until the new file has its name or the copy fails.
+pub(crate) struct Kept<'a> {
+    dir: &'a Dir,
+    name: &'a CStr,
+    backup: CString,
+    /// Whether the old file was renamed rather than linked.
+    renamed: bool,
+}
+
+impl<'a> Kept<'a> {
+    /// Makes a backup of the file `name`.
+    pub(crate) fn make(backup: &Backup, dir: &'a Dir, name: &'a CStr) -> io::Result<Self> {
+        let mut tries = 0;
+        loop {
+            let number = next_number(backup.names, dir, name)?;
+            let kept = with_suffix(name, backup, number);
+            match keep(dir, name, &kept, number.is_none()) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < NUMBER_TRIES => {
+                    tries += 1;
+                }
+                made => return made.map(|renamed| Self { dir, name, backup: kept, renamed }),
+            }
+        }
+    }
+
+    /// Returns the name of the backup.
+    pub(crate) fn name(&self) -> &OsStr {
+        OsStr::from_bytes(self.backup.to_bytes())
+    }
+
+    /// Undoes the backup because the new file did not get its name.
+    pub(crate) fn undo(self) {
+        // Ignore a failure: the old content is under one of the two names.
+        let _ = if self.renamed {
+            make::rename(self.dir, &self.backup, self.dir, self.name, false)
+        } else {
+            make::remove(self.dir, &self.backup)
+        };
+    }
+}
+
+impl Backup {
+    /// Returns the path that the next backup of a file gets.
+    pub fn path_of(&self, path: &Path) -> io::Result<PathBuf> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+        let name = CString::new(name.as_bytes())?;
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        let dir = Dir::open(above.unwrap_or(Path::new(".")))?;
+        let number = next_number(self.names, &dir, &name)?;
+        let kept = with_suffix(&name, self, number);
+        Ok(path.with_file_name(OsStr::from_bytes(kept.to_bytes())))
+    }
+}
+
+/// Returns the number of the next backup; `None` if it gets the suffix.
+fn next_number(names: BackupNames, dir: &Dir, name: &CStr) -> io::Result<Option<u64>> {
+    match names {
+        BackupNames::Simple => Ok(None),
+        BackupNames::Numbered => Ok(Some(last_number(dir, name)? + 1)),
+        BackupNames::Existing => {
+            let last = last_number(dir, name)?;
+            Ok((last > 0).then_some(last + 1))
+        }
+    }
+}
+
+/// Gives the file `name` the second name `kept`. Returns true if it was renamed instead.
+fn keep(dir: &Dir, name: &CStr, kept: &CStr, replace: bool) -> io::Result<bool> {
+    let linked = if replace {
+        with_hidden_name(kept, |hidden| make::link(dir, name, dir, hidden)).and_then(
+            |(hidden, ())| {
+                let renamed = make::rename(dir, &hidden, dir, kept, true);
+                // Renaming one link of a file to another has no effect, so the name may still exist.
+                let _ = make::remove(dir, &hidden);
+                renamed
+            },
+        )
+    } else {
+        make::link(dir, name, dir, kept)
+    };
+    match linked {
+        Err(e)
+            if matches!(
+                Errno::from_io_error(&e),
+                Some(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK)
+            ) =>
+        {
+            make::rename(dir, name, dir, kept, replace).map(|()| true)
+        }
+        linked => linked.map(|()| false),
+    }
+}
+
+fn with_suffix(name: &CStr, backup: &Backup, number: Option<u64>) -> CString {
+    let mut bytes = name.to_bytes().to_vec();
+    match number {
+        Some(number) => bytes.extend_from_slice(format!(".~{number}~").as_bytes()),
+        None => bytes.extend_from_slice(backup.suffix.as_bytes()),
+    }
+    CString::new(bytes).unwrap_or_else(|_| name.to_owned())
+}
+
+/// Returns the highest number of a backup of `name`; zero if there are none.
+fn last_number(dir: &Dir, name: &CStr) -> io::Result<u64> {
+    let mut last = 0;
+    let listed = dir.open_at(b".")?;
+    listed.read(&mut ReadBuffer::new(), &mut |entry| {
+        last = last.max(number_of(entry.name, name.to_bytes()).unwrap_or(0));
+        true
+    })?;
+    Ok(last)
+}
+
+fn number_of(entry: &[u8], name: &[u8]) -> Option<u64> {
+    let digits = entry.strip_prefix(name)?.strip_prefix(b".~")?.strip_suffix(b"~")?;
+    let is_number = digits.first().is_some_and(|first| matches!(first, b'1'..=b'9'))
+        && digits.iter().all(u8::is_ascii_digit);
+    if is_number { std::str::from_utf8(digits).ok()?.parse().ok() } else { None }
+}
+
+/// Returns true if the backup of the target would have the name of the source.
+pub(crate) fn is_source(context: &CopyContext<'_>, route: &Route<'_>, source: &Attr) -> bool {
+    let Some(backup) = &context.options.backup else { return false };
+    if backup.names == BackupNames::Numbered {
+        return false;
+    }
+    let kept = with_suffix(route.to_name, backup, None);
+    kept.as_c_str() == route.from_name
+        && attr::of_name(route.to, &kept, true)
+            .is_ok_and(|kept| kept.identity() == source.identity())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_this_name() {
+        for (entry, number) in [
+            (&b"y.~1~"[..], Some(1)),
+            (b"y.~12~", Some(12)),
+            (b"y.~0~", None),
+            (b"y.~01~", None),
+            (b"y.~~", None),
+            (b"y~", None),
+            (b"yy.~3~", None),
+            (b"y.~99999999999999999999999~", None),
+        ] {
+            assert_eq!(number_of(entry, b"y"), number, "{}", entry.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The directories of a source path, created below the target (`--parents`).
+//!
+//! They are created before the copy, accessible to others at most as their sources are, and get
+//! their attributes at the end, like any other directory.
+
+use crate::context::CopyContext;
+use crate::dirs::{MadeDir, MadeDirs};
+use crate::error::CopyError;
+use crate::meta::{Creation, FileRef, ParentAttr};
+use ioloom_failure::{Operation, quoted};
+use ioloom_sys::attr;
+use ioloom_sys::dir::{Dir, Kind};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Creates the directories of `source` below `target`; returns the path of the copy.
+pub(crate) fn make(
+    context: &CopyContext<'_>,
+    source: &Path,
+    target: &Path,
+    made: &mut MadeDirs,
+) -> Result<PathBuf, CopyError> {
+    refuse_escape(source)?;
+    let bytes = source.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let begin = bytes.iter().position(|byte| *byte != b'/').unwrap_or(end);
+    let below = &bytes[begin.min(end)..end];
+    for (at, byte) in below.iter().enumerate() {
+        // A doubled slash does not name another directory.
+        if *byte == b'/' && below[at - 1] != b'/' {
+            let from = Path::new(OsStr::from_bytes(&bytes[..begin + at]));
+            let to = target.join(OsStr::from_bytes(&below[..at]));
+            if !made.seen.contains(&to) {
+                made.dirs.push(make_one(context, from, &to)?);
+                made.seen.insert(to);
+            }
+        }
+    }
+    Ok(target.join(OsStr::from_bytes(below)))
+}
+
+/// Refuses a path whose copy would be outside the target.
+fn refuse_escape(source: &Path) -> Result<(), CopyError> {
+    let mut depth = 0i64;
+    for component in source.components() {
+        match component {
+            Component::ParentDir => depth -= 1,
+            Component::Normal(_) => depth += 1,
+            _ => {}
+        }
+        if depth < 0 {
+            let why = "its copy would be outside the target; use a path without '..'";
+            return Err(CopyError::cannot(Operation::Copy, source, why));
+        }
+    }
+    Ok(())
+}
+
+fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir, CopyError> {
+    let failed = |e| {
+        let text =
+            format!("failed to get attributes of {}: {}", quoted(from), ioloom_failure::reason(&e));
+        CopyError::whole(from, text)
+    };
+    let attr = attr::of_path(from, true).map_err(failed)?;
+    let rules = &context.rules;
+    let mode = rules.visible_mode(rules.initial_mode(&attr)) | 0o700;
+    let created = std::fs::DirBuilder::new().mode(mode).create(to);
+    let is_old = match created {
+        Ok(()) => false,
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            let is_dir = attr::of_path(to, true).is_ok_and(|to| to.kind == Kind::Directory);
+            if !is_dir {
+                let text = format!("{} exists but is not a directory", quoted(to));
+                return Err(CopyError::whole(to, text));
+            }
+            true
+        }
+        Err(e) => {
+            let text =
+                format!("cannot make directory {}: {}", quoted(to), ioloom_failure::reason(&e));
+            return Err(CopyError::whole(to, text));
+        }
+    };
+    if !is_old && context.watcher.wants_names() {
+        context.watcher.made_parent(from, to);
+    }
+    let made =
+        Creation { mode, parent_attr: ParentAttr::default(), is_link: false, is_dir: true, is_old };
+    Ok(MadeDir { source: from.to_owned(), target: to.to_owned(), attr, made })
+}
+
+/// Sets the attributes of the directories, the deepest first.
+pub(crate) fn put_attributes(context: &CopyContext<'_>, made: &MadeDirs) {
+    for dir in made.dirs.iter().rev() {
+        let put = || -> io::Result<()> {
+            let (from, to) = (Dir::open_path_only(&dir.source)?, Dir::open(&dir.target)?);
+            let (from, on) = (FileRef::Open(from.as_fd()), FileRef::Open(to.as_fd()));
+            let failed = context.rules.put(&dir.attr, from, on, dir.made);
+            context.failed_attributes(failed, || dir.target.clone());
+            Ok(())
+        };
+        if let Err(error) = put() {
+            let path = dir.target.clone();
+            context.failed(CopyError::io(Operation::ChangeMode, path, error));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Resolves the target of each source.
+
+use crate::context::CopyContext;
+use crate::dirs::{MadeDirs, Parent, RootTo, Roots};
+use crate::error::CopyError;
+use crate::meta::ParentAttr;
+use crate::options::{Durable, Follow};
+use crate::parents;
+use crate::target::{Target, is_same, means_content, means_directory, target_path};
+use crate::tree::into_itself;
+use ioloom_failure::{Operation, quoted, reason};
+use ioloom_sys::attr::{self, Attr};
+use ioloom_sys::dir::{Dir, Kind};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::canonicalize;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// Maps each target, by directory and name, to the source that claimed it.
+pub(crate) type ClaimedTargets = HashMap<(PathBuf, CString), PathBuf>;
+
+/// Resolves the target of each source.
+pub(crate) struct TargetResolver<'a> {
+    pub(crate) context: &'a CopyContext<'a>,
+    pub(crate) claimed: &'a mut ClaimedTargets,
+}
+
+impl TargetResolver<'_> {
+    pub(crate) fn roots(
+        &mut self,
+        sources: &[PathBuf],
+        target: &Target,
+    ) -> Result<Roots, CopyError> {
+        let into = self.is_into(sources, target)?;
+        let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
+        let mut by_path = HashMap::new();
+        let mut roots = Roots::default();
+        for source in sources {
+            let found = self.target_of(source, path, into, &mut roots.made);
+            let found = found.and_then(|(to, kind)| {
+                let (dir, name) = split(&to)?;
+                let parent = match by_path.get(&dir) {
+                    Some(number) => *number,
+                    None => {
+                        let parent = self.parent(&dir, &to, kind)?;
+                        roots.parents.push(parent);
+                        by_path.insert(dir.clone(), roots.parents.len() - 1);
+                        roots.parents.len() - 1
+                    }
+                };
+                let is_new = self.claim(source, (dir, name.clone()))?;
+                Ok(is_new.then_some(RootTo { parent, name, path: to }))
+            });
+            match found {
+                Ok(Some(to)) => {
+                    roots.from.push(source.clone());
+                    roots.to.push(to);
+                }
+                Ok(None) => self.note_repeated(source),
+                Err(error) => self.context.failed(error),
+            }
+        }
+        Ok(roots)
+    }
+
+    fn note_repeated(&self, source: &Path) {
+        let follow = self.context.options.follow != Follow::Never;
+        let is_dir = attr::of_path(source, follow).is_ok_and(|a| a.kind == Kind::Directory);
+        let what = if is_dir { "directory" } else { "file" };
+        let text = format!("warning: source {what} {} specified more than once", quoted(source));
+        self.context.watcher.note(&text);
+    }
+
+    /// Claims a target for a source. Returns false if the same source has already claimed it.
+    /// Another source can claim the target of an earlier part, and is then checked when it is
+    /// copied.
+    fn claim(&mut self, source: &Path, target: (PathBuf, CString)) -> Result<bool, CopyError> {
+        let options = self.context.options;
+        let earlier = self.claimed.insert(target, source.to_owned());
+        match earlier.filter(|_| !means_content(source)) {
+            None => Ok(true),
+            Some(earlier) if is_same(&earlier, source, options.follow) => {
+                Ok(options.backup.is_some())
+            }
+            // A resumable copy has a single part.
+            Some(_) if options.resume => {
+                let why = "another source has the same target";
+                Err(CopyError::cannot(Operation::Copy, source, why))
+            }
+            Some(_) => Ok(true),
+        }
+    }
+
+    /// Returns true if the target is a directory into which sources are copied.
+    fn is_into(&self, sources: &[PathBuf], target: &Target) -> Result<bool, CopyError> {
+        let (path, before) = match target {
+            Target::As(path) if sources.len() == 1 => {
+                let _ = path;
+                return Ok(false);
+            }
+            Target::Into(path) => (path, "target directory"),
+            Target::As(path) | Target::Auto(path) => (path, "target"),
+        };
+        let found = attr::of_path(path, true);
+        if found.as_ref().is_ok_and(|attr| attr.kind == Kind::Directory) {
+            return Ok(!matches!(target, Target::As(_)));
+        }
+        let error = found.err().unwrap_or_else(|| Errno::NOTDIR.into());
+        if matches!(target, Target::Auto(_)) && sources.len() == 1 {
+            return match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
+                _ if Errno::from_io_error(&error) == Some(Errno::LOOP) => Ok(false),
+                _ => Err(CopyError::io(Operation::Stat, path.clone(), error)),
+            };
+        }
+        let text = format!("{before} {}: {}", quoted(path), reason(&error));
+        Err(CopyError::whole(path, text))
+    }
+
+    /// Returns the target path of one source, and its type.
+    fn target_of(
+        &self,
+        source: &Path,
+        target: &Path,
+        into: bool,
+        made: &mut MadeDirs,
+    ) -> Result<(PathBuf, Kind), CopyError> {
+        let options = self.context.options;
+        let to = match options.parents {
+            true => parents::make(self.context, source, target, made)?,
+            false => target_path(source, target, into),
+        };
+        let attr = attr::of_path(source, options.follow != Follow::Never)
+            .map_err(|e| CopyError::io(Operation::Stat, source.to_owned(), e))?;
+        if attr.kind == Kind::Directory && !options.recursive {
+            // Reported by the walk; the target does not matter.
+            return Ok((to, attr.kind));
+        }
+        if attr.kind != Kind::Directory && !into && means_directory(target) {
+            return Err(not_a_directory(target));
+        }
+        let elsewhere = || device_of(&to).is_some_and(|device| device != attr.device);
+        let apart = || options.one_file_system && elsewhere();
+        if attr.kind == Kind::Directory && !apart() {
+            refuse_into_itself(source, &to)?;
+        }
+        Ok((self.through_slash(to, &attr), attr.kind))
+    }
+
+    /// A link to a directory with a slash after it is that directory.
+    fn through_slash(&self, to: PathBuf, source: &Attr) -> PathBuf {
+        let slash = to.as_os_str().as_bytes().ends_with(b"/");
+        if slash && source.kind == Kind::Directory && to.is_symlink() && to.is_dir() {
+            return canonicalize(&to).unwrap_or(to);
+        }
+        to
+    }
+
+    /// Opens the directory of a target, or fails as creating the target there would.
+    fn parent(&self, path: &Path, to: &Path, kind: Kind) -> Result<Parent, CopyError> {
+        let operation = match kind {
+            Kind::Directory => Operation::CreateDir,
+            Kind::Symlink => Operation::Symlink,
+            _ => Operation::Create,
+        };
+        let failed = |e: io::Error| match e.kind() {
+            io::ErrorKind::NotFound => CopyError::io(operation, to.to_owned(), e),
+            io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
+                CopyError::io(Operation::Stat, to.to_owned(), e)
+            }
+            _ => CopyError::io(operation, to.to_owned(), e),
+        };
+        // Syncing needs a descriptor that is open for reading.
+        let waits = self.context.options.durable != Durable::None;
+        let dir = if waits { Dir::open(path) } else { Dir::open_path_only(path) };
+        let dir = dir.map_err(failed)?;
+        let attr = attr::of_file(&dir).map_err(failed)?;
+        let has_default_acl = self.context.rules.has_default_acl(&dir);
+        Ok(Parent {
+            dir,
+            parent_attr: ParentAttr { device: attr.device, group: attr.group, has_default_acl },
+            swept: AtomicBool::new(false),
+        })
+    }
+}
+
+/// The error for a file whose target can only be a directory.
+fn not_a_directory(target: &Path) -> CopyError {
+    if attr::of_path(target, true).is_ok() {
+        let target_quoted = quoted(target);
+        let text = format!("cannot overwrite directory {target_quoted} with non-directory");
+        return CopyError::whole(target, text);
+    }
+    let slash = target.as_os_str().as_bytes().ends_with(b"/");
+    let error = if slash { Errno::NOTDIR } else { Errno::NOENT };
+    CopyError::io(Operation::Create, target.to_owned(), error.into())
+}
+
+/// Returns the device of a target, or of its parent if it does not exist; `None` if both fail.
+fn device_of(to: &Path) -> Option<(u32, u32)> {
+    let above =
+        || to.parent().map(|above| if above == Path::new("") { Path::new(".") } else { above });
+    let attr = attr::of_path(to, true)
+        .or_else(|e| above().map_or(Err(e), |above| attr::of_path(above, true)));
+    attr.ok().map(|attr| attr.device)
+}
+
+/// Splits a path into its parent and last component.
+fn split(path: &Path) -> Result<(PathBuf, CString), CopyError> {
+    let failed = |e| CopyError::io(Operation::Resolve, path.to_owned(), e);
+    let ends_in_dot = path.file_name().is_none();
+    let path = if ends_in_dot { canonicalize(path).map_err(failed)? } else { path.into() };
+    let Some(name) = path.file_name() else {
+        return Ok((PathBuf::from("/"), c".".to_owned()));
+    };
+    let name = CString::new(name.as_bytes())
+        .map_err(|_| CopyError::cannot(Operation::CopyTo, &path, "the name contains a NUL byte"))?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok((parent.unwrap_or(Path::new(".")).to_owned(), name))
+}
+
+/// Refuses to copy a directory into itself, which would recurse forever.
+fn refuse_into_itself(source: &Path, to: &Path) -> Result<(), CopyError> {
+    let Ok(source_real) = canonicalize(source) else { return Ok(()) };
+    let to_real = canonicalize(to).or_else(|e| match (to.parent(), to.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            canonicalize(parent).map(|parent| parent.join(name))
+        }
+        _ => Err(e),
+    });
+    if to_real.is_ok_and(|to| to.starts_with(&source_real)) {
+        return Err(into_itself(source, to));
+    }
+    Ok(())
+}

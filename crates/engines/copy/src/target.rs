@@ -1,0 +1,55 @@
+//! The target of a copy, and what its path means.
+
+use ioloom_sys::attr;
+use ioloom_walk::Follow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The target of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// An existing directory. All sources are copied into it under their own names.
+    Into(PathBuf),
+    /// The path of the copy of a single source.
+    As(PathBuf),
+    /// `Into` if the path is a directory, otherwise `As`.
+    Auto(PathBuf),
+}
+
+/// Returns the target path of one source; with `into`, its own name inside the target.
+pub(crate) fn target_path(source: &Path, target: &Path, into: bool) -> PathBuf {
+    match source.file_name() {
+        Some(name) if into && !means_content(source) => target.join(name),
+        _ => target.to_owned(),
+    }
+}
+
+/// Returns the target path of each source without checking that it can be used.
+pub(crate) fn targets_of(sources: &[PathBuf], target: &Target) -> Vec<PathBuf> {
+    let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
+    let into = match target {
+        Target::Into(_) => true,
+        Target::As(_) => false,
+        Target::Auto(path) => path.is_dir(),
+    };
+    sources.iter().map(|source| target_path(source, path, into)).collect()
+}
+
+/// Returns true if two sources are the same file.
+pub(crate) fn is_same(a: &Path, b: &Path, follow: Follow) -> bool {
+    let identity =
+        |path: &Path| attr::of_path(path, follow != Follow::Never).map(|attr| attr.identity()).ok();
+    identity(a).is_some_and(|a| identity(b) == Some(a))
+}
+
+/// Returns true if a source represents the contents of a directory: `dir/.`, `..`, `/`.
+pub(crate) fn means_content(source: &Path) -> bool {
+    let bytes = source.as_os_str().as_bytes();
+    source.file_name().is_none() || bytes.ends_with(b"/.") || bytes.ends_with(b"/./")
+}
+
+/// Returns true if a path can only name a directory: `new/`, `new/.`, `new/..`.
+pub(crate) fn means_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.") || path.file_name().is_none()
+}

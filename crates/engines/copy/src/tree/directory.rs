@@ -1,0 +1,357 @@
+//! The beginning and end of a directory.
+
+use super::{Worker, merge};
+use crate::dirs::{CopyDir, DirPair, NewDirs, TargetDir, c_name, new_target_path, target_path};
+use crate::error::CopyError;
+use crate::meta::{Creation, FileRef, ParentAttr};
+use crate::options::Durable;
+use crate::report::Counts;
+use crate::sweep;
+use ioloom_failure::{Operation, quoted};
+use ioloom_sys::attr::{self, Attr};
+use ioloom_sys::dir::{Dir, Kind};
+use ioloom_sys::{make, remove};
+use ioloom_walk::{DirRef, NewDir};
+use rustix::io::Errno;
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The place of a directory that is about to be created.
+struct Place {
+    /// The pair of the directory above; `None` for a source.
+    above: Option<Arc<DirPair>>,
+    name: CString,
+    parent_attr: ParentAttr,
+    hidden: bool,
+    from: Dir,
+}
+
+impl Worker<'_> {
+    /// Creates or opens the target of a directory.
+    pub(super) fn begin_dir(&mut self, new: &NewDir<'_, CopyDir>) -> Result<CopyDir, CopyError> {
+        let roots = self.roots;
+        let paths = || (new.path(), new_target_path(roots, new));
+        if let Some(above) = new.parent.filter(|above| above.data().is_doomed()) {
+            return Ok(self.absent_dir(above, paths().1));
+        }
+        let Place { above, name, parent_attr, hidden, from } = self.place_of(new)?;
+        let source =
+            attr::of_file(&from).map_err(|e| CopyError::io(Operation::Stat, paths().0, e))?;
+        let root_device = new.parent.map_or(source.device, |above| above.data().root_device);
+        let stays_out = root_device != source.device && self.context.options.one_file_system;
+        if !stays_out && self.context.is_written(source.identity()) {
+            return Err(into_itself(&paths().0, &paths().1));
+        }
+        let parent = match &above {
+            Some(pair) => &pair.to,
+            None => &roots.parents[roots.to[new.root].parent].dir,
+        };
+        let mode = self.initial_mode(&source);
+        let new_dirs = (self.new_dirs(new.parent.is_none()), self.context.resume.get().is_some());
+        let sweep = || self.sweep(new, parent, &name);
+        let target = match TargetDir::make(parent, &name, hidden, mode, new_dirs, sweep) {
+            Err(e) => return self.not_begun(new, e, &paths()),
+            Ok(target) => target,
+        };
+        let own = target.own;
+        if !target.is_hidden || target.hidden_name.is_some() {
+            self.context.writes_into(own.identity());
+        }
+        let has_default_acl = if target.is_new {
+            parent_attr.has_default_acl
+        } else {
+            self.context.rules.has_default_acl(&target.dir)
+        };
+        let made =
+            Creation { mode, parent_attr, is_link: false, is_dir: true, is_old: !target.is_new };
+        let is_top = target.hidden_name.is_some();
+        let above = new.parent.map(|above| above.data()).filter(|_| !is_top);
+        let dir = CopyDir {
+            id: self.dirs.next.fetch_add(1, Ordering::Relaxed),
+            source,
+            hidden_name: target.hidden_name,
+            published: AtomicBool::new(false),
+            own: own.identity(),
+            root_device,
+            absent: false,
+            doomed: above.map(|above| above.doomed.clone()).unwrap_or_default(),
+            swept: AtomicBool::new(false),
+            hidden: target.is_hidden,
+            bytes: AtomicU64::new(0),
+            empty: stays_out,
+            parent_attr: ParentAttr { device: own.device, group: own.group, has_default_acl },
+            made,
+            pair: Mutex::new(None),
+        };
+        self.keep_open(&dir, DirPair { from, to: target.dir });
+        Ok(dir)
+    }
+
+    /// Returns the mode with which to create a directory.
+    fn initial_mode(&self, source: &Attr) -> u32 {
+        let rules = &self.context.rules;
+        let mode = rules.initial_mode(source);
+        (if self.context.options.contents { rules.visible_mode(mode) } else { mode }) | 0o700
+    }
+
+    /// Handles a target that could not be created. Without space, what is below is reported.
+    fn not_begun(
+        &self,
+        new: &NewDir<'_, CopyDir>,
+        error: io::Error,
+        paths: &(PathBuf, PathBuf),
+    ) -> Result<CopyDir, CopyError> {
+        match new.parent {
+            Some(above) if crate::error::out_of_space(&error) => {
+                self.context.failed(CopyError::io(Operation::CreateDir, paths.1.clone(), error));
+                if above.data().hidden {
+                    above.data().doomed.store(true, Ordering::Relaxed);
+                }
+                Ok(self.absent(above))
+            }
+            _ => Err(not_created(error, paths)),
+        }
+    }
+
+    fn place_of(&mut self, new: &NewDir<'_, CopyDir>) -> Result<Place, CopyError> {
+        let failed = |e| CopyError::io(Operation::OpenDir, new.path(), e);
+        let Some(parent) = new.parent else {
+            let root = &self.roots.to[new.root];
+            return Ok(Place {
+                above: None,
+                name: root.name.clone(),
+                parent_attr: self.roots.parents[root.parent].parent_attr,
+                hidden: false,
+                from: Dir::open_path_only(&self.roots.from[new.root]).map_err(failed)?,
+            });
+        };
+        let pair = self.pair_of(parent).map_err(failed)?;
+        let name = c_name(new.name).map_err(failed)?;
+        let from = pair.from.open_child_path_only(&name, new.linked).map_err(failed)?;
+        let (parent_attr, hidden) = (parent.data().parent_attr, parent.data().hidden);
+        Ok(Place { above: Some(pair), name, parent_attr, hidden, from })
+    }
+
+    /// Returns how a new directory is created. A copy that reads pipes can wait for other programs,
+    /// which may look for the directory.
+    fn new_dirs(&self, is_root: bool) -> NewDirs {
+        match self.context.resume.get() {
+            _ if self.context.options.contents => NewDirs::Visible,
+            Some(resume) if is_root => NewDirs::Resumed(resume.number),
+            // A later copy could not find a hidden name here, so fill it under its final name.
+            Some(_) => NewDirs::Visible,
+            None => NewDirs::Hidden,
+        }
+    }
+
+    /// Looks for remains of interrupted copies where a directory is about to be created.
+    fn sweep(&self, new: &NewDir<'_, CopyDir>, dir: &Dir, name: &CStr) {
+        let roots = self.roots;
+        let Some(above) = new.parent else {
+            let number = roots.to[new.root].parent;
+            if roots.parents[number].swept.swap(true, Ordering::Relaxed) {
+                return;
+            }
+            let beside = roots.to.iter().filter(|to| to.parent == number);
+            let names: Vec<&CStr> = beside.map(|to| to.name.as_c_str()).collect();
+            let path = roots.to[new.root].path.parent().unwrap_or(Path::new(""));
+            return sweep::sweep(self.context, dir, path, &names);
+        };
+        if !above.data().swept.swap(true, Ordering::Relaxed) {
+            let path = target_path(roots, Some(above), above.root(), b"");
+            sweep::sweep(self.context, dir, &path, &[name]);
+        }
+    }
+
+    /// A directory for which there is no space. What is below it is reported.
+    fn absent_dir(&self, above: DirRef<'_, CopyDir>, to: PathBuf) -> CopyDir {
+        let error = Errno::NOSPC.into();
+        self.context.failed(CopyError::io(Operation::CreateDir, to, error));
+        self.absent(above)
+    }
+
+    fn absent(&self, above: DirRef<'_, CopyDir>) -> CopyDir {
+        let data = above.data();
+        CopyDir {
+            id: self.dirs.next.fetch_add(1, Ordering::Relaxed),
+            source: data.source,
+            hidden_name: None,
+            published: AtomicBool::new(false),
+            own: data.own,
+            root_device: data.root_device,
+            absent: true,
+            doomed: data.doomed.clone(),
+            swept: AtomicBool::new(true),
+            hidden: data.hidden,
+            bytes: AtomicU64::new(0),
+            empty: false,
+            parent_attr: data.parent_attr,
+            made: data.made,
+            pair: Mutex::new(None),
+        }
+    }
+
+    /// Finishes a directory after everything below it: preserves its attributes, syncs it if
+    /// requested, and renames it. If attributes cannot be preserved, reports the error and renames
+    /// the directory anyway; if the sync fails, or the device became full, removes it.
+    pub(super) fn end_dir(&mut self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
+        let data = dir.data();
+        if data.absent {
+            return Ok(());
+        }
+        let doomed = data.hidden && data.is_doomed();
+        let gives_up = doomed || (self.context.cancelled() && data.hidden);
+        if !gives_up && let Err(error) = self.preserve_attributes(dir) {
+            self.context.failed(error);
+        }
+        let Some(hidden) = &data.hidden_name else {
+            return if gives_up { Ok(()) } else { self.sync(dir) };
+        };
+        let published = match gives_up {
+            true => Ok(false),
+            false => self.sync(dir).and_then(|()| self.publish(dir, hidden)).map(|()| true),
+        };
+        if !published.as_ref().is_ok_and(|published| *published)
+            && (self.context.resume.get().is_none() || doomed)
+        {
+            self.discard(dir, hidden, doomed || published.is_err());
+        }
+        published.map(drop)
+    }
+
+    pub(super) fn failed_at(
+        &self,
+        dir: DirRef<'_, CopyDir>,
+        operation: Operation,
+        error: io::Error,
+    ) -> CopyError {
+        CopyError::io(operation, target_path(self.roots, Some(dir), dir.root(), b""), error)
+    }
+
+    /// Removes a hidden directory that cannot be completed. `reports`: with a message for every
+    /// file that was already in it.
+    fn discard(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr, reports: bool) {
+        let path = target_path(self.roots, Some(dir), dir.root(), b"");
+        let (mut counts, mut linked) = (Counts::default(), HashSet::new());
+        let mut each = |below: &[u8], found: Option<&Attr>| {
+            let count = match found {
+                None => &mut counts.directories,
+                Some(found) if found.kind == Kind::Symlink => &mut counts.symlinks,
+                Some(found) if found.kind != Kind::Regular => &mut counts.specials,
+                Some(found) if found.links > 1 && !linked.insert(found.identity()) => {
+                    &mut counts.hard_links
+                }
+                Some(_) => &mut counts.files,
+            };
+            *count += 1;
+            if reports && found.is_some() {
+                let to = path.join(OsStr::from_bytes(below));
+                let text = format!("{} was removed: its directory is incomplete", quoted(&to));
+                self.context.failed(CopyError::whole(&to, text));
+            }
+        };
+        let above = self.above_of(dir);
+        let removed = above.and_then(|above| remove::tree(above.dir(), hidden, &mut each));
+        if let Err(error) = removed {
+            let hidden = path.with_file_name(OsStr::from_bytes(hidden.to_bytes()));
+            self.context.failed(CopyError::io(Operation::Remove, hidden, error));
+        }
+        self.context.discarded(&counts);
+        let gone = dir.data().bytes.load(Ordering::Relaxed);
+        self.context.progress.bytes.fetch_sub(gone, Ordering::Relaxed);
+    }
+
+    /// Copies the preserved attributes of a directory.
+    fn preserve_attributes(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
+        let data = dir.data();
+        let pair =
+            self.open_or_take(dir).map_err(|e| self.failed_at(dir, Operation::OpenDir, e))?;
+        let (from, on) = (FileRef::Open(pair.from.as_fd()), FileRef::Open(pair.to.as_fd()));
+        let failed = self.context.rules.put(&data.source, from, on, data.made);
+        let path = || target_path(self.roots, Some(dir), dir.root(), b"");
+        self.context.failed_attributes(failed, path);
+        Ok(())
+    }
+
+    /// Syncs a directory if requested, unless syncing an ancestor will cover it.
+    fn sync(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
+        let data = dir.data();
+        let is_top = data.hidden_name.is_some();
+        if self.context.options.durable == Durable::None || (data.hidden && !is_top) {
+            return Ok(());
+        }
+        let pair =
+            self.open_or_take(dir).map_err(|e| self.failed_at(dir, Operation::OpenDir, e))?;
+        let synced = if is_top { pair.to.sync_file_system() } else { pair.to.sync() };
+        synced.map_err(|e| self.failed_at(dir, Operation::Sync, e))
+    }
+
+    /// Opens the directory above a hidden one.
+    fn above_of(&self, dir: DirRef<'_, CopyDir>) -> io::Result<Above<'_>> {
+        match dir.parent() {
+            Some(above) => self.open_or_take(above).map(Above::Pair),
+            None => Ok(Above::Root(&self.roots.parents[self.roots.to[dir.root()].parent].dir)),
+        }
+    }
+
+    /// Renames a directory to its final name, or merges it into one that exists there by now.
+    fn publish(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr) -> Result<(), CopyError> {
+        let failed = |what, e| self.failed_at(dir, what, e);
+        let above = self.above_of(dir).map_err(|e| failed(Operation::OpenDir, e))?;
+        let name = match dir.parent() {
+            Some(_) => c_name(dir.name()).map_err(|e| failed(Operation::OpenDir, e))?,
+            None => self.roots.to[dir.root()].name.clone(),
+        };
+        match make::rename(above.dir(), hidden, above.dir(), &name, false) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let path = target_path(self.roots, Some(dir), dir.root(), b"");
+                let there = above.dir().open_at(name.to_bytes());
+                let there = there.map_err(|_| failed(Operation::Publish, e))?;
+                let pair = self.open_or_take(dir).map_err(|e| failed(Operation::OpenDir, e))?;
+                merge::merge(self.context, &pair.to, &there, &path)
+                    .map_err(|e| failed(Operation::Publish, e))?;
+                remove::tree(above.dir(), hidden, &mut |_, _| {})
+                    .map_err(|e| failed(Operation::Remove, e))?;
+            }
+            renamed => renamed.map_err(|e| failed(Operation::Publish, e))?,
+        }
+        dir.data().published.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// The directory above a hidden one.
+enum Above<'a> {
+    Pair(Arc<DirPair>),
+    Root(&'a Dir),
+}
+
+impl Above<'_> {
+    fn dir(&self) -> &Dir {
+        match self {
+            Self::Pair(pair) => &pair.to,
+            Self::Root(dir) => dir,
+        }
+    }
+}
+
+/// The error for a directory whose target is inside it.
+pub(crate) fn into_itself(from: &Path, to: &Path) -> CopyError {
+    let text = format!("cannot copy a directory, {}, into itself, {}", quoted(from), quoted(to));
+    CopyError::whole(from, text)
+}
+
+fn not_created(error: io::Error, (from, to): &(PathBuf, PathBuf)) -> CopyError {
+    if Errno::from_io_error(&error) != Some(Errno::NOTDIR) {
+        return CopyError::io(Operation::CreateDir, to.clone(), error);
+    }
+    let (from, quoted_to) = (quoted(from), quoted(to));
+    let text = format!("cannot overwrite non-directory {quoted_to} with directory {from}");
+    CopyError::whole(to, text)
+}

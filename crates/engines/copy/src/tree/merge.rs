@@ -1,0 +1,118 @@
+//! Moves the contents of a finished hidden directory into one that another program created in the
+//! meantime under the final name: two copies into one directory merge, and neither is lost.
+
+use crate::context::CopyContext;
+use crate::error::CopyError;
+use crate::meta::{Creation, FileRef, ParentAttr};
+use crate::options::{Existing, Preserve};
+use ioloom_failure::{Operation, quoted};
+use ioloom_sys::attr;
+use ioloom_sys::dir::{Dir, Kind, ReadBuffer};
+use ioloom_sys::make;
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Moves everything that can be moved; what remains in `from` has been reported. `path` is the
+/// final path of the directory.
+pub(super) fn merge(
+    context: &CopyContext<'_>,
+    from: &Dir,
+    to: &Dir,
+    path: &Path,
+) -> io::Result<()> {
+    let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
+    while let Some(below) = waiting.pop() {
+        let (from, to) = (from.open_below(&below)?, to.open_below(&below)?);
+        let mut names = Vec::new();
+        from.read(&mut ReadBuffer::new(), &mut |entry| {
+            names.extend(CString::new(entry.name));
+            true
+        })?;
+        let at = path.join(OsStr::from_bytes(&below));
+        for name in names {
+            let pair = Both { context, from: &from, to: &to, at: &at };
+            match pair.move_one(&name) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let mut next = below.clone();
+                    if !next.is_empty() {
+                        next.push(b'/');
+                    }
+                    next.extend_from_slice(name.to_bytes());
+                    waiting.push(next);
+                }
+                Err(error) => context.failed(error),
+            }
+        }
+        put_attributes(context, &from, &to, &at)?;
+    }
+    Ok(())
+}
+
+/// Gives the existing directory the attributes that were preserved for the new one.
+fn put_attributes(context: &CopyContext<'_>, from: &Dir, to: &Dir, at: &Path) -> io::Result<()> {
+    if context.options.preserve == Preserve::default() {
+        return Ok(());
+    }
+    let source = attr::of_file(from)?;
+    let made = Creation {
+        mode: source.mode,
+        parent_attr: ParentAttr::default(),
+        is_link: false,
+        is_dir: true,
+        is_old: true,
+    };
+    let (from, on) = (FileRef::Open(from.as_fd()), FileRef::Open(to.as_fd()));
+    context.failed_attributes(context.rules.put(&source, from, on, made), || at.to_owned());
+    Ok(())
+}
+
+/// A hidden directory and the one that exists under its name.
+struct Both<'a> {
+    context: &'a CopyContext<'a>,
+    from: &'a Dir,
+    to: &'a Dir,
+    at: &'a Path,
+}
+
+impl Both<'_> {
+    /// Moves one entry. Returns true if both are directories, which remain to be merged.
+    fn move_one(&self, name: &CString) -> Result<bool, CopyError> {
+        let path = || self.at.join(OsStr::from_bytes(name.to_bytes()));
+        let failed = |operation, e| CopyError::io(operation, path(), e);
+        match make::rename(self.from, name, self.to, name, false) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            moved => return moved.map(|()| false).map_err(|e| failed(Operation::Publish, e)),
+        }
+        let stat = |dir| attr::of_name(dir, name, false).map_err(|e| failed(Operation::Stat, e));
+        let (new, old) = (stat(self.from)?, stat(self.to)?);
+        let whole = |text: String| Err(CopyError::whole(&path(), text));
+        match (new.kind == Kind::Directory, old.kind == Kind::Directory) {
+            (true, true) => return Ok(true),
+            (true, false) => {
+                let text = "cannot overwrite non-directory";
+                return whole(format!("{text} {} with a directory", quoted(&path())));
+            }
+            (false, true) => {
+                let text = "cannot overwrite directory";
+                return whole(format!("{text} {} with non-directory", quoted(&path())));
+            }
+            (false, false) => {}
+        }
+        let stays = match self.context.options.existing {
+            Existing::Keep => true,
+            Existing::Update | Existing::UpdateAsk => new.modified <= old.modified,
+            Existing::Replace | Existing::Ask => false,
+        };
+        let asks = matches!(self.context.options.existing, Existing::Ask | Existing::UpdateAsk);
+        if stays || (asks && !self.context.watcher.may_replace(&path())) {
+            return Ok(false);
+        }
+        make::rename(self.from, name, self.to, name, true)
+            .map(|()| false)
+            .map_err(|e| failed(Operation::Publish, e))
+    }
+}

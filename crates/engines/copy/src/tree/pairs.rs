@@ -1,0 +1,132 @@
+//! The open source and target of each directory.
+//!
+//! At most [`PAIRS_MAX`] pairs are kept. A thread that leaves a directory goes up by `..` if the
+//! pair of the directory above is not open, so the calls of a copy grow with the number of
+//! directories, not with their depth.
+
+use super::{Worker, locked};
+use crate::dirs::{CopyDir, DirPair, c_name, open_target};
+use crate::options::Follow;
+use ioloom_sys::attr;
+use ioloom_sys::dir::Dir;
+use ioloom_walk::DirRef;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Maximum number of directory pairs to keep open.
+const PAIRS_MAX: usize = 128;
+
+impl Worker<'_> {
+    /// Returns the pair for a directory that is being copied.
+    pub(super) fn pair_of(&mut self, dir: DirRef<'_, CopyDir>) -> io::Result<Arc<DirPair>> {
+        let pair = self.open_or_take(dir)?;
+        self.last_pair = Some((dir.data().id, Arc::clone(&pair)));
+        Ok(pair)
+    }
+
+    /// Returns the pair for a directory without making it the current one.
+    pub(super) fn open_or_take(&self, dir: DirRef<'_, CopyDir>) -> io::Result<Arc<DirPair>> {
+        if let Some((at, pair)) = &self.last_pair
+            && *at == dir.data().id
+        {
+            return Ok(Arc::clone(pair));
+        }
+        let open = locked(&dir.data().pair).clone();
+        open.map_or_else(|| self.open_pair(dir).map(Arc::new), Ok)
+    }
+
+    /// Opens a pair, starting from the nearest open ancestor.
+    fn open_pair(&self, dir: DirRef<'_, CopyDir>) -> io::Result<DirPair> {
+        let mut below = Vec::new();
+        let mut at = dir;
+        let mut pair = loop {
+            if let Some(pair) = locked(&at.data().pair).clone() {
+                break DirPair { from: pair.from.open_at(b".")?, to: pair.to.open_at(b".")? };
+            }
+            match at.parent() {
+                Some(parent) => {
+                    below.push(at);
+                    at = parent;
+                }
+                None => {
+                    let from = Dir::open(&self.roots.from[at.root()])?;
+                    break DirPair { from, to: self.open_root_target(at)? };
+                }
+            }
+        };
+        let follow = self.context.options.follow == Follow::Always;
+        while let Some(next) = below.pop() {
+            let from = pair.from.open_child(&c_name(next.name())?, follow, false)?;
+            pair = DirPair { from, to: open_target(&pair.to, next.name(), next.data())? };
+        }
+        Ok(pair)
+    }
+
+    fn open_root_target(&self, root: DirRef<'_, CopyDir>) -> io::Result<Dir> {
+        let to = &self.roots.to[root.root()];
+        open_target(&self.roots.parents[to.parent].dir, to.name.to_bytes(), root.data())
+    }
+
+    /// Opens only the target of a directory that may already be complete.
+    pub(super) fn target_of(&self, dir: DirRef<'_, CopyDir>) -> io::Result<Dir> {
+        let mut below = Vec::new();
+        let mut at = dir;
+        while let Some(parent) = at.parent() {
+            below.push(at);
+            at = parent;
+        }
+        let mut to = self.open_root_target(at)?;
+        while let Some(next) = below.pop() {
+            to = open_target(&to, next.name(), next.data())?;
+        }
+        Ok(to)
+    }
+
+    /// Remembers the pair for a directory, and keeps it open for other threads unless too many are.
+    /// A hidden directory that will be renamed stays open, because its lock protects it.
+    pub(super) fn keep_open(&mut self, dir: &CopyDir, pair: DirPair) {
+        let pair = Arc::new(pair);
+        let opened = self.dirs.pairs.fetch_add(1, Ordering::Relaxed);
+        if opened < PAIRS_MAX || dir.hidden_name.is_some() {
+            *locked(&dir.pair) = Some(Arc::clone(&pair));
+        } else {
+            self.dirs.pairs.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.last_pair = Some((dir.id, pair));
+    }
+
+    /// Closes the pair of a finished directory and reports errors of the close. If the directory
+    /// above is not open, goes up to it.
+    pub(super) fn close_pair(&mut self, dir: DirRef<'_, CopyDir>) {
+        let data = dir.data();
+        let last = self.last_pair.take_if(|(at, _)| *at == data.id).map(|(_, pair)| pair);
+        if let (Some(pair), Some(above)) = (&last, dir.parent())
+            && !above.data().absent
+            && locked(&above.data().pair).is_none()
+            && let Ok(Some(pair)) = climb(pair, above.data())
+        {
+            self.last_pair = Some((above.data().id, Arc::new(pair)));
+        }
+        let open = locked(&data.pair).take();
+        if open.is_some() {
+            self.dirs.pairs.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop(open);
+        // Another thread may still use the pair; the last one closes it.
+        if let Some(Ok(pair)) = last.map(Arc::try_unwrap)
+            && let Err(error) = pair.to.close()
+        {
+            let error = self.failed_at(dir, ioloom_failure::Operation::Close, error);
+            self.context.failed(error);
+        }
+    }
+}
+
+/// Opens the pair above by `..`; `None` if the directory was moved, or reached through a link.
+fn climb(pair: &DirPair, above: &CopyDir) -> io::Result<Option<DirPair>> {
+    let (from, to) = (pair.from.open_above()?, pair.to.open_above()?);
+    let same = attr::of_file(&from)?.identity() == above.source.identity()
+        && attr::of_file(&to)?.identity() == above.own;
+    Ok(same.then_some(DirPair { from, to }))
+}

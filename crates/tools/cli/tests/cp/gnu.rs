@@ -1,0 +1,328 @@
+//! Compares `ioloom cp` with the system's `cp`: exit code, messages, output and the resulting tree.
+//! Accepted differences are not in these lists: the advice after a message, and the order of names.
+
+use crate::{ioloom, place};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+/// The observable result of a copy.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    code: Option<i32>,
+    output: Vec<String>,
+    messages: Vec<String>,
+    tree: Vec<String>,
+}
+
+/// Describes each entry of a tree: type, mode, owner, links, content or link target.
+fn tree(at: &Path, below: &Path, into: &mut Vec<String>) {
+    let mut names: Vec<_> = fs::read_dir(at).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    for path in names {
+        let found = fs::symlink_metadata(&path).unwrap();
+        let kind = found.file_type();
+        let content = if kind.is_symlink() {
+            format!("-> {}", fs::read_link(&path).unwrap().display())
+        } else if kind.is_file() {
+            let links = found.nlink();
+            format!("{links} links, {:?}", fs::read(&path).map(|b| b.len().min(99)).unwrap_or(0))
+                + &fs::read_to_string(&path)
+                    .unwrap_or_default()
+                    .chars()
+                    .take(40)
+                    .collect::<String>()
+        } else {
+            format!("fifo {} dir {}", kind.is_fifo(), kind.is_dir())
+        };
+        let mode = if kind.is_symlink() { 0 } else { found.mode() & 0o7777 };
+        let owner = (found.uid(), found.gid());
+        let name = below.join(path.file_name().unwrap());
+        into.push(format!("{} {mode:o} {owner:?} {content}", name.display()));
+        if kind.is_dir() {
+            tree(&path, &name, into);
+        }
+    }
+}
+
+fn lines(bytes: &[u8]) -> Vec<String> {
+    let mut lines: Vec<String> =
+        String::from_utf8_lossy(bytes).lines().map(ToOwned::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Runs a script that uses `$CP` in a new directory.
+fn seen(script: &str, program: &str, plain: bool) -> Seen {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(if plain { "setpriv" } else { "sh" });
+    if plain {
+        std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).unwrap();
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh"]);
+    }
+    let script = format!("umask 022\n{}", script.replace("$CP", program));
+    command.args(["-c", &script]).current_dir(dir.path()).stdin(Stdio::null());
+    command.env("LC_ALL", "C").env_remove("IOLOOM_FAULT").env_remove("POSIXLY_CORRECT");
+    let output = command.output().unwrap();
+    let mut found = Vec::new();
+    tree(dir.path(), Path::new(""), &mut found);
+    let messages = lines(&output.stderr).into_iter().map(|line| {
+        let line = line.replace("ioloom: ", "cp: ").replace("'ioloom cp --help'", "'cp --help'");
+        line.split("; ").next().unwrap_or_default().to_owned()
+    });
+    Seen {
+        code: output.status.code(),
+        output: lines(&output.stdout),
+        messages: messages.collect(),
+        tree: found,
+    }
+}
+
+/// Compares both programs on each script.
+fn compare(scripts: &[&str], plain: bool) {
+    let program = format!("{} cp", program(plain));
+    let mut failed = Vec::new();
+    for script in scripts {
+        let (theirs, ours) = (seen(script, "cp", plain), seen(script, &program, plain));
+        if theirs != ours {
+            failed.push(format!("{script}\ncp:     {theirs:#?}\nioloom: {ours:#?}"));
+        }
+    }
+    assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), scripts.len(), failed.join("\n"));
+}
+
+/// Returns the program, as a copy that every user may execute.
+fn program(plain: bool) -> String {
+    let built = env!("CARGO_BIN_EXE_ioloom");
+    if !plain {
+        return built.to_owned();
+    }
+    static COPY: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
+    let dir = COPY.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        // Another process copies the program, so that no descriptor of this one is inherited.
+        let copied = Command::new("cp").arg(built).arg(dir.path().join("ioloom")).status();
+        assert!(copied.unwrap().success());
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(dir.path(), mode).unwrap();
+        dir
+    });
+    dir.path().join("ioloom").display().to_string()
+}
+
+/// Returns false, with a message, if the system's `cp` is not the one whose text is compared.
+fn is_gnu() -> bool {
+    let output = Command::new("cp").arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let is_gnu = text.is_ok_and(|text| text.contains("GNU coreutils"));
+    if !is_gnu {
+        println!("skipped: cp is not GNU cp");
+    }
+    is_gnu
+}
+
+fn is_root() -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0);
+    if !root {
+        println!("skipped: only root can run a copy as another user");
+    }
+    root
+}
+
+#[test]
+fn errors_read_like_those_of_gnu_cp() {
+    if !is_gnu() {
+        return;
+    }
+    compare(
+        &[
+            "$CP",
+            "$CP a",
+            "touch a; $CP a",
+            "$CP gone x",
+            "touch a; $CP a gone/x",
+            "touch a; $CP a gone/",
+            "touch a b c; $CP a b c",
+            "touch a b; $CP a b gone",
+            "touch a; $CP -t gone a",
+            "touch a b; $CP -t b a",
+            "touch a; mkdir d; $CP -T a d",
+            "touch a; mkdir d; $CP -t d -T a",
+            "touch a b c; $CP -T a b c",
+            "mkdir d; $CP d x",
+            "mkdir d; touch a x; mkdir t; $CP d a t",
+            "mkdir -p d t; touch t/d; $CP -r d t",
+            "mkdir -p t/a; touch a; $CP a t",
+            "mkdir -p s/x t/s; touch t/s/x; $CP -r s t",
+            "mkdir -p s t/s/x; touch s/x; $CP -r s t",
+            "touch a; $CP a a",
+            "touch a; ln a b; $CP a b",
+            "touch a; ln -s a b; $CP a b",
+            "touch a; ln -s a b; $CP b a",
+            "touch a; ln -s gone b; $CP a b",
+            "touch a; ln -s gone b; $CP -f a b",
+            "ln -s loop loop; touch a; $CP a loop",
+            "ln -s gone b; $CP b x",
+            "ln -s gone b; mkdir d; $CP -rL b d; ",
+            "touch a; mkdir d; $CP a a d",
+            "mkdir a d; $CP -r a a d",
+            "mkdir -p a b d; touch a/f b/f; $CP a/f b/f d",
+            "mkdir -p a b d; touch a/f b/f; $CP --backup=numbered a/f b/f d",
+            "mkdir -p a b c; ln -s ../t a/1; echo p > b/1; $CP -dR a/1 b/1 c",
+            "mkdir -p a b c; ln -s ../t a/1; echo p > b/1; echo i > t; $CP -dR a/1 b/1 c",
+            "touch a; $CP --gone a b",
+            "touch a; $CP -q a b",
+            "touch a; $CP --re a b",
+            "touch a; $CP -t",
+            "touch a; $CP --sparse",
+            "touch a; $CP --link=x a b",
+            "touch a; $CP -ls a b",
+            "touch a; $CP -bn a b",
+            "touch a; $CP --parents a b",
+            "touch a; $CP --preserve=context a b",
+            "touch a; $CP --reflink --sparse=always a b",
+            "touch a; mkdir d; ln a d/l; $CP -s a d",
+            "touch a b; $CP -s a b",
+            "touch a b; $CP -l a b",
+            "mkdir a; $CP -l a b",
+            "echo a > a; echo t > a~; $CP --backup=simple a~ a",
+            "mkdir a; $CP -r a b; $CP --backup=x a b; true",
+            "touch a; $CP -Z a b; $CP --context a c",
+        ],
+        false,
+    );
+}
+
+#[test]
+fn files_are_overwritten_as_gnu_cp_does() {
+    if !is_gnu() {
+        return;
+    }
+    compare(
+        &[
+            "echo a > a; echo b > b; ln b c; $CP a b",
+            "echo a > a; echo b > b; ln b c; $CP -a a b",
+            "echo a > a; echo b > b; ln -s b l; $CP a l",
+            "echo a > a; mkdir d o; echo b > o/b; ln -s ../o/b d/a; $CP a d",
+            "mkdir -p s t/s o; echo n > s/f; echo o > o/f; ln -s ../../o/f t/s/f; $CP -r s t",
+            "mkdir -p s t/s o; echo n > s/f; echo o > o/f; ln -s ../../o/f t/s/f; $CP -a s t",
+            "echo a > a; echo b > b; chmod 640 b; $CP a b",
+            "echo a > a; chmod 600 a; echo b > b; $CP -p a b",
+            "echo a > a; chmod 600 a; $CP --no-preserve=mode --preserve=all a b",
+            "echo a > a; chmod 600 a; $CP --no-preserve=mode -a a b",
+            "echo a > a; chmod 600 a; $CP --no-preserve=mode -p a b",
+            "echo a > a; chmod 600 a; $CP -p --no-preserve=mode a b",
+            "echo a > a; chmod 4755 a; $CP a b; $CP -p a c; $CP --preserve=mode a d",
+            "echo a > a; echo b > b; chmod 6755 b; $CP a b",
+            "echo a > a; echo b > b; $CP --remove-destination -v a b",
+            "echo a > a; echo b > b; ln b c; $CP --remove-destination -v a b",
+            "echo a > a; ln -s gone b; $CP --remove-destination a b",
+            "echo a > a; ln -s loop loop; $CP -f a loop",
+            "echo a > a; echo b > b; $CP -b -v a b; $CP -b a b; $CP --backup=t a b; $CP -b a b",
+            "echo a > a; echo b > b; $CP -S .o a b; $CP -b -S .p a b",
+            "echo a > a; $CP -bf a a; $CP --backup=t -f a a",
+            "echo a > a; echo b > b; ln -s b l; $CP -b a l",
+            "mkdir x y; $CP -a x y; $CP -ab x y",
+            "echo a > a; echo b > b; $CP -n a b; $CP -u a b",
+            "echo a > a; touch -d '1 hour ago' a; echo b > b; $CP -u a b",
+            "echo a > a; $CP --attributes-only -p a b; echo c > c; $CP --attributes-only a c",
+            "ln -s a l; echo f > f; $CP -a --attributes-only l f",
+            "ln -s a l; echo f > f; $CP -a --remove-destination --attributes-only l f",
+            "echo a > a; $CP -l a b; $CP -lf a b; $CP -s a c; $CP -sf a c",
+            "mkdir -p s/t; echo a > s/t/f; $CP -rl s d; $CP -r -s s e",
+            "ln -s gone l; $CP -lP l m; $CP -P l n",
+            "mkdir d; ln -s d l; echo f > d/f; $CP -r l m; $CP -rL l n; $CP -rH l o; $CP -L -a l p",
+            "mkdir -p a/b/c d; echo f > a/b/c/f; chmod 700 a/b; $CP -v --parents a/b/c/f d",
+            "mkdir -p a/b/c d; chmod 700 a/b; $CP -a --parents a/b/c d; $CP -R --parents a/ d",
+            "mkdir -p a/b d; $CP --parents gone/x d; $CP --no-preserve=mode --parents a/b d",
+            "mkfifo p; mkdir d; touch d/f; $CP -r p q; $CP -a p d; chmod 7777 p; $CP -r p r",
+            "echo x | $CP /dev/stdin a; $CP /dev/null b; echo c > c; $CP c /dev/stdout | cat",
+            "echo c > c; $CP c /dev/null; $CP -v c d",
+            "mkfifo p; (echo hello > p &); $CP p a",
+            "mkfifo p; mkdir s; mkfifo s/p; (echo hello > s/p &); $CP -R --copy-contents s t",
+            "mkfifo p; (cat p > got &) ; truncate -s 100k s; $CP s p; sleep 0.2",
+            "mkdir d; echo f > d/f; mkdir e; $CP -r --strip-trailing-slashes d/ e",
+            "echo f > f; ln -s f l; $CP -d --strip-trailing-slashes l/ m; $CP f f2/",
+            "mkdir d; echo f > d/f; $CP -a d/. e; $CP -rT d e; $CP -r d e",
+            "mkdir s t; echo f > s/f; ln s/f s/g; $CP -a s t; ls t/s | wc -l",
+            "mkdir s; echo f > s/f; ln s/f s/m; ln s/f s/e; ln s/f s/n; mkdir -p t/s; \
+             echo o > t/s/f; ln t/s/f t/s/e; touch -d '1 hour' t/s/f; echo n > t/s/n; \
+             touch -d '1 hour' t/s/n; $CP -au s t",
+            "umask 027; mkdir s; echo f > s/f; chmod 777 s s/f; $CP -r s t",
+            "mkdir s; chmod 1777 s; $CP -r s t; chmod 2755 s; $CP -r s u; $CP -a s v",
+            "echo a > \"it's\"; $CP -v \"it's\" b; $CP -v b 'a b'; $CP gone\"'\" x",
+            "echo a > a; $CP --b=simple -v a b; $CP --b=simple -v a b; $CP --rem -v a b",
+            "echo a > a; POSIXLY_CORRECT=1 $CP a -b; ln -s n l; POSIXLY_CORRECT=1 $CP a l",
+            "mkdir d; echo a > a; echo b > d/a; $CP -iR a d < /dev/null; echo y | $CP -i a d",
+        ],
+        false,
+    );
+}
+
+#[test]
+fn a_plain_user_gets_what_gnu_cp_does() {
+    if !is_gnu() || !is_root() {
+        return;
+    }
+    compare(
+        &[
+            "echo a > a; echo b > b; chmod 444 b; $CP a b",
+            "echo a > a; echo b > b; chmod 444 b; $CP -fv a b",
+            "echo a > a; echo b > b; chmod 644 b; mkdir d; echo b > d/a; chmod 555 d; $CP a d",
+            "echo a > a; mkdir d; chmod 555 d; $CP a d",
+            "echo a > a; chmod 0 a; $CP a b",
+            "mkdir s; echo a > s/a; mkdir s/x; chmod 0 s/x; $CP -r s t; chmod 700 s/x t/x",
+            "mkdir -p s/d; touch s/a; chmod 0 s/a; chmod 500 s; $CP -pR s t; chmod 700 s t",
+            "mkdir -p d/d; touch f; ln -s d/d l; chmod 0 d; $CP f l; $CP -T f l; $CP -t l f; chmod 700 d",
+            "mkdir s; echo a > s/r; chmod 444 s/r; setfattr -n user.c -v hello s/r; $CP -a s t; \
+             getfattr -d t/r",
+            "mkdir s; chmod 500 s; $CP -r s t; mkdir s2; echo a > s2/a; chmod 555 s2; $CP -r s2 t2; \
+             chmod 700 s2 t2",
+            "echo a > a; $CP -p /etc/hostname h; $CP --preserve=ownership /etc/hostname i",
+            "$CP /root x; $CP -r /root x",
+            "echo a > a; chmod 4755 a; $CP -p a b; echo c > c; $CP c a",
+        ],
+        true,
+    );
+}
+
+/// A file of another user in a directory where both may create files.
+#[test]
+fn the_owner_of_a_shared_file_stays() -> io::Result<()> {
+    if !is_root() {
+        return Ok(());
+    }
+    let dir = place();
+    let open = std::os::unix::fs::PermissionsExt::from_mode;
+    let shared = tempfile::tempdir()?;
+    fs::set_permissions(shared.path(), open(0o777))?;
+    let file = shared.path().join("file");
+    fs::write(&file, "old")?;
+    fs::set_permissions(&file, open(0o666))?;
+    fs::write(shared.path().join("new"), "new")?;
+    let status = Command::new("setpriv")
+        .args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            &program(true),
+            "cp",
+            "new",
+            "file",
+        ])
+        .current_dir(shared.path())
+        .status()?;
+    assert!(status.success());
+    assert_eq!((fs::read(&file)?, fs::metadata(&file)?.uid()), (b"new".to_vec(), 0));
+    // The same for root: the file is replaced, and keeps its owner.
+    std::os::unix::fs::chown(&file, Some(1234), Some(4321))?;
+    let before = fs::metadata(&file)?.ino();
+    let copied = ioloom().current_dir(shared.path()).args(["cp", "new", "file"]).status()?;
+    assert!(copied.success());
+    let after = fs::metadata(&file)?;
+    assert_eq!((after.uid(), after.gid()), (1234, 4321));
+    assert_ne!(after.ino(), before, "the file is replaced");
+    drop(dir);
+    Ok(())
+}
