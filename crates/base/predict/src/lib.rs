@@ -1,4 +1,4 @@
-//! Closed-form performance laws for overlap and thread counts.
+//! Closed-form performance laws for overlap and thread counts, and a simulated machine.
 //!
 //! Each law predicts the duration of a run from a few measurable numbers: total compute, total
 //! waiting, elapsed times of a ladder. No I/O, no clock, no randomness. A wrong prediction is also
@@ -13,13 +13,15 @@
 //!   convolution;
 //! - [`walk`]: such a network with one additional term for interleaved directories;
 //! - [`scaling`]: fits of elapsed times over thread counts, by the universal scalability law and by
-//!   that network, with their errors.
+//!   that network, with their errors;
+//! - [`machine`]: a simulated machine that drives the controllers of `ioloom_control`.
 //!
 //! Times are in seconds and rates per second. The laws use only quotients, so any other unit works
 //! if used consistently.
 
 pub mod closed_loop;
 mod error;
+pub mod machine;
 pub mod network;
 pub mod overlap;
 pub mod scaling;

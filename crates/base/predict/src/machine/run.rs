@@ -1,0 +1,391 @@
+//! The event loop: workers, a page cache, devices, a neighbour, and a controller.
+
+use super::device::{Cap, Device, Request, Running};
+use super::job::{Job, Unit, Units};
+use super::random::Draws;
+use ioloom_control::{BATCH_NS, Batch, Tuner};
+use std::collections::VecDeque;
+
+/// What calls cost a worker.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Machine {
+    /// Workers, one per core.
+    pub cores: u32,
+    /// Opening a file, in nanoseconds.
+    pub open_ns: u64,
+    /// Issuing a request, in nanoseconds.
+    pub request_ns: u64,
+    /// Taking a file that became ready, in nanoseconds.
+    pub hand_off_ns: u64,
+    /// Copying a byte, in nanoseconds.
+    pub byte_ns: f64,
+}
+
+/// Another process on the first device: `readers` loops that read 4 KiB at random and then think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Loops.
+    pub readers: u32,
+    /// Time between a completion and the next request.
+    pub think_ns: u64,
+}
+
+/// What changes when half of the requests are complete.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Change {
+    /// The first device gets another cap.
+    Cap(Cap),
+    /// Each request takes longer.
+    Latency(u64),
+    /// A neighbour begins to read.
+    Neighbour(Neighbour),
+    /// Computing and calls take longer by this factor.
+    Slower(f64),
+}
+
+/// A job on a machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Name in tables.
+    pub name: String,
+    /// Seed of all draws.
+    pub seed: u64,
+    /// Cores and costs.
+    pub machine: Machine,
+    /// First device.
+    pub device: Device,
+    /// Device of the second half, if the job crosses.
+    pub second: Option<Device>,
+    /// What is read.
+    pub job: Job,
+    /// What changes midway.
+    pub change: Option<Change>,
+    /// A neighbour from the beginning.
+    pub neighbour: Option<Neighbour>,
+}
+
+/// One batch of a timeline.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moment {
+    /// Time of its end in nanoseconds.
+    pub at_ns: u64,
+    /// Window after it.
+    pub window: u32,
+    /// Requests at the device at its end.
+    pub in_flight: u32,
+    /// Requests completed in it, hits included.
+    pub requests: u64,
+    /// Bytes completed in it.
+    pub bytes: u64,
+    /// Share of worker time without work.
+    pub idle: f64,
+}
+
+/// The result of a run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    /// Elapsed time in nanoseconds.
+    pub ns: u64,
+    /// Time of the change, if it happened.
+    pub changed_ns: Option<u64>,
+    /// All batches.
+    pub timeline: Vec<Moment>,
+    /// Mean number of requests at the device.
+    pub in_flight: f64,
+    /// Latencies of the neighbour's requests in nanoseconds, in order of completion.
+    pub neighbour_ns: Vec<u64>,
+}
+
+impl Outcome {
+    /// Returns the latency that nine of ten requests of the neighbour did not exceed.
+    pub fn neighbour_p90_ns(&self) -> Option<u64> {
+        let mut sorted = self.neighbour_ns.clone();
+        sorted.sort_unstable();
+        sorted.get((sorted.len() * 9).div_ceil(10).checked_sub(1)?).copied()
+    }
+}
+
+/// A scenario whose requests are drawn, ready for any number of runs.
+#[derive(Debug, Clone)]
+pub struct Prepared<'a> {
+    scenario: &'a Scenario,
+    units: Units,
+}
+
+/// Ids from here on are the neighbour's.
+const NEIGHBOUR: u64 = 1 << 40;
+/// Limit of simulated time: a controller that stalls must not hang a test.
+const END_NS: u64 = 20_000_000_000_000;
+
+impl Scenario {
+    /// Draws the requests.
+    pub fn prepare(&self) -> Prepared<'_> {
+        Prepared { scenario: self, units: self.job.units(self.seed) }
+    }
+}
+
+impl Prepared<'_> {
+    /// Returns the number of requests.
+    pub fn requests(&self) -> usize {
+        self.units.units.len()
+    }
+
+    /// Runs the job with a controller, and with at most `window_max` requests in flight or ready.
+    pub fn run(&self, tuner: &mut dyn Tuner, window_max: u32) -> Outcome {
+        let mut run = Run::new(self, tuner.window(), window_max);
+        while run.completed < self.units.units.len() && run.now < END_NS {
+            run.dispatch();
+            if run.completed == self.units.units.len() {
+                break;
+            }
+            let next = run.next_event().min(run.tick);
+            run.advance(next);
+            if run.now == run.tick {
+                run.observe(tuner);
+            }
+        }
+        run.finish()
+    }
+}
+
+struct Run<'a> {
+    prepared: &'a Prepared<'a>,
+    now: u64,
+    window: u32,
+    window_max: u32,
+    /// End of each worker's step, and the request that it then issues.
+    busy: Vec<Option<(u64, Option<u32>)>>,
+    idle: u32,
+    slow: f64,
+    known: u32,
+    issued: u32,
+    in_flight: u32,
+    ready: VecDeque<u32>,
+    completed: usize,
+    devices: Vec<Running>,
+    neighbour: Option<Neighbour>,
+    /// When each of the neighbour's loops issues next, or issued last.
+    readers: Vec<(u64, bool)>,
+    asked: u64,
+    changed: bool,
+    tick: u64,
+    batch: Batch,
+    /// Integrals over the batch: idle workers, requests in flight, no input.
+    sums: [f64; 3],
+    flying: f64,
+    outcome: Outcome,
+    ended: Vec<u64>,
+}
+
+impl<'a> Run<'a> {
+    fn new(prepared: &'a Prepared<'a>, window: u32, window_max: u32) -> Self {
+        let scenario = prepared.scenario;
+        let devices = [Some(scenario.device), scenario.second]
+            .into_iter()
+            .flatten()
+            .map(|device| Running::new(device, scenario.seed))
+            .collect();
+        let mut run = Self {
+            prepared,
+            now: 0,
+            window,
+            window_max,
+            busy: vec![None; scenario.machine.cores.max(1) as usize],
+            idle: scenario.machine.cores.max(1),
+            slow: 1.0,
+            known: prepared.units.known,
+            issued: 0,
+            in_flight: 0,
+            ready: VecDeque::new(),
+            completed: 0,
+            devices,
+            neighbour: None,
+            readers: Vec::new(),
+            asked: 0,
+            changed: false,
+            tick: BATCH_NS,
+            batch: Batch::default(),
+            sums: [0.0; 3],
+            flying: 0.0,
+            outcome: Outcome::default(),
+            ended: Vec::new(),
+        };
+        if let Some(neighbour) = scenario.neighbour {
+            run.invite(neighbour);
+        }
+        run
+    }
+
+    fn unit(&self, id: u32) -> &'a Unit {
+        &self.prepared.units.units[id as usize]
+    }
+
+    fn invite(&mut self, neighbour: Neighbour) {
+        self.neighbour = Some(neighbour);
+        // Not all at the same time.
+        let step = neighbour.think_ns / u64::from(neighbour.readers.max(1));
+        self.readers =
+            (0..u64::from(neighbour.readers)).map(|i| (self.now + i * step, false)).collect();
+    }
+
+    /// Gives every idle worker its next step.
+    fn dispatch(&mut self) {
+        let machine = self.prepared.scenario.machine;
+        while self.idle > 0 {
+            let held = self.in_flight + self.ready.len() as u32;
+            let room = self.in_flight < self.window && held < self.window_max;
+            let (cost, issues) = if room && self.issued < self.known {
+                let id = self.issued;
+                self.issued += 1;
+                let unit = self.unit(id);
+                let first = unit.at == 0 || unit.bytes < super::job::CHUNK || unit.last;
+                let call = machine.request_ns + if first { machine.open_ns } else { 0 };
+                if unit.cached {
+                    let copy = (unit.bytes as f64 * machine.byte_ns) as u64;
+                    self.batch.hits += 1;
+                    self.done(id);
+                    (call + copy + unit.compute_ns, None)
+                } else {
+                    self.in_flight += 1;
+                    (call, Some(id))
+                }
+            } else if let Some(id) = self.ready.pop_front() {
+                let unit = self.unit(id);
+                let copy = (unit.bytes as f64 * machine.byte_ns) as u64;
+                self.done(id);
+                (machine.hand_off_ns + copy + unit.compute_ns, None)
+            } else {
+                return;
+            };
+            let end = self.now + ((cost.max(1)) as f64 * self.slow) as u64;
+            let worker = self.busy.iter_mut().find(|worker| worker.is_none());
+            *worker.expect("an idle worker") = Some((end, issues));
+            self.idle -= 1;
+        }
+    }
+
+    /// Counts a unit whose computing begins. The last step of a run is short compared with it.
+    fn done(&mut self, id: u32) {
+        let unit = self.unit(id);
+        self.completed += 1;
+        self.batch.files += u64::from(unit.last);
+        self.batch.bytes += unit.bytes;
+        self.known = self.known.max(unit.children.0 + unit.children.1);
+        if 2 * self.completed >= self.prepared.units.units.len() && !self.changed {
+            self.changed = true;
+            self.outcome.changed_ns = Some(self.now);
+            match self.prepared.scenario.change {
+                Some(Change::Cap(cap)) => self.devices[0].cap(self.now.max(1), cap),
+                Some(Change::Latency(ns)) => self.devices[0].slower(ns),
+                Some(Change::Neighbour(neighbour)) => self.invite(neighbour),
+                Some(Change::Slower(factor)) => self.slow = factor,
+                None => {}
+            }
+        }
+    }
+
+    fn next_event(&self) -> u64 {
+        let workers = self.busy.iter().flatten().map(|(end, _)| *end);
+        let devices = self.devices.iter().map(Running::next);
+        let readers = self.readers.iter().filter(|(_, waits)| !waits).map(|(at, _)| *at);
+        workers.chain(devices).chain(readers).min().unwrap_or(u64::MAX).max(self.now)
+    }
+
+    fn advance(&mut self, to: u64) {
+        let ns = (to - self.now) as f64;
+        let starved = self.issued == self.known && self.in_flight < self.window;
+        self.sums[0] += ns * f64::from(self.idle);
+        self.sums[1] += ns * f64::from(self.in_flight);
+        self.sums[2] += if starved { ns } else { 0.0 };
+        self.flying += ns * f64::from(self.in_flight);
+        self.now = to;
+        for worker in 0..self.busy.len() {
+            if let Some((end, issues)) = self.busy[worker]
+                && end <= to
+            {
+                self.busy[worker] = None;
+                self.idle += 1;
+                if let Some(id) = issues {
+                    let unit = self.unit(id);
+                    let request = Request { id: u64::from(id), at: unit.at, bytes: unit.bytes };
+                    let device = usize::from(unit.device).min(self.devices.len() - 1);
+                    self.devices[device].submit(to, request);
+                }
+            }
+        }
+        self.ask(to);
+        let mut ended = std::mem::take(&mut self.ended);
+        for device in &mut self.devices {
+            if device.next() <= to {
+                device.advance(to, &mut ended);
+            }
+        }
+        for id in ended.drain(..) {
+            if id >= NEIGHBOUR {
+                self.answered(id, to);
+            } else {
+                self.in_flight -= 1;
+                self.batch.misses += 1;
+                self.ready.push_back(id as u32);
+            }
+        }
+        self.ended = ended;
+    }
+
+    /// Issues the neighbour's requests that are due.
+    fn ask(&mut self, now: u64) {
+        for reader in 0..self.readers.len() {
+            let (at, waits) = self.readers[reader];
+            if waits || at > now {
+                continue;
+            }
+            self.readers[reader] = (now, true);
+            let place = Draws::new(self.prepared.scenario.seed, 9).below(self.asked, 1 << 34);
+            let id = NEIGHBOUR + reader as u64;
+            self.devices[0].submit(now, Request { id, at: place, bytes: 4096 });
+            self.asked += 1;
+        }
+    }
+
+    fn answered(&mut self, id: u64, now: u64) {
+        let reader = (id - NEIGHBOUR) as usize;
+        let (asked, _) = self.readers[reader];
+        self.outcome.neighbour_ns.push(now - asked);
+        let think = self.neighbour.map_or(0, |neighbour| neighbour.think_ns);
+        // Thinking times vary a little, so that loops do not stay in step.
+        let vary = Draws::new(self.prepared.scenario.seed, 10).unit(self.asked) * 0.2 + 0.9;
+        self.readers[reader] = (now + (think as f64 * vary) as u64, false);
+    }
+
+    fn observe(&mut self, tuner: &mut dyn Tuner) {
+        let ns = BATCH_NS as f64;
+        let batch = Batch {
+            elapsed_ns: BATCH_NS,
+            idle: self.sums[0] / ns / self.busy.len() as f64,
+            in_flight: self.sums[1] / ns,
+            input_limited: self.sums[2] / ns,
+            ..self.batch
+        };
+        tuner.observe(&batch);
+        self.window = tuner.window().clamp(1, self.window_max);
+        self.outcome.timeline.push(Moment {
+            at_ns: self.now,
+            window: self.window,
+            in_flight: self.in_flight,
+            requests: batch.misses + batch.hits,
+            bytes: batch.bytes,
+            idle: batch.idle,
+        });
+        self.batch = Batch::default();
+        self.sums = [0.0; 3];
+        self.tick += BATCH_NS;
+    }
+
+    fn finish(mut self) -> Outcome {
+        // The last steps of the workers.
+        let last = self.busy.iter().flatten().map(|(end, _)| *end).max().unwrap_or(self.now);
+        self.outcome.ns = last.max(self.now);
+        self.outcome.in_flight = self.flying / (self.now as f64).max(1.0);
+        self.outcome
+    }
+}
