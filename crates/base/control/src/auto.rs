@@ -22,54 +22,20 @@
 //! A batch costs a few hundred floating-point operations at most.
 
 use crate::batch::Batch;
+use crate::course::Course;
 use crate::decision::{Cost, Decision, Log, Phase, Point, Reason};
 use crate::measure::{Level, Sample};
+use crate::thresholds::{
+    AGAIN_NS, AGAIN_NS_MAX, BUDGET, BUDGET_ALL, CLEAR_LOSS, CLOSE, CROWD, CUT_ROOM, END_ERROR,
+    EXPECTED, FELL, FELL_CLEARLY, FILLING, GAIN_LEAST, IDLE_LEAST, LIKELY_LOSS, OTHER_LIMIT,
+    PROPORTIONAL, REFERENCE_ERROR, REFERENCE_ERROR_FIRST, REFERENCE_SAMPLES, REFUSED, ROSE,
+    SAMPLE_NS, SAMPLE_NS_MAX, SAMPLE_REQUESTS, SHARED, START, STARVED, STRIDE, SURE, TOLERANCE,
+    TOLERANCE_POLITE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
+};
 use crate::tuner::Tuner;
 
 /// Recommended time between two batches, in nanoseconds.
 pub const BATCH_NS: u64 = 5_000_000;
-
-/// Window of a run without prior knowledge; today's default plan.
-const START: u32 = 512;
-/// Share of throughput that a smaller window may lose.
-const TOLERANCE: f64 = 0.005;
-/// The same for a polite run.
-const TOLERANCE_POLITE: f64 = 0.05;
-/// Idle share of worker time below which more requests cannot help.
-const IDLE_LEAST: f64 = 0.05;
-/// Idle share at which workers that were busy are starved.
-const STARVED: f64 = 0.15;
-/// Share of a batch in which something else than the window may be the limit.
-const OTHER_LIMIT: f64 = 0.2;
-/// Share of the predicted remaining time that one trial may lose in the worst case.
-const BUDGET: f64 = 0.01;
-/// Share of the whole time that all trials may lose.
-const BUDGET_ALL: f64 = 0.02;
-/// Requests and nanoseconds of one sample.
-const SAMPLE_REQUESTS: f64 = 16.0;
-const SAMPLE_NS: f64 = 4e6;
-/// Samples before a first trial, before a trial succeeds, and at which it ends in any case.
-const REFERENCE_SAMPLES: u32 = 4;
-const TRIAL_SAMPLES: u32 = 8;
-const TRIAL_SAMPLES_MAX: u32 = 40;
-/// Loss at which two samples are enough to end a trial.
-const CLEAR_LOSS: f64 = 0.25;
-/// Standard errors between a loss and the tolerance.
-const SURE: f64 = 1.6;
-/// Least gain of a larger window.
-const GAIN_LEAST: f64 = 0.02;
-/// Factor between windows as long as no insufficient one is known.
-const STRIDE: u32 = 4;
-/// Quotient of the sufficient and the insufficient window at which the search ends.
-const CLOSE: f64 = 1.3;
-/// Rates that are a change of the device, relative to those before.
-const FELL: f64 = 0.6;
-const FELL_CLEARLY: f64 = 0.35;
-const ROSE: f64 = 1.7;
-/// Room above the proportional cut after a fall.
-const CUT_ROOM: f64 = 1.25;
-/// Share of refused requests that halves the window.
-const REFUSED: f64 = 0.1;
 
 /// What an earlier run learnt about the same device, kind of work, condition and size class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,10 +97,21 @@ pub struct Auto {
     fail: u32,
     /// Whether a larger window should be tried next.
     upward: bool,
+    /// Ready files at the end of the last batch.
+    ready: u32,
+    /// Factor by which the rate fell, until a larger window was tried.
+    fall: Option<f64>,
+    /// When to try again what was found insufficient, and the interval after that.
+    again: (u64, u64),
+    /// Requests in flight in the last sample.
+    flying: f64,
+    /// Whether a trial needed a more precise reference than a first impression.
+    precise: bool,
+    /// Window at which the search began.
+    started: u32,
     /// Consecutive samples that look like a change of the device.
     odd: u32,
-    now_ns: u64,
-    files: u64,
+    course: Course,
     cost: Cost,
     log: Log,
 }
@@ -158,15 +135,21 @@ impl Auto {
             limits,
             window,
             state: State::Measure,
-            settling: None,
+            // The first completions come a latency after the first requests.
+            settling: Some(Settling { until_in_flight: -1.0, completions: 1, last: false }),
             sample: Sample::default(),
             level: Level::new(window),
             best: None,
             fail: 0,
             upward: limits.start.is_some(),
+            ready: 0,
+            fall: None,
+            again: (AGAIN_NS, AGAIN_NS),
+            flying: f64::from(window),
+            precise: false,
+            started: window,
             odd: 0,
-            now_ns: 0,
-            files: 0,
+            course: Course::new(limits.remaining),
             cost: Cost::default(),
             log,
         }
@@ -189,7 +172,7 @@ impl Auto {
 
     /// Sets the number of files that remain, once it is known.
     pub fn set_remaining(&mut self, files: Option<u64>) {
-        self.limits.remaining = files.map(|files| files.saturating_add(self.files));
+        self.course.all = files.map(|files| files.saturating_add(self.course.files));
     }
 
     /// Returns the decisions and the course of the run.
@@ -218,32 +201,37 @@ impl Auto {
             return None;
         }
         self.record(batch);
+        let ready = std::mem::replace(&mut self.ready, batch.ready);
         let share = batch.refused as f64 / (batch.refused + batch.misses).max(1) as f64;
-        if share > REFUSED && self.window > 1 && self.settling.is_none() {
+        if share > REFUSED
+            && self.window > 1
+            && self.settling.is_none_or(|settling| settling.until_in_flight < 0.0)
+        {
             self.forget();
             self.fail = 0;
             self.upward = false;
             self.state = State::Measure;
             return self.go(self.window / 2, Reason::Refused { share });
         }
-        if batch.input_limited > OTHER_LIMIT || batch.memory_limited > OTHER_LIMIT {
-            self.sample = Sample::default();
-            return match self.state {
-                State::Trial { reference, back } if back < self.window => {
-                    self.state = State::Hold;
-                    let (loss, error) = (0.0, 1.0);
-                    let (tried, than) = (self.window, reference.window);
-                    debug_assert!(than <= tried, "a larger window was tried");
-                    self.go(back, Reason::Lost { tried, loss, error })
-                }
-                _ => None,
-            };
+        let memory = batch.memory_limited > OTHER_LIMIT;
+        if batch.input_limited > OTHER_LIMIT || memory {
+            self.upward = false;
+            if let State::Trial { back, .. } = self.state
+                && back < self.window
+            {
+                self.state = State::Hold;
+                return self.go(back, Reason::OtherLimit);
+            }
+            if !memory {
+                self.sample = Sample::default();
+                return None;
+            }
         }
         self.charge(batch);
         if !self.settled(batch) {
             return None;
         }
-        self.sample.add(batch);
+        self.sample.add(batch, ready);
         if !self.complete() {
             return None;
         }
@@ -254,7 +242,7 @@ impl Auto {
     fn record(&mut self, batch: &Batch) {
         let seconds = batch.elapsed_ns as f64 / 1e9;
         self.log.point(Point {
-            at_ns: self.now_ns,
+            at_ns: self.course.now_ns,
             elapsed_ns: batch.elapsed_ns,
             window: f64::from(self.window),
             in_flight: batch.in_flight,
@@ -262,15 +250,14 @@ impl Auto {
             bytes_per_s: batch.bytes as f64 / seconds,
             idle: batch.idle,
         });
-        self.now_ns = self.now_ns.saturating_add(batch.elapsed_ns);
-        self.files = self.files.saturating_add(batch.files);
+        self.course.add(batch);
     }
 
     /// Adds what this batch lost compared with the fastest window.
     fn charge(&mut self, batch: &Batch) {
         let Some(best) = self.best else { return };
         let mut sample = Sample::default();
-        sample.add(batch);
+        sample.add(batch, batch.ready);
         let (_, ratio) = sample.ratios(&best);
         let lost = ((1.0 - ratio).clamp(0.0, 1.0) * batch.elapsed_ns as f64) as u64;
         match self.state {
@@ -302,39 +289,39 @@ impl Auto {
         if sample.ns < SAMPLE_NS {
             return false;
         }
-        let expected = self.level.rate_per_s() * sample.ns / 1e9;
-        sample.requests >= SAMPLE_REQUESTS
-            || (self.level.samples > 0
-                && expected >= 3.0 * SAMPLE_REQUESTS
-                && sample.requests > 0.0)
+        // Requests that were issued together complete together: a sample covers a round of them.
+        let round = sample.in_flight();
+        let usual = match self.state {
+            State::Trial { reference, .. } => reference.rate_per_s(),
+            _ => self.level.rate_per_s(),
+        };
+        let expected = usual * sample.ns / 1e9;
+        let enough = sample.requests >= round || sample.ns >= SAMPLE_NS_MAX;
+        sample.requests >= SAMPLE_REQUESTS && enough
+            || (expected >= EXPECTED
+                && (expected >= round || sample.ns >= SAMPLE_NS_MAX)
+                && sample.requests > 0.0
+                && sample.requests < 0.5 * expected)
     }
 
     fn tolerance(&self) -> f64 {
         if self.limits.polite { TOLERANCE_POLITE } else { TOLERANCE }
     }
 
-    /// Predicts the remaining time. Without a known number of files, as long again as so far.
-    fn remaining_ns(&self) -> f64 {
-        let so_far = self.now_ns as f64;
-        match self.limits.remaining {
-            Some(all) if self.files > 0 => {
-                all.saturating_sub(self.files) as f64 * so_far / self.files as f64
-            }
-            _ => so_far,
-        }
-    }
-
     /// Reports whether a trial of `window` is worth its worst case: a loss in proportion to the
     /// window until two samples have shown it.
     fn affordable(&self, window: u32) -> bool {
+        let rate = self.level.rate_per_s().max(1e-9);
         let part = f64::from(window) / f64::from(self.window.max(1));
-        let worst = (1.0 - part).max(0.05);
-        let rate = (self.level.rate_per_s() * part.min(1.0)).max(1e-9);
-        let sample = (SAMPLE_REQUESTS * 1e9 / rate).max(SAMPLE_NS.max(BATCH_NS as f64));
-        let lost = worst * 3.0 * sample;
-        let remaining = self.remaining_ns();
+        // The first completion shows the latency without a queue, and thus what may be enough.
+        let likely = self.course.suggests(window, rate);
+        let worst = if likely { LIKELY_LOSS } else { (1.0 - part).max(LIKELY_LOSS) };
+        let noticed = (1.5 * EXPECTED * 1e9 / rate).max(3.0 * BATCH_NS as f64);
+        let lost = worst * noticed;
+        let remaining = self.course.remaining_ns();
         lost <= BUDGET * remaining
-            && self.cost.probing_ns as f64 + lost <= BUDGET_ALL * (self.now_ns as f64 + remaining)
+            && self.cost.probing_ns as f64 + lost
+                <= BUDGET_ALL * (self.course.now_ns as f64 + remaining)
     }
 
     fn forget(&mut self) {
@@ -361,31 +348,67 @@ impl Auto {
             completions: u64::from(if down { from - window + window.min(4) } else { from }),
             last: false,
         });
-        let decision = Decision { at_ns: self.now_ns, from, window, phase: self.phase(), reason };
+        let decision =
+            Decision { at_ns: self.course.now_ns, from, window, phase: self.phase(), reason };
         self.log.push(decision);
         Some(decision)
     }
 
     fn step(&mut self, sample: &Sample) -> Option<Decision> {
+        self.flying = sample.in_flight();
         let limited = sample.in_flight() > 0.7 * f64::from(self.window);
         if let State::Trial { reference, back } = self.state {
             self.level.add(sample);
             return self.trial(&reference, back);
         }
-        if self.level.samples >= 1
+        if matches!(self.state, State::Measure)
+            && self.level.samples == 0
+            && sample.growth() > FILLING
+        {
+            return None;
+        }
+        if (self.best.is_some() || self.level.samples >= REFERENCE_SAMPLES)
+            && self.level.samples >= 1
             && let Some(decision) = self.changed(sample, limited)
         {
             return decision;
         }
         self.level.add(sample);
         match self.state {
-            State::Measure if self.level.samples >= REFERENCE_SAMPLES => {
+            State::Measure if self.known() => {
                 self.best = Some(self.level);
                 self.next()
             }
-            State::Hold => self.next(),
+            State::Hold if self.known() => self.verify(),
             _ => None,
         }
+    }
+
+    /// Reports whether the present window was measured well enough to compare others with it.
+    fn known(&self) -> bool {
+        let n = self.level.samples;
+        let limit = if self.precise { REFERENCE_ERROR } else { REFERENCE_ERROR_FIRST };
+        n >= REFERENCE_SAMPLES
+            && (self.upward || n >= TRIAL_SAMPLES_MAX || self.level.relative_error() < limit)
+    }
+
+    /// Goes back if the window kept turns out to lose after all.
+    fn verify(&mut self) -> Option<Decision> {
+        if let Some(best) = self.best
+            && best.window > self.window
+            && self.level.samples.is_multiple_of(TRIAL_SAMPLES_MAX)
+        {
+            let (loss, error) = self.level.loss(&best);
+            if loss - self.tolerance() > SURE * error {
+                let tried = self.window;
+                self.fail = tried;
+                // What was measured then may be out of date: measure again from there.
+                self.best = None;
+                self.state = State::Measure;
+                return self.go(best.window.min(2 * tried), Reason::Lost { tried, loss, error });
+            }
+        }
+        self.next()
     }
 
     /// Detects a change of the device. Returns `None` if there is none, and otherwise the decision,
@@ -408,9 +431,12 @@ impl Auto {
         self.forget();
         self.fail = 0;
         self.upward = false;
+        self.fall = None;
+        self.again = (self.course.now_ns + AGAIN_NS, AGAIN_NS);
         if fell {
             let mut reference = Level::new(self.window);
             reference.add(sample);
+            self.fall = Some(1.0 / high.max(1e-9));
             let cut = (f64::from(self.window) * high * CUT_ROOM).ceil() as u32;
             if cut < self.window {
                 self.state = State::Trial { reference, back: self.window };
@@ -432,11 +458,26 @@ impl Auto {
         // A larger window must gain; a smaller one must not lose.
         let limit = if up { -GAIN_LEAST } else { self.tolerance() };
         let worse = loss - limit;
-        let clear = n >= 2 && loss > CLEAR_LOSS && loss > 3.0 * error;
-        let fails = clear || (n >= TRIAL_SAMPLES / 2 && worse > SURE * error);
-        let holds = n >= TRIAL_SAMPLES && worse < -0.5 * error.min(0.01);
+        let clear = loss.abs() > CLEAR_LOSS && loss.abs() > 3.0 * error;
+        let fails = (clear && loss > 0.0) || (n >= TRIAL_SAMPLES / 2 && worse > SURE * error);
+        let holds = (clear && up && loss < 0.0) || (n >= TRIAL_SAMPLES && worse < -0.5 * error);
         let end = n >= TRIAL_SAMPLES_MAX;
-        if fails || (end && worse > 0.0) {
+        let vague = self.best.is_some_and(|best| best.relative_error() >= REFERENCE_ERROR);
+        if n >= TRIAL_SAMPLES && !up && !fails && !holds && vague && !self.precise {
+            // The reference is the less certain of the two: measure it first.
+            self.precise = true;
+            self.state = State::Measure;
+            let decision = self.go(back, Reason::Unclear { loss, error });
+            if reference.window == back {
+                self.level = *reference;
+            }
+            return decision;
+        }
+        let unlikely = worse > -0.5 * error && (worse > 0.0 || error > END_ERROR);
+        // After a fall, only a gain in proportion shows that latency rose. Less may be a larger
+        // share of a device that a neighbour uses, too.
+        let share = !fails && (holds || end) && up && self.gains_a_share(loss);
+        if fails || share || (end && unlikely) {
             return self.reject(reference, back, loss, error);
         }
         if holds || end {
@@ -445,14 +486,24 @@ impl Auto {
         None
     }
 
+    /// Reports whether the first larger window after a fall gained less than a rise of latency
+    /// explains.
+    fn gains_a_share(&mut self, loss: f64) -> bool {
+        let Some(fall) = self.fall.take() else { return false };
+        fall < CROWD && 1.0 - loss < SHARED * fall.min(f64::from(STRIDE))
+    }
+
     fn reject(&mut self, reference: &Level, back: u32, loss: f64, error: f64) -> Option<Decision> {
         let tried = self.window;
         let fast = self.best.is_none();
         if tried < back {
             self.fail = self.fail.max(tried);
+            if fast {
+                self.course.latency_changed();
+            }
             // A cut that loses in proportion: latency rose, or the window was the limit before.
             let proportional = 1.0 - f64::from(tried) / f64::from(back);
-            self.upward = fast && loss > 0.6 * proportional;
+            self.upward = loss > PROPORTIONAL * proportional && (fast || back == self.started);
         } else {
             self.upward = false;
         }
@@ -477,7 +528,7 @@ impl Auto {
         self.state = State::Hold;
         let than = reference.window;
         let decision = Decision {
-            at_ns: self.now_ns,
+            at_ns: self.course.now_ns,
             from: self.window,
             window: self.window,
             phase: Phase::Hold,
@@ -507,14 +558,30 @@ impl Auto {
         } else if f64::from(self.window) > CLOSE * f64::from(self.fail) {
             (f64::from(self.window) * f64::from(self.fail)).sqrt().round() as u32
         } else {
-            return None;
+            return self.again();
         };
-        let smaller = smaller.max(1);
+        // If something else is the limit, more than is in flight is not needed.
+        let smaller = smaller.min(self.flying.ceil() as u32).max(1);
         if smaller >= self.window || smaller <= self.fail || !self.affordable(smaller) {
             return None;
         }
         self.state = State::Trial { reference, back };
         self.go(smaller, Reason::TrySmaller { from: back, rate })
+    }
+}
+
+impl Auto {
+    /// Begins to measure once more when what was found insufficient is due for another trial.
+    fn again(&mut self) -> Option<Decision> {
+        let (at, pause) = self.again;
+        if self.course.now_ns >= at && self.window > 1 {
+            let pause = (pause * 4).min(AGAIN_NS_MAX);
+            self.again = (self.course.now_ns + pause, pause);
+            self.forget();
+            self.fail = self.window / STRIDE;
+            self.state = State::Measure;
+        }
+        None
     }
 }
 

@@ -21,6 +21,9 @@ pub struct Batch {
     /// Requests at the device, averaged over the batch, or at its end. Neither hits nor files that
     /// are ready count.
     pub in_flight: f64,
+    /// Files read and waiting for a worker, at the end of the batch, unless they count towards the
+    /// window. While this stock shrinks, busy workers do not prove that the window is sufficient.
+    pub ready: u32,
     /// Share of time in which no request could be issued because no path was available, 0 to 1.
     pub input_limited: f64,
     /// Share of time in which no request could be issued because memory was short or results were

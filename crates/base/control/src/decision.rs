@@ -59,6 +59,13 @@ pub enum Reason {
         /// Standard error of `loss`.
         error: f64,
     },
+    /// A comparison was too uncertain; the window before is measured longer.
+    Unclear {
+        /// Share lost.
+        loss: f64,
+        /// Standard error of `loss`.
+        error: f64,
+    },
     /// The rate fell from `from` to `to`: the device became slower.
     Fell {
         /// Requests per second before.
@@ -78,6 +85,8 @@ pub enum Reason {
         /// Share of worker time without work.
         idle: f64,
     },
+    /// The input list, memory or the output became the limit while a larger window was tried.
+    OtherLimit,
     /// The system refused `share` of the requests.
     Refused {
         /// Share of requests refused.
@@ -117,6 +126,12 @@ impl fmt::Display for Reason {
                 -percent(loss),
                 percent(error)
             ),
+            Self::Unclear { loss, error } => write!(
+                f,
+                "{:+.1} ± {:.1} % throughput is too uncertain; measuring longer",
+                -percent(loss),
+                percent(error)
+            ),
             Self::Fell { from, to } => {
                 write!(f, "the device fell from {from:.0} to {to:.0} requests/s")
             }
@@ -126,6 +141,7 @@ impl fmt::Display for Reason {
             Self::Starved { idle } => {
                 write!(f, "workers became idle {:.0} % of the time", percent(idle))
             }
+            Self::OtherLimit => write!(f, "the input, memory or the output became the limit"),
             Self::Refused { share } => {
                 write!(f, "the system refused {:.0} % of the requests", percent(share))
             }

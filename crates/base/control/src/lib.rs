@@ -8,9 +8,11 @@
 mod admission;
 mod auto;
 mod batch;
+mod course;
 mod decision;
 mod measure;
 mod ramp;
+mod thresholds;
 mod tuner;
 mod walk_controller;
 

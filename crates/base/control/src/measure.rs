@@ -11,6 +11,10 @@ const REQUEST_BYTES: f64 = 32.0 * 1024.0;
 /// Below this idle share in both windows the processors are the limit, and idle time is compared
 /// instead of throughput: it does not depend on which files were read.
 const BUSY: f64 = 0.25;
+/// Squared relative error of a single sample.
+const SINGLE: f64 = 0.04;
+/// Ready files by which a stock varies without meaning.
+const STOCK_NOISE: f64 = 4.0;
 /// Squared relative error that a single request contributes at least.
 const GRAIN: f64 = 0.02;
 
@@ -23,10 +27,13 @@ pub(crate) struct Sample {
     pub(crate) requests: f64,
     idle_ns: f64,
     flying_ns: f64,
+    /// Growth of the stock of ready files.
+    stock: f64,
 }
 
 impl Sample {
-    pub(crate) fn add(&mut self, batch: &Batch) {
+    /// Adds a batch; `ready` files were in stock before it.
+    pub(crate) fn add(&mut self, batch: &Batch, ready: u32) {
         let ns = batch.elapsed_ns as f64;
         // Without any miss, files are the progress: the source cannot tell hits from misses, or
         // everything is cached and only idle time counts.
@@ -40,6 +47,7 @@ impl Sample {
         self.requests += requests;
         self.idle_ns += ns * batch.idle.clamp(0.0, 1.0);
         self.flying_ns += ns * batch.in_flight;
+        self.stock += f64::from(batch.ready) - f64::from(ready);
         for (sum, x) in
             self.progress.iter_mut().zip([requests, bytes + REQUEST_BYTES * requests, bytes])
         {
@@ -53,6 +61,11 @@ impl Sample {
 
     pub(crate) fn in_flight(&self) -> f64 {
         self.flying_ns / self.ns.max(1.0)
+    }
+
+    /// Returns the growth of the stock as a share of the requests.
+    pub(crate) fn growth(&self) -> f64 {
+        self.stock / self.requests.max(1.0)
     }
 
     /// Returns the ratio to the rates of `level`, smallest and largest over the units.
@@ -99,6 +112,7 @@ pub(crate) struct Level {
     pub(crate) samples: u32,
     ns: f64,
     requests: f64,
+    stock: f64,
     sum: [f64; 3],
     rates: [Moments; 3],
     idle: Moments,
@@ -114,6 +128,7 @@ impl Level {
         let n = f64::from(self.samples);
         self.ns += sample.ns;
         self.requests += sample.requests;
+        self.stock += sample.stock;
         for unit in 0..3 {
             self.sum[unit] += sample.progress[unit];
             self.rates[unit].add(sample.progress[unit] / sample.ns.max(1.0), n);
@@ -137,9 +152,23 @@ impl Level {
     fn error(&self, unit: usize) -> f64 {
         let n = f64::from(self.samples.max(1));
         let mean = self.rates[unit].mean.max(f64::MIN_POSITIVE);
-        let spread =
-            if self.samples > 1 { self.rates[unit].variance(n) / (mean * mean) / n } else { 0.04 };
+        let spread = if self.samples > 1 {
+            self.rates[unit].variance(n) / (mean * mean) / n
+        } else {
+            SINGLE
+        };
         spread + GRAIN * GRAIN / self.requests.max(1.0)
+    }
+
+    /// Returns the relative standard error of the rate in the unit that varied least, or of the idle
+    /// share if the workers are busy.
+    pub(crate) fn relative_error(&self) -> f64 {
+        if self.idle() < BUSY {
+            let n = f64::from(self.samples.max(1));
+            return (self.idle.variance(n) / n).sqrt();
+        }
+        let units = (0..3).filter(|unit| self.sum[*unit] > 0.0);
+        units.map(|unit| self.error(unit)).fold(f64::INFINITY, f64::min).sqrt()
     }
 
     /// Returns the share of throughput lost compared with `reference`, and its standard error.
@@ -151,7 +180,10 @@ impl Level {
                 level.idle.variance(n) / n + 1e-6
             };
             let idle = (self.idle() - reference.idle()) / busy;
-            return (idle, (error(self) + error(reference)).sqrt() / busy);
+            // Work that came from the stock of ready files is not sustained.
+            let used = (-self.stock).max(0.0);
+            let from_stock = (used - STOCK_NOISE).max(0.0) / (self.requests + used).max(1.0);
+            return (idle + from_stock, (error(self) + error(reference)).sqrt() / busy);
         }
         let both = |unit: &usize| self.error(*unit) + reference.error(*unit);
         let unit = (0..3)

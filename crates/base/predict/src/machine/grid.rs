@@ -81,7 +81,8 @@ pub const CLOUD: Device = Device {
 /// Costs of calls, of the order of `results/read-warm-small`: two cores read 250,000 cached files of
 /// 4 KiB per second.
 const fn machine(cores: u32) -> Machine {
-    Machine { cores, open_ns: 5_000, request_ns: 2_500, hand_off_ns: 2_000, byte_ns: 0.1 }
+    let memory = 256 << 20;
+    Machine { cores, open_ns: 5_000, request_ns: 2_500, hand_off_ns: 2_000, byte_ns: 0.1, memory }
 }
 
 /// A FUSE file system or a distant server with a fixed delay.
@@ -334,6 +335,45 @@ fn changes(all: &mut Builder) {
     all.add("another program computes".into(), &other);
     let first = Plan { cached: [0.9, 0.0], ..plan(capped(CLOUD, 600.0, 1e9, 0.05), 6.0) };
     all.add("first half mostly cached".into(), &first);
+}
+
+/// Returns long jobs, each with one trap in the middle or at the start.
+pub fn traps() -> Vec<Scenario> {
+    let mut all = Builder { scenarios: Vec::new() };
+    let plan = |device, seconds| Plan::new(device, SIZES[0].1, 20_000, seconds);
+    let cap = |requests_per_s| Cap { requests_per_s, bytes_per_s: 1e10, burst_s: 0.02 };
+    let fast = capped(CLOUD, 6000.0, 1e9, 0.02);
+    let falls = Plan { change: Some(Change::Cap(cap(600.0))), ..plan(fast, 12.0) };
+    all.add("cap falls to a tenth".into(), &falls);
+    let rises = Plan { change: Some(Change::Latency(20 * MS)), ..plan(delayed(200_000, 64), 0.0) };
+    let mut rises = rises.scenario("latency rises from 0.2 to 20 ms".into(), 2_001);
+    rises.job.files = 240_000;
+    all.scenarios.push(rises);
+    let cold = Plan { cached: [1.0, 0.0], ..plan(SERVER, 6.0) };
+    all.add("warm turns cold".into(), &cold);
+    let warm = Plan { cached: [0.0, 1.0], ..plan(SERVER, 6.0) };
+    all.add("cold turns warm".into(), &warm);
+    let crosses = Plan { second: Some(delayed(2 * MS, 512)), ..plan(SATA, 0.0) };
+    let mut crosses = crosses.scenario("list crosses devices".into(), 2_004);
+    crosses.job.files = 240_000;
+    all.scenarios.push(crosses);
+    let reader = Neighbour { readers: 8, think_ns: 0 };
+    let joined = Plan { change: Some(Change::Neighbour(reader)), ..plan(fast, 12.0) };
+    all.add("neighbour joins".into(), &joined);
+    let slower = Plan { change: Some(Change::Slower(2.0)), ..plan(SERVER, 6.0) };
+    all.add("another program computes".into(), &slower);
+    // Loads of the neighbour that take less than the tolerance from the job.
+    for (name, device, seconds, think_ns) in [
+        ("neighbour at a cap of 600", capped(CLOUD, 600.0, 1e9, 0.02), 60.0, 400 * MS),
+        ("neighbour at a cap of 3000", capped(CLOUD, 3000.0, 1e9, 0.02), 30.0, 80 * MS),
+        ("neighbour on sata", SATA, 6.0, 10 * MS),
+        ("neighbour on a server", SERVER, 6.0, 10 * MS),
+    ] {
+        let neighbour = Some(Neighbour { readers: 1, think_ns });
+        let plan = plan(device, seconds);
+        all.add(name.into(), &Plan { neighbour, ..plan });
+    }
+    all.scenarios
 }
 
 /// Returns the 160 scenarios of the test.

@@ -19,6 +19,8 @@ pub struct Machine {
     pub hand_off_ns: u64,
     /// Copying a byte, in nanoseconds.
     pub byte_ns: f64,
+    /// Bytes that may be in flight or ready.
+    pub memory: u64,
 }
 
 /// Another process on the first device: `readers` loops that read 4 KiB at random and then think.
@@ -161,6 +163,9 @@ struct Run<'a> {
     issued: u32,
     in_flight: u32,
     ready: VecDeque<u32>,
+    held_bytes: u64,
+    /// Whether memory was the limit when a worker last looked.
+    short: bool,
     completed: usize,
     devices: Vec<Running>,
     neighbour: Option<Neighbour>,
@@ -170,8 +175,8 @@ struct Run<'a> {
     changed: bool,
     tick: u64,
     batch: Batch,
-    /// Integrals over the batch: idle workers, requests in flight, no input.
-    sums: [f64; 3],
+    /// Integrals over the batch: idle workers, requests in flight, no input, no memory.
+    sums: [f64; 4],
     flying: f64,
     outcome: Outcome,
     ended: Vec<u64>,
@@ -197,6 +202,8 @@ impl<'a> Run<'a> {
             issued: 0,
             in_flight: 0,
             ready: VecDeque::new(),
+            held_bytes: 0,
+            short: false,
             completed: 0,
             devices,
             neighbour: None,
@@ -205,7 +212,7 @@ impl<'a> Run<'a> {
             changed: false,
             tick: BATCH_NS,
             batch: Batch::default(),
-            sums: [0.0; 3],
+            sums: [0.0; 4],
             flying: 0.0,
             outcome: Outcome::default(),
             ended: Vec::new(),
@@ -234,7 +241,9 @@ impl<'a> Run<'a> {
         while self.idle > 0 {
             let held = self.in_flight + self.ready.len() as u32;
             let room = self.in_flight < self.window && held < self.window_max;
-            let (cost, issues) = if room && self.issued < self.known {
+            let fits = held == 0 || self.held_bytes < machine.memory;
+            self.short = room && !fits;
+            let (cost, issues) = if room && fits && self.issued < self.known {
                 let id = self.issued;
                 self.issued += 1;
                 let unit = self.unit(id);
@@ -247,11 +256,13 @@ impl<'a> Run<'a> {
                     (call + copy + unit.compute_ns, None)
                 } else {
                     self.in_flight += 1;
+                    self.held_bytes += unit.bytes;
                     (call, Some(id))
                 }
             } else if let Some(id) = self.ready.pop_front() {
                 let unit = self.unit(id);
                 let copy = (unit.bytes as f64 * machine.byte_ns) as u64;
+                self.held_bytes -= unit.bytes;
                 self.done(id);
                 (machine.hand_off_ns + copy + unit.compute_ns, None)
             } else {
@@ -297,6 +308,7 @@ impl<'a> Run<'a> {
         self.sums[0] += ns * f64::from(self.idle);
         self.sums[1] += ns * f64::from(self.in_flight);
         self.sums[2] += if starved { ns } else { 0.0 };
+        self.sums[3] += if self.short { ns } else { 0.0 };
         self.flying += ns * f64::from(self.in_flight);
         self.now = to;
         for worker in 0..self.busy.len() {
@@ -363,7 +375,9 @@ impl<'a> Run<'a> {
             elapsed_ns: BATCH_NS,
             idle: self.sums[0] / ns / self.busy.len() as f64,
             in_flight: self.sums[1] / ns,
+            ready: self.ready.len() as u32,
             input_limited: self.sums[2] / ns,
+            memory_limited: self.sums[3] / ns,
             ..self.batch
         };
         tuner.observe(&batch);
@@ -377,7 +391,7 @@ impl<'a> Run<'a> {
             idle: batch.idle,
         });
         self.batch = Batch::default();
-        self.sums = [0.0; 3];
+        self.sums = [0.0; 4];
         self.tick += BATCH_NS;
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the laws against published measurements, oracles and each other.
 
 mod laws;
+mod machine;
 mod network;
 mod published;
 mod scaling;

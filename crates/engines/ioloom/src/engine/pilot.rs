@@ -242,6 +242,8 @@ fn batch(before: &Counts, now: &Counts, present: Present) -> Batch {
         in_flight: f64::from(before.done.in_flight + now.done.in_flight) / 2.0,
         input_limited: f64::from(u8::from(present.input_empty)),
         memory_limited: f64::from(u8::from(present.memory_short)),
+        // Files that are ready count towards the window here.
+        ready: 0,
         refused: now.refused.saturating_sub(before.refused),
     }
 }

@@ -1,0 +1,67 @@
+//! What is known about the course of a run: how far it is, and how long the rest will take.
+
+use crate::batch::Batch;
+
+/// Weight of the past after each batch when the remaining time is predicted.
+const RECENT: f64 = 0.99;
+
+/// Time, files, and the latency without a queue.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Course {
+    pub(crate) now_ns: u64,
+    pub(crate) files: u64,
+    /// All files, if known.
+    pub(crate) all: Option<u64>,
+    /// Files and nanoseconds, the latest weighing most.
+    recent: (f64, f64),
+    /// Time with requests in flight before the first completion.
+    waited_ns: u64,
+    /// Time until the first completion.
+    first_ns: Option<u64>,
+    /// Whether latency rose since.
+    changed: bool,
+}
+
+impl Course {
+    pub(crate) fn new(all: Option<u64>) -> Self {
+        Self { all, ..Self::default() }
+    }
+
+    pub(crate) fn add(&mut self, batch: &Batch) {
+        if self.first_ns.is_none() {
+            if batch.misses > 0 {
+                self.first_ns = Some(self.waited_ns + batch.elapsed_ns);
+            } else if batch.in_flight > 0.0 {
+                self.waited_ns += batch.elapsed_ns;
+            }
+        }
+        self.now_ns = self.now_ns.saturating_add(batch.elapsed_ns);
+        self.files = self.files.saturating_add(batch.files);
+        let (files, ns) = self.recent;
+        self.recent = (RECENT * files + batch.files as f64, RECENT * ns + batch.elapsed_ns as f64);
+    }
+
+    /// Records that the latency of the first request is no longer that of the device.
+    pub(crate) fn latency_changed(&mut self) {
+        self.changed = true;
+    }
+
+    /// Reports whether the latency of the first request suggests that `window` is sufficient for
+    /// `rate` requests per second.
+    pub(crate) fn suggests(&self, window: u32, rate: f64) -> bool {
+        match self.first_ns {
+            Some(ns) if !self.changed => f64::from(window) >= 2.0 * rate * ns as f64 / 1e9,
+            _ => false,
+        }
+    }
+
+    /// Predicts the remaining time in nanoseconds. Without a known number of files, as long again
+    /// as so far.
+    pub(crate) fn remaining_ns(&self) -> f64 {
+        let (files, ns) = self.recent;
+        match self.all {
+            Some(all) if files > 0.0 => all.saturating_sub(self.files) as f64 * ns / files,
+            _ => self.now_ns as f64,
+        }
+    }
+}
