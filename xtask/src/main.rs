@@ -2,7 +2,8 @@
 //!
 //! Everything longer than one command line is here rather than in shell scripts: typed, tested and
 //! the same on every machine. This crate is built before anything else can be checked, so it
-//! depends only on `anyhow`, `serde_json`, `rustix`, `signal-hook` and the small crate `testbed`.
+//! depends only on `anyhow`, `serde_json`, `rustix`, `signal-hook` and the small crates `control`,
+//! `predict` and `testbed`.
 
 #![expect(clippy::print_stdout, reason = "printing is the purpose of this program")]
 
@@ -17,6 +18,7 @@ mod gnu;
 mod guard;
 mod package;
 mod repo;
+mod simulate;
 mod smoke;
 mod soak;
 mod steps;
@@ -63,6 +65,10 @@ cargo xtask COMMAND
   soak [MINUTES [PACKAGE…]]
                    repeat the tests of packages (default: those with threads, randomness
                    or kills) for MINUTES (default: 10); stop at the first failure
+  simulate [design|test|build|traps] [--csv FILE]
+                   run the controller of the automatic mode and others on the simulated machine
+                   and print their losses against the best fixed window (default: design);
+                   traps prints decisions and timelines instead
   licences         list the licence of every dependency
   package [--check]
                    package the crates to publish, unpack them outside the workspace and build
@@ -130,6 +136,7 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         ["soak", minutes, named @ ..] => {
             soak::run(&repo, number(minutes)?, named)?.print_alone("soak")
         }
+        ["simulate", rest @ ..] => simulate::run(rest)?,
         ["package"] => package::build(&repo)?.print_alone("package"),
         ["package", "--check"] => package::dry_run(&repo)?.print_alone("package"),
         ["deb"] => debian::build(&repo, "dist")?.print_alone("deb"),

@@ -26,11 +26,11 @@ use crate::course::Course;
 use crate::decision::{Cost, Decision, Log, Phase, Point, Reason};
 use crate::measure::{Level, Sample};
 use crate::thresholds::{
-    AGAIN_NS, AGAIN_NS_MAX, BUDGET, BUDGET_ALL, CLEAR_LOSS, CLOSE, CROWD, CUT_ROOM, END_ERROR,
-    EXPECTED, FELL, FELL_CLEARLY, FILLING, GAIN_LEAST, IDLE_LEAST, LIKELY_LOSS, OTHER_LIMIT,
-    PROPORTIONAL, REFERENCE_ERROR, REFERENCE_ERROR_FIRST, REFERENCE_SAMPLES, REFUSED, ROSE,
-    SAMPLE_NS, SAMPLE_NS_MAX, SAMPLE_REQUESTS, SHARED, START, STARVED, STRIDE, SURE, TOLERANCE,
-    TOLERANCE_POLITE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
+    AGAIN_NS, AGAIN_NS_MAX, BUDGET, BUDGET_ALL, CLEAR_LOSS, CLOSE, CROWD, CUT_LOSS, CUT_ROOM,
+    END_ERROR, EXPECTED, FELL, FELL_CLEARLY, FILLING, GAIN_LEAST, IDLE_LEAST, LIKELY_LOSS,
+    OTHER_LIMIT, PROPORTIONAL, REFERENCE_ERROR, REFERENCE_ERROR_FIRST, REFERENCE_SAMPLES, REFUSED,
+    ROSE, SAMPLE_NS, SAMPLE_NS_MAX, SAMPLE_REQUESTS, SHARED, START, STARVED, STRIDE, SURE,
+    TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
 };
 use crate::tuner::Tuner;
 
@@ -460,7 +460,11 @@ impl Auto {
         let worse = loss - limit;
         let clear = loss.abs() > CLEAR_LOSS && loss.abs() > 3.0 * error;
         let fails = (clear && loss > 0.0) || (n >= TRIAL_SAMPLES / 2 && worse > SURE * error);
-        let holds = (clear && up && loss < 0.0) || (n >= TRIAL_SAMPLES && worse < -0.5 * error);
+        // A cut after a fall loses nothing or in proportion; its reference is a single sample.
+        let cut = !up && self.best.is_none();
+        let holds = (clear && up && loss < 0.0)
+            || (n >= TRIAL_SAMPLES && worse < -0.5 * error)
+            || (cut && n >= TRIAL_SAMPLES && loss < CUT_LOSS);
         let end = n >= TRIAL_SAMPLES_MAX;
         let vague = self.best.is_some_and(|best| best.relative_error() >= REFERENCE_ERROR);
         if n >= TRIAL_SAMPLES && !up && !fails && !holds && vague && !self.precise {

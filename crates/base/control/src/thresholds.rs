@@ -54,6 +54,8 @@ pub(crate) const FELL_CLEARLY: f64 = 0.35;
 pub(crate) const ROSE: f64 = 1.7;
 /// Share of the loss in proportion to the window that shows a window limited by latency.
 pub(crate) const PROPORTIONAL: f64 = 0.6;
+/// Loss up to which a cut after a fall is kept.
+pub(crate) const CUT_LOSS: f64 = 0.1;
 /// Room above the proportional cut after a fall.
 pub(crate) const CUT_ROOM: f64 = 1.25;
 /// Loss to expect of a window that the latency of the first request suggests to be sufficient.

@@ -58,9 +58,9 @@ fn rate(outcome: &Outcome, from: u64) -> f64 {
 
 /// Returns the highest rate after the change that a fixed window reaches, and the smallest window
 /// that loses no more than 0.5 % of it.
-fn best_after(scenario: &Scenario) -> (f64, u32) {
+fn best_after(scenario: &Scenario, windows: &[u32]) -> (f64, u32) {
     let prepared = scenario.prepare();
-    let rates: Vec<f64> = WINDOWS
+    let rates: Vec<f64> = windows
         .iter()
         .map(|window| {
             let outcome = prepared.run(&mut Fixed::new(*window), WINDOW_MAX);
@@ -69,7 +69,7 @@ fn best_after(scenario: &Scenario) -> (f64, u32) {
         .collect();
     let best = rates.iter().copied().fold(0.0, f64::max);
     let enough = rates.iter().position(|rate| *rate >= best * 0.995).unwrap();
-    (best, WINDOWS[enough])
+    (best, windows[enough])
 }
 
 /// Asserts 95 % of the best rate from one second or 200 completions after the change.
@@ -86,7 +86,8 @@ fn reacts(name: &str) {
         .unwrap();
     let deadline = completed.at_ns.max(outcome.changed_ns.unwrap() + SECOND);
     assert!(deadline + SECOND / 4 < outcome.ns, "{name} must go on after the deadline");
-    let (best, _) = best_after(&scenario);
+    // Smaller ones are never the fastest, and take long.
+    let (best, _) = best_after(&scenario, &WINDOWS[4..]);
     let part = rate(&outcome, deadline) / best;
     assert!(part >= 0.95, "{part:.3} of {best:.0}/s: {}", auto.why());
 }
@@ -111,7 +112,7 @@ fn a_fall_of_the_cap_leaves_few_requests_in_flight() {
     reacts("cap falls to a tenth");
     let scenario = trap("cap falls to a tenth");
     let (outcome, auto) = run(&scenario);
-    let (_, enough) = best_after(&scenario);
+    let (_, enough) = best_after(&scenario, &WINDOWS);
     let at_change = after(&outcome).next().unwrap().in_flight;
     // The old requests have drained when as many have completed; one sample of the trial is allowed.
     let mut completed = 0;
