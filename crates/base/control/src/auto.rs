@@ -575,15 +575,15 @@ impl Auto {
 }
 
 impl Auto {
-    /// Begins to measure once more when what was found insufficient is due for another trial.
+    /// Allows another trial when what was found insufficient is due for one.
     fn again(&mut self) -> Option<Decision> {
         let (at, pause) = self.again;
         if self.course.now_ns >= at && self.window > 1 {
             let pause = (pause * 4).min(AGAIN_NS_MAX);
             self.again = (self.course.now_ns + pause, pause);
-            self.forget();
+            // The samples of the present window remain the reference, and still show a change.
+            self.best = Some(self.level);
             self.fail = self.window / STRIDE;
-            self.state = State::Measure;
         }
         None
     }
