@@ -40,7 +40,7 @@ def runs_below(directories):
             if place in seen:
                 continue
             seen.add(place)
-            measured = run["outcome"].get("done", {}).get("measured")
+            measured = run["outcome"].get("measured")
             if measured is not None and "wrong bytes" not in run["doubts"]:
                 runs.setdefault(key["session"], []).append((key, measured))
     return runs
