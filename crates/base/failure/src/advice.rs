@@ -25,7 +25,7 @@ pub fn advice(operation: Operation, error: &io::Error) -> Option<&'static str> {
         Errno::ACCESS if operation.reads() => "run as a user with permission, or exclude it",
         Errno::ACCESS => "run as a user with write permission on the directory",
         Errno::MFILE => "raise the limit with 'ulimit -n'",
-        Errno::LOOP if operation == Operation::Stat => {
+        Errno::LOOP if matches!(operation, Operation::Stat | Operation::Access) => {
             "remove a symbolic link that leads back to itself, or shorten the chain of links"
         }
         Errno::NFILE => "the system-wide limit of open files is reached: raise fs.file-max",

@@ -9,6 +9,8 @@ use std::fmt;
 pub enum Operation {
     /// `stat` and related calls.
     Stat,
+    /// The same, named as GNU du names it.
+    Access,
     /// Resolving a path to one without symbolic links and dots.
     Resolve,
     /// `stat` on the entries of a directory in a batch.
@@ -134,6 +136,7 @@ impl Operation {
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Stat => "stat",
+            Self::Access => "access",
             Self::Resolve => "resolve",
             Self::StatEntries => "stat the entries of",
             Self::VerifyInode => "verify the inode of",
@@ -201,6 +204,7 @@ impl Operation {
         matches!(
             self,
             Self::Stat
+                | Self::Access
                 | Self::StatEntries
                 | Self::Resolve
                 | Self::StatFs

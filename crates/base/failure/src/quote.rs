@@ -33,14 +33,14 @@ impl<'a> Quoted<'a> {
     }
 }
 
-/// Bytes that a shell interprets even within double quotes.
-const LIVE_IN_DOUBLE_QUOTES: [char; 5] = ['"', '\\', '$', '`', '!'];
+/// Characters that GNU `ls` does not put in double quotes: a shell interprets some of them even there.
+const NOT_IN_DOUBLE_QUOTES: &str = "\"\\$`!&()*;<=>[^|?{}";
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = std::str::from_utf8(self.0).is_ok_and(|name| name.chars().all(is_printable));
         let has = |c: char| u8::try_from(c).is_ok_and(|byte| self.0.contains(&byte));
-        if plain && has('\'') && !LIVE_IN_DOUBLE_QUOTES.into_iter().any(has) {
+        if plain && has('\'') && !NOT_IN_DOUBLE_QUOTES.chars().any(has) {
             f.write_str("\"")?;
             f.write_str(&String::from_utf8_lossy(self.0))?;
             return f.write_str("\"");
