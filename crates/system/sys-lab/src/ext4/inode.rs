@@ -77,6 +77,8 @@ pub fn inode(layout: &Layout, number: u64, raw: &[u8]) -> Result<Inode, InodeErr
         bytes,
         blocks_512: space(layout, &f, flags, bytes),
         mtime: time(&f, 0x10, 0x88),
+        atime: time(&f, 0x08, 0x8C),
+        ctime: changed,
         mount: None,
     };
     Ok(Inode { meta, generation: f.u32(0x64), changed })

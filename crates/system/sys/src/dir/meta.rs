@@ -30,6 +30,10 @@ impl Fields {
     pub const LINKS: Self = Self(Self::IDENTITY.0 | StatxFlags::NLINK.bits());
     /// Modification time.
     pub const MTIME: Self = Self(Self::IDENTITY.0 | StatxFlags::MTIME.bits());
+    /// Access time.
+    pub const ATIME: Self = Self(Self::IDENTITY.0 | StatxFlags::ATIME.bits());
+    /// Time of the last change of the inode.
+    pub const CTIME: Self = Self(Self::IDENTITY.0 | StatxFlags::CTIME.bits());
     /// Permissions, owner and group.
     pub const MODE: Self = Self(
         Self::IDENTITY.0
@@ -84,6 +88,10 @@ pub struct Meta {
     pub blocks_512: u64,
     /// Modification time: seconds since 1970 and nanoseconds.
     pub mtime: (i64, u32),
+    /// Access time, likewise.
+    pub atime: (i64, u32),
+    /// Time of the last change of the inode, likewise.
+    pub ctime: (i64, u32),
     /// Mount number, if the kernel reports it.
     pub mount: Option<u64>,
 }
@@ -115,6 +123,8 @@ impl Meta {
             bytes: s.stx_size,
             blocks_512: s.stx_blocks,
             mtime: (s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec),
+            atime: (s.stx_atime.tv_sec, s.stx_atime.tv_nsec),
+            ctime: (s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec),
             mount: (s.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(s.stx_mnt_id),
         }
     }
@@ -176,6 +186,7 @@ mod tests {
         std::fs::hard_link(temp.path().join("file"), temp.path().join("again")).unwrap();
         std::os::unix::fs::symlink("file", temp.path().join("link")).unwrap();
         let all = Fields::BYTES | Fields::DISK | Fields::LINKS | Fields::MTIME | Fields::MODE;
+        let all = all | Fields::ATIME | Fields::CTIME;
         let dir = Dir::open(temp.path()).unwrap();
         let std = std::fs::metadata(temp.path().join("file")).unwrap();
         for name in [c"file", c"again", c"link"] {
@@ -183,6 +194,8 @@ mod tests {
             assert_eq!((meta.bytes, meta.disk_bytes()), (10_000, std.blocks() * 512));
             assert_eq!((meta.inode, meta.links, meta.kind), (std.ino(), 2, Kind::Regular));
             assert_eq!(meta.mtime, (std.mtime(), std.mtime_nsec() as u32));
+            assert_eq!(meta.ctime, (std.ctime(), std.ctime_nsec() as u32));
+            assert_eq!(meta.atime, (std.atime(), std.atime_nsec() as u32));
             assert_eq!(u32::from(meta.mode), std.mode() & 0o7777);
             assert_eq!((meta.user, meta.group), (std.uid(), std.gid()));
         }
