@@ -76,10 +76,13 @@ impl<V: Visitor> Worker<'_, '_, V> {
             self.part.vanished += 1;
             return self.finish(parent);
         }
-        let meta = match (meta, &opened) {
-            (Ok(meta), _) => meta,
-            (Err(_), Err(_)) => None,
-            (Err(error), Ok(_)) => return self.lost(&task, Operation::Stat, error),
+        let meta = match meta {
+            Ok(meta) => meta,
+            // Without search permission on the parent, it can be neither opened nor queried.
+            Err(error) if opened.is_ok() || !self.dir_fields.is_none() => {
+                return self.lost(&task, Operation::Stat, error);
+            }
+            Err(_) => None,
         };
         if meta.is_some_and(|meta| meta.kind != Kind::Directory) {
             // The directory was replaced after its name was read.
