@@ -5,7 +5,7 @@
 //! hexadecimal.
 
 use crate::tree::Kind;
-use crate::{Scan, Tally};
+use crate::{Newest, Scan, Tally};
 use ioloom_walk::TablesUse;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -152,6 +152,7 @@ impl Line {
             apparent_bytes: self.apparent_bytes,
             disk_bytes: self.disk_bytes,
             inodes: self.inodes,
+            newest: Newest((i64::MIN, 0)),
         }
     }
 }

@@ -3,8 +3,9 @@
 //! A pattern is matched against the whole path as printed, and against every suffix that starts
 //! after a slash. So `*.o` excludes files with that suffix at any depth, and `a/b` excludes every
 //! `b` inside an `a`. `*` and `?` also match a slash; `[a-z]`, `[!a-z]` and `[[:digit:]]` match one
-//! character of a class; a backslash escapes the next character. Paths are bytes; a character is
-//! one well-formed UTF-8 sequence or one invalid byte.
+//! character of a class; a backslash escapes the next character. Paths are bytes. A character is a
+//! UTF-8 sequence in a UTF-8 locale if both the pattern and the compared part of the path are valid;
+//! otherwise it is a byte, and no class contains bytes above 127.
 //!
 //! Matching backtracks only to the last star, so it takes at most |pattern| × |path| steps.
 
@@ -63,47 +64,88 @@ const NAMED: [(&[u8], Named); 12] = [
 /// Offset added to invalid UTF-8 bytes to place their codes above all characters.
 const RAW: u32 = 0x11_0000;
 
+/// What `?` matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Characters {
+    /// A UTF-8 sequence.
+    #[default]
+    Utf8,
+    /// A byte, as in the locale `C`.
+    Bytes,
+}
+
 /// A set of exclude patterns.
 #[derive(Debug, Clone, Default)]
-pub struct Exclude(Vec<Vec<Token>>);
+pub struct Exclude {
+    patterns: Vec<Pattern>,
+    characters: Characters,
+}
+
+/// A pattern, read in both ways.
+#[derive(Debug, Clone)]
+struct Pattern {
+    /// `None` if it is not valid UTF-8 or the locale is another one.
+    utf8: Option<Vec<Token>>,
+    bytes: Vec<Token>,
+}
+
+impl Pattern {
+    fn matches(&self, text: &[u8]) -> bool {
+        match &self.utf8 {
+            Some(tokens) if std::str::from_utf8(text).is_ok() => {
+                matches(tokens, text, Characters::Utf8)
+            }
+            _ => matches(&self.bytes, text, Characters::Bytes),
+        }
+    }
+}
 
 impl Exclude {
-    /// Returns a set that excludes nothing.
+    /// Returns a set that excludes nothing and whose patterns are UTF-8.
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// Returns a set that excludes nothing.
+    pub fn of(characters: Characters) -> Self {
+        Self { patterns: Vec::new(), characters }
+    }
+
     /// Adds a pattern.
     pub fn add(&mut self, pattern: &[u8]) {
-        self.0.push(read_pattern(pattern));
+        let utf8 = self.characters == Characters::Utf8 && std::str::from_utf8(pattern).is_ok();
+        self.patterns.push(Pattern {
+            utf8: utf8.then(|| read_pattern(pattern, Characters::Utf8)),
+            bytes: read_pattern(pattern, Characters::Bytes),
+        });
     }
 
     /// Returns true if there are no patterns. Callers then need not build paths.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.patterns.is_empty()
     }
 
     /// Returns true if a path, as printed, is excluded.
     pub fn matches(&self, path: &[u8]) -> bool {
-        self.0.iter().any(|pattern| {
+        self.patterns.iter().any(|pattern| {
             let mut ends = std::iter::once(0).chain(
                 (0..path.len())
                     .filter(|i| path[*i] == b'/' && path.get(i + 1).is_some_and(|b| *b != b'/'))
                     .map(|i| i + 1),
             );
-            ends.any(|start| matches(pattern, &path[start..]))
+            ends.any(|start| pattern.matches(&path[start..]))
         })
     }
 }
 
-/// Returns the first character and its length.
-fn character(bytes: &[u8]) -> (u32, usize) {
+/// Returns the first character and its length. Bytes above 127 get codes above all characters.
+fn character(bytes: &[u8], characters: Characters) -> (u32, usize) {
     let first = bytes[0];
-    let length = match first {
-        0..0x80 => return (u32::from(first), 1),
-        0xC2..0xE0 => 2,
-        0xE0..0xF0 => 3,
-        0xF0..0xF5 => 4,
+    let length = match (characters, first) {
+        (_, 0..0x80) => return (u32::from(first), 1),
+        (Characters::Utf8, 0xC2..0xE0) => 2,
+        (Characters::Utf8, 0xE0..0xF0) => 3,
+        (Characters::Utf8, 0xF0..0xF5) => 4,
         _ => return (RAW + u32::from(first), 1),
     };
     match bytes.get(..length).and_then(|piece| std::str::from_utf8(piece).ok()) {
@@ -112,10 +154,10 @@ fn character(bytes: &[u8]) -> (u32, usize) {
     }
 }
 
-fn read_pattern(mut rest: &[u8]) -> Vec<Token> {
+fn read_pattern(mut rest: &[u8], characters: Characters) -> Vec<Token> {
     let mut tokens = Vec::new();
     while !rest.is_empty() {
-        let (c, length) = character(rest);
+        let (c, length) = character(rest, characters);
         let after = &rest[length..];
         rest = match rest[0] {
             b'*' => {
@@ -129,11 +171,11 @@ fn read_pattern(mut rest: &[u8]) -> Vec<Token> {
                 after
             }
             b'\\' if !after.is_empty() => {
-                let (c, length) = character(after);
+                let (c, length) = character(after, characters);
                 tokens.push(Token::Is(c));
                 &after[length..]
             }
-            b'[' => match read_class(after) {
+            b'[' => match read_class(after, characters) {
                 Some((class, after)) => {
                     tokens.push(class);
                     after
@@ -155,7 +197,7 @@ fn read_pattern(mut rest: &[u8]) -> Vec<Token> {
 
 /// Parses a class after its opening bracket; returns the class and the text after the closing
 /// bracket.
-fn read_class(mut rest: &[u8]) -> Option<(Token, &[u8])> {
+fn read_class(mut rest: &[u8], characters: Characters) -> Option<(Token, &[u8])> {
     let negated = matches!(rest.first(), Some(b'!' | b'^'));
     if negated {
         rest = &rest[1..];
@@ -172,12 +214,12 @@ fn read_class(mut rest: &[u8]) -> Option<(Token, &[u8])> {
             rest = after;
             continue;
         }
-        let (low, after) = class_character(rest)?;
+        let (low, after) = class_character(rest, characters)?;
         rest = after;
         // A minus before the closing bracket is literal.
         let range = rest.first() == Some(&b'-') && rest.get(1).is_some_and(|b| *b != b']');
         let high = if range {
-            let (high, after) = class_character(&rest[1..])?;
+            let (high, after) = class_character(&rest[1..], characters)?;
             rest = after;
             high
         } else {
@@ -187,13 +229,13 @@ fn read_class(mut rest: &[u8]) -> Option<(Token, &[u8])> {
     }
 }
 
-fn class_character(rest: &[u8]) -> Option<(u32, &[u8])> {
+fn class_character(rest: &[u8], characters: Characters) -> Option<(u32, &[u8])> {
     let rest = match rest {
         [b'\\', after @ ..] if !after.is_empty() => after,
         [] => return None,
         rest => rest,
     };
-    let (c, length) = character(rest);
+    let (c, length) = character(rest, characters);
     Some((c, &rest[length..]))
 }
 
@@ -239,12 +281,12 @@ fn one(token: &Token, c: u32) -> bool {
     }
 }
 
-fn matches(pattern: &[Token], text: &[u8]) -> bool {
+fn matches(pattern: &[Token], text: &[u8], characters: Characters) -> bool {
     let (mut p, mut t) = (0, 0);
     // Where to resume if the last star must match one more character.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
-        let (c, length) = character(&text[t..]);
+        let (c, length) = character(&text[t..], characters);
         match pattern.get(p) {
             Some(Token::Star) => {
                 star = Some((p + 1, t));
@@ -256,7 +298,7 @@ fn matches(pattern: &[Token], text: &[u8]) -> bool {
             }
             _ => match star {
                 Some((after, at)) => {
-                    let at = at + character(&text[at..]).1;
+                    let at = at + character(&text[at..], characters).1;
                     (p, t) = (after, at);
                     star = Some((after, at));
                 }
@@ -311,6 +353,32 @@ mod tests {
     }
 
     #[test]
+    fn a_character_is_a_byte_outside_utf8() {
+        // The results of GNU du 9.1 in the locales C and C.UTF-8.
+        let cases: [(&[u8], &[u8], bool, bool); 11] = [
+            ("?".as_bytes(), "é".as_bytes(), false, true),
+            ("??".as_bytes(), "é".as_bytes(), true, false),
+            ("[é]".as_bytes(), "é".as_bytes(), false, true),
+            ("[!b]".as_bytes(), "é".as_bytes(), false, true),
+            ("[[:alpha:]]".as_bytes(), "é".as_bytes(), false, true),
+            (b"?", b"\xff", true, true),
+            (b"[[:alpha:]]", b"\xff", false, false),
+            (b"[\xff]", b"\xff", true, true),
+            (b"\xc3?", "é".as_bytes(), true, true),
+            (b"[!\xc3]", "é".as_bytes(), false, false),
+            (b"[\xc3]?", "é".as_bytes(), true, true),
+        ];
+        for (pattern, name, bytes, utf8) in cases {
+            for (characters, expected) in [(Characters::Bytes, bytes), (Characters::Utf8, utf8)] {
+                let mut exclude = Exclude::of(characters);
+                exclude.add(pattern);
+                let path = [b"xxx/", name].concat();
+                assert_eq!(exclude.matches(&path), expected, "{pattern:?} {characters:?}");
+            }
+        }
+    }
+
+    #[test]
     fn many_stars_match_quickly() {
         let pattern = "*a".repeat(200) + "b";
         assert!(!hit(&pattern, &"a".repeat(4000)));
@@ -332,7 +400,9 @@ mod tests {
         #[test]
         fn stars_agree_with_the_recursion(pattern in "[ab*?/]{0,7}", text in "[ab/]{0,9}") {
             let (p, t) = (pattern.as_bytes(), text.as_bytes());
-            prop_assert_eq!(matches(&read_pattern(p), t), oracle(p, t));
+            for how in [Characters::Utf8, Characters::Bytes] {
+                prop_assert_eq!(matches(&read_pattern(p, how), t, how), oracle(p, t));
+            }
         }
         #[test]
         fn no_bytes_panic(

@@ -18,11 +18,13 @@ pub mod exclude;
 pub mod links;
 pub mod mounts;
 pub mod ncdu;
+mod options;
 pub mod remove;
 pub mod scan;
 mod tally;
 pub mod tree;
+mod visit;
 
 pub use scan::Scan;
-pub use tally::{Measure, Tally};
+pub use tally::{Measure, Newest, Tally};
 pub use tree::Tree;

@@ -8,7 +8,7 @@
 //!
 //! Cost: one of 64 locks and one lookup per link; about 90 bytes per inode and 12 per link.
 
-use crate::Tally;
+use crate::{Newest, Tally};
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -61,6 +61,8 @@ struct LinkCount {
 struct Shard {
     files: HashMap<FileId, Known>,
     counts: Vec<LinkCount>,
+    /// The times of the inodes; empty unless times were requested.
+    times: HashMap<FileId, Newest>,
 }
 
 /// The inodes that can be found more than once.
@@ -101,7 +103,10 @@ impl LinkSet {
     /// Records a link to `id` in `node`.
     pub fn note(&self, id: FileId, size: Tally, links: u32, node: u32) {
         let mut shard = self.shard(id);
-        let Shard { files, counts } = &mut *shard;
+        let Shard { files, counts, times } = &mut *shard;
+        if size.newest != Newest::default() {
+            times.entry(id).or_insert(size.newest);
+        }
         let known = files.entry(id).or_insert(Known {
             apparent_bytes: size.apparent_bytes,
             disk_bytes: size.disk_bytes,
@@ -125,7 +130,7 @@ impl LinkSet {
         let mut found: Vec<(u32, u32)> = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let Shard { files, counts } = &mut *shard;
+            let Shard { files, counts, times } = &mut *shard;
             for (id, known) in files.iter_mut().filter(|(_, known)| known.counts != END) {
                 found.clear();
                 let mut at = known.counts;
@@ -141,7 +146,8 @@ impl LinkSet {
                     }
                     same
                 });
-                let size = Tally::entry(known.apparent_bytes, known.disk_bytes);
+                let newest = times.get(id).copied().unwrap_or_default();
+                let size = Tally::entry(known.apparent_bytes, known.disk_bytes).at(newest.0);
                 each(Settled {
                     id: *id,
                     size,

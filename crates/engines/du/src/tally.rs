@@ -12,13 +12,33 @@ pub struct Tally {
     pub disk_bytes: u64,
     /// Number of entries, including directories.
     pub inodes: u64,
+    /// The latest time of an entry, if times were requested. Not part of documents.
+    #[serde(skip)]
+    pub newest: Newest,
+}
+
+/// The latest of several times, in seconds since 1970 and nanoseconds. The default is earlier than
+/// any time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Newest(pub (i64, u32));
+
+impl Default for Newest {
+    fn default() -> Self {
+        Self((i64::MIN, 0))
+    }
 }
 
 impl Tally {
     /// Returns the totals of one entry.
     #[inline]
     pub const fn entry(apparent_bytes: u64, disk_bytes: u64) -> Self {
-        Self { apparent_bytes, disk_bytes, inodes: 1 }
+        Self { apparent_bytes, disk_bytes, inodes: 1, newest: Newest((i64::MIN, 0)) }
+    }
+
+    /// Returns the same totals with the time of the entry.
+    #[inline]
+    pub const fn at(self, time: (i64, u32)) -> Self {
+        Self { newest: Newest(time), ..self }
     }
 
     /// Returns the requested total.
@@ -40,6 +60,7 @@ impl Add for Tally {
             apparent_bytes: self.apparent_bytes.saturating_add(other.apparent_bytes),
             disk_bytes: self.disk_bytes.saturating_add(other.disk_bytes),
             inodes: self.inodes.saturating_add(other.inodes),
+            newest: self.newest.max(other.newest),
         }
     }
 }

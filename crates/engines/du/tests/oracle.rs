@@ -316,6 +316,7 @@ proptest! {
                 apparent_bytes: gnu(temp.path(), &[how, "-sb"]).unwrap(),
                 disk_bytes: gnu(temp.path(), &[how, "-sB1"]).unwrap(),
                 inodes: gnu(temp.path(), &[how, "-s", "--inodes"]).unwrap(),
+                ..Tally::default()
             };
             prop_assert_eq!(total, expected, "{}", how);
         }

@@ -1,13 +1,15 @@
 //! The commands of the program, and their selection by the first words of a command line.
 
+use crate::exit::Exit;
 use crate::version::VERSION;
 use crate::{
     cache, claims, clean, compare, cp, du, each, fileset, machine, manual, memory, report, results,
-    study, trace, usage, watch,
+    stderr, study, trace, usage, watch,
 };
 #[cfg(feature = "exchange")]
 use crate::{load, serve};
 use clap::{CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 
 /// Fast file tools, and a laboratory for I/O concurrency on this machine
 ///
@@ -121,8 +123,8 @@ impl From<Quick> for Command {
 
 /// Parses the command line, or prints help, a version or an error and exits.
 pub(crate) fn parse() -> Command {
-    let is_cp = std::env::args_os().nth(1).is_some_and(|word| word == "cp");
-    if is_cp {
+    let first = std::env::args_os().nth(1);
+    if first.as_ref().is_some_and(|word| word == "cp") {
         let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
         let mut words = std::env::args_os();
         let program: Vec<_> = words.by_ref().take(2).collect();
@@ -131,16 +133,38 @@ pub(crate) fn parse() -> Command {
         let parsed = QuickCli::try_parse_from(words).map(|quick| quick.command.into());
         return parsed.unwrap_or_else(|error| usage::exit_as_gnu(&error, "cp"));
     }
-    let is_quick = std::env::args_os().nth(1).is_some_and(|word| {
-        let names = ["each", "du"];
-        names.iter().any(|name| word == *name)
-    });
+    if first.as_ref().is_some_and(|word| word == "du") {
+        return parse_du();
+    }
+    let is_quick = first.is_some_and(|word| word == "each");
     let parsed = if is_quick {
         QuickCli::try_parse().map(|quick| quick.command.into())
     } else {
         Cli::try_parse().map(|cli| cli.command)
     };
     parsed.unwrap_or_else(|error| usage::exit(&error))
+}
+
+/// Parses the command line of `du`, whose words are first read as GNU du reads them.
+fn parse_du() -> Command {
+    let mut quick = QuickCli::command();
+    quick.build();
+    let parse = |words: Vec<OsString>| {
+        let words = ["ioloom", "du"].map(OsString::from).into_iter().chain(words);
+        match QuickCli::try_parse_from(words) {
+            Ok(QuickCli { command: Quick::Du(args) }) => args,
+            Ok(_) => unreachable!("the first word is du"),
+            Err(error) => usage::exit_with_code(&error, Exit::Failed),
+        }
+    };
+    let Some(command) = quick.find_subcommand("du") else { unreachable!("du is a command") };
+    match du::parse(command, std::env::args_os().skip(2), parse) {
+        Ok(args) => Command::Du(args),
+        Err(failure) => {
+            stderr::message(&failure.message);
+            std::process::exit(failure.exit as i32)
+        }
+    }
 }
 
 /// Returns the definitions of all commands, for completions and manual pages.

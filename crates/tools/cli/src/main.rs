@@ -16,6 +16,7 @@ mod evidence;
 mod exit;
 mod facts;
 mod fileset;
+mod getopt;
 mod interrupt;
 mod ledger;
 #[cfg(feature = "exchange")]

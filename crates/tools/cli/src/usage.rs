@@ -12,6 +12,11 @@ pub(crate) const CLOSED: &str = "standard output is closed; redirect it, for exa
 /// Prints clap's output and exits: help and versions on standard output with code 0, errors on
 /// standard error with code 2.
 pub(crate) fn exit(error: &clap::Error) -> ! {
+    exit_with_code(error, Exit::Usage)
+}
+
+/// The same with another code for errors.
+pub(crate) fn exit_with_code(error: &clap::Error, code: Exit) -> ! {
     if !error.use_stderr() {
         if Stream::Output.was_closed() {
             stderr::message(CLOSED);
@@ -26,7 +31,7 @@ pub(crate) fn exit(error: &clap::Error) -> ! {
             stderr::message(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
         }
     }
-    std::process::exit(Exit::Usage as i32)
+    std::process::exit(code as i32)
 }
 
 /// Like [`exit`], with the messages and the exit code of a GNU program.

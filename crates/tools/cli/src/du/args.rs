@@ -1,27 +1,30 @@
-//! Flags of `du`. Flags that GNU du also has behave the same way.
+//! Flags of `du`. Flags that GNU du also has behave the same way; the module `gnu` reads those whose
+//! order matters.
 
+use super::gnu::Choices;
+use super::operands;
 use crate::exit::Failure;
 use crate::values::{self, Choice};
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, value_parser};
 use ioloom_du::Measure;
-use ioloom_du::exclude::Exclude;
 use ioloom_du::scan::{Detail, ScanOptions};
-use ioloom_failure::{Operation, PathError};
-use ioloom_walk::{Follow, ListError, Method, Separator, Threads, read_list};
+use ioloom_walk::{Method, Threads};
 use std::ffi::OsString;
-use std::io::BufRead;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Show disk usage, with a tree view, interactive browser and saved snapshots
 ///
-/// Accepts the flags of GNU du. On a terminal it draws the largest directories as a tree with bars;
-/// otherwise, or with --lines, it prints lines in the format of GNU du.
+/// Accepts the flags of GNU du, also abbreviated. On a terminal it draws the largest directories as a
+/// tree with bars; otherwise, or with --lines, it prints lines in the format of GNU du.
 ///
 /// A hard-linked file counts once, in the directory whose path sorts first. Files that disappear during
 /// the scan are not errors. Pseudo and network file systems are skipped unless given as arguments.
+///
+/// Of several flags for the unit, or for following links, the last one counts. The default unit is in
+/// DU_BLOCK_SIZE, BLOCK_SIZE or BLOCKSIZE, or is 512 bytes if POSIXLY_CORRECT is set; flags then end at
+/// the first argument.
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, args_override_self = true)]
 #[command(after_long_help = "\
 Examples:
   ioloom du ~                          show the largest directories
@@ -29,10 +32,17 @@ Examples:
   ioloom du -i /srv                    browse, sort and remove
   ioloom du --save monday.json ~       save a scan
   ioloom du --diff monday.json ~       show changes since that scan
-  ioloom du --export-ncdu x.json /srv  export for ncdu -f x.json")]
+  ioloom du --export-ncdu x.json /srv  export for ncdu -f x.json
+
+Exit codes: 0 ok, 1 error, 128+N ended by signal N.")]
 pub(crate) struct DuArgs {
     /// Directories or files [default: the current directory]
-    pub(crate) paths: Vec<PathBuf>,
+    // Not a path: clap refuses empty ones, and GNU du reports them and goes on.
+    #[arg(value_parser = value_parser!(OsString), value_hint = clap::ValueHint::AnyPath)]
+    pub(crate) paths: Vec<OsString>,
+
+    #[arg(skip)]
+    pub(crate) choices: Choices,
 
     /// Show files, not only directories
     #[arg(short, long)]
@@ -41,7 +51,7 @@ pub(crate) struct DuArgs {
     /// Show only a total for each argument
     ///
     /// Same as --max-depth=0. Uses the least memory, because directories need not be stored.
-    #[arg(short, long, conflicts_with = "all")]
+    #[arg(short, long)]
     pub(crate) summarize: bool,
 
     /// Do not include the size of subdirectories
@@ -53,7 +63,7 @@ pub(crate) struct DuArgs {
     /// Default: all depths. Deeper directories are still counted. Memory usage grows with the number of
     /// directories shown.
     #[arg(short = 'd', long, value_name = "N")]
-    pub(crate) max_depth: Option<u32>,
+    pub(crate) max_depth: Option<OsString>,
 
     /// Print sizes like 1.5K, 234M, 2.1G
     ///
@@ -62,7 +72,7 @@ pub(crate) struct DuArgs {
     pub(crate) human_readable: bool,
 
     /// Like -h, in powers of 1000
-    #[arg(long, conflicts_with = "human_readable")]
+    #[arg(long)]
     pub(crate) si: bool,
 
     /// Print apparent sizes in bytes
@@ -74,27 +84,28 @@ pub(crate) struct DuArgs {
     /// Print apparent sizes rather than disk usage
     ///
     /// The apparent size is the file length. Disk usage, the default, is the space of the allocated
-    /// blocks: less for sparse and compressed files, more for many small files.
-    #[arg(long)]
+    /// blocks: less for sparse and compressed files, more for many small files. With --inodes it has no
+    /// effect.
+    #[arg(short = 'A', long)]
     pub(crate) apparent_size: bool,
 
     /// Count entries instead of bytes
-    #[arg(long, conflicts_with_all = ["bytes", "apparent_size"])]
+    #[arg(long)]
     pub(crate) inodes: bool,
 
     /// Unit of the lines [default: 1KiB]
     ///
-    /// Sizes are rounded up to whole units. If SIZE is only a letter, such as M, it is appended to each
-    /// size, as in GNU du.
-    #[arg(short = 'B', long, value_name = "SIZE", value_parser = Unit::parse)]
-    pub(crate) block_size: Option<Unit>,
+    /// Sizes are rounded up to whole units. K or KiB is 1024 bytes, KB is 1000; likewise M, G, T, P, E, Z
+    /// and Y. If SIZE is only a unit, it is appended to each size. human-readable is -h, and si is --si.
+    #[arg(short = 'B', long, value_name = "SIZE")]
+    pub(crate) block_size: Option<OsString>,
 
     /// Same as --block-size=1KiB
-    #[arg(short, conflicts_with = "block_size")]
+    #[arg(short)]
     pub(crate) kib: bool,
 
     /// Same as --block-size=1MiB
-    #[arg(short, conflicts_with_all = ["block_size", "kib"])]
+    #[arg(short)]
     pub(crate) mib: bool,
 
     /// Print a grand total
@@ -130,26 +141,47 @@ pub(crate) struct DuArgs {
     pub(crate) dereference: bool,
 
     /// Follow symbolic links given as arguments
-    #[arg(short = 'D', long, short_alias = 'H', conflicts_with = "dereference")]
+    #[arg(short = 'D', long, short_alias = 'H')]
     pub(crate) dereference_args: bool,
+
+    /// Follow no symbolic links
+    ///
+    /// The default; cancels an earlier -L or -D.
+    #[arg(short = 'P', long)]
+    pub(crate) no_dereference: bool,
 
     /// Exclude entries that match a pattern
     ///
     /// Patterns work as in GNU du: '*.o' and 'cache' match names at any depth, and 'a/b' matches the
-    /// end of a path.
+    /// end of a path. '?' matches a character in a UTF-8 locale, and a byte in others.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<OsString>,
 
     /// Exclude entries that match any pattern in a file
+    ///
+    /// One pattern per line. Use - for standard input.
     #[arg(short = 'X', long, value_name = "FILE")]
     pub(crate) exclude_from: Vec<PathBuf>,
 
     /// Exclude entries smaller than SIZE
     ///
     /// If SIZE is negative, exclude larger entries instead. Excluded entries still count in totals.
-    #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true,
-          value_parser = Threshold::parse)]
-    pub(crate) threshold: Option<Threshold>,
+    #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(crate) threshold: Option<OsString>,
+
+    /// Show the latest time of each directory and everything below it
+    ///
+    /// WORD is atime, access or use for the time of the last access, and ctime or status for the last
+    /// change of the inode. Default: the last modification.
+    #[arg(long, value_name = "WORD", num_args = 0..=1, require_equals = true,
+          conflicts_with_all = ["tree", "json", "interactive", "diff"])]
+    pub(crate) time: Option<Option<OsString>>,
+
+    /// Format of times: full-iso, long-iso, iso, or +FORMAT
+    ///
+    /// FORMAT is that of date(1), with English names. Default: TIME_STYLE, or long-iso.
+    #[arg(long, value_name = "STYLE")]
+    pub(crate) time_style: Option<OsString>,
 
     /// Show the N largest entries, largest first
     ///
@@ -164,7 +196,7 @@ pub(crate) struct DuArgs {
     /// Read NUL-separated arguments from a file
     ///
     /// Use - for standard input.
-    #[arg(long, value_name = "FILE", conflicts_with = "paths")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) files0_from: Option<PathBuf>,
 
     /// Number of threads, 1 to 256
@@ -250,34 +282,12 @@ fn method_words() -> Choice<Method> {
         .hidden(hidden.map(|method| (method.word(), method)))
 }
 
-/// The unit of --block-size.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unit {
-    pub(crate) bytes: u64,
-    /// The letter appended to each size if the flag is only a letter.
-    pub(crate) letter: String,
-}
-
-impl Unit {
-    /// Parses a size such as `4KiB`, or a letter such as `M` for one unit.
-    fn parse(text: &str) -> Result<Self, String> {
-        let is_letter = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
-        let mut one = if is_letter { format!("1{text}") } else { text.to_owned() };
-        match values::size(&one)? {
-            0 => Err("must be at least 1".to_owned()),
-            bytes => {
-                Ok(Self { bytes, letter: if is_letter { one.split_off(1) } else { String::new() } })
-            }
-        }
-    }
-}
-
 impl DuArgs {
     /// Returns the displayed measure.
     pub(crate) fn measure(&self) -> Measure {
         if self.inodes {
             Measure::Inodes
-        } else if self.bytes || self.apparent_size {
+        } else if self.choices.apparent {
             Measure::Apparent
         } else {
             Measure::Disk
@@ -287,12 +297,13 @@ impl DuArgs {
     /// Returns whether to draw the tree view; `terminal` is true if standard output is a terminal.
     pub(crate) fn picture(&self, terminal: bool) -> bool {
         let lines = self.lines || self.zero || self.json || self.separate_dirs;
+        let lines = lines || self.choices.time.is_some();
         self.tree || terminal && !lines
     }
 
     /// Returns the maximum depth of shown directories.
     pub(crate) fn depth_max(&self) -> u32 {
-        if self.summarize { 0 } else { self.max_depth.unwrap_or(u32::MAX) }
+        self.choices.max_depth.map_or(u32::MAX, |depth| u32::try_from(depth).unwrap_or(u32::MAX))
     }
 
     /// Returns which nodes the scan retains.
@@ -312,87 +323,17 @@ impl DuArgs {
 
     /// Returns the scan options.
     pub(crate) fn options(&self) -> Result<ScanOptions, Failure> {
-        if self.summarize && self.max_depth.is_some_and(|depth| depth > 0) {
-            return Err(Failure::usage(
-                "--summarize cannot be combined with --max-depth; omit one",
-            ));
-        }
-        let mut exclude = Exclude::new();
-        for pattern in &self.exclude {
-            exclude.add(pattern.as_bytes());
-        }
-        for file in &self.exclude_from {
-            let bytes = std::fs::read(file)
-                .map_err(PathError::on(Operation::Read, file))
-                .map_err(Failure::usage)?;
-            bytes
-                .split(|b| *b == b'\n')
-                .filter(|line| !line.is_empty())
-                .for_each(|l| exclude.add(l));
-        }
-        let follow = match (self.dereference, self.dereference_args) {
-            (true, _) => Follow::Always,
-            (false, true) => Follow::Roots,
-            (false, false) => Follow::Never,
-        };
         Ok(ScanOptions {
             detail: self.detail(),
             count_links: self.count_links,
             one_file_system: self.one_file_system,
             one_mount: self.one_mount,
             all_file_systems: self.all_file_systems,
-            follow,
-            exclude,
+            follow: self.choices.follow.0,
+            exclude: operands::exclude(&self.exclude, &self.exclude_from)?,
+            time: self.choices.time.as_ref().map(|(time, _)| *time),
             method: self.method,
             threads: self.threads,
         })
-    }
-
-    /// Returns the arguments from the command line or a file.
-    pub(crate) fn roots(&self) -> Result<Vec<PathBuf>, Failure> {
-        let Some(file) = &self.files0_from else {
-            let here = || vec![PathBuf::from(".")];
-            return Ok(if self.paths.is_empty() { here() } else { self.paths.clone() });
-        };
-        let reader: Box<dyn BufRead> = if file.as_os_str() == "-" {
-            Box::new(std::io::stdin().lock())
-        } else {
-            let file = std::fs::File::open(file)
-                .map_err(PathError::on(Operation::Open, file))
-                .map_err(Failure::usage)?;
-            Box::new(std::io::BufReader::new(file))
-        };
-        let list: Result<Vec<PathBuf>, ListError> = read_list(reader, Separator::Nul).collect();
-        list.map_err(Failure::usage)
-    }
-}
-
-/// The range of sizes shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Threshold {
-    None,
-    AtLeast(u64),
-    AtMost(u64),
-}
-
-impl Threshold {
-    /// Parses `SIZE`, `+SIZE` or `-SIZE`.
-    fn parse(text: &str) -> Result<Self, String> {
-        match text.strip_prefix('-') {
-            Some(digits) => match values::size(digits)? {
-                0 => Err("'-0' would exclude everything; use a positive size".to_owned()),
-                size => Ok(Self::AtMost(size)),
-            },
-            None => values::size(text.strip_prefix('+').unwrap_or(text)).map(Self::AtLeast),
-        }
-    }
-
-    /// Returns whether entries of this size are shown.
-    pub(crate) fn shows(self, value: u64) -> bool {
-        match self {
-            Self::None => true,
-            Self::AtLeast(least) => value >= least,
-            Self::AtMost(most) => value <= most,
-        }
     }
 }

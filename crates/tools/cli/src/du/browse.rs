@@ -13,6 +13,7 @@ use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Scan, Tree};
 use ioloom_failure::reason;
 use ioloom_model::units::{format_count, format_size};
+use ioloom_walk::Follow;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
@@ -24,8 +25,25 @@ use std::path::Path;
 
 /// The word that confirms a removal.
 const WORD: &str = "remove";
-const KEYS: &str = "↑↓ move  → enter  ← back  s size  n name  c count  a measure  space mark  \
-                    d remove  q quit";
+/// The keys, on one line of 80 columns.
+const KEYS: &str = "↑↓ move  →← go  snc sort  a unit  / find  space mark  d remove  ? help  q quit";
+/// The help that `?` shows.
+const HELP: [&str; 14] = [
+    "up, k / down, j       select the previous or next entry",
+    "page up / page down   ten entries up or down",
+    "home, g / end, G      select the first or last entry",
+    "right, enter, l       enter a directory",
+    "left, backspace, h    back to the parent directory",
+    "s / n / c             sort by size, name or number of entries",
+    "a                     disk usage, apparent size or number of entries",
+    "/                     find a name; / and enter find the next one",
+    "space                 mark an entry",
+    "d                     remove the marked or the selected entries",
+    "q, ctrl-c             quit",
+    "",
+    "! could not be read   H hard links elsewhere   @ symbolic link",
+    "Press any key to close this help.",
+];
 
 /// The sort order of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +70,13 @@ struct Browser {
     marked: BTreeSet<usize>,
     gone: BTreeSet<usize>,
     question: Option<Question>,
+    /// The name being typed after `/`.
+    finding: Option<String>,
+    /// The name found last, for the next search.
+    found: String,
+    help: bool,
+    /// Whether Esc was pressed: the scan would be lost.
+    quitting: bool,
     message: String,
     /// Why removal is disabled; `None` if it is enabled.
     read_only: Option<&'static str>,
@@ -72,7 +97,7 @@ pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<(), Failure> {
         .ok_or_else(|| Failure::failed("nothing to browse: no entry could be read"))?;
     let read_only = if args.import.is_some() {
         Some("this is an imported scan")
-    } else if args.dereference {
+    } else if args.choices.follow.0 == Follow::Always {
         Some("with -L, paths can contain symbolic links; scan without -L")
     } else {
         None
@@ -110,6 +135,10 @@ impl Browser {
             marked: BTreeSet::new(),
             gone: BTreeSet::new(),
             question: None,
+            finding: None,
+            found: String::new(),
+            help: false,
+            quitting: false,
             message: String::new(),
             read_only,
             complete,
@@ -136,6 +165,19 @@ impl Browser {
             self.done = true;
             return;
         }
+        if self.help {
+            self.help = false;
+            return;
+        }
+        if self.quitting {
+            self.quitting = false;
+            self.message.clear();
+            self.done = matches!(key.code, KeyCode::Char('y' | 'Y'));
+            return;
+        }
+        if self.finding.is_some() {
+            return self.type_name(key.code);
+        }
         if self.question.is_some() {
             return self.answer(key.code);
         }
@@ -143,7 +185,14 @@ impl Browser {
         let entries = self.entries();
         let last = entries.len().saturating_sub(1);
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => self.done = true,
+            KeyCode::Char('q') => self.done = true,
+            KeyCode::Esc => {
+                self.quitting = true;
+                "Quit and discard this scan? Press y to quit, any other key to stay."
+                    .clone_into(&mut self.message);
+            }
+            KeyCode::Char('?') => self.help = true,
+            KeyCode::Char('/') => self.finding = Some(String::new()),
             KeyCode::Down | KeyCode::Char('j') => self.line = (self.line + 1).min(last),
             KeyCode::Up | KeyCode::Char('k') => self.line = self.line.saturating_sub(1),
             KeyCode::PageDown => self.line = (self.line + 10).min(last),
@@ -173,6 +222,51 @@ impl Browser {
             KeyCode::Char('d') => self.ask(&entries),
             _ => {}
         }
+    }
+
+    /// Types the name to find.
+    fn type_name(&mut self, key: KeyCode) {
+        let Some(typed) = &mut self.finding else { return };
+        match key {
+            KeyCode::Char(c) if typed.chars().count() < 60 => typed.push(c),
+            KeyCode::Backspace => {
+                typed.pop();
+            }
+            KeyCode::Esc => self.finding = None,
+            KeyCode::Enter => {
+                if let Some(typed) = self.finding.take().filter(|typed| !typed.is_empty()) {
+                    self.found = typed.to_lowercase();
+                }
+                self.find();
+            }
+            _ => {}
+        }
+    }
+
+    /// Selects the next entry, in the order of a walk by name, whose name contains the text. Begins
+    /// again at the start of the scan.
+    fn find(&mut self) {
+        if self.found.is_empty() {
+            return;
+        }
+        let selected = self.entries().get(self.line).copied().unwrap_or(self.at);
+        let end = self.tree.nodes().len();
+        let matches = |at: &usize| {
+            readable(self.tree.name(*at)).to_lowercase().contains(&self.found) && !self.is_gone(*at)
+        };
+        let next = (selected + 1..end).chain(1..=selected.min(end - 1)).find(matches);
+        let Some(at) = next else {
+            self.message = format!("no name contains '{}'", self.found);
+            return;
+        };
+        self.at = self.tree.nodes()[at].parent as usize;
+        self.line = self.entries().iter().position(|entry| *entry == at).unwrap_or(0);
+        self.message = format!("found '{}'; / and enter find the next one", self.found);
+    }
+
+    /// Returns whether an entry was removed, itself or with a directory above it.
+    fn is_gone(&self, at: usize) -> bool {
+        self.gone.iter().any(|gone| (*gone..self.tree.nodes()[*gone].end as usize).contains(&at))
     }
 
     fn sort(&mut self, order: Order) {
@@ -300,10 +394,19 @@ impl Browser {
         }
         let foot = area.height.saturating_sub(3);
         put(frame, foot, &self.summary(), bold);
-        put(frame, foot + 1, &self.message, Style::new());
+        let typing = self.finding.as_ref().map(|typed| format!("Find: {typed}_"));
+        put(frame, foot + 1, typing.as_ref().unwrap_or(&self.message), Style::new());
         put(frame, foot + 2, KEYS, Style::new());
         if let Some(question) = &self.question {
             self.draw_question(frame, area, question);
+        }
+        if self.help {
+            for (row, text) in HELP.iter().enumerate() {
+                put(frame, row as u16 + 1, &format!("  {text}"), Style::new());
+            }
+            for row in HELP.len() + 1..usize::from(foot) {
+                put(frame, row as u16, "", Style::new());
+            }
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
 /// Returns the saved scan named by the arguments, or `None` if they must be scanned.
 fn saved(args: &DuArgs) -> Result<Option<Document>, Failure> {
     match &args.paths[..] {
-        [file] if file.is_file() => read(file).map(Some),
+        [file] if Path::new(file).is_file() => read(Path::new(file)).map(Some),
         _ => Ok(None),
     }
 }

@@ -2,8 +2,9 @@
 
 use super::args::DuArgs;
 use super::lines::Lines;
+use super::operands;
 use crate::exit::{Exit, Failure};
-use crate::interrupt::stop_flag;
+use crate::interrupt::StopSignals;
 use crate::status_line::StatusLine;
 use crate::{out, stderr};
 use ioloom_du::scan::{ScanError, ScanProgress, Scanner};
@@ -13,19 +14,24 @@ use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::TablesUse;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Scans the arguments. With `print`, prints the lines of each root when its scan is complete.
 pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let roots = args.roots()?;
-    if roots.len() != 1 && args.export_ncdu.is_some() {
+    let operands = match &args.files0_from {
+        Some(file) => operands::listed(file, &args.paths)?,
+        None => operands::given(&args.paths),
+    };
+    if operands.len() != 1 && args.export_ncdu.is_some() {
         return Err(Failure::usage("--export-ncdu takes one directory"));
     }
-    let stop: Arc<AtomicBool> = stop_flag();
+    let roots: Vec<PathBuf> = operands.iter().flatten().cloned().collect();
+    let signals = StopSignals::catch();
+    let stop = signals.flag.clone();
     let progress = Arc::new(ScanProgress::default());
     let failure = |error: ScanError| match error {
         ScanError::NoSizes => Failure::usage(error),
@@ -37,7 +43,14 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
         let entries = progress.entries.load(Ordering::Relaxed);
         progress_line(entries, progress.disk_bytes.load(Ordering::Relaxed), elapsed)
     });
-    for root in &roots {
+    for operand in &operands {
+        let root = match operand {
+            Ok(root) => root,
+            Err(message) => {
+                scanner.fail(message.clone());
+                continue;
+            }
+        };
         if let Some(tree) = scanner.root(root).map_err(failure)?.filter(|_| print) {
             let mut text = Vec::new();
             lines.tree(tree, &mut text);
@@ -48,10 +61,11 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
         }
     }
     status.finish();
-    let scan = scanner.finish();
+    let mut scan = scanner.finish();
+    scan.signal = scan.interrupted.then(|| signals.exit() as i32 - 128);
     if print && args.total {
         let mut text = Vec::new();
-        lines.line(scan.total().by(lines.measure), b"total", &mut text);
+        lines.line(scan.total(), b"total", &mut text);
         out::print_bytes(&text)?;
     }
     Ok(scan)
@@ -110,7 +124,11 @@ fn tables_line(used: &TablesUse) -> String {
 
 pub(super) fn exit_of(scan: &Scan) -> Exit {
     if scan.interrupted {
-        Exit::Interrupted
+        match scan.signal {
+            Some(signal_hook::consts::SIGTERM) => Exit::Terminated,
+            Some(signal_hook::consts::SIGHUP) => Exit::Hangup,
+            _ => Exit::Interrupted,
+        }
     } else if scan.errors_count > 0 {
         Exit::Failed
     } else {

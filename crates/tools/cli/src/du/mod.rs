@@ -5,25 +5,54 @@
 
 mod args;
 mod browse;
+mod choice;
 mod compare;
 mod document;
+mod gnu;
 mod input;
 mod lines;
 mod map;
+mod operands;
 mod picture;
+mod size;
+mod time;
 
 pub(crate) use args::DuArgs;
 
-use crate::exit::{Ended, Failure};
+use crate::exit::{Ended, Exit, Failure};
 use crate::{atomic_file, out};
 use document::{document, save};
 use input::{exit_of, import, print_problems, scan};
 use ioloom_du::{Scan, ncdu};
 use lines::Lines;
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
+/// Parses the words after `du`: in the order of GNU du, and then with clap. Returns the arguments, or
+/// a failure with code 1.
+///
+/// `command` defines the flags; `parse` lets clap parse whole words, and exits if they are wrong.
+pub(crate) fn parse(
+    command: &clap::Command,
+    words: impl IntoIterator<Item = OsString>,
+    parse: impl FnOnce(Vec<OsString>) -> DuArgs,
+) -> Result<DuArgs, Failure> {
+    let line = gnu::read(command, words, &gnu::Environment::read())?;
+    let mut args = parse(line.words);
+    args.choices = line.choices;
+    Ok(args)
+}
+
+/// Runs the command. Like GNU du, it fails with code 1, whatever the reason.
 pub(crate) fn run(args: &DuArgs) -> Ended {
+    execute(args).map_err(|failure| match failure.exit {
+        Exit::Usage | Exit::Refused => Failure { exit: Exit::Failed, ..failure },
+        _ => failure,
+    })
+}
+
+fn execute(args: &DuArgs) -> Ended {
     let lines = Lines::of(args);
     let terminal = std::io::stdout().is_terminal();
     if args.interactive && !terminal {
@@ -86,7 +115,7 @@ fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(
         None => return Ok(()),
     }
     if args.total {
-        lines.line(scan.total().by(lines.measure), b"total", &mut text);
+        lines.line(scan.total(), b"total", &mut text);
     }
     out::print_bytes(&text)
 }

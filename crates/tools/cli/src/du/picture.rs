@@ -4,7 +4,7 @@
 //! part is the node, the light part extends to the share of its parent directory. Colour adds no
 //! information.
 
-use super::args::Threshold;
+use super::gnu::Threshold;
 use crate::out::{fitted, readable};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Scan, Tree};

@@ -186,8 +186,6 @@ fn a_wrong_value_is_one_error_before_anything_is_opened() {
         (&["each", "absent", "--schedule", "window:l=0"], "--schedule"),
         (&["cp", "--durable", "very", "absent", "x"], "--durable"),
         (&["cp", "--preserve=some", "absent", "x"], "--preserve"),
-        (&["du", "--threads", "0", "absent"], "--threads"),
-        (&["du", "--threshold", "much", "absent"], "--threshold"),
         (&["cache", "status", "--threads", "257", "absent"], "--threads"),
         (&["memory", "--max", "1KiB"], "--max"),
         (&["memory", "--only", "disk"], "--only"),

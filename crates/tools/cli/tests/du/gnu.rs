@@ -77,6 +77,19 @@ fn lines_match_gnu_du() {
     ] {
         place.same(args);
     }
+    for args in [
+        &["-0", "--time", "--time-style=full-iso", "t"][..],
+        &["-a0", "--time=ctime", "--time-style=+%s", "t"],
+        &["-S0", "--time=status", "t"],
+        &["-s0c", "--time", "t/deep", "t"],
+        &["-0b", "--si", "-h", "-k", "t"],
+        &["-0", "--max=1", "--app", "--th=4K", "t"],
+        &["-0", "-LP", "t/link"],
+        &["-0", "t", "-s"],
+        &["-0", "--", "t"],
+    ] {
+        place.same(args);
+    }
     place.write("list", "t/deep\0t\0t/plain\0");
     place.same(&["-0", "--files0-from=list"]);
 }
@@ -112,7 +125,7 @@ fn patterns_exclude_what_gnu_du_excludes() {
     ] {
         place.same(&["-a0", &format!("--exclude={pattern}"), "t"]);
     }
-    place.write("patterns", "plain\nhole\n");
+    place.write("patterns", "plain  \n\n \t\nhole\n");
     place.same(&["-a0", "-X", "patterns", "t"]);
 }
 
@@ -202,7 +215,7 @@ fn every_method_and_number_of_threads_prints_the_same() {
             for threads in ["1", "2", "3", "16", "256", "auto"] {
                 let how = ["--method", method, "--threads", threads, "t"];
                 let ran = place.du(&[args, &how].concat());
-                if ran.code == Some(3) {
+                if ran.code == Some(1) && ran.err.contains("ring") {
                     println!("skipped: no {method} here");
                     break;
                 }

@@ -82,6 +82,67 @@ fn keys_move_enter_and_sort() {
 }
 
 #[test]
+fn all_keys_fit_on_a_line_of_80_columns() {
+    assert!(columns_of(KEYS) <= 80, "{}", columns_of(KEYS));
+    let place = Place::new();
+    let line = screen(&place.browser())[11].clone();
+    assert!(line.starts_with("↑↓ move") && line.ends_with("q quit"), "{line}");
+}
+
+#[test]
+fn a_question_mark_shows_all_keys_until_the_next_key() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    press(&mut browser, "?");
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| browser.draw(frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let text: String =
+        (0..24).flat_map(|y| (0..80).map(move |x| buffer[(x, y)].symbol())).collect();
+    for line in HELP {
+        assert!(text.contains(line) && columns_of(line) < 78, "{line}");
+    }
+    assert!(!text.contains("a-big"), "{text}");
+    // The key that closes the help does nothing else.
+    press(&mut browser, "q");
+    assert!(!browser.done && screen(&browser).join("\n").contains("a-big"));
+}
+
+#[test]
+fn a_slash_finds_names_in_the_whole_scan() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    let selected = |browser: &Browser| {
+        screen(browser)[1..9].iter().find(|line| line.starts_with('>')).unwrap().clone()
+    };
+    press(&mut browser, "/X\n");
+    assert!(selected(&browser).ends_with(" x"), "{:?}", screen(&browser));
+    assert!(screen(&browser)[0].contains("t/a-big"));
+    press(&mut browser, "/q^");
+    assert!(!browser.done && browser.finding.is_none());
+    press(&mut browser, "/\n");
+    assert!(selected(&browser).ends_with(" x"), "the only match is found again");
+    press(&mut browser, "/nothing\n");
+    assert!(browser.message.contains("no name"), "{}", browser.message);
+    press(&mut browser, "/b-\n");
+    assert!(selected(&browser).ends_with("b-many/"), "{:?}", screen(&browser));
+}
+
+#[test]
+fn escape_asks_before_it_quits() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    for key in ["n", "^", " ", "q"] {
+        press(&mut browser, "^");
+        assert!(!browser.done && screen(&browser)[10].contains("Quit"), "{:?}", screen(&browser));
+        press(&mut browser, key);
+        assert!(!browser.done && browser.message.is_empty(), "{key}");
+    }
+    press(&mut browser, "^y");
+    assert!(browser.done);
+}
+
+#[test]
 fn nothing_is_removed_without_the_word() {
     let place = Place::new();
     let mut browser = place.browser();

@@ -1,0 +1,106 @@
+//! The options and the progress of a scan.
+
+use crate::exclude::Exclude;
+use ioloom_walk::{Fields, Follow, Meta, Method, Threads};
+use std::sync::atomic::AtomicU64;
+
+/// Maximum number of error messages to keep.
+pub const ERRORS_KEPT_MAX: usize = ioloom_walk::ERRORS_KEPT_MAX;
+
+/// A time of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Time {
+    /// Last modification of the contents.
+    Modified,
+    /// Last access.
+    Accessed,
+    /// Last change of the inode.
+    Changed,
+}
+
+impl Time {
+    pub(crate) const fn fields(self) -> Fields {
+        match self {
+            Self::Modified => Fields::MTIME,
+            Self::Accessed => Fields::ATIME,
+            Self::Changed => Fields::CTIME,
+        }
+    }
+
+    pub(crate) const fn of(self, meta: &Meta) -> (i64, u32) {
+        match self {
+            Self::Modified => meta.mtime,
+            Self::Accessed => meta.atime,
+            Self::Changed => meta.ctime,
+        }
+    }
+}
+
+/// How much of a tree to retain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Detail {
+    /// Maximum depth of directories that become nodes; 0 keeps only the root.
+    pub depth_max: u32,
+    /// Whether files down to that depth also become nodes.
+    pub files: bool,
+}
+
+impl Detail {
+    /// Retains everything.
+    pub const ALL: Self = Self { depth_max: u32::MAX, files: true };
+    /// Retains only the roots.
+    pub const ROOTS: Self = Self { depth_max: 0, files: false };
+}
+
+/// Scan options.
+#[derive(Debug, Clone)]
+pub struct ScanOptions {
+    /// How much of the tree to retain.
+    pub detail: Detail,
+    /// Whether to count every hard link.
+    pub count_links: bool,
+    /// Whether to stay on the device of the root, as `du -x` does.
+    pub one_file_system: bool,
+    /// Whether to stay on the mount of the root, excluding bind mounts and other mounts of the same
+    /// device.
+    pub one_mount: bool,
+    /// Whether to enter kernel and network file systems too.
+    pub all_file_systems: bool,
+    /// Which symbolic links to follow.
+    pub follow: Follow,
+    /// What to exclude.
+    pub exclude: Exclude,
+    /// The time to collect in [`Tally::newest`]; `None` collects none.
+    pub time: Option<Time>,
+    /// How to read sizes.
+    pub method: Method,
+    /// Number of threads.
+    pub threads: Threads,
+}
+
+impl Default for ScanOptions {
+    /// Totals of the roots, without following links, and with an automatic number of threads.
+    fn default() -> Self {
+        Self {
+            detail: Detail::ROOTS,
+            count_links: false,
+            one_file_system: false,
+            one_mount: false,
+            all_file_systems: false,
+            follow: Follow::Never,
+            exclude: Exclude::new(),
+            time: None,
+            method: Method::Statx,
+            threads: Threads::Auto,
+        }
+    }
+}
+
+/// The progress of a scan. A timer reads it; each thread updates it once per directory.
+#[derive(Debug, Default)]
+pub struct ScanProgress {
+    /// Number of entries.
+    pub entries: AtomicU64,
+    /// Disk usage in bytes. Files with several links are added at the end of their root.
+    pub disk_bytes: AtomicU64,
+}

@@ -1,0 +1,215 @@
+//! The paths to scan and the patterns to exclude, from the command line and from files.
+
+use super::gnu::hinted;
+use crate::exit::Failure;
+use ioloom_du::exclude::{Characters, Exclude};
+use ioloom_failure::{quoted, reason};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// A path, or the message about an invalid one, which costs only itself.
+pub(super) type Operand = Result<PathBuf, String>;
+
+/// Returns the paths of the command line; without any, the current directory.
+pub(super) fn given(paths: &[OsString]) -> Vec<Operand> {
+    if paths.is_empty() {
+        return vec![Ok(PathBuf::from("."))];
+    }
+    let empty = || "invalid zero-length file name".to_owned();
+    paths.iter().map(|path| if path.is_empty() { Err(empty()) } else { Ok(path.into()) }).collect()
+}
+
+/// Returns the paths that a file contains, each ended by a zero byte; `-` is standard input.
+pub(super) fn listed(file: &Path, paths: &[OsString]) -> Result<Vec<Operand>, Failure> {
+    if let Some(path) = paths.first() {
+        let path = quoted(Path::new(path));
+        return Err(Failure::failed(hinted(&format!(
+            "extra operand {path}\nfile operands cannot be combined with --files0-from"
+        ))));
+    }
+    let stdin = file.as_os_str() == "-";
+    let mut bytes = Vec::new();
+    let read = if stdin {
+        io::stdin().lock().read_to_end(&mut bytes)
+    } else {
+        let mut opened = std::fs::File::open(file).map_err(|e| {
+            Failure::failed(format!("cannot open {} for reading: {}", quoted(file), reason(&e)))
+        })?;
+        opened.read_to_end(&mut bytes)
+    };
+    let shown = plain(file);
+    let mut operands: Vec<Operand> = Vec::new();
+    if bytes.last() == Some(&0) {
+        bytes.pop();
+    } else if bytes.is_empty() {
+        // An empty list has no name, and a single zero byte has an empty one.
+        return ended(read, &shown, operands);
+    }
+    for (index, name) in bytes.split(|byte| *byte == 0).enumerate() {
+        operands.push(match name {
+            b"" => Err(format!("{shown}:{}: invalid zero-length file name", index + 1)),
+            b"-" if stdin => {
+                let text = "when reading file names from stdin, no file name of '-' allowed";
+                Err(text.to_owned())
+            }
+            name => Ok(PathBuf::from(OsString::from_vec(name.to_vec()))),
+        });
+    }
+    ended(read, &shown, operands)
+}
+
+/// Adds the error that ended the reading of a list.
+fn ended(
+    read: io::Result<usize>,
+    shown: &str,
+    mut operands: Vec<Operand>,
+) -> Result<Vec<Operand>, Failure> {
+    if let Err(error) = read {
+        operands.push(Err(format!("{shown}: read error: {}", reason(&error))));
+    }
+    Ok(operands)
+}
+
+/// Returns the patterns of `--exclude` and of the files of `--exclude-from`.
+pub(super) fn exclude(patterns: &[OsString], files: &[PathBuf]) -> Result<Exclude, Failure> {
+    if patterns.is_empty() && files.is_empty() {
+        return Ok(Exclude::new());
+    }
+    let mut exclude = Exclude::of(characters(&std::env::vars_os().collect::<Vec<_>>(), is_there));
+    for pattern in patterns {
+        exclude.add(pattern.as_bytes());
+    }
+    for file in files {
+        let read = if file.as_os_str() == "-" {
+            let mut bytes = Vec::new();
+            io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+        } else {
+            std::fs::read(file)
+        };
+        let bytes =
+            read.map_err(|e| Failure::failed(hinted(&format!("{}: {}", plain(file), reason(&e)))))?;
+        // Spaces at the end of a line do not belong to the pattern.
+        let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        lines.filter(|line| !line.is_empty()).for_each(|line| exclude.add(line));
+    }
+    Ok(exclude)
+}
+
+/// Returns what a character is in the locale of these variables. A locale that is not installed
+/// counts as `C`.
+fn characters(variables: &[(OsString, OsString)], is_there: impl Fn(&str) -> bool) -> Characters {
+    let value = |name: &str| {
+        let found = variables.iter().find(|(key, value)| key == name && !value.is_empty());
+        found.map(|(_, value)| value.to_string_lossy().into_owned())
+    };
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| value(name));
+    let Some(locale) = locale else { return Characters::Bytes };
+    let (name, charset) = locale.split_once('.').unwrap_or((&locale, ""));
+    let charset = charset.split('@').next().unwrap_or_default().to_lowercase();
+    let utf8 = charset == "utf-8" || charset == "utf8";
+    if utf8 && (name == "C" || is_there(&format!("{name}.utf8"))) {
+        Characters::Utf8
+    } else {
+        Characters::Bytes
+    }
+}
+
+/// Reports whether the C library has a locale: as a directory, or in its archive.
+fn is_there(name: &str) -> bool {
+    let dir = Path::new("/usr/lib/locale");
+    if dir.join(name).is_dir() {
+        return true;
+    }
+    let archive = std::fs::read(dir.join("locale-archive")).unwrap_or_default();
+    let ended = format!("{name}\0");
+    archive.windows(ended.len()).any(|part| part == ended.as_bytes())
+}
+
+/// Returns a path for a message that does not quote plain names.
+fn plain(path: &Path) -> String {
+    let safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./+,@%^".contains(byte);
+    let bytes = OsStr::as_bytes(path.as_os_str());
+    if !bytes.is_empty() && bytes.iter().all(safe) {
+        path.to_string_lossy().into_owned()
+    } else {
+        quoted(path).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(operands: Vec<Operand>) -> Vec<String> {
+        let text = |operand: Operand| {
+            operand.map_or_else(|e| format!("! {e}"), |p| p.display().to_string())
+        };
+        operands.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn lists_are_read_as_gnu_du_reads_them() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("list");
+        let shown = file.display();
+        for (text, expected) in [
+            (&b""[..], vec![]),
+            (b"\0", vec![format!("! {shown}:1: invalid zero-length file name")]),
+            (b"g", vec!["g".to_owned()]),
+            (b"g\0", vec!["g".to_owned()]),
+            (b"g\0h", vec!["g".to_owned(), "h".to_owned()]),
+            (b"-\0", vec!["-".to_owned()]),
+            (b"\0g\0", vec![format!("! {shown}:1: invalid zero-length file name"), "g".to_owned()]),
+            (
+                b"\0\0",
+                vec![
+                    format!("! {shown}:1: invalid zero-length file name"),
+                    format!("! {shown}:2: invalid zero-length file name"),
+                ],
+            ),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(texts(listed(&file, &[]).unwrap()), expected, "{text:?}");
+        }
+        let dir = texts(listed(place.path(), &[]).unwrap());
+        assert_eq!(dir, [format!("! {}: read error: Is a directory", place.path().display())]);
+        let absent = listed(Path::new("/absent"), &[]).unwrap_err();
+        assert_eq!(absent.message, "cannot open '/absent' for reading: No such file or directory");
+        assert!(
+            listed(&file, &["x".into()]).unwrap_err().message.starts_with("extra operand 'x'\n")
+        );
+    }
+
+    #[test]
+    fn empty_arguments_are_refused_alone() {
+        assert_eq!(texts(given(&[])), ["."]);
+        let operands = texts(given(&["".into(), "a".into()]));
+        assert_eq!(operands, ["! invalid zero-length file name", "a"]);
+    }
+
+    #[test]
+    fn the_locale_decides_what_a_character_is() {
+        let of = |variables: &[(&str, &str)]| {
+            let variables: Vec<_> =
+                variables.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect();
+            characters(&variables, |name| name == "de_DE.utf8")
+        };
+        for (variables, expected) in [
+            (&[][..], Characters::Bytes),
+            (&[("LC_ALL", "C")], Characters::Bytes),
+            (&[("LC_ALL", "C.UTF-8")], Characters::Utf8),
+            (&[("LC_ALL", "C.utf8")], Characters::Utf8),
+            (&[("LC_ALL", "de_DE.UTF-8")], Characters::Utf8),
+            (&[("LC_ALL", "de_DE")], Characters::Bytes),
+            (&[("LC_ALL", "fr_FR.UTF-8")], Characters::Bytes),
+            (&[("LC_ALL", "de_DE.utf8@euro")], Characters::Utf8),
+            (&[("LANG", "C.UTF-8"), ("LC_ALL", "C")], Characters::Bytes),
+            (&[("LANG", "C.UTF-8"), ("LC_ALL", "")], Characters::Utf8),
+            (&[("LANG", "C"), ("LC_CTYPE", "C.UTF-8")], Characters::Utf8),
+        ] {
+            assert_eq!(of(variables), expected, "{variables:?}");
+        }
+    }
+}

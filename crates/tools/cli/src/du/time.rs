@@ -1,0 +1,215 @@
+//! `--time` and `--time-style`: times in the formats of GNU du and `date`.
+//!
+//! Times are local by `TZ`. Names of days and months are English, as in the locale C. Years beyond
+//! 9999 are printed as seconds, with a warning; GNU du does so only beyond the year 2,147,483,647.
+
+use super::choice::choice_of;
+use ioloom_du::Newest;
+use ioloom_du::scan::Time;
+use jiff::Timestamp;
+use jiff::fmt::strtime::{BrokenDownTime, Config};
+use jiff::tz::TimeZone;
+use std::fmt::Write;
+
+/// The words of `--time`, by lines of the same meaning.
+const WORDS: [(&str, Time); 5] = [
+    ("atime", Time::Accessed),
+    ("access", Time::Accessed),
+    ("use", Time::Accessed),
+    ("ctime", Time::Changed),
+    ("status", Time::Changed),
+];
+/// The words of `--time-style` and their formats.
+const STYLES: [(&str, &str); 3] =
+    [("full-iso", "%Y-%m-%d %H:%M:%S.%N %z"), ("long-iso", "%Y-%m-%d %H:%M"), ("iso", "%Y-%m-%d")];
+/// The conversions of `date` that `strtime` has, too.
+const CONVERSIONS: &str = "%aAbBCdDeFgGhHIjklmMnNpPqRsStTuUVwWyYzZ";
+
+/// Parses the value of `--time`.
+pub(super) fn word(text: &str) -> Result<Time, String> {
+    choice_of("--time", text, &WORDS)
+}
+
+/// How times are printed.
+#[derive(Debug, Clone)]
+pub(super) struct TimeFormat {
+    format: String,
+    zone: TimeZone,
+}
+
+impl TimeFormat {
+    /// Parses the style from the flag or the variable `TIME_STYLE`.
+    pub(super) fn new(flag: Option<&str>, variable: Option<&str>) -> Result<Self, String> {
+        let style = match (flag, variable) {
+            (Some(style), _) => style,
+            (None, None | Some("locale")) => "long-iso",
+            // For ls, a second format can follow on another line.
+            (None, Some(style)) if style.starts_with('+') => {
+                style.split('\n').next().unwrap_or(style)
+            }
+            (None, Some(style)) => {
+                let mut style = style;
+                while let Some(rest) = style.strip_prefix("posix-") {
+                    style = rest;
+                }
+                style
+            }
+        };
+        let format = match style.strip_prefix('+') {
+            Some(format) => expanded(format),
+            None => expanded(choice_of("time style", style, &STYLES)?),
+        };
+        Ok(Self { format, zone: zone(std::env::var("TZ").ok().as_deref()) })
+    }
+
+    /// Formats a time, or returns the seconds and `false` if it is out of range.
+    pub(super) fn spell(&self, newest: Newest) -> (String, bool) {
+        let (seconds, nanoseconds) = newest.0;
+        let Ok(time) = Timestamp::new(seconds, nanoseconds.cast_signed()) else {
+            return (seconds.to_string(), false);
+        };
+        let time = BrokenDownTime::from(&time.to_zoned(self.zone.clone()));
+        let config = Config::new().lenient(true);
+        match time.to_string_with_config(&config, &self.format) {
+            Ok(text) => (text, true),
+            Err(_) => (seconds.to_string(), false),
+        }
+    }
+}
+
+/// Returns the time zone of the variable `TZ`, or of the system. A zone with summer time but without
+/// rules has the current ones of the United States, as POSIX suggests.
+fn zone(variable: Option<&str>) -> TimeZone {
+    let text = variable.map(|text| text.strip_prefix(':').unwrap_or(text));
+    let with_rules = |text: &str| TimeZone::posix(&format!("{text},M3.2.0,M11.1.0"));
+    match text {
+        Some("") => TimeZone::UTC,
+        Some(text) if !text.contains([',', '/']) => TimeZone::posix(text)
+            .or_else(|_| with_rules(text))
+            .unwrap_or_else(|_| TimeZone::system()),
+        _ => TimeZone::system(),
+    }
+}
+
+/// Replaces conversions that depend on the locale, and escapes those that `date` does not have.
+fn expanded(format: &str) -> String {
+    let mut out = String::new();
+    let mut rest = format;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        let spec = &rest[at + 1..];
+        let flags = spec.len() - spec.trim_start_matches(['_', '-', '0', '^', '#', '+']).len();
+        let width = spec[flags..].len()
+            - spec[flags..].trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let colons =
+            spec[flags + width..].len() - spec[flags + width..].trim_start_matches(':').len();
+        let letter_at = flags + width + colons;
+        let modifier = usize::from(spec[letter_at..].starts_with(['E', 'O']));
+        let letter = spec[letter_at + modifier..].chars().next();
+        let end = letter_at + modifier + letter.map_or(0, char::len_utf8);
+        let plain_flags = spec[..flags].replace('+', "");
+        match letter {
+            Some('c') => out.push_str("%a %b %e %H:%M:%S %Y"),
+            Some('x') => out.push_str("%m/%d/%y"),
+            Some('X') => out.push_str("%H:%M:%S"),
+            Some('r') => out.push_str("%I:%M:%S %p"),
+            Some('z') if colons > 0 => {
+                let _ = write!(out, "%{}z", &spec[flags + width..letter_at]);
+            }
+            Some(letter) if colons == 0 && CONVERSIONS.contains(letter) => {
+                // Digits of %N are its precision.
+                let letter = if letter == 'N' && width > 0 { 'f' } else { letter };
+                let _ = write!(out, "%{plain_flags}{}{letter}", &spec[flags..flags + width]);
+            }
+            _ => {
+                let _ = write!(out, "%%{}", &spec[..end]);
+            }
+        }
+        rest = &spec[end..];
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spell(style: &str, time: (i64, u32)) -> String {
+        let format =
+            TimeFormat { zone: TimeZone::UTC, ..TimeFormat::new(Some(style), None).unwrap() };
+        format.spell(Newest(time)).0
+    }
+
+    #[test]
+    fn times_are_spelled_as_gnu_du_spells_them() {
+        // The output of GNU du 9.1 with TZ=UTC0.
+        let time = (1_795_449_879, 582_628_932);
+        for (style, expected) in [
+            ("full-iso", "2026-11-23 16:04:39.582628932 +0000"),
+            ("f", "2026-11-23 16:04:39.582628932 +0000"),
+            ("long-iso", "2026-11-23 16:04"),
+            ("iso", "2026-11-23"),
+            ("+%a %b %e %-d %_H %^a", "Mon Nov 23 23 16 MON"),
+            ("+%:z %10Y %q %Od", "+00:00 0000002026 4 23"),
+            ("+%C %g %G %j %k %l %P %p %r %R", "20 26 2026 327 16  4 pm PM 04:04:39 PM 16:04"),
+            ("+%u %U %w %W %x %X %y %Z", "1 47 1 47 11/23/26 16:04:39 26 UTC"),
+            ("+%c|%D|%h|%T|%N", "Mon Nov 23 16:04:39 2026|11/23/26|Nov|16:04:39|582628932"),
+            ("+%3N %6N %9N %::z %%", "582 582628 582628932 +00:00:00 %"),
+            ("+%Q %s", "%Q 1795449879"),
+            ("+", ""),
+        ] {
+            assert_eq!(spell(style, time), expected, "{style}");
+        }
+        assert_eq!(spell("iso", (-1, 0)), "1969-12-31");
+        assert_eq!(spell("iso", (i64::MAX, 0)), i64::MAX.to_string());
+    }
+
+    #[test]
+    fn zones_without_rules_have_those_of_the_c_library() {
+        // The output of GNU du 9.1 for a winter and a summer day.
+        for (variable, winter, summer) in [
+            ("UTC0", "1970-01-10 12:00 +0000 UTC", "1970-07-01 00:00 +0000 UTC"),
+            ("CET-1CEST", "1970-01-10 13:00 +0100 CET", "1970-07-01 02:00 +0200 CEST"),
+            ("EST5EDT,M4.1.0,M10.5.0", "1970-01-10 07:00 -0500 EST", "1970-06-30 20:00 -0400 EDT"),
+            ("", "1970-01-10 12:00 +0000 UTC", "1970-07-01 00:00 +0000 UTC"),
+        ] {
+            let style = TimeFormat::new(Some("+%Y-%m-%d %H:%M %z %Z"), None).unwrap();
+            let format = TimeFormat { zone: zone(Some(variable)), ..style };
+            let spell = |seconds| format.spell(Newest((seconds, 0))).0;
+            let shown = (spell(820_800), spell(15_638_400));
+            assert_eq!(shown, (winter.to_owned(), summer.to_owned()), "{variable}");
+        }
+    }
+
+    #[test]
+    fn styles_come_from_the_flag_and_then_from_the_variable() {
+        let format = |flag, variable| TimeFormat::new(flag, variable).map(|f| f.format);
+        let (long, iso) = ("%Y-%m-%d %H:%M".to_owned(), "%Y-%m-%d".to_owned());
+        assert_eq!(format(None, None), Ok(long.clone()));
+        assert_eq!(format(None, Some("locale")), Ok(long));
+        assert_eq!(format(None, Some("posix-posix-iso")), Ok(iso.clone()));
+        assert_eq!(format(None, Some("+%Y-%m-%d\n+%s")), Ok(iso.clone()));
+        assert_eq!(format(Some("iso"), Some("x")), Ok(iso));
+        let wrong = format(Some("x"), None).unwrap_err();
+        assert_eq!(
+            wrong,
+            "invalid argument 'x' for 'time style'\nValid arguments are:\n  - 'full-iso'\n  \
+             - 'long-iso'\n  - 'iso'"
+        );
+    }
+
+    #[test]
+    fn words_of_the_same_meaning_share_a_line() {
+        assert_eq!(word("a"), Ok(Time::Accessed));
+        assert_eq!(word("status"), Ok(Time::Changed));
+        assert_eq!(
+            word("x").unwrap_err(),
+            "invalid argument 'x' for '--time'\nValid arguments are:\n  \
+             - 'atime', 'access', 'use'\n  - 'ctime', 'status'"
+        );
+        assert_eq!(
+            word("").unwrap_err().lines().next(),
+            Some("ambiguous argument '' for '--time'")
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! Splits a command line into options and operands by the rules of `getopt_long`.
+//!
+//! `cp` and `du` accept what scripts pass to the GNU programs, which clap parses differently:
+//! abbreviated long options, repeated options of which the last one counts, and options after
+//! operands unless `POSIXLY_CORRECT` is set. The words are split here, in order, and clap then sees
+//! only whole long options. An abbreviation is looked up among the options of the GNU program
+//! first, so new options of ours never make an old script ambiguous.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Whether an option takes a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    Nothing,
+    /// Only in the same word: `--time=WORD`.
+    Optional,
+    Required,
+}
+
+/// One option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    /// Its name in the result: the long name, or the letter if it has none.
+    name: String,
+    long: Option<String>,
+    letters: Vec<char>,
+    takes: Takes,
+}
+
+/// The options of a command.
+#[derive(Debug)]
+pub(crate) struct Options {
+    known: Vec<Known>,
+    /// The long names that the GNU program has.
+    gnu: &'static [&'static str],
+}
+
+/// A word of the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Word {
+    Option {
+        /// The long name, or the letter if the option has none.
+        name: String,
+        value: Option<OsString>,
+        /// How messages name it: `--threshold`, or `-t` if it was given as a letter.
+        shown: String,
+    },
+    Operand(OsString),
+}
+
+impl Options {
+    /// Takes the options of a clap command. `gnu` lists the long options of the GNU program.
+    pub(crate) fn of(command: &clap::Command, gnu: &'static [&'static str]) -> Self {
+        let known = command.get_arguments().filter(|arg| !arg.is_positional());
+        let known = known.map(|arg| {
+            let long = arg.get_long().map(str::to_owned);
+            let mut letters: Vec<char> = arg.get_short().into_iter().collect();
+            letters.extend(arg.get_all_short_aliases().unwrap_or_default());
+            let name = long.clone().unwrap_or_else(|| letters.iter().collect());
+            let at_least = arg.get_num_args().map_or(1, |range| range.min_values());
+            let takes = match (arg.get_action().takes_values(), at_least) {
+                (false, _) => Takes::Nothing,
+                (true, 0) => Takes::Optional,
+                (true, _) => Takes::Required,
+            };
+            Known { name, long, letters, takes }
+        });
+        Self { known: known.collect(), gnu }
+    }
+
+    /// Splits the words after the name of the command. With `posix`, the first operand ends the
+    /// options. Returns the words, or a message for each invalid one.
+    pub(crate) fn split(
+        &self,
+        words: impl IntoIterator<Item = OsString>,
+        posix: bool,
+    ) -> Result<Vec<Word>, Vec<String>> {
+        let (mut found, mut wrong) = (Vec::new(), Vec::new());
+        let mut words = words.into_iter();
+        let mut only_operands = false;
+        while let Some(word) = words.next() {
+            let bytes = word.as_bytes();
+            if only_operands || bytes == b"-" || !bytes.starts_with(b"-") {
+                only_operands |= posix;
+                found.push(Word::Operand(word));
+            } else if bytes == b"--" {
+                only_operands = true;
+            } else {
+                let parsed = match bytes.strip_prefix(b"--") {
+                    Some(long) => self.long(long, &mut words).map(|option| found.push(option)),
+                    None => self.letters(&bytes[1..], &mut words, &mut found),
+                };
+                wrong.extend(parsed.err());
+            }
+        }
+        if wrong.is_empty() { Ok(found) } else { Err(wrong) }
+    }
+
+    fn long(&self, word: &[u8], more: &mut impl Iterator<Item = OsString>) -> Result<Word, String> {
+        let (name, value) = match word.iter().position(|b| *b == b'=') {
+            Some(at) => (&word[..at], Some(OsString::from_vec(word[at + 1..].to_vec()))),
+            None => (word, None),
+        };
+        let option = self.find(name)?;
+        let shown = format!("--{}", option.name);
+        let value = match (option.takes, value) {
+            (Takes::Nothing, Some(_)) => {
+                return Err(format!("option '{shown}' doesn't allow an argument"));
+            }
+            (Takes::Required, None) => {
+                Some(more.next().ok_or_else(|| format!("option '{shown}' requires an argument"))?)
+            }
+            (_, value) => value,
+        };
+        Ok(Word::Option { name: option.name.clone(), value, shown })
+    }
+
+    /// Finds a long option by its name or by the start of its name.
+    fn find(&self, name: &[u8]) -> Result<&Known, String> {
+        let by = |test: &dyn Fn(&str) -> bool| -> Vec<&Known> {
+            self.known.iter().filter(|option| option.long.as_deref().is_some_and(test)).collect()
+        };
+        if let [option] = by(&|long| long.as_bytes() == name)[..] {
+            return Ok(option);
+        }
+        let start = |long: &str| long.as_bytes().starts_with(name);
+        let gnu = by(&|long| start(long) && self.gnu.contains(&long));
+        let candidates = if gnu.is_empty() { by(&start) } else { gnu };
+        let shown = OsStr::from_bytes(name).to_string_lossy();
+        match candidates[..] {
+            [option] => Ok(option),
+            [] => Err(format!("unrecognized option '--{shown}'")),
+            _ => {
+                let names = candidates.iter().map(|option| format!(" '--{}'", option.name));
+                let names: String = names.collect();
+                Err(format!("option '--{shown}' is ambiguous; possibilities:{names}"))
+            }
+        }
+    }
+
+    /// Splits a word of letters, the last of which may have a value.
+    fn letters(
+        &self,
+        letters: &[u8],
+        more: &mut impl Iterator<Item = OsString>,
+        found: &mut Vec<Word>,
+    ) -> Result<(), String> {
+        for (at, letter) in letters.iter().map(|byte| char::from(*byte)).enumerate() {
+            let option = self.known.iter().find(|option| option.letters.contains(&letter));
+            let option = option.ok_or_else(|| format!("invalid option -- '{letter}'"))?;
+            let (name, shown) = (option.name.clone(), format!("-{letter}"));
+            if option.takes != Takes::Required {
+                found.push(Word::Option { name, value: None, shown });
+                continue;
+            }
+            let rest = &letters[at + 1..];
+            let value = if rest.is_empty() {
+                more.next().ok_or_else(|| format!("option requires an argument -- '{letter}'"))?
+            } else {
+                OsString::from_vec(rest.to_vec())
+            };
+            found.push(Word::Option { name, value: Some(value), shown });
+            return Ok(());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Arg, ArgAction, Command};
+
+    fn options() -> Options {
+        let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+        let command = Command::new("x")
+            .arg(flag("all").short('a'))
+            .arg(flag("threads-auto"))
+            .arg(Arg::new("threshold").long("threshold").short('t'))
+            .arg(Arg::new("time").long("time").num_args(0..=1))
+            .arg(Arg::new("time-style").long("time-style"))
+            .arg(Arg::new("kib").short('k').action(ArgAction::SetTrue))
+            .arg(Arg::new("paths").num_args(0..));
+        Options::of(&command, &["all", "threshold", "time", "time-style"])
+    }
+
+    /// Returns each word as `name=value` or the operand, or the messages.
+    fn split(words: &[&str], posix: bool) -> Vec<String> {
+        match options().split(words.iter().map(OsString::from), posix) {
+            Err(messages) => messages,
+            Ok(words) => words
+                .into_iter()
+                .map(|word| match word {
+                    Word::Operand(operand) => operand.into_string().unwrap(),
+                    Word::Option { name, value: None, .. } => format!("-{name}"),
+                    Word::Option { name, value: Some(value), shown } => {
+                        format!("-{name}={} ({shown})", value.into_string().unwrap())
+                    }
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn words_are_split_as_getopt_long_splits_them() {
+        for (words, expected) in [
+            (&["f", "-ak", "g"][..], &["f", "-all", "-k", "g"][..]),
+            (&["-at5", "-t", "6"], &["-all", "-threshold=5 (-t)", "-threshold=6 (-t)"]),
+            (
+                &["--th=-4", "--th", "-7"],
+                &["-threshold=-4 (--threshold)", "-threshold=-7 (--threshold)"],
+            ),
+            (&["--time", "x", "--time=y"], &["-time", "x", "-time=y (--time)"]),
+            (&["--threa", "-", "--", "-a"], &["-threads-auto", "-", "-a"]),
+            (&["--ti"], &["option '--ti' is ambiguous; possibilities: '--time' '--time-style'"]),
+            (
+                &["--q", "-qa", "-t"],
+                &[
+                    "unrecognized option '--q'",
+                    "invalid option -- 'q'",
+                    "option requires an argument -- 't'",
+                ],
+            ),
+            (&["--all=1"], &["option '--all' doesn't allow an argument"]),
+            (&["--threshold"], &["option '--threshold' requires an argument"]),
+            (&["--"], &[]),
+            (&["", "-a"], &["", "-all"]),
+        ] {
+            assert_eq!(split(words, false), expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_operand_ends_the_options_of_posix() {
+        assert_eq!(split(&["-a", "f", "-a"], true), ["-all", "f", "-a"]);
+        assert_eq!(split(&["-a", "f", "-a"], false), ["-all", "f", "-all"]);
+    }
+}
