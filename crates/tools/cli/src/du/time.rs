@@ -84,10 +84,10 @@ fn zone(variable: Option<&str>) -> TimeZone {
     let with_rules = |text: &str| TimeZone::posix(&format!("{text},M3.2.0,M11.1.0"));
     match text {
         Some("") => TimeZone::UTC,
-        Some(text) if !text.contains([',', '/']) => TimeZone::posix(text)
+        Some(text) => TimeZone::posix(text)
             .or_else(|_| with_rules(text))
             .unwrap_or_else(|_| TimeZone::system()),
-        _ => TimeZone::system(),
+        None => TimeZone::system(),
     }
 }
 
