@@ -102,15 +102,6 @@ pub(crate) fn encode_request(protocol: Protocol, op: Op, id: u64, out: &mut Vec<
     };
 }
 
-/// Appends a RESP command.
-pub(crate) fn encode_words(words: &[String], out: &mut Vec<u8>) {
-    // Writing to memory cannot fail.
-    let _ = write!(out, "*{}\r\n", words.len());
-    for word in words {
-        let _ = write!(out, "${}\r\n{word}\r\n", word.len());
-    }
-}
-
 /// Returns the greeting of a connection if the protocol has one or needs one for the token.
 pub(crate) fn greeting(
     protocol: Protocol,

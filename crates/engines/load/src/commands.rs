@@ -4,14 +4,8 @@
 //! mixes and latencies can be compared with another server. Its answers are not verified, except
 //! that errors are wrong.
 
-use crate::channel::Channel;
-use crate::client_codec::{Expected, Reader, Response, encode_words, greeting};
-use crate::draw::Op;
-use crate::error::LoadError;
-use crate::judge::StockList;
-use crate::plan::LoadPlan;
-use ioloom_exchange::{Line, Side};
-use std::io;
+use ioloom_exchange::{Order, Side};
+use std::io::Write;
 
 /// Maximum number of stocks.
 const STOCKS_MAX: u32 = 1_000_000;
@@ -21,14 +15,14 @@ const STOCKS: u32 = 10;
 /// The commands of a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commands {
-    stocks: u32,
+    pub(crate) stocks: u32,
     /// Name and text of each script.
-    scripts: Vec<(String, String)>,
+    pub(crate) scripts: Vec<(String, String)>,
     /// Sent once per stock before the load.
-    prepare: Vec<Vec<String>>,
-    show: Option<Vec<String>>,
-    buy: Option<Vec<String>>,
-    sell: Option<Vec<String>>,
+    pub(crate) prepare: Vec<Vec<String>>,
+    pub(crate) show: Option<Vec<String>>,
+    pub(crate) buy: Option<Vec<String>>,
+    pub(crate) sell: Option<Vec<String>>,
 }
 
 impl Commands {
@@ -90,23 +84,19 @@ impl Commands {
         Ok(())
     }
 
-    /// Returns the kinds of requests without a command.
-    pub(crate) fn missing(&self, plan: &LoadPlan) -> Option<&'static str> {
-        let all = [
-            ("show", &self.show, plan.mix.show),
-            ("buy", &self.buy, plan.mix.buy),
-            ("sell", &self.sell, plan.mix.sell),
-        ];
+    /// Returns a kind of requests with a share of the load but without a command.
+    pub(crate) fn missing(&self, show: f64, buy: f64, sell: f64) -> Option<&'static str> {
+        let all = [("show", &self.show, show), ("buy", &self.buy, buy), ("sell", &self.sell, sell)];
         all.into_iter()
             .find(|(_, command, share)| command.is_none() && *share > 0.0)
             .map(|(name, ..)| name)
     }
 
-    /// Appends the command of a request.
-    pub(crate) fn encode(&self, op: Op, out: &mut Vec<u8>) {
-        let (command, stock, count) = match op {
-            Op::Show => (&self.show, 1, 1),
-            Op::Trade(order) => {
+    /// Appends the command of an order, or of a list.
+    pub(crate) fn encode(&self, order: Option<&Order>, out: &mut Vec<u8>) {
+        let (command, stock, count) = match order {
+            None => (&self.show, 1, 1),
+            Some(order) => {
                 let command = if order.side() == Side::Buy { &self.buy } else { &self.sell };
                 (command, order.stock(), order.count())
             }
@@ -115,55 +105,10 @@ impl Commands {
             encode_words(&filled(command, stock, count), out);
         }
     }
-
-    /// Loads the scripts and prepares the stocks. Returns the commands with the digests of the
-    /// scripts, and the numbers of the stocks.
-    pub(crate) fn prepare(&self, plan: &LoadPlan) -> Result<(Self, StockList), LoadError> {
-        let target = plan.target;
-        let connected = Channel::connect(plan);
-        let mut channel = connected.map_err(|source| LoadError::Connect { target, source })?;
-        let mut commands = self.clone();
-        let made = channel
-            .set_timeouts(plan.timeout, plan.timeout)
-            .and_then(|()| commands.set_up(&mut channel, plan));
-        made.map_err(|error| LoadError::Prepare {
-            target,
-            reason: ioloom_failure::reason(&error),
-        })?;
-        let line = |id| Line { id, left: 0, price: 0 };
-        Ok((commands, StockList { lines: (1..=self.stocks).map(line).collect(), is_cut: false }))
-    }
-
-    fn set_up(&mut self, channel: &mut Channel, plan: &LoadPlan) -> io::Result<()> {
-        let mut reader = Reader::plain();
-        if let Some(greeting) = greeting(plan.protocol, None, plan.token.as_deref()) {
-            channel.send(&greeting)?;
-            answer(channel, &mut reader)?;
-        }
-        for (name, text) in std::mem::take(&mut self.scripts) {
-            let mut bytes = Vec::new();
-            encode_words(&["SCRIPT".to_owned(), "LOAD".to_owned(), text], &mut bytes);
-            channel.send(&bytes)?;
-            let digest = answer(channel, &mut reader)?;
-            let all = [&mut self.show, &mut self.buy, &mut self.sell].into_iter().flatten();
-            for word in all.chain(&mut self.prepare).flatten() {
-                *word = word.replace(&name, &digest);
-            }
-        }
-        for command in &self.prepare {
-            for stock in 1..=self.stocks {
-                let mut bytes = Vec::new();
-                encode_words(&filled(command, stock, 1), &mut bytes);
-                channel.send(&bytes)?;
-                answer(channel, &mut reader)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Replaces the numbers in a command.
-fn filled(command: &[String], stock: u32, count: u32) -> Vec<String> {
+pub(crate) fn filled(command: &[String], stock: u32, count: u32) -> Vec<String> {
     let fill = |word: &String| {
         if !word.contains('{') {
             return word.clone();
@@ -173,24 +118,18 @@ fn filled(command: &[String], stock: u32, count: u32) -> Vec<String> {
     command.iter().map(fill).collect()
 }
 
-/// Waits for an answer and returns its text; an error answer is an error.
-fn answer(channel: &mut Channel, reader: &mut Reader) -> io::Result<String> {
-    loop {
-        match reader.next(Expected::Hello).map(|reply| reply.response) {
-            Some(Response::Plain(text)) => return Ok(text),
-            Some(Response::Other(error)) => return Err(io::Error::other(error)),
-            Some(other) => return Err(io::Error::other(format!("unexpected answer {other:?}"))),
-            None => {}
-        }
-        let bytes = channel.recv()?;
-        reader.feed(bytes);
+/// Appends a RESP command.
+pub(crate) fn encode_words(words: &[String], out: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
+    let _ = write!(out, "*{}\r\n", words.len());
+    for word in words {
+        let _ = write!(out, "${}\r\n{word}\r\n", word.len());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ioloom_exchange::Order;
 
     #[test]
     fn commands_are_filled_in_and_encoded() {
@@ -199,12 +138,10 @@ mod tests {
         let commands = Commands::parse(text).unwrap();
         assert_eq!((commands.stocks, commands.scripts.len()), (3, 1));
         let mut out = Vec::new();
-        commands.encode(Op::Trade(Order::new(Side::Buy, 3, 12).unwrap()), &mut out);
+        commands.encode(Order::new(Side::Buy, 3, 12).as_ref(), &mut out);
         assert_eq!(out, b"*3\r\n$6\r\nDECRBY\r\n$7\r\nstock:3\r\n$2\r\n12\r\n");
-        let mut plan = LoadPlan::new(([127, 0, 0, 1], 1).into());
-        assert_eq!(commands.missing(&plan), Some("show"));
-        plan.mix.show = 0.0;
-        assert_eq!(commands.missing(&plan), None);
+        assert_eq!(commands.missing(1.0, 1.0, 1.0), Some("show"));
+        assert_eq!(commands.missing(0.0, 1.0, 1.0), None);
     }
 
     #[test]

@@ -105,7 +105,10 @@ impl Connection {
         self.next_id += 1;
         let from = self.out.len();
         match &plan.commands {
-            Some(commands) => commands.encode(op, &mut self.out),
+            Some(commands) => {
+                let order = if let Op::Trade(order) = &op { Some(order) } else { None };
+                commands.encode(order, &mut self.out);
+            }
             None => encode_request(plan.protocol, op, id, &mut self.out),
         }
         self.seal(from);

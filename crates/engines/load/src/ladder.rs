@@ -124,7 +124,8 @@ pub fn scaling(points: &[(usize, f64)]) -> Result<Scaling, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Conservation, Generator, Latencies, Latency};
+    use crate::latency::Latency;
+    use crate::report::{Conservation, Generator, Latencies};
     use crate::tally::Outcomes;
     use std::collections::BTreeMap;
 

@@ -9,8 +9,9 @@ use crate::client_codec::{Expected, Reader, encode_request, greeting};
 use crate::draw::{Draw, Op};
 use crate::error::{LoadError, SystemOperation};
 use crate::judge::{KnownStocks, StockList, Verdict};
+use crate::latency::Latency;
 use crate::plan::{LoadPlan, Protocol};
-use crate::report::Latency;
+
 use crate::tally::{Tally, Times, table};
 use ioloom_exchange::{
     Answer, ClassicForm, Command, Line, Order, Session, Settings, Shown, Side, encode,

@@ -292,7 +292,8 @@ impl LoadPlan {
                     .to_owned(),
             ));
         }
-        commands.missing(self).map_or(Ok(()), |kind| {
+        let Mix { show, buy, sell } = self.mix;
+        commands.missing(show, buy, sell).map_or(Ok(()), |kind| {
             Err(LoadError::Plan(format!(
                 "the commands file has no command for '{kind}'; add one, or exclude it with --mix"
             )))

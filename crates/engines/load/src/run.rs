@@ -6,6 +6,7 @@ use crate::history::History;
 use crate::judge::{KnownStocks, StockList};
 use crate::listing::{list, list_again};
 use crate::plan::LoadPlan;
+use crate::prepare::prepare;
 use crate::report::{Conservation, Latencies, Run, generator, seconds};
 use crate::shared::Shared;
 use crate::stall;
@@ -55,7 +56,7 @@ pub fn run(
     let (plan, before) = match &plan.commands {
         None => (plan, list(plan, None)?),
         Some(commands) => {
-            let (commands, stocks) = commands.prepare(plan)?;
+            let (commands, stocks) = prepare(commands, plan)?;
             prepared = LoadPlan { commands: Some(Arc::new(commands)), ..plan.clone() };
             (&prepared, stocks)
         }

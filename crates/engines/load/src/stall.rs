@@ -3,12 +3,12 @@
 //! A closed loop sends nothing while it waits for an answer. If the server stalls, one request per
 //! connection sees it, whereas clients that do not wait would have sent many; their waiting time is
 //! omitted ("coordinated omission", Tene). If a run saw a stall, the report therefore adds the
-//! percentiles with the omitted requests: a request that took longer than the usual interval stands
+//! percentiles with the omitted requests: a request that took longer than the usual interval counts
 //! for all those that would have been sent in the meantime, each of which waits less than the one
 //! before it.
 
+use crate::latency::Latency;
 use crate::plan::{Pace, Think};
-use crate::report::Latency;
 use crate::tally::Table;
 use serde::Serialize;
 

@@ -14,8 +14,8 @@ use ioloom_exchange::{Access, ClassicForm, Settings, Spelling, UnknownStock};
 use ioloom_failure::quoted;
 use ioloom_model::units::format_counted;
 use ioloom_serve::{
-    Durability, Limits, Model, OrderStore, ServeError, ServeOptions, ServeSummary, Server, Sharing,
-    ShowMode, StoreChoice, StoreKind, TlsFiles, detect_store, inherited,
+    Durability, Limits, Model, OrderStore, Reload, ServeError, ServeOptions, ServeSummary, Server,
+    Sharing, ShowMode, StoreChoice, StoreKind, TlsFiles, detect_store, inherited,
 };
 use ioloom_sys::proc;
 use logging::{LogForm, LogLevel};
@@ -331,15 +331,16 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
         return Err(Failure::usage("--store-path cannot be used with --store postgres"));
     }
     let config = ServeOptions { access: access(args)?, database, ..config(args, limits(args)?)? };
-    let control = Control::new()?;
+    let control = &Control::new()?;
     let mut signals = control::signals()?;
     let handle = signals.handle();
     let (addresses, ended) = std::thread::scope(|scope| {
-        let watching = || control.watch(&mut signals, args);
+        let read = || Ok(Reload { access: access(args)?, tls: tls(args), limits: limits(args)? });
+        let watching = move || control.watch(&mut signals, &read);
         let watching =
             std::thread::Builder::new().name("signals".to_owned()).spawn_scoped(scope, watching);
         let served = match watching {
-            Ok(_) => serve(&config, &control),
+            Ok(_) => serve(&config, control),
             Err(e) => Err(Failure::failed(format!("cannot start a thread: {e}"))),
         };
         handle.close();

@@ -6,7 +6,6 @@
 //! the state.
 
 use super::logging::TARGET;
-use super::{ServeArgs, access, limits, tls};
 use crate::exit::{Exit, Failure};
 use ioloom_serve::inherited::Manager;
 use ioloom_serve::{Reload, ServerHandle};
@@ -72,11 +71,11 @@ impl Control {
         self.send("STOPPING=1\n");
     }
 
-    /// Handles signals until their handle is closed.
-    pub(super) fn watch(&self, signals: &mut Signals, args: &ServeArgs) {
+    /// Handles signals until their handle is closed. `read` reads the settings that SIGHUP reloads.
+    pub(super) fn watch(&self, signals: &mut Signals, read: &dyn Fn() -> Result<Reload, Failure>) {
         for signal in signals.forever() {
             match signal {
-                SIGHUP => self.reload(args),
+                SIGHUP => self.reload(read),
                 SIGUSR1 => self.print_state(),
                 _ => self.stop(signal),
             }
@@ -113,11 +112,11 @@ impl Control {
         }
     }
 
-    fn reload(&self, args: &ServeArgs) {
+    fn reload(&self, read: &dyn Fn() -> Result<Reload, Failure>) {
         let Some(server) = self.lock().server.clone() else { return };
         let now_us = clock::monotonic_ns() / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
-        let reloaded = reloaded(args).map_err(|failure| failure.message);
+        let reloaded = read().map_err(|failure| failure.message);
         match reloaded.and_then(|new| server.reload(&new).map_err(|error| error.to_string())) {
             Ok(()) => {
                 tracing::info!(target: TARGET, "reloaded the tokens, the certificate and the limits");
@@ -135,8 +134,4 @@ impl Control {
         let lines = state.lines().map(|line| format!("  {line}\n"));
         tracing::info!(target: TARGET, "state:\n{}", lines.collect::<String>().trim_end());
     }
-}
-
-fn reloaded(args: &ServeArgs) -> Result<Reload, Failure> {
-    Ok(Reload { access: access(args)?, tls: tls(args), limits: limits(args)? })
 }

@@ -9,6 +9,7 @@
 //! come first; the name is ignored. An invalid frame closes the connection because the start of the
 //! next frame cannot be determined.
 
+mod peer;
 mod reply;
 mod startup;
 
@@ -17,8 +18,8 @@ use super::syntax::{line, number, order, put, put_number, words};
 use crate::answer::{Answer, Fault, Local};
 use crate::stock::Side;
 use crate::token::Access;
+pub(super) use peer::Peer;
 use startup::Startup;
-use std::sync::Arc;
 
 /// Maximum number of words in a request.
 const WORDS_MAX: usize = 16;
@@ -28,15 +29,6 @@ const WORDS: [&str; 9] =
     ["PING", "HELLO", "AUTH", "ECHO", "INFO", "QUIT", "CLIENT", "COMMAND", "CONFIG"];
 /// The same, but only in upper case and with CR LF: the original protocol has similar commands.
 const UPPER_WORDS: [&str; 4] = ["BUY", "SELL", "SHOW", "SELECT"];
-
-/// What is known about the client of a connection.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Peer {
-    /// Name set by the client.
-    name: Option<Arc<str>>,
-    /// Whether the client selected RESP3.
-    is_three: bool,
-}
 
 /// Reports whether the first line of a connection is an inline RESP command.
 pub(super) fn is_inline(line: &[u8]) -> bool {

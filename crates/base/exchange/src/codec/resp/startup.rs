@@ -5,7 +5,7 @@
 //! change the behaviour of the connection, such as `CLIENT REPLY OFF` or another database, is an
 //! error. So a client never relies on something that the server does not do.
 
-use super::Peer;
+use super::peer::Peer;
 use super::reply::Reply;
 use crate::answer::{Fault, Local};
 use crate::codec::request::{Command, Form, Request, Step};
