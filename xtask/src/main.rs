@@ -10,6 +10,7 @@
 mod api;
 mod ci;
 mod crash;
+mod damage;
 mod debian;
 mod dependencies;
 mod fuzz;
@@ -62,6 +63,10 @@ cargo xtask COMMAND
                    N random cases for the system's cp or du and ours, on ext4, XFS, btrfs,
                    tmpfs, overlay and FUSE (as root, in private mounts); every third case, and
                    with --user every case, runs as a plain user
+  damage [N [SEED]]
+                   open copies of every store with a flipped bit, cut or zeroed page, N of each
+                   per store and durability (default: 200), and print how many were intact,
+                   refused, or opened with less
   soak [MINUTES [PACKAGE…]]
                    repeat the tests of packages (default: those with threads, randomness
                    or kills) for MINUTES (default: 10); stop at the first failure
@@ -132,6 +137,11 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
             crash::run(&repo, what, rounds, seed)?.print_alone("crash")
         }
         ["gnu", rest @ ..] => gnu::run(&repo, rest)?.print_alone("gnu"),
+        ["damage"] => damage::run(&repo, damage::CASES, 1)?.print_alone("damage"),
+        ["damage", cases] => damage::run(&repo, number(cases)?, 1)?.print_alone("damage"),
+        ["damage", cases, seed] => {
+            damage::run(&repo, number(cases)?, number(seed)?)?.print_alone("damage")
+        }
         ["soak"] => soak::run(&repo, soak::MINUTES, &[])?.print_alone("soak"),
         ["soak", minutes, named @ ..] => {
             soak::run(&repo, number(minutes)?, named)?.print_alone("soak")

@@ -44,6 +44,18 @@ pub enum ServeError {
     /// The stock file cannot be written.
     #[error("{0}; if there is a store, no orders are lost: fix the cause and restart")]
     WriteStock(#[source] PathError),
+    /// Another server writes the stock file.
+    #[error(
+        "cannot use stock file {}: {holder}; stop that server, or specify another stock file with \
+         --stock",
+        quoted(path)
+    )]
+    StockInUse {
+        /// The file.
+        path: PathBuf,
+        /// Who has locked it.
+        holder: String,
+    },
     /// The options conflict or are not supported.
     #[error("{0}")]
     Refused(String),

@@ -19,6 +19,7 @@ mod error;
 mod journal;
 mod limits;
 mod live;
+mod lock;
 mod metrics;
 mod model;
 mod options;
@@ -28,6 +29,7 @@ mod server;
 mod service;
 mod sharing;
 mod stock_file;
+mod stock_writer;
 mod store;
 mod transport;
 
@@ -43,4 +45,6 @@ pub use metrics::Counts;
 pub use options::TlsFiles;
 pub use options::{DATABASE_VARIABLE, DatabaseChoice, SERVICE_TIME_MAX, ServeOptions, StoreChoice};
 pub use server::{ServeSummary, Server, ServerHandle};
-pub use store::{StoreError, detect_store, probe_store};
+pub use store::{
+    MarkFacts, StoreError, StoreFacts, backup_store, detect_store, inspect_store, probe_store,
+};

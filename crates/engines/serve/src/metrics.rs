@@ -115,6 +115,8 @@ pub struct Counts {
     pub accepted: AtomicU64,
     /// Number of connections closed because they did not use TLS or could not be decrypted.
     pub not_opened: AtomicU64,
+    /// Number of failed attempts to write the stock file.
+    pub stock_file_failures: AtomicU64,
     /// Number of orders answered as executed, including repetitions.
     pub done: AtomicU64,
     /// Number of lists of all stocks.
@@ -232,6 +234,12 @@ impl Page {
             "counter",
             "Connections closed for not using TLS.",
             of(&counts.not_opened),
+        );
+        self.value(
+            "stock_file_failures_total",
+            "counter",
+            "Failed attempts to write the stock file.",
+            of(&counts.stock_file_failures),
         );
         let done = of(&counts.done);
         self.value("orders_done_total", "counter", "Orders answered as executed.", done);

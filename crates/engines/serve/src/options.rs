@@ -18,6 +18,8 @@ pub struct StoreChoice {
     pub kind: StoreKind,
     /// File or directory of the store.
     pub path: PathBuf,
+    /// Whether to continue without acknowledged orders that the store has lost.
+    pub accept_loss: bool,
 }
 
 /// Default number of database connections: one for orders, plus one so a list does not wait for a

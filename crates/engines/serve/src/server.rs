@@ -14,7 +14,10 @@ use crate::model::{self, Port};
 use crate::options::{DatabaseChoice, SERVICE_TIME_MAX, ServeOptions, TlsFiles};
 use crate::service::{Service, ServiceParts};
 use crate::sharing::{self, Strategy};
-use crate::{stock_file, store};
+use crate::stock_file::{self, StockLock};
+use crate::stock_writer::StockWriter;
+use crate::store::Locked;
+use crate::{lock, store};
 use ioloom_exchange::{ClassicForm, Exchange, Settings, State};
 use ioloom_failure::quoted;
 use ioloom_sys_net::inherited::Inherited;
@@ -23,8 +26,7 @@ use ioloom_sys_net::{Listener, Waker};
 use ioloom_tls::Identity;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Name of an inherited listener for unpadded answers.
@@ -48,8 +50,9 @@ pub struct Server {
     service: Arc<Service>,
     ports: Vec<Vec<Port>>,
     addresses: Vec<SocketAddr>,
-    stocks: Arc<StockFile>,
+    stocks: Arc<StockWriter>,
     is_new_store: Option<bool>,
+    notices: Vec<String>,
     database_name: Option<String>,
 }
 
@@ -82,56 +85,9 @@ impl ServerHandle {
     }
 }
 
-/// The stock file, and what was last written to it.
-struct StockFile {
-    path: PathBuf,
-    service: OnceLock<Weak<Service>>,
-    /// Log number of the latest order in the file, and its hash.
-    written: Mutex<(u64, u64)>,
-    error: Mutex<Option<ServeError>>,
-}
-
-impl StockFile {
-    /// Writes the stock file unless nothing has changed. If the stocks cannot be read from a
-    /// database, this is an error only at the end: until then, the file is merely outdated and
-    /// nothing is lost.
-    fn write(&self, is_last: bool) {
-        let Some(service) = self.service.get().and_then(Weak::upgrade) else { return };
-        let mut written = self.written.lock().expect("the lock must not be poisoned");
-        if let Err(error) = write_stocks(&self.path, &service, &mut written) {
-            if matches!(error, ServeError::Database { .. }) && !is_last {
-                return;
-            }
-            if matches!(error, ServeError::Store(_)) {
-                service.journal.give_up();
-            }
-            *self.error.lock().expect("the lock must not be poisoned") = Some(error);
-            service.stop();
-        }
-    }
-}
-
-fn write_stocks(
-    path: &Path,
-    service: &Service,
-    written: &mut (u64, u64),
-) -> Result<(), ServeError> {
-    let (exchange, seq) = service.strategy.snapshot()?;
-    if seq == written.0 || service.journal.wait(seq).is_err() {
-        return Ok(());
-    }
-    let text = exchange.to_text();
-    let hash = stock_file::hash(&text);
-    // Between these steps, either file may exist.
-    service.journal.with_store(|store| store.set_stock_hashes(&[written.1, hash])).transpose()?;
-    stock_file::write(path, &text)?;
-    service.journal.with_store(|store| store.set_stock_hashes(&[hash])).transpose()?;
-    *written = (seq, hash);
-    Ok(())
-}
-
 impl Server {
-    /// Reads the stocks, opens the store and listens.
+    /// Reserves the addresses, locks the store and the stock file, opens the store, and listens.
+    /// Connections are refused until the store is open.
     pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
         Self::start_on(options, Vec::new())
     }
@@ -143,28 +99,27 @@ impl Server {
         check(options)?;
         probe_ring(options.model)?;
         let identity = options.tls.as_ref().map(identity).transpose()?;
-        // With a database, a stock file may not be needed.
-        let initial = match &options.database {
-            None => Some(stock_file::read(&options.stock)?),
-            Some(_) => None,
-        };
-        // Listen first: a second server on the same port must not touch the store.
         let loops = model::loops(options.model, options.cores);
-        let (ports, addresses) = listen(options, loops, inherited)?;
-        let initial_state = match initial {
-            Some((stocks, file_hash)) => open_with_store(options, stocks, file_hash)?,
-            None => open_with_database(options)?,
+        let (ports, addresses) = reserve(options, loops, inherited)?;
+        let uses_store = options.database.is_none() && options.durability != Durability::None;
+        let locked = uses_store.then(|| Locked::take(&options.store)).transpose()?;
+        let sharing =
+            if options.database.is_some() { lock::Sharing::Shared } else { lock::Sharing::Alone };
+        let stock_lock = StockLock::take(&options.stock, sharing)?;
+        let initial_state = match &options.database {
+            None => {
+                let (stocks, file_hash) = stock_file::read(&options.stock)?;
+                open_with_store(options, locked, stocks, file_hash)?
+            }
+            // A stock file may not be needed.
+            Some(_) => open_with_database(options)?,
         };
+        listen(&ports, &addresses)?;
         let wakers = (0..loops.max(2)).map(|_| Waker::new().map(Arc::new));
         let wakers = wakers
             .collect::<io::Result<Vec<_>>>()
             .map_err(ServeError::system(SystemOperation::CreateWaker))?;
-        let stocks = Arc::new(StockFile {
-            path: options.stock.clone(),
-            service: OnceLock::new(),
-            written: Mutex::new(initial_state.written),
-            error: Mutex::new(None),
-        });
+        let stocks = StockWriter::new(stock_lock, initial_state.written);
         let for_idle = Arc::clone(&stocks);
         let parts = ServiceParts {
             limits: options.limits,
@@ -179,12 +134,12 @@ impl Server {
             loops,
             secrets: Secrets { access: options.access.clone(), identity },
             service_time: service_times(options).0,
-            on_idle: Box::new(move || for_idle.write(false)),
+            on_idle: Box::new(move || for_idle.write()),
         };
         let service = Arc::new(Service::new(parts, options.settings, &initial_state.stocks));
-        let _ = stocks.service.set(Arc::downgrade(&service));
-        let (is_new_store, database_name) = (initial_state.is_new, initial_state.database_name);
-        Ok(Self { service, ports, addresses, stocks, is_new_store, database_name })
+        stocks.serve(&service);
+        let Initial { is_new: is_new_store, database_name, notices, .. } = initial_state;
+        Ok(Self { service, ports, addresses, stocks, is_new_store, notices, database_name })
     }
 
     /// Returns the listen addresses: the main one, followed by the one with unpadded answers.
@@ -195,6 +150,11 @@ impl Server {
     /// Returns true if this start created the store; `None` without a store.
     pub fn is_new_store(&self) -> Option<bool> {
         self.is_new_store
+    }
+
+    /// Returns what the operator should know about the state in which the store was found.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
     }
 
     /// Returns the location and name of the database, without the password; `None` without a
@@ -224,14 +184,11 @@ impl Server {
         self.service.stop();
         self.service.reports.finish();
         if let Some(error) = self.service.journal.take_error() {
+            let _ = self.stocks.finish();
             return Err(error.into());
         }
         ran?;
-        self.stocks.write(true);
-        if let Some(error) = self.stocks.error.lock().expect("the lock must not be poisoned").take()
-        {
-            return Err(error);
-        }
+        self.stocks.finish()?;
         let counts = &self.service.counts;
         let of =
             |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
@@ -296,8 +253,8 @@ fn identity(files: &TlsFiles) -> Result<Identity, ServeError> {
     read.map_err(|error| ServeError::Refused(error.to_string()))
 }
 
-/// Opens the listeners of each loop. Also returns their addresses.
-fn listen(
+/// Reserves the addresses of the listeners of each loop. Also returns the addresses.
+fn reserve(
     options: &ServeOptions,
     loops: usize,
     inherited: Vec<Inherited>,
@@ -314,7 +271,7 @@ fn listen(
     let mut addresses = Vec::new();
     for (mut address, settings) in asked.into_iter().flatten() {
         for group in &mut all {
-            let listener = bind(address, shared)?;
+            let listener = Listener::reserve(address, shared).map_err(no_listener(address))?;
             // The kernel replaced port 0 by an actual port, which the other listeners must share.
             address =
                 listener.address().map_err(ServeError::system(SystemOperation::GetAddress))?;
@@ -362,11 +319,21 @@ fn adopt(
     Ok((all, addresses))
 }
 
-fn bind(address: SocketAddr, shared: bool) -> Result<Listener, ServeError> {
-    Listener::bind(address, BACKLOG, shared).map_err(|source| match source.kind() {
+/// Accepts connections on all ports from now on.
+fn listen(ports: &[Vec<Port>], addresses: &[SocketAddr]) -> Result<(), ServeError> {
+    for group in ports {
+        for (port, address) in group.iter().zip(addresses) {
+            port.listener.listen(BACKLOG).map_err(no_listener(*address))?;
+        }
+    }
+    Ok(())
+}
+
+fn no_listener(address: SocketAddr) -> impl Fn(io::Error) -> ServeError {
+    move |source| match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::PortTaken(address),
         _ => ServeError::Listen { address, source },
-    })
+    }
 }
 
 /// The initial state of a server.
@@ -380,14 +347,23 @@ struct Initial {
     written: (u64, u64),
     store: String,
     database_name: Option<String>,
+    notices: Vec<String>,
 }
 
 fn open_with_store(
     options: &ServeOptions,
+    locked: Option<Locked>,
     initial: Exchange,
     file_hash: u64,
 ) -> Result<Initial, ServeError> {
-    let (state, store, is_new) = open_store(options, initial, file_hash)?;
+    let opened =
+        locked.map(|locked| open_store(options, locked, &initial, file_hash)).transpose()?;
+    let (state, store, is_new, notices) = match opened {
+        Some(store::Opened { state, store, is_new, notices, .. }) => {
+            (state, Some(store), Some(is_new), notices)
+        }
+        None => (State::new(initial, 0), None, None, Vec::new()),
+    };
     let journal = Arc::new(Journal::new(state.seq(), store, options.durability));
     let (stocks, seq) = (state.exchange().clone(), state.seq());
     let strategy = sharing::make(
@@ -402,7 +378,7 @@ fn open_with_store(
     // An existing store may be more recent than the file.
     let written = (if is_new == Some(false) { u64::MAX } else { seq }, file_hash);
     let store = is_new.map_or("none", |_| options.store.kind.name()).to_owned();
-    Ok(Initial { strategy, journal, stocks, is_new, written, store, database_name: None })
+    Ok(Initial { strategy, journal, stocks, is_new, written, store, database_name: None, notices })
 }
 
 #[cfg(feature = "postgres")]
@@ -428,6 +404,7 @@ fn open_with_database(options: &ServeOptions) -> Result<Initial, ServeError> {
         written: (if opened.is_new { opened.seq } else { u64::MAX }, 0),
         store,
         database_name: Some(opened.access.name().to_owned()),
+        notices: Vec::new(),
         stocks: opened.stocks,
     })
 }
@@ -447,72 +424,22 @@ fn database_refusal(_: &ServeOptions, _: &DatabaseChoice) -> Option<String> {
     Some(WITHOUT_POSTGRES.to_owned())
 }
 
-type OpenedStore = (State, Option<Box<dyn store::Store>>, Option<bool>);
-
 fn open_store(
     options: &ServeOptions,
-    initial: Exchange,
+    locked: Locked,
+    initial: &Exchange,
     file_hash: u64,
-) -> Result<OpenedStore, ServeError> {
-    if options.durability == Durability::None {
-        return Ok((State::new(initial, 0), None, None));
-    }
-    let choice = &options.store;
-    let mut opened =
-        store::open(choice.kind, &choice.path, options.durability, &initial, file_hash)?;
-    let is_same = *opened.state.exchange() == initial;
-    if !is_same && !opened.store.stock_hashes()?.contains(&file_hash) {
+) -> Result<store::Opened, ServeError> {
+    let opened = locked.open(options.durability, initial, file_hash)?;
+    let is_same = opened.state.exchange() == initial;
+    if !is_same && !opened.hashes.contains(&file_hash) {
         return Err(ServeError::Refused(format!(
-            "stock file {} was changed since store {} was created from it; restore the file to \
-             continue with the store, or remove the store to start over from the file",
+            "stock file {} was changed since store {} was created from it; restore the file \
+             ('ioloom store export --stocks' prints it) to continue with the store, or remove the \
+             store and its mark to start over from the file",
             quoted(&options.stock),
-            quoted(&choice.path)
+            quoted(&options.store.path)
         )));
     }
-    Ok((opened.state, Some(opened.store), Some(opened.is_new)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::{Store, StoreError};
-    use ioloom_exchange::Record;
-    use ioloom_failure::Operation;
-
-    /// A store that can store orders but fails at everything else.
-    struct Failing;
-
-    impl Store for Failing {
-        fn commit(&mut self, _: &[Record]) -> Result<(), StoreError> {
-            Ok(())
-        }
-        fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
-            Ok(Vec::new())
-        }
-        fn set_stock_hashes(&mut self, _: &[u64]) -> Result<(), StoreError> {
-            Err(StoreError::new(
-                Operation::Write,
-                Path::new("x"),
-                io::Error::other("no sync"),
-                "none",
-            ))
-        }
-    }
-
-    #[test]
-    fn a_store_that_fails_at_the_stock_file_stops_acknowledgements() {
-        let service = Service::with_store(Box::new(Failing));
-        let dir = tempfile::tempdir().unwrap();
-        let stocks = StockFile {
-            path: dir.path().join("stock.txt"),
-            service: OnceLock::new(),
-            written: Mutex::new((u64::MAX, 0)),
-            error: Mutex::new(None),
-        };
-        let _ = stocks.service.set(Arc::downgrade(&service));
-        assert!(service.wait(0).is_ok());
-        stocks.write(false);
-        assert!(service.wait(0).is_err() && service.is_stopping());
-        assert!(matches!(*stocks.error.lock().unwrap(), Some(ServeError::Store(_))));
-    }
+    Ok(opened)
 }

@@ -73,9 +73,6 @@ impl crate::store::Store for NullStore {
     fn commit(&mut self, _: &[ioloom_exchange::Record]) -> Result<(), crate::store::StoreError> {
         Ok(())
     }
-    fn stock_hashes(&mut self) -> Result<Vec<u64>, crate::store::StoreError> {
-        Ok(Vec::new())
-    }
     fn set_stock_hashes(&mut self, _: &[u64]) -> Result<(), crate::store::StoreError> {
         Ok(())
     }

@@ -1,12 +1,21 @@
-//! The stock file: read at startup, replaced atomically.
+//! The stock file: read at startup, replaced atomically, locked by the server that writes it.
+//!
+//! The lock is on the file itself, so it needs no other file and works in a directory without
+//! write permission. A replacement is locked before it gets the name, so the name always refers to
+//! a locked file.
 
 use crate::error::ServeError;
+use crate::lock::{self, Sharing, Taken, holder_text};
 use ioloom_exchange::Exchange;
 use ioloom_failure::{Operation, PathError};
-use ioloom_sys::fault;
+use ioloom_sys::file::{self, OpenHow};
+use ioloom_sys::make::private_file;
+use ioloom_sys::{attr, fault};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Maximum size of a stock file in bytes.
 const BYTES_MAX: u64 = 256 << 20;
@@ -35,57 +44,138 @@ pub(crate) fn hash(text: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(text.as_bytes())
 }
 
-/// Writes a stock file to a temporary file in the same directory, syncs it and renames it, so a
-/// crash leaves either the old or the new file. Permissions are preserved, and a symlink remains a
-/// symlink.
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), ServeError> {
-    let failed = PathError::on(Operation::Write, path);
-    // If the file was removed, it is created at its original path.
-    let target = std::fs::canonicalize(path);
-    let permissions = target.as_ref().ok().and_then(|target| std::fs::metadata(target).ok());
-    let path = target.as_deref().unwrap_or(path);
-    let mut temp = path.as_os_str().to_owned();
-    temp.push(".new");
-    let temp = PathBuf::from(temp);
-    let written = fault::call("write-stock", || {
-        let mut file = File::create(&temp)?;
-        if let Some(meta) = permissions {
-            file.set_permissions(meta.permissions())?;
+/// The lock on a stock file.
+pub(crate) struct StockLock {
+    path: PathBuf,
+    sharing: Sharing,
+    /// The locked file; `None` if it does not exist.
+    file: Mutex<Option<OwnedFd>>,
+}
+
+impl StockLock {
+    /// Locks a stock file, which need not exist if it is shared.
+    pub(crate) fn take(path: &Path, sharing: Sharing) -> Result<Self, ServeError> {
+        let failed = PathError::on(Operation::Open, path);
+        let taken = lock::take(path, sharing, || file::open(path, OpenHow::default()));
+        let file = match taken {
+            Ok(Taken::Ours(file)) => Some(file),
+            Ok(Taken::Held(holder)) => {
+                return Err(ServeError::StockInUse {
+                    path: path.to_owned(),
+                    holder: holder_text(holder),
+                });
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound && sharing == Sharing::Shared => None,
+            Err(e) => return Err(ServeError::ReadStock(failed(e))),
+        };
+        Ok(Self { path: path.to_owned(), sharing, file: Mutex::new(file) })
+    }
+
+    /// Writes the stock file to a temporary file in the same directory, syncs it and renames it, so
+    /// a crash leaves either the old or the new file. Owner and permissions are preserved as far as
+    /// the system allows, and a symlink remains a symlink.
+    pub(crate) fn write(&self, text: &str) -> Result<(), ServeError> {
+        let failed = PathError::on(Operation::Write, &self.path);
+        // If the file was removed, it is created at its original path.
+        let target = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let mut temp = target.as_os_str().to_owned();
+        temp.push(".new");
+        let temp = PathBuf::from(temp);
+        let written = fault::call("write-stock", || self.replace(&target, &temp, text));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&temp);
         }
+        written.map_err(|e| ServeError::WriteStock(failed(e)))
+    }
+
+    fn replace(&self, target: &Path, temp: &Path, text: &str) -> io::Result<()> {
+        // Left over from a killed server: this one holds the lock.
+        match std::fs::remove_file(temp) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let file = private_file(temp)?;
+        if !lock::try_take(&file, self.sharing)? {
+            return Err(io::Error::other("another process locked the new file"));
+        }
+        if let Ok(old) = attr::of_path(target, true) {
+            // Only root may give a file away; a member of the group may keep the group.
+            if attr::set_owner(&file, old.user, old.group).is_err() {
+                let _ = attr::set_owner(&file, attr::own_ids().0, old.group);
+            }
+            attr::set_mode(&file, old.mode)?;
+        }
+        let mut file = File::from(file);
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&temp, path)?;
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        std::fs::rename(temp, target)?;
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file.into());
+        let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty());
         File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
-    });
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temp);
     }
-    written.map_err(|e| ServeError::WriteStock(failed(e)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn take(path: &Path) -> StockLock {
+        StockLock::take(path, Sharing::Alone).unwrap()
+    }
 
     #[test]
-    fn links_and_permissions_are_kept() {
+    fn links_owners_and_permissions_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
         std::fs::write(&file, "1 2 3\n").unwrap();
         let permissions = |mode| std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&file, permissions(0o640)).unwrap();
+        let is_root = attr::own_ids().0 == 0;
+        if is_root {
+            std::os::unix::fs::chown(&file, Some(65_534), Some(65_533)).unwrap();
+        }
         symlink("file", &link).unwrap();
-        write(&link, "1 1 3\n").unwrap();
+        std::fs::write(dir.path().join("file.new"), "left over").unwrap();
+        let lock = take(&link);
+        lock.write("1 1 3\n").unwrap();
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "1 1 3\n");
-        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
-        // A removed file is created again.
+        let meta = std::fs::metadata(&file).unwrap();
+        assert_eq!(meta.permissions().mode() & 0o777, 0o640);
+        if is_root {
+            assert_eq!((meta.uid(), meta.gid()), (65_534, 65_533));
+        }
+        // A removed file is created again, for its owner only.
         std::fs::remove_file(&file).unwrap();
         std::fs::remove_file(&link).unwrap();
-        write(&file, "1 0 3\n").unwrap();
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "1 0 3\n");
+        lock.write("1 0 3\n").unwrap();
+        let meta = std::fs::metadata(&link).unwrap();
+        assert_eq!(std::fs::read_to_string(&link).unwrap(), "1 0 3\n");
+        assert_eq!(meta.permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_lock_stays_with_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stock.txt");
+        std::fs::write(&path, "1 2 3\n").unwrap();
+        let lock = take(&path);
+        for text in ["1 1 3\n", "1 0 3\n"] {
+            let refused = StockLock::take(&path, Sharing::Alone).err().unwrap().to_string();
+            let pid = std::process::id().to_string();
+            assert!(refused.contains(&pid) && refused.contains("--stock"), "{refused}");
+            lock.write(text).unwrap();
+        }
+        drop(lock);
+        drop(take(&path));
+        let shared = || StockLock::take(&path, Sharing::Shared);
+        let both = (shared().unwrap(), shared().unwrap());
+        both.0.write("1 9 3\n").unwrap();
+        assert!(StockLock::take(&path, Sharing::Alone).is_err());
+        drop(both);
+        std::fs::remove_file(&path).unwrap();
+        assert!(shared().is_ok() && StockLock::take(&path, Sharing::Alone).is_err());
     }
 }

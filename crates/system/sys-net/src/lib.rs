@@ -28,15 +28,27 @@ impl Listener {
     /// Listens on an address; port 0 selects any free port. With `shared_port`, several listeners
     /// of one user can use the same port, and the kernel distributes connections among them.
     pub fn bind(address: SocketAddr, backlog: u32, shared_port: bool) -> io::Result<Self> {
+        let listener = Self::reserve(address, shared_port)?;
+        listener.listen(backlog)?;
+        Ok(listener)
+    }
+
+    /// Reserves an address like [`bind`](Self::bind), but the kernel refuses connections until
+    /// [`listen`](Self::listen). Fails if another program listens there.
+    pub fn reserve(address: SocketAddr, shared_port: bool) -> io::Result<Self> {
         let socket = socket_for(address)?;
         fault::call("setsockopt", || Ok(sockopt::set_socket_reuseaddr(&socket, true)?))?;
         if shared_port {
             fault::call("setsockopt", || Ok(sockopt::set_socket_reuseport(&socket, true)?))?;
         }
         fault::call("bind", || Ok(rustix::net::bind(&socket, &address)?))?;
-        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
-        fault::call("listen", || Ok(rustix::net::listen(&socket, backlog)?))?;
         Ok(Self(socket))
+    }
+
+    /// Accepts connections from now on.
+    pub fn listen(&self, backlog: u32) -> io::Result<()> {
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        fault::call("listen", || Ok(rustix::net::listen(&self.0, backlog)?))
     }
 
     /// Returns the address with the actual port.

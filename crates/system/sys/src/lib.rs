@@ -28,6 +28,7 @@ pub mod priority;
 pub mod proc;
 pub mod remove;
 pub mod ring;
+pub mod shared;
 pub mod stdio;
 pub mod stream;
 pub mod transfer;

@@ -26,6 +26,19 @@ pub fn file(dir: &Dir, name: &CStr, mode: u32) -> io::Result<OwnedFd> {
     retry("create", || rustix::fs::openat(dir, name, flags, mode_of(mode)))
 }
 
+/// Creates the file at `path`, which must not exist, for reading and writing by its owner only,
+/// unless the umask is stricter. A symbolic link is not followed.
+pub fn private_file(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let flags = NEW | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    retry("create", || rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))
+}
+
+/// Opens the file at `path` for reading and writing, or creates it like [`private_file`].
+pub fn open_or_private_file(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let flags = NEW | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    retry("open", || rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))
+}
+
 /// Opens the existing regular file `name` for writing, to continue an earlier copy.
 pub fn open_to_resume(dir: &Dir, name: &CStr) -> io::Result<OwnedFd> {
     let flags = NEW | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -194,7 +207,15 @@ pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
 /// Tries to lock an open file or directory exclusively; returns false if another process holds the
 /// lock. The lock is released when the last descriptor is closed.
 pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
-    let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    try_flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Like [`try_lock`], but the lock can be shared with others that also share it.
+pub fn try_lock_shared(file: impl AsFd) -> io::Result<bool> {
+    try_flock(file, rustix::fs::FlockOperation::NonBlockingLockShared)
+}
+
+fn try_flock(file: impl AsFd, operation: rustix::fs::FlockOperation) -> io::Result<bool> {
     match call("flock", || Ok(rustix::fs::flock(&file, operation)?)) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),

@@ -112,6 +112,46 @@ pub fn boot_id() -> io::Result<String> {
     read_text(Path::new("/proc/sys/kernel/random/boot_id")).map(|id| id.trim().to_owned())
 }
 
+/// Removes access by other users from the files that this process creates from now on.
+pub fn restrict_umask() {
+    let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    rustix::process::umask(before | Mode::RWXG | Mode::RWXO);
+}
+
+/// Reports whether a process has ended or is being killed: it does not exist, is a zombie, has
+/// started to exit, or has a pending SIGKILL. Its locks are released within moments.
+pub fn is_ending(pid: u32) -> bool {
+    const EXITING: u64 = 0x4;
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    let Ok(stat) = read_text(Path::new(&format!("/proc/{pid}/stat"))) else { return true };
+    let fields = stat.rsplit_once(") ").map(|(_, rest)| rest).unwrap_or_default();
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next().unwrap_or_default();
+    // Field 9 of the manual page; the state is field 3.
+    let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
+    let status = read_text(Path::new(&format!("/proc/{pid}/status"))).unwrap_or_default();
+    let pending = |name| {
+        let mask = parse::value(&status, name).and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        mask.unwrap_or(0) & KILL != 0
+    };
+    matches!(state, "Z" | "X") || flags & EXITING != 0 || pending("SigPnd") || pending("ShdPnd")
+}
+
+/// Returns the process that holds a `flock` on a file, from its device and inode number. Returns
+/// `None` if there is none, or if it is in another PID namespace.
+pub fn lock_holder(device: (u32, u32), inode: u64) -> Option<u32> {
+    let locks = read_text(Path::new("/proc/locks")).ok()?;
+    let wanted = format!("{:02x}:{:02x}:{inode}", device.0, device.1);
+    locks.lines().find_map(|line| {
+        // 1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF
+        let mut words = line.split_ascii_whitespace().skip(1);
+        (words.next() == Some("FLOCK")).then_some(())?;
+        let pid = words.nth(2)?;
+        (words.next() == Some(wanted.as_str())).then_some(())?;
+        pid.parse().ok().filter(|pid| *pid > 0)
+    })
+}
+
 /// Reads a text file; bytes that are not UTF-8 are replaced.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let bytes = retry_on_interrupt(|| call("read-text", || std::fs::read(path)))?;
@@ -382,6 +422,22 @@ mod tests {
         assert!(processes().unwrap().iter().any(|p| p.pid == me));
         assert!(system_stat().unwrap().total.total() > 0);
         assert!(page_bytes().is_power_of_two() && ticks_per_second() > 0);
+    }
+
+    #[test]
+    fn the_holder_of_a_lock_is_found_and_a_killed_process_is_ending() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let facts = crate::attr::of_file(file.as_file()).unwrap();
+        assert_eq!(lock_holder(facts.device, facts.inode), None);
+        assert!(crate::make::try_lock(file.as_file()).unwrap());
+        assert_eq!(lock_holder(facts.device, facts.inode), Some(std::process::id()));
+        assert!(!is_ending(std::process::id()));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!is_ending(child.id()));
+        child.kill().unwrap();
+        assert!(is_ending(child.id()), "not reaped yet");
+        child.wait().unwrap();
+        assert!(is_ending(child.id()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
     stderr, study, trace, usage, watch,
 };
 #[cfg(feature = "exchange")]
-use crate::{load, serve};
+use crate::{load, serve, store};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 
@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     #[cfg(feature = "exchange")]
     Load(Box<load::LoadArgs>),
+    #[cfg(feature = "exchange")]
+    Store(store::StoreArgs),
     Claims(claims::ClaimsArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
@@ -71,6 +73,10 @@ pub(crate) enum Command {
     #[cfg(not(feature = "exchange"))]
     #[command(hide = true, disable_help_flag = true)]
     Load(MissingArgs),
+    /// Not in this build
+    #[cfg(not(feature = "exchange"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Store(MissingArgs),
 }
 
 impl Command {

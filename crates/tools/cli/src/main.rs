@@ -35,6 +35,8 @@ mod session_report;
 mod sessions;
 mod status_line;
 mod stderr;
+#[cfg(feature = "exchange")]
+mod store;
 mod study;
 mod study_progress;
 #[cfg(feature = "exchange")]
@@ -66,8 +68,10 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         #[cfg(feature = "exchange")]
         Command::Load(args) => load::run(&args),
+        #[cfg(feature = "exchange")]
+        Command::Store(args) => store::run(&args),
         #[cfg(not(feature = "exchange"))]
-        Command::Serve(_) | Command::Load(_) => Err(exit::Failure::refused(
+        Command::Serve(_) | Command::Load(_) | Command::Store(_) => Err(exit::Failure::refused(
             "this build has no stock exchange; rebuild with the cargo feature 'exchange'",
         )),
         Command::Claims(args) => claims::run(&args),

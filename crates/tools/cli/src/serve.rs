@@ -37,7 +37,8 @@ const SCHEMA: u32 = 1;
 /// detected from the first bytes a client sends.
 ///
 /// The stock file contains a line NUMBER LEFT PRICE for each stock. It is rewritten when the last
-/// client disconnects and on exit; between rewrites, orders are in the store.
+/// client disconnects and on exit; between rewrites, orders are in the store. If it cannot be written,
+/// the server continues and retries.
 ///
 /// On SIGTERM, SIGINT and every other signal that terminates programs, the server answers all received
 /// requests, writes the stock file and exits with code 0; a second SIGTERM, SIGINT or SIGQUIT ends it
@@ -126,6 +127,14 @@ pub(crate) struct ServeArgs {
     /// A directory for fjall, otherwise a file. Default: the stock file with the extension .store.
     #[arg(long, value_name = "FILE")]
     store_path: Option<PathBuf>,
+
+    /// Continue without lost orders
+    ///
+    /// Starts although acknowledged orders are missing from the store, or its end is unreadable. The
+    /// server reports how many orders are lost and moves the unreadable data to FILE.damaged-N. By
+    /// default it refuses to start.
+    #[arg(long)]
+    accept_loss: bool,
 
     #[command(flatten)]
     database: DatabaseArgs,
@@ -333,6 +342,8 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
     let config = ServeOptions { access: access(args)?, database, ..config(args, limits(args)?)? };
     let control = &Control::new()?;
     let mut signals = control::signals()?;
+    // Orders are private, also in the files that storage engines create.
+    proc::restrict_umask();
     let handle = signals.handle();
     let (addresses, ended) = std::thread::scope(|scope| {
         let read = || Ok(Reload { access: access(args)?, tls: tls(args), limits: limits(args)? });
@@ -416,7 +427,7 @@ fn config(args: &ServeArgs, limits: Limits) -> Result<ServeOptions, Failure> {
         }),
         show: args.show,
         durability: args.durability,
-        store: StoreChoice { kind, path: store_path },
+        store: StoreChoice { kind, path: store_path, accept_loss: args.accept_loss },
         database: None,
         stock: args.stock.clone(),
         listen: args.listen,
@@ -501,7 +512,7 @@ fn greet(config: &ServeOptions, server: &Server) {
         let lines = if at == 0 { "" } else { " (unpadded)" };
         tracing::info!(target: logging::TARGET, "listening on {address}{lines}");
     }
-    let StoreChoice { kind, path } = &config.store;
+    let StoreChoice { kind, path, .. } = &config.store;
     let store = match (server.database(), server.is_new_store()) {
         (Some(place), Some(true)) => format!("new tables in database {place}"),
         (Some(place), _) => format!("database {place}, latest order {}", server.seq()),
@@ -520,6 +531,9 @@ fn greet(config: &ServeOptions, server: &Server) {
         config.durability,
         if config.tls.is_some() { ", TLS" } else { "" }
     );
+    for notice in server.notices() {
+        tracing::warn!(target: logging::TARGET, "store {}: {notice}", quoted(&config.store.path));
+    }
     for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
         let open_to = open_to(config.tls.is_some(), config.access.is_some());
         tracing::warn!(

@@ -41,7 +41,11 @@ impl Served {
             sharing: Model::Epoll.default_sharing(),
             show: ShowMode::Atomic,
             durability: Durability::None,
-            store: StoreChoice { kind: StoreKind::Sqlite, path: dir.path().join("store") },
+            store: StoreChoice {
+                kind: StoreKind::Sqlite,
+                path: dir.path().join("store"),
+                accept_loss: false,
+            },
             database: None,
             stock,
             listen: ([127, 0, 0, 1], 0).into(),

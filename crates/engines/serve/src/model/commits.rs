@@ -319,9 +319,6 @@ mod tests {
             drop(self.0.changed.wait_while(counts, |counts| counts.1 < mine).unwrap());
             Ok(())
         }
-        fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
-            Ok(Vec::new())
-        }
         fn set_stock_hashes(&mut self, _: &[u64]) -> Result<(), StoreError> {
             Ok(())
         }

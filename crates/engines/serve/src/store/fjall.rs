@@ -3,9 +3,17 @@
 //! A commit is one checksummed batch in the database log. With durability `os`, it is passed to the
 //! kernel; with stricter durability, the log is synced each time. The latest [`ORDERS_KEPT`] orders
 //! are retained.
+//!
+//! fjall truncates its log at the first damage while it opens a database. So a copy is opened and
+//! verified first, which takes as long as opening: the log and the small files are copied, and the
+//! trees, which fjall never modifies, are linked.
 
 use super::bytes;
-use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
+use super::copying::{copy_tree, remove};
+use super::interface::{
+    Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
+};
+use super::path::with_suffix;
 use super::proof::{Proof, Reading};
 use crate::choice::Durability;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
@@ -22,6 +30,8 @@ use xxhash_rust::xxh3::xxh3_128;
 const MARK: &[u8] = b"ioloom-stock 2";
 /// File that identifies a directory as a fjall database.
 const VERSION_FILE: &str = "version";
+/// Suffix of the copy that is verified.
+const COPY: &str = ".new-copy";
 
 pub(super) struct Fjall {
     tables: Tables,
@@ -31,10 +41,7 @@ pub(super) struct Fjall {
 }
 
 fn failed(error: impl Into<fjall::Error>) -> io::Error {
-    match error.into() {
-        fjall::Error::Locked => io::Error::other("locked by another server"),
-        error => io::Error::other(error),
-    }
+    io::Error::other(error.into())
 }
 
 struct Tables {
@@ -53,7 +60,7 @@ impl Tables {
         Ok(Self { stocks, orders, about, database })
     }
 
-    fn load(&self) -> io::Result<(State, Proof)> {
+    fn load(&self, each: EachOrder<'_>) -> io::Result<(State, Proof)> {
         let of = |name: &str| self.about.get(name).map_err(failed);
         if of("mark")?.as_deref() != Some(MARK) {
             return Err(invalid("not a store of this version"));
@@ -73,11 +80,19 @@ impl Tables {
         let mut reading = Reading::new(lines, latest, seal)?;
         for entry in self.orders.iter() {
             let (key, value) = entry.into_inner().map_err(failed)?;
-            reading.order(
-                &bytes::record(&key, &value).ok_or_else(|| invalid("an order is damaged"))?,
-            )?;
+            let record = bytes::record(&key, &value);
+            let record = record.ok_or_else(|| invalid("an order is damaged"))?;
+            reading.order(&record)?;
+            each(&record);
         }
         reading.end()
+    }
+}
+
+impl Tables {
+    fn hashes(&self) -> fjall::Result<Vec<u64>> {
+        let value = self.about.get("hashes")?;
+        Ok(value.and_then(|value| bytes::hashes_of(&value)).unwrap_or_default())
     }
 }
 
@@ -97,11 +112,12 @@ pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     batch.commit().map_err(failed)
 }
 
-/// Opens an existing database.
-pub(super) fn open(
+/// Reads and verifies an existing database.
+pub(super) fn prove(
     path: &Path,
     durability: Durability,
-) -> Result<(Box<dyn Store>, State), StoreError> {
+    each: EachOrder<'_>,
+) -> Result<Proven, StoreError> {
     let unusable = |operation| StoreError::unusable(operation, path);
     // Leave anything that is not a database untouched.
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_dir()) {
@@ -112,19 +128,57 @@ pub(super) fn open(
     if !path.join(VERSION_FILE).exists() {
         return Err(unusable(Operation::Open)(invalid("the directory contains something else")));
     }
+    let copy = with_suffix(path, COPY);
+    remove(&copy).map_err(unusable(Operation::Remove))?;
+    let proven = copy_tree(path, &copy, true)
+        .map_err(unusable(Operation::Copy))
+        .and_then(|()| open(&copy, path, each));
+    let proven = proven.map(|(tables, state)| (tables.hashes(), state));
+    remove(&copy).map_err(unusable(Operation::Remove))?;
+    let (hashes, state) = proven?;
+    let hashes = hashes.map_err(failed).map_err(unusable(Operation::Read))?;
+    let (path, latest) = (path.to_owned(), state.seq());
+    let begin = move || begin(&path, durability, latest);
+    let position = Position::default();
+    Ok(Proven { state, hashes, unreadable: None, position, begin: Box::new(begin) })
+}
+
+/// Opens a database, of which a copy was verified.
+fn begin(path: &Path, durability: Durability, latest: u64) -> Result<Box<dyn Store>, StoreError> {
     let mode = match durability {
         Durability::None | Durability::Os => PersistMode::Buffer,
         Durability::Group | Durability::Each => PersistMode::SyncData,
     };
+    let (tables, state, proof) = open_with_proof(path, path, &mut |_| {})?;
+    if state.seq() != latest {
+        let changed = invalid("the database changed while it was verified");
+        return Err(StoreError::unusable(Operation::Read, path)(changed));
+    }
+    Ok(Box::new(Fjall { tables, proof, mode, path: path.to_owned() }))
+}
+
+fn open(path: &Path, original: &Path, each: EachOrder<'_>) -> Result<(Tables, State), StoreError> {
+    open_with_proof(path, original, each).map(|(tables, state, _)| (tables, state))
+}
+
+/// Opens the database at `path` and loads its contents. Errors name the `original`.
+fn open_with_proof(
+    path: &Path,
+    original: &Path,
+    each: EachOrder<'_>,
+) -> Result<(Tables, State, Proof), StoreError> {
+    let unusable = |operation| StoreError::unusable(operation, original);
     verify_lists(path).map_err(unusable(Operation::Read))?;
     let opened = catch_damage(|| {
-        let tables = Tables::open(path).map_err(failed).map_err(unusable(Operation::Open))?;
-        let (state, proof) = tables.load().map_err(unusable(Operation::Read))?;
+        let tables = Tables::open(path).map_err(|error| match error {
+            fjall::Error::Locked => StoreError::locked(original, None),
+            error => unusable(Operation::Open)(failed(error)),
+        })?;
+        let (state, proof) = tables.load(each).map_err(unusable(Operation::Read))?;
         Ok((tables, state, proof))
     });
     let damaged = || Err(unusable(Operation::Open)(invalid("the database is damaged")));
-    let (tables, state, proof) = opened.unwrap_or_else(damaged)?;
-    Ok((Box::new(Fjall { tables, proof, mode, path: path.to_owned() }), state))
+    opened.unwrap_or_else(damaged)
 }
 
 /// Verifies the file list of each tree against the checksum that fjall stores in the file `current`
@@ -192,11 +246,6 @@ impl Fjall {
         batch.commit().map_err(failed)
     }
 
-    fn hashes(&self) -> fjall::Result<Vec<u64>> {
-        let value = self.tables.about.get("hashes")?;
-        Ok(value.and_then(|value| bytes::hashes_of(&value)).unwrap_or_default())
-    }
-
     fn set_hashes(&self, hashes: &[u64]) -> fjall::Result<()> {
         let mut batch = self.tables.database.batch().durability(Some(PersistMode::SyncAll));
         batch.insert(&self.tables.about, "hashes", bytes::hashes(hashes));
@@ -211,10 +260,6 @@ impl Fjall {
 impl Store for Fjall {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
         self.write(records).map_err(|error| self.stopped(error))
-    }
-
-    fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
-        self.hashes().map_err(|error| self.stopped(failed(error)))
     }
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {

@@ -1,18 +1,28 @@
 //! Creates a store under a temporary name in the same directory and then renames it.
 //!
-//! A store is therefore either complete or absent, even if its creation is interrupted, and an
+//! The caller holds the lock of the store, the temporary name is unique, and the rename replaces
+//! nothing, so two servers that start at the same time cannot disturb each other. A store is either complete or absent, even if its creation is interrupted, and an
 //! empty file is a damaged store rather than a new one. This matters: if a truncated store silently
 //! started over, it would execute orders again that clients merely repeat.
 
+use super::copying::remove;
 use super::interface::{Beginning, StoreError};
-use super::path::with_suffix;
+use super::path::{directory_of, with_suffix};
 use super::{fjall, log, redb, sqlite};
 use crate::choice::StoreKind;
 use ioloom_failure::Operation;
+use ioloom_sys::dir::Dir;
 use ioloom_sys::fault;
-use std::fs::{self, File};
+use ioloom_sys::make::{private_file, random_number, rename};
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+
+/// Suffix of temporary names, followed by a random number.
+const TEMPORARY: &str = ".new-";
 
 /// Returns true if a store must be created: the path does not exist, or it is an empty directory
 /// and the store is a directory.
@@ -43,58 +53,102 @@ pub(super) fn found(path: &Path) -> io::Result<Option<StoreKind>> {
     Ok(marks.into_iter().find(|(mark, _)| first.starts_with(mark)).map(|(_, kind)| kind))
 }
 
-/// Creates a store.
+/// Creates a store, whose lock the caller holds.
 pub(super) fn make(
     kind: StoreKind,
     path: &Path,
     beginning: &Beginning<'_>,
 ) -> Result<(), StoreError> {
     let unusable = StoreError::unusable(Operation::Create, path);
-    let temp = with_suffix(path, ".new");
-    // Left over from an interrupted creation.
-    remove(&temp).map_err(&unusable)?;
-    let made = match kind {
-        StoreKind::Sqlite => sqlite::make(&temp, beginning),
-        StoreKind::Redb => redb::make(&temp, beginning),
-        StoreKind::Fjall => fjall::make(&temp, beginning),
-        StoreKind::Log | StoreKind::LogDsync | StoreKind::LogDirect | StoreKind::LogUring => {
-            log::make(kind, &temp, beginning)
-        }
-    };
-    let placed = made.and_then(|()| put(kind, &temp, path));
+    remove_leftovers(path).map_err(&unusable)?;
+    let temp = with_suffix(path, &format!("{TEMPORARY}{:016x}", random_number()));
+    let placed = fill(kind, &temp, beginning).and_then(|()| put(kind, &temp, path));
     if placed.is_err() {
         let _ = remove(&temp);
     }
     placed.map_err(unusable)
 }
 
+/// Removes what interrupted creations of this store left behind.
+fn remove_leftovers(path: &Path) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let entries = fault::call("read-directory", || fs::read_dir(directory_of(path)))?;
+    for entry in entries {
+        let entry = entry?;
+        let rest = entry.file_name().as_bytes().strip_prefix(name).map(<[u8]>::to_vec);
+        // Earlier versions used the same name every time.
+        let is_leftover = |rest: &[u8]| rest.starts_with(TEMPORARY.as_bytes()) || rest == b".new";
+        if rest.is_some_and(|rest| is_leftover(&rest)) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Creates a store at a path that does not exist, for which no server competes.
+pub(super) fn fill(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
+    match kind {
+        StoreKind::Sqlite => {
+            // SQLite uses an existing empty file, and its mode also for its log.
+            private_file(path)?;
+            sqlite::make(path, beginning)
+        }
+        StoreKind::Redb => {
+            private_file(path)?;
+            redb::make(path, beginning)
+        }
+        StoreKind::Fjall => {
+            fault::call("create", || DirBuilder::new().mode(0o700).create(path))?;
+            fjall::make(path, beginning)
+        }
+        StoreKind::Log | StoreKind::LogDsync | StoreKind::LogDirect | StoreKind::LogUring => {
+            log::make(kind, path, beginning)
+        }
+    }
+}
+
 /// Moves a complete store to its path durably, without replacing another store.
-fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
+pub(super) fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
     fault::call("place-store", || {
         File::open(temp)?.sync_all()?;
         if kind == StoreKind::Fjall {
-            // A rename can only replace an empty directory.
-            fs::rename(temp, path)?;
-        } else {
-            fs::hard_link(temp, path)?;
-            fs::remove_file(temp)?;
+            // An empty directory is not a store; a rename would not replace it. Fails if it is not
+            // empty.
+            let _ = fs::remove_dir(path);
         }
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+        let dir = Dir::open(directory_of(path))?;
+        rename(&dir, &name_of(temp)?, &dir, &name_of(path)?, false)?;
+        dir.sync()
     })
 }
 
-/// Removes an incomplete store, including the additional files of SQLite.
-fn remove(temp: &Path) -> io::Result<()> {
-    let unless_missing = |result: io::Result<()>| match result {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    };
-    if temp.is_dir() {
-        return unless_missing(fs::remove_dir_all(temp));
+fn name_of(path: &Path) -> io::Result<CString> {
+    let name = path.file_name().ok_or(ErrorKind::InvalidFilename)?;
+    Ok(CString::new(name.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_replaces_nothing_and_leftovers_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for (kind, name) in [(StoreKind::Log, "log"), (StoreKind::Fjall, "fjall")] {
+            let stocks = ioloom_exchange::Exchange::from_text("1 2 3\n").unwrap();
+            let beginning = Beginning { stocks: &stocks, file_hash: 1 };
+            for leftover in [".new", ".new-0123", ".newest"] {
+                fs::write(at(&format!("{name}{leftover}")), "").unwrap();
+            }
+            fs::create_dir(at(&format!("{name}.new-dir"))).unwrap();
+            make(kind, &at(name), &beginning).unwrap();
+            let error = make(kind, &at(name), &beginning).unwrap_err().to_string();
+            assert!(error.contains("exists") || error.contains("not empty"), "{error}");
+            let left = fs::read_dir(dir.path()).unwrap();
+            let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let left: Vec<_> = left.filter(|left| left.starts_with(name)).collect();
+            assert_eq!(left.len(), 2, "the store and an unrelated file: {left:?}");
+        }
     }
-    for end in ["", "-wal", "-shm", "-journal"] {
-        unless_missing(fs::remove_file(with_suffix(temp, end)))?;
-    }
-    Ok(())
 }

@@ -2,14 +2,20 @@
 //!
 //! Every commit is synced. redb has no level between memory and disk, so durability `os` is
 //! rejected. The latest [`ORDERS_KEPT`] orders are retained. Opening reads the whole file, because
-//! redb verifies checksums only on request.
+//! redb verifies checksums only on request. redb repairs a file while it opens it, so it opens a
+//! layer over the file (`overlay`), which becomes the file once the contents are accepted.
 
 use super::bytes;
-use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
+use super::interface::{
+    Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
+};
+use super::overlay::{Changes, Overlay};
 use super::proof::{Proof, Reading};
 use ioloom_exchange::{Line, Record, State};
 use ioloom_failure::Operation;
+use ioloom_sys::file::{Kind, WriteMode, identity, open_to_write};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -52,23 +58,39 @@ pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     database.close().map_err(failed)
 }
 
-/// Opens an existing database.
-pub(super) fn open(path: &Path) -> Result<(Box<dyn Store>, State), StoreError> {
-    let opened = Database::builder().set_check_integrity_on_open(true).open(path);
-    let database = opened
-        .map_err(|e| match e {
-            redb::DatabaseError::DatabaseAlreadyOpen => {
-                io::Error::other("locked by another server")
-            }
-            e => failed(e),
-        })
-        .map_err(StoreError::unusable(Operation::Open, path))?;
-    let loaded = load(&database).map_err(StoreError::unusable(Operation::Read, path));
+/// Reads and verifies an existing database.
+pub(super) fn prove(path: &Path, each: EachOrder<'_>) -> Result<Proven, StoreError> {
+    let refused = StoreError::unusable(Operation::Open, path);
+    let file = open_to_write(path, WriteMode::Buffered).map_err(&refused)?;
+    let facts = identity(&file).map_err(&refused)?;
+    if facts.kind != Kind::Regular || facts.size == 0 {
+        // redb would create a new database in an empty file.
+        return Err(refused(invalid("not a store of this type and version")));
+    }
+    let overlay = Overlay::new(File::from(file)).map_err(failed).map_err(&refused)?;
+    let changes = overlay.changes();
+    let mut builder = Database::builder();
+    builder.set_check_integrity_on_open(true);
+    let database = builder.create_with_backend(overlay).map_err(|e| match e {
+        redb::DatabaseError::DatabaseAlreadyOpen => StoreError::locked(path, None),
+        e => refused(failed(e)),
+    })?;
+    let loaded = load(&database, each).map_err(StoreError::unusable(Operation::Read, path));
     let (state, proof) = loaded?;
-    Ok((Box::new(Redb { database, proof, path: path.to_owned() }), state))
+    let store = Redb { database, proof, path: path.to_owned() };
+    let hashes = store.hashes().map_err(StoreError::unusable(Operation::Read, path))?;
+    let begin = move || begin(store, &changes);
+    let position = Position::default();
+    Ok(Proven { state, hashes, unreadable: None, position, begin: Box::new(begin) })
 }
 
-fn load(database: &Database) -> io::Result<(State, Proof)> {
+/// Writes the repairs made while opening, and everything else from now on, to the file.
+fn begin(store: Redb, changes: &Changes) -> Result<Box<dyn Store>, StoreError> {
+    changes.apply().map_err(|error| StoreError::stopped(&store.path, error))?;
+    Ok(Box::new(store))
+}
+
+fn load(database: &Database, each: EachOrder<'_>) -> io::Result<(State, Proof)> {
     let transaction = database.begin_read().map_err(failed)?;
     let about = transaction.open_table(ABOUT).map_err(failed)?;
     let of = |name: &str| -> io::Result<Option<Vec<u8>>> {
@@ -94,7 +116,9 @@ fn load(database: &Database) -> io::Result<(State, Proof)> {
     for entry in orders.iter().map_err(failed)? {
         let (seq, value) = entry.map_err(failed)?;
         let record = bytes::record(&bytes::key(seq.value()), value.value());
-        reading.order(&record.ok_or_else(|| invalid("an order is damaged"))?)?;
+        let record = record.ok_or_else(|| invalid("an order is damaged"))?;
+        reading.order(&record)?;
+        each(&record);
     }
     reading.end()
 }
@@ -149,10 +173,6 @@ impl Redb {
 impl Store for Redb {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
         self.write(records).map_err(|error| self.stopped(error))
-    }
-
-    fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
-        self.hashes().map_err(|error| self.stopped(error))
     }
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {

@@ -9,16 +9,20 @@
 //! and for inspection. Opening checks the structure of the file; otherwise, damage would be noticed
 //! only on a write.
 
-use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
+use super::interface::{
+    Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
+};
 use super::path::with_suffix;
 use super::proof::{Proof, Reading, order_sum};
+use super::sqlite_log;
 use super::words::{refusal_of, refusal_word, side_word};
 use crate::choice::Durability;
 use ioloom_exchange::{Line, Order, OrderOutcome, Record, RequestId, Side, State};
 use ioloom_failure::Operation;
 use ioloom_sys::file::{self, WriteMode, write_full_at};
 use ioloom_sys::transfer::sync_all;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,32 +87,58 @@ fn create(path: &Path, beginning: &Beginning<'_>) -> rusqlite::Result<()> {
     connection.close().map_err(|(_, error)| error)
 }
 
-/// Opens an existing database.
-pub(super) fn open(
+/// Reads and verifies an existing database.
+pub(super) fn prove(
     path: &Path,
     durability: Durability,
-) -> Result<(Box<dyn Store>, State), StoreError> {
-    let (store, state) = reopen(path, durability)?;
-    Ok((Box::new(store), state))
+    each: EachOrder<'_>,
+) -> Result<Proven, StoreError> {
+    let (mut store, state) = reopen(path, durability, each)?;
+    let unusable = StoreError::unusable(Operation::Read, path);
+    let unreadable = sqlite_log::unreadable(&with_suffix(path, "-wal")).map_err(unusable)?;
+
+    let hashes = store.stock_hashes()?;
+    let begin = move || -> Result<Box<dyn Store>, StoreError> {
+        store.begin()?;
+        Ok(Box::new(store))
+    };
+    let position = Position::default();
+    Ok(Proven { state, hashes, unreadable, position, begin: Box::new(begin) })
 }
 
-fn reopen(path: &Path, durability: Durability) -> Result<(Sqlite, State), StoreError> {
+/// Moves the write-ahead log of a copy into its file.
+pub(super) fn settle(path: &Path) -> io::Result<()> {
+    let settled = Connection::open(path).and_then(|connection| {
+        set_up(&connection, FULL)?;
+        connection.close().map_err(|(_, error)| error)
+    });
+    settled.map_err(io::Error::other)
+}
+
+/// Opens a database and loads its contents without modifying it.
+fn reopen(
+    path: &Path,
+    durability: Durability,
+    each: EachOrder<'_>,
+) -> Result<(Sqlite, State), StoreError> {
     let synchronous = match durability {
         Durability::None | Durability::Os => "NORMAL",
         Durability::Group | Durability::Each => FULL,
     };
+    let refused = |operation, error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::locked(path, None),
+        _ => StoreError::unusable(operation, path)(io::Error::other(error)),
+    };
     let opened = Connection::open(path).and_then(|connection| {
+        // Closing a refused database must not move what is readable of its log into the file, and
+        // delete the rest.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         set_up(&connection, synchronous)?;
         Ok(connection)
     });
-    let connection =
-        opened.map_err(io::Error::other).map_err(StoreError::unusable(Operation::Open, path))?;
-    let loaded = load(&connection).map_err(io::Error::other).and_then(|loaded| loaded);
+    let connection = opened.map_err(|error| refused(Operation::Open, error))?;
+    let loaded = load(&connection, each).map_err(|error| refused(Operation::Read, error))?;
     let (state, proof) = loaded.map_err(StoreError::unusable(Operation::Read, path))?;
-    if synchronous == FULL {
-        // Preallocation only saves time; a commit that runs out of space reports it.
-        fill_log(path).ok();
-    }
     // Computed from the log number rather than counted, so many short runs trim in the same way as
     // one long run.
     let (path, trimmed) = (path.to_owned(), state.seq() - state.seq() % TRIM_EVERY);
@@ -141,7 +171,10 @@ fn fill_log(path: &Path) -> io::Result<()> {
 }
 
 /// Loads the contents of the database, or returns why they are invalid.
-fn load(connection: &Connection) -> rusqlite::Result<io::Result<(State, Proof)>> {
+fn load(
+    connection: &Connection,
+    each: EachOrder<'_>,
+) -> rusqlite::Result<io::Result<(State, Proof)>> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
     let (application, version): (i64, i64) = (pragma("application_id")?, pragma("user_version")?);
     if (application, version) != (APPLICATION, VERSION) {
@@ -173,11 +206,23 @@ fn load(connection: &Connection) -> rusqlite::Result<io::Result<(State, Proof)>>
         if let Err(damage) = reading.order(&record) {
             return Ok(Err(damage));
         }
+        each(&record);
     }
     Ok(reading.end())
 }
 
 impl Sqlite {
+    /// Starts to use the database.
+    fn begin(&mut self) -> Result<(), StoreError> {
+        let config = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        self.connection.set_db_config(config, false).map_err(|error| self.stopped(error))?;
+        if self.synchronous == FULL {
+            // Preallocation only saves time; a commit that runs out of space reports it.
+            fill_log(&self.path).ok();
+        }
+        Ok(())
+    }
+
     fn write(&mut self, records: &[Record]) -> rusqlite::Result<()> {
         let Some(latest) = records.last().map(|record| record.outcome.seq()) else { return Ok(()) };
         let transaction = self.connection.transaction()?;
@@ -227,6 +272,15 @@ impl Sqlite {
         transaction.commit()
     }
 
+    fn stock_hashes(&self) -> Result<Vec<u64>, StoreError> {
+        let read = || {
+            let mut select = self.connection.prepare("SELECT hash FROM stock_file")?;
+            let hashes = select.query_map([], |row| row.get::<_, i64>(0))?;
+            hashes.map(|hash| Ok(hash? as u64)).collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(|error| self.stopped(error))
+    }
+
     fn stopped(&self, error: rusqlite::Error) -> StoreError {
         StoreError::stopped(&self.path, io::Error::other(error))
     }
@@ -235,15 +289,6 @@ impl Sqlite {
 impl Store for Sqlite {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
         self.write(records).map_err(|error| self.stopped(error))
-    }
-
-    fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
-        let read = || {
-            let mut select = self.connection.prepare("SELECT hash FROM stock_file")?;
-            let hashes = select.query_map([], |row| row.get::<_, i64>(0))?;
-            hashes.map(|hash| Ok(hash? as u64)).collect::<rusqlite::Result<Vec<_>>>()
-        };
-        read().map_err(|error| self.stopped(error))
     }
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
@@ -289,6 +334,12 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Option<Record>> {
 mod tests {
     use super::*;
     use ioloom_exchange::Exchange;
+
+    fn reopen(path: &Path, durability: Durability) -> Result<(Sqlite, State), StoreError> {
+        let (mut store, state) = super::reopen(path, durability, &mut |_| {})?;
+        store.begin()?;
+        Ok((store, state))
+    }
 
     /// Returns the size of a store's write-ahead log, and the size of its blocks.
     fn log_bytes(path: &Path) -> (u64, u64) {

@@ -51,7 +51,11 @@ pub(crate) fn config(dir: &TempDir, model: Model) -> ServeOptions {
         sharing: model.default_sharing(),
         show: ShowMode::Atomic,
         durability: Durability::None,
-        store: StoreChoice { kind: StoreKind::Sqlite, path: dir.path().join("store") },
+        store: StoreChoice {
+            kind: StoreKind::Sqlite,
+            path: dir.path().join("store"),
+            accept_loss: false,
+        },
         database: None,
         stock,
         listen: ([127, 0, 0, 1], 0).into(),

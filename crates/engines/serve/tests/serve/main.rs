@@ -10,6 +10,7 @@ mod database;
 mod failing;
 mod fixtures;
 mod log;
+mod marked;
 mod observed;
 mod polite;
 mod redis;

@@ -237,7 +237,7 @@ impl TestServer {
             sharing: spec.sharing,
             show: spec.show,
             durability: spec.durability,
-            store: StoreChoice { kind, path: dir.join("store") },
+            store: StoreChoice { kind, path: dir.join("store"), accept_loss: false },
             database: choice,
             stock: dir.join(STOCK_FILE),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -44,7 +44,8 @@ const COMMANDS: &[&str] = &[
 
 /// The commands of the cargo feature `exchange`.
 #[cfg(feature = "exchange")]
-const EXCHANGE: &[&str] = &["serve", "load"];
+const EXCHANGE: &[&str] =
+    &["serve", "load", "store", "store verify", "store inspect", "store backup", "store export"];
 #[cfg(not(feature = "exchange"))]
 const EXCHANGE: &[&str] = &[];
 

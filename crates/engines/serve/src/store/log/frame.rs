@@ -225,16 +225,17 @@ impl<'a> Frames<'a> {
         Ok(Some((head, &frame[HEAD..HEAD + used], at + whole as u64)))
     }
 
-    /// Searches the bytes starting at `from` for two things: a complete frame of this log that was
-    /// written when the log was synced past `from`, and any nonzero byte.
+    /// Searches the bytes starting at `from` for complete frames of this log and nonzero bytes.
     pub(super) fn after(&mut self, from: u64, log: u64) -> io::Result<After> {
         let sign = [&MARK[..], &log.to_le_bytes()].concat();
-        let mut found = After { synced_frame: None, is_zeros: true };
+        let mut found = After { synced_frame: None, latest: 0, used_end: from };
         let mut at = from;
         while at < self.size {
             let piece = self.bytes(at, WINDOW)?;
-            found.is_zeros &= piece.iter().all(|byte| *byte == 0);
-            let places: Vec<u64> = if found.is_zeros {
+            if let Some(last) = piece.iter().rposition(|byte| *byte != 0) {
+                found.used_end = found.used_end.max(at + last as u64 + 1);
+            }
+            let places: Vec<u64> = if found.is_zeros(from) {
                 Vec::new()
             } else {
                 let places = piece.windows(sign.len()).enumerate();
@@ -243,9 +244,13 @@ impl<'a> Frames<'a> {
             };
             let read = piece.len() as u64;
             for place in places {
-                if self.frame(place)?.is_some_and(|(head, ..)| head.synced > from) {
+                let Some((head, content, _)) = self.frame(place)? else { continue };
+                if head.synced > from && found.synced_frame.is_none() {
                     found.synced_frame = Some(place);
-                    return Ok(found);
+                }
+                if head.kind == Kind::Orders {
+                    let count = orders(content).count() as u64;
+                    found.latest = found.latest.max(head.first + count - 1);
                 }
             }
             if read < WINDOW as u64 {
@@ -261,10 +266,20 @@ impl<'a> Frames<'a> {
 /// The bytes after the last frame of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct After {
-    /// Offset of a frame that proves that the preceding bytes were on disk.
+    /// Offset of a complete frame that was written when the log was synced past the searched
+    /// offset, which proves that the bytes there had been on disk.
     pub(super) synced_frame: Option<u64>,
-    /// Whether all bytes are zero.
-    pub(super) is_zeros: bool,
+    /// Number of the latest order in any complete frame, or 0.
+    pub(super) latest: u64,
+    /// End of the nonzero bytes.
+    pub(super) used_end: u64,
+}
+
+impl After {
+    /// Returns true if all bytes from offset `from`, where the search started, are zero.
+    pub(super) fn is_zeros(&self, from: u64) -> bool {
+        self.used_end == from
+    }
 }
 
 fn head_of(bytes: &[u8]) -> Option<(Head, usize, usize)> {

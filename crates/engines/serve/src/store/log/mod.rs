@@ -2,8 +2,8 @@
 //! written.
 //!
 //! The file contains the initial stocks and hashes of the stock file, followed by the orders, in
-//! checksummed frames (`frame`). Opening the log replays the orders (`recover`), truncates a torn
-//! tail and rejects damage. The four types of log differ only in how they write frames (`writing`).
+//! checksummed frames (`frame`). Reading the log replays the orders up to the first damage
+//! (`recover`); the caller decides whether what follows is a torn tail. The four types of log differ only in how they write frames (`writing`).
 //!
 //! **Unsynced bytes are rewritten when a log is opened.** After a failed sync, the page cache may
 //! contain pages that the kernel does not intend to write, so reading the log makes it appear
@@ -25,15 +25,18 @@ mod tests;
 mod writing;
 
 use super::bytes;
-use super::interface::{Beginning, NOT_OURS, ORDERS_KEPT, Store, StoreError, invalid};
+use super::interface::{
+    Beginning, EachOrder, NOT_OURS, ORDERS_KEPT, Position, Proven, Store, StoreError, Unreadable,
+    invalid,
+};
 use crate::choice::{Durability, StoreKind};
 use frame::{CONTENT_MAX, Frames, Head, Kind, Source};
 use ioloom_exchange::{Line, Record, State};
 use ioloom_failure::Operation;
 use ioloom_sys::file;
-use ioloom_sys::make::{random_number, try_lock};
+use ioloom_sys::make::{private_file, random_number, try_lock};
 use ioloom_sys::transfer::{set_len, sync_all};
-use recover::{Found, Problem, recover};
+use recover::{Found, INCOMPLETE, Problem};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -149,7 +152,7 @@ pub(super) struct Log {
 
 /// Creates a log in a new file.
 pub(super) fn make(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
-    std::fs::File::create_new(path)?;
+    private_file(path)?;
     // Through the page cache: logs of all types start in the same way.
     let file = writing::open(path, StoreKind::Log, Durability::Os)?;
     let writer = Writer::new(file, StoreKind::Log, Durability::Os, 0)?;
@@ -166,29 +169,58 @@ pub(super) fn make(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> i
     tail.writer.sync_all()
 }
 
+/// Returns true if a store is a raw log.
+pub(super) fn is_log(kind: StoreKind) -> bool {
+    matches!(
+        kind,
+        StoreKind::Log | StoreKind::LogDsync | StoreKind::LogDirect | StoreKind::LogUring
+    )
+}
+
 /// Tests whether a log of this type works below a directory.
 pub(super) fn probe(kind: StoreKind, dir: &Path) -> Result<(), String> {
     writing::probe(kind, dir)
 }
 
-/// Opens an existing log.
-pub(super) fn open(
+/// Reads and verifies an existing log.
+pub(super) fn prove(
     kind: StoreKind,
     path: &Path,
     durability: Durability,
-) -> Result<(Box<dyn Store>, State), StoreError> {
+    each: EachOrder<'_>,
+) -> Result<Proven, StoreError> {
     let options = LogOptions { kind, durability, bounds: Bounds::default() };
-    let (log, state) = Log::open(path, options)?;
-    Ok((Box::new(log), state))
+    let (file, found) = Log::read(path, options, each)?;
+    let unreadable = found.is_torn.then(|| Unreadable {
+        file: path.to_owned(),
+        from: found.end,
+        bytes: found.after.used_end - found.end,
+        latest: found.after.latest,
+        damage: found.after.synced_frame.map(|_| INCOMPLETE),
+    });
+    let position = Position { log: found.log, written: found.end, synced: found.synced };
+    let (state, hashes) = (found.state.clone(), found.hashes.clone());
+    let path = path.to_owned();
+    let begin = move || -> Result<Box<dyn Store>, StoreError> {
+        Ok(Box::new(Log::begin(&path, options, file, found)?.0))
+    };
+    Ok(Proven { state, hashes, unreadable, position, begin: Box::new(begin) })
 }
 
 impl Log {
-    fn open(path: &Path, options: LogOptions) -> Result<(Self, State), StoreError> {
+    /// Opens, locks and reads a log without modifying it.
+    fn read(
+        path: &Path,
+        options: LogOptions,
+        each: EachOrder<'_>,
+    ) -> Result<(OwnedFd, Found), StoreError> {
         let unusable = StoreError::unusable(Operation::Open, path);
         let file = writing::open(path, options.kind, options.durability).map_err(&unusable)?;
-        lock(&file, path).map_err(&unusable)?;
+        if !lock(&file, path).map_err(&unusable)? {
+            return Err(StoreError::locked(path, None));
+        }
         let unreadable = |error, advice| StoreError::new(Operation::Read, path, error, advice);
-        let found = recover(&file).map_err(|problem| match problem {
+        let found = recover::read(&file, each).map_err(|problem| match problem {
             Problem::Read(error) => unreadable(error, NOT_OURS),
             Problem::NotOurs => {
                 unreadable(invalid("not a store of this type and version"), NOT_OURS)
@@ -204,6 +236,16 @@ impl Log {
             )));
         }
         writing::check(options.kind, &file).map_err(io::Error::other).map_err(&unusable)?;
+        Ok((file, found))
+    }
+
+    /// Starts to use a log: truncates everything after its last frame, and syncs it.
+    fn begin(
+        path: &Path,
+        options: LogOptions,
+        file: OwnedFd,
+        found: Found,
+    ) -> Result<(Self, State), StoreError> {
         let no_write = |error| StoreError::stopped(path, error);
         repair(&file, &found).map_err(no_write)?;
         let Found { log, align, state, base, hashes, end, .. } = found;
@@ -260,7 +302,7 @@ impl Log {
 /// Locks a log and verifies that the path still refers to it: its owner may have rewritten it.
 /// Waits briefly, because the lock of a killed server with requests in a ring outlives its process
 /// for a moment.
-fn lock(file: &OwnedFd, path: &Path) -> io::Result<()> {
+fn lock(file: &OwnedFd, path: &Path) -> io::Result<bool> {
     let opened = file::identity(file)?;
     if opened.kind != file::Kind::Regular {
         let kind = opened.kind.word();
@@ -274,11 +316,7 @@ fn lock(file: &OwnedFd, path: &Path) -> io::Result<()> {
         is_ours = try_lock(file)?;
     }
     let named = file::stat(path)?;
-    if is_ours && (named.inode, named.device) == (opened.inode, opened.device) {
-        Ok(())
-    } else {
-        Err(io::Error::other("locked by another server"))
-    }
+    Ok(is_ours && (named.inode, named.device) == (opened.inode, opened.device))
 }
 
 /// Truncates a torn tail, and rewrites bytes that may not be on disk.
@@ -305,15 +343,15 @@ impl Store for Log {
         self.change(|log| log.append(records))
     }
 
-    fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
-        Ok(self.hashes.clone())
-    }
-
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
         self.change(|log| {
             log.tail.put(Kind::Hashes, log.latest, &bytes::hashes(hashes), true)?;
             log.hashes = hashes.to_vec();
             Ok(())
         })
+    }
+
+    fn position(&self) -> Position {
+        Position { log: self.tail.log, written: self.tail.end, synced: self.tail.synced }
     }
 }

@@ -1,13 +1,13 @@
 //! Log recovery: replays the orders, starting from the initial stocks.
 //!
 //! Reading stops at the first offset without a complete frame. If the bytes there were never
-//! synced, they are the torn tail of an unacknowledged write and are dropped. If a later frame
-//! proves that they had been synced, the disk has lost them: the log is damaged and rejected,
-//! because everything that follows depends on the missing part. Each order must follow from the
+//! synced, they may be the torn tail of an unacknowledged write. If a later frame proves that they
+//! had been synced, the disk has lost them: the log is damaged, because everything that follows
+//! depends on the missing part. Each order must follow from the
 //! preceding state, so a log that is readable but incorrectly assembled is rejected too.
 
-use super::frame::{self, Beginning, Frames, Head, Kind, MARK, Source};
-use ioloom_exchange::{Exchange, Line, State};
+use super::frame::{self, After, Beginning, Frames, Head, Kind, MARK, Source};
+use ioloom_exchange::{Exchange, Line, Record, State};
 use std::io;
 
 /// A recovered log.
@@ -29,6 +29,8 @@ pub(super) struct Found {
     pub(super) synced: u64,
     /// Whether nonzero bytes follow the last frame.
     pub(super) is_torn: bool,
+    /// What follows the last frame.
+    pub(super) after: After,
 }
 
 /// Why a log is rejected.
@@ -84,8 +86,11 @@ fn damaged(at: u64) -> Problem {
     Problem::Damaged("the initial stocks are incomplete", at)
 }
 
-/// Reads a log.
-pub(super) fn recover(source: &dyn Source) -> Result<Found, Problem> {
+/// Description of a log whose missing bytes had been synced.
+pub(super) const INCOMPLETE: &str = "a frame is incomplete, but later ones are complete";
+
+/// Reads a log up to the first damage, and calls `each` for every order.
+pub(super) fn read(source: &dyn Source, each: &mut dyn FnMut(&Record)) -> Result<Found, Problem> {
     let mut frames = Frames::new(source)?;
     let begun = beginning(&mut frames)?;
     let count = begun.lines.len();
@@ -102,20 +107,21 @@ pub(super) fn recover(source: &dyn Source) -> Result<Found, Problem> {
         end: begun.end,
         synced: begun.end,
         is_torn: false,
+        after: After { synced_frame: None, latest: 0, used_end: begun.end },
     };
-    while found.take(&mut frames)? {}
-    let after = frames.after(found.end, found.log)?;
-    if after.synced_frame.is_some() {
-        let what = "a frame is incomplete, but later ones are complete";
-        return Err(Problem::Damaged(what, found.end));
-    }
-    found.is_torn = !after.is_zeros;
+    while found.take(&mut frames, each)? {}
+    found.after = frames.after(found.end, found.log)?;
+    found.is_torn = !found.after.is_zeros(found.end);
     Ok(found)
 }
 
 impl Found {
     /// Replays the next frame; returns false if there is none.
-    fn take(&mut self, frames: &mut Frames<'_>) -> Result<bool, Problem> {
+    fn take(
+        &mut self,
+        frames: &mut Frames<'_>,
+        each: &mut dyn FnMut(&Record),
+    ) -> Result<bool, Problem> {
         let at = self.end;
         let next = frames.frame(at)?.filter(|(head, ..)| head.log == self.log);
         let Some((head, content, end)) = next else { return Ok(false) };
@@ -127,7 +133,9 @@ impl Found {
             Kind::Orders => {
                 for (seq, value) in (head.first..).zip(frame::orders(content)) {
                     let record = value.and_then(|value| frame::record(seq, value));
-                    self.state.replay(&record.ok_or_else(wrong)?).map_err(|_| wrong())?;
+                    let record = record.ok_or_else(wrong)?;
+                    self.state.replay(&record).map_err(|_| wrong())?;
+                    each(&record);
                 }
             }
             Kind::Beginning | Kind::Stocks => return Err(wrong()),

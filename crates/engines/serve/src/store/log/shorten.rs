@@ -12,7 +12,7 @@ use super::{Log, Tail};
 use ioloom_exchange::{Line, OrderOutcome};
 use ioloom_sys::fault;
 use ioloom_sys::file::OpenHow;
-use ioloom_sys::make::{random_number, try_lock};
+use ioloom_sys::make::{private_file, random_number, try_lock};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -42,8 +42,7 @@ impl Log {
             let _ = std::fs::remove_file(&temp);
         })?;
         self.tail = tail;
-        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let dir = dir.unwrap_or(Path::new("."));
+        let dir = super::super::path::directory_of(&self.path);
         fault::call("sync-directory", || File::open(dir)?.sync_all())?;
         self.base = self.base.max(self.latest.saturating_sub(self.options.bounds.kept));
         self.shorten_at = self.tail.end + self.options.bounds.growth;
@@ -63,7 +62,7 @@ impl Log {
         let mut stocks: BTreeMap<u32, Line> =
             begun.lines.into_iter().map(|line| (line.id, line)).collect();
         let start = self.replay(&mut frames, begun.end, base, &mut stocks)?;
-        fault::call("create", || File::create_new(temp))?;
+        private_file(temp)?;
         let file = writing::open(temp, self.options.kind, self.options.durability)?;
         if !try_lock(&file)? {
             return Err(io::Error::other("another process has locked the new log"));

@@ -15,6 +15,21 @@ const STATES: usize = 100;
 const KINDS: [StoreKind; 4] =
     [StoreKind::Log, StoreKind::LogDsync, StoreKind::LogDirect, StoreKind::LogUring];
 
+/// Reads a log that must not lack synced bytes.
+fn recover(source: &dyn Source) -> Result<Found, Problem> {
+    let found = recover::read(source, &mut |_| {})?;
+    match found.after.synced_frame {
+        Some(_) => Err(Problem::Damaged(INCOMPLETE, found.end)),
+        None => Ok(found),
+    }
+}
+
+/// Opens a log as far as it can be read.
+fn open(path: &Path, options: LogOptions) -> Result<(Log, State), StoreError> {
+    let (file, found) = Log::read(path, options, &mut |_| {})?;
+    Log::begin(path, options, file, found)
+}
+
 impl Source for Vec<u8> {
     fn size(&self) -> io::Result<u64> {
         Ok(self.len() as u64)
@@ -56,7 +71,7 @@ impl Bench {
         let dir = TempDir::new().unwrap();
         let stocks = exchange();
         make(options.kind, &path(&dir), &Beginning { stocks: &stocks, file_hash: 7 }).unwrap();
-        let (log, state) = Log::open(&path(&dir), options).unwrap();
+        let (log, state) = open(&path(&dir), options).unwrap();
         assert_eq!((state.seq(), state.exchange()), (0, &stocks));
         let (states, ends) = (vec![state.clone()], vec![log.tail.end]);
         Self { dir, options, log, state, states, ends }
@@ -95,7 +110,7 @@ impl Bench {
     fn again(&self) -> (Log, State) {
         let dir = TempDir::new().unwrap();
         std::fs::write(path(&dir), self.bytes()).unwrap();
-        Log::open(&path(&dir), self.options).unwrap()
+        open(&path(&dir), self.options).unwrap()
     }
 
     /// Returns the number of orders in a log; they must be the first ones.
@@ -209,7 +224,7 @@ fn a_torn_tail_is_truncated_and_the_log_continues() {
     let torn = [bench.bytes(), b"iolog v1 and so on".repeat(9)].concat();
     let (dir, seq) = (TempDir::new().unwrap(), bench.state.seq());
     std::fs::write(path(&dir), &torn).unwrap();
-    let (log, state) = Log::open(&path(&dir), bench.options).unwrap();
+    let (log, state) = open(&path(&dir), bench.options).unwrap();
     assert_eq!(state, bench.state);
     assert_eq!(std::fs::metadata(path(&dir)).unwrap().len(), bench.log.tail.end);
     (bench.log, bench.dir) = (log, dir);
@@ -235,9 +250,9 @@ fn all_methods_store_the_same_orders() {
                 bench.trade(count);
             }
             bench.log.set_stock_hashes(&[5, 6]).unwrap();
-            let (mut log, state) = bench.again();
+            let (log, state) = bench.again();
             assert_eq!(state, bench.state, "{kind} {durability}");
-            assert_eq!(log.stock_hashes().unwrap(), [5, 6]);
+            assert_eq!(log.hashes, [5, 6]);
             let align = u64::from(align_of(kind));
             assert!(bench.ends.iter().all(|end| end.is_multiple_of(align)), "{kind}");
         }
@@ -264,10 +279,10 @@ fn a_log_is_rewritten_at_its_limit() {
         let frame = 64 + 7 * 64;
         let align = u64::from(align_of(kind));
         assert!(largest < (2 * bounds.kept / 7 + 9) * align.max(frame), "{kind}: {largest} bytes");
-        let (mut log, state) = bench.again();
+        let (log, state) = bench.again();
         assert_eq!(state.exchange(), bench.state.exchange(), "{kind}");
         assert_eq!((state.seq(), log.base), (bench.state.seq(), bench.log.base), "{kind}");
-        assert_eq!(log.stock_hashes().unwrap(), [8, 9]);
+        assert_eq!(log.hashes, [8, 9]);
         // Every bit up to the synced length: a rewritten log also verifies itself.
         let whole = bench.bytes();
         for byte in (0..whole.len() - 4 * usize::try_from(frame.max(align)).unwrap()).step_by(13) {
@@ -309,7 +324,7 @@ fn fails(kind: StoreKind, operation: &str, n: u64) -> bool {
     let Bench { dir, options, log, state, states, .. } = bench;
     // There is no other file, except for an unfinished log whose removal failed.
     drop(log);
-    let (log, found) = Log::open(&path(&dir), options).unwrap_or_else(|e| panic!("{case}: {e}"));
+    let (log, found) = open(&path(&dir), options).unwrap_or_else(|e| panic!("{case}: {e}"));
     assert!((acknowledged..=state.seq()).contains(&found.seq()), "{case}: {}", found.seq());
     assert_eq!(found.exchange(), states[found.seq() as usize].exchange(), "{case}");
     assert!(is_hit || acknowledged == 45, "{case}: {acknowledged}");
@@ -358,20 +373,28 @@ fn errors_name_the_offset_and_the_remedy() {
     let at = usize::try_from(bench.ends[4]).unwrap();
     bytes[at + 30] ^= 1;
     std::fs::write(path(&dir), bytes).unwrap();
-    let text = |options| {
-        Log::open(&path(&dir), options).err().expect("opening must be refused").to_string()
-    };
+    let text =
+        |options| open(&path(&dir), options).err().expect("opening must be refused").to_string();
+    let mut proven =
+        prove(StoreKind::Log, &path(&dir), Durability::Group, &mut |_| {}).unwrap().unreadable;
+    let unreadable = proven.take().expect("a damaged frame");
+    assert_eq!((unreadable.from, unreadable.latest), (at as u64, bench.state.seq()));
+    assert_eq!(unreadable.from + unreadable.bytes, bench.log.tail.end);
+    assert_eq!(unreadable.damage, Some(INCOMPLETE));
+    let mut bytes = bench.bytes();
+    bytes[30] ^= 1;
+    std::fs::write(path(&dir), bytes).unwrap();
     let error = text(bench.options);
-    assert!(error.contains(&format!("at byte {at}:")) && error.contains("remove it"), "{error}");
+    assert!(error.contains("at byte 0:") && error.contains("remove it"), "{error}");
     std::fs::write(path(&dir), bench.bytes()).unwrap();
     let error = text(options(StoreKind::LogDirect, Durability::Group));
     assert!(error.contains("whole blocks") && error.contains("--store-path"), "{error}");
-    let opened = Log::open(&path(&dir), bench.options).unwrap();
+    let opened = open(&path(&dir), bench.options).unwrap();
     let error = text(bench.options);
     assert!(error.contains("locked by another server"), "{error}");
     drop(opened);
     // Nothing is written after a failed write.
-    let (mut log, _) = Log::open(&path(&dir), bench.options).unwrap();
+    let (mut log, _) = open(&path(&dir), bench.options).unwrap();
     log.has_failed = true;
     assert!(log.set_stock_hashes(&[1]).is_err());
 }

@@ -1,0 +1,162 @@
+//! Copies of store files: evidence of damage, backups, and copies to verify.
+//!
+//! Stores preallocate, so holes are skipped; copying writes only the data. New files are private.
+
+use super::path::{directory_of, with_suffix};
+use crate::choice::StoreKind;
+use ioloom_sys::file::{self, OpenHow, read_full_at, write_full_at};
+use ioloom_sys::make::private_file;
+use ioloom_sys::transfer::{next_data, set_len, sync_all};
+use ioloom_sys::{attr, fault};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// Size of one read and write in bytes.
+const PIECE: usize = 1 << 20;
+/// Maximum number of sets of damaged bytes per store; more are an error rather than a full disk.
+const DAMAGED_MAX: u32 = 1000;
+/// Files of an SQLite database in addition to the main one.
+const SQLITE_ENDS: [&str; 2] = ["-wal", "-journal"];
+/// Directory of the immutable files of a tree in a fjall database.
+const TABLES: &str = "tables";
+
+/// Copies a range of bytes to a new file.
+pub(super) fn copy_bytes(from: &Path, to: &Path, range: Range<u64>) -> io::Result<()> {
+    let from = file::open(from, OpenHow::default())?;
+    let to = private_file(to)?;
+    copy_range(&from, &to, range.clone(), range.start)?;
+    set_len(&to, range.end - range.start)?;
+    sync_all(&to)
+}
+
+fn copy_range(from: &OwnedFd, to: &OwnedFd, range: Range<u64>, origin: u64) -> io::Result<()> {
+    let mut buffer = vec![0; PIECE];
+    let mut at = range.start;
+    while at < range.end {
+        let most = usize::try_from(range.end - at).unwrap_or(PIECE).min(PIECE);
+        let count = read_full_at(from, &mut buffer[..most], at)?;
+        if count == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        write_full_at(to, &buffer[..count], at - origin)?;
+        at += count as u64;
+    }
+    Ok(())
+}
+
+/// Copies a file, with its holes, to a new file.
+pub(super) fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let from = file::open(from, OpenHow::default())?;
+    let size = file::size(&from)?;
+    let to = private_file(to)?;
+    let mut at = 0;
+    while let Some(data) = next_data(&from, at)? {
+        copy_range(&from, &to, data.start..data.end.min(size), 0)?;
+        at = data.end;
+    }
+    set_len(&to, size)?;
+    sync_all(&to)
+}
+
+/// Copies a store, which no server is using, to a path that does not exist.
+pub(super) fn copy_store(kind: StoreKind, from: &Path, to: &Path) -> io::Result<()> {
+    if kind == StoreKind::Fjall {
+        return copy_tree(from, to, false);
+    }
+    copy_file(from, to)?;
+    if kind == StoreKind::Sqlite {
+        for end in SQLITE_ENDS {
+            match copy_file(&with_suffix(from, end), &with_suffix(to, end)) {
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+        }
+    }
+    sync_directory(to)
+}
+
+/// Copies a directory to a new one. With `link_tables`, files that fjall never modifies are hard
+/// links.
+pub(super) fn copy_tree(from: &Path, to: &Path, link_tables: bool) -> io::Result<()> {
+    fault::call("create", || fs::DirBuilder::new().mode(0o700).create(to))?;
+    for entry in fault::call("read-directory", || fs::read_dir(from))? {
+        let entry = entry?;
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        let is_table = from.file_name().is_some_and(|name| name == TABLES);
+        if entry.file_type()?.is_dir() {
+            copy_tree(&path, &target, link_tables)?;
+        } else if link_tables && is_table {
+            fault::call("link", || fs::hard_link(&path, &target))?;
+        } else {
+            copy_file(&path, &target)?;
+        }
+    }
+    fault::call("sync-directory", || fs::File::open(to)?.sync_all())
+}
+
+/// Syncs the directory that contains a path.
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    fault::call("sync-directory", || fs::File::open(directory_of(path))?.sync_all())
+}
+
+/// Returns the first free name of the form `STORE.damaged-N`.
+pub(super) fn damaged_path(store: &Path) -> io::Result<PathBuf> {
+    let names = (1..=DAMAGED_MAX).map(|n| with_suffix(store, &format!(".damaged-{n}")));
+    for name in names {
+        match attr::of_path(&name, false) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(name),
+            found => drop(found?),
+        }
+    }
+    Err(io::Error::other(format!("more than {DAMAGED_MAX} files of damaged bytes exist")))
+}
+
+/// Removes a file or directory and the additional files of SQLite; they need not exist.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    let unless_missing = |result: io::Result<()>| match result {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    };
+    if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
+        return unless_missing(fs::remove_dir_all(path));
+    }
+    for end in ["", "-wal", "-shm", "-journal"] {
+        unless_missing(fs::remove_file(with_suffix(path, end)))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn copies_are_private_keep_holes_and_replace_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("a"), dir.path().join("b"));
+        let file = private_file(&from).unwrap();
+        write_full_at(&file, b"start", 0).unwrap();
+        write_full_at(&file, b"far", 40 << 20).unwrap();
+        set_len(&file, 64 << 20).unwrap();
+        copy_file(&from, &to).unwrap();
+        let meta = fs::metadata(&to).unwrap();
+        assert_eq!((meta.len(), meta.permissions().mode() & 0o777), (64 << 20, 0o600));
+        assert!(meta.blocks() * 512 <= 1 << 20, "{} blocks", meta.blocks());
+        assert!(fs::read(&to).unwrap() == fs::read(&from).unwrap());
+        assert_eq!(copy_file(&from, &to).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        let tail = dir.path().join("tail");
+        copy_bytes(&from, &tail, 2..5).unwrap();
+        assert_eq!(fs::read(&tail).unwrap(), b"art");
+        assert!(copy_bytes(&from, &dir.path().join("c"), 0..65 << 20).is_err(), "a short file");
+        for n in 1..3 {
+            let name = damaged_path(&from).unwrap();
+            assert_eq!(name, dir.path().join(format!("a.damaged-{n}")));
+            fs::write(name, "").unwrap();
+        }
+    }
+}

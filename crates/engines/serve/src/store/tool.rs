@@ -1,0 +1,280 @@
+//! Inspection and backup of stores, for an operator.
+//!
+//! Reading a store takes its lock and changes nothing. A backup of a store that a server is using
+//! stops the server's commits while the files are copied (`pause`); the copy is verified before it
+//! gets its name.
+
+use super::copying::{copy_store, remove, sync_directory};
+use super::interface::{NOT_OURS, StoreError, invalid};
+use super::mark::{self, Found, Guard, Here, Mark};
+use super::path::{resolve, with_suffix};
+use super::pause::Pause;
+use super::{Facts, facts, log, make, mark_hashes, prove, sqlite};
+use crate::choice::{Durability, StoreKind};
+use crate::lock::{self, Sharing, Taken};
+use ioloom_exchange::Record;
+use ioloom_failure::Operation;
+use ioloom_sys::attr;
+use ioloom_sys::file::{self, OpenHow, WriteMode};
+use ioloom_sys::make::random_number;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Number of attempts to copy a directory in which fjall merges files.
+const ATTEMPTS: usize = 5;
+/// Advice if a backup fails.
+const BACKUP: &str = "the original is unchanged; fix the cause and repeat the backup";
+
+/// What the mark of a store says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MarkFacts {
+    /// Durability level of the latest server.
+    pub durability: Option<Durability>,
+    /// Number of the latest order that may have been acknowledged.
+    pub acknowledged: u64,
+    /// Number of the latest order known to be synced.
+    pub synced: u64,
+    /// Whether the mark was written in this boot, on this file system.
+    pub is_this_boot: bool,
+}
+
+/// What a store contains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreFacts {
+    /// Kind of the store; all raw logs are [`StoreKind::Log`].
+    pub kind: StoreKind,
+    /// The file or directory.
+    pub path: PathBuf,
+    /// Allocated bytes.
+    pub bytes: u64,
+    /// Number of stocks.
+    pub stocks: usize,
+    /// Contents of a stock file with these stocks.
+    pub stock_file: String,
+    /// Number of the latest order.
+    pub latest: u64,
+    /// Number of retained orders.
+    pub orders: u64,
+    /// The mark; `None` if it is missing or damaged.
+    pub mark: Option<MarkFacts>,
+    /// Whether a mark exists but is damaged.
+    pub is_mark_damaged: bool,
+    /// Number of missing orders.
+    pub missing_orders: u64,
+    /// Location of unreadable bytes: file, offset and number.
+    pub unreadable: Option<(PathBuf, u64, u64)>,
+    /// Description of missing orders that no kill and no power failure explains.
+    pub damage: Option<String>,
+}
+
+/// Reads and verifies a store, and calls `each` for every order that can be read.
+///
+/// # Errors
+/// Returns an error if the store is in use, is not a store, or cannot be read.
+pub fn inspect_store(path: &Path, each: &mut dyn FnMut(&Record)) -> Result<StoreFacts, StoreError> {
+    let path = resolve(path);
+    let kind = kind_of(&path)?;
+    let guard = lock_to_read(&path)?;
+    inspect(kind, &path, guard.as_ref(), each)
+}
+
+fn kind_of(path: &Path) -> Result<StoreKind, StoreError> {
+    let failed = |error| StoreError::new(Operation::Open, path, error, NO_STORE);
+    if let Err(error) = attr::of_path(path, true) {
+        return Err(failed(error));
+    }
+    let kind = make::found(path).map_err(failed)?;
+    kind.ok_or_else(|| failed(invalid("not a store of this version")))
+}
+
+const NO_STORE: &str = "specify the file or directory of a store";
+
+/// Locks a store with a mark.
+fn lock_to_read(path: &Path) -> Result<Option<Guard>, StoreError> {
+    let mark = with_suffix(path, mark::SUFFIX);
+    match attr::of_path(&mark, true) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        _ => Guard::take_to_read(path).map(Some),
+    }
+}
+
+fn inspect(
+    kind: StoreKind,
+    path: &Path,
+    guard: Option<&Guard>,
+    each: &mut dyn FnMut(&Record),
+) -> Result<StoreFacts, StoreError> {
+    let log = with_suffix(path, "-wal");
+    let had_log = log.exists();
+    let mut orders = 0;
+    let mut counted = |record: &Record| {
+        orders += 1;
+        each(record);
+    };
+    let proven = prove(kind, path, Durability::Os, &mut counted)?;
+    let missing = guard.and_then(|guard| facts(guard, &proven, path).missing());
+    let missing = missing.or_else(|| without_mark(guard, &proven, path));
+    let exchange = proven.state.exchange();
+    let of = |mark: &Mark, here: &Here| MarkFacts {
+        durability: mark.durability(),
+        acknowledged: mark.acknowledged,
+        synced: mark.synced,
+        is_this_boot: mark.boot == here.boot && mark.device == here.device,
+    };
+    let found = StoreFacts {
+        kind,
+        path: path.to_owned(),
+        bytes: allocated(path).map_err(StoreError::unusable(Operation::Stat, path))?,
+        stocks: exchange.len(),
+        stock_file: exchange.to_text(),
+        latest: proven.state.seq(),
+        orders,
+        mark: guard.and_then(|guard| match &guard.found {
+            Found::Mark(mark, _) => Some(of(mark, &guard.here)),
+            Found::Nothing | Found::Damaged => None,
+        }),
+        is_mark_damaged: guard.is_some_and(|guard| guard.found == Found::Damaged),
+        missing_orders: missing.as_ref().map_or(0, |missing| missing.orders),
+        unreadable: missing
+            .as_ref()
+            .and_then(|missing| missing.bytes.clone())
+            .or_else(|| proven.unreadable.clone().filter(|_| log::is_log(kind)))
+            .map(|bytes| (bytes.file, bytes.from, bytes.bytes)),
+        damage: missing.filter(|missing| missing.is_damage).map(|missing| missing.text(path)),
+    };
+    drop(proven);
+    // SQLite creates its log even to read.
+    if !had_log && fs::metadata(&log).is_ok_and(|meta| meta.len() == 0) {
+        let _ = fs::remove_file(&log);
+    }
+    Ok(found)
+}
+
+/// Returns what the contents alone prove to be missing.
+fn without_mark(
+    guard: Option<&Guard>,
+    proven: &super::Proven,
+    path: &Path,
+) -> Option<super::Missing> {
+    let here = Here { boot: 0, device: (0, 0) };
+    guard.is_none().then_some(())?;
+    Facts {
+        found: &Found::Nothing,
+        here: &here,
+        latest: proven.state.seq(),
+        position: proven.position,
+        unreadable: proven.unreadable.as_ref(),
+        path,
+    }
+    .missing()
+}
+
+fn allocated(path: &Path) -> io::Result<u64> {
+    let facts = attr::of_path(path, true)?;
+    let mut bytes = facts.blocks_512 * 512;
+    if fs::metadata(path)?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            bytes += allocated(&entry?.path())?;
+        }
+    } else if let Ok(log) = attr::of_path(&with_suffix(path, "-wal"), true) {
+        bytes += log.blocks_512 * 512;
+    }
+    Ok(bytes)
+}
+
+/// Copies a store, which a server may be using, to `to`, which must not exist. The copy is
+/// consistent, verified and synced when this returns, and has a mark.
+///
+/// # Errors
+/// Returns an error if the store is damaged or the copy fails; then nothing remains of the copy.
+pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
+    let from = resolve(from);
+    let kind = kind_of(&from)?;
+    let failed = |error| StoreError::new(Operation::Copy, &from, error, BACKUP);
+    let target = |error| StoreError::new(Operation::Create, to, error, "specify another name");
+    if attr::of_path(to, false).is_ok() {
+        return Err(target(ErrorKind::AlreadyExists.into()));
+    }
+    let guard = Guard::take(to)?;
+    let temp = with_suffix(to, &format!(".new-{:016x}", random_number()));
+    let made = copy(kind, &from, &temp).map_err(failed).and_then(|least| {
+        let facts = inspect(kind, &temp, None, &mut |_| {})?;
+        if facts.latest < least || facts.damage.is_some() {
+            let missing = least.saturating_sub(facts.latest);
+            let what = format!("the store is damaged: {missing} acknowledged orders are missing");
+            return Err(StoreError::new(Operation::Copy, &from, io::Error::other(what), NOT_OURS));
+        }
+        make::put(kind, &temp, to).map_err(target)?;
+        Ok(facts)
+    });
+    if made.is_err() {
+        let _ = remove(&temp);
+    }
+    let facts = made?;
+    let proven = prove(kind, to, Durability::Os, &mut |_| {})?;
+    let first = Mark {
+        level: u8::MAX,
+        acknowledged: facts.latest,
+        synced: facts.latest,
+        log: proven.position.log,
+        acknowledged_bytes: proven.position.written,
+        synced_bytes: proven.position.written,
+        hashes: mark_hashes(&proven.hashes),
+        ..Mark::default()
+    };
+    drop(proven);
+    let marked = guard.start(first).and_then(|_| sync_directory(to));
+    marked.map_err(mark::failed(to))?;
+    Ok(StoreFacts { path: to.to_owned(), ..facts })
+}
+
+/// Copies the files of a store. Returns the number of an order that the copy must contain.
+fn copy(kind: StoreKind, from: &Path, temp: &Path) -> io::Result<u64> {
+    let path = with_suffix(from, mark::SUFFIX);
+    let open = || file::open_to_write(&path, WriteMode::Buffered);
+    let taken = match attr::of_path(&path, true) {
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
+        _ => Some(lock::take(&path, Sharing::Alone, open)?),
+    };
+    let least = || -> io::Result<u64> {
+        match mark::read(from)? {
+            Found::Mark(mark, _) => Ok(mark.acknowledged),
+            Found::Nothing | Found::Damaged => Ok(0),
+        }
+    };
+    let least = match &taken {
+        Some(Taken::Held(_)) => {
+            let pause = Pause::new(open()?)?;
+            pause.while_stopped(|| {
+                let least = least()?;
+                copy_while_merging(kind, from, temp)?;
+                Ok(least)
+            })?
+        }
+        // The lock is held until the copy is complete.
+        Some(Taken::Ours(_)) | None => {
+            copy_store(kind, from, temp)?;
+            least()?
+        }
+    };
+    drop(taken);
+    if kind == StoreKind::Sqlite {
+        sqlite::settle(temp)?;
+        let file = file::open(temp, OpenHow::default())?;
+        ioloom_sys::transfer::sync_all(&file)?;
+    }
+    Ok(least)
+}
+
+/// Copies a store whose commits are stopped. fjall can still replace files by merged ones.
+fn copy_while_merging(kind: StoreKind, from: &Path, temp: &Path) -> io::Result<()> {
+    let mut attempts = 1;
+    loop {
+        match copy_store(kind, from, temp) {
+            Err(e) if e.kind() == ErrorKind::NotFound && attempts < ATTEMPTS => remove(temp)?,
+            copied => return copied,
+        }
+        attempts += 1;
+    }
+}
