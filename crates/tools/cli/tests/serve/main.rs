@@ -12,3 +12,4 @@ mod database;
 mod open_files;
 mod operated;
 mod shown;
+mod stores;

@@ -1,0 +1,110 @@
+//! `ioloom store`, and what `serve` says about damaged stores.
+
+use crate::bench::{Client, Served, is_possible, place, serve_in};
+use ioloom_testbed::{ProcessOutput, Workspace};
+use std::os::unix::fs::FileExt;
+
+fn store(place: &Workspace, args: &[&str]) -> ProcessOutput {
+    ProcessOutput::from(place.ours(&["store"]).args(args).output().unwrap())
+}
+
+fn order(server: &Served, from: u32, to: u32) {
+    let mut client = Client::new(&server.address, "a").unwrap();
+    for number in from..=to {
+        let answer = client.ask(&format!("{number} BUY 1 1")).unwrap();
+        assert_eq!(answer, format!("{number} OK {} {number}", 100_000 - number));
+    }
+}
+
+#[test]
+fn a_running_store_is_backed_up_and_the_copy_is_restored() {
+    for kind in ["sqlite", "redb", "fjall", "log", "log-direct"] {
+        let place = place();
+        if !is_possible(kind, place.path()) {
+            continue;
+        }
+        let mut server = Served::in_dir(place.path(), &["--store", kind]);
+        order(&server, 1, 5);
+        let pid = server.child.id().to_string();
+        store(&place, &["verify", "stock.txt.store"]).ended(1).one_error(&[
+            &pid,
+            "locked by",
+            "ioloom store backup",
+        ]);
+        let made = store(&place, &["backup", "stock.txt.store", "copy", "--json"]).ended(0).json();
+        assert_eq!((&made["log_number"], &made["intact"]), (&5.into(), &true.into()), "{kind}");
+        store(&place, &["backup", "stock.txt.store", "copy"]).ended(1).one_error(&["File exists"]);
+        order(&server, 6, 7);
+        server.kill();
+        let found = store(&place, &["inspect", "stock.txt.store", "--json"]).ended(0).json();
+        assert_eq!((&found["log_number"], &found["orders"]), (&7.into(), &7.into()), "{kind}");
+        let mark = &found["mark"];
+        assert_eq!((&mark["durability"], &mark["synced"]), (&"group".into(), &7.into()), "{kind}");
+        store(&place, &["verify", "stock.txt.store"]).ended(0);
+        store(&place, &["inspect", "copy"]).ended(0);
+        let text = store(&place, &["export", "copy"]).ended(0).text();
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 6, "{kind}: {text}");
+        assert_eq!(lines[4]["order"]["request"], 5, "{kind}: {text}");
+        assert_eq!(lines[5]["stocks"][0]["left"], 99_995, "{kind}: {text}");
+        // Restore, as documented.
+        std::fs::create_dir(place.at("damaged")).unwrap();
+        for entry in std::fs::read_dir(place.path()).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.starts_with("stock.txt") {
+                let to = place.at("damaged").join(&name);
+                std::fs::rename(place.at(&name), to).unwrap();
+            }
+        }
+        store(&place, &["backup", "copy", "stock.txt.store"]).ended(0);
+        let stocks = store(&place, &["export", "--stocks", "stock.txt.store"]).ended(0).text();
+        assert_eq!(stocks, "1 99995 10\n2 100000 20\n", "{kind}");
+        place.write("stock.txt", stocks);
+        let server = Served::in_dir(place.path(), &[]);
+        order(&server, 1, 8);
+    }
+}
+
+#[test]
+fn a_server_refuses_a_damaged_store_and_continues_without_the_orders_on_request() {
+    let place = place();
+    let mut server = Served::in_dir(place.path(), &[]);
+    order(&server, 1, 50);
+    server.kill();
+    let log = std::fs::File::options().read(true).write(true).open(place.at("stock.txt.store-wal"));
+    let log = log.unwrap();
+    let mut byte = [0];
+    log.read_exact_at(&mut byte, 100_000).unwrap();
+    log.write_all_at(&[byte[0] ^ 1], 100_000).unwrap();
+    store(&place, &["verify", "stock.txt.store"]).ended(1).one_error(&["orders,", "after offset"]);
+    let refused = serve_in(place.path(), &[]).output().unwrap();
+    let refused = ProcessOutput::from(refused).ended(1);
+    refused.one_error(&["orders,", "bytes after offset", "are unreadable", "--accept-loss"]);
+    let mut server = Served::in_dir(place.path(), &["--accept-loss"]);
+    server.signal("-TERM");
+    let (status, said) = server.ended();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("are unreadable; continuing without them"), "{said}");
+    assert!(place.at("stock.txt.store.damaged-1").exists(), "{said}");
+    store(&place, &["verify", "stock.txt.store"]).ended(0);
+    store(&place, &["verify", "stock.txt"]).ended(1).one_error(&["not a store"]);
+    store(&place, &["verify", "nowhere"]).ended(1).one_error(&["nowhere", "No such file"]);
+}
+
+#[test]
+fn a_stock_file_that_cannot_be_written_does_not_stop_a_server() {
+    let place = place();
+    let mut server = Served::in_dir(place.path(), &[]);
+    // Not even root can replace a directory by a file.
+    std::fs::create_dir(place.at("stock.txt.new")).unwrap();
+    order(&server, 1, 3);
+    order(&server, 1, 4);
+    server.signal("-TERM");
+    let (status, said) = server.ended();
+    assert_eq!(status.code(), Some(1), "the last attempt failed too: {said}");
+    assert_eq!(said.matches("the server continues and retries").count(), 1, "{said}");
+    std::fs::remove_dir(place.at("stock.txt.new")).unwrap();
+    let server = Served::in_dir(place.path(), &[]);
+    order(&server, 1, 5);
+}
