@@ -7,7 +7,7 @@ use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use ioloom_walk::{DirRef, NewDir, RetainedDir};
 use rustix::io::Errno;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -66,6 +66,9 @@ pub(crate) struct DirPair {
     pub(crate) to: Dir,
 }
 
+/// The place where the pair of a directory is kept while it is open.
+pub(crate) type PairSlot = Mutex<Option<Arc<DirPair>>>;
+
 /// The state of a directory that is being copied.
 pub(crate) struct CopyDir {
     pub(crate) id: u64,
@@ -94,7 +97,7 @@ pub(crate) struct CopyDir {
     pub(crate) empty: bool,
     pub(crate) parent_attr: ParentAttr,
     pub(crate) made: Creation,
-    pub(crate) pair: Mutex<Option<Arc<DirPair>>>,
+    pub(crate) pair: Arc<PairSlot>,
 }
 
 impl CopyDir {
@@ -119,11 +122,13 @@ pub(crate) enum CopiedName {
     Root(usize),
 }
 
-/// The next directory number, and the number of pairs kept open.
+/// The next directory number, the number of directories in progress, and the open pairs.
 #[derive(Default)]
 pub(crate) struct DirCounters {
     pub(crate) next: AtomicU64,
     pub(crate) pairs: AtomicUsize,
+    /// The pairs that were opened last; older ones are closed.
+    pub(crate) recent: Mutex<VecDeque<Arc<PairSlot>>>,
 }
 
 pub(crate) fn c_name(name: &[u8]) -> io::Result<CString> {

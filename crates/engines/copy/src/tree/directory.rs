@@ -19,8 +19,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// The place of a directory that is about to be created.
 struct Place {
@@ -87,7 +87,7 @@ impl Worker<'_> {
             empty: stays_out,
             parent_attr: ParentAttr { device: own.device, group: own.group, has_default_acl },
             made,
-            pair: Mutex::new(None),
+            pair: Arc::default(),
         };
         self.keep_open(&dir, DirPair { from, to: target.dir });
         Ok(dir)
@@ -193,7 +193,7 @@ impl Worker<'_> {
             empty: false,
             parent_attr: data.parent_attr,
             made: data.made,
-            pair: Mutex::new(None),
+            pair: Arc::default(),
         }
     }
 
@@ -268,10 +268,10 @@ impl Worker<'_> {
     }
 
     /// Copies the preserved attributes of a directory.
-    fn preserve_attributes(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
+    fn preserve_attributes(&mut self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
         let data = dir.data();
-        let pair =
-            self.open_or_take(dir).map_err(|e| self.failed_at(dir, Operation::OpenDir, e))?;
+        // Becomes the current pair, from which the thread goes up to the next directory.
+        let pair = self.pair_of(dir).map_err(|e| self.failed_at(dir, Operation::OpenDir, e))?;
         let (from, on) = (FileRef::Open(pair.from.as_fd()), FileRef::Open(pair.to.as_fd()));
         let failed = self.context.rules.put(&data.source, from, on, data.made);
         let path = || target_path(self.roots, Some(dir), dir.root(), b"");

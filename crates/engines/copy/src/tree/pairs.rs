@@ -1,6 +1,6 @@
 //! The open source and target of each directory.
 //!
-//! At most [`PAIRS_MAX`] pairs are kept. A thread that leaves a directory goes up by `..` if the
+//! The last [`PAIRS_MAX`] pairs are kept. A thread that leaves a directory goes up by `..` if the
 //! pair of the directory above is not open, so the calls of a copy grow with the number of
 //! directories, not with their depth.
 
@@ -87,13 +87,24 @@ impl Worker<'_> {
     /// A hidden directory that will be renamed stays open, because its lock protects it.
     pub(super) fn keep_open(&mut self, dir: &CopyDir, pair: DirPair) {
         let pair = Arc::new(pair);
-        let opened = self.dirs.pairs.fetch_add(1, Ordering::Relaxed);
-        if opened < PAIRS_MAX || dir.hidden_name.is_some() {
-            *locked(&dir.pair) = Some(Arc::clone(&pair));
-        } else {
-            self.dirs.pairs.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.dirs.pairs.fetch_add(1, Ordering::Relaxed);
+        self.share(dir, &pair);
         self.last_pair = Some((dir.id, pair));
+    }
+
+    /// Makes a pair available to other threads, and closes the oldest one if too many are open.
+    fn share(&self, dir: &CopyDir, pair: &Arc<DirPair>) {
+        *locked(&dir.pair) = Some(Arc::clone(pair));
+        if dir.hidden_name.is_some() {
+            return;
+        }
+        let mut recent = locked(&self.dirs.recent);
+        recent.push_back(Arc::clone(&dir.pair));
+        let oldest = if recent.len() > PAIRS_MAX { recent.pop_front() } else { None };
+        drop(recent);
+        if let Some(oldest) = oldest {
+            locked(&oldest).take();
+        }
     }
 
     /// Closes the pair of a finished directory and reports errors of the close. If the directory
@@ -106,13 +117,14 @@ impl Worker<'_> {
             && locked(&above.data().pair).is_none()
             && let Ok(Some(pair)) = climb(pair, above.data())
         {
-            self.last_pair = Some((above.data().id, Arc::new(pair)));
+            let pair = Arc::new(pair);
+            self.share(above.data(), &pair);
+            self.last_pair = Some((above.data().id, pair));
         }
-        let open = locked(&data.pair).take();
-        if open.is_some() {
+        if !data.absent {
             self.dirs.pairs.fetch_sub(1, Ordering::Relaxed);
         }
-        drop(open);
+        drop(locked(&data.pair).take());
         // Another thread may still use the pair; the last one closes it.
         if let Some(Ok(pair)) = last.map(Arc::try_unwrap)
             && let Err(error) = pair.to.close()

@@ -330,3 +330,29 @@ fn compare(trace: &str, printed: &str) {
         assert!(made <= passed, "the kernel saw {made} calls of {call}, the seam {passed}");
     }
 }
+
+/// Goal: the calls of a copy grow with the number of directories, not with its square.
+#[test]
+fn depth_costs_no_more_calls_per_directory() {
+    let _alone = alone();
+    let calls = |depth: usize| {
+        let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let mut at = place.path().join("source");
+        for _ in 0..depth {
+            at.push("d");
+        }
+        fs::create_dir_all(&at).unwrap();
+        fs::write(at.join("file"), "text").unwrap();
+        fault::set("");
+        let options = CopyOptions { threads: Some(2), ..options() };
+        let target = Target::As(place.path().join("target"));
+        let sources = [place.path().join("source")];
+        let report = copy(&sources, &target, &options, &Silent, &CopyCounters::default()).unwrap();
+        assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+        assert_eq!(report.counts.directories, depth as u64 + 1);
+        ["open", "openat", "openat2", "statx"].iter().map(|op| fault::calls_of(op)).sum::<u64>()
+    };
+    let (short, long) = (calls(300), calls(900));
+    println!("300 levels: {short} calls, 900 levels: {long} calls");
+    assert!(long < 4 * short, "300 levels: {short} calls, 900 levels: {long} calls");
+}
