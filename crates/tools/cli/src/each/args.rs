@@ -348,6 +348,7 @@ impl EachArgs {
         }
         if self.is_pinned() {
             plan.blocking = None;
+            plan.tuning = Tuning::Fixed;
         }
         plan.schedule = self.schedule.unwrap_or(plan.schedule);
         plan.chunk_bytes = self.chunk;

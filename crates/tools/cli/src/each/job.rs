@@ -5,7 +5,7 @@ use super::exec::Exec;
 use crate::exit::Failure;
 use crate::stderr;
 use ioloom::Plan;
-use ioloom_model::{Compute, Method, table};
+use ioloom_model::{Compute, Method, Tuning, table};
 
 /// Bytes of one chunk when files are streamed.
 pub(super) const CHUNK_BYTES: u64 = 256 << 10;
@@ -65,9 +65,16 @@ impl Job {
                      get the contents on standard input",
                 ));
             }
+            if exec.takes_path && args.polite {
+                return Err(Failure::usage(
+                    "a command with {} reads the file itself, so --polite has no effect: leave {} out \
+                     to get the contents on standard input",
+                ));
+            }
             if exec.takes_path {
                 plan.method = Method::Null;
                 plan.blocking = None;
+                plan.tuning = Tuning::Fixed;
             }
         }
         let streams = !matches!(compute, Compute::Touch);
