@@ -1,6 +1,8 @@
 //! Coverage of the intervals and power of the tests, simulated with fixed seeds and printed as
 //! tables: `cargo test -p ioloom-stats coverage -- --nocapture`.
 
+#![allow(clippy::print_stdout, reason = "the tables are for a reader of the output")]
+
 use crate::noise_source::Noise;
 use ioloom_stats::{
     Bootstrap, CONFIDENCE, Dependence, Ratio, SignedRank, aa_noise, benjamini_hochberg,

@@ -275,7 +275,7 @@ fn the_unit_files_are_valid() {
     for name in ["ioloom-serve.service", "ioloom-serve.socket"] {
         let text = std::fs::read_to_string(format!("{units}/{name}")).unwrap();
         // The program is not installed here.
-        place.write(name, &text.replace("/usr/bin/ioloom", env!("CARGO_BIN_EXE_ioloom")));
+        place.write(name, text.replace("/usr/bin/ioloom", env!("CARGO_BIN_EXE_ioloom")));
         paths.push(place.at(name));
     }
     let ran = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&paths).output();
