@@ -35,8 +35,8 @@ impl Sample {
     /// Adds a batch; `ready` files were in stock before it.
     pub(crate) fn add(&mut self, batch: &Batch, ready: u32) {
         let ns = batch.elapsed_ns as f64;
-        // Without any miss, files are the progress: the source cannot tell hits from misses, or
-        // everything is cached and only idle time counts.
+        // Without any miss, files are the progress: the source cannot distinguish hits from misses,
+        // or everything is cached and only idle time counts.
         let (requests, part) = if batch.misses > 0 {
             (batch.misses as f64, batch.misses as f64 / (batch.misses + batch.hits) as f64)
         } else {

@@ -119,7 +119,9 @@ mod tests {
                 }
             },
             |arm| arm.plan = "pagecache:read/block=4KiB".parse().unwrap(),
-            |arm| drop(arm.settings.insert("dirty_ratio".to_owned(), 7)),
+            |arm| {
+                arm.settings.insert("dirty_ratio".to_owned(), 7);
+            },
         ];
         for edit in edits {
             let mut edited = sessions();

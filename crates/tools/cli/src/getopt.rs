@@ -170,11 +170,11 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Arg, ArgAction, Command};
+    use clap::{Arg, ArgAction};
 
     fn options() -> Options {
         let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
-        let command = Command::new("x")
+        let command = clap::Command::new("x")
             .arg(flag("all").short('a'))
             .arg(flag("threads-auto"))
             .arg(Arg::new("threshold").long("threshold").short('t'))

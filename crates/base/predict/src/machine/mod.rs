@@ -3,8 +3,8 @@
 //! Cores, a page cache, the costs of calls, devices with four or five parameters, jobs, scripted
 //! changes and a neighbour. It answers what closed laws cannot: order, changes over time, and what a
 //! controller does with them. Times are simulated, so a score can be asserted, and the same seed
-//! gives the same answer to the nanosecond. It is no measurement: its devices are laws with chosen
-//! parameters. Use it to compare controllers and to find cases that break one.
+//! gives the same answer to the nanosecond. It does not measure anything: its devices are
+//! laws with chosen parameters. Use it to compare controllers and to find cases that break one.
 //!
 //! - [`Scenario`]: a machine, a device, a job and what changes; [`Scenario::prepare`] draws its
 //!   requests, [`Prepared::run`] runs it with a controller;

@@ -17,6 +17,7 @@ use ioloom_failure::Operation;
 use ioloom_sys::attr;
 use ioloom_sys::file::{self, OpenHow, WriteMode};
 use ioloom_sys::make::random_number;
+use rustix::io::Errno;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -194,7 +195,7 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
     let failed = |error| StoreError::new(Operation::Copy, &from, error, BACKUP);
     let target = |error| StoreError::new(Operation::Create, to, error, "specify another name");
     if attr::of_path(to, false).is_ok() {
-        return Err(target(ErrorKind::AlreadyExists.into()));
+        return Err(target(Errno::EXIST.into()));
     }
     let guard = Guard::take(to)?;
     let temp = with_suffix(to, &format!(".new-{:016x}", random_number()));

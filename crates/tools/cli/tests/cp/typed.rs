@@ -191,7 +191,11 @@ fn a_plain_user_gets_one_error_and_keeps_existing_files() {
     fs::set_permissions(at("to/open"), fs::Permissions::from_mode(0o666)).unwrap();
     let output = plain(dir.path(), is_root, &["-rT", "from", "to"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("from/closed': Permission denied"), "{}", said(&output));
+    assert!(
+        said(&output).contains("from/closed' for reading: Permission denied"),
+        "{}",
+        said(&output)
+    );
     assert_eq!(fs::read(at("to/closed")).unwrap(), b"to");
     assert_eq!(fs::read(at("to/open")).unwrap(), b"from");
     if is_root {
