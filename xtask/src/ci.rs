@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: runs every check of the repository, one after another.
+//! `cargo xtask ci`: runs every check of the repository. Some builds run in the background of steps that
+//! leave processors idle; everything else runs one after another.
 //!
 //! A failed step does not stop later ones, so one run reports all problems.
 
@@ -7,6 +8,7 @@ use crate::repo::Repo;
 use crate::smoke::{self, User};
 use crate::steps::{Outcome, Steps};
 use crate::{api, crash, dependencies, gate, package, tidy, tools, ui};
+use std::path::Path;
 
 /// Crates that only the exchange needs.
 const HEAVY: [&str; 6] = ["rustls", "redb", "fjall", "tokio", "tokio-postgres", "ioloom-serve"];
@@ -29,35 +31,47 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     });
     steps.take("without defaults", || without_defaults(repo));
     steps.take("tests", || tests(repo));
-    steps.take("guide", || guide(repo));
-    steps.take("interleavings", || interleavings(repo));
-    steps.take("documents", || documents(repo));
-    steps.take("public interface", || api::run(repo, false));
     steps.take("tidy", || Ok(tidy::outcome(&tidy::check(repo)?)));
-    steps.take("publication", || package::dry_run(repo));
-    steps.take("oldest rustc", || package::oldest_compiler(repo));
     steps.take("dependencies", || dependencies::check(repo, cargo_deny));
     steps.take("advisories", || dependencies::advisories(repo));
     steps.take("ui", || ui::run(repo, false));
     steps.take("release", || Ok(judge(&release.join()?)));
-    let built = steps.passed("release");
-    for (name, user) in [("study", User::Current), ("study, unprivileged", User::Unprivileged)] {
-        steps.take(name, || {
-            if !built {
-                return Ok(Outcome::Skipped("no release build".to_owned()));
-            }
-            smoke::run(repo, &repo.target_dir()?.join("release/ioloom"), user)
-        });
-    }
-    steps.take("crash", || {
-        if !built {
-            return Ok(Outcome::Skipped("no release build".to_owned()));
-        }
-        crash::crash(&repo.target_dir()?.join("release/ioloom"), crash::ROUNDS_SHORT, 1)
-    });
+    let others = std::thread::scope(|scope| {
+        let others = scope.spawn(|| guard::in_background(|| builds(repo)));
+        runs(repo, &mut steps);
+        others.join().map_err(|_| anyhow::anyhow!("a background step panicked"))
+    })?;
+    steps.append(others);
     steps.take("gate", || gate::run(repo, false));
     print!("{}", steps.summary());
     Ok(steps.fine(strict))
+}
+
+/// Builds that nothing else needs. They use the processors that the studies leave idle.
+fn builds(repo: &Repo) -> Steps {
+    let mut steps = Steps::default();
+    steps.take("guide", || guide(repo));
+    steps.take("interleavings", || interleavings(repo));
+    steps.take("documents", || documents(repo));
+    steps.take("public interface", || api::run(repo, false));
+    steps.take("publication", || package::dry_run(repo));
+    steps.take("oldest rustc", || package::oldest_compiler(repo));
+    steps
+}
+
+/// Runs the release build as users do. These runs must succeed; their speed is not judged.
+fn runs(repo: &Repo, steps: &mut Steps) {
+    let built = steps.passed("release");
+    let with_build = |run: &dyn Fn(&Path) -> anyhow::Result<Outcome>| {
+        if !built {
+            return Ok(Outcome::Skipped("no release build".to_owned()));
+        }
+        run(&repo.target_dir()?.join("release/ioloom"))
+    };
+    for (name, user) in [("study", User::Current), ("study, unprivileged", User::Unprivileged)] {
+        steps.take(name, || with_build(&|program| smoke::run(repo, program, user)));
+    }
+    steps.take("crash", || with_build(&|program| crash::crash(program, crash::ROUNDS_SHORT, 1)));
 }
 
 /// Tries once to install missing packages if this user is permitted to, and lists the rest.

@@ -9,6 +9,7 @@
 use crate::tools;
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_current_process_group, kill_process_group};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -31,6 +32,19 @@ pub(crate) struct Job {
     limit: Duration,
     guard: PathBuf,
     quiet: bool,
+}
+
+thread_local! {
+    /// Whether the jobs of this thread run in the background.
+    static IN_BACKGROUND: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `steps`, whose jobs get the lowest priority and print only what failed.
+pub(crate) fn in_background<T>(steps: impl FnOnce() -> T) -> T {
+    IN_BACKGROUND.set(true);
+    let result = steps();
+    IN_BACKGROUND.set(false);
+    result
 }
 
 /// A job that runs while other steps run.
@@ -158,13 +172,20 @@ impl Job {
 
     /// Starts it in the background with the lowest priority, so it uses only what other steps leave
     /// idle. [`Background::join`] prints its output.
-    pub(crate) fn in_background(mut self) -> Background {
-        let program = std::mem::replace(&mut self.program, "nice".into());
-        let first = ["-n".to_owned(), "19".to_owned(), program.to_string_lossy().into_owned()];
-        self.args = first.into_iter().chain(self.args).collect();
-        self.quiet = true;
+    pub(crate) fn in_background(self) -> Background {
         println!("$ {} &", self.shown());
-        Background { job: std::thread::spawn(move || self.run()), start: Instant::now() }
+        let job = std::thread::spawn(move || self.low().run_here());
+        Background { job, start: Instant::now() }
+    }
+
+    /// The same job with the lowest priority and without output.
+    fn low(&self) -> Self {
+        let mut low = self.clone();
+        let program = std::mem::replace(&mut low.program, "nice".into());
+        let first = ["-n".to_owned(), "19".to_owned(), program.to_string_lossy().into_owned()];
+        low.args = first.into_iter().chain(low.args).collect();
+        low.quiet = true;
+        low
     }
 
     /// The command line.
@@ -178,6 +199,18 @@ impl Job {
     /// # Errors
     /// It cannot be started. A failed exit is not an error.
     pub(crate) fn run(&self) -> anyhow::Result<Ended> {
+        if !IN_BACKGROUND.get() {
+            return self.run_here();
+        }
+        let ended = self.low().run_here()?;
+        if !ended.fine() {
+            println!("$ {} &", self.shown());
+            ended.lines.iter().for_each(|line| println!("{line}"));
+        }
+        Ok(ended)
+    }
+
+    fn run_here(&self) -> anyhow::Result<Ended> {
         if !self.quiet {
             println!("$ {}", self.shown());
         }
