@@ -16,6 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+/// Pause between attempts to start a command, if no command ends earlier.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Attempts without other commands; the walk may still close directories.
+const ATTEMPTS_ALONE: u32 = 50;
+
 /// The commands that are running.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
@@ -24,43 +29,53 @@ pub(super) struct Commands {
     interrupted: RwLock<bool>,
     /// Process IDs of commands that have not been waited for.
     running: Mutex<BTreeSet<u32>>,
-    /// Commands that have ended.
-    ended: AtomicU64,
+    /// Threads in a first attempt to start a command.
+    starting: AtomicU64,
+    /// Held by the thread that tries again.
+    again: Mutex<()>,
+    /// A command has ended.
     end: Condvar,
 }
 
 impl Commands {
-    /// Starts a command as the leader of its own process group.
+    /// Starts a command as the leader of its own process group. If descriptors are missing, it waits
+    /// until others have ended or are started.
     pub(super) fn start(&self, command: &mut Command) -> io::Result<Child> {
+        self.starting.fetch_add(1, Ordering::SeqCst);
+        let first = self.attempt(command);
+        self.starting.fetch_sub(1, Ordering::SeqCst);
+        match first {
+            Err(error) if is_out_of_descriptors(&error) => self.start_again(command),
+            started => started,
+        }
+    }
+
+    /// Tries again, one thread at a time, so that threads do not take descriptors from each other.
+    /// Gives up after some attempts during which nothing else ran that could return descriptors.
+    fn start_again(&self, command: &mut Command) -> io::Result<Child> {
+        let _only = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alone = 0;
+        loop {
+            let is_alone = self.starting.load(Ordering::SeqCst) == 0 && self.running().is_empty();
+            match self.attempt(command) {
+                Err(error) if is_out_of_descriptors(&error) && alone < ATTEMPTS_ALONE => {
+                    alone += u32::from(is_alone);
+                    let running = self.running();
+                    drop(self.end.wait_timeout(running, PAUSE));
+                }
+                started => return started,
+            }
+        }
+    }
+
+    fn attempt(&self, command: &mut Command) -> io::Result<Child> {
         let interrupted = self.interrupted.read().unwrap_or_else(PoisonError::into_inner);
         if *interrupted {
             return Err(io::Error::other("the run was interrupted"));
         }
-        let child = loop {
-            let before = self.ended.load(Ordering::SeqCst);
-            match command.process_group(0).spawn() {
-                Err(error) if is_out_of_descriptors(&error) && self.await_end(before) => {}
-                started => break started?,
-            }
-        };
+        let child = command.process_group(0).spawn()?;
         self.running().insert(child.id());
         Ok(child)
-    }
-
-    /// Waits until a command ends, because descriptors are missing. Returns false if none runs.
-    fn await_end(&self, before: u64) -> bool {
-        let mut running = self.running();
-        while self.ended.load(Ordering::SeqCst) == before {
-            if running.is_empty() {
-                return false;
-            }
-            let (again, _) = self
-                .end
-                .wait_timeout(running, Duration::from_millis(20))
-                .unwrap_or_else(PoisonError::into_inner);
-            running = again;
-        }
-        true
     }
 
     /// Waits until the command has ended. From here on it gets no more signals.
@@ -68,7 +83,6 @@ impl Commands {
         ioloom_sys::proc::until_ended(child.id())?;
         self.running().remove(&child.id());
         let status = child.wait();
-        self.ended.fetch_add(1, Ordering::SeqCst);
         self.end.notify_all();
         status
     }
