@@ -18,7 +18,7 @@ pub(crate) struct Packaged {
 }
 
 /// Programs from packages. `npm` is separate from `nodejs`: some distributions ship both in one.
-pub(crate) const PACKAGED: [Packaged; 13] = [
+pub(crate) const PACKAGED: [Packaged; 15] = [
     Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
         program: "valgrind",
@@ -66,6 +66,8 @@ pub(crate) const PACKAGED: [Packaged; 13] = [
         package: "btrfs-progs",
         needed_for: "tests that compare `du` with GNU du on btrfs",
     },
+    Packaged { program: "setfacl", package: "acl", needed_for: "tests that copy access lists" },
+    Packaged { program: "getfacl", package: "acl", needed_for: "tests that copy access lists" },
     Packaged { program: "man", package: "man-db", needed_for: "tests that render the man pages" },
     Packaged {
         program: "pg_ctlcluster",
@@ -74,9 +76,10 @@ pub(crate) const PACKAGED: [Packaged; 13] = [
     },
 ];
 
-/// Programs that need no package: the toolchain that built this crate, `tar`, and the programs of
-/// Debian that install and build packages, which may be absent.
-pub(crate) const GIVEN: [&str; 5] = ["apt-get", "cargo", "dpkg-deb", "rustc", "tar"];
+/// Programs that need no package: the toolchain that built this crate, `tar`, the programs of Debian
+/// that install and build packages, and those of systemd. The last two groups may be absent.
+pub(crate) const GIVEN: [&str; 7] =
+    ["apt-get", "cargo", "dpkg-deb", "rustc", "systemd-analyze", "systemd-socket-activate", "tar"];
 
 /// Programs that are part of every Debian system, for use by the crates and their tests.
 #[cfg(test)]
