@@ -240,7 +240,7 @@ impl Levels {
     /// Compares the levels with advertised capacities in ascending order. Returns for each level
     /// the index of its capacity, if any, and the result. A capacity belongs to the level whose
     /// bracket contains it. Each remaining capacity belongs to the nearest remaining level, at most
-    /// a factor of [`NEAR`] away and in the same order. A level without a capacity is extra, whatever
+    /// a factor of `NEAR` away and in the same order. A level without a capacity is extra, whatever
     /// its rank: not every step of a curve is the end of a cache.
     pub fn compare(&self, advertised: &[f64]) -> Vec<(Option<usize>, Agreement)> {
         let mut of_level: Vec<Option<usize>> = vec![None; self.levels.len()];

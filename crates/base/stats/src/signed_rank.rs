@@ -10,7 +10,7 @@
 //! ratio of 0.88 with a scatter of 0.10 per block is found at the 1 % level in nine of ten studies
 //! of twelve blocks, and by the sign test in two of three.
 //!
-//! Cost: `n³` additions, up to [`EXACT_MAX`] differences; beyond that, a normal approximation with
+//! Cost: `n³` additions, up to `EXACT_MAX` differences; beyond that, a normal approximation with
 //! the variance corrected for ties.
 
 use crate::StatsError;

@@ -70,7 +70,7 @@ pub struct ScanOptions {
     pub follow: Follow,
     /// What to exclude.
     pub exclude: Exclude,
-    /// The time to collect in [`Tally::newest`]; `None` collects none.
+    /// The time to collect in `Tally::newest`; `None` collects none.
     pub time: Option<Time>,
     /// How to read sizes.
     pub method: Method,
