@@ -41,7 +41,7 @@ impl Course {
         self.recent = (RECENT * files + batch.files as f64, RECENT * ns + batch.elapsed_ns as f64);
     }
 
-    /// Records that the latency of the first request is no longer that of the device.
+    /// Records that the latency of the device changed, so that of the first request does not apply.
     pub(crate) fn latency_changed(&mut self) {
         self.changed = true;
     }

@@ -59,7 +59,7 @@ impl TraceFile {
 
 impl Drop for TraceFile {
     fn drop(&mut self) {
-        // After the rename there is no file under this name.
+        // The rename has removed this name.
         let _ = std::fs::remove_file(&self.unfinished);
     }
 }

@@ -158,8 +158,8 @@ impl Worker<'_> {
             if roots.parents[number].swept.swap(true, Ordering::Relaxed) {
                 return;
             }
-            let beside = roots.to.iter().filter(|to| to.parent == number);
-            let names: Vec<&CStr> = beside.map(|to| to.name.as_c_str()).collect();
+            let siblings = roots.to.iter().filter(|to| to.parent == number);
+            let names: Vec<&CStr> = siblings.map(|to| to.name.as_c_str()).collect();
             let path = roots.to[new.root].path.parent().unwrap_or(Path::new(""));
             return sweep::sweep(self.context, dir, path, &names);
         };
@@ -169,7 +169,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A directory for which there is no space. What is below it is reported.
+    /// A directory that could not be created for lack of space. Everything below it is reported.
     fn absent_dir(&self, above: DirRef<'_, CopyDir>, to: PathBuf) -> CopyDir {
         let error = Errno::NOSPC.into();
         self.context.failed(CopyError::io(Operation::CreateDir, to, error));
