@@ -52,6 +52,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
 fn builds(repo: &Repo) -> Steps {
     let mut steps = Steps::default();
     steps.take("guide", || guide(repo));
+    steps.take("comparisons", || comparisons(repo));
     steps.take("interleavings", || interleavings(repo));
     steps.take("documents", || documents(repo));
     steps.take("public interface", || api::run(repo, false));
@@ -191,6 +192,12 @@ fn guide(repo: &Repo) -> anyhow::Result<Outcome> {
         .env("CARGO_TARGET_DIR", repo.target_dir()?.join("guide").to_string_lossy())
         .run()?;
     Ok(judge_tests(&ended))
+}
+
+/// Checks that the comparisons with peers compile. They are outside the workspace, which keeps the
+/// peers' dependencies out of the product.
+fn comparisons(repo: &Repo) -> anyhow::Result<Outcome> {
+    cargo(repo, "check --locked --workspace --manifest-path comparisons/Cargo.toml", 900)
 }
 
 /// Runs the loom tests of shared state under every interleaving. They need different compiler

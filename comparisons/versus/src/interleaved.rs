@@ -394,7 +394,7 @@ fn summary<W: Work>(setup: &Setup, runs: &[Run]) -> Result<(String, bool)> {
         if durable { "---|" } else { "" },
     );
     for (number, arm) in setup.arms.iter().enumerate() {
-        row(&mut text, number, &arm.name, &counted, setup.seed, durable)?;
+        row(&mut text, number, &arm.name, &counted, durable)?;
     }
     if !lost.is_empty() {
         writeln!(
@@ -413,11 +413,11 @@ fn summary<W: Work>(setup: &Setup, runs: &[Run]) -> Result<(String, bool)> {
 }
 
 /// Returns the ratio of an arm's runs to those of the first arm, paired by block.
-fn ratio(own: &[&Run], runs: &[&Run], seed: u64, value: &dyn Fn(&Run) -> f64) -> String {
+fn ratio(own: &[&Run], runs: &[&Run], value: &dyn Fn(&Run) -> f64) -> String {
     let first = runs.iter().filter(|run| run.arm == 0);
     let valued = |run: &&Run| (run.block, value(run));
     let (arm, first) = pairs::by_block(own.iter().map(valued), first.map(valued));
-    Ratio::of(&arm, &first, seed).map_or_else(|_| "-".to_owned(), |r| pairs::ratio_text(r, 2))
+    Ratio::of(&arm, &first).map_or_else(|_| "-".to_owned(), |r| pairs::ratio_text(r, 2))
 }
 
 fn row(
@@ -425,7 +425,6 @@ fn row(
     number: usize,
     name: &str,
     runs: &[&Run],
-    seed: u64,
     durable: bool,
 ) -> Result<()> {
     let own: Vec<_> = runs.iter().copied().filter(|run| run.arm == number).collect();
@@ -442,7 +441,7 @@ fn row(
     let second: &dyn Fn(&Run) -> f64 = if durable { &wall } else { &Run::cpu_s };
     let compared = |value: &dyn Fn(&Run) -> f64| match number {
         0 => "1".to_owned(),
-        _ => ratio(&own, runs, seed, value),
+        _ => ratio(&own, runs, value),
     };
     let times = of(&yardstick)?;
     let returned = if durable { format!(" {:.3} |", of(&wall)?.median) } else { String::new() };

@@ -69,7 +69,7 @@ mod tests {
     fn fewer_than_six_blocks_are_no_interval() {
         let of = |n: usize| {
             ratio_text(
-                Ratio::of(&[2.0, 4.0, 3.0, 2.0, 2.0, 3.0][..n], &[1.0; 6][..n], 1).unwrap(),
+                Ratio::of(&[2.0, 4.0, 3.0, 2.0, 2.0, 3.0][..n], &[1.0; 6][..n]).unwrap(),
                 1,
             )
         };

@@ -132,7 +132,7 @@ impl<'a> Data<'a> {
         if ours.len() < 2 {
             return Ok(None);
         }
-        let ratio = Ratio::of(&theirs, &ours, self.setup.seed)
+        let ratio = Ratio::of(&theirs, &ours)
             .with_context(|| format!("cannot compare {a} with {b}"))?;
         Ok(Some(ratio))
     }

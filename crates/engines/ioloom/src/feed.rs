@@ -12,8 +12,9 @@
 //! ```
 //!
 //! In inode order the queue is an elevator: the next path is the one with the smallest inode above
-//! the last one, among those that have arrived. Cost per path: an uncontended lock on either side;
-//! in inode order also a `stat`, unless a walk knows the inode.
+//! the last one, among those that have arrived. Cost per path: an uncontended lock on either side,
+//! for a walk only on the side of the workers; in inode order also a `stat`, unless a walk knows the
+//! inode.
 
 use crate::bell::Bell;
 use crate::error::FileError;
@@ -30,6 +31,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// Paths that may wait in the queue: enough to hide a slow iterator for a moment.
 const WAITING_MAX: usize = 4096;
+/// Paths that are queued at once if a walk has found them.
+const BATCH_MAX: usize = 128;
 /// Paths that are sorted by inode at once.
 const SORTED_MAX: usize = 65_536;
 
@@ -56,8 +59,34 @@ impl Entry {
     }
 }
 
-/// A caller's iterator.
-pub(crate) type Entries = Box<dyn Iterator<Item = Entry> + Send>;
+/// Where the feeder takes entries from.
+pub(crate) trait Feeding: Iterator<Item = Entry> + Send {
+    /// Returns the next entry if it is there already.
+    fn ready(&mut self) -> Option<Entry> {
+        None
+    }
+}
+
+/// The input of a feed.
+pub(crate) type Entries = Box<dyn Feeding>;
+
+/// An iterator of which nothing is known before its `next` returns.
+struct OneByOne<I>(I);
+
+impl<I: Iterator<Item = Entry>> Iterator for OneByOne<I> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        self.0.next()
+    }
+}
+
+impl<I: Iterator<Item = Entry> + Send> Feeding for OneByOne<I> {}
+
+/// Makes an input of any iterator.
+pub(crate) fn one_by_one(entries: impl Iterator<Item = Entry> + Send + 'static) -> Entries {
+    Box::new(OneByOne(entries))
+}
 
 /// The queue between the feeder and the workers.
 pub(crate) struct Feed {
@@ -166,17 +195,29 @@ impl Feed {
         Ok(())
     }
 
-    fn pull(&self, entries: Entries) {
-        for entry in entries {
-            let (inode, entry) = if self.sorted { sort_key(entry) } else { (0, entry) };
-            if !self.push(inode, entry) {
+    fn pull(&self, mut entries: Entries) {
+        let mut batch = Vec::new();
+        while let Some(entry) = entries.next() {
+            batch.push(self.keyed(entry));
+            // A `stat` may take long, and the first path must not wait for those of others.
+            let most = if self.sorted { 1 } else { BATCH_MAX };
+            while batch.len() < most
+                && let Some(entry) = entries.ready()
+            {
+                batch.push(self.keyed(entry));
+            }
+            if !self.push(&mut batch) {
                 return;
             }
         }
     }
 
-    /// Queues an entry, after waiting for room. Returns false if the run takes no more.
-    fn push(&self, inode: u64, entry: Entry) -> bool {
+    fn keyed(&self, entry: Entry) -> (u64, Entry) {
+        if self.sorted { sort_key(entry) } else { (0, entry) }
+    }
+
+    /// Queues all entries of a batch, after waiting for room. Returns false if the run takes no more.
+    fn push(&self, batch: &mut Vec<(u64, Entry)>) -> bool {
         let mut state = self.lock();
         while state.queue.is_full() && !state.closed {
             state.feeder_waits = true;
@@ -186,17 +227,24 @@ impl Feed {
         if state.closed {
             return false;
         }
-        let index = state.yielded;
-        state.yielded += 1;
-        match &mut state.queue {
-            Queue::Arrival(entries) => entries.push_back((index, entry)),
-            Queue::Inode { paths, .. } => {
-                paths.insert((inode, index), entry);
+        let many = batch.len() > 1;
+        for (inode, entry) in batch.drain(..) {
+            let index = state.yielded;
+            state.yielded += 1;
+            match &mut state.queue {
+                Queue::Arrival(entries) => entries.push_back((index, entry)),
+                Queue::Inode { paths, .. } => {
+                    paths.insert((inode, index), entry);
+                }
             }
         }
         self.waiting.store(state.queue.len(), Ordering::Release);
         drop(state);
-        self.bell.ring();
+        if many {
+            self.bell.ring_all();
+        } else {
+            self.bell.ring();
+        }
         true
     }
 

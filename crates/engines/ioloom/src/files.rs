@@ -4,7 +4,7 @@ use crate::cancel::Cancel;
 use crate::default_plan::{default_plan, usable_cores};
 use crate::engine::{self, RunOptions};
 use crate::error::Error;
-use crate::feed::{Entries, Entry};
+use crate::feed::{self, Entries, Entry, Feeding};
 use crate::iter::Horizon;
 use crate::observing::{LabOptions, Measure, Observing};
 use crate::policy::{Current, OnError, Order, Progress, ProgressFn};
@@ -94,7 +94,7 @@ impl Input {
             (opened, _) => opened.entries(),
         };
         let entries: Entries = match max {
-            Some(max) => Box::new(entries.take(max as usize)),
+            Some(max) => feed::one_by_one(entries.take(max as usize)),
             None => entries,
         };
         let entries = match horizon {
@@ -119,15 +119,35 @@ impl Opened {
             return Self::List(list);
         }
         let rest = walking.filter(|_| !ended);
-        let found = failed.into_iter().map(Entry::Failed).chain(entries_of(list));
-        Self::Stream(Box::new(found.chain(rest.into_iter().flatten())))
+        let found = Box::new(failed.into_iter().map(Entry::Failed).chain(entries_of(list)));
+        Self::Stream(Box::new(Begun { found, rest }))
     }
 
     fn entries(self) -> Entries {
         match self {
-            Self::List(list) => Box::new(entries_of(list)),
+            Self::List(list) => feed::one_by_one(entries_of(list)),
             Self::Stream(entries) => entries,
         }
+    }
+}
+
+/// What a walk found before the run, and then what it finds.
+struct Begun {
+    found: Box<dyn Iterator<Item = Entry> + Send>,
+    rest: Option<Walking>,
+}
+
+impl Iterator for Begun {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        self.found.next().or_else(|| self.rest.as_mut()?.next())
+    }
+}
+
+impl Feeding for Begun {
+    fn ready(&mut self) -> Option<Entry> {
+        self.found.next().or_else(|| self.rest.as_mut()?.ready())
     }
 }
 
@@ -155,7 +175,7 @@ where
     I::Item: Into<PathBuf>,
     I::IntoIter: Send + 'static,
 {
-    let entries = Box::new(paths.into_iter().map(|path| Entry::Path(path.into())));
+    let entries = feed::one_by_one(paths.into_iter().map(|path| Entry::Path(path.into())));
     Files::new(Input::Stream(entries))
 }
 

@@ -15,7 +15,7 @@
 
 use crate::cancel::Cancel;
 use crate::error::{Error, FileError};
-use crate::feed::{Entries, Entry};
+use crate::feed::{self, Entries, Entry};
 use ioloom_budget::Budget;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -66,7 +66,7 @@ impl Horizon {
     /// Passes on entries when they come into sight.
     pub(crate) fn bound(self: Arc<Self>, mut entries: Entries) -> Entries {
         let mut position = 0;
-        Box::new(std::iter::from_fn(move || -> Option<Entry> {
+        feed::one_by_one(std::iter::from_fn(move || -> Option<Entry> {
             self.wait_for(position);
             position += 1;
             entries.next()

@@ -280,7 +280,7 @@ mod tests {
     const ALONE: Take = Take { stripe: 1, threads: 1 };
 
     fn entries(paths: impl IntoIterator<Item = PathBuf, IntoIter: Send + 'static>) -> Entries {
-        Box::new(paths.into_iter().map(Entry::Path))
+        crate::feed::one_by_one(paths.into_iter().map(Entry::Path))
     }
 
     /// Waits until `source` holds `files` paths.

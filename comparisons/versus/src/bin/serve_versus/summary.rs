@@ -86,7 +86,7 @@ impl Table<'_> {
             own.map(|run| (run.block, value(run)))
         };
         let (own, others) = pairs::by_block(of(arm), of(over));
-        Ratio::of(&own, &others, self.setup.seed).ok()
+        Ratio::of(&own, &others).ok()
     }
 
     fn rate(&self, arm: usize) -> String {

@@ -28,7 +28,7 @@ use crate::arena::Arena;
 use crate::bell::Bell;
 use crate::blocking_threads::BlockingThreads;
 use crate::error::Error;
-use crate::feed::Entry;
+use crate::feed::{self, Entry};
 use crate::lookups::Lookups;
 use crate::polite::Polite;
 use crate::shared::Shared;
@@ -68,7 +68,7 @@ pub fn run_stream<W: Work>(
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
     let budget = Arc::new(Budget::new(plan.memory_bytes));
-    let entries = Box::new(paths.map(Entry::Path));
+    let entries = feed::one_by_one(paths.map(Entry::Path));
     execute(&Source::stream(entries, plan.read_order), plan, budget, options, work)
 }
 

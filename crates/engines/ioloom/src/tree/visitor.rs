@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 
 /// Entries that a thread collects before it sends them: as many as one read of a directory returns.
@@ -26,6 +26,8 @@ pub(super) struct Finder {
     /// The roots as absolute paths, which rules of ignore files need.
     absolute: Arc<Vec<PathBuf>>,
     send: SyncSender<Batch>,
+    /// Whether files are sent after each directory.
+    wanted: Arc<AtomicBool>,
     batch: Batch,
     batch_max: usize,
     walked: Walked,
@@ -48,12 +50,14 @@ impl Finder {
         options: &Arc<TreeOptions>,
         absolute: &Arc<Vec<PathBuf>>,
         send: SyncSender<Batch>,
+        wanted: Arc<AtomicBool>,
         tally: &Arc<Tally>,
     ) -> Self {
         Self {
             options: options.clone(),
             absolute: absolute.clone(),
             send,
+            wanted,
             batch: Batch::default(),
             batch_max: 1,
             walked: Walked::default(),
@@ -250,7 +254,9 @@ impl Visitor for Finder {
 
     fn part(&mut self, _: DirRef<'_, Below>) {
         self.known = false;
-        self.flush();
+        if self.wanted.load(Ordering::Relaxed) {
+            self.flush();
+        }
     }
 
     fn failed(&mut self, _: Option<DirRef<'_, Below>>, error: &PathError) {

@@ -5,7 +5,7 @@ use super::tally::Tally;
 use super::visitor::{BATCH_MAX, Finder};
 use super::{Links, TreeOptions};
 use crate::error::FileError;
-use crate::feed::Entry;
+use crate::feed::{Entry, Feeding};
 use ioloom_failure::{Operation, PathError};
 use ioloom_walk::{Fields, Follow, Method, PathList, Walk};
 use std::io;
@@ -48,6 +48,9 @@ impl Found {
 pub(crate) struct Walking {
     state: State,
     stop: Arc<AtomicBool>,
+    /// Whether someone waits for single files: the walk then sends what it has after each directory,
+    /// which wakes a thread.
+    wanted: Arc<AtomicBool>,
 }
 
 enum State {
@@ -65,8 +68,10 @@ enum State {
 impl Walking {
     pub(crate) fn new(options: TreeOptions) -> (Self, Arc<Tally>) {
         let tally = Arc::new(Tally::default());
+        let wanted = !options.sorted && options.ahead.is_zero();
         let state = State::Waiting(Arc::new(options), tally.clone());
-        (Self { state, stop: Arc::default() }, tally)
+        let wanted = Arc::new(AtomicBool::new(wanted));
+        (Self { state, stop: Arc::default(), wanted }, tally)
     }
 
     /// Walks the whole tree and sorts it.
@@ -92,15 +97,16 @@ impl Walking {
                 }
             }
         }
+        self.wanted.store(true, Ordering::Relaxed);
         found.list.sort();
         found
     }
 
     fn start(&mut self, options: Arc<TreeOptions>, tally: Arc<Tally>) -> Option<FileError> {
         let (send, batches) = sync_channel(BATCHES);
-        let stop = self.stop.clone();
+        let (stop, wanted) = (self.stop.clone(), self.wanted.clone());
         let thread = std::thread::Builder::new().name("ioloom-walk".to_owned());
-        match thread.spawn(move || walk(&options, &tally, send, stop)) {
+        match thread.spawn(move || walk(&options, &tally, &send, (stop, wanted))) {
             Ok(thread) => {
                 self.state = State::Running { entries: Entries::default(), batches, thread };
                 None
@@ -118,8 +124,8 @@ impl Walking {
 fn walk(
     options: &Arc<TreeOptions>,
     tally: &Arc<Tally>,
-    send: SyncSender<Batch>,
-    stop: Arc<AtomicBool>,
+    send: &SyncSender<Batch>,
+    (stop, wanted): (Arc<AtomicBool>, Arc<AtomicBool>),
 ) {
     let walk = Walk {
         method: Method::NamesOnly,
@@ -131,7 +137,7 @@ fn walk(
     let absolute =
         options.roots.iter().map(|root| std::path::absolute(root).unwrap_or_else(|_| root.clone()));
     let absolute = Arc::new(absolute.collect::<Vec<_>>());
-    let make = |_| Finder::new(options, &absolute, send.clone(), tally);
+    let make = |_| Finder::new(options, &absolute, send.clone(), wanted.clone(), tally);
     if let Err(refused) = walk.run(&options.roots, make) {
         let root = options.roots.first().cloned().unwrap_or_default();
         let error = PathError::new(Operation::Walk, root, io::Error::other(refused));
@@ -165,6 +171,15 @@ impl Iterator for Walking {
                 // The walk did not start.
                 _ => return Entries::from(batch).next(),
             }
+        }
+    }
+}
+
+impl Feeding for Walking {
+    fn ready(&mut self) -> Option<Entry> {
+        match &mut self.state {
+            State::Running { entries, .. } => entries.next(),
+            _ => None,
         }
     }
 }
