@@ -10,7 +10,8 @@
 use crate::before::{start_once, touch_memory};
 use crate::facts::{self, Facts};
 use crate::kept::{self, Raw};
-use crate::{child, order, pairs};
+use crate::neighbour::Neighbours;
+use crate::{child, device::Medium, order, pairs};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use ioloom_stats::Ratio;
@@ -28,6 +29,10 @@ const COLD_MIN: f64 = 0.95;
 /// of 4 KiB files, which also read the inode tables of their targets: 256 bytes each, 6 % of the
 /// data.
 const WARM_MAX: f64 = 0.10;
+
+/// Minimum share of a run's time that a busy neighbour must have run; a run of more threads than
+/// processors leaves it less than a whole one.
+const BUSY_MIN: f64 = 0.2;
 
 /// Command-line options that do not depend on the work.
 #[derive(clap::Args)]
@@ -73,6 +78,9 @@ pub struct Order {
     /// Kill a run after this many seconds.
     #[arg(long, default_value = "600")]
     deadline_s: u64,
+    /// Number of other programs that each keep a processor busy during all runs.
+    #[arg(long, default_value = "0")]
+    busy: u32,
 }
 
 /// The cache state before a run.
@@ -105,11 +113,20 @@ pub struct Setup {
     /// Number of bytes that every arm must read, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
+    /// Number of bytes that the device must read in a cold run, if arms may share blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cold_bytes: Option<u64>,
     condition: Condition,
     blocks: u32,
     seed: u64,
     commit: String,
     facts: Facts,
+    /// Number of busy neighbours.
+    #[serde(default)]
+    busy: u32,
+    /// What else the runs have in common.
+    #[serde(default)]
+    state: String,
     arms: Vec<Arm>,
 }
 
@@ -127,6 +144,9 @@ struct Run {
     cpu_kernel_ns: u64,
     device_bytes: Option<u64>,
     machine_busy_ns: Option<u64>,
+    /// Processor time of the busy neighbours.
+    #[serde(default)]
+    neighbours_ns: u64,
     failure: Option<String>,
 }
 
@@ -167,6 +187,30 @@ pub trait Work {
     /// A file cannot be statted.
     fn bytes(&self) -> Result<Option<u64>> {
         Ok(None)
+    }
+
+    /// Returns the number of bytes that the device reads at least in a cold run; `None` for most of
+    /// [`Self::bytes`].
+    fn cold_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the medium of the input if it changes between runs.
+    fn medium(&self) -> Option<Medium> {
+        None
+    }
+
+    /// Describes the state in which every run starts.
+    fn state(&self) -> String {
+        String::new()
+    }
+
+    /// Prepares the first run of a block.
+    ///
+    /// # Errors
+    /// A file system cannot be prepared.
+    fn begin_block(&self) -> Result<()> {
+        Ok(())
     }
 
     /// Loads the input into memory; `None` if an arm does that.
@@ -241,17 +285,26 @@ fn setup<W: Work>(work: &W, order: &Order) -> Result<Setup> {
         dir: dir.to_owned(),
         tree: order.what.clone(),
         bytes: work.bytes()?,
+        cold_bytes: work.cold_bytes(),
         condition: order.condition,
         blocks: order.blocks,
         seed: order.seed,
         commit: order.commit.clone().unwrap_or_else(facts::commit),
         facts: Facts::of(work.subject()),
+        busy: order.busy,
+        state: work.state(),
         arms,
     })
 }
 
 /// Runs one arm once, in block `block`.
-fn run_one(work: &impl Work, order: &Order, setup: &Setup, block: u32, arm: usize) -> Result<Run> {
+fn run_one(
+    work: &impl Work,
+    (order, setup): (&Order, &Setup),
+    neighbours: &Neighbours,
+    block: u32,
+    arm: usize,
+) -> Result<Run> {
     let command: Vec<OsString> = setup.arms[arm].command.iter().map(OsString::from).collect();
     work.reset()?;
     if setup.condition == Condition::Cold {
@@ -261,7 +314,9 @@ fn run_one(work: &impl Work, order: &Order, setup: &Setup, block: u32, arm: usiz
     touch_memory(order.touch_memory_mib << 20);
     // Loading the program from the device is not part of the work.
     start_once(&setup.arms[arm].command[0]);
-    let (read, busy) = (setup.facts.medium.read_bytes(), child::machine_busy_ns());
+    let medium = work.medium().unwrap_or_else(|| setup.facts.medium.clone());
+    let (read, busy) = (medium.read_bytes(), child::machine_busy_ns());
+    let neighbours_ns = neighbours.cpu_ns();
     let start = Instant::now();
     let mut finished = child::run(&command, None, Duration::from_secs(order.deadline_s))?;
     let durable_ns = match work.settle() {
@@ -274,7 +329,8 @@ fn run_one(work: &impl Work, order: &Order, setup: &Setup, block: u32, arm: usiz
     let growth = |before: Option<u64>, after: Option<u64>| {
         before.zip(after).map(|(before, after)| after.saturating_sub(before))
     };
-    let device_bytes = growth(read, setup.facts.medium.read_bytes());
+    let neighbours_ns = neighbours.cpu_ns().saturating_sub(neighbours_ns);
+    let device_bytes = growth(read, medium.read_bytes());
     let machine_busy_ns = growth(busy, child::machine_busy_ns());
     if finished.failure.is_none() {
         finished.failure = work.wrong(block == 0);
@@ -288,6 +344,7 @@ fn run_one(work: &impl Work, order: &Order, setup: &Setup, block: u32, arm: usiz
         cpu_kernel_ns: finished.cpu_kernel_ns,
         device_bytes,
         machine_busy_ns,
+        neighbours_ns,
         failure: finished.failure,
     })
 }
@@ -301,13 +358,16 @@ fn measure<W: Work>(work: &W, order: &Order, out: &Path) -> Result<()> {
     let setup = setup(work, order)?;
     kept::claim(out)?;
     let mut raw = Raw::create(out, &readme::<W>(&setup)?, &setup)?;
+    let neighbours = Neighbours::start(setup.busy)?;
+    let run_one = |block, arm| run_one(work, (order, &setup), &neighbours, block, arm);
     for (block, arms) in (0..).zip(order::blocks(setup.seed, setup.blocks, setup.arms.len())) {
+        work.begin_block()?;
         if !cold && work.warm()?.is_none() {
             // Without this, the first run would have less in memory than the others.
-            run_one(work, order, &setup, block, 0)?;
+            run_one(block, 0)?;
         }
         for arm in arms {
-            let run = run_one(work, order, &setup, block, arm)?;
+            let run = run_one(block, arm)?;
             let (name, seconds) = (&setup.arms[arm].name, run.yardstick_ns() as f64 / 1e9);
             let trouble = run.failure.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             kept::say(&format!("block {block} {name}: {seconds:.3} s{trouble}"));
@@ -323,7 +383,7 @@ fn readme<W: Work>(setup: &Setup) -> Result<String> {
     let mut text = format!(
         "# {}\n\nCommand:\n\n```sh\n{}\n```\n\n\
          - commit: {}\n{}- files: {}\n- medium: {}\n- condition: {:?}\n\
-         - blocks: {}, seed {}\n\n\
+         - blocks: {}, seed {}\n- other programs that keep a processor busy: {}\n{}\n\
          `raw.jsonl` holds the setup and one line per run, in the order in which they ran; \
          `summary.md` is made from it alone by `{} --from .`.\n\n## Arms\n\n\
          | arm | version | command |\n|---|---|---|\n",
@@ -336,6 +396,8 @@ fn readme<W: Work>(setup: &Setup) -> Result<String> {
         setup.condition,
         setup.blocks,
         setup.seed,
+        setup.busy,
+        if setup.state.is_empty() { String::new() } else { format!("- {}\n", setup.state) },
         W::PROGRAM,
     );
     for arm in &setup.arms {
@@ -353,10 +415,15 @@ fn why_not(setup: &Setup, run: &Run, first: u64) -> Option<String> {
     if let Some(failure) = &run.failure {
         return Some(failure.clone());
     }
+    if f64::from(setup.busy) * run.wall_ns as f64 * BUSY_MIN > run.neighbours_ns as f64 {
+        let ran = run.neighbours_ns / 1_000_000;
+        return Some(format!("not busy: the other programs ran for {ran} ms"));
+    }
     let read = run.device_bytes?;
     let all = setup.bytes;
     // If the amount of data is unknown, a run must read at least half as much as the first one.
-    let least = all.map_or(first / 2, |bytes| (bytes as f64 * COLD_MIN) as u64);
+    let most_of = |bytes: u64| (bytes as f64 * COLD_MIN) as u64;
+    let least = setup.cold_bytes.or(all.map(most_of)).unwrap_or(first / 2);
     let most = all.map_or(u64::MAX, |bytes| (bytes as f64 * WARM_MAX) as u64);
     match setup.condition {
         Condition::Cold if read < least => Some(format!("not cold: the device read {read} bytes")),
@@ -420,13 +487,7 @@ fn ratio(own: &[&Run], runs: &[&Run], value: &dyn Fn(&Run) -> f64) -> String {
     Ratio::of(&arm, &first).map_or_else(|_| "-".to_owned(), |r| pairs::ratio_text(r, 2))
 }
 
-fn row(
-    text: &mut String,
-    number: usize,
-    name: &str,
-    runs: &[&Run],
-    durable: bool,
-) -> Result<()> {
+fn row(text: &mut String, number: usize, name: &str, runs: &[&Run], durable: bool) -> Result<()> {
     let own: Vec<_> = runs.iter().copied().filter(|run| run.arm == number).collect();
     if own.is_empty() {
         writeln!(text, "| {name} | 0 | | | | | |{}", if durable { " |" } else { "" })?;
@@ -515,6 +576,7 @@ mod tests {
             cpu_kernel_ns: 0,
             device_bytes: Some(device_bytes),
             machine_busy_ns: None,
+            neighbours_ns: wall / 2,
             failure: None,
         }
     }
@@ -526,11 +588,14 @@ mod tests {
             dir: "/".to_owned(),
             tree: String::new(),
             bytes,
+            cold_bytes: None,
             condition,
             blocks: 2,
             seed: 1,
             commit: "none".to_owned(),
             facts: Facts::default(),
+            busy: 1,
+            state: String::new(),
             arms: arms.flat_map(|arm| arms_of(&Nothing, arm, true, &[1]).unwrap()).collect(),
         }
     }
@@ -552,6 +617,11 @@ mod tests {
         {
             assert_eq!(why_not(setup, &run(0, 0, [1, 0], read), 0).is_none(), counts, "{read}");
         }
+        let alone = Run { neighbours_ns: 199_999_999, ..run(0, 0, [1, 0], 950) };
+        assert!(why_not(&cold, &alone, 0).is_some_and(|why| why.starts_with("not busy")));
+        let shared = Setup { cold_bytes: Some(40), ..set_up(Condition::Cold, Some(1000)) };
+        assert!(why_not(&shared, &run(0, 0, [1, 0], 40), 0).is_none());
+        assert!(why_not(&shared, &run(0, 0, [1, 0], 39), 0).is_some());
         let unknown = set_up(Condition::Cold, None);
         assert!(why_not(&unknown, &run(0, 0, [1, 0], 50), 100).is_none());
         assert!(why_not(&unknown, &run(0, 0, [1, 0], 49), 100).is_some());

@@ -7,5 +7,7 @@ pub mod device;
 pub mod facts;
 pub mod interleaved;
 pub mod kept;
+pub mod neighbour;
 pub mod order;
 pub mod pairs;
+pub mod volume;

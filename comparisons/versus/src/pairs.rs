@@ -68,10 +68,7 @@ mod tests {
     #[test]
     fn fewer_than_six_blocks_are_no_interval() {
         let of = |n: usize| {
-            ratio_text(
-                Ratio::of(&[2.0, 4.0, 3.0, 2.0, 2.0, 3.0][..n], &[1.0; 6][..n]).unwrap(),
-                1,
-            )
+            ratio_text(Ratio::of(&[2.0, 4.0, 3.0, 2.0, 2.0, 3.0][..n], &[1.0; 6][..n]).unwrap(), 1)
         };
         assert_eq!(of(3), "3.0 (2.0 to 4.0)");
         assert!(of(5).contains('(') && of(6).contains('['), "{} {}", of(5), of(6));

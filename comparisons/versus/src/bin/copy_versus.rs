@@ -9,15 +9,24 @@
 //! directory, the same for every arm. Warm: the source is read before each block, and the device
 //! may read at most 10 % of it. Cold: it must read 95 % of it. The copies are counted after each
 //! run and compared byte by byte in the first block.
+//!
+//! With `--volume`, source and target are in a file system of its own, which returns to the same
+//! state before each block. With `--removed`, it does so before each run, and a copy of the source
+//! is removed right before the run, as in `rm -r TARGET; cp -r SOURCE TARGET`.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use ioloom_versus::device::Medium;
 use ioloom_versus::interleaved::{self, Order, Work};
+use ioloom_versus::volume::{Kind, Volume};
 use std::cell::Cell;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+
+/// Bytes that a file system reads at least for each file whose blocks it shares: its inode.
+const INODE_BYTES_MIN: u64 = 200;
 
 /// Compare copying programs on one source; write README.md, raw.jsonl and summary.md.
 ///
@@ -34,6 +43,18 @@ struct Cli {
     /// Keep copied trees at the end: removing them disturbs the next measurement.
     #[arg(long)]
     leave: bool,
+    /// Copy within a new file system of this type in an image below --into (root).
+    #[arg(long, value_enum, value_name = "TYPE")]
+    volume: Option<Kind>,
+    /// Size of the image.
+    #[arg(long, value_name = "MIB", default_value = "3072", requires = "volume")]
+    volume_mib: u64,
+    /// Leave the source outside the volume, so no blocks can be shared.
+    #[arg(long, requires = "volume")]
+    source_outside: bool,
+    /// Remove a copy of the source right before each run.
+    #[arg(long, requires = "volume")]
+    removed: bool,
     #[command(flatten)]
     order: Order,
 }
@@ -54,19 +75,62 @@ struct Copying {
     /// Trees that were copied.
     done: Cell<u32>,
     leave: bool,
+    volume: Option<Volume>,
+    shares: bool,
+    removed: bool,
+    state: String,
 }
 
 impl Copying {
     fn new(cli: &Cli) -> Result<Self> {
-        let (source, into) = cli.source.as_ref().zip(cli.into.as_ref()).context("give --source")?;
+        let (given, into) = cli.source.as_ref().zip(cli.into.as_ref()).context("give --source")?;
         ensure!(into.is_dir(), "{} is not a directory", into.display());
-        let to = into.join("copy-versus");
+        let (mut source, mut to) = (given.clone(), into.join(TARGET));
+        let volume = cli.volume.map(|kind| prepare(cli, given, into, kind)).transpose()?;
+        if let Some(volume) = &volume {
+            to = volume.point().join(TARGET);
+            if !cli.source_outside {
+                source = volume.point().join("source");
+            }
+        }
         let text = |path: &Path| path.to_str().map(str::to_owned).context("paths must be UTF-8");
-        let texts = [text(source)?, text(&to)?];
-        let size = size_of(source, false).context("cannot use the source")?;
-        let done = Cell::new(0);
-        Ok(Self { source: source.clone(), to, texts, size, done, leave: cli.leave })
+        let texts = [text(&source)?, text(&to)?];
+        let size = size_of(&source, false).context("cannot use the source")?;
+        let shares = cli.volume.is_some_and(Kind::shares) && !cli.source_outside;
+        let (done, leave, removed) = (Cell::new(0), cli.leave, cli.removed);
+        let state = state(cli);
+        Ok(Self { source, to, texts, size, done, leave, volume, shares, removed, state })
     }
+}
+
+/// Name of the target.
+const TARGET: &str = "copy-versus";
+
+/// Prepares a volume with the source and, if one will be removed before each run, its copy.
+fn prepare(cli: &Cli, source: &Path, into: &Path, kind: Kind) -> Result<Volume> {
+    Volume::prepare(into, kind, cli.volume_mib, |point| {
+        let inside = (!cli.source_outside).then(|| point.join("source"));
+        for target in inside.into_iter().chain(cli.removed.then(|| point.join(TARGET))) {
+            let status = Command::new("cp").arg("-rT").arg(source).arg(&target).status();
+            ensure!(status.is_ok_and(|s| s.success()), "cannot fill the volume");
+        }
+        Ok(())
+    })
+}
+
+/// Describes how runs start.
+fn state(cli: &Cli) -> String {
+    let Some(kind) = cli.volume else { return String::new() };
+    let (source, starts) = (
+        if cli.source_outside { "outside it" } else { "in it" },
+        if cli.removed {
+            "before each run, then a copy of the source in it is removed"
+        } else {
+            "before each block"
+        },
+    );
+    let mib = cli.volume_mib;
+    format!("volume: {kind:?} in an image of {mib} MiB, source {source}, restored {starts}")
 }
 
 impl Copying {
@@ -133,11 +197,34 @@ impl Work for Copying {
         Ok(Some(self.size.bytes))
     }
 
+    fn cold_bytes(&self) -> Option<u64> {
+        self.shares.then_some(self.size.files * INODE_BYTES_MIN)
+    }
+
+    fn medium(&self) -> Option<Medium> {
+        self.volume.as_ref().map(|_| Medium::of(&self.source))
+    }
+
+    fn state(&self) -> String {
+        self.state.clone()
+    }
+
+    fn begin_block(&self) -> Result<()> {
+        let Some(volume) = self.volume.as_ref().filter(|_| !self.removed) else { return Ok(()) };
+        self.done.set(0);
+        volume.restore()
+    }
+
     fn warm(&self) -> Result<Option<()>> {
         size_of(&self.source, true).map(|_| Some(()))
     }
 
     fn reset(&self) -> Result<()> {
+        if let Some(volume) = self.volume.as_ref().filter(|_| self.removed) {
+            volume.restore()?;
+            size_of(&self.source, true)?;
+            return std::fs::remove_dir_all(&self.to).context("cannot remove the target");
+        }
         match self.to.symlink_metadata() {
             Ok(meta) if meta.is_dir() => {
                 std::fs::rename(&self.to, self.aside(self.done.get()))?;
@@ -151,7 +238,8 @@ impl Work for Copying {
     }
 
     fn end(&self) -> Result<()> {
-        let removed = if self.leave { 0 } else { self.done.get() };
+        let leaves = self.leave || self.volume.is_some();
+        let removed = if leaves { 0 } else { self.done.get() };
         (0..removed).try_for_each(|number| {
             std::fs::remove_dir_all(self.aside(number)).context("cannot remove what was copied")
         })
