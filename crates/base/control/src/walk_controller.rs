@@ -26,7 +26,7 @@
 //! compare windows of at least [`COMPARE_NS`]. Waiting for other workers proves nothing: two
 //! workers that contend for a lock can be faster or slower than one. So a smaller number is tried
 //! once, in windows of [`FEWER_NS`], because a walk that does not wait for a device finishes
-//! quickly. The `rotational` flag of the disk is ignored because virtual disks often report it
+//! quickly, and is kept if it is faster than the larger number before and after it. The `rotational` flag of the disk is ignored because virtual disks often report it
 //! incorrectly.
 
 use crate::batch::Batch;
@@ -83,6 +83,9 @@ enum State {
     Crowded,
     /// Trying fewer than `from` workers, which waited for each other and reached `rate`.
     Fewer { from: u32, rate: f64 },
+    /// Measuring the larger number again after `fewer` seemed faster at `rate`, waiting for each
+    /// other for the share `locked`.
+    Again { fewer: u32, rate: f64, locked: f64 },
     /// After the first jump or a doubling; `from` fewer workers reached `rate` before.
     Up { from: u32, rate: f64 },
     /// Measuring fewer workers again after a step up to `tried` seemed no faster.
@@ -156,7 +159,7 @@ impl WalkController {
         self.seen.files += batch.files;
         let long = match self.state {
             State::Warm => FIRST_NS,
-            State::Crowded | State::Fewer { .. } => FEWER_NS,
+            State::Crowded | State::Fewer { .. } | State::Again { .. } => FEWER_NS,
             State::Alone => ALONE_NS,
             _ => COMPARE_NS,
         };
@@ -231,14 +234,31 @@ impl WalkController {
                 if from == self.cores { State::Warm } else { State::Settled { rate: before } };
             return self.go(from, state);
         }
+        // A file system can change its speed from one window to the next, so measure the larger
+        // number before and after.
+        self.go(from, State::Again { fewer: now, rate, locked });
+    }
+
+    fn again(&mut self, fewer: u32, then: f64, locked: f64, rate: f64) {
+        let now = self.workers;
+        let gain = then / rate.max(f64::MIN_POSITIVE);
+        if gain <= FEWER_GAIN_LEAST {
+            self.why = format!(
+                "{}: they waited for each other, but {fewer} gave {:+.0} % entries/s",
+                threads(now),
+                (gain - 1.0) * 100.0,
+            );
+            let state = if now == self.cores { State::Warm } else { State::Settled { rate } };
+            return self.go(now, state);
+        }
         let why = format!(
-            "{}: {:+.0} % entries/s from {from}, which waited for each other",
-            threads(now),
+            "{}: {:+.0} % entries/s from {now}, which waited for each other",
+            threads(fewer),
             (gain - 1.0) * 100.0,
         );
-        self.settle(now, rate, why);
-        if locked >= LOCKED_LEAST && now > 1 {
-            self.try_fewer(rate);
+        self.settle(fewer, then, why);
+        if locked >= LOCKED_LEAST && fewer > 1 {
+            self.try_fewer(then);
         }
     }
 
@@ -344,6 +364,7 @@ impl WalkController {
             State::Fewer { from, rate: before } => {
                 self.fewer(from, before, blocked, locked, rate);
             }
+            State::Again { fewer, rate: then, locked } => self.again(fewer, then, locked, rate),
             State::Up { from, rate: before } => self.up(from, before, blocked, rate),
             State::Back { tried, rate: then } => self.back(tried, then, blocked, rate),
             State::Down { from, rate: before } => self.down(from, before, blocked, rate),
@@ -531,12 +552,28 @@ mod tests {
 
     #[test]
     fn workers_that_wait_for_each_other_become_fewer() {
-        let controller = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
+        let controller = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 16);
         assert_eq!(controller.workers(), 1, "{}", controller.why());
         assert!(controller.why().contains("waited for each other"), "{}", controller.why());
         let many = [(16, 40_000.0), (8, 60_000.0), (4, 80_000.0), (2, 70_000.0), (1, 50_000.0)];
         let controller = crowd(16, &many, 40);
         assert_eq!(controller.workers(), 4, "{}", controller.why());
+    }
+
+    #[test]
+    fn a_file_system_that_becomes_faster_does_not_cost_a_worker() {
+        // The rate doubles while one worker is tried, for a reason of its own.
+        let mut controller = WalkController::new(2, 256);
+        let mut tried = false;
+        for _ in 0..40 {
+            tried |= controller.workers() == 1;
+            let files = if tried { 1_000 } else { 500 };
+            let locked = if controller.workers() > 1 { 0.5 } else { 0.0 };
+            controller.decide(&Batch { elapsed_ns: 10_000_000, files, locked, ..Batch::default() });
+        }
+        assert!(tried);
+        assert_eq!(controller.workers(), 2, "{}", controller.why());
+        assert!(controller.why().contains("but 1 gave +0 %"), "{}", controller.why());
     }
 
     #[test]
@@ -548,7 +585,7 @@ mod tests {
         controller.decide(&cold);
         assert_eq!(controller.decide(&cold), 16);
         // If a single worker is blocked, others are added.
-        let mut controller = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
+        let mut controller = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 16);
         let cold = Batch { elapsed_ns: 60_000_000, ..cold };
         for _ in 0..4 {
             controller.decide(&cold);
