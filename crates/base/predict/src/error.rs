@@ -16,6 +16,15 @@ pub enum PredictError {
     /// No station in the network has a demand above zero.
     #[error("a network needs at least one station with a demand above zero")]
     NoDemand,
+    /// The measured device was chosen, and this machine has not been measured.
+    #[error("this machine is not calibrated for this prediction")]
+    NotCalibrated,
+    /// A published table is not compiled in, or is malformed.
+    #[error("the published table '{table}' is missing or malformed")]
+    Table {
+        /// Name of the table.
+        table: &'static str,
+    },
 }
 
 /// Returns `value` if it is finite and at least zero.

@@ -14,18 +14,27 @@
 //! - [`walk`]: such a network with one additional term for interleaved directories;
 //! - [`scaling`]: fits of elapsed times over thread counts, by the universal scalability law and by
 //!   that network, with their errors;
+//! - [`least_squares`]: fits of any of these laws;
+//! - [`walk_media`]: the media of source 001, together or from a few probes;
+//! - [`table`], [`verify`]: the published tables, and the error of each law for every cell;
+//! - [`answer`]: the questions of the command `predict`;
 //! - [`machine`]: a simulated machine that drives the controllers of `ioloom_control`.
 //!
 //! Times are in seconds and rates per second. The laws use only quotients, so any other unit works
 //! if used consistently.
 
+pub mod answer;
 pub mod closed_loop;
 mod error;
+pub mod least_squares;
 pub mod machine;
 pub mod network;
 pub mod overlap;
 pub mod scaling;
+pub mod table;
+pub mod verify;
 pub mod walk;
+pub mod walk_media;
 
 pub use error::PredictError;
 pub use network::{Network, Solution, Station, StationUse};

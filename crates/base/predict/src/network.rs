@@ -52,6 +52,16 @@ pub enum Station {
         /// Slowdown per additional customer, at least 0; 0.06 limits the speed to 1 / 0.06.
         contention: f64,
     },
+    /// Cores with one queue, where each additional busy core slows all of them down like
+    /// [`Station::Shared`].
+    Cores {
+        /// Seconds of work per job on one core.
+        demand_s: f64,
+        /// Number of cores, at least 1.
+        cores: u32,
+        /// Slowdown per additional busy core, at least 0.
+        contention: f64,
+    },
     /// Time spent without queueing: a sleep, a network.
     Delay {
         /// Seconds per job.
@@ -66,6 +76,7 @@ impl Station {
             Self::Queue { demand_s }
             | Self::Servers { demand_s, .. }
             | Self::Shared { demand_s, .. }
+            | Self::Cores { demand_s, .. }
             | Self::Delay { demand_s } => demand_s,
         }
     }
@@ -77,6 +88,10 @@ impl Station {
             Self::Queue { .. } => j.min(1.0),
             Self::Servers { servers, .. } => j.min(f64::from(servers)),
             Self::Shared { contention, .. } => j / (1.0 + contention * (j - 1.0)),
+            Self::Cores { cores, contention, .. } => {
+                let busy = j.min(f64::from(cores));
+                busy / (1.0 + contention * (busy - 1.0).max(0.0))
+            }
             Self::Delay { .. } => j,
         }
     }
@@ -88,6 +103,10 @@ impl Station {
                 above_zero("number of servers", f64::from(servers)).map(|_| ())
             }
             Self::Shared { contention, .. } => at_least_zero("contention", contention).map(|_| ()),
+            Self::Cores { cores, contention, .. } => {
+                above_zero("number of cores", f64::from(cores))?;
+                at_least_zero("contention", contention).map(|_| ())
+            }
             _ => Ok(()),
         }
     }

@@ -14,6 +14,7 @@
 
 use crate::PredictError;
 use crate::error::above_zero;
+use crate::least_squares::solve;
 use crate::walk::WalkModel;
 use serde::{Deserialize, Serialize};
 
@@ -124,31 +125,6 @@ fn least_squares(points: &[Point], terms: [bool; 2]) -> Option<[f64; 3]> {
     let mut out = [0.0; 3];
     for (value, at) in solved.into_iter().zip(used) {
         out[at] = value;
-    }
-    Some(out)
-}
-
-/// Solves by Gaussian elimination with partial pivoting; the last column is the right-hand side.
-fn solve(mut m: Vec<Vec<f64>>) -> Option<Vec<f64>> {
-    let size = m.len();
-    for at in 0..size {
-        let pivot = (at..size).max_by(|a, b| m[*a][at].abs().total_cmp(&m[*b][at].abs()))?;
-        m.swap(at, pivot);
-        if m[at][at].abs() < 1e-300 {
-            return None;
-        }
-        let upper = m[at].clone();
-        for row in m.iter_mut().skip(at + 1) {
-            let factor = row[at] / upper[at];
-            for (value, above) in row.iter_mut().zip(&upper).skip(at) {
-                *value -= factor * above;
-            }
-        }
-    }
-    let mut out = vec![0.0; size];
-    for at in (0..size).rev() {
-        let known: f64 = (at + 1..size).map(|j| m[at][j] * out[j]).sum();
-        out[at] = (m[at][size] - known) / m[at][at];
     }
     Some(out)
 }

@@ -34,7 +34,7 @@ pub struct WalkModel {
 
 impl WalkModel {
     /// Returns the device time of the whole walk with `threads`, in seconds.
-    fn device_s_with(&self, threads: u32) -> f64 {
+    pub(crate) fn device_s_with(&self, threads: u32) -> f64 {
         let spread = |n: f64| n * n / (n * n + self.interleave_half_threads.powi(2));
         self.device_s * (1.0 + self.interleave * (spread(f64::from(threads)) - spread(1.0)))
     }

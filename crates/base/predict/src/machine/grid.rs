@@ -80,7 +80,7 @@ pub const CLOUD: Device = Device {
 
 /// Costs of calls, of the order of `results/read-warm-small`: two cores read 250,000 cached files of
 /// 4 KiB per second.
-const fn machine(cores: u32) -> Machine {
+pub(crate) const fn machine(cores: u32) -> Machine {
     let memory = 256 << 20;
     Machine { cores, open_ns: 5_000, request_ns: 2_500, hand_off_ns: 2_000, byte_ns: 0.1, memory }
 }
@@ -97,7 +97,7 @@ fn capped(device: Device, requests_per_s: f64, bytes_per_s: f64, burst_s: f64) -
 
 impl Device {
     /// Returns roughly how long one request takes with many in flight, in seconds.
-    fn request_s(&self, bytes: f64, order: Order) -> f64 {
+    pub(crate) fn request_s(&self, bytes: f64, order: Order) -> f64 {
         let own = match self.model {
             Model::Disk { bytes_per_s, .. } => {
                 bytes / bytes_per_s + if order == Order::Device { 1e-4 } else { 7e-3 }

@@ -131,6 +131,28 @@ impl Job {
     }
 }
 
+impl Units {
+    /// Assigns the files to the disks one after another and places them there: one after another for a list in
+    /// device order, and at `stretch` times the distance for other orders.
+    pub(super) fn spread(&mut self, disks: u32, stretch: f64, order: Order) {
+        let mut next = vec![0; disks as usize];
+        let mut disk = 0;
+        for unit in &mut self.units {
+            unit.device = disk as u8;
+            unit.at = match order {
+                Order::Device => next[disk],
+                Order::Shuffled | Order::Walk => {
+                    (unit.at as f64 * stretch / f64::from(disks)) as u64
+                }
+            };
+            next[disk] += unit.bytes + if unit.last { GAP } else { 0 };
+            if unit.last {
+                disk = (disk + 1) % disks as usize;
+            }
+        }
+    }
+}
+
 /// Shuffles the files and keeps the pieces of each together.
 fn shuffle(units: &mut Vec<Unit>, draws: Draws) {
     let mut files: Vec<Vec<Unit>> = vec![Vec::new()];

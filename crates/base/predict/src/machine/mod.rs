@@ -10,17 +10,21 @@
 //!   requests, [`Prepared::run`] runs it with a controller;
 //! - [`grid`]: the scenarios for design, and for the test of what was designed;
 //! - [`rivals`]: other controllers;
+//! - [`policies`]: the rules of thumb of source 000;
+//! - [`sample`]: more files than can be simulated one by one;
 //! - [`score`]: the loss of a controller against the best fixed window of a sweep.
 
 mod device;
 pub mod grid;
 mod job;
+pub mod policies;
 mod random;
 pub mod rivals;
 mod run;
+pub mod sample;
 pub mod score;
 
 pub use device::{Cap, Device, Model};
 pub use job::{CHUNK, Job, Order, Sizes};
 pub use random::Draws;
-pub use run::{Change, Machine, Moment, Neighbour, Outcome, Prepared, Scenario};
+pub use run::{Change, Machine, Moment, Neighbour, Outcome, Prepared, Scenario, Sent, Step, Work};

@@ -83,6 +83,51 @@ pub struct Moment {
     pub idle: f64,
 }
 
+/// What a worker does in a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Opens a file or issues a request.
+    Issue,
+    /// Copies and computes data that the page cache had.
+    Hit,
+    /// Copies and computes data that the device delivered.
+    Compute,
+}
+
+/// One step of a worker, for timelines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// The worker, from 0.
+    pub worker: u32,
+    /// What it does.
+    pub work: Work,
+    /// The request, in list order.
+    pub unit: u32,
+    /// Start in nanoseconds.
+    pub start_ns: u64,
+    /// End in nanoseconds.
+    pub end_ns: u64,
+}
+
+/// One request at a device, for timelines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// The request, in list order.
+    pub unit: u32,
+    /// The device, from 0.
+    pub device: u32,
+    /// First byte on the device.
+    pub at: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Worker that issued it.
+    pub worker: u32,
+    /// Issue in nanoseconds.
+    pub issue_ns: u64,
+    /// Completion in nanoseconds.
+    pub end_ns: u64,
+}
+
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
@@ -96,6 +141,10 @@ pub struct Outcome {
     pub in_flight: f64,
     /// Latencies of the neighbour's requests in nanoseconds, in order of completion.
     pub neighbour_ns: Vec<u64>,
+    /// Steps of the workers by start, if they are recorded.
+    pub steps: Vec<Step>,
+    /// Requests by completion, if they are recorded.
+    pub sent: Vec<Sent>,
 }
 
 impl Outcome {
@@ -112,6 +161,8 @@ impl Outcome {
 pub struct Prepared<'a> {
     scenario: &'a Scenario,
     units: Units,
+    disks: u32,
+    recorded: usize,
 }
 
 /// Ids from here on are the neighbour's.
@@ -122,11 +173,25 @@ const END_NS: u64 = 20_000_000_000_000;
 impl Scenario {
     /// Draws the requests.
     pub fn prepare(&self) -> Prepared<'_> {
-        Prepared { scenario: self, units: self.job.units(self.seed) }
+        Prepared { scenario: self, units: self.job.units(self.seed), disks: 1, recorded: 0 }
     }
 }
 
 impl Prepared<'_> {
+    /// Spreads the files over `disks` copies of the first device, at most 256, and places them as far
+    /// apart as if there were `stretch` times as many. A second device is not used.
+    pub fn spread(mut self, disks: u32, stretch: f64) -> Self {
+        self.disks = disks.clamp(1, 256);
+        self.units.spread(self.disks, stretch, self.scenario.job.order);
+        self
+    }
+
+    /// Records the first `limit` steps and as many requests, for a timeline.
+    pub fn record(mut self, limit: usize) -> Self {
+        self.recorded = limit;
+        self
+    }
+
     /// Returns the number of requests.
     pub fn requests(&self) -> usize {
         self.units.units.len()
@@ -180,14 +245,16 @@ struct Run<'a> {
     flying: f64,
     outcome: Outcome,
     ended: Vec<u64>,
+    /// Recorded requests that are not complete.
+    flights: Vec<Sent>,
 }
 
 impl<'a> Run<'a> {
     fn new(prepared: &'a Prepared<'a>, window: u32, window_max: u32) -> Self {
         let scenario = prepared.scenario;
-        let devices = [Some(scenario.device), scenario.second]
-            .into_iter()
-            .flatten()
+        let second = scenario.second.filter(|_| prepared.disks == 1);
+        let devices = std::iter::repeat_n(scenario.device, prepared.disks as usize)
+            .chain(second)
             .map(|device| Running::new(device, scenario.seed))
             .collect();
         let mut run = Self {
@@ -216,6 +283,7 @@ impl<'a> Run<'a> {
             flying: 0.0,
             outcome: Outcome::default(),
             ended: Vec::new(),
+            flights: Vec::new(),
         };
         if let Some(neighbour) = scenario.neighbour {
             run.invite(neighbour);
@@ -243,7 +311,7 @@ impl<'a> Run<'a> {
             let room = self.in_flight < self.window && held < self.window_max;
             let fits = held == 0 || self.held_bytes < machine.memory;
             self.short = room && !fits;
-            let (cost, issues) = if room && fits && self.issued < self.known {
+            let (cost, issues, work, id) = if room && fits && self.issued < self.known {
                 let id = self.issued;
                 self.issued += 1;
                 let unit = self.unit(id);
@@ -253,25 +321,30 @@ impl<'a> Run<'a> {
                     let copy = (unit.bytes as f64 * machine.byte_ns) as u64;
                     self.batch.hits += 1;
                     self.done(id);
-                    (call + copy + unit.compute_ns, None)
+                    (call + copy + unit.compute_ns, None, Work::Hit, id)
                 } else {
                     self.in_flight += 1;
                     self.held_bytes += unit.bytes;
-                    (call, Some(id))
+                    (call, Some(id), Work::Issue, id)
                 }
             } else if let Some(id) = self.ready.pop_front() {
                 let unit = self.unit(id);
                 let copy = (unit.bytes as f64 * machine.byte_ns) as u64;
                 self.held_bytes -= unit.bytes;
                 self.done(id);
-                (machine.hand_off_ns + copy + unit.compute_ns, None)
+                let cost = machine.hand_off_ns + copy + unit.compute_ns;
+                (cost, None, Work::Compute, id)
             } else {
                 return;
             };
             let end = self.now + ((cost.max(1)) as f64 * self.slow) as u64;
-            let worker = self.busy.iter_mut().find(|worker| worker.is_none());
-            *worker.expect("an idle worker") = Some((end, issues));
+            let worker = self.busy.iter().position(Option::is_none).expect("an idle worker");
+            self.busy[worker] = Some((end, issues));
             self.idle -= 1;
+            if self.outcome.steps.len() < self.prepared.recorded {
+                let (worker, start_ns, end_ns) = (worker as u32, self.now, end);
+                self.outcome.steps.push(Step { worker, work, unit: id, start_ns, end_ns });
+            }
         }
     }
 
@@ -322,6 +395,13 @@ impl<'a> Run<'a> {
                     let request = Request { id: u64::from(id), at: unit.at, bytes: unit.bytes };
                     let device = usize::from(unit.device).min(self.devices.len() - 1);
                     self.devices[device].submit(to, request);
+                    if self.flights.len() < self.prepared.recorded {
+                        let (at, bytes) = (unit.at, unit.bytes);
+                        let (device, worker) = (device as u32, worker as u32);
+                        let (issue_ns, end_ns) = (to, to);
+                        let sent = Sent { unit: id, device, at, bytes, worker, issue_ns, end_ns };
+                        self.flights.push(sent);
+                    }
                 }
             }
         }
@@ -337,6 +417,12 @@ impl<'a> Run<'a> {
                 self.answered(id, to);
             } else {
                 self.in_flight -= 1;
+                if self.outcome.sent.len() < self.prepared.recorded
+                    && let Some(i) = self.flights.iter().position(|f| u64::from(f.unit) == id)
+                {
+                    let sent = self.flights.swap_remove(i);
+                    self.outcome.sent.push(Sent { end_ns: to, ..sent });
+                }
                 self.batch.misses += 1;
                 self.ready.push_back(id as u32);
             }

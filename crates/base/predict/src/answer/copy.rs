@@ -1,0 +1,174 @@
+//! Copying files from one device to another.
+
+use super::profile::{Class, Measured, stations};
+use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to};
+use crate::PredictError;
+use crate::error::above_zero;
+use crate::machine::{Device, Order};
+use crate::network::{Network, Station};
+
+/// Processor time to create, fill and close a small file, in seconds: 100,000 files took 1.7 s on two
+/// cores (`results/copy-small-by-threads`).
+const CREATE_S: f64 = 34e-6;
+/// Processor time to copy a byte in memory twice, in seconds.
+const BYTE_S: f64 = 0.2e-9;
+
+/// A question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The class of the source.
+    pub from: Class,
+    /// The class of the target.
+    pub to: Class,
+    /// The probes of this machine.
+    pub measured: Option<Measured>,
+    /// Number of files.
+    pub files: u64,
+    /// Mean size in bytes.
+    pub bytes: u64,
+    /// Order of the list.
+    pub order: Order,
+    /// Usable cores.
+    pub cores: u32,
+    /// Most files copied at the same time.
+    pub threads_max: u32,
+}
+
+/// Answers a question.
+///
+/// # Errors
+/// Fails if a number is out of range, or a device is the measured one and there is none.
+pub fn answer(question: &Question) -> Result<Answer, PredictError> {
+    one_to("number of files", question.files, u64::MAX)?;
+    one_to("number of cores", u64::from(question.cores), 4096)?;
+    one_to("number of threads", u64::from(question.threads_max), 1024)?;
+    let bytes = above_zero("file size", question.bytes as f64)?;
+    let (from, to) = (device(question, question.from)?, device(question, question.to)?);
+    let all = network(question, &from, &to, 1.0)?;
+    let [fast, slow] =
+        [1.0 / UNKNOWN_DEVICE, UNKNOWN_DEVICE].map(|factor| network(question, &from, &to, factor));
+    let (fast, slow) = (fast?, slow?);
+    let files = question.files as f64;
+    let mut points = Vec::new();
+    for threads in ladder(question.threads_max) {
+        let rate = all.rate_per_s(threads);
+        let measured = question.measured.as_ref();
+        let both = question.from == Class::Measured && question.to == Class::Measured;
+        points.push(Point {
+            threads,
+            elapsed_s: files / rate,
+            low_s: files / fast.rate_per_s(threads),
+            high_s: files / slow.rate_per_s(threads),
+            rate_per_s: rate,
+            limit: limit(&all, question, threads, rate),
+            beyond: measured.filter(|_| both).map(|m| Beyond {
+                threads: (f64::from(threads) / f64::from(m.in_flight_max)).max(1.0),
+                files: (files / m.files as f64).max(1.0),
+            }),
+        });
+    }
+    Ok(Answer {
+        question: format!(
+            "copy of {} files of {bytes} bytes from {} to {}",
+            question.files,
+            question.from.name(),
+            question.to.name()
+        ),
+        unit: "files",
+        axis: "threads",
+        method: "closed network of processor, source and target, solved exactly by convolution"
+            .to_owned(),
+        parameters: format!(
+            "source: {}; target: {}; {:.0} µs of processor to create a file, as in \
+             results/copy-small-by-threads",
+            question.from.source(),
+            question.to.source(),
+            CREATE_S * 1e6
+        ),
+        enough: Answer::enough(&points),
+        points,
+        notes: vec![
+            "the target writes as fast as it reads, and everything reaches it before the end"
+                .to_owned(),
+            format!(
+                "the interval covers devices that are {UNKNOWN_DEVICE} times as fast or slow as \
+                 their parameters say"
+            ),
+        ],
+    })
+}
+
+fn device(question: &Question, class: Class) -> Result<Device, PredictError> {
+    match (class, &question.measured) {
+        (Class::Measured, Some(measured)) => measured.device(),
+        _ => class.device().ok_or(PredictError::NotCalibrated),
+    }
+}
+
+/// Builds the network; device times are `factor` times as long.
+fn network(
+    question: &Question,
+    from: &Device,
+    to: &Device,
+    factor: f64,
+) -> Result<Network, PredictError> {
+    let bytes = question.bytes as f64;
+    let compute = CREATE_S + BYTE_S * bytes;
+    let mut all = vec![Station::Servers { demand_s: compute, servers: question.cores }];
+    // Writes are appended, whatever the order of the reads.
+    for (device, order) in [(from, question.order), (to, Order::Device)] {
+        for station in stations(device, bytes, order, 1) {
+            let demand_s = station.demand_s() * factor;
+            all.push(match station {
+                Station::Servers { servers, .. } => Station::Servers { demand_s, servers },
+                _ => Station::Delay { demand_s },
+            });
+        }
+    }
+    Network::new(all)
+}
+
+fn limit(network: &Network, question: &Question, threads: u32, rate: f64) -> Limit {
+    let compute = CREATE_S + BYTE_S * question.bytes as f64;
+    if rate * compute > 0.9 * f64::from(question.cores) {
+        Limit::Compute
+    } else if network.rate_per_s(threads.saturating_mul(2)) > rate * (1.0 + DOUBLING) {
+        Limit::InFlight
+    } else {
+        Limit::Device
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(to: Class, bytes: u64) -> Question {
+        Question {
+            from: Class::Nvme,
+            to,
+            measured: None,
+            files: 1_000,
+            bytes,
+            order: Order::Device,
+            cores: 2,
+            threads_max: 8,
+        }
+    }
+
+    #[test]
+    fn large_files_take_the_bandwidth_of_the_slower_device() {
+        let answer = answer(&question(Class::Sata, 1 << 28)).unwrap();
+        let law = 1_000.0 * (1u64 << 28) as f64 / 530e6;
+        let last = answer.points.last().unwrap();
+        assert!((last.elapsed_s / law - 1.0).abs() < 0.1, "{last:?} {law}");
+        assert_eq!(last.limit, Limit::Device);
+    }
+
+    #[test]
+    fn a_faster_target_is_never_slower() {
+        let time = |to| answer(&question(to, 65_536)).unwrap().points[3].elapsed_s;
+        assert!(time(Class::Nvme) < time(Class::Sata));
+        assert!(time(Class::Sata) < time(Class::Usb));
+    }
+}

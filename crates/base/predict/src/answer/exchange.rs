@@ -1,0 +1,214 @@
+//! A stock server with more clients than can be measured.
+
+use super::{Answer, Beyond, Limit, Point, ladder, one_to};
+use crate::PredictError;
+use crate::closed_loop::sleepers_elapsed_s;
+use crate::error::at_least_zero;
+use crate::network::{Network, Station};
+use serde::{Deserialize, Serialize};
+
+/// Processor seconds of a request with 64 connections and no order log (`results/serve-levels`).
+pub const REQUEST_S: f64 = 5.89e-6;
+/// Seconds of a sync of 4 KiB there.
+pub const SYNC_S: f64 = 0.138e-3;
+/// Seconds of a commit besides its sync: one client with group commit took 1 / 4,020 s.
+const COMMIT_S: f64 = 1.0 / 4020.0 - SYNC_S;
+/// Seconds per additional client of a commit: 64 clients made 94,150 requests per second.
+const COMMIT_CLIENT_S: f64 = (64.0 / 94_150.0 - (2.0 - 1.0 / 64.0) * (COMMIT_S + SYNC_S)) / 63.0;
+/// Most clients of that measurement.
+const CLIENTS: f64 = 64.0;
+/// Difference between two measured servers of a level, as a share: their minimum and maximum differ
+/// from the median by up to this.
+const SPREAD: f64 = 0.25;
+
+/// When an order is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// Nothing is kept.
+    None,
+    /// When a sync shared by all waiting orders is complete.
+    Group,
+    /// When its own sync is complete.
+    Each,
+}
+
+/// A question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Most clients.
+    pub clients_max: u32,
+    /// Orders of each client.
+    pub orders: u64,
+    /// Time between a reply and the next order, in seconds.
+    pub think_s: f64,
+    /// Threads of a pool that gives each connection a thread; `None` for an event loop.
+    pub pool: Option<u32>,
+    /// Cores of the server.
+    pub cores: u32,
+    /// Processor time of a request, in seconds.
+    pub request_s: f64,
+    /// When an order is acknowledged.
+    pub durability: Durability,
+    /// Time of a sync, in seconds.
+    pub sync_s: f64,
+}
+
+/// Answers a question.
+///
+/// # Errors
+/// Fails if a number is out of range.
+pub fn answer(question: &Question) -> Result<Answer, PredictError> {
+    one_to("number of clients", u64::from(question.clients_max), 10_000_000)?;
+    one_to("number of orders", question.orders, u64::MAX)?;
+    one_to("number of cores", u64::from(question.cores), 4096)?;
+    at_least_zero("think time", question.think_s)?;
+    at_least_zero("time of a request", question.request_s)?;
+    at_least_zero("time of a sync", question.sync_s)?;
+    if let Some(threads) = question.pool {
+        one_to("number of pool threads", u64::from(threads), 1_000_000)?;
+    }
+    let mut points = Vec::new();
+    for clients in ladder(question.clients_max) {
+        // A pool serves as many clients as it has threads, and then the next ones.
+        let active = question.pool.map_or(clients, |threads| clients.min(threads));
+        let (rate, limit) = closed_loop(question, active)?;
+        let round_s = f64::from(active) / rate;
+        let pool = question.pool.map(u64::from);
+        let elapsed_s = sleepers_elapsed_s(u64::from(clients), pool, question.orders, round_s);
+        let limit = if active < clients { Limit::Pool } else { limit };
+        // Only the part that does not think is uncertain.
+        let busy = (round_s - question.think_s).max(0.0) / round_s;
+        let half = SPREAD * busy * (1.0 + (f64::from(active) / CLIENTS).max(1.0).log2() / 4.0);
+        points.push(Point {
+            threads: clients,
+            elapsed_s,
+            low_s: elapsed_s * (-half).exp(),
+            high_s: elapsed_s * half.exp(),
+            rate_per_s: f64::from(clients) * question.orders as f64 / elapsed_s,
+            limit,
+            beyond: Some(Beyond { threads: (f64::from(clients) / CLIENTS).max(1.0), files: 1.0 }),
+        });
+    }
+    let model = match question.pool {
+        Some(threads) => format!("a pool of {threads} threads, one per connection"),
+        None => "an event loop".to_owned(),
+    };
+    Ok(Answer {
+        question: format!(
+            "{} clients with {} orders each and {} s between them, served by {model}",
+            question.clients_max, question.orders, question.think_s
+        ),
+        unit: "requests",
+        axis: "clients",
+        method: "closed loop, by mean value analysis; several cores count as one fast core and a \
+                 delay (Seidmann)"
+            .to_owned(),
+        parameters: format!(
+            "{:.2} µs of processor per request, {:.3} ms per sync; results/serve-levels on two \
+             cores, up to 64 connections",
+            question.request_s * 1e6,
+            question.sync_s * 1e3
+        ),
+        enough: Answer::enough(&points),
+        points,
+        notes: vec![
+            "memory, descriptors and the network of so many clients are not part of the law"
+                .to_owned(),
+        ],
+    })
+}
+
+/// Returns requests per second of `clients` clients that are served at the same time, and the limit.
+fn closed_loop(question: &Question, clients: u32) -> Result<(f64, Limit), PredictError> {
+    let cores = f64::from(question.cores);
+    let commit = commit_s(question, clients);
+    let mut stations = vec![
+        Station::Delay { demand_s: question.think_s + commit },
+        Station::Queue { demand_s: question.request_s / cores },
+        Station::Delay { demand_s: question.request_s * (cores - 1.0) / cores },
+    ];
+    let each = question.durability == Durability::Each;
+    let sync_s = if each { question.sync_s } else { 0.0 };
+    stations.push(Station::Queue { demand_s: sync_s });
+    let rate = Network::new(stations)?.rate_per_s(clients);
+    let limit = if rate * question.request_s > 0.9 * cores {
+        Limit::Compute
+    } else if rate * sync_s > 0.9 || (commit > question.think_s && commit > question.request_s) {
+        Limit::Sync
+    } else {
+        Limit::Clients
+    };
+    Ok((rate, limit))
+}
+
+/// Returns how long an order waits for a shared commit: the one that is under way when it arrives, if
+/// any, and its own, which grow with the orders in them.
+fn commit_s(question: &Question, clients: u32) -> f64 {
+    if question.durability != Durability::Group {
+        return 0.0;
+    }
+    let n = f64::from(clients);
+    (COMMIT_S + question.sync_s) * (2.0 - 1.0 / n) + COMMIT_CLIENT_S * (n - 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(clients_max: u32) -> Question {
+        Question {
+            clients_max,
+            orders: 10,
+            think_s: 1.0,
+            pool: None,
+            cores: 2,
+            request_s: REQUEST_S,
+            durability: Durability::None,
+            sync_s: SYNC_S,
+        }
+    }
+
+    #[test]
+    fn sleeping_clients_take_the_published_times() {
+        let looped = answer(&question(100)).unwrap();
+        let last = looped.points.last().unwrap();
+        assert!((last.elapsed_s / 10.03 - 1.0).abs() < 0.01, "{last:?}");
+        assert_eq!(last.limit, Limit::Clients);
+        let pool = answer(&Question { pool: Some(10), ..question(100) }).unwrap();
+        let last = pool.points.last().unwrap();
+        assert!((last.elapsed_s / 100.1 - 1.0).abs() < 0.01, "{last:?}");
+        assert_eq!(last.limit, Limit::Pool);
+    }
+
+    #[test]
+    fn a_million_clients_are_limited_by_the_cores() {
+        let busy = answer(&question(1_000_000)).unwrap();
+        let last = busy.points.last().unwrap();
+        assert!((last.rate_per_s / (2.0 / REQUEST_S) - 1.0).abs() < 0.01, "{last:?}");
+        assert_eq!(last.limit, Limit::Compute);
+        assert!(last.beyond.unwrap().threads > 10_000.0);
+    }
+
+    #[test]
+    fn group_commit_is_near_the_measured_rates() {
+        let group =
+            Question { think_s: 0.0, durability: Durability::Group, cores: 1, ..question(64) };
+        let answer = answer(&group).unwrap();
+        // 16 clients were not used for the parameters.
+        for (clients, measured) in [(1, 4020.0), (16, 30_670.0), (64, 94_150.0)] {
+            let point = answer.points.iter().find(|point| point.threads == clients).unwrap();
+            assert!((point.rate_per_s / measured - 1.0).abs() < 0.15, "{point:?} {measured}");
+        }
+    }
+
+    #[test]
+    fn one_sync_per_order_is_one_at_a_time() {
+        let each = Question { think_s: 0.0, durability: Durability::Each, ..question(256) };
+        let answer = answer(&each).unwrap();
+        let last = answer.points.last().unwrap();
+        assert!((last.rate_per_s * SYNC_S - 1.0).abs() < 0.02, "{last:?}");
+        assert_eq!(last.limit, Limit::Sync);
+        assert!(super::answer(&Question { think_s: -1.0, ..question(4) }).is_err());
+    }
+}

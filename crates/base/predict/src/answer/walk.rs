@@ -1,0 +1,251 @@
+//! A walk over a tree on other media, with other threads, and with other numbers of files.
+
+use super::profile::Class;
+use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to};
+use crate::PredictError;
+use crate::network::{Network, Station};
+use crate::walk_media::{self, FILES, HALF_THREADS, Medium};
+use crate::{WalkModel, machine::Model};
+
+/// Most threads of the published walks.
+const THREADS: f64 = 256.0;
+/// Inodes in a block of 4 KiB of ext4, with inodes of 256 bytes.
+const INODES_PER_BLOCK: f64 = 16.0;
+/// Share of the held-out errors that an interval covers.
+const COVERED: f64 = 0.9;
+
+/// A question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The class of the device.
+    pub class: Class,
+    /// A walk of this machine, with the files and threads it was calibrated with.
+    pub measured: Option<(WalkModel, u64, u32)>,
+    /// Files in the tree.
+    pub files: u64,
+    /// Most threads.
+    pub threads_max: u32,
+    /// Cores; `None` for those of the calibration.
+    pub cores: Option<u32>,
+}
+
+/// A walk of one file: stations and what is known about them.
+struct Law {
+    model: WalkModel,
+    /// Servers of the device.
+    servers: u32,
+    /// Files and threads of the calibration.
+    calibrated: Option<(f64, f64)>,
+    parameters: String,
+}
+
+/// Answers a question.
+///
+/// # Errors
+/// Fails if a number is out of range, or the device is the measured one and there is none.
+pub fn answer(question: &Question) -> Result<Answer, PredictError> {
+    one_to("number of files", question.files, u64::MAX)?;
+    one_to("number of threads", u64::from(question.threads_max), 65_536)?;
+    let law = law(question)?;
+    let error = held_out_error()?;
+    let files = question.files as f64;
+    let mut points = Vec::new();
+    for threads in ladder(question.threads_max) {
+        let elapsed_s = files / rate(&law, question.cores, threads)?;
+        let beyond = law.calibrated.map(|(known_files, known_threads)| Beyond {
+            threads: (f64::from(threads) / known_threads).max(1.0),
+            files: (files / known_files).max(1.0),
+        });
+        // A factor of two beyond the calibrated threads adds the error once more, and one beyond the
+        // files half of it.
+        let half = match beyond {
+            Some(Beyond { threads, files }) => error * (1.0 + threads.log2() + 0.5 * files.log2()),
+            None => UNKNOWN_DEVICE.ln() * 2.0,
+        };
+        points.push(Point {
+            threads,
+            elapsed_s,
+            low_s: elapsed_s * (-half).exp(),
+            high_s: elapsed_s * half.exp(),
+            rate_per_s: files / elapsed_s,
+            limit: limit(&law, question.cores, threads)?,
+            beyond,
+        });
+    }
+    Ok(Answer {
+        question: format!("walk of {} files on {}", question.files, question.class.name()),
+        unit: "files",
+        axis: "threads",
+        method: "closed network of processor and device, solved exactly by convolution".to_owned(),
+        parameters: law.parameters,
+        enough: Answer::enough(&points),
+        points,
+        notes: vec![format!(
+            "the interval covers {:.0} % of the held-out errors of source 001 (±{:.1} %), and more \
+             beyond the calibration",
+            100.0 * COVERED,
+            100.0 * error
+        )],
+    })
+}
+
+fn rate(law: &Law, cores: Option<u32>, threads: u32) -> Result<f64, PredictError> {
+    Ok(Network::new(network(law, cores, threads))?.rate_per_s(threads))
+}
+
+/// Returns the processor and the device for one file.
+fn network(law: &Law, cores: Option<u32>, threads: u32) -> Vec<Station> {
+    let WalkModel { cpu_s, contention, .. } = law.model;
+    let processor = match cores {
+        Some(cores) => Station::Cores { demand_s: cpu_s, cores, contention },
+        None => Station::Shared { demand_s: cpu_s, contention },
+    };
+    let demand_s = law.model.device_s_with(threads);
+    vec![processor, Station::Servers { demand_s, servers: law.servers }]
+}
+
+fn limit(law: &Law, cores: Option<u32>, threads: u32) -> Result<Limit, PredictError> {
+    let one = rate(law, cores, threads)?;
+    let stations = network(law, cores, threads);
+    let busy = |station: &Station, servers: f64| one * station.demand_s() / servers;
+    let speed = stations[0].speed(threads);
+    Ok(if busy(&stations[1], f64::from(law.servers)) > 0.9 {
+        Limit::Metadata
+    } else if rate(law, cores, threads.saturating_mul(2))? > one * (1.0 + DOUBLING) {
+        Limit::InFlight
+    } else if busy(&stations[0], speed) > busy(&stations[1], f64::from(law.servers)) {
+        Limit::Compute
+    } else {
+        Limit::Metadata
+    })
+}
+
+/// Returns the quantile [`COVERED`] of the absolute held-out errors of source 001.
+fn held_out_error() -> Result<f64, PredictError> {
+    let mut errors = Vec::new();
+    for (medium, model) in walk_media::held_out()? {
+        for (threads, cell) in &medium.cells {
+            if !walk_media::PROBES.contains(threads) {
+                errors.push(cell.error(model.elapsed_s(*threads)?).abs());
+            }
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    let rank = (COVERED * errors.len() as f64).ceil() as usize;
+    Ok(errors.get(rank.saturating_sub(1)).copied().unwrap_or(0.0))
+}
+
+/// Divides the times of a whole walk by its files.
+fn per_file(model: WalkModel, files: f64) -> WalkModel {
+    WalkModel { cpu_s: model.cpu_s / files, device_s: model.device_s / files, ..model }
+}
+
+fn law(question: &Question) -> Result<Law, PredictError> {
+    if question.class == Class::Measured {
+        let Some((model, files, threads)) = question.measured else {
+            return Err(PredictError::NotCalibrated);
+        };
+        return Ok(Law {
+            model: per_file(model, files as f64),
+            servers: 1,
+            calibrated: Some((files as f64, f64::from(threads))),
+            parameters: format!("probes of this machine: {files} files, 1 to {threads} threads"),
+        });
+    }
+    let media = walk_media::media()?;
+    let all: Vec<&Medium> = media.iter().collect();
+    let (shared, models, _) = walk_media::together(&all)?;
+    let name = match question.class {
+        Class::Hdd => "hdd",
+        Class::Usb => "usb2",
+        _ => "nvme",
+    };
+    let at = media.iter().position(|medium| medium.name == name).unwrap_or(0);
+    let fitted = per_file(models[at], FILES);
+    if matches!(question.class, Class::Hdd | Class::Usb | Class::Nvme) {
+        return Ok(Law {
+            model: fitted,
+            servers: 1,
+            calibrated: Some((FILES, THREADS)),
+            parameters: format!(
+                "source 001, medium {name}: {:.2} µs of processor and {:.2} µs of device per file, \
+                 contention {:.3}, 8 cores with 16 hardware threads",
+                fitted.cpu_s * 1e6,
+                fitted.device_s * 1e6,
+                shared.contention.0
+            ),
+        });
+    }
+    uncalibrated(question.class, fitted)
+}
+
+/// A walk on a class that no source walked: the processor of source 001, and the device by its data
+/// sheet, with one request per block of inodes, or one per file over a network.
+fn uncalibrated(class: Class, nvme: WalkModel) -> Result<Law, PredictError> {
+    let device = class.device().ok_or(PredictError::NotCalibrated)?;
+    let (request_s, servers, each) = match device.model {
+        Model::Flash { units, piece_ns, firmware_ns, .. } => {
+            ((piece_ns + firmware_ns) as f64 / 1e9, units, INODES_PER_BLOCK)
+        }
+        Model::Network { latency_ns, servers, service_ns, .. } => {
+            ((latency_ns + service_ns) as f64 / 1e9, servers, 1.0)
+        }
+        _ => return Err(PredictError::NotCalibrated),
+    };
+    let model = WalkModel {
+        device_s: request_s / each,
+        interleave: 0.0,
+        interleave_half_threads: HALF_THREADS,
+        ..nvme
+    };
+    let parameters = format!(
+        "not calibrated: the processor of source 001, and {} with {each:.0} files per request",
+        class.source()
+    );
+    Ok(Law { model, servers, calibrated: None, parameters })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(class: Class, files: u64) -> Answer {
+        let question = Question { class, measured: None, files, threads_max: 256, cores: None };
+        answer(&question).unwrap()
+    }
+
+    #[test]
+    fn the_published_walk_is_inside_its_calibration() {
+        let hdd = ask(Class::Hdd, 2_835_154);
+        let at_8 = hdd.points.iter().find(|point| point.threads == 8).unwrap();
+        assert!((at_8.elapsed_s / 102.38 - 1.0).abs() < 0.1, "{at_8:?}");
+        assert_eq!(at_8.beyond, Some(Beyond { threads: 1.0, files: 1.0 }));
+        assert_eq!(at_8.limit, Limit::Metadata);
+        assert!(at_8.low_s < at_8.elapsed_s && at_8.elapsed_s < at_8.high_s);
+        assert!(hdd.enough < 16, "{}", hdd.enough);
+    }
+
+    #[test]
+    fn more_files_are_further_from_the_calibration_and_less_certain() {
+        let (near, far) = (ask(Class::Nvme, 2_000_000), ask(Class::Nvme, 1_000_000_000));
+        let width = |answer: &Answer| answer.points[3].high_s / answer.points[3].low_s;
+        assert!(width(&far) > 1.5 * width(&near), "{} {}", width(&near), width(&far));
+        assert!(far.points[0].beyond.unwrap().files > 300.0);
+        assert_eq!(near.points[0].limit, Limit::InFlight);
+    }
+
+    #[test]
+    fn classes_without_a_walk_say_so() {
+        let sata = ask(Class::Sata, 1_000);
+        assert_eq!(sata.points[0].beyond, None);
+        assert!(sata.parameters.starts_with("not calibrated"), "{}", sata.parameters);
+        let question = Question {
+            class: Class::Measured,
+            measured: None,
+            files: 10,
+            threads_max: 4,
+            cores: None,
+        };
+        assert_eq!(answer(&question), Err(PredictError::NotCalibrated));
+    }
+}

@@ -1,0 +1,156 @@
+//! More files than can be simulated one by one: a sample of the job, continued at its steady rate.
+//!
+//! The method: the first files of the job run on the simulated machine, request by request. The rate
+//! of the middle of that run, without its beginning and end, is the steady rate; the remaining files
+//! take as long as that rate says. The interval is that of batch means: the middle is divided into
+//! [`PARTS`] parts, and their rates vary like independent draws if a part is much longer than a
+//! request. A job that changes midway, or a tree that ends in one long chain, is not steady and cannot
+//! be continued; jobs that fit into the sample are simulated as they are.
+//!
+//! Files of a list in device order keep their distance, because their neighbours decide about seeks.
+//! Other orders are stretched: a seek across all files is longer than one across the sample.
+//!
+//! Cost: time and memory of the sample, whatever the number of files.
+
+use super::device::Model;
+use super::job::{Job, Order};
+use super::run::{Moment, Outcome, Scenario};
+use ioloom_control::Tuner;
+
+/// Files of a sample, unless the job has fewer.
+pub const SAMPLE: u32 = 200_000;
+/// Parts of the middle of a run.
+const PARTS: usize = 20;
+/// Student's t for 19 degrees of freedom and 95 %.
+const STUDENT: f64 = 2.093;
+
+/// The simulated time of a large job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampled {
+    /// Elapsed time in seconds.
+    pub elapsed_s: f64,
+    /// Ends of the 95 % interval of the simulation, without errors of the model.
+    pub interval_s: (f64, f64),
+    /// Files that were simulated.
+    pub simulated: u32,
+    /// Mean share of worker time without work; 1 for a run shorter than a batch.
+    pub idle: f64,
+    /// The run of the sample.
+    pub outcome: Outcome,
+}
+
+/// Runs a job of `files` files on `disks` copies of the first device of a scenario.
+///
+/// The number of files of the scenario's own job is the size of the sample.
+pub fn run(
+    scenario: &Scenario,
+    disks: u32,
+    files: u64,
+    tuner: &mut dyn Tuner,
+    window_max: u32,
+) -> Sampled {
+    let simulated = u64::from(scenario.job.files).min(files).max(1) as u32;
+    let stretch = stretch(scenario, files as f64 / f64::from(simulated), disks);
+    let part = Scenario { job: Job { files: simulated, ..scenario.job }, ..scenario.clone() };
+    let prepared = part.prepare().spread(disks, stretch);
+    let outcome = prepared.run(tuner, window_max);
+    let requests = prepared.requests() as f64 / f64::from(simulated);
+    let idle = mean(outcome.timeline.iter().map(|moment| moment.idle)).unwrap_or(1.0);
+    let own_s = outcome.ns as f64 / 1e9;
+    let rest = files - u64::from(simulated);
+    let (elapsed_s, interval_s) = if rest == 0 {
+        (own_s, (own_s, own_s))
+    } else {
+        let (rate, error) = steady(&outcome.timeline).unwrap_or_else(|| {
+            let all = prepared.requests() as f64;
+            (all / own_s, outcome.in_flight / all)
+        });
+        let time = |rate: f64| own_s + rest as f64 * requests / rate;
+        let half = (STUDENT * error).min(0.9);
+        (time(rate), (time(rate * (1.0 + half)), time(rate * (1.0 - half))))
+    };
+    Sampled { elapsed_s, interval_s, simulated, idle, outcome }
+}
+
+/// Limits the distance of files to the size of the device.
+fn stretch(scenario: &Scenario, wanted: f64, disks: u32) -> f64 {
+    let (Model::Disk { bytes, .. }, Order::Shuffled | Order::Walk) =
+        (scenario.device.model, scenario.job.order)
+    else {
+        return wanted;
+    };
+    // Files of a walk are placed within 16 GiB at least.
+    let span = (1u64 << 34) as f64 / f64::from(disks);
+    wanted.min(bytes as f64 / span).max(1.0)
+}
+
+/// Returns requests per second in the middle of a run, and its relative standard error.
+fn steady(timeline: &[Moment]) -> Option<(f64, f64)> {
+    let total: u64 = timeline.iter().map(|moment| moment.requests).sum();
+    let mut done = 0;
+    let middle: Vec<&Moment> = timeline
+        .iter()
+        .filter(|moment| {
+            done += moment.requests;
+            10 * done >= total && 20 * done <= 19 * total
+        })
+        .collect();
+    let length = middle.len() / PARTS;
+    if length == 0 {
+        return None;
+    }
+    let tick = timeline.first()?.at_ns as f64 / 1e9;
+    let rate = |part: &[&Moment]| {
+        part.iter().map(|moment| moment.requests).sum::<u64>() as f64 / (part.len() as f64 * tick)
+    };
+    let rates: Vec<f64> = middle.chunks_exact(length).take(PARTS).map(rate).collect();
+    let all = rate(&middle);
+    let variance = rates.iter().map(|r| (r - all) * (r - all)).sum::<f64>() / (PARTS - 1) as f64;
+    (all > 0.0).then(|| (all, (variance / PARTS as f64).sqrt() / all))
+}
+
+fn mean(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+    let count = values.clone().count();
+    (count > 0).then(|| values.sum::<f64>() / count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::grid;
+    use crate::machine::rivals::Fixed;
+
+    fn scenario(files: u32) -> Scenario {
+        let mut scenario = grid::design().into_iter().find(|s| s.name == "sata 4k 0").unwrap();
+        scenario.job.files = files;
+        scenario
+    }
+
+    #[test]
+    fn a_small_job_is_simulated_as_it_is() {
+        let scenario = scenario(3_000);
+        let sampled = run(&scenario, 1, 3_000, &mut Fixed::new(32), 1024);
+        let plain = scenario.prepare().spread(1, 1.0).run(&mut Fixed::new(32), 1024);
+        assert_eq!(sampled.outcome, plain);
+        assert_eq!(sampled.simulated, 3_000);
+    }
+
+    #[test]
+    fn a_sample_continues_like_the_whole_job() {
+        for disks in [1, 8] {
+            let whole = run(&scenario(120_000), disks, 120_000, &mut Fixed::new(64), 1024);
+            let part = run(&scenario(20_000), disks, 120_000, &mut Fixed::new(64), 1024);
+            let ratio = part.elapsed_s / whole.elapsed_s;
+            assert!((ratio - 1.0).abs() < 0.03, "{ratio} with {disks} disks");
+            let (low, high) = part.interval_s;
+            assert!(low < part.elapsed_s && part.elapsed_s < high, "{low} to {high}");
+        }
+    }
+
+    #[test]
+    fn more_disks_are_faster_until_the_cores_are_busy() {
+        let time = |disks| run(&scenario(20_000), disks, 20_000, &mut Fixed::new(256), 1024);
+        let (one, four) = (time(1), time(4));
+        assert!(four.elapsed_s < 0.9 * one.elapsed_s, "{} {}", one.elapsed_s, four.elapsed_s);
+    }
+}
