@@ -19,6 +19,8 @@ mod error;
 mod session;
 #[cfg(feature = "rustls")]
 mod sides;
+#[cfg(feature = "rustls")]
+mod verify;
 #[cfg(not(feature = "rustls"))]
 mod without;
 

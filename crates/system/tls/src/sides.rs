@@ -2,13 +2,15 @@
 
 use crate::error::{SessionError, TlsError};
 use crate::session::TlsSession;
+use crate::verify::Lenient;
 use ioloom_failure::{Operation, PathError, quoted};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::NoServerSessionStorage;
 use rustls::{
-    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
+    ClientConfig, ClientConnection, ConfigBuilder, Connection, RootCertStore, ServerConfig,
+    ServerConnection, WantsVerifier,
 };
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
@@ -25,6 +27,27 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn library(error: rustls::Error) -> TlsError {
     TlsError::Library(error.to_string())
+}
+
+fn client() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, TlsError> {
+    let builder = ClientConfig::builder_with_provider(provider());
+    builder.with_safe_default_protocol_versions().map_err(library)
+}
+
+/// Reads the CA certificates in a file, or those of this system.
+fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TlsError> {
+    let usual = || AUTHORITIES.map(Path::new).into_iter().find(|path| path.exists());
+    let path = authorities.or_else(usual).ok_or(TlsError::NoAuthorities)?;
+    let advice = "specify a PEM file with the certificate of the server's CA";
+    let mut roots = RootCertStore::empty();
+    let (added, _) =
+        roots.add_parsable_certificates(certificates("CA certificates", path, advice)?);
+    if added == 0 {
+        let (what, path) = ("CA certificates", path.to_owned());
+        let reason = "no certificate could be parsed".to_owned();
+        return Err(TlsError::Invalid { what, path, reason, advice });
+    }
+    Ok(roots)
 }
 
 /// Reads the certificates in a PEM file.
@@ -140,22 +163,36 @@ impl Trust {
     /// # Errors
     /// Fails if the file cannot be read or contains no certificate, or if the name is invalid.
     pub fn new(authorities: Option<&Path>, name: &str) -> Result<Self, TlsError> {
-        let usual = || AUTHORITIES.map(Path::new).into_iter().find(|path| path.exists());
-        let path = authorities.or_else(usual).ok_or(TlsError::NoAuthorities)?;
-        let advice = "specify a PEM file with the certificate of the server's CA";
-        let mut roots = RootCertStore::empty();
-        let (added, _) =
-            roots.add_parsable_certificates(certificates("CA certificates", path, advice)?);
-        if added == 0 {
-            let (what, path) = ("CA certificates", path.to_owned());
-            let reason = "no certificate could be parsed".to_owned();
-            return Err(TlsError::Invalid { what, path, reason, advice });
-        }
-        let mut config = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(library)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let roots = roots(authorities)?;
+        let config = client()?.with_root_certificates(roots).with_no_client_auth();
+        Self::with(config, name)
+    }
+
+    /// Like [`new`](Self::new), but accepts a certificate for any name: every owner of a
+    /// certificate of one of these CAs can impersonate the server.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn of_any_name(authorities: Option<&Path>, name: &str) -> Result<Self, TlsError> {
+        let verifier = Lenient::chain(roots(authorities)?, provider())?;
+        Self::lenient(verifier, name)
+    }
+
+    /// Accepts every certificate: the connection is encrypted, but anyone on the network path can
+    /// impersonate the server.
+    ///
+    /// # Errors
+    /// Fails if the name is invalid.
+    pub fn unverified(name: &str) -> Result<Self, TlsError> {
+        Self::lenient(Lenient::nothing(provider()), name)
+    }
+
+    fn lenient(verifier: Lenient, name: &str) -> Result<Self, TlsError> {
+        let config = client()?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+        Self::with(config.with_no_client_auth(), name)
+    }
+
+    fn with(mut config: ClientConfig, name: &str) -> Result<Self, TlsError> {
         config.resumption = rustls::client::Resumption::disabled();
         let server = ServerName::try_from(name.to_owned());
         let server = server.map_err(|_| TlsError::Name(name.to_owned()))?;

@@ -36,6 +36,14 @@ impl Trust {
         Err(TlsError::Without)
     }
 
+    pub fn of_any_name(_: Option<&Path>, _: &str) -> Result<Self, TlsError> {
+        Err(TlsError::Without)
+    }
+
+    pub fn unverified(_: &str) -> Result<Self, TlsError> {
+        Err(TlsError::Without)
+    }
+
     pub fn session(&self) -> Result<TlsSession, SessionError> {
         match self.0 {}
     }
