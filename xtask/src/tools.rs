@@ -18,7 +18,7 @@ pub(crate) struct Packaged {
 }
 
 /// Programs from packages. `npm` is separate from `nodejs`: some distributions ship both in one.
-pub(crate) const PACKAGED: [Packaged; 15] = [
+pub(crate) const PACKAGED: [Packaged; 16] = [
     Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
         program: "valgrind",
@@ -70,16 +70,30 @@ pub(crate) const PACKAGED: [Packaged; 15] = [
     Packaged { program: "getfacl", package: "acl", needed_for: "tests that copy access lists" },
     Packaged { program: "man", package: "man-db", needed_for: "tests that render the man pages" },
     Packaged {
+        program: "openssl",
+        package: "openssl",
+        needed_for: "tests of encrypted connections to a PostgreSQL database",
+    },
+    Packaged {
         program: "pg_ctlcluster",
         package: "postgresql",
         needed_for: "tests of `serve` with its orders in a PostgreSQL database",
     },
 ];
 
-/// Programs that need no package: the toolchain that built this crate, `tar`, the programs of Debian
-/// that install and build packages, and those of systemd. The last two groups may be absent.
-pub(crate) const GIVEN: [&str; 7] =
-    ["apt-get", "cargo", "dpkg-deb", "rustc", "systemd-analyze", "systemd-socket-activate", "tar"];
+/// Programs that need no package: the toolchain that built this crate with its linker, `tar`, the
+/// programs of Debian that install and build packages, and those of systemd. The last two groups may
+/// be absent.
+pub(crate) const GIVEN: [&str; 8] = [
+    "apt-get",
+    "cargo",
+    "cc",
+    "dpkg-deb",
+    "rustc",
+    "systemd-analyze",
+    "systemd-socket-activate",
+    "tar",
+];
 
 /// Programs that are part of every Debian system, for use by the crates and their tests.
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Relative links in Markdown files: both the file and the heading must exist.
+//! Relative links in Markdown files: the file must exist, and the heading, or the function in a Rust
+//! file (`file.rs#name`), so a table of tests names only tests that exist.
 
 use super::finding::{Finding, Source};
 use crate::repo::Repo;
@@ -30,6 +31,12 @@ fn judge(repo: &Repo, source: &Source, target: &str, sources: &[Source]) -> Opti
         return Some(format!("link to '{target}', which does not exist"));
     }
     let anchor = anchor?;
+    if file.extension().is_some_and(|ending| ending == "rs") {
+        let text = sources.iter().find(|s| s.path == file).map(|s| s.text.as_str())?;
+        let is_known = text.contains(&format!("fn {anchor}("));
+        let wrong = || format!("link to '{target}': {} has no such function", file.display());
+        return (!is_known).then(wrong);
+    }
     let text = sources.iter().find(|s| s.path == file && s.is("md")).map(|s| s.text.as_str())?;
     let known = headings(text).any(|heading| slug(heading) == anchor);
     (!known).then(|| format!("link to '{target}': {} has no such heading", file.display()))
@@ -121,5 +128,10 @@ mod tests {
         let found = check(&repo, &[two]);
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(found[0].place, "docs/a.md:1");
+        let tests = source("a.rs", "fn some_test() {}");
+        let table = source("docs/a.md", "[x](../a.rs#some_test)\n[y](../a.rs#some)");
+        let found = check(&repo, &[tests, table]);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[1].text.contains("no such function"), "{found:?}");
     }
 }

@@ -337,6 +337,59 @@ impl Server {
         Self { programs, data, socket, settings, child: None, data_dir: None }
     }
 
+    /// Creates a replica of this running server, with its own directories, and starts it. Orders that
+    /// this server commits from now on wait for the replica if they are to be durable.
+    ///
+    /// # Errors
+    /// The message of the system or of PostgreSQL.
+    pub fn replica(&self, data: &Path, socket: &Path) -> Result<Self, String> {
+        let made = DirBuilder::new().mode(0o700).create(socket);
+        let ours = made.and_then(|()| match is_root() {
+            true => std::os::unix::fs::chown(socket, Some(NOBODY), Some(NOBODY)),
+            false => Ok(()),
+        });
+        ours.map_err(|e| format!("cannot create directory {}: {}", quoted(socket), reason(&e)))?;
+        let mut backup = self.programs.command("pg_basebackup", Path::new("/"));
+        backup
+            .arg("-h")
+            .arg(&self.socket)
+            .args(["-U", USER, "-c", "fast", "--no-sync", "-R", "-D"])
+            .arg(data);
+        let out = backup.output().map_err(|e| format!("cannot run it: {}", reason(&e)))?;
+        if !out.status.success() {
+            return Err(String::from_utf8_lossy(&out.stderr).trim().to_owned());
+        }
+        let (programs, settings) = (self.programs.clone(), self.settings.clone());
+        let (data, socket) = (data.to_owned(), socket.to_owned());
+        let mut replica = Self { programs, data, socket, settings, child: None, data_dir: None };
+        replica.start()?;
+        self.query("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        self.query("postgres", "SELECT pg_reload_conf()")?;
+        let waits = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        for _ in 0..TRIES {
+            if self.query("postgres", waits)? == "1" {
+                return Ok(replica);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err("the replica does not become synchronous".to_owned())
+    }
+
+    /// Makes a replica the primary server. It waits for no replica of its own.
+    ///
+    /// # Errors
+    /// The message of the server.
+    pub fn promote(&self) -> Result<(), String> {
+        self.query("postgres", "SELECT pg_promote(wait_seconds => 60)")?;
+        self.query("postgres", "ALTER SYSTEM RESET synchronous_standby_names")?;
+        self.query("postgres", "SELECT pg_reload_conf()").map(drop)
+    }
+
+    /// Returns the directory of the socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// Returns the id of the main process while it runs.
     pub fn process(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)

@@ -85,6 +85,28 @@ impl Postgres {
         self.server.database(name).unwrap_or_else(|reason| panic!("{name}: {reason}"))
     }
 
+    /// Creates and starts a synchronous replica of this server.
+    pub fn replica(&self) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (data, socket) = (dir.path().join("replica"), dir.path().join("socket"));
+        open_way_to(&socket);
+        // The user that PostgreSQL runs as creates the data directory in it.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+        let replica = self.server.replica(&data, &socket);
+        Self { server: replica.unwrap_or_else(|reason| panic!("{reason}")), dir: Arc::new(dir) }
+    }
+
+    /// Makes a replica the primary server.
+    pub fn promote(&self) {
+        self.server.promote().unwrap_or_else(|reason| panic!("{reason}"));
+    }
+
+    /// Returns a connection string for two servers, of which one is the primary.
+    pub fn with_replica(&self, replica: &Self, name: &str) -> String {
+        let (first, second) = (self.server.socket(), replica.server.socket());
+        format!("host={},{} user=tester dbname={name}", first.display(), second.display())
+    }
+
     /// Stops all its processes and returns when none of them is running.
     pub fn pause(&self) {
         // Once the main process is stopped, no new ones appear.
