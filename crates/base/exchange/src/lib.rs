@@ -19,7 +19,9 @@ mod token;
 pub use answer::{Answer, Fault, Local, Shown, Stop};
 pub use book::{BadStockFile, Exchange};
 pub use clients::{Clients, OrderOutcome, Seen, WINDOW};
-pub use codec::{ClassicForm, Command, Form, LINE_MAX, PADDED, Request, Session, Settings};
+pub use codec::{
+    ClassicForm, Command, END_MARK, Form, LINE_MAX, PADDED, Request, Session, Settings,
+};
 pub use codec::{Spelling, UnknownStock, encode};
 pub use state::{BadRecord, Record, State};
 pub use stock::{COUNT_MAX, Line, Order, Refused, RequestId, Side, Stock};

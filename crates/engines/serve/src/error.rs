@@ -129,6 +129,8 @@ pub enum SystemOperation {
     GetAddress,
     /// Preparing a listener for its model.
     PrepareListener,
+    /// Keeping a lock for the next program.
+    KeepLock,
     /// Waiting for connections, requests or completions.
     Wait,
 }
@@ -143,6 +145,7 @@ impl fmt::Display for SystemOperation {
             Self::StartRuntime => "start the asynchronous runtime",
             Self::GetAddress => "read the address of a listener",
             Self::PrepareListener => "prepare a listener",
+            Self::KeepLock => "keep the lock for the next program",
             Self::Wait => "wait for events",
         })
     }

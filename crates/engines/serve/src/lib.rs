@@ -38,13 +38,13 @@ pub use choice::{
     show_refusal, store_refusal,
 };
 pub use error::{DatabaseOperation, ServeError, SystemOperation};
-pub use ioloom_sys_net::inherited;
+pub use ioloom_sys_net::{handover, inherited};
 pub use limits::Limits;
 pub use live::Reload;
 pub use metrics::Counts;
 pub use options::TlsFiles;
 pub use options::{DATABASE_VARIABLE, DatabaseChoice, SERVICE_TIME_MAX, ServeOptions, StoreChoice};
-pub use server::{ServeSummary, Server, ServerHandle};
+pub use server::{ServeEnd, ServeSummary, Server, ServerHandle, named};
 pub use store::{
     MarkFacts, StoreError, StoreFacts, backup_store, detect_store, inspect_store, probe_store,
 };

@@ -26,6 +26,8 @@ pub struct Limits {
     pub spin: Duration,
     /// Time limit for finishing requests when the server stops.
     pub stop: Duration,
+    /// Time for which connections are still served when another program takes over.
+    pub grace: Duration,
     /// Number of threads, for models with a configurable number.
     pub threads: usize,
     /// Maximum number of connections waiting in the queue of the pool.
@@ -56,6 +58,7 @@ impl Default for Limits {
             hog: Duration::from_secs(3),
             spin: Duration::from_micros(50),
             stop: Duration::from_secs(5),
+            grace: Duration::from_millis(100),
             threads: 10,
             waiting: 16,
             client_connections: 0,

@@ -78,6 +78,18 @@ pub(crate) fn take(
     }
 }
 
+/// Returns the file at `path` if it is among those that the previous program of this process
+/// locked, and removes it from them.
+pub(crate) fn take_handed(path: &Path, handed: &mut Vec<OwnedFd>) -> Option<OwnedFd> {
+    let named = file::stat(path).ok()?;
+    let is_it = |locked: &OwnedFd| {
+        file::identity(locked)
+            .is_ok_and(|facts| (facts.inode, facts.device) == (named.inode, named.device))
+    };
+    let at = handed.iter().position(is_it)?;
+    Some(handed.swap_remove(at))
+}
+
 /// Describes the process that holds a lock.
 pub(crate) fn holder_text(holder: Option<u32>) -> String {
     match holder {

@@ -20,17 +20,22 @@ use crate::store::Locked;
 use crate::{lock, store};
 use ioloom_exchange::{ClassicForm, Exchange, Settings, State};
 use ioloom_failure::quoted;
+use ioloom_sys_net::handover::Handover;
 use ioloom_sys_net::inherited::Inherited;
 use ioloom_sys_net::ring::NetRing;
 use ioloom_sys_net::{Listener, Waker};
 use ioloom_tls::Identity;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Name of an inherited listener for unpadded answers.
 const LINE_SOCKET: &str = "line";
+/// How long to wait for the end of threads that keep the store open, and how often to look.
+const CLOSING_MAX: Duration = Duration::from_secs(2);
+const CLOSING_CHECK: Duration = Duration::from_millis(1);
 /// Backlog of pending connections.
 const BACKLOG: u32 = 4096;
 
@@ -45,12 +50,23 @@ pub struct ServeSummary {
     pub seq: u64,
 }
 
+/// How a server ended.
+#[derive(Debug)]
+pub enum ServeEnd {
+    /// It was stopped.
+    Stopped(ServeSummary),
+    /// The store is closed, but still locked, and connections wait for the next program.
+    HandedOver(Handover),
+}
+
 /// A server that is listening but not serving yet.
 pub struct Server {
     service: Arc<Service>,
     ports: Vec<Vec<Port>>,
     addresses: Vec<SocketAddr>,
     stocks: Arc<StockWriter>,
+    /// Keeps the store locked after it is closed.
+    store_lock: Option<OwnedFd>,
     is_new_store: Option<bool>,
     notices: Vec<String>,
     database_name: Option<String>,
@@ -76,6 +92,14 @@ impl ServerHandle {
         self.0.upgrade().map(|service| service.state()).unwrap_or_default()
     }
 
+    /// Asks the server to stop for another program. Like [`stop`](Self::stop), but connections wait
+    /// instead of being refused, and [`Server::run_to_end`] returns the listeners and the locks.
+    pub fn hand_over(&self) {
+        if let Some(service) = self.0.upgrade() {
+            service.hand_over();
+        }
+    }
+
     /// Asks the server to stop. It finishes the requests that have arrived, writes the stock file
     /// and exits.
     pub fn stop(&self) {
@@ -89,23 +113,37 @@ impl Server {
     /// Reserves the addresses, locks the store and the stock file, opens the store, and listens.
     /// Connections are refused until the store is open.
     pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
-        Self::start_on(options, Vec::new())
+        Self::start_on(options, Handover::default())
     }
 
-    /// Like [`start`](Self::start), but uses listening sockets of the parent process, if any,
-    /// instead of the listen addresses: one for the protocol variant in the settings, and one for
-    /// unpadded answers, which is the second one or the one named `line`.
-    pub fn start_on(options: &ServeOptions, inherited: Vec<Inherited>) -> Result<Self, ServeError> {
+    /// Verifies the options without opening anything.
+    ///
+    /// # Errors
+    /// Fails if [`start`](Self::start) would, except for the store, the stock file and the
+    /// addresses.
+    pub fn check(options: &ServeOptions) -> Result<(), ServeError> {
         check(options)?;
         probe_ring(options.model)?;
+        options.tls.as_ref().map(identity).transpose().map(drop)
+    }
+
+    /// Like [`start`](Self::start), but uses listening sockets of the parent process or of the
+    /// previous program, if any, instead of the listen addresses: one for the protocol variant in
+    /// the settings, and one for unpadded answers, which is named `line`. Locks of the previous
+    /// program are kept.
+    pub fn start_on(options: &ServeOptions, handover: Handover) -> Result<Self, ServeError> {
+        Self::check(options)?;
         let identity = options.tls.as_ref().map(identity).transpose()?;
+        let Handover { listeners: inherited, locks: mut handed } = handover;
         let loops = model::loops(options.model, options.cores);
         let (ports, addresses) = reserve(options, loops, inherited)?;
+        let spare_listeners = spares(&ports)?;
         let uses_store = options.database.is_none() && options.durability != Durability::None;
-        let locked = uses_store.then(|| Locked::take(&options.store)).transpose()?;
+        let locked = uses_store.then(|| Locked::take(&options.store, &mut handed)).transpose()?;
+        let store_lock = locked.as_ref().map(Locked::keep_lock).transpose()?.flatten();
         let sharing =
             if options.database.is_some() { lock::Sharing::Shared } else { lock::Sharing::Alone };
-        let stock_lock = StockLock::take(&options.stock, sharing)?;
+        let stock_lock = StockLock::take_or_keep(&options.stock, sharing, &mut handed)?;
         let initial_state = match &options.database {
             None => {
                 let (stocks, file_hash) = stock_file::read(&options.stock)?;
@@ -131,6 +169,7 @@ impl Server {
             strategy: initial_state.strategy,
             journal: initial_state.journal,
             wakers,
+            spare_listeners,
             loops,
             secrets: Secrets { access: options.access.clone(), identity },
             service_time: service_times(options).0,
@@ -139,7 +178,16 @@ impl Server {
         let service = Arc::new(Service::new(parts, options.settings, &initial_state.stocks));
         stocks.serve(&service);
         let Initial { is_new: is_new_store, database_name, notices, .. } = initial_state;
-        Ok(Self { service, ports, addresses, stocks, is_new_store, notices, database_name })
+        Ok(Self {
+            service,
+            ports,
+            addresses,
+            stocks,
+            store_lock,
+            is_new_store,
+            notices,
+            database_name,
+        })
     }
 
     /// Returns the listen addresses: the main one, followed by the one with unpadded answers.
@@ -180,8 +228,26 @@ impl Server {
 
     /// Serves until a stop is requested, then writes the stock file.
     pub fn run(self) -> Result<ServeSummary, ServeError> {
+        self.serve().map(|(summary, _)| summary)
+    }
+
+    /// Serves until a stop or a handover is requested, then writes the stock file. After a handover
+    /// the store is closed.
+    pub fn run_to_end(self) -> Result<ServeEnd, ServeError> {
+        let service = Arc::downgrade(&self.service);
+        let (summary, handover) = self.serve()?;
+        let Some(handover) = handover else { return Ok(ServeEnd::Stopped(summary)) };
+        // The store is closed with the last thread that may still end a connection.
+        let since = Instant::now();
+        while service.strong_count() > 0 && since.elapsed() < CLOSING_MAX {
+            std::thread::sleep(CLOSING_CHECK);
+        }
+        Ok(ServeEnd::HandedOver(handover))
+    }
+
+    fn serve(self) -> Result<(ServeSummary, Option<Handover>), ServeError> {
         let ran = model::run(self.service.model, &self.service, self.ports);
-        self.service.stop();
+        self.service.end();
         self.service.reports.finish();
         if let Some(error) = self.service.journal.take_error() {
             let _ = self.stocks.finish();
@@ -192,11 +258,16 @@ impl Server {
         let counts = &self.service.counts;
         let of =
             |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
-        Ok(ServeSummary {
+        let summary = ServeSummary {
             done: of(&counts.done),
             connections: of(&counts.accepted),
             seq: self.service.journal.latest(),
-        })
+        };
+        let Some(listeners) = self.service.handed_over() else { return Ok((summary, None)) };
+        let stock_lock = self.stocks.keep_lock();
+        let stock_lock = stock_lock.map_err(ServeError::system(SystemOperation::KeepLock))?;
+        let locks = self.store_lock.into_iter().chain(stock_lock).collect();
+        Ok((summary, Some(Handover { listeners, locks })))
     }
 }
 
@@ -263,34 +334,74 @@ fn reserve(
     let groups = if shared { loops } else { 1 };
     let line = Settings { classic: ClassicForm::Line, ..options.settings };
     if !inherited.is_empty() {
-        return adopt(inherited, groups, [options.settings, line]);
+        return adopt(&inherited, groups, [options.settings, line]);
     }
-    let asked =
-        [Some((options.listen, options.settings)), options.listen_line.map(|at| (at, line))];
+    let asked = [
+        Some((options.listen, options.settings, false)),
+        options.listen_line.map(|at| (at, line, true)),
+    ];
     let mut all: Vec<Vec<Port>> = (0..groups).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
-    for (mut address, settings) in asked.into_iter().flatten() {
+    for (mut address, settings, is_line) in asked.into_iter().flatten() {
         for group in &mut all {
             let listener = Listener::reserve(address, shared).map_err(no_listener(address))?;
             // The kernel replaced port 0 by an actual port, which the other listeners must share.
             address =
                 listener.address().map_err(ServeError::system(SystemOperation::GetAddress))?;
-            group.push(Port { listener, settings });
+            group.push(Port { listener, settings, is_line });
         }
         addresses.push(address);
     }
     Ok((all, addresses))
 }
 
-/// Distributes inherited listeners: every loop accepts from each of them.
+/// Distributes inherited listeners over the loops. If there are fewer, loops share them; if there
+/// are more, because the previous program had more loops, a loop has several.
 fn adopt(
-    inherited: Vec<Inherited>,
+    inherited: &[Inherited],
     groups: usize,
     [usual, line]: [Settings; 2],
 ) -> Result<(Vec<Vec<Port>>, Vec<SocketAddr>), ServeError> {
-    let is_line: Vec<bool> = match inherited.as_slice() {
-        [_] => vec![false],
-        [first, _] => vec![first.name == LINE_SOCKET, first.name != LINE_SOCKET],
+    let mut all: Vec<Vec<Port>> = (0..groups).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::new();
+    for is_line in [false, true] {
+        let same: Vec<_> =
+            inherited.iter().filter(|one| (one.name == LINE_SOCKET) == is_line).collect();
+        let settings = if is_line { line } else { usual };
+        let Some(first) = same.first() else { continue };
+        for at in 0..same.len().max(groups) {
+            let listener = same[at % same.len()]
+                .listener
+                .try_clone()
+                .map_err(ServeError::system(SystemOperation::PrepareListener))?;
+            all[at % groups].push(Port { listener, settings, is_line });
+        }
+        let address = first.listener.address();
+        addresses.push(address.map_err(ServeError::system(SystemOperation::GetAddress))?);
+    }
+    if all.iter().any(|ports| ports.len() > model::PORTS_MAX) {
+        return Err(ServeError::Refused(
+            "too many listening sockets were passed; use as many --loops as the previous server"
+                .to_owned(),
+        ));
+    }
+    Ok((all, addresses))
+}
+
+/// Names the listeners of a service manager (`LISTEN_FDS`) like this server: the second one, or the
+/// one named `line`, is for unpadded answers.
+///
+/// # Errors
+/// Fails if there are more than two.
+pub fn named(mut inherited: Vec<Inherited>) -> Result<Vec<Inherited>, ServeError> {
+    match inherited.as_mut_slice() {
+        [] => {}
+        [one] => one.name = String::new(),
+        [first, second] => {
+            let (line, main) = (LINE_SOCKET.to_owned(), String::new());
+            let is_swapped = first.name == LINE_SOCKET;
+            (first.name, second.name) = if is_swapped { (line, main) } else { (main, line) };
+        }
         more => {
             return Err(ServeError::Refused(format!(
                 "{} listening sockets were passed (LISTEN_FDS); pass one, and optionally one for \
@@ -298,25 +409,18 @@ fn adopt(
                 more.len()
             )));
         }
-    };
-    let mut all: Vec<Vec<Port>> = (0..groups).map(|_| Vec::new()).collect();
-    let mut addresses = Vec::new();
-    for wanted in [false, true] {
-        for (Inherited { listener, .. }, _) in
-            inherited.iter().zip(&is_line).filter(|(_, is_line)| **is_line == wanted)
-        {
-            let settings = if wanted { line } else { usual };
-            for group in &mut all {
-                let listener = listener
-                    .try_clone()
-                    .map_err(ServeError::system(SystemOperation::PrepareListener))?;
-                group.push(Port { listener, settings });
-            }
-            let address = listener.address();
-            addresses.push(address.map_err(ServeError::system(SystemOperation::GetAddress))?);
-        }
     }
-    Ok((all, addresses))
+    Ok(inherited)
+}
+
+/// Returns further descriptors of all listeners.
+fn spares(ports: &[Vec<Port>]) -> Result<Vec<Inherited>, ServeError> {
+    let spare = |port: &Port| {
+        let name = if port.is_line { LINE_SOCKET } else { "" };
+        Ok(Inherited { listener: port.listener.try_clone()?, name: name.to_owned() })
+    };
+    let spares: io::Result<_> = ports.iter().flatten().map(spare).collect();
+    spares.map_err(ServeError::system(SystemOperation::PrepareListener))
 }
 
 /// Accepts connections on all ports from now on.

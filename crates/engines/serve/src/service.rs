@@ -11,13 +11,16 @@ use crate::transport::Transport;
 use ioloom_exchange::{Answer, ClassicForm, Command, Exchange, Request, Session, Settings};
 use ioloom_sys::clock;
 use ioloom_sys_net::Waker;
+use ioloom_sys_net::inherited::Inherited;
 use ioloom_tls::{Identity, SessionError};
 use std::fmt::Write;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// Interval between checks whether a stopping server still serves connections.
+pub(crate) const GRACE_CHECK: Duration = Duration::from_millis(10);
 /// Maximum length of a line in a stock list, in bytes.
 const LINE_BYTES: usize = 33;
 
@@ -36,6 +39,12 @@ pub(crate) struct Service {
     durability: Durability,
     store: String,
     stopping: AtomicBool,
+    /// Time until which connections are served while the server is stopping.
+    served_until_ns: AtomicU64,
+    /// Whether the server stops because another program takes over.
+    handing_over: AtomicBool,
+    /// Descriptors of the listeners, which keep connections waiting during a handover.
+    spare_listeners: Mutex<Vec<Inherited>>,
     wakers: Vec<Arc<Waker>>,
     loops: usize,
     requests_at_once: usize,
@@ -58,6 +67,7 @@ pub(crate) struct ServiceParts {
     pub(crate) strategy: Box<dyn Strategy>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) wakers: Vec<Arc<Waker>>,
+    pub(crate) spare_listeners: Vec<Inherited>,
     pub(crate) loops: usize,
     pub(crate) secrets: Secrets,
     pub(crate) service_time: Duration,
@@ -84,7 +94,7 @@ impl Service {
         // The answers to one turn of a connection should fit within the output limit.
         let list_bytes = match settings.classic {
             ClassicForm::Padded => ioloom_exchange::PADDED,
-            ClassicForm::Line => stocks.len() * LINE_BYTES,
+            ClassicForm::Line | ClassicForm::Marked => stocks.len() * LINE_BYTES,
         };
         let list_bytes = list_bytes.max(stocks.len() * LINE_BYTES);
         let fitting = (2 * limits.output_bytes / list_bytes.max(1)).max(1);
@@ -102,6 +112,9 @@ impl Service {
             durability: parts.durability,
             store: parts.store,
             stopping: AtomicBool::new(false),
+            served_until_ns: AtomicU64::new(0),
+            handing_over: AtomicBool::new(false),
+            spare_listeners: Mutex::new(parts.spare_listeners),
             wakers: parts.wakers,
             loops: parts.loops,
             live: Live::new(&limits, parts.secrets),
@@ -131,6 +144,7 @@ impl Service {
             wakers: (0..2)
                 .map(|_| Arc::new(Waker::new().expect("a descriptor must be available")))
                 .collect(),
+            spare_listeners: Vec::new(),
             loops: 1,
             secrets: Secrets { access: None, identity: None },
             service_time: Duration::ZERO,
@@ -265,12 +279,60 @@ impl Service {
         }
     }
 
-    /// Asks every thread of the model to stop.
+    /// Asks every thread of the model to stop. Further connections are refused.
     pub(crate) fn stop(&self) {
+        self.handing_over.store(false, Ordering::SeqCst);
+        self.spare_listeners().clear();
+        self.served_until_ns.store(0, Ordering::SeqCst);
+        self.begin_stop();
+    }
+
+    /// Asks every thread of the model to stop, unless it was asked before.
+    pub(crate) fn end(&self) {
+        if !self.is_stopping() {
+            self.stop();
+        }
+    }
+
+    /// Stops like [`stop`](Self::stop), but further connections wait, and those just accepted are
+    /// served for another moment, because their first request may still be on its way.
+    pub(crate) fn hand_over(&self) {
+        if self.is_stopping() {
+            return;
+        }
+        let until_ns = clock::monotonic_ns() + self.limits.grace.as_nanos() as u64;
+        self.served_until_ns.store(until_ns, Ordering::SeqCst);
+        self.handing_over.store(true, Ordering::SeqCst);
+        self.begin_stop();
+    }
+
+    fn begin_stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         for waker in &self.wakers {
             waker.wake();
         }
+    }
+
+    /// Reports whether no further requests are read, except those that have arrived.
+    pub(crate) fn ends_reading(&self, now_ns: u64) -> bool {
+        self.is_stopping() && now_ns >= self.served_until_ns.load(Ordering::SeqCst)
+    }
+
+    /// While connections are served although the server is stopping, waits for the end of that.
+    pub(crate) fn wait_for_end_of_reading(&self) {
+        while self.is_stopping() && !self.ends_reading(clock::monotonic_ns()) {
+            std::thread::sleep(GRACE_CHECK);
+        }
+    }
+
+    /// Returns the listeners for the next program, if another one takes over.
+    pub(crate) fn handed_over(&self) -> Option<Vec<Inherited>> {
+        let is_handing = self.handing_over.load(Ordering::SeqCst);
+        is_handing.then(|| std::mem::take(&mut *self.spare_listeners()))
+    }
+
+    fn spare_listeners(&self) -> MutexGuard<'_, Vec<Inherited>> {
+        self.spare_listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -54,7 +54,20 @@ pub(crate) struct StockLock {
 
 impl StockLock {
     /// Locks a stock file, which need not exist if it is shared.
+    #[cfg(test)]
     pub(crate) fn take(path: &Path, sharing: Sharing) -> Result<Self, ServeError> {
+        Self::take_or_keep(path, sharing, &mut Vec::new())
+    }
+
+    /// Locks a stock file, unless it is among the files that are locked already.
+    pub(crate) fn take_or_keep(
+        path: &Path,
+        sharing: Sharing,
+        handed: &mut Vec<OwnedFd>,
+    ) -> Result<Self, ServeError> {
+        if let Some(file) = lock::take_handed(path, handed) {
+            return Ok(Self { path: path.to_owned(), sharing, file: Mutex::new(Some(file)) });
+        }
         let failed = PathError::on(Operation::Open, path);
         let taken = lock::take(path, sharing, || file::open(path, OpenHow::default()));
         let file = match taken {
@@ -69,6 +82,12 @@ impl StockLock {
             Err(e) => return Err(ServeError::ReadStock(failed(e))),
         };
         Ok(Self { path: path.to_owned(), sharing, file: Mutex::new(file) })
+    }
+
+    /// Returns another descriptor of the locked file, which also keeps it locked.
+    pub(crate) fn keep(&self) -> io::Result<Option<OwnedFd>> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.as_ref().map(|file| fault::call("fcntl", || file.try_clone())).transpose()
     }
 
     /// Writes the stock file to a temporary file in the same directory, syncs it and renames it, so

@@ -50,6 +50,11 @@ impl StockWriter {
         })
     }
 
+    /// Returns a descriptor that keeps the stock file locked.
+    pub(crate) fn keep_lock(&self) -> std::io::Result<Option<std::os::fd::OwnedFd>> {
+        self.lock.keep()
+    }
+
     /// Sets the service, whose stocks are written.
     pub(crate) fn serve(&self, service: &Arc<Service>) {
         let _ = self.service.set(Arc::downgrade(service));

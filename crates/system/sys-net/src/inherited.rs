@@ -52,7 +52,7 @@ pub fn take_listeners() -> io::Result<Vec<Inherited>> {
     (FIRST..last).map(take).collect()
 }
 
-fn take_listener(fd: RawFd) -> io::Result<Listener> {
+pub(crate) fn take_listener(fd: RawFd) -> io::Result<Listener> {
     let wrong = || {
         let text = format!("descriptor {fd} in LISTEN_FDS is not a listening TCP socket");
         io::Error::new(io::ErrorKind::InvalidInput, text)

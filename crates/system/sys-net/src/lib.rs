@@ -4,8 +4,9 @@
 //! connection is an error and raises no signal. Addresses are numeric: names are never resolved.
 //! [`wait`] provides select, poll and epoll (level- and edge-triggered) behind one trait; with
 //! [`ring`] the kernel processes whole requests instead. [`inherited`] takes listeners from a service
-//! manager.
+//! manager, and [`handover`] passes them to the next program.
 
+pub mod handover;
 pub mod inherited;
 pub mod ring;
 pub mod wait;

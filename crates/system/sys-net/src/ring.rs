@@ -129,7 +129,7 @@ impl NetRing {
     }
 
     /// Requests one connection, or all future connections if the ring is multishot.
-    pub fn accept(&mut self, listener: &Arc<Listener>, token: usize) {
+    pub fn accept(&mut self, listener: &Arc<Listener>, token: usize) -> Request {
         let fd = Fd(listener.as_raw_fd());
         let flags = libc::SOCK_CLOEXEC;
         let entry = match self.shared {
@@ -138,7 +138,7 @@ impl NetRing {
                 .flags(flags)
                 .build(),
         };
-        self.push(Flight::Accept(Arc::clone(listener), token), entry);
+        self.push(Flight::Accept(Arc::clone(listener), token), entry)
     }
 
     /// Requests bytes: one read, or all future reads if the ring is multishot.

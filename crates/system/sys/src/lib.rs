@@ -12,6 +12,7 @@
 pub mod affinity;
 pub mod attr;
 pub mod buffer;
+mod bus;
 pub mod cache;
 pub mod clock;
 pub mod descriptor;

@@ -5,10 +5,11 @@
 //! written bytes, the copied bytes are in the page cache: they survive the death of the process,
 //! and [`Shared::sync`] makes them survive a power failure.
 //!
-//! The cost is SIGBUS: if the file is truncated while mapped, or if a copy-on-write file system has
-//! no space for a changed page, the next write terminates the process. A caller maps only files
-//! that belong to it, with allocated blocks.
+//! If the file is truncated while mapped, if a copy-on-write file system has no space for a changed
+//! page, or if the device fails, the next write is an error rather than a SIGBUS (`bus`). The lost
+//! page is then private memory, so the mapping must not be used any longer.
 
+use crate::bus::Guarded;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,6 +25,7 @@ pub struct Shared {
     start: NonNull<u8>,
     len: usize,
     file: OwnedFd,
+    guarded: Guarded,
 }
 
 // SAFETY: the mapping is owned exclusively, and writing requires `&mut self`.
@@ -48,7 +50,8 @@ impl Shared {
             Ok(start)
         })?;
         let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
-        Ok(Self { start, len, file })
+        let guarded = guard(start.addr().get(), len)?;
+        Ok(Self { start, len, file, guarded })
     }
 
     /// Returns the file.
@@ -59,10 +62,14 @@ impl Shared {
     /// Copies `bytes` to offset `at`. The bytes are in the page cache before any later system call
     /// of this thread.
     ///
+    /// # Errors
+    /// Returns an error if this or an earlier write failed, for example because the file was
+    /// truncated.
+    ///
     /// # Panics
     /// Panics if the range is outside the mapping.
     #[inline]
-    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+    pub fn write(&mut self, at: usize, bytes: &[u8]) -> io::Result<()> {
         let end = at.checked_add(bytes.len());
         assert!(end.is_some_and(|end| end <= self.len), "the range must be inside the mapping");
         // SAFETY: the range is mapped writable and `bytes` cannot overlap it, because no reference
@@ -71,6 +78,7 @@ impl Shared {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len());
         }
         compiler_fence(Ordering::SeqCst);
+        self.guarded.check()
     }
 
     /// Writes the bytes to the device.
@@ -89,10 +97,19 @@ impl Drop for Shared {
     }
 }
 
+/// Registers a new mapping, or unmaps it if that fails.
+fn guard(start: usize, len: usize) -> io::Result<Guarded> {
+    Guarded::new(start, len).inspect_err(|_| {
+        // SAFETY: the caller has just mapped it and drops the address on failure.
+        let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(start), len) };
+    })
+}
+
 /// A page of a file as numbers that several processes change.
 #[derive(Debug)]
 pub struct Words {
     start: NonNull<AtomicU32>,
+    guarded: Guarded,
 }
 
 // SAFETY: the mapping is owned, and is accessed only through atomic operations.
@@ -117,7 +134,19 @@ impl Words {
             let start = unsafe { mmap(hint, len, access, MapFlags::SHARED, file.as_fd(), offset) }?;
             Ok(start)
         })?;
-        Ok(Self { start: NonNull::new(start.cast()).expect("mmap never returns null") })
+        let start = NonNull::new(start.cast()).expect("mmap never returns null");
+        let guarded = guard(start.addr().get(), WORDS_BYTES)?;
+        Ok(Self { start, guarded })
+    }
+
+    /// Checks that the page is still part of the file.
+    ///
+    /// # Errors
+    /// Returns an error if an access failed, for example because the file was truncated. Other
+    /// processes do not see later changes.
+    #[inline]
+    pub fn check(&self) -> io::Result<()> {
+        self.guarded.check()
     }
 
     /// Returns a word.
@@ -153,7 +182,7 @@ mod tests {
         let open = || open_to_write(&path, WriteMode::Buffered).unwrap();
         assert!(Shared::new(open(), 9).is_err());
         let mut shared = Shared::new(open(), 8).unwrap();
-        shared.write(3, b"abc");
+        shared.write(3, b"abc").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"\0\0\0abc\0\0");
         shared.sync().unwrap();
         std::fs::write(&path, [0; 8192]).unwrap();
@@ -163,8 +192,41 @@ mod tests {
         assert_eq!(both[1].word(3).load(Ordering::SeqCst), 7);
         assert_eq!(std::fs::read(&path).unwrap()[4096 + 12..4096 + 16], 7u32.to_ne_bytes());
         let outside = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            shared.write(6, b"abc");
+            let _ = shared.write(6, b"abc");
         }));
         assert!(outside.is_err());
+    }
+
+    #[test]
+    fn writing_to_a_truncated_file_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, [0; 12288]).unwrap();
+        let open = || open_to_write(&path, WriteMode::Buffered).unwrap();
+        let mut shared = Shared::new(open(), 8192).unwrap();
+        let words = Words::new(open(), 8192).unwrap();
+        words.word(1).store(5, Ordering::SeqCst);
+        let set_len = |len| {
+            open_to_write(&path, WriteMode::Buffered)
+                .map(std::fs::File::from)
+                .unwrap()
+                .set_len(len)
+                .unwrap()
+        };
+        set_len(4096);
+        shared.write(0, b"the first page remains").unwrap();
+        words.check().unwrap();
+        assert_eq!(words.word(1).load(Ordering::SeqCst), 0);
+        assert!(words.check().is_err());
+        for at in [4096, 0] {
+            let error = shared.write(at, b"lost").unwrap_err().to_string();
+            assert!(error.contains("truncated"), "{error}");
+        }
+        // Another mapping in the same place starts without an error.
+        drop((shared, words));
+        set_len(8192);
+        let mut shared = Shared::new(open(), 8192).unwrap();
+        shared.write(4096, b"kept").unwrap();
+        assert_eq!(&std::fs::read(&path).unwrap()[4096..4100], b"kept");
     }
 }

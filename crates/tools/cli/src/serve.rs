@@ -2,6 +2,7 @@
 
 mod control;
 mod database;
+mod greeting;
 mod limits_file;
 mod logging;
 
@@ -10,12 +11,15 @@ use crate::{out, token_file, values};
 use clap::Args;
 use control::Control;
 use database::DatabaseArgs;
+use greeting::greet;
 use ioloom_exchange::{Access, ClassicForm, Settings, Spelling, UnknownStock};
 use ioloom_failure::quoted;
 use ioloom_model::units::format_counted;
+use ioloom_serve::handover::{self, Handover, Program};
 use ioloom_serve::{
-    Durability, Limits, Model, OrderStore, Reload, ServeError, ServeOptions, ServeSummary, Server,
-    Sharing, ShowMode, StoreChoice, StoreKind, TlsFiles, detect_store, inherited,
+    Durability, Limits, Model, OrderStore, Reload, ServeEnd, ServeError, ServeOptions,
+    ServeSummary, Server, Sharing, ShowMode, StoreChoice, StoreKind, TlsFiles, detect_store,
+    inherited, named,
 };
 use ioloom_sys::proc;
 use logging::{LogForm, LogLevel};
@@ -43,7 +47,9 @@ const SCHEMA: u32 = 1;
 /// On SIGTERM, SIGINT and every other signal that terminates programs, the server answers all received
 /// requests, writes the stock file and exits with code 0; a second SIGTERM, SIGINT or SIGQUIT ends it
 /// immediately. SIGHUP reloads --token-file, --tls-cert, --tls-key and --limits-file. SIGUSR1 prints
-/// the state and all counters.
+/// the state and all counters. SIGUSR2 starts the program again, for example a newer version, without
+/// refusing a connection: the server finishes its requests, closes the store, and passes its listening
+/// sockets and locks.
 ///
 /// Under systemd, the server accepts listening sockets (LISTEN_FDS), which replace --listen and
 /// --listen-line, and reports when it is ready (NOTIFY_SOCKET).
@@ -118,7 +124,8 @@ pub(crate) struct ServeArgs {
     /// postgres stores stocks and orders in a PostgreSQL database, which several servers can share.
     /// group and each set synchronous_commit = on. os sets it to off: a crash of the database server
     /// can then lose the last fraction of a second. The stock file initializes an empty database and
-    /// never changes one that has stocks. The connection is not encrypted.
+    /// never changes one that has stocks. The connection is encrypted with sslmode=require, verify-ca or
+    /// verify-full.
     #[arg(long, value_name = "KIND")]
     store: Option<OrderStore>,
 
@@ -163,9 +170,10 @@ pub(crate) struct ServeArgs {
     /// Response format
     ///
     /// For the original protocol only. padded pads each response to 8192 bytes, as the original clients
-    /// expect. line terminates it with a newline, which uses far less bandwidth.
-    #[arg(long, value_name = "FORM", default_value = "padded", value_parser = ["padded", "line"],
-          hide_possible_values = true)]
+    /// expect. line terminates it with a newline, which uses far less bandwidth. marked adds a line EOF,
+    /// for clients that read lines until then.
+    #[arg(long, value_name = "FORM", default_value = "padded",
+          value_parser = ["padded", "line", "marked"], hide_possible_values = true)]
     dialect: String,
 
     /// Wording of rejections
@@ -340,7 +348,14 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
         return Err(Failure::usage("--store-path cannot be used with --store postgres"));
     }
     let config = ServeOptions { access: access(args)?, database, ..config(args, limits(args)?)? };
-    let control = &Control::new()?;
+    if handover::is_check() {
+        return Server::check(&config).map_err(failure).map(|()| Exit::Ok);
+    }
+    let program = Program::of_this_process();
+    let program = program.map_err(|e| {
+        Failure::failed(format!("cannot find this program: {}", ioloom_failure::reason(&e)))
+    })?;
+    let control = &Control::new(program)?;
     let mut signals = control::signals()?;
     // Orders are private, also in the files that storage engines create.
     proc::restrict_umask();
@@ -389,14 +404,34 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
 
 /// Serves until a stop is requested. Returns the addresses and the final counters.
 fn serve(config: &ServeOptions, control: &Control) -> Result<(Vec<String>, ServeSummary), Failure> {
-    let sockets = inherited::take_listeners().map_err(Failure::refused)?;
-    let server = Server::start_on(config, sockets).map_err(failure)?;
-    let addresses: Vec<_> = server.addresses().iter().map(SocketAddr::to_string).collect();
-    greet(config, &server);
-    control.set_ready(server.handle(), &format!("serving on {}", addresses.join(", ")));
-    let ended = server.run();
-    control.set_stopping();
-    Ok((addresses, ended.map_err(failure)?))
+    let mut handed = match handover::take().map_err(Failure::refused)? {
+        Some(handed) => handed,
+        None => {
+            let sockets = inherited::take_listeners().map_err(Failure::refused)?;
+            Handover { listeners: named(sockets).map_err(failure)?, ..Handover::default() }
+        }
+    };
+    loop {
+        let server = Server::start_on(config, handed).map_err(failure)?;
+        let addresses: Vec<_> = server.addresses().iter().map(SocketAddr::to_string).collect();
+        control.set_ready(server.handle(), &format!("serving on {}", addresses.join(", ")));
+        greet(config, &server);
+        match server.run_to_end() {
+            Ok(ServeEnd::HandedOver(handover)) => {
+                control.replace_program(&handover);
+                // That failed, so this program continues.
+                handed = handover;
+            }
+            Ok(ServeEnd::Stopped(summary)) => {
+                control.set_stopping();
+                return Ok((addresses, summary));
+            }
+            Err(error) => {
+                control.set_stopping();
+                return Err(failure(error));
+            }
+        }
+    }
 }
 
 /// Reads the tokens.
@@ -433,7 +468,11 @@ fn config(args: &ServeArgs, limits: Limits) -> Result<ServeOptions, Failure> {
         listen: args.listen,
         listen_line: args.listen_line,
         settings: Settings {
-            classic: if args.dialect == "line" { ClassicForm::Line } else { ClassicForm::Padded },
+            classic: match args.dialect.as_str() {
+                "line" => ClassicForm::Line,
+                "marked" => ClassicForm::Marked,
+                _ => ClassicForm::Padded,
+            },
             spelling: if args.spelling == "short" { Spelling::Short } else { Spelling::Official },
             unknown: if args.unknown_as_first { UnknownStock::AsFirst } else { UnknownStock::Say },
         },
@@ -504,72 +543,5 @@ fn failure(error: ServeError) -> Failure {
         ServeError::Refused(_) => Failure::refused(error),
         ServeError::BadStock { .. } => Failure::usage(error),
         _ => Failure::failed(error),
-    }
-}
-
-fn greet(config: &ServeOptions, server: &Server) {
-    for (at, address) in server.addresses().iter().enumerate() {
-        let lines = if at == 0 { "" } else { " (unpadded)" };
-        tracing::info!(target: logging::TARGET, "listening on {address}{lines}");
-    }
-    let StoreChoice { kind, path, .. } = &config.store;
-    let store = match (server.database(), server.is_new_store()) {
-        (Some(place), Some(true)) => format!("new tables in database {place}"),
-        (Some(place), _) => format!("database {place}, latest order {}", server.seq()),
-        (None, None) => "no store: orders are lost if the process is killed".to_owned(),
-        (None, Some(true)) => format!("new {kind} store {}", quoted(path)),
-        (None, Some(false)) => {
-            let orders = format_counted(server.seq(), "order", "orders");
-            format!("{kind} store {}, {orders}", quoted(path))
-        }
-    };
-    tracing::info!(
-        target: logging::TARGET,
-        "model {}, sharing {}, durability {}{}; {store}",
-        config.model,
-        config.sharing,
-        config.durability,
-        if config.tls.is_some() { ", TLS" } else { "" }
-    );
-    for notice in server.notices() {
-        tracing::warn!(target: logging::TARGET, "store {}: {notice}", quoted(&config.store.path));
-    }
-    for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
-        let open_to = open_to(config.tls.is_some(), config.access.is_some());
-        tracing::warn!(
-            target: logging::TARGET,
-            "{address} can be reached from other machines; {open_to}"
-        );
-    }
-}
-
-/// Describes who can use a port that other machines can reach.
-fn open_to(tls: bool, token: bool) -> &'static str {
-    match (tls, token) {
-        (false, false) => {
-            "any client\ncan send orders, and nothing is encrypted; use --token-file and --tls-cert"
-        }
-        (false, true) => "nothing is\nencrypted, including the token; use --tls-cert",
-        (true, false) => "TLS is on, but\nany client can send orders; use --token-file",
-        (true, true) => "TLS is on, and\na token is required",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::open_to;
-
-    #[test]
-    fn the_warning_about_a_reachable_port_names_what_is_missing() {
-        for (tls, token, has, lacks) in [
-            (false, false, &["any client", "--token-file", "--tls-cert"][..], &["TLS is on"][..]),
-            (false, true, &["token", "--tls-cert"], &["TLS is on", "any client", "--token-file"]),
-            (true, false, &["TLS is on", "any client", "--token-file"], &["--tls-cert"]),
-            (true, true, &["TLS is on", "token is required"], &["any client", "--"]),
-        ] {
-            let text = open_to(tls, token);
-            assert!(has.iter().all(|word| text.contains(word)), "{text}");
-            assert!(!lacks.iter().any(|word| text.contains(word)), "{text}");
-        }
     }
 }

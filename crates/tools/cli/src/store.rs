@@ -7,6 +7,7 @@ use ioloom_exchange::{OrderOutcome, Record, Refused, Side};
 use ioloom_failure::quoted;
 use ioloom_model::units::{format_counted, format_size};
 use ioloom_serve::{StoreFacts, backup_store, inspect_store};
+use ioloom_sys::proc;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -141,6 +142,8 @@ struct MarkDescribed {
 }
 
 pub(crate) fn run(args: &StoreArgs) -> Ended {
+    // Copies are private, also the files that storage engines create.
+    proc::restrict_umask();
     match &args.what {
         What::Verify(args) => verify(args),
         What::Inspect(args) => inspect(args),

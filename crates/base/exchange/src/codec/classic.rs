@@ -5,7 +5,9 @@
 //! permanently desynchronise the client. For the same reason every line gets exactly one answer.
 //! Some clients also pad their requests: NUL ends a line, and NUL between lines is skipped.
 
-use super::request::{ClassicForm, Command, Form, LINE_MAX, PADDED, Request, Settings, Spelling};
+use super::request::{
+    ClassicForm, Command, END_MARK, Form, LINE_MAX, PADDED, Request, Settings, Spelling,
+};
 use super::request::{Step, UnknownStock};
 use super::syntax::{order, put_line, without_return, words};
 use crate::answer::{Answer, Fault, Local, Stop};
@@ -71,8 +73,10 @@ pub(super) fn encode(side: Option<Side>, settings: &Settings, answer: &Answer, o
         }
         _ => out.extend_from_slice(text(side, settings, answer).as_bytes()),
     }
-    if settings.classic == ClassicForm::Padded {
-        out.resize(start + PADDED, 0);
+    match settings.classic {
+        ClassicForm::Padded => out.resize(start + PADDED, 0),
+        ClassicForm::Line => {}
+        ClassicForm::Marked => out.extend_from_slice(END_MARK.as_bytes()),
     }
 }
 

@@ -17,7 +17,12 @@ pub enum ClassicForm {
     Padded,
     /// Send only the answer text.
     Line,
+    /// Send the answer text and a line [`END_MARK`], for clients that read lines until this one.
+    Marked,
 }
+
+/// The line after an answer with [`ClassicForm::Marked`].
+pub const END_MARK: &str = "EOF\n";
 
 /// The two accepted spellings of "not enough".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -97,6 +97,14 @@ fn padded_answers_are_8192_bytes_and_long_lists_end_at_a_line() {
 }
 
 #[test]
+fn marked_answers_end_with_a_line() {
+    let settings = Settings { classic: ClassicForm::Marked, ..Settings::default() };
+    let (out, _) = talk(&[b"show\nbuy 1 1\nnonsense\n"], settings, 128);
+    let text = "1 100 5000\n3 2147483647 700\nEOF\n[buy] success\nEOF\nInvalid command\nEOF\n";
+    assert_eq!(String::from_utf8(out).unwrap(), text);
+}
+
+#[test]
 fn padded_requests_execute_once() {
     let mut request = b"buy 1 1\n".to_vec();
     request.resize(8192, 0);

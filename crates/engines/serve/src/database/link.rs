@@ -38,7 +38,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
 use tokio_postgres::error::{DbError, Severity, SqlState};
-use tokio_postgres::{Client, Error, NoTls, Row, Statement};
+use tokio_postgres::{Client, Error, Row, Statement};
 
 /// Time limit for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ pub(crate) struct Link {
 /// Connects and sets the session options within the time limit.
 pub(super) async fn connect(access: &Access) -> Result<(Client, ConnectionTask), String> {
     let connecting = async {
-        let (client, connection) = access.config.connect(NoTls).await?;
+        let (client, connection) = access.config.connect(access.sealer.clone()).await?;
         let task = ConnectionTask(tokio::spawn(async move {
             // The next query reports that the connection is closed.
             let _ = connection.await;

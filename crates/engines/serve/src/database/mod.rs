@@ -12,11 +12,13 @@
 //! the last fraction of a second (three times `wal_writer_delay`). Stocks and orders remain
 //! consistent even then.
 //!
-//! The connection is not encrypted.
+//! The connection is encrypted as `sslmode` requires (`sealed`).
 
 mod link;
 mod opening;
+mod sealed;
 mod tables;
+mod words;
 
 use crate::choice::{Durability, Model, Sharing, ShowMode};
 use crate::error::{DatabaseOperation, ServeError};
@@ -24,9 +26,11 @@ use crate::options::{DatabaseChoice, ServeOptions};
 use ioloom_exchange::Exchange;
 pub(crate) use link::{Link, NamedOrder, Unanswered};
 pub(crate) use opening::open;
+use sealed::Sealer;
 use std::fmt;
 use std::time::Duration;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use words::{Protection, Words};
 
 /// Maximum number of connections.
 const CONNECTIONS_MAX: usize = 64;
@@ -62,6 +66,7 @@ pub(crate) struct Opened {
 #[derive(Clone)]
 pub(crate) struct Access {
     config: tokio_postgres::Config,
+    sealer: Sealer,
     name: String,
     set_up: String,
 }
@@ -117,20 +122,20 @@ impl Access {
     /// Parses a connection string. A password in it is never printed.
     fn read(connection_string: &str, durability: Durability) -> Result<Self, ServeError> {
         // The parser's message is not shown because it may contain part of a password.
-        let mut config: tokio_postgres::Config = connection_string.parse().map_err(|_| {
+        let invalid = || {
             ServeError::Refused(format!(
-                "invalid connection string for --database; {CHECK_OPTION}; sslmode must be disable or \
-                 prefer, and values with spaces must be in single quotes"
+                "invalid connection string for --database; {CHECK_OPTION}; values with spaces must \
+                 be in single quotes"
+            ))
+        };
+        let words = Words::read(connection_string).map_err(|name| {
+            ServeError::Refused(format!(
+                "invalid value of {name} in the connection string for --database; use disable, \
+                 require, verify-ca or verify-full"
             ))
         })?;
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(ServeError::Refused(
-                "sslmode=require is not supported: the connection to the database is not encrypted; \
-                 use a Unix socket, a loopback address or a tunnel with sslmode=disable"
-                    .to_owned(),
-            ));
-        }
-        config.ssl_mode(SslMode::Disable);
+        let mut config: tokio_postgres::Config = words.rest.parse().map_err(|_| invalid())?;
+        let sealer = Self::protect(&mut config, &words)?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             config.host("/var/run/postgresql");
         }
@@ -144,6 +149,10 @@ impl Access {
             config.application_name("ioloom serve");
         }
         config.keepalives_idle(config.get_keepalives_idle().min(KEEPALIVE_IDLE));
+        if config.get_hosts().len() > 1 {
+            // Only one of them is the primary server.
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
         let name = name_of(&config);
         let set_up = format!(
             "SET synchronous_commit = {}; SET lock_timeout = {LOCK_MS}; \
@@ -152,7 +161,31 @@ impl Access {
              SET client_min_messages = error",
             synchronous_commit(durability)
         );
-        Ok(Self { config, name, set_up })
+        Ok(Self { config, sealer, name, set_up })
+    }
+
+    /// Sets up encryption. As in libpq, Unix sockets are never encrypted.
+    fn protect(config: &mut tokio_postgres::Config, words: &Words) -> Result<Sealer, ServeError> {
+        let is_local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)))
+            && config.get_hostaddrs().is_empty();
+        if words.protection == Protection::None || is_local {
+            config.ssl_mode(SslMode::Disable);
+            return Ok(Sealer::default());
+        }
+        config.ssl_mode(SslMode::Require);
+        if config.get_hosts().is_empty() {
+            return Err(ServeError::Refused(
+                "an encrypted connection to the database needs the name of its host; add host=NAME, \
+                 next to hostaddr"
+                    .to_owned(),
+            ));
+        }
+        let hosts = config.get_hosts().iter().filter_map(|host| match host {
+            Host::Tcp(name) => Some(name.as_str()),
+            Host::Unix(_) => None,
+        });
+        Sealer::new(words.protection, words.authorities.as_deref(), hosts)
+            .map_err(|error| ServeError::Refused(format!("--database: {error}")))
     }
 
     /// Returns the location and name of the database, without the password.

@@ -56,7 +56,7 @@ impl OpenSockets {
         let mut state = self.lock();
         state.sockets.insert(key, Arc::clone(socket));
         // A stop before this point has not seen the socket.
-        if service.is_stopping() {
+        if service.ends_reading(clock::monotonic_ns()) {
             let _ = socket.shutdown_read();
         }
         if state.is_late {
@@ -407,6 +407,7 @@ pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), Se
         // The serving thread may be blocked in a read when the stop arrives.
         let stopper = scope.spawn(|| {
             wait_for_stop(service, 1);
+            service.wait_for_end_of_reading();
             open.end_reading();
             open.give_time(service.limits.stop);
         });
@@ -414,7 +415,7 @@ pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), Se
             handler.serve(0, socket, &port.settings);
             Ok(())
         });
-        service.stop();
+        service.end();
         open.end();
         stopper.join().expect("the waiting thread must not panic");
         ended
@@ -455,6 +456,7 @@ pub(super) fn thread_per_connection(
         }
         Ok(())
     });
+    service.wait_for_end_of_reading();
     open.end_reading();
     open.give_time(service.limits.stop);
     ended

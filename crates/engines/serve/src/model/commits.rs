@@ -346,7 +346,7 @@ mod tests {
         let service = Service::with_store(Box::new(Gated(Arc::clone(&gate))));
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
         let address = listener.address().unwrap();
-        (gate, service, Port { listener, settings: Settings::default() }, address)
+        (gate, service, Port { listener, settings: Settings::default(), is_line: false }, address)
     }
 
     /// Returns a client with an acknowledged order, together with clients whose orders are in the

@@ -7,12 +7,12 @@
 
 use super::commits::Commits;
 use super::executor::{Executor, JobBatch};
-use super::port::{Port, connections_max};
+use super::port::{PORTS_MAX, Port, connections_max};
 use super::spin::SpinPolicy;
 use crate::connection::{Connection, Next};
 use crate::error::{ServeError, SystemOperation};
 use crate::metrics::Rejected;
-use crate::service::Service;
+use crate::service::{GRACE_CHECK, Service};
 use crate::sharing::Job;
 use ioloom_exchange::Settings;
 use ioloom_sys::clock;
@@ -33,7 +33,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 const NO_INTEREST: Interest = Interest { read: false, write: false };
 const WAKER: usize = 0;
 /// Smallest token of a connection; smaller ones identify the waker and the listeners.
-const CONNECTIONS: usize = 8;
+const CONNECTIONS: usize = PORTS_MAX + 1;
 
 /// Connections accepted by another loop.
 pub(super) struct Inbox(pub(super) Receiver<(Socket, Settings)>);
@@ -162,7 +162,12 @@ impl<'a> EventLoop<'a> {
         let mut ready = Vec::new();
         loop {
             let goes_on = !self.queue.is_empty() || !self.more_to_accept.is_empty();
-            let timeout = if goes_on { Duration::ZERO } else { CHECK_INTERVAL };
+            let is_grace = self.service.is_stopping() && self.stop_ns.is_none();
+            let timeout = match goes_on {
+                true => Duration::ZERO,
+                false if is_grace => GRACE_CHECK,
+                false => CHECK_INTERVAL,
+            };
             self.wait(&mut ready, timeout).map_err(ServeError::system(SystemOperation::Wait))?;
             self.now_ns = clock::monotonic_ns();
             if self.service.is_stopping() {
@@ -578,16 +583,18 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Stops accepting connections and reading new requests.
+    /// Stops accepting connections and, after a moment if another program takes over, reading new
+    /// requests.
     fn begin_stop(&mut self) {
-        if self.stop_ns.is_some() {
-            return;
-        }
-        self.stop_ns = Some(self.now_ns + self.service.limits.stop.as_nanos() as u64);
         for port in self.ports.drain(..) {
             let _ = self.waiter.remove(&port.listener);
         }
         self.more_to_accept.clear();
+        self.starved.clear();
+        if self.stop_ns.is_some() || !self.service.ends_reading(self.now_ns) {
+            return;
+        }
+        self.stop_ns = Some(self.now_ns + self.service.limits.stop.as_nanos() as u64);
         for at in 0..self.slots.len() {
             let Some(slot) = self.slots[at].as_mut() else { continue };
             slot.connection.finish();

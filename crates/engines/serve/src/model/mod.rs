@@ -22,7 +22,7 @@ use crate::service::Service;
 use event_loop::{EventLoop, Inbox, Incoming};
 use executor::Executor;
 use ioloom_sys_net::wait::{EpollEdge, EpollLevel, Poll, Select, Waiter};
-pub(crate) use port::Port;
+pub(crate) use port::{PORTS_MAX, Port};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 

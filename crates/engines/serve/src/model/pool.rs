@@ -111,9 +111,10 @@ pub(super) fn run(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeErr
             })
         });
         // Also applies if accepting failed. Idle threads see it once they get the lock.
-        service.stop();
+        service.end();
         drop(buffer.waiting.lock().expect("the lock must not be poisoned"));
         buffer.changed.notify_all();
+        service.wait_for_end_of_reading();
         open.end_reading();
         open.give_time(service.limits.stop);
         ended

@@ -9,10 +9,15 @@ use ioloom_sys_net::{Listener, Socket};
 /// Number of file descriptors within the `select` limit that are not connections.
 const SELECT_RESERVED: usize = 24;
 
+/// Maximum number of listeners per loop.
+pub(crate) const PORTS_MAX: usize = 7;
+
 /// A listener, and the variant of the original protocol used on it.
 pub(crate) struct Port {
     pub(crate) listener: Listener,
     pub(crate) settings: Settings,
+    /// Whether it is the second one, for unpadded answers.
+    pub(crate) is_line: bool,
 }
 
 impl Port {

@@ -37,6 +37,16 @@ const SPARE_EACH: usize = 4;
 /// A timeout that never expires.
 const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 
+/// What a server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Serving,
+    /// Serves open connections only.
+    NotAccepting,
+    /// Answers requests that have arrived.
+    NotReading,
+}
+
 /// Serves until a stop is requested.
 pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -47,13 +57,15 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
         .enable_time()
         .build()
         .map_err(ServeError::system(SystemOperation::StartRuntime))?;
-    let (set_stop, stop) = watch::channel(false);
+    let (set_stop, stop) = watch::channel(Phase::Serving);
     let service_too = Arc::clone(service);
     // In a separate thread: waiting for a borrowed descriptor inside tokio would require an unsafe
     // promise that it stays open.
     let waiting = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
         wait_for_stop(&service_too, 0);
-        let _ = set_stop.send(true);
+        let _ = set_stop.send(Phase::NotAccepting);
+        service_too.wait_for_end_of_reading();
+        let _ = set_stop.send(Phase::NotReading);
     });
     let waiting = waiting.map_err(ServeError::system(SystemOperation::StartThread))?;
     let commits = service.commits_late().then(|| Commits::start(service)).transpose();
@@ -62,7 +74,7 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
         Ok(commits) => runtime.block_on(serve(service, ports, commits.map(Arc::new), stop)),
         Err(error) => Err(error),
     };
-    service.stop();
+    service.end();
     let _ = waiting.join();
     // Remaining connections have used up the stop timeout.
     runtime.shutdown_background();
@@ -73,7 +85,7 @@ async fn serve(
     service: &Arc<Service>,
     ports: Vec<Port>,
     commits: Option<Arc<Commits>>,
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<Phase>,
 ) -> Result<(), ServeError> {
     for port in ports {
         let listener: std::net::TcpListener = port.listener.into();
@@ -82,7 +94,7 @@ async fn serve(
         let port = (listener, port.settings);
         tokio::spawn(accept(Arc::clone(service), port, commits.clone(), stop.clone()));
     }
-    stopped(&mut stop).await;
+    reached(&mut stop, Phase::NotReading).await;
     let end = Instant::now() + service.limits.stop;
     while service.counts.open.load(Ordering::SeqCst) > 0 && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -94,13 +106,13 @@ async fn accept(
     service: Arc<Service>,
     (listener, settings): (TcpListener, Settings),
     commits: Option<Arc<Commits>>,
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<Phase>,
 ) {
     let mut reserve = SpareDescriptor::new().ok();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = stopped(&mut stop) => return,
+            () = reached(&mut stop, Phase::NotAccepting) => return,
         };
         match accepted {
             Ok((stream, address)) => {
@@ -136,10 +148,10 @@ async fn accept(
     }
 }
 
-/// Returns when a stop is requested.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+/// Returns when the server has reached a phase.
+async fn reached(stop: &mut watch::Receiver<Phase>, phase: Phase) {
     // An error means that the sender no longer exists, which also counts as a stop.
-    let _ = stop.wait_for(|stop| *stop).await;
+    let _ = stop.wait_for(|now| *now >= phase).await;
 }
 
 /// Result of waiting for bytes.
@@ -151,7 +163,7 @@ enum Waited {
 
 async fn wait(
     stream: &TcpStream,
-    stop: &mut watch::Receiver<bool>,
+    stop: &mut watch::Receiver<Phase>,
     limit: Option<Instant>,
 ) -> io::Result<Waited> {
     let limit = limit.unwrap_or_else(|| Instant::now() + NEVER);
@@ -161,7 +173,7 @@ async fn wait(
             Ok(ready) => ready.map(|()| Waited::Bytes),
             Err(_) => Ok(Waited::Late),
         },
-        () = stopped(stop) => Ok(Waited::Stop),
+        () = reached(stop, Phase::NotReading) => Ok(Waited::Stop),
     }
 }
 
@@ -170,7 +182,7 @@ async fn serve_connection(
     service: &Service,
     (stream, seat): (TcpStream, u32),
     (settings, commits): (&Settings, Option<&Commits>),
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<Phase>,
 ) -> io::Result<Option<Cut>> {
     let live = &service.live;
     let mut transport = service.transport();

@@ -10,7 +10,7 @@ use super::port::{Port, connections_max, turn_away};
 use crate::connection::{Connection, Next};
 use crate::error::{ServeError, SystemOperation};
 use crate::metrics::Rejected;
-use crate::service::Service;
+use crate::service::{GRACE_CHECK, Service};
 use crate::sharing::Job;
 use ioloom_exchange::Settings;
 use ioloom_sys::clock;
@@ -40,6 +40,8 @@ struct RingLoop<'a> {
     listeners: Vec<(Arc<Listener>, Settings)>,
     /// Listeners without an accept request.
     to_accept: Vec<usize>,
+    /// The accept requests by listener.
+    accepting: Vec<Option<Request>>,
     /// The same, but file descriptors have run out: retried when one becomes free.
     starved: Vec<usize>,
     reserve: Option<SpareDescriptor>,
@@ -70,6 +72,7 @@ pub(super) fn run(
     let mut ring_loop = RingLoop {
         service,
         to_accept: (0..listeners.len()).collect(),
+        accepting: listeners.iter().map(|_| None).collect(),
         listeners,
         starved: Vec::new(),
         reserve: SpareDescriptor::new().ok(),
@@ -87,16 +90,23 @@ pub(super) fn run(
             service.waker(number).clear();
             ring.watch(service.waker(number));
         }
-        if stop_ns.is_none() {
+        if service.is_stopping() {
+            // Connections that the kernel accepted before this are served.
+            ring_loop.accepting.drain(..).flatten().for_each(|request| ring.cancel(request));
+        } else {
             for at in std::mem::take(&mut ring_loop.to_accept) {
-                ring.accept(&ring_loop.listeners[at].0, at);
+                ring_loop.accepting[at] = Some(ring.accept(&ring_loop.listeners[at].0, at));
             }
         }
-        let timeout = if ring_loop.turn.is_empty() { CHECK_INTERVAL } else { Duration::ZERO };
+        let timeout = match ring_loop.turn.is_empty() {
+            false => Duration::ZERO,
+            true if service.is_stopping() && stop_ns.is_none() => GRACE_CHECK,
+            true => CHECK_INTERVAL,
+        };
         ring.reap(timeout, &mut |event| ring_loop.handle(event))
             .map_err(ServeError::system(SystemOperation::Wait))?;
         ring_loop.now_ns = clock::monotonic_ns();
-        if service.is_stopping() && stop_ns.is_none() {
+        if service.ends_reading(ring_loop.now_ns) && stop_ns.is_none() {
             stop_ns = Some(ring_loop.now_ns + service.limits.stop.as_nanos() as u64);
             ring_loop.begin_stop();
         }
@@ -133,6 +143,9 @@ impl RingLoop<'_> {
                     Err(_) => {}
                 }
                 if !more {
+                    if let Some(request) = self.accepting.get_mut(token) {
+                        *request = None;
+                    }
                     let again = if is_starved { &mut self.starved } else { &mut self.to_accept };
                     again.push(token);
                 }
@@ -182,7 +195,7 @@ impl RingLoop<'_> {
             turn_away(self.service, &settings, &socket);
             return;
         };
-        if self.service.is_stopping() {
+        if self.service.ends_reading(self.now_ns) {
             self.service.leave(seat);
             return;
         }

@@ -190,9 +190,20 @@ pub(super) struct Guard {
 impl Guard {
     /// Locks a store, which may not exist yet.
     pub(super) fn take(store: &Path) -> Result<Self, StoreError> {
+        Self::take_or_keep(store, &mut Vec::new())
+    }
+
+    /// Locks a store, unless its mark is among the files that are locked already.
+    pub(super) fn take_or_keep(
+        store: &Path,
+        handed: &mut Vec<OwnedFd>,
+    ) -> Result<Self, StoreError> {
         let path = with_suffix(store, SUFFIX);
         let failed = |source| StoreError::unlockable(store, source);
-        let taken = lock::take(&path, Sharing::Alone, || open_or_private_file(&path));
+        let taken = match lock::take_handed(&path, handed) {
+            Some(file) => Ok(Taken::Ours(file)),
+            None => lock::take(&path, Sharing::Alone, || open_or_private_file(&path)),
+        };
         let file = match taken.map_err(failed)? {
             Taken::Ours(file) => file,
             Taken::Held(holder) => return Err(StoreError::locked(store, holder)),
@@ -201,6 +212,11 @@ impl Guard {
         let here = Here::of(&file).map_err(failed)?;
         let is_new = bytes.is_empty();
         Ok(Self { found: found(&bytes), is_new, file: Some(file), path, here })
+    }
+
+    /// Returns another descriptor of the mark, which keeps the store locked after it is closed.
+    pub(super) fn keep(&self) -> io::Result<Option<OwnedFd>> {
+        self.file.as_ref().map(|file| fault::call("fcntl", || file.try_clone())).transpose()
     }
 
     /// Locks an existing mark, to read the store.
@@ -239,8 +255,8 @@ impl Guard {
         let mark = Mark { boot: self.here.boot, device: self.here.device, ..first };
         let mut writer = Writer { area, mark, generation, pause };
         // Both slots, so an older or damaged one cannot be mistaken for the state of this server.
-        writer.put();
-        writer.put();
+        writer.put()?;
+        writer.put()?;
         ioloom_sys::transfer::sync_all(writer.area.file())?;
         if self.is_new {
             sync_directory(&self.path)?;
@@ -270,10 +286,13 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Changes the mark.
+    ///
+    /// # Errors
+    /// Fails if the file was truncated or its device fails: the mark would not outlive this process.
     #[inline]
-    pub(super) fn update(&mut self, change: impl FnOnce(&mut Mark)) {
+    pub(super) fn update(&mut self, change: impl FnOnce(&mut Mark)) -> io::Result<()> {
         change(&mut self.mark);
-        self.put();
+        self.put()
     }
 
     /// Returns the current mark.
@@ -281,10 +300,11 @@ impl Writer {
         &self.mark
     }
 
-    fn put(&mut self) {
+    fn put(&mut self) -> io::Result<()> {
         self.generation += 1;
         let at = if self.generation.is_multiple_of(2) { 0 } else { PAGE };
-        self.area.write(at, &self.mark.encode(self.generation));
+        self.area.write(at, &self.mark.encode(self.generation))?;
+        self.pause.check()
     }
 
     /// Syncs the mark.
@@ -384,8 +404,8 @@ mod tests {
         assert!(matches!(Guard::take(&store), Err(e) if e.to_string().contains("locked by")));
         let here = guard.here;
         let mut writer = guard.start(Mark::default()).unwrap();
-        writer.update(|mark| mark.acknowledged = 1);
-        writer.update(|mark| mark.acknowledged = 2);
+        writer.update(|mark| mark.acknowledged = 1).unwrap();
+        writer.update(|mark| mark.acknowledged = 2).unwrap();
         let of = || match read(&store).unwrap() {
             Found::Mark(mark, _) => Some((mark.acknowledged, mark.boot)),
             Found::Nothing | Found::Damaged => None,
@@ -412,6 +432,25 @@ mod tests {
             std::fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
             drop(Guard::take(&store).unwrap().start(mark(4, 4)).unwrap());
             assert_eq!(of(), Some((4, here.boot)), "truncated to {len}");
+        }
+    }
+
+    #[test]
+    fn a_mark_that_is_truncated_while_in_use_is_an_error() {
+        for len in [0, PAGE as u64, 2 * PAGE as u64] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = dir.path().join("store");
+            let mut writer = Guard::take(&store).unwrap().start(mark(1, 1)).unwrap();
+            let file = std::fs::File::options().write(true).open(with_suffix(&store, SUFFIX));
+            file.unwrap().set_len(len).unwrap();
+            let both = [2, 3].map(|number| {
+                drop(writer.pause.enter());
+                writer.update(|mark| mark.acknowledged = number)
+            });
+            let error = both.into_iter().find_map(Result::err).expect("an error").to_string();
+            assert!(error.contains("truncated"), "{error}");
+            drop(writer);
+            assert!(Guard::take(&store).unwrap().start(mark(3, 3)).is_ok(), "{len}");
         }
     }
 

@@ -84,7 +84,8 @@ fn open(
 ) -> Result<Opened, StoreError> {
     let path = dir.join("store");
     let stocks = Exchange::from_text(STOCKS).unwrap();
-    Locked::take(&StoreChoice { kind, path, accept_loss })?.open(durability, &stocks, 7)
+    Locked::take(&StoreChoice { kind, path, accept_loss }, &mut Vec::new())?
+        .open(durability, &stocks, 7)
 }
 
 /// Copies a directory, without holes and without syncing.

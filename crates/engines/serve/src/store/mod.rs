@@ -41,6 +41,7 @@ use ioloom_failure::{Operation, quoted};
 use ioloom_sys::fault;
 use judging::{Facts, Missing, bytes_text};
 use mark::{Found, Guard, Mark, Writer};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 pub use tool::{MarkFacts, StoreFacts, backup_store, inspect_store};
 
@@ -67,11 +68,19 @@ pub(crate) struct Locked {
 }
 
 impl Locked {
-    /// Locks a store.
-    pub(crate) fn take(choice: &StoreChoice) -> Result<Self, StoreError> {
+    /// Locks a store, unless it is among the files that are locked already.
+    pub(crate) fn take(
+        choice: &StoreChoice,
+        handed: &mut Vec<OwnedFd>,
+    ) -> Result<Self, StoreError> {
         let path = path::resolve(&choice.path);
-        let guard = Guard::take(&path)?;
+        let guard = Guard::take_or_keep(&path, handed)?;
         Ok(Self { guard, kind: choice.kind, path, accept_loss: choice.accept_loss })
+    }
+
+    /// Returns a descriptor that keeps the store locked after it is closed.
+    pub(crate) fn keep_lock(&self) -> Result<Option<OwnedFd>, StoreError> {
+        self.guard.keep().map_err(|error| StoreError::unlockable(&self.path, error))
     }
 
     /// Opens the store, or creates one with these stocks from a file with this hash.
@@ -302,14 +311,14 @@ impl Store for Seam {
         self.latest = last;
         let (position, syncs) = (self.store.position(), self.syncs);
         debug_assert!(last >= self.mark.mark().acknowledged, "the mark must not go back");
-        self.mark.update(|mark| {
+        let updated = self.mark.update(|mark| {
             mark.acknowledged = last;
             (mark.log, mark.acknowledged_bytes) = (position.log, position.written);
             if syncs {
                 (mark.synced, mark.synced_bytes) = (last, position.synced);
             }
         });
-        Ok(())
+        updated.map_err(mark::failed(&self.path))
     }
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
@@ -320,13 +329,13 @@ impl Store for Seam {
         };
         set?;
         let (position, latest) = (self.store.position(), self.latest);
-        self.mark.update(|mark| {
+        let updated = self.mark.update(|mark| {
             mark.synced = latest;
             (mark.log, mark.synced_bytes) = (position.log, position.synced);
             mark.acknowledged_bytes = position.written;
             mark.hashes = mark_hashes(hashes);
         });
-        self.mark.sync().map_err(mark::failed(&self.path))
+        updated.and_then(|()| self.mark.sync()).map_err(mark::failed(&self.path))
     }
 
     fn position(&self) -> Position {

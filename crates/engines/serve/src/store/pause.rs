@@ -42,6 +42,12 @@ impl Pause {
         Words::new(file, WORDS_AT).map(Self)
     }
 
+    /// Checks that the words are still shared with other processes.
+    #[inline]
+    pub(super) fn check(&self) -> io::Result<()> {
+        self.0.check()
+    }
+
     /// Starts a commit, after any backup.
     #[inline]
     pub(super) fn enter(&self) -> Commit<'_> {
@@ -97,6 +103,7 @@ impl Pause {
             std::thread::sleep(INTERVAL);
         }
         let result = f();
+        self.check()?;
         if release() {
             return result;
         }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Sets the options for a database.
-fn with_database(words: &str, durability: Durability) -> impl Fn(&mut ServeOptions) {
+pub(crate) fn with_database(words: &str, durability: Durability) -> impl Fn(&mut ServeOptions) {
     move |config: &mut ServeOptions| {
         (config.sharing, config.durability) = (Sharing::Database, durability);
         let one = config.model == Model::IoThreads || durability == Durability::Each;
@@ -175,7 +175,7 @@ fn forgotten_orders_are_not_executed_again() {
     assert_eq!(other.line() + &other.line(), "HELLO stock/2 window=128\n1 OK 996 1005001\n");
 }
 
-fn refused(dir: &TempDir, change: impl FnOnce(&mut ServeOptions), words: &[&str]) {
+pub(crate) fn refused(dir: &TempDir, change: impl FnOnce(&mut ServeOptions), words: &[&str]) {
     let mut config = config(dir, Model::Epoll);
     change(&mut config);
     let error = Server::start(&config).err().expect("opening must be refused").to_string();
@@ -208,8 +208,12 @@ fn unsupported_options_are_refused() {
     with(&|config| config.model = Model::IoThreads, &["--database-connections 1"]);
     with(&|config| config.database.as_mut().unwrap().connections = 65, &["1 to 64"]);
     with(&|config| config.database = None, &["sharing database", "--store postgres"]);
-    let tls = format!("{words} sslmode=require");
-    refused(&dir, with_database(&tls, Durability::Group), &["not encrypted"]);
+    let tls = "hostaddr=127.0.0.1 user=x password=hush sslmode=verify-full";
+    refused(&dir, with_database(tls, Durability::Group), &["host=NAME"]);
+    for (mode, expected) in [("verify", "sslmode"), ("verify-full sslrootcert=/none", "/none")] {
+        let tls = format!("host=localhost user=x password=hush sslmode={mode}");
+        refused(&dir, with_database(&tls, Durability::Group), &["--database", expected]);
+    }
     refused(&dir, with_database("password=hush hush", Durability::Group), &["--database", "host="]);
 }
 
@@ -267,7 +271,7 @@ fn a_database_without_fsync_is_refused() {
 
 /// Repeats an order until its answer is final; a server may report that the database is away or
 /// that the outcome is unknown.
-fn until_known(client: &mut Client, order: &str, doubts: &AtomicUsize) -> String {
+pub(crate) fn until_known(client: &mut Client, order: &str, doubts: &AtomicUsize) -> String {
     for _ in 0..12_000 {
         let said = client.request(order);
         if !said.ends_with("ERR busy\n") && !said.ends_with("ERR unknown-outcome\n") {

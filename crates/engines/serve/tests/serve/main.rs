@@ -7,7 +7,11 @@ mod conversation;
 mod damaged;
 #[cfg(feature = "postgres")]
 mod database;
+#[cfg(feature = "postgres")]
+mod encrypted_database;
 mod failing;
+#[cfg(feature = "postgres")]
+mod failover;
 mod fixtures;
 mod log;
 mod marked;

@@ -2,11 +2,13 @@
 //!
 //! Every signal that would terminate the process stops the server instead, which saves the stocks;
 //! a second SIGINT, SIGTERM or SIGQUIT exits without waiting. SIGHUP reloads, because terminals and
-//! service managers send it for that or for reasons that should not end a server, and SIGUSR1 prints
-//! the state.
+//! service managers send it for that or for reasons that should not end a server, SIGUSR1 prints the
+//! state, and SIGUSR2 hands over to the program that is now at the path of this one.
 
 use super::logging::TARGET;
 use crate::exit::{Exit, Failure};
+use ioloom_failure::quoted;
+use ioloom_serve::handover::{Handover, Program};
 use ioloom_serve::inherited::Manager;
 use ioloom_serve::{Reload, ServerHandle};
 use ioloom_sys::clock;
@@ -16,13 +18,15 @@ use signal_hook::consts::signal::{
 };
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// Signals that stop the server, except real-time signals.
-const STOP: [i32; 15] = [
+const STOP: [i32; 14] = [
     SIGABRT, SIGALRM, SIGINT, SIGIO, SIGPROF, SIGPWR, SIGQUIT, SIGSTKFLT, SIGSYS, SIGTERM, SIGTRAP,
-    SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
+    SIGVTALRM, SIGXCPU, SIGXFSZ,
 ];
 /// Signals of Linux that have no name in `signal_hook`.
 const SIGSTKFLT: i32 = 16;
@@ -30,11 +34,21 @@ const SIGPWR: i32 = 30;
 /// Real-time signals that the C library does not use itself.
 const REAL_TIME: RangeInclusive<i32> = 34..=64;
 
+/// Signals that do not stop the server.
+const MILD: [i32; 3] = [SIGHUP, SIGUSR1, SIGUSR2];
+/// Time limit for a new program to verify its options.
+const CHECK_MAX: Duration = Duration::from_secs(10);
+/// Interval between looks at it.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
+/// Maximum length of its message, in bytes.
+const MESSAGE_MAX: u64 = 4096;
+
 /// What signals act on.
-#[derive(Default)]
 pub(super) struct Control {
     state: Mutex<State>,
     manager: Option<Manager>,
+    /// The command of this process.
+    program: Program,
 }
 
 #[derive(Default)]
@@ -46,24 +60,33 @@ struct State {
 
 /// Catches all signals from now on.
 pub(super) fn signals() -> Result<Signals, Failure> {
-    let all = STOP.into_iter().chain(REAL_TIME).chain([SIGHUP, SIGUSR1]);
+    let all = STOP.into_iter().chain(REAL_TIME).chain([SIGHUP, SIGUSR1, SIGUSR2]);
     Signals::new(all).map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))
 }
 
 impl Control {
     /// Reads the environment.
-    pub(super) fn new() -> Result<Self, Failure> {
+    pub(super) fn new(program: Program) -> Result<Self, Failure> {
         let manager = Manager::from_environment().map_err(|e| {
             let reason = ioloom_failure::reason(&e);
             Failure::refused(format!("cannot use the socket in NOTIFY_SOCKET: {reason}"))
         })?;
-        Ok(Self { manager, ..Self::default() })
+        Ok(Self { state: Mutex::default(), manager, program })
     }
 
     /// Announces a server that is about to serve; signals act on it from now on.
     pub(super) fn set_ready(&self, server: ServerHandle, status: &str) {
         self.lock().server = Some(server);
         self.send(&format!("READY=1\nSTATUS={status}\n"));
+    }
+
+    /// Replaces this program by the one that is now at its path. Returns if that fails.
+    pub(super) fn replace_program(&self, handover: &Handover) {
+        // The server is closed, so a signal to stop can end the process.
+        *self.lock() = State::default();
+        let error = self.program.replace_this_process(handover);
+        let (path, reason) = (quoted(self.program.path()), ioloom_failure::reason(&error));
+        tracing::error!(target: TARGET, "cannot run {path}: {reason}; this program continues");
     }
 
     /// Announces that the server ends.
@@ -73,11 +96,18 @@ impl Control {
 
     /// Handles signals until their handle is closed. `read` reads the settings that SIGHUP reloads.
     pub(super) fn watch(&self, signals: &mut Signals, read: &dyn Fn() -> Result<Reload, Failure>) {
-        for signal in signals.forever() {
-            match signal {
-                SIGHUP => self.reload(read),
-                SIGUSR1 => self.print_state(),
-                _ => self.stop(signal),
+        loop {
+            let arrived: Vec<i32> = signals.wait().collect();
+            for signal in arrived {
+                match signal {
+                    SIGHUP => self.reload(read),
+                    SIGUSR1 => self.print_state(),
+                    SIGUSR2 => self.hand_over(signals),
+                    _ => self.stop(signal),
+                }
+            }
+            if signals.is_closed() {
+                return;
             }
         }
     }
@@ -126,6 +156,61 @@ impl Control {
             }
         }
         self.send("READY=1\n");
+    }
+
+    /// Hands over to the program at the path of this one, if it can continue.
+    fn hand_over(&self, signals: &mut Signals) {
+        {
+            let state = self.lock();
+            if state.server.is_none() || state.is_stopping {
+                return;
+            }
+        }
+        let path = quoted(self.program.path()).to_string();
+        if let Err(reason) = self.check_program(signals) {
+            tracing::error!(target: TARGET, "{path} cannot take over: {reason}; this program continues");
+            return;
+        }
+        let state = self.lock();
+        if let Some(server) = state.server.clone().filter(|_| !state.is_stopping) {
+            tracing::info!(target: TARGET, "handing over to {path}");
+            let now_us = clock::monotonic_ns() / 1000;
+            self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
+            server.hand_over();
+        }
+    }
+
+    /// Lets the program verify its options. Handles signals to stop at the same time.
+    fn check_program(&self, signals: &mut Signals) -> Result<(), String> {
+        let reason = |e: io::Error| ioloom_failure::reason(&e);
+        let mut child = self.program.check().map_err(reason)?;
+        let since = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(reason)? {
+                break status;
+            }
+            let stop = signals.pending().find(|signal| !MILD.contains(signal));
+            if stop.is_some() || signals.is_closed() || since.elapsed() > CHECK_MAX {
+                let _ = child.kill();
+                let _ = child.wait();
+                stop.into_iter().for_each(|signal| self.stop(signal));
+                return Err(format!(
+                    "it did not verify its options within {} s",
+                    CHECK_MAX.as_secs()
+                ));
+            }
+            std::thread::sleep(CHECK_INTERVAL);
+        };
+        if status.success() {
+            return Ok(());
+        }
+        let mut message = Vec::new();
+        if let Some(said) = child.stderr.take() {
+            let _ = said.take(MESSAGE_MAX).read_to_end(&mut message);
+        }
+        let message = String::from_utf8_lossy(&message);
+        let first = message.lines().find(|line| !line.trim().is_empty());
+        Err(first.map_or_else(|| status.to_string(), |line| line.trim().to_owned()))
     }
 
     fn print_state(&self) {

@@ -127,7 +127,11 @@ impl Client {
 
     /// Connects with the original protocol, with unpadded lines.
     pub(crate) fn plain(address: &str) -> Option<Self> {
-        let stream = TcpStream::connect(address).ok()?;
+        Self::over(TcpStream::connect(address).ok()?)
+    }
+
+    /// Uses a connection.
+    pub(crate) fn over(stream: TcpStream) -> Option<Self> {
         stream.set_read_timeout(Some(PATIENCE)).expect("a nonzero timeout");
         stream.set_nodelay(true).ok()?;
         Some(Self { lines: BufReader::new(stream) })

@@ -7,8 +7,10 @@
 
 mod bench;
 mod calls;
+mod clock;
 mod crashed;
 mod database;
+mod handed_over;
 mod open_files;
 mod operated;
 mod shown;

@@ -32,9 +32,9 @@ fn said(server: &mut Served, word: &str) -> String {
 
 #[test]
 fn every_terminating_signal_saves_the_stocks() {
-    let numbers = [2, 3, 5, 6, 10, 12, 14, 15, 16, 24, 25, 26, 27, 29, 30, 31, 34, 50, 64];
+    let numbers = [2, 3, 5, 6, 14, 15, 16, 24, 25, 26, 27, 29, 30, 31, 34, 50, 64];
     std::thread::scope(|scope| {
-        for number in numbers.into_iter().filter(|number| *number != 10) {
+        for number in numbers {
             scope.spawn(move || {
                 let place = place();
                 let mut server = Served::in_dir(place.path(), &["--durability", "none"]);
@@ -239,14 +239,26 @@ fn inherits(model: &str) {
     drop(padded);
     let mut client = Client::plain(&unpadded).unwrap();
     assert_eq!(client.ask("buy 1 10").as_deref(), Some("[buy] success"), "{model}");
+    // The next program takes over both sockets.
     let process = server.0.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
+    let signal = |name: &str| {
+        Command::new("kill").args([name, process.as_str()]).status().unwrap().success()
+    };
+    assert!(signal("-USR2"));
+    drop(client);
+    let mut before = String::new();
+    while before.matches("(unpadded)").count() < 2 {
+        assert!(said.read_line(&mut before).unwrap() > 0, "{model}: the server ended");
+    }
+    assert_eq!(before.matches(&format!("listening on {address}")).count(), 2, "{model}: {before}");
+    let mut client = Client::plain(&unpadded).unwrap();
+    assert_eq!(client.ask("buy 1 10").as_deref(), Some("[buy] success"), "{model}");
+    assert!(signal("-TERM"));
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
     assert_eq!(server.0.wait().unwrap().code(), Some(0), "{model}: {rest}");
-    assert!(rest.contains(&format!("listening on {address}")), "{model}: {rest}");
     let stocks = std::fs::read_to_string(place.at("stock.txt")).unwrap();
-    assert_eq!(stocks, "1 99980 10\n2 100000 20\n", "{model}");
+    assert_eq!(stocks, "1 99970 10\n2 100000 20\n", "{model}");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use crate::bench::{Client, Served, is_possible, place, serve_in};
 use ioloom_testbed::{ProcessOutput, Workspace};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
 
 fn store(place: &Workspace, args: &[&str]) -> ProcessOutput {
     ProcessOutput::from(place.ours(&["store"]).args(args).output().unwrap())
@@ -107,4 +109,63 @@ fn a_stock_file_that_cannot_be_written_does_not_stop_a_server() {
     std::fs::remove_dir(place.at("stock.txt.new")).unwrap();
     let server = Served::in_dir(place.path(), &[]);
     order(&server, 1, 5);
+}
+
+#[test]
+fn a_mark_that_is_truncated_under_a_server_stops_it_with_an_error() {
+    for (kind, level) in [("log", "os"), ("sqlite", "group"), ("redb", "each"), ("fjall", "os")] {
+        let place = place();
+        let args = ["--store", kind, "--durability", level];
+        let mut server = Served::in_dir(place.path(), &args);
+        order(&server, 1, 3);
+        let mut client = Client::new(&server.address, "a").unwrap();
+        place.write("stock.txt.store.mark", "");
+        // The stock file may have been written after the last client, which is also an error.
+        let answer = client.ask("4 BUY 1 1");
+        assert_eq!(answer, None, "{kind}: acknowledged without a mark");
+        let (status, said) = server.ended();
+        assert_eq!(status.code(), Some(1), "{kind}: {status} {said}");
+        assert!(said.contains("stock.txt.store.mark") && said.contains("truncated"), "{said}");
+        // Everything acknowledged is in the store, and perhaps the order without an answer.
+        let server = Served::in_dir(place.path(), &args);
+        order(&server, 1, 5);
+    }
+}
+
+/// Returns the names of files below a directory that other users can access.
+fn accessible(dir: &Path, names: &mut Vec<String>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let meta = std::fs::symlink_metadata(&path).unwrap();
+        if meta.permissions().mode() & 0o077 != 0 {
+            names.push(path.display().to_string());
+        }
+        if meta.is_dir() {
+            accessible(&path, names);
+        }
+    }
+}
+
+#[test]
+fn new_files_are_private_whatever_the_umask() {
+    for kind in ["sqlite", "redb", "fjall", "log", "log-direct"] {
+        let place = place();
+        if !is_possible(kind, place.path()) {
+            continue;
+        }
+        std::fs::create_dir(place.at("stores")).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 0; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ioloom")]);
+        let args = ["--store", kind, "--store-path", "stores/store"];
+        crate::bench::add_args(&mut shell, place.path(), &args);
+        let server = Served::start(&mut shell);
+        order(&server, 1, 5);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 0; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ioloom")]);
+        shell.args(["store", "backup", "stores/store", "stores/copy"]).current_dir(place.path());
+        ProcessOutput::from(shell.output().unwrap()).ended(0);
+        let mut names = Vec::new();
+        accessible(&place.at("stores"), &mut names);
+        assert_eq!(names, [""; 0], "{kind}");
+    }
 }
