@@ -3,8 +3,8 @@
 use crate::exit::Exit;
 use crate::version::VERSION;
 use crate::{
-    cache, claims, clean, compare, cp, du, each, fileset, machine, manual, memory, report, results,
-    stderr, study, trace, usage, watch,
+    cache, claims, clean, compare, cp, du, each, fileset, machine, manual, memory, predict, report,
+    results, stderr, study, trace, usage, watch,
 };
 #[cfg(feature = "exchange")]
 use crate::{load, serve, store};
@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Results(results::ResultsArgs),
+    Predict(predict::PredictArgs),
     Machine(machine::MachineArgs),
     Memory(memory::MemoryArgs),
     Watch(watch::WatchArgs),

@@ -26,6 +26,7 @@ mod manual;
 mod media;
 mod memory;
 mod out;
+mod predict;
 mod report;
 mod results;
 mod resume;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Results(args) => results::run(&args),
+        Command::Predict(args) => predict::run(&args),
         Command::Machine(args) => machine::run(&args),
         Command::Memory(args) => memory::run(&args),
         Command::Watch(args) => return watch::run(&args),

@@ -5,6 +5,7 @@ mod machine;
 mod network;
 mod published;
 mod scaling;
+mod verify;
 
 use ioloom_predict::Workload;
 

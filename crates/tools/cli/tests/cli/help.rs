@@ -23,6 +23,11 @@ const COMMANDS: &[&str] = &[
     "results show",
     "results keep",
     "results index",
+    "predict",
+    "predict walk",
+    "predict files",
+    "predict copy",
+    "predict exchange",
     "machine",
     "memory",
     "watch",
@@ -50,7 +55,12 @@ const EXCHANGE: &[&str] =
 const EXCHANGE: &[&str] = &[];
 
 /// Commands whose short help has one line per flag.
-const SHORT: [&str; 31] = [
+const SHORT: [&str; 36] = [
+    "predict",
+    "predict walk",
+    "predict files",
+    "predict copy",
+    "predict exchange",
     "each",
     "cp",
     "cache",

@@ -13,6 +13,7 @@ mod kill;
 mod load;
 mod media;
 mod pagecache;
+mod predict;
 mod sets;
 mod study;
 mod sysctl;

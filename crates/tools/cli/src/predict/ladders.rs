@@ -1,0 +1,189 @@
+//! `ioloom predict --verify --runs SESSION`: stored ladders of threads, predicted from three probes.
+//!
+//! A ladder is a family of arms whose names differ in the number at their end. The times at 1, 4 and 64
+//! are the probes; all others are held out. The prediction that a time is that of the nearest probe is
+//! scored next to the law: a law that does not beat it explains nothing.
+
+use crate::directories::StoreArg;
+use crate::exit::Failure;
+use crate::sessions;
+use ioloom_lab::Session;
+use ioloom_model::record::Outcome;
+use ioloom_model::{Condition, RunRecord};
+use ioloom_predict::walk_media::{self, Medium, PROBES};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Fewest held-out thread counts of a ladder.
+const HELD_OUT_MIN: usize = 3;
+/// Error within which a prediction counts as good.
+const GOOD: f64 = 0.10;
+
+/// A held-out thread count.
+#[derive(Debug, Serialize)]
+pub(super) struct Held {
+    threads: u32,
+    measured_s: f64,
+    predicted_s: f64,
+    /// Relative error of the law.
+    error: f64,
+    /// Relative error of the time of the nearest probe.
+    error_nearest: f64,
+}
+
+/// A ladder of one session.
+#[derive(Debug, Serialize)]
+pub(super) struct Ladder {
+    session: String,
+    name: String,
+    held_out: Vec<Held>,
+}
+
+/// Predicts the ladders of the selected sessions.
+pub(super) fn all(store: &StoreArg, word: &str) -> Result<Vec<Ladder>, Failure> {
+    let opened = sessions::open(store)?;
+    let media = walk_media::media().map_err(Failure::failed)?;
+    let all: Vec<&Medium> = media.iter().collect();
+    let (shared, _, _) = walk_media::together(&all).map_err(Failure::failed)?;
+    let mut ladders = Vec::new();
+    for session in sessions::batch(&opened, word)? {
+        for (name, times) in times(&session) {
+            let known = |n: u32| times.get(&n).copied();
+            let probes: Vec<(u32, f64)> =
+                PROBES.iter().filter_map(|n| Some((*n, known(*n)?))).collect();
+            if probes.len() < PROBES.len() || times.len() < PROBES.len() + HELD_OUT_MIN {
+                continue;
+            }
+            let model =
+                walk_media::from_probes(&probes, false, &shared).map_err(Failure::failed)?;
+            let rest = times.iter().filter(|(n, _)| !PROBES.contains(n));
+            let held = |(n, measured): (&u32, &f64)| -> Result<Held, Failure> {
+                let predicted = model.elapsed_s(*n).map_err(Failure::failed)?;
+                Ok(Held {
+                    threads: *n,
+                    measured_s: *measured,
+                    predicted_s: predicted,
+                    error: predicted / measured - 1.0,
+                    error_nearest: nearest(&probes, *n) / measured - 1.0,
+                })
+            };
+            let held_out: Result<Vec<Held>, Failure> = rest.map(held).collect();
+            let session = session.header.session.clone();
+            ladders.push(Ladder { session, name, held_out: held_out? });
+        }
+    }
+    if ladders.is_empty() {
+        return Err(Failure::failed(format!(
+            "the session {word} has no arms with 1, 4, 64 and at least {HELD_OUT_MIN} other numbers \
+             of threads; run 'ioloom study walk --full' first"
+        )));
+    }
+    Ok(ladders)
+}
+
+/// Returns the time of the probe whose number is nearest by quotient.
+fn nearest(probes: &[(u32, f64)], threads: u32) -> f64 {
+    let distance = |n: u32| (f64::from(n) / f64::from(threads)).ln().abs();
+    let best = probes.iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
+    best.map_or(f64::NAN, |(_, time)| *time)
+}
+
+/// Returns the median seconds of the finished runs, by ladder and number.
+fn times(session: &Session) -> BTreeMap<String, BTreeMap<u32, f64>> {
+    let mut runs: BTreeMap<String, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
+    for run in &session.runs {
+        if let Some((name, threads, seconds)) = step(run) {
+            runs.entry(name).or_default().entry(threads).or_default().push(seconds);
+        }
+    }
+    let median = |mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        let half = all.len() / 2;
+        if all.len() % 2 == 1 { all[half] } else { f64::midpoint(all[half - 1], all[half]) }
+    };
+    let ladder = |steps: BTreeMap<u32, Vec<f64>>| {
+        steps.into_iter().map(|(n, all)| (n, median(all))).collect()
+    };
+    runs.into_iter().map(|(name, steps)| (name, ladder(steps))).collect()
+}
+
+/// Splits the name of an arm into a ladder and a number.
+fn step(run: &RunRecord) -> Option<(String, u32, f64)> {
+    let Outcome::Done { measured } = &run.outcome else { return None };
+    let key = &run.key;
+    let stem = key.arm.trim_end_matches(|c: char| c.is_ascii_digit());
+    let threads: u32 = key.arm[stem.len()..].parse().ok().filter(|n| *n > 0)?;
+    let condition = match key.condition {
+        Condition::Cold => "cold",
+        Condition::Warm => "warm",
+        Condition::AsIs => "as-is",
+    };
+    let name = format!("{}, {}, {condition}, {}, {}N", key.experiment, key.set, key.medium, stem);
+    Some((name, threads, measured.elapsed_ns as f64 / 1e9))
+}
+
+/// Formats all ladders and their scores.
+pub(super) fn text(ladders: &[Ladder]) -> String {
+    let mut all = String::from("Stored runs, held out: each ladder from 1, 4 and 64\n");
+    let mean = |errors: &[f64]| {
+        let sum: f64 = errors.iter().map(|error| error.abs()).sum();
+        100.0 * sum / errors.len().max(1) as f64
+    };
+    let (mut law, mut near) = (Vec::new(), Vec::new());
+    for ladder in ladders {
+        let of = |error: &dyn Fn(&Held) -> f64| -> Vec<f64> {
+            ladder.held_out.iter().map(error).collect()
+        };
+        let (own, nearest) = (of(&|held| held.error), of(&|held| held.error_nearest));
+        let _ = writeln!(
+            all,
+            "  {}: {} cells, mean {:.1} %, nearest probe {:.1} %",
+            ladder.name,
+            own.len(),
+            mean(&own),
+            mean(&nearest)
+        );
+        for held in &ladder.held_out {
+            let _ = writeln!(
+                all,
+                "    {:>6} {:>10.3} s measured {:>10.3} s predicted {:>+7.1} % {:>+7.1} % nearest",
+                held.threads,
+                held.measured_s,
+                held.predicted_s,
+                100.0 * held.error,
+                100.0 * held.error_nearest
+            );
+        }
+        law.extend(own);
+        near.extend(nearest);
+    }
+    let good = |errors: &[f64]| {
+        let count = errors.iter().filter(|error| error.abs() <= GOOD).count();
+        100.0 * count as f64 / errors.len().max(1) as f64
+    };
+    let _ = writeln!(
+        all,
+        "  all: {} cells, mean {:.1} %, {:.0} % within 10 %; nearest probe: mean {:.1} %, {:.0} % within 10 %",
+        law.len(),
+        mean(&law),
+        good(&law),
+        mean(&near),
+        good(&near)
+    );
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn the_nearest_probe_is_nearest_by_quotient() {
+        let probes = [(1, 10.0), (4, 5.0), (64, 2.0)];
+        assert_eq!(nearest(&probes, 2), 10.0);
+        assert_eq!(nearest(&probes, 8), 5.0);
+        assert_eq!(nearest(&probes, 32), 2.0);
+        assert_eq!(nearest(&probes, 256), 2.0);
+    }
+}

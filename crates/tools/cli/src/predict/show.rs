@@ -1,0 +1,143 @@
+//! An answer as text with a curve, and as JSON.
+
+use super::saved::Calibration;
+use crate::out;
+use ioloom_model::units::format_ns;
+use ioloom_predict::answer::{Answer, Point};
+use serde::Serialize;
+
+/// Version of the `--json` document.
+const SCHEMA: u32 = 1;
+/// Columns of the curve.
+const CURVE: usize = 40;
+
+/// The document of `predict WHAT --json`.
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    schema: u32,
+    command: &'static str,
+    subject: &'a str,
+    /// Predictions are never measurements.
+    evidence: &'static str,
+    #[serde(flatten)]
+    answer: &'a Answer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calibration: Option<&'a Calibration>,
+}
+
+pub(super) fn document<'a>(
+    subject: &'a str,
+    answer: &'a Answer,
+    calibration: Option<&'a Calibration>,
+) -> Document<'a> {
+    let (command, evidence) = ("predict", "predicted");
+    Document { schema: SCHEMA, command, subject, evidence, answer, calibration }
+}
+
+fn time(seconds: f64) -> String {
+    format_ns((seconds * 1e9).max(0.0))
+}
+
+pub(super) fn text(answer: &Answer, saved: Option<&Calibration>, width: usize) -> String {
+    let mut all = out::wrap(&answer.question, width, 2);
+    all.push('\n');
+    let head = [answer.axis, "predicted", "from", "to", answer.unit, "limit"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows[0][4].push_str("/s");
+    for point in &answer.points {
+        rows.push(vec![
+            point.threads.to_string(),
+            time(point.elapsed_s),
+            time(point.low_s),
+            time(point.high_s),
+            rate(point.rate_per_s),
+            point.limit.name().to_owned(),
+        ]);
+    }
+    all.push_str(&table(&rows, 5));
+    all.push('\n');
+    let slowest = answer.points.iter().map(|point| point.high_s).fold(0.0, f64::max);
+    let mut rows = vec![[answer.axis, "calibration", ""].map(str::to_owned).to_vec()];
+    rows[0][2] = format!("0 to {}", time(slowest));
+    for point in &answer.points {
+        rows.push(vec![
+            point.threads.to_string(),
+            beyond(point, answer.axis),
+            curve(point, slowest),
+        ]);
+    }
+    all.push_str(&table(&rows, 1));
+    all.push('\n');
+    let mut say = |head: &str, text: &str| all.push_str(&out::labelled(head, 11, text, width));
+    say("enough", &format!("{} {} (within 2 % of the highest rate)", answer.enough, answer.axis));
+    say("method", &answer.method);
+    say("parameters", &answer.parameters);
+    if let Some(saved) = saved {
+        say("calibrated", &saved.context());
+    }
+    for note in &answer.notes {
+        say("note", note);
+    }
+    all
+}
+
+/// Formats a rate with three significant digits.
+fn rate(per_s: f64) -> String {
+    if per_s >= 1e6 {
+        format!("{:.2}M", per_s / 1e6)
+    } else if per_s >= 1e3 {
+        format!("{:.1}k", per_s / 1e3)
+    } else {
+        format!("{per_s:.1}")
+    }
+}
+
+/// Formats the distance from the calibration.
+fn beyond(point: &Point, axis: &str) -> String {
+    let Some(beyond) = point.beyond else { return "not calibrated".to_owned() };
+    let factor = |value: f64, what: &str| {
+        (value > 1.0).then(|| {
+            let digits = usize::from(value < 10.0);
+            format!("{what} ×{value:.digits$}")
+        })
+    };
+    let parts: Vec<String> = [factor(beyond.threads, axis), factor(beyond.files, "files")]
+        .into_iter()
+        .flatten()
+        .collect();
+    if parts.is_empty() { "inside".to_owned() } else { parts.join(", ") }
+}
+
+/// Draws the interval as a line and the prediction as a point, from 0 to the slowest.
+fn curve(point: &Point, slowest: f64) -> String {
+    let column = |seconds: f64| {
+        let share = if slowest > 0.0 { seconds / slowest } else { 0.0 };
+        ((share * (CURVE - 1) as f64).round() as usize).min(CURVE - 1)
+    };
+    let (low, at, high) = (column(point.low_s), column(point.elapsed_s), column(point.high_s));
+    let mark = |i: usize| match i {
+        _ if i == at => '●',
+        _ if (low..=high).contains(&i) => '─',
+        _ => ' ',
+    };
+    (0..=high).map(mark).collect()
+}
+
+/// Aligns the first `right` columns to the right and the others to the left.
+fn table(rows: &[Vec<String>], right: usize) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let wide =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(wide).collect();
+    let mut all = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (i, cell) in row.iter().enumerate() {
+            let gap = " ".repeat(widths[i] - cell.chars().count());
+            line += &if i < right { format!("{gap}{cell}  ") } else { format!("{cell}{gap}  ") };
+        }
+        all.push_str(line.trim_end());
+        all.push('\n');
+    }
+    all
+}
