@@ -7,7 +7,7 @@
 //! library, and the fits have at most 16 parameters.
 //!
 //! The same input gives the same parameters. Cost: one evaluation of the residuals per parameter and
-//! step, at most [`STEPS_MAX`] steps.
+//! step, at most 80 steps.
 
 use crate::PredictError;
 use crate::error::above_zero;

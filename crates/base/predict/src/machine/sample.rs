@@ -3,7 +3,7 @@
 //! The method: the first files of the job run on the simulated machine, request by request. The rate
 //! of the middle of that run, without its beginning and end, is the steady rate; the remaining files
 //! take as long as that rate says. The interval is that of batch means: the middle is divided into
-//! [`PARTS`] parts, and their rates vary like independent draws if a part is much longer than a
+//! 20 parts, and their rates vary like independent draws if a part is much longer than a
 //! request. A job that changes midway, or a tree that ends in one long chain, is not steady and cannot
 //! be continued; jobs that fit into the sample are simulated as they are.
 //!
