@@ -24,9 +24,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 /// Bytes that a file system reads at least for each file whose blocks it shares: its inode.
 const INODE_BYTES_MIN: u64 = 200;
+
+/// Time between a removal and the run. Without a journal, ext4 reuses inodes freed in the same second
+/// at once, but avoids them from the next one; otherwise the fraction of a second would decide.
+const AFTER_REMOVAL: Duration = Duration::from_millis(1100);
 
 /// Compare copying programs on one source; write README.md, raw.jsonl and summary.md.
 ///
@@ -46,8 +51,8 @@ struct Cli {
     /// Copy within a new file system of this type in an image below --into (root).
     #[arg(long, value_enum, value_name = "TYPE")]
     volume: Option<Kind>,
-    /// Size of the image.
-    #[arg(long, value_name = "MIB", default_value = "3072", requires = "volume")]
+    /// Size of the image, which takes only the space of what is in it; it must hold the copies of a block.
+    #[arg(long, value_name = "MIB", default_value = "8192", requires = "volume")]
     volume_mib: u64,
     /// Leave the source outside the volume, so no blocks can be shared.
     #[arg(long, requires = "volume")]
@@ -223,7 +228,9 @@ impl Work for Copying {
         if let Some(volume) = self.volume.as_ref().filter(|_| self.removed) {
             volume.restore()?;
             size_of(&self.source, true)?;
-            return std::fs::remove_dir_all(&self.to).context("cannot remove the target");
+            std::fs::remove_dir_all(&self.to).context("cannot remove the target")?;
+            std::thread::sleep(AFTER_REMOVAL);
+            return Ok(());
         }
         match self.to.symlink_metadata() {
             Ok(meta) if meta.is_dir() => {
