@@ -27,7 +27,9 @@ impl Medium {
         let Ok(stat) = rustix::fs::stat(dir) else { return medium };
         let mut number = numbers(stat.st_dev);
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        if let Some(mount) = mount_of(&mounts, number) {
+        // The device number of a btrfs subvolume is in no line; the path is then.
+        let by_path = || path_mount(&mounts, dir.canonicalize().ok()?.as_path());
+        if let Some(mount) = mount_of(&mounts, number).or_else(by_path) {
             medium.fs = mount.fs.to_owned();
             medium.options = mount.options.to_owned();
             // A file system with an anonymous device number (btrfs) names its device here.
@@ -89,16 +91,28 @@ struct Mount<'a> {
     options: &'a str,
 }
 
-/// Returns the last mount of a device number in mountinfo: the fields after the lone dash.
+/// Returns the last mount of a device number in mountinfo.
 fn mount_of(mounts: &str, number: Number) -> Option<Mount<'_>> {
     let wanted = format!("{}:{}", number.0, number.1);
-    mounts.lines().rev().find_map(|line| {
+    let (_, mount) =
+        each_mount(mounts).rev().find(|(head, _)| head.split(' ').nth(2) == Some(&wanted))?;
+    Some(mount)
+}
+
+/// Returns the mount with the longest path above `dir`, and the last of several on the same one.
+fn path_mount<'a>(mounts: &'a str, dir: &Path) -> Option<Mount<'a>> {
+    let point = |head: &'a str| head.split(' ').nth(4).filter(|point| dir.starts_with(point));
+    let above = each_mount(mounts).filter_map(|(head, mount)| Some((point(head)?.len(), mount)));
+    above.max_by_key(|(length, _)| *length).map(|(_, mount)| mount)
+}
+
+/// Returns the fields before the lone dash of each line, and the mount in those after it.
+fn each_mount(mounts: &str) -> impl DoubleEndedIterator<Item = (&str, Mount<'_>)> {
+    mounts.lines().filter_map(|line| {
         let (head, tail) = line.split_once(" - ")?;
-        if head.split(' ').nth(2)? != wanted {
-            return None;
-        }
         let mut tail = tail.split(' ');
-        Some(Mount { fs: tail.next()?, source: tail.next()?, options: tail.next().unwrap_or("") })
+        let (fs, source) = (tail.next()?, tail.next()?);
+        Some((head, Mount { fs, source, options: tail.next().unwrap_or("") }))
     })
 }
 
@@ -139,5 +153,7 @@ mod tests {
         let mount = mount_of(MOUNTS, (254, 0)).expect("the root is mounted");
         assert_eq!((mount.fs, mount.source, mount.options), ("ext4", "/dev/vda", "rw,discard"));
         assert!(mount_of(MOUNTS, (1, 1)).is_none());
+        let below = |path: &str| path_mount(MOUNTS, Path::new(path)).map(|mount| mount.fs);
+        assert_eq!((below("/proc/self"), below("/process")), (Some("proc"), Some("ext4")));
     }
 }

@@ -419,7 +419,10 @@ fn why_not(setup: &Setup, run: &Run, first: u64) -> Option<String> {
         let ran = run.neighbours_ns / 1_000_000;
         return Some(format!("not busy: the other programs ran for {ran} ms"));
     }
-    let read = run.device_bytes?;
+    let Some(read) = run.device_bytes else {
+        let is_cold = setup.condition == Condition::Cold;
+        return is_cold.then(|| "not proved cold: the device is unknown".to_owned());
+    };
     let all = setup.bytes;
     // If the amount of data is unknown, a run must read at least half as much as the first one.
     let most_of = |bytes: u64| (bytes as f64 * COLD_MIN) as u64;
@@ -622,6 +625,8 @@ mod tests {
         let shared = Setup { cold_bytes: Some(40), ..set_up(Condition::Cold, Some(1000)) };
         assert!(why_not(&shared, &run(0, 0, [1, 0], 40), 0).is_none());
         assert!(why_not(&shared, &run(0, 0, [1, 0], 39), 0).is_some());
+        let blind = Run { device_bytes: None, ..run(0, 0, [1, 0], 0) };
+        assert!(why_not(&cold, &blind, 0).is_some() && why_not(&warm, &blind, 0).is_none());
         let unknown = set_up(Condition::Cold, None);
         assert!(why_not(&unknown, &run(0, 0, [1, 0], 50), 100).is_none());
         assert!(why_not(&unknown, &run(0, 0, [1, 0], 49), 100).is_some());
