@@ -56,6 +56,7 @@ struct State {
     /// The server, once it can acknowledge orders.
     server: Option<ServerHandle>,
     is_stopping: bool,
+    is_handing_over: bool,
 }
 
 /// Catches all signals from now on.
@@ -162,7 +163,7 @@ impl Control {
     fn hand_over(&self, signals: &mut Signals) {
         {
             let state = self.lock();
-            if state.server.is_none() || state.is_stopping {
+            if state.server.is_none() || state.is_stopping || state.is_handing_over {
                 return;
             }
         }
@@ -171,8 +172,9 @@ impl Control {
             tracing::error!(target: TARGET, "{path} cannot take over: {reason}; this program continues");
             return;
         }
-        let state = self.lock();
+        let mut state = self.lock();
         if let Some(server) = state.server.clone().filter(|_| !state.is_stopping) {
+            state.is_handing_over = true;
             tracing::info!(target: TARGET, "handing over to {path}");
             let now_us = clock::monotonic_ns() / 1000;
             self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
