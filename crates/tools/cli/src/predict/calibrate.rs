@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The sets of the probes.
-const SMALL: &str = "count=20000,size=4KiB,layout=nested,seed=1";
+const SMALL: &str = "count=8000,size=4KiB,layout=nested,seed=1";
 const LARGE: &str = "count=4,size=16MiB,seed=2";
 /// Rounds of all probes.
 const ROUNDS: usize = 3;

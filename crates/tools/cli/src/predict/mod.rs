@@ -31,7 +31,7 @@ use std::time::Duration;
 #[command(after_long_help = "\
 Examples:
   ioloom predict walk --device hdd --files 5M
-  ioloom predict files --device nvme --files 1G --disks 64 --threads 1024 --cores 16
+  ioloom predict files --device nvme --files 1G --disks 64 --threads 1024
   ioloom predict copy --device usb --to nvme --files 10k --size 1MiB
   ioloom predict exchange --clients 10000 --durability group
   ioloom predict --verify                compare all laws with the published tables
@@ -103,7 +103,7 @@ Examples:
 Examples:
   ioloom predict files --device usb --files 100k --size 64KiB
   ioloom predict files --device sata --files 1M --compute 400us --cores 8
-  ioloom predict files --device nvme --files 10k --threads 32 --timeline run.ioloom")]
+  ioloom predict files --device nvme --files 10k --timeline run.ioloom")]
     Files(FilesArgs),
     /// Predict the time to copy files
     #[command(after_long_help = "\

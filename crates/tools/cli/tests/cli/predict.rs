@@ -73,7 +73,7 @@ fn each_invalid_question_has_one_error() {
 fn a_billion_files_on_64_disks_are_answered_from_a_sample() {
     let home = Home::new();
     let args = ["predict", "files", "--device", "hdd", "--disks", "64", "--files", "1G"];
-    let rest = ["--threads", "64", "--cores", "16", "--json"];
+    let rest = ["--threads", "16", "--cores", "16", "--json"];
     let ask = || home.run(&[&args[..], &rest].concat()).well();
     let (one, two) = (ask(), ask());
     assert_eq!(one.out, two.out);
@@ -112,9 +112,9 @@ fn probes_of_this_machine_answer_questions_about_it() {
     probes.well();
     assert_eq!(std::fs::read_dir(home.path("work")).unwrap().count(), 0);
     for what in ["walk", "files", "copy"] {
-        let args = ["predict", what, "--device", "measured", "--files", "40k", "--json"];
+        let args = ["predict", what, "--device", "measured", "--files", "16k", "--json"];
         let answer = home.run(&args).well().json();
-        assert_eq!(answer["calibration"]["walk_files"], 20_000);
+        assert_eq!(answer["calibration"]["walk_files"], 8_000);
         let beyond = &answer["points"][0]["beyond"];
         assert_eq!(beyond["files"], 2.0, "{what}: {beyond}");
     }
