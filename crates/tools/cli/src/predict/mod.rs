@@ -34,7 +34,7 @@ Examples:
   ioloom predict files --device nvme --files 1G --disks 64 --threads 1024
   ioloom predict copy --device usb --to nvme --files 10k --size 1MiB
   ioloom predict exchange --clients 10000 --durability group
-  ioloom predict --verify                compare all laws with the published tables
+  ioloom predict --verify                compare all laws with published tables
   ioloom predict --calibrate --dir /mnt  probe the device of a directory
 
 docs/predict.md explains the methods and lists their errors.")]
