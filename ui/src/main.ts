@@ -2,6 +2,7 @@
 // the filter of claims and the highlight of the visible section.
 import { filterClaims } from "./claims";
 import { followChapters } from "./chapters";
+import { unfold } from "./fold";
 import { sortTables } from "./sort";
 import { switchTheme } from "./theme";
 import { showTips } from "./tips";
@@ -11,3 +12,4 @@ sortTables();
 filterClaims();
 showTips();
 followChapters();
+unfold();

@@ -7,7 +7,7 @@ use crate::guard::{self, Ended, Job};
 use crate::repo::Repo;
 use crate::smoke::{self, User};
 use crate::steps::{Outcome, Steps};
-use crate::{api, crash, dependencies, gate, package, tidy, tools, ui};
+use crate::{api, crash, dependencies, evidence, gate, package, tidy, tools, ui};
 use std::path::Path;
 
 /// Crates that only the exchange needs.
@@ -33,6 +33,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     steps.take("without defaults", || without_defaults(repo));
     steps.take("tests", || tests(repo));
     steps.take("tidy", || Ok(tidy::outcome(&tidy::check(repo)?)));
+    steps.take("findings", || evidence::findings(repo));
     steps.take("dependencies", || dependencies::check(repo, cargo_deny));
     steps.take("advisories", || dependencies::advisories(repo));
     steps.take("ui", || ui::run(repo, false));
@@ -73,6 +74,7 @@ fn runs(repo: &Repo, steps: &mut Steps) {
     for (name, user) in [("study", User::Current), ("study, unprivileged", User::Unprivileged)] {
         steps.take(name, || with_build(&|program| smoke::run(repo, program, user)));
     }
+    steps.take("verdicts", || with_build(&|program| evidence::verdicts(repo, program)));
     steps.take("crash", || with_build(&|program| crash::crash(program, crash::ROUNDS_SHORT, 1)));
 }
 

@@ -13,6 +13,7 @@ mod crash;
 mod damage;
 mod debian;
 mod dependencies;
+mod evidence;
 mod fuzz;
 mod gate;
 mod gnu;

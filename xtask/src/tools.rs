@@ -18,7 +18,7 @@ pub(crate) struct Packaged {
 }
 
 /// Programs from packages. `npm` is separate from `nodejs`: some distributions ship both in one.
-pub(crate) const PACKAGED: [Packaged; 16] = [
+pub(crate) const PACKAGED: [Packaged; 17] = [
     Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
         program: "valgrind",
@@ -29,6 +29,11 @@ pub(crate) const PACKAGED: [Packaged; 16] = [
         program: "node",
         package: "nodejs",
         needed_for: "ui: type check and tests of the viewer",
+    },
+    Packaged {
+        program: "python3",
+        package: "python3",
+        needed_for: "findings, verdicts: checks of kept results without our code",
     },
     Packaged { program: "npm", package: "npm", needed_for: "ui: dependencies of the viewer" },
     Packaged {

@@ -46,6 +46,9 @@ pub struct Claim {
     pub confirms: String,
     /// Results that would refute the claim, in words.
     pub refutes: String,
+    /// Whether the claim is about the size of its file sets, so that smaller ones cannot decide it.
+    #[serde(default)]
+    pub full_size: bool,
     /// How contrast results combine into one verdict.
     #[serde(default)]
     pub combine: Combine,

@@ -41,6 +41,17 @@ struct Assessed<'a, 'c> {
 /// Judges claims together from stored runs. The more contrasts a session decides, the smaller the
 /// p-value that each needs, so pass all claims that the runs were made to test.
 pub fn verdicts(claims: &[&Claim], records: &[RunRecord], rule: Rule) -> Vec<ClaimVerdict> {
+    verdicts_at_looks(claims, records, rule, &BTreeSet::new())
+}
+
+/// Judges claims as [`verdicts`] does, but by the sequential rule in the named sessions, which are
+/// judged after each of [`Rule::LOOKS`].
+pub fn verdicts_at_looks(
+    claims: &[&Claim],
+    records: &[RunRecord],
+    rule: Rule,
+    sequential: &BTreeSet<String>,
+) -> Vec<ClaimVerdict> {
     let mut assessed: Vec<Assessed<'_, '_>> = Vec::new();
     let sessions = by_session(records);
     for test in claims.iter().flat_map(|c| c.contrasts.iter().chain(&c.notes)) {
@@ -51,7 +62,7 @@ pub fn verdicts(claims: &[&Claim], records: &[RunRecord], rule: Rule) -> Vec<Cla
     let deciding = |contrast: &Contrast| {
         claims.iter().flat_map(|c| &c.contrasts).any(|test| test.contrast == *contrast)
     };
-    correct(&mut assessed, deciding, rule);
+    correct(&mut assessed, deciding, rule, sequential);
     claims.iter().map(|claim| of_claim(claim, &assessed, rule)).collect()
 }
 
@@ -101,7 +112,7 @@ fn assess<'a, 'c>(
     let evaluate = |records: &[&'a RunRecord]| {
         let context = &Context { records: records.to_vec(), rule };
         let finding = disturbed::withhold(context, kind, kind.evaluate(context)?);
-        Ok(dependent::withhold(finding))
+        Ok(if rule.dependence { dependent::withhold(finding) } else { finding })
     };
     let locations = kind.locations();
     let mut found: Vec<InSession<'a, '_>> = Vec::new();
@@ -164,7 +175,12 @@ fn disputed<'a>(finding: Finding<'a>, others: &[InSession<'a, '_>]) -> Finding<'
 
 /// Corrects the p-values of the contrasts that each session decides, and withholds answers that do
 /// not survive.
-fn correct(assessed: &mut [Assessed<'_, '_>], deciding: impl Fn(&Contrast) -> bool, rule: Rule) {
+fn correct(
+    assessed: &mut [Assessed<'_, '_>],
+    deciding: impl Fn(&Contrast) -> bool,
+    rule: Rule,
+    sequential: &BTreeSet<String>,
+) {
     let mut families: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
     for (at, one) in assessed.iter().enumerate() {
         let Ok(finding) = &one.result else { continue };
@@ -172,9 +188,11 @@ fn correct(assessed: &mut [Assessed<'_, '_>], deciding: impl Fn(&Contrast) -> bo
             families.entry(finding.evidence.sessions.clone()).or_default().push(at);
         }
     }
-    for members in families.into_values() {
+    for (sessions, members) in families {
         let p = |at: &usize| assessed[*at].result.as_ref().ok().and_then(|f| f.p).unwrap_or(1.0);
-        let looks = f64::from(rule.looks.max(1));
+        let several = sessions.iter().any(|session| sequential.contains(session));
+        let looks = if several { rule.sequential().looks } else { rule.looks };
+        let looks = f64::from(looks.max(1));
         let adjusted = benjamini_hochberg(
             &members.iter().map(|at| (p(at) * looks).min(1.0)).collect::<Vec<_>>(),
         );

@@ -32,6 +32,21 @@ fn pipeline() -> String {
 }
 
 impl Location {
+    /// Reports whether runs of an experiment on a set under a condition and compute belong here.
+    /// The study and the medium are not compared.
+    pub fn covers(
+        &self,
+        experiment: &str,
+        set: &str,
+        condition: Condition,
+        compute: &Compute,
+    ) -> bool {
+        self.experiment == experiment
+            && self.has_set(set)
+            && self.condition.is_none_or(|c| c == condition)
+            && self.compute.as_ref().is_none_or(|c| c == compute)
+    }
+
     /// Reports whether `name` matches the file set of this location.
     pub fn has_set(&self, name: &str) -> bool {
         match self.set.strip_suffix('*') {

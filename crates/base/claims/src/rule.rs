@@ -21,14 +21,22 @@ pub struct Rule {
     /// Number of times that the runs may be judged while more are made. Every p-value is multiplied
     /// by it, so stopping at the first decision keeps the error rate.
     pub looks: u32,
+    /// Whether an answer from blocks that resemble their neighbours is withheld.
+    pub dependence: bool,
     /// Bootstrap seed.
     pub seed: u64,
 }
 
 impl Rule {
     /// 12 blocks, 5 %, a false discovery rate of 5 %, judged once.
-    pub const STANDARD: Self =
-        Self { blocks_min: BLOCKS_MIN, margin: 0.05, false_rate: 0.05, looks: 1, seed: 1 };
+    pub const STANDARD: Self = Self {
+        blocks_min: BLOCKS_MIN,
+        margin: 0.05,
+        false_rate: 0.05,
+        looks: 1,
+        dependence: true,
+        seed: 1,
+    };
 
     /// The blocks after which a session that is extended until its claims are decided may be judged.
     pub const LOOKS: [u32; 4] = [12, 18, 24, 30];

@@ -80,6 +80,12 @@ pub struct Experiment {
     /// Work on the data; each kind is a separate comparison.
     #[serde(default = "nothing")]
     pub computes: Vec<Compute>,
+    /// What users ask that this experiment answers on the first page, such as `many small files`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// Name, with factors filled in, of the arm that the tools use by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual: Option<String>,
     /// Chart in the report.
     #[serde(default)]
     pub chart: Chart,
@@ -199,6 +205,9 @@ pub struct Arm {
     pub name: String,
     /// Plan with factors in braces, such as `read/threads:n={n}`.
     pub plan: String,
+    /// What a user would call the plan, with factors in braces, such as `{n} threads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub says: Option<String>,
     /// Factor values. The arm is expanded for every combination.
     #[serde(default)]
     pub with: BTreeMap<String, Vec<f64>>,

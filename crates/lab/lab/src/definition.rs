@@ -4,8 +4,8 @@
 //! can contain other plans or smaller sets, and its runs would look like those of the built-in one.
 //! The definition of an arm is everything that determines what it measures: experiment, set,
 //! condition, compute, plan, factors, the specification of the files, and kernel settings. Its
-//! fingerprint is compared with those of all arms of the built-in study in both modes. The number of
-//! blocks and the medium do not belong to it.
+//! fingerprint is compared with those of all arms of the built-in study, with full and with quick sets.
+//! The number of blocks and the medium do not belong to it.
 
 use crate::expand::{AGAIN, Comparison, Mode, Overrides, ReadyArm, SetSource, expand};
 use crate::store::Session;
@@ -22,11 +22,13 @@ impl Definitions {
     fn of(study: &str, cores: u32) -> Option<Self> {
         let spec = crate::spec::load(study, None).ok()?;
         let mut known = BTreeSet::new();
-        for (mode, after_reboot) in [(Mode::Full, false), (Mode::Quick, false), (Mode::Full, true)]
+        let small: BTreeSet<String> = spec.sets.keys().cloned().collect();
+        for (scaled, after_reboot) in
+            [(BTreeSet::new(), false), (small, false), (BTreeSet::new(), true)]
         {
             let experiments = spec.experiments.iter().map(|e| e.name.clone()).collect();
-            let overrides = Overrides { experiments, after_reboot, ..Overrides::default() };
-            let comparisons = expand(&spec, mode, &overrides, cores).ok()?;
+            let overrides = Overrides { experiments, after_reboot, scaled, ..Overrides::default() };
+            let comparisons = expand(&spec, Mode::Full, &overrides, cores).ok()?;
             known.extend(comparisons.iter().flat_map(|c| c.arms.iter().map(|arm| hash(c, arm))));
         }
         Some(Self(known))

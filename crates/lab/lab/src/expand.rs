@@ -10,10 +10,11 @@
 pub use ioloom_model::study::{AGAIN, Mode};
 
 use crate::published::is_scaled;
+use crate::selection::{Place, Selection};
 use ioloom_model::study::{Arm, BLOCKS_FULL, Experiment, MediaUse, fill};
 use ioloom_model::{AnyPlan, ColdBy, Compute, Condition, FileSetSpec, StudySpec, table};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of arms per experiment after expansion.
 pub const ARMS_MAX: usize = 4096;
@@ -96,6 +97,18 @@ pub struct Comparison {
     pub arms: Vec<ReadyArm>,
 }
 
+impl Comparison {
+    /// Returns the place of its arms.
+    pub fn place(&self) -> Place<'_> {
+        Place {
+            experiment: &self.experiment,
+            set: &self.set,
+            condition: self.condition,
+            compute: &self.compute,
+        }
+    }
+}
+
 /// Command-line changes to a study.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
@@ -116,6 +129,10 @@ pub struct Overrides {
     pub blocks: Option<u32>,
     /// Whether to run only the arms that a reboot makes cold, once each, instead of all other arms.
     pub after_reboot: bool,
+    /// Arms to run; `None` means all.
+    pub select: Option<Selection>,
+    /// Sets of which full mode uses the quick size.
+    pub scaled: BTreeSet<String>,
 }
 
 /// Returns the concrete arms for all factor combinations, with plans completed for `cores`.
@@ -256,11 +273,24 @@ pub fn expand(
             }
         }
     }
+    if let Some(select) = &overrides.select {
+        keep_selected(&mut all, select);
+    }
     // After a reboot, only the first run is cold.
     if !overrides.after_reboot {
         add_again(spec, &mut all, mode);
     }
     Ok(all)
+}
+
+/// Removes the arms that are not selected.
+fn keep_selected(comparisons: &mut Vec<Comparison>, select: &Selection) {
+    for comparison in comparisons.iter_mut() {
+        let mut arms = std::mem::take(&mut comparison.arms);
+        arms.retain(|arm| select.has(&comparison.place(), &arm.name));
+        comparison.arms = arms;
+    }
+    comparisons.retain(|comparison| !comparison.arms.is_empty());
 }
 
 /// Returns the arms to trace for timelines: for each experiment, on its first set, condition,
@@ -280,6 +310,9 @@ pub fn pictures(
     };
     let medium = overrides.media.first().map_or("work", String::as_str);
     let mut all = Vec::new();
+    if overrides.select.is_some() {
+        return Ok(all);
+    }
     for experiment in spec.experiments.iter().filter(|e| wanted(e, overrides, 1)) {
         let (Some(condition), Some(compute)) =
             (experiment.conditions.first(), experiment.computes.first())
@@ -348,7 +381,8 @@ fn ready_arm(
         Some(shown) => (SetSource::Directory(shown.clone()), shown.clone(), false),
         None => {
             let found = spec.sets.get(name).ok_or_else(|| format!("no set '{name}'"))?;
-            let quick = found.quick.as_ref().filter(|_| mode == Mode::Quick);
+            let small = mode == Mode::Quick || overrides.scaled.contains(name);
+            let quick = found.quick.as_ref().filter(|_| small);
             let mut set = quick.unwrap_or(&found.full).clone();
             // The command-line seed only orders the runs. Files stay the same, so they are created
             // once and sessions remain comparable.
@@ -494,7 +528,7 @@ mod tests {
             blocks: Some(2),
             files: None,
             ladders_on_further: false,
-            after_reboot: false,
+            ..Overrides::default()
         };
         let all = expand(&spec, Mode::Full, &overrides, 2).unwrap();
         assert_eq!(all.len(), 2);

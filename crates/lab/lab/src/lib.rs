@@ -32,6 +32,8 @@ pub mod order;
 mod picture;
 mod published;
 pub mod run;
+pub mod selection;
+pub mod sequential;
 mod sets;
 pub mod spec;
 pub mod store;

@@ -25,10 +25,11 @@ use crate::child::{self, ChildEnd};
 use crate::condition::{ConditionError, DropAll, Made, Maker};
 use crate::error::LabError;
 use crate::estimate::History;
-use crate::expand::{Comparison, Mode, ReadyArm};
+use crate::expand::{AGAIN, Comparison, Mode, ReadyArm};
 use crate::judge::{self, Judge};
 use crate::media::OwnImage;
 use crate::needs::demand_ns;
+use crate::selection::Selection;
 use crate::sets::{ReadySet, Sets};
 use crate::store::{EndReason, Session, SessionEnd, SessionHeader, Store, Writer};
 use crate::subject::Subject;
@@ -94,6 +95,8 @@ pub fn run_study(
         blocks: Blocks::new(start, budget),
         spans_left: SESSION_SPANS_MAX,
         traces: store.traces_dir(&name),
+        store,
+        needed: None,
     };
     for run in &session.runs {
         study.judge.remember(run);
@@ -119,6 +122,9 @@ pub(crate) struct Study<'a> {
     spans_left: usize,
     /// Directory of the traces.
     pub(crate) traces: PathBuf,
+    store: &'a Store,
+    /// The arms that the last look of a sequential session left.
+    needed: Option<Selection>,
 }
 
 /// A run to execute.
@@ -136,9 +142,16 @@ impl Study<'_> {
         let order = std::mem::take(&mut self.header.order);
         let blocks = order.last().map_or(0, |s| s.2 + 1);
         let mut now: Option<(u32, Instant)> = None;
+        let mut looks = self.looks();
         for (position, slot) in order.iter().enumerate() {
             let position = position as u32;
-            if done.contains(&position) {
+            while let Some(look) = looks.pop_if(|look| *look <= slot.2) {
+                self.look(look)?;
+            }
+            if self.needed.as_ref().is_some_and(Selection::is_empty) {
+                return self.end(EndReason::Decided, slot.2, blocks);
+            }
+            if done.contains(&position) || !self.needs(slot.0, slot.1) {
                 continue;
             }
             let first = now.is_none_or(|(block, _)| block != slot.2);
@@ -146,6 +159,11 @@ impl Study<'_> {
                 self.blocks.finish(since.elapsed());
             }
             if self.blocks.over(slot.2, first, Instant::now()) {
+                if self.options.sequential.is_some() {
+                    // It stays open, so that another budget can continue it.
+                    self.options.progress.event(&Event::Note("budget exhausted"));
+                    return Ok(true);
+                }
                 return self.end(EndReason::Budget, slot.2, blocks);
             }
             if first {
@@ -166,7 +184,46 @@ impl Study<'_> {
             self.writer.append(&record)?;
             self.options.progress.event(&Event::Recorded(&record));
         }
+        if let Some(last) = looks.pop() {
+            self.look(last)?;
+        }
         self.end(EndReason::Finished, blocks, blocks)
+    }
+
+    /// Returns the looks of a sequential session, the first one last.
+    fn looks(&self) -> Vec<u32> {
+        let rule = self.options.sequential.as_ref().map(|(rule, _)| rule);
+        let mut looks = rule.map_or(Vec::new(), |rule| rule.looks.clone());
+        looks.sort_unstable_by(|a, b| b.cmp(a));
+        looks
+    }
+
+    /// Judges the blocks before a look and remembers which arms are still needed.
+    fn look(&mut self, blocks: u32) -> Result<(), LabError> {
+        let options = self.options;
+        let Some((_, judge)) = &options.sequential else { return Ok(()) };
+        let mut session = self.store.read(&self.header.session)?;
+        session.runs.retain(|run| run.key.block < blocks);
+        let needed = judge.look(&session);
+        let text = format!("after {blocks} blocks: {}", needed.words);
+        options.progress.event(&Event::Note(&text));
+        self.needed = Some(needed.arms);
+        Ok(())
+    }
+
+    /// Returns whether an arm still runs. The arm that runs twice stays as long as any other of its
+    /// comparison, because it shows the noise.
+    fn needs(&self, comparison: u32, arm: u32) -> bool {
+        let Some(needed) = &self.needed else { return true };
+        let comparison = &self.header.comparisons[comparison as usize];
+        let place = comparison.place();
+        let has = |arm: &ReadyArm| needed.has(&place, &arm.name);
+        let arm = &comparison.arms[arm as usize];
+        let twice = |other: &ReadyArm| {
+            other.name.strip_suffix(AGAIN).is_some_and(|first| arm.name.starts_with(first))
+                && (arm.name.ends_with(AGAIN) || other.name.len() == arm.name.len() + AGAIN.len())
+        };
+        has(arm) || (comparison.arms.iter().any(twice) && comparison.arms.iter().any(has))
     }
 
     /// Retains the spans of the first block up to the session's limit.
@@ -187,7 +244,7 @@ impl Study<'_> {
             Mode::Full => 12,
         };
         let doubts = if done < enough { vec![Doubt::FewSamples] } else { Vec::new() };
-        if done < blocks {
+        if reason == EndReason::Budget {
             let text = format!("budget exhausted: {done} of {blocks} blocks ran");
             self.options.progress.event(&Event::Note(&text));
         }
@@ -320,7 +377,10 @@ impl Study<'_> {
         let files = set.files.count(order.files_max) as u64;
         let work = demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64)
             + self.subject.takes_s(&order.plan, files, bytes) * 1e9;
-        let longest = self.blocks.longest_run(Instant::now()).unwrap_or(Duration::MAX);
+        // Runs stopped by the budget would be missing from the verdicts of a sequential session.
+        let bounded = self.options.sequential.is_none();
+        let left = self.blocks.longest_run(Instant::now()).filter(|_| bounded);
+        let longest = left.unwrap_or(Duration::MAX);
         let longest = longest.min(self.options.deadline_max);
         // A set that must stay cold was not listed, so its file count is unknown here.
         let deadline = match self.options.overrides.after_reboot {

@@ -16,7 +16,7 @@ mod session;
 
 pub use error::StoreError;
 pub use session::{
-    EndReason, Picture, STORE_SCHEMA, Session, SessionEnd, SessionHeader, SessionNote,
+    EndReason, Picture, STORE_SCHEMA, Sequential, Session, SessionEnd, SessionHeader, SessionNote,
 };
 
 pub(crate) use lines::{encode_end, encode_header, encode_picture, encode_run};

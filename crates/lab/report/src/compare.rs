@@ -76,6 +76,33 @@ pub struct Row<'a> {
     pub differs: Vec<String>,
 }
 
+/// Returns what changed beyond noise from an earlier session to a later one, in a sentence.
+pub fn since(before: &Input, now: &Input) -> String {
+    let matched = matched(before, now);
+    let of = |change: Change| matched.rows.iter().filter(|row| row.change == change).count();
+    let (better, worse) = (of(Change::Better), of(Change::Worse));
+    let compared = matched.rows.len() - of(Change::NotComparable);
+    let head = format!("Since {}: ", before.started());
+    if compared == 0 {
+        return format!("{head}nothing is comparable.");
+    }
+    let largest = matched
+        .rows
+        .iter()
+        .filter(|row| matches!(row.change, Change::Better | Change::Worse))
+        .filter_map(|row| Some((row, row.ratio?)))
+        .max_by(|(_, a), (_, b)| a.value.ln().abs().total_cmp(&b.value.ln().abs()));
+    let Some((row, ratio)) = largest else {
+        return format!("{head}none of {compared} arms changed beyond noise.");
+    };
+    let text = crate::quantity::ratio_ends(ratio.value, ratio.ends);
+    format!(
+        "{head}{better} of {compared} arms better and {worse} worse beyond noise; most: {} in {}, \
+         {text} of the {} before.",
+        row.first.name, row.group.experiment.name, row.group.metric_name
+    )
+}
+
 /// Both sessions matched arm by arm.
 #[derive(Debug, Clone)]
 pub struct Matched<'a> {

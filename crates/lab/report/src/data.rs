@@ -10,6 +10,7 @@
 //! compressed, and encoded in base64. Elapsed times are exact; other measured numbers have four
 //! significant digits and call percentiles three, which is more precise than they are repeatable.
 
+use crate::advice::Advice;
 use crate::figures::role_times;
 use crate::group::Group;
 use crate::headline::Headline;
@@ -41,7 +42,7 @@ pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]
         "duration_s": input.duration_s,
         "machine": input.machine,
         "groups": groups.iter().map(group).collect::<Vec<_>>(),
-        "ratios": headlines.iter().flat_map(ratios).collect::<Vec<_>>(),
+        "ratios": headlines.iter().flat_map(ratios).chain(advice(groups)).collect::<Vec<_>>(),
         "claims": claims(input),
         "doubts": input.doubts.iter().map(|d| json!({
             "doubt": d.doubt,
@@ -178,6 +179,27 @@ fn group(g: &Group<'_>) -> Value {
     })
 }
 
+/// Returns the ratios of the first page.
+fn advice(groups: &[Group<'_>]) -> Vec<Value> {
+    let one = |line: &Advice<'_, '_>| {
+        let ratio = line.ratio;
+        json!({
+            "id": line.id,
+            "topic": line.topic,
+            "best": line.best.id,
+            "against": line.usual.id,
+            "ratio": ratio.map(|r| r.value),
+            "slowdown": ratio.map(|r| 1.0 / r.value),
+            "within": ratio.map(|r| (r.value - 1.0).max(0.0)),
+            "low": ratio.map(|r| r.ends.low),
+            "high": ratio.map(|r| r.ends.high),
+            "confidence": ratio.map(|r| r.ends.confidence),
+            "n": ratio.map(|r| r.n),
+        })
+    };
+    crate::advice::advice(groups).iter().map(one).collect()
+}
+
 fn ratios<'h>(h: &'h Headline<'_, '_>) -> impl Iterator<Item = Value> + 'h {
     h.gains.iter().map(|(id, other, ratio)| {
         json!({
@@ -185,6 +207,7 @@ fn ratios<'h>(h: &'h Headline<'_, '_>) -> impl Iterator<Item = Value> + 'h {
             "best": h.best.id,
             "against": other.id,
             "ratio": ratio.map(|r| r.value),
+            "slowdown": ratio.map(|r| 1.0 / r.value),
             "low": ratio.map(|r| r.ends.low),
             "high": ratio.map(|r| r.ends.high),
             "confidence": ratio.map(|r| r.ends.confidence),

@@ -28,6 +28,12 @@ impl Ends {
         Self { low, high, confidence: CONFIDENCE }
     }
 
+    /// Returns the ends of the inverse of a ratio.
+    #[must_use]
+    pub fn inverse(self) -> Self {
+        Self { low: 1.0 / self.high, high: 1.0 / self.low, ..self }
+    }
+
     /// Returns whether they are a 95 % interval rather than the minimum and maximum of too few
     /// values.
     pub fn is_interval(&self) -> bool {

@@ -112,6 +112,8 @@ pub struct Input {
     pub seed: u64,
     /// Doubts about all runs; those of single runs are in the records.
     pub doubts: Vec<DoubtRow>,
+    /// What changed since an earlier session of the same study, in a sentence.
+    pub since: Option<String>,
     /// Path of the report, printed at the end of the terminal summary.
     pub report_path: Option<String>,
     /// Path of the full records.

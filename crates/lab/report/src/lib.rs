@@ -11,15 +11,19 @@
 //! comparisons into charts, [`svg`] draws them, and [`page`] adds the text. All markup is written
 //! by [`markup::Markup`], which escapes by construction.
 
+pub mod advice;
 mod chapter;
 pub mod compare;
 pub mod data;
 pub mod estimate;
+pub mod export;
 pub mod figures;
+pub mod first_page;
 pub mod group;
 pub mod headline;
 pub mod input;
 pub mod machine;
+mod markdown;
 pub mod markup;
 mod medium;
 pub mod memory;
@@ -32,7 +36,9 @@ pub mod table;
 mod terminal;
 pub mod timeline;
 
+pub use export::{anonymous, json};
 pub use input::{ClaimCurve, ClaimRow, DoubtRow, Input, Mode, PictureRow, TreeRow, Verdict};
+pub use markdown::markdown;
 pub use page::{compare_html, html, html_all};
 pub use table::Table;
 pub use terminal::{compare_terminal, terminal, terminal_all};

@@ -3,10 +3,12 @@
 //! Lines are wrapped here rather than by the terminal, which also keeps log files readable. Colour
 //! adds no information, and tables have none because their column widths are counted in characters.
 
+use crate::advice::advice;
 use crate::compare::{Change, Matched, matched};
 use crate::estimate::{Ends, RANGE_NOTE, Ratio};
+use crate::first_page::{FirstPage, capital};
 use crate::group::{NotRunReason, groups, not_run};
-use crate::headline::{Headline, answer, headlines, plain_text};
+use crate::headline::{Headline, answer, chosen, headlines, plain_text};
 use crate::input::{Input, Verdict};
 use crate::quantity::{bracketed, ratio, ratio_ends};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
@@ -29,6 +31,10 @@ impl Paint {
 
 /// Returns the summaries of several studies, followed by the path of their report.
 pub fn terminal_all(inputs: &[Input], width: usize, color: bool) -> String {
+    let groups: Vec<_> = inputs.iter().map(groups).collect();
+    if let Some(page) = FirstPage::new(inputs, &groups) {
+        return first_page(&page, inputs, width, color);
+    }
     let mut out = String::new();
     for (i, input) in inputs.iter().enumerate() {
         let last = i + 1 == inputs.len();
@@ -40,9 +46,52 @@ pub fn terminal_all(inputs: &[Input], width: usize, color: bool) -> String {
     out
 }
 
+/// Returns the first page: at most one screen.
+fn first_page(page: &FirstPage<'_, '_>, inputs: &[Input], width: usize, color: bool) -> String {
+    let width = width.clamp(40, 160);
+    let paint = Paint { color };
+    let mut out = String::new();
+    push_wrapped(&mut out, &page.machine, width, 2);
+    out.push('\n');
+    for line in &page.lines {
+        out.push_str(&paint.bold(&capital(line.topic)));
+        out.push('\n');
+        push_wrapped(&mut out, &format!("  {}", plain_text(&line.sentence())), width, 2);
+        if !line.doubts.is_empty() {
+            push_wrapped(&mut out, &format!("  ◇ {}", line.doubt_words()), width, 4);
+        }
+    }
+    // Studies without a question of users are summarised by their fastest plans.
+    for input in inputs {
+        let own = groups(input);
+        let all = headlines(&own);
+        if advice(&own).is_empty() && !chosen(&all).is_empty() {
+            out.push_str(&paint.bold(&clean(&input.study.title)));
+            out.push('\n');
+            for sentence in answer(&all).iter().filter(|s| !s.is_empty()) {
+                push_wrapped(&mut out, &format!("  {}", plain_text(sentence)), width, 2);
+            }
+        }
+    }
+    if !page.score.is_empty() {
+        out.push_str(&paint.bold("Claims"));
+        out.push('\n');
+        push_wrapped(&mut out, &format!("  {}", page.score), width, 2);
+    }
+    for since in &page.since {
+        push_wrapped(&mut out, since, width, 2);
+    }
+    if let Some(path) = inputs.iter().find_map(|input| input.report_path.as_ref()) {
+        out.push_str(&paint.bold("Report "));
+        out.push_str(&clean(path));
+        out.push('\n');
+    }
+    out
+}
+
 /// Returns the summary of a session in at most `width` columns, ending with a newline.
 pub fn terminal(input: &Input, width: usize, color: bool) -> String {
-    summary(input, width, color, true)
+    terminal_all(std::slice::from_ref(input), width, color)
 }
 
 fn summary(input: &Input, width: usize, color: bool, last: bool) -> String {

@@ -4,7 +4,8 @@ use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::{self, Ledger};
 use crate::out::{self, wrap};
-use crate::{session_report, sessions, stderr, study};
+use crate::verify::{self, Request};
+use crate::{session_report, sessions, stderr, values};
 use clap::Args;
 use comfy_table::{ColumnConstraint, Width};
 use ioloom_claims::{
@@ -13,6 +14,7 @@ use ioloom_claims::{
 use ioloom_lab::Session;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Show published claims and whether your runs confirm them
 ///
@@ -23,6 +25,10 @@ use std::path::PathBuf;
 Examples:
   ioloom claims                 every claim and its verdict
   ioloom claims 000-P01         one claim in full
+  ioloom claims --verify 000-P33 000-P34
+                                run what these claims need
+  ioloom claims --verify --open --budget 45min
+                                decide as many open claims as time allows
   ioloom claims --source 0 --json
                                 the claims of one source as JSON")]
 pub(crate) struct ClaimsArgs {
@@ -41,11 +47,21 @@ pub(crate) struct ClaimsArgs {
 
     /// Check that sessions agree
     ///
-    /// Judges each session separately. Without stored runs for the selected claims, the quick study
-    /// pipeline runs first (90 seconds). The exit code is 1 if one session confirms a claim that
-    /// another refutes.
+    /// Judges each session separately. The exit code is 1 if one session confirms a claim that another
+    /// refutes.
+    #[arg(long, conflicts_with = "verify")]
+    check: bool,
+
+    /// Run what the claims need until they are decided
+    ///
+    /// Runs only the arms of the selected claims, in at least 12 and at most 30 blocks, and stops when
+    /// every claim is decided or more blocks would not decide it. Prints an estimate first. Ctrl-C or a
+    /// budget leaves the session unfinished; the same command continues it.
     #[arg(long)]
     verify: bool,
+
+    #[command(flatten)]
+    how: VerifyArgs,
 
     #[command(flatten)]
     store: StoreArg,
@@ -56,12 +72,6 @@ pub(crate) struct ClaimsArgs {
     #[arg(long, value_name = "DIR")]
     claims: Option<PathBuf>,
 
-    /// Work directory for --verify
-    ///
-    /// Default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom.
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-
     /// Print one JSON document
     ///
     /// The format is described in docs/json.md.
@@ -69,19 +79,83 @@ pub(crate) struct ClaimsArgs {
     json: bool,
 }
 
+/// How `--verify` runs.
+#[derive(Debug, Args)]
+struct VerifyArgs {
+    /// Verify all undecided claims
+    ///
+    /// Claims that an earlier session with the same test left undecided after all blocks are left out.
+    #[arg(long, requires = "verify", conflicts_with = "ids")]
+    open: bool,
+
+    /// Time limit for --verify
+    ///
+    /// For example 45min. Cheap claims come first; those whose first 12 blocks do not fit are left out.
+    /// Default: no limit.
+    #[arg(long, value_name = "TIME", value_parser = values::time, requires = "verify")]
+    budget: Option<Duration>,
+
+    /// Print the plan and the estimate of --verify, and run nothing
+    #[arg(long, requires = "verify")]
+    dry_run: bool,
+
+    /// Keep the published size of large file sets
+    ///
+    /// By default, sets above 1 GiB or 50,000 files are reduced to their quick size, and the verdicts get
+    /// the doubt scaled.
+    #[arg(long, requires = "verify")]
+    full_size: bool,
+
+    /// Create file sets in an image, for cold names
+    ///
+    /// Needs root; see `ioloom study --help`.
+    #[arg(long, requires = "verify")]
+    image: bool,
+
+    /// Also run thread ladders in memory and on a slowed disk
+    ///
+    /// For claims that compare media. The slowed disk needs root.
+    #[arg(long, requires = "verify")]
+    media: bool,
+
+    /// Permit arms that drop the system's page cache
+    ///
+    /// Needs root. Also drops the caches before each cold run.
+    #[arg(long, requires = "verify")]
+    drop_caches: bool,
+
+    /// Permit arms that change sysctl values
+    ///
+    /// Needs root. The old values are restored after each run.
+    #[arg(long, requires = "verify")]
+    allow_sysctl: bool,
+
+    /// Use studies from this directory
+    ///
+    /// Study files (*.toml) and folders with study.toml replace the built-in studies.
+    #[arg(long, value_name = "DIR", requires = "verify")]
+    studies: Option<PathBuf>,
+
+    /// Work directory for --verify
+    ///
+    /// Default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom.
+    #[arg(long, value_name = "DIR", requires = "verify")]
+    dir: Option<PathBuf>,
+}
+
 pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let ledger = Ledger::read(args.claims.as_deref())?;
     let claims = chosen(&ledger, args)?;
     let mut all = sessions::all(&args.store)?;
-    if args.verify && !measured(&claims, &all) {
-        stderr::message("no stored runs for these claims: running the quick study first");
-        let exit = study::measure(&args.store, args.dir.clone(), args.claims.clone())?;
-        if exit != Exit::Ok {
+    let mut exit = Exit::Ok;
+    if args.verify {
+        exit = verify(args, &ledger, &claims, all)?;
+        if args.how.dry_run {
             return Ok(exit);
         }
         all = sessions::all(&args.store)?;
     }
-    let differing = if args.verify { differing(&ledger, &claims, &all) } else { Vec::new() };
+    let differing = if args.check { differing(&ledger, &claims, &all) } else { Vec::new() };
     let headers = all.iter().map(|session| &session.header);
     session_report::report_missing_ledger(headers, args.claims.as_deref());
     let evidence = ledger.evidence(all);
@@ -105,7 +179,52 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     for line in &differing {
         stderr::message(line);
     }
-    Ok(if differing.is_empty() { Exit::Ok } else { Exit::Failed })
+    Ok(if differing.is_empty() { exit } else { Exit::Failed })
+}
+
+/// Runs what the undecided ones of these claims need.
+fn verify(
+    args: &ClaimsArgs,
+    ledger: &Ledger,
+    claims: &[&Claim],
+    sessions: Vec<Session>,
+) -> Result<Exit, Failure> {
+    let how = &args.how;
+    if args.ids.is_empty() && !how.open {
+        return Err(Failure::usage(
+            "--verify needs claim identifiers, or --open for all open claims",
+        ));
+    }
+    let verdicts =
+        ledger.judge(&ledger.all().iter().collect::<Vec<_>>(), &ledger.evidence(sessions));
+    let mut open: Vec<&Claim> = Vec::new();
+    for claim in claims {
+        // A claim that repeats another one is decided by its tests.
+        let first = claim.same_as.as_ref().unwrap_or(&claim.id);
+        let verdict = verdicts.iter().find(|v| v.id == *first).map(|v| v.verdict);
+        if verdict == Some(Verdict::Undecided) {
+            open.extend(ledger.all().iter().filter(|c| c.id == *first));
+        } else if let (Some(verdict), false) = (verdict, how.open) {
+            stderr::line(&format!("{first} is already decided: {verdict}."));
+        }
+    }
+    open.sort_by(|a, b| a.id.cmp(&b.id));
+    open.dedup_by(|a, b| a.id == b.id);
+    verify::run(&Request {
+        ledger,
+        claims: open,
+        named: !how.open,
+        store: &args.store,
+        dir: how.dir.as_deref(),
+        studies: how.studies.as_deref(),
+        budget: how.budget,
+        dry_run: how.dry_run,
+        full_size: how.full_size,
+        image: how.image,
+        media: how.media,
+        drop_caches: how.drop_caches,
+        allow_sysctl: how.allow_sysctl,
+    })
 }
 
 fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, Failure> {
@@ -128,16 +247,6 @@ fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, F
         }
     }
     Ok(chosen)
-}
-
-/// Returns whether the claims have stored runs or need none.
-fn measured(claims: &[&Claim], sessions: &[Session]) -> bool {
-    let contrasts = || claims.iter().flat_map(|c| &c.contrasts).flat_map(|c| c.locations());
-    let runs = || sessions.iter().flat_map(|s| &s.runs);
-    contrasts().next().is_none()
-        || contrasts().any(|place| {
-            runs().any(|r| r.key.study == place.study && r.key.experiment == place.experiment)
-        })
 }
 
 /// Prints a message if runs of edited studies were left out.

@@ -5,9 +5,10 @@ use ioloom_claims::{Claim, ClaimVerdict, Rule};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_lab::Session;
 use ioloom_lab::definition::keep_built_in;
+use ioloom_lab::sequential;
 use ioloom_model::RunRecord;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Maximum size of a ledger file, bytes.
@@ -90,6 +91,8 @@ pub(crate) struct Evidence {
     pub(crate) records: Vec<RunRecord>,
     /// Fingerprints of the tests that each session stored before its first run.
     registered: BTreeMap<String, BTreeMap<String, String>>,
+    /// Sessions that were judged several times.
+    sequential: BTreeSet<String>,
     /// Number of runs left out of each session because they belong to an edited study.
     pub(crate) edited: BTreeMap<String, usize>,
 }
@@ -100,15 +103,20 @@ impl Ledger {
     pub(crate) fn evidence(&self, mut sessions: Vec<Session>) -> Evidence {
         let built_in = matches!(self.0, Cow::Borrowed(_));
         let edited = if built_in { keep_built_in(&mut sessions) } else { BTreeMap::new() };
+        sessions.iter_mut().for_each(sequential::at_looks);
+        let several = sessions.iter().filter(|s| s.header.sequential.is_some());
+        let sequential = several.map(|s| s.header.session.clone()).collect();
         let registered =
             sessions.iter().map(|s| (s.header.session.clone(), s.header.claims.clone())).collect();
         let records = sessions.into_iter().flat_map(|s| s.runs).collect();
-        Evidence { records, registered, edited }
+        Evidence { records, registered, sequential, edited }
     }
 
     /// Judges claims of this ledger together.
     pub(crate) fn judge(&self, claims: &[&Claim], evidence: &Evidence) -> Vec<ClaimVerdict> {
-        let mut verdicts = ioloom_claims::verdicts(claims, &evidence.records, Rule::STANDARD);
+        let Evidence { records, sequential, .. } = evidence;
+        let mut verdicts =
+            ioloom_claims::verdicts_at_looks(claims, records, Rule::STANDARD, sequential);
         verdicts.iter_mut().for_each(|verdict| verdict.register(&evidence.registered));
         verdicts
     }

@@ -46,6 +46,7 @@ mod trace;
 mod tree_map;
 mod usage;
 mod values;
+mod verify;
 mod version;
 mod watch;
 

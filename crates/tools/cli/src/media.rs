@@ -47,6 +47,11 @@ pub(crate) struct MediaArgs {
 }
 
 impl MediaArgs {
+    /// Returns the flags of a command that has its own.
+    pub(crate) const fn new(media: bool, image: bool) -> Self {
+        Self { media, image }
+    }
+
     /// Returns whether any flag places sets elsewhere or makes an image unnecessary.
     fn elsewhere(&self, options: &RunOptions<'_>) -> bool {
         let given = options.workspaces.first().is_some_and(|place| place.medium.name != "work");

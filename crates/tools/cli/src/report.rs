@@ -3,8 +3,9 @@
 use crate::directories::{StoreArg, short};
 use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::Ledger;
-use crate::{atomic_file, out, session_report, sessions};
+use crate::{atomic_file, out, session_report, sessions, values};
 use clap::Args;
+use ioloom_report::Input;
 use std::path::PathBuf;
 
 /// Write the report of a stored session
@@ -17,7 +18,8 @@ Examples:
   ioloom report                            the latest session
   ioloom report latest-1 -o before.html    the session before it, to this file
   ioloom report --picture window-depth -o depth.svg
-                                           a single chart")]
+                                           a single chart
+  ioloom report --format md                the answers and numbers as Markdown")]
 pub(crate) struct ReportArgs {
     /// Session to report
     ///
@@ -46,11 +48,41 @@ pub(crate) struct ReportArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    /// Format of the report
+    ///
+    /// html is a page (default), md is Markdown, json is the data of the page. md and json are written to
+    /// standard output unless --output is given.
+    #[arg(long, value_name = "FORMAT", default_value = "html", value_parser = formats(),
+          conflicts_with = "picture")]
+    format: Format,
+
     /// Write one chart as SVG
     ///
     /// Writes only the chart of this experiment instead of the report.
     #[arg(long, value_name = "EXPERIMENT")]
     picture: Option<String>,
+}
+
+/// The form of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Html,
+    Markdown,
+    Json,
+}
+
+fn formats() -> values::Choice<Format> {
+    values::choice([("html", Format::Html), ("md", Format::Markdown), ("json", Format::Json)])
+}
+
+impl Format {
+    fn of(self, inputs: &[Input]) -> String {
+        match self {
+            Self::Html => ioloom_report::html_all(inputs),
+            Self::Markdown => ioloom_report::markdown(inputs),
+            Self::Json => format!("{}\n", ioloom_report::json(inputs)),
+        }
+    }
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Ended {
@@ -83,8 +115,12 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
             _ => out::print(&svg).map(|()| Exit::Ok),
         };
     }
+    let to_stdout = to_stdout || (args.format != Format::Html && args.output.is_none());
+    for input in &mut inputs {
+        input.since = session_report::since(&store, input, studies, &ledger);
+    }
     if to_stdout {
-        out::print(&ioloom_report::html_all(&inputs))?;
+        out::print(&args.format.of(&inputs))?;
         return Ok(Exit::Ok);
     }
     let path =
@@ -92,7 +128,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     for input in &mut inputs {
         input.report_path = Some(short(&path));
     }
-    atomic_file::write(&path, ioloom_report::html_all(&inputs))?;
+    atomic_file::write(&path, args.format.of(&inputs))?;
     session_report::print_summary(&inputs)?;
     Ok(Exit::Ok)
 }

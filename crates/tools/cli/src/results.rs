@@ -188,6 +188,10 @@ fn ended(session: &Session) -> String {
     match &session.end {
         None => "no; continue with `ioloom study --resume` and the same options".to_owned(),
         Some(end) if end.reason == EndReason::Finished => "yes, all runs".to_owned(),
+        Some(end) if end.reason == EndReason::Decided => format!(
+            "yes, every claim is decided or given up; {} blocks were not needed",
+            end.blocks_dropped
+        ),
         Some(end) => format!("yes, within the budget; {} blocks were dropped", end.blocks_dropped),
     }
 }

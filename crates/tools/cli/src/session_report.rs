@@ -11,7 +11,7 @@ use crate::out;
 use ioloom_claims::{Claim, ClaimVerdict, Contrast, Effect, Part};
 use ioloom_lab::expand::AGAIN;
 use ioloom_lab::store::{Picture, SessionHeader};
-use ioloom_lab::{Comparison, Session};
+use ioloom_lab::{Comparison, Session, Store};
 use ioloom_model::study::{Arm, Chart, Experiment, MediaUse};
 use ioloom_model::{Compute, Doubt, RunRecord, StudySpec};
 use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input, PictureRow, Table};
@@ -92,6 +92,7 @@ fn of_study(
         version: header.version,
         seed: header.seed,
         doubts,
+        since: None,
         report_path: None,
         store_path: Some(crate::directories::short(store)),
         explained,
@@ -217,6 +218,8 @@ fn experiment(comparison: &Comparison) -> Experiment {
         sets: vec![comparison.set.clone()],
         conditions: vec![comparison.condition],
         computes: vec![comparison.compute.clone()],
+        topic: None,
+        usual: None,
         chart: Chart::Dots,
         axis: None,
         metric: "elapsed_ns".to_owned(),
@@ -229,6 +232,7 @@ fn experiment(comparison: &Comparison) -> Experiment {
             .map(|arm| Arm {
                 name: arm.name.clone(),
                 plan: arm.plan.to_string(),
+                says: None,
                 with: BTreeMap::new(),
                 headline: true,
                 headline_with: BTreeMap::new(),
@@ -239,6 +243,27 @@ fn experiment(comparison: &Comparison) -> Experiment {
             })
             .collect(),
     }
+}
+
+/// Returns what changed since the previous session of the same study on the same machine.
+pub(crate) fn since(
+    store: &Store,
+    input: &Input,
+    studies: Option<&Path>,
+    ledger: &Ledger,
+) -> Option<String> {
+    let files = store.files().ok()?;
+    let alike = |header: &SessionHeader| {
+        header.study == input.study.name
+            && header.machine.fingerprint == input.machine.fingerprint
+            && header.mode == input.mode
+            && header.sequential.is_none()
+            && header.started_unix_ms < input.started_unix_ms
+    };
+    let before = files.iter().rev().find(|file| alike(&file.header))?;
+    let session = store.read(&before.header.session).ok().filter(|s| !s.runs.is_empty())?;
+    let (before, _) = of_study(session, None, studies, ledger, store.dir());
+    Some(ioloom_report::compare::since(&before, input))
 }
 
 /// Prints the summaries, followed by the path of the report.

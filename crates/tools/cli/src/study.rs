@@ -30,7 +30,7 @@ use std::time::Duration;
 /// Version of the `--json` document.
 const SCHEMA: u32 = 1;
 /// The hidden command with which the laboratory starts a run in a child process.
-const RUN_WORD: &str = "run-order";
+pub(crate) const RUN_WORD: &str = "run-order";
 
 /// Measure which plan is fastest here and write a report
 ///
@@ -179,6 +179,13 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
+    /// Also write the results to this file, without names of hosts and files
+    ///
+    /// One JSON document with the numbers of the report. Command lines, mounts, paths and the names of
+    /// your directories are removed.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+
     /// Print one JSON document
     ///
     /// The format is described in docs/json.md.
@@ -231,30 +238,6 @@ fn with_the_experiments(
     Ok(specs.into_iter().filter(|s| experiments.iter().any(|name| has(s, name))).collect())
 }
 
-/// Runs the quick pipeline study, for claims without runs.
-pub(crate) fn measure(
-    store: &StoreArg,
-    dir: Option<PathBuf>,
-    claims: Option<PathBuf>,
-) -> Result<Exit, Failure> {
-    let args = StudyArgs {
-        names: vec!["pipeline".to_owned()],
-        store: store.clone(),
-        dir,
-        claims,
-        ..StudyArgs::default()
-    };
-    let bench = Bench::new(&args)?;
-    let mut exit = Exit::Ok;
-    for study in specs(&args)? {
-        let ran = bench.run(&args, &study, None, &Resume::Nothing)?;
-        if ran.interrupted {
-            exit = Exit::Interrupted;
-        }
-    }
-    Ok(exit)
-}
-
 /// The document of `study --json`.
 #[derive(Debug, Serialize)]
 struct Document {
@@ -299,7 +282,7 @@ fn specs(args: &StudyArgs) -> Result<Vec<StudySpec>, Failure> {
 }
 
 /// An unreadable file is a failure; an invalid one is a usage error.
-fn spec_failure(error: SpecError) -> Failure {
+pub(crate) fn spec_failure(error: SpecError) -> Failure {
     match error {
         SpecError::Read { .. } => Failure::failed(error),
         SpecError::Text { .. } | SpecError::Unknown { .. } => Failure::usage(error),
@@ -310,7 +293,7 @@ fn mode(args: &StudyArgs) -> Mode {
     if args.full { Mode::Full } else { Mode::Quick }
 }
 
-fn lab_failure(error: &LabError) -> Failure {
+pub(crate) fn lab_failure(error: &LabError) -> Failure {
     let exit = match error.exit_code() {
         2 => Exit::Usage,
         3 => Exit::Refused,
@@ -499,6 +482,7 @@ impl Bench {
                 }
             }
             entry.doubts.sort_unstable();
+            input.since = session_report::since(&self.store, &input, studies, &self.ledger);
             input.report_path = Some(short(args.report.as_deref().unwrap_or(&entry.report)));
             inputs.push(input);
         }
@@ -506,6 +490,9 @@ impl Bench {
         atomic_file::write(&entries[0].report, &page)?;
         if let Some(also) = &args.report {
             atomic_file::write(also, &page)?;
+        }
+        if let Some(path) = &args.export {
+            atomic_file::write(path, format!("{}\n", ioloom_report::anonymous(&inputs)))?;
         }
         if !args.json {
             session_report::print_summary(&inputs)?;
@@ -596,7 +583,7 @@ fn say_conditions(
 }
 
 /// Returns the command line, quoted for a shell.
-fn command_line() -> Vec<String> {
+pub(crate) fn command_line() -> Vec<String> {
     let rest = std::env::args_os().skip(1).map(|a| quoted(&a.to_string_lossy()));
     std::iter::once("ioloom".to_owned()).chain(rest).collect()
 }

@@ -25,6 +25,16 @@ pub(crate) trait Kind {
         Vec::new()
     }
 
+    /// Returns the arms and families that it needs at each location.
+    fn needs(&self) -> Vec<(&Location, Vec<&str>)> {
+        self.locations().into_iter().map(|at| (at, self.patterns())).collect()
+    }
+
+    /// Reports whether it compares runs on several media.
+    fn on_several_media(&self) -> bool {
+        false
+    }
+
     /// Returns the factor whose levels it uses.
     fn axis(&self) -> Option<&str> {
         None

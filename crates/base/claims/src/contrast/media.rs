@@ -33,6 +33,10 @@ impl Kind for Media {
         vec![&self.arm]
     }
 
+    fn on_several_media(&self) -> bool {
+        true
+    }
+
     fn metrics(&self) -> Vec<&str> {
         vec![&self.metric]
     }

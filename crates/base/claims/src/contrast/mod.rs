@@ -79,6 +79,16 @@ impl Contrast {
         self.as_kind().patterns()
     }
 
+    /// Returns the arms and families that it needs at each location.
+    pub fn needs(&self) -> Vec<(&Location, Vec<&str>)> {
+        self.as_kind().needs()
+    }
+
+    /// Reports whether it compares runs on several media.
+    pub fn on_several_media(&self) -> bool {
+        self.as_kind().on_several_media()
+    }
+
     /// Returns the factor whose levels it uses.
     pub fn axis(&self) -> Option<&str> {
         self.as_kind().axis()

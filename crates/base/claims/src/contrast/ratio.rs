@@ -46,6 +46,10 @@ impl Kind for Ratio {
         vec![&self.a, &self.b]
     }
 
+    fn needs(&self) -> Vec<(&Location, Vec<&str>)> {
+        vec![(&self.at, vec![&self.a]), (self.at_b.as_ref().unwrap_or(&self.at), vec![&self.b])]
+    }
+
     fn metrics(&self) -> Vec<&str> {
         std::iter::once(&self.metric).chain(&self.metric_b).map(String::as_str).collect()
     }

@@ -65,6 +65,7 @@ pub(super) fn begin(
         pictures: planned.pictures.clone(),
         batch: options.batch.clone(),
         claims: options.claims.clone(),
+        sequential: options.sequential.as_ref().map(|(rule, _)| rule.clone()),
         spec: (!is_built_in(spec)).then(|| Box::new(spec.clone())),
     };
     let (writer, header) = store.create(header)?;
@@ -78,12 +79,14 @@ fn differs(
     planned: &Planned,
     options: &RunOptions<'_>,
 ) -> Vec<&'static str> {
+    let rule = options.sequential.as_ref().map(|(rule, _)| rule);
     let same = [
         ("mode", header.mode == options.mode),
         ("seed", header.seed == planned.seed),
         ("list of experiments, sets and blocks", header.spec_hash == planned.spec_hash),
         ("machine", header.machine.fingerprint == options.machine.fingerprint),
         ("version of this program", header.version == options.version),
+        ("stopping rule", header.sequential.as_ref() == rule),
     ];
     same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
 }

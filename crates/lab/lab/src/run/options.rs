@@ -4,6 +4,8 @@ use super::Progress;
 use crate::child::Runner;
 use crate::expand::{Mode, Overrides};
 use crate::media::OwnImage;
+use crate::sequential::Looks;
+use crate::store::Sequential;
 use crate::workspace::{self, Workspace};
 use ioloom_model::{Level, MachineFacts};
 use std::collections::BTreeMap;
@@ -63,6 +65,8 @@ pub struct RunOptions<'a> {
     /// Fingerprints of the tests of the claims that the study decides; see
     /// [`SessionHeader::claims`](crate::store::SessionHeader::claims).
     pub claims: BTreeMap<String, String>,
+    /// The rule of a session that ends when its claims are decided, and what judges them.
+    pub sequential: Option<(Sequential, &'a dyn Looks)>,
     /// Flag that stops the study. The current run is killed and not recorded.
     pub stop: &'a AtomicBool,
     /// Receives events.
@@ -98,6 +102,7 @@ impl<'a> RunOptions<'a> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: Vec::new(),
             claims: BTreeMap::new(),
+            sequential: None,
             stop,
             progress,
         }

@@ -54,6 +54,9 @@ pub struct SessionHeader {
     /// before they were recorded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, String>,
+    /// The rule by which the session stops, if it does not run its whole list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequential: Option<Sequential>,
     /// The study, unless it is the built-in one of its name. Its file may be gone or changed when
     /// the report is regenerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,6 +68,19 @@ impl SessionHeader {
     pub fn batch(&self) -> &str {
         self.batch.as_deref().unwrap_or(&self.session)
     }
+}
+
+/// A session that ends when its claims are decided. The list of runs is drawn for the last look; arms
+/// that no open claim needs are left out after each look.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sequential {
+    /// The claims.
+    pub claims: Vec<String>,
+    /// Numbers of blocks after which the claims are judged.
+    pub looks: Vec<u32>,
+    /// Sets that are smaller than the published ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scaled: Vec<String>,
 }
 
 /// A run traced for a timeline.
@@ -86,6 +102,8 @@ pub enum EndReason {
     Finished,
     /// The time budget was exhausted and blocks were dropped.
     Budget,
+    /// No claim of a sequential session needed the remaining blocks.
+    Decided,
 }
 
 /// The last line of a session.

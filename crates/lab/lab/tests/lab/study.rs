@@ -3,8 +3,12 @@
 use crate::bench::{Bench, FILES, Mock, TWO_ARMS, study};
 use ioloom_lab::estimate::History;
 use ioloom_lab::run::{Event, ended_before, plan};
-use ioloom_lab::store::EndReason;
-use ioloom_lab::{LabError, Mode, Progress, RunFilter, Session, Workspace, clean, run_study};
+use ioloom_lab::selection::Selection;
+use ioloom_lab::sequential::{Looks, Needed, at_looks};
+use ioloom_lab::store::{EndReason, Sequential};
+use ioloom_lab::{
+    LabError, Mode, Progress, RunFilter, RunOptions, Session, Workspace, clean, run_study,
+};
 use ioloom_model::{Condition, Doubt, Outcome, RunRecord};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -393,4 +397,80 @@ fn a_traced_run_is_separate_from_the_blocks_and_is_made_once() {
         "reading a study file with an unknown picture fails, so it \
         has none"
     );
+}
+
+/// Needs only arm t2 after two blocks, and nothing after four.
+struct Fixed;
+
+impl Looks for Fixed {
+    fn look(&self, session: &Session) -> Needed {
+        let blocks = session.runs.iter().map(|r| r.key.block + 1).max().unwrap_or(0);
+        let mut needed = Needed::default();
+        if blocks < 4 {
+            needed.arms.add(&session.header.comparisons[0].place(), "t2");
+        }
+        needed
+    }
+}
+
+fn looked_at<'a>(mut options: RunOptions<'a>) -> RunOptions<'a> {
+    let rule = Sequential { claims: vec!["c".into()], looks: vec![2, 4, 6], scaled: Vec::new() };
+    options.overrides.blocks = Some(6);
+    options.overrides.experiments = vec!["x".into()];
+    options.sequential = Some((rule, &Fixed));
+    options.resume = true;
+    options
+}
+
+#[test]
+fn a_sequential_session_runs_only_what_its_looks_leave() {
+    let three = study(&TWO_ARMS.replace("n = [1, 2] }", "n = [1, 2, 3] }"));
+    let whole = Bench::new();
+    let run =
+        run_study(&three, &whole.subject, &whole.store(), &looked_at(whole.silent())).unwrap();
+    let blocks = |session: &Session, arm| of(session, arm).len();
+    let session = run.session;
+    assert_eq!(session.end.as_ref().map(|e| e.reason), Some(EndReason::Decided));
+    assert_eq!(session.end.as_ref().map(|e| e.blocks_dropped), Some(2));
+    // The arm that runs twice stays, because it shows the noise.
+    for (arm, count) in [("t1", 4), ("t1 (again)", 4), ("t2", 4), ("t3", 2)] {
+        assert_eq!(blocks(&session, arm), count, "{arm}");
+    }
+    let keys =
+        |session: &Session| -> Vec<u32> { session.runs.iter().map(|r| r.key.position).collect() };
+    // Stopped twice, it makes the same runs in the same order.
+    let bench = Bench::new();
+    let store = bench.store();
+    for after in [5, 6] {
+        let flag = AtomicBool::new(false);
+        let listener = StopAfter(after, Mutex::new(0), &flag);
+        let mut options = looked_at(bench.options(&listener));
+        options.stop = &flag;
+        assert!(run_study(&three, &bench.subject, &store, &options).unwrap().interrupted);
+    }
+    let last = run_study(&three, &bench.subject, &store, &looked_at(bench.silent())).unwrap();
+    assert_eq!(keys(&last.session), keys(&session));
+    assert_eq!(bench.started(), session.runs.len());
+    // Runs after the last look do not count.
+    let mut cut = session.clone();
+    cut.runs.retain(|r| r.key.block < 3);
+    at_looks(&mut cut);
+    assert_eq!(cut.runs.iter().map(|r| r.key.block).max(), Some(1));
+    let mut all = session.clone();
+    at_looks(&mut all);
+    assert_eq!(all.runs.len(), session.runs.len());
+}
+
+#[test]
+fn a_selection_plans_only_its_arms() {
+    let bench = Bench::new();
+    let mut options = bench.silent();
+    let all = plan(&study(TWO_ARMS), &options).unwrap();
+    let mut select = Selection::default();
+    select.add(&all.comparisons[0].place(), "t2");
+    options.overrides.select = Some(select);
+    let planned = plan(&study(TWO_ARMS), &options).unwrap();
+    let names: BTreeSet<&str> =
+        planned.comparisons.iter().flat_map(|c| &c.arms).map(|arm| arm.name.as_str()).collect();
+    assert_eq!(names, BTreeSet::from(["t2", "t2 (again)"]));
 }

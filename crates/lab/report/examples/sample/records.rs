@@ -83,6 +83,7 @@ pub(crate) fn sample(seed: u64) -> Input {
         version: "0.1.0 (0000000)".to_owned(),
         seed,
         doubts: doubts(),
+        since: None,
         report_path: Some("/tmp/sample/report.html".to_owned()),
         store_path: Some("/tmp/sample/runs.jsonl".to_owned()),
         explained: BTreeMap::new(),

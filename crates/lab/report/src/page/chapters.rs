@@ -3,11 +3,37 @@
 use super::parts;
 use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
+use crate::first_page::{FirstPage, capital};
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
 use crate::input::{ClaimRow, Input, Verdict};
 use crate::markup::Markup;
 use ioloom_model::Doubt;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Writes the machine, one line per question, and the score of the claims.
+pub(crate) fn first_page(page: &FirstPage<'_, '_>) -> Markup {
+    let mut m = Markup::new();
+    m.tag("p").a("class", "lead").text(&page.machine);
+    m.tag("dl").a("class", "advice").body(|m| {
+        for line in &page.lines {
+            m.tag("dt").text(&capital(line.topic));
+            m.tag("dd").body(|m| {
+                parts::pieces(m, &line.sentence());
+                if !line.doubts.is_empty() {
+                    m.text(" ");
+                    m.tag("span").a("class", "dname").text(&format!("◇ {}", line.doubt_words()));
+                }
+            });
+        }
+    });
+    if !page.score.is_empty() {
+        m.tag("p").a("class", "lead").text(&page.score);
+    }
+    for since in &page.since {
+        m.tag("p").a("class", "lead").text(since);
+    }
+    m
+}
 
 /// Writes two sentences, the limits with their evidence, and the chart.
 pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool) -> Markup {

@@ -21,11 +21,15 @@ use frame::{Lanes, document_frame};
 
 use crate::chapter;
 use crate::data;
+use crate::first_page::FirstPage;
 use crate::group::{Group, groups};
 use crate::headline::{Headline, headlines};
 use crate::input::Input;
 use crate::markup::Markup;
 use crate::source_tables;
+
+/// Identifier of the first page.
+const FIRST: &str = "first";
 
 /// A section of the page: identifier, name, body.
 type Section = (String, &'static str, Markup);
@@ -55,8 +59,11 @@ pub fn html_all(inputs: &[Input]) -> String {
     let part = |s: &Study<'_>| data::study(s.input, s.groups, &s.headlines);
     let document = data::document(studies.iter().map(part).collect()).to_string();
     let mut sections = Vec::new();
-    if studies.len() > 1 {
-        sections.push(("answer".to_owned(), "Answer", all_answers(&studies)));
+    let first_page = FirstPage::new(inputs, &groups);
+    if let Some(page) = &first_page {
+        sections.push((FIRST.to_owned(), "Answer", chapters::first_page(page)));
+    } else if studies.len() > 1 {
+        sections.push((FIRST.to_owned(), "Answer", all_answers(&studies)));
     }
     for study in &studies {
         sections.extend(chapter(study, studies.len() > 1));
@@ -76,9 +83,19 @@ pub fn html_all(inputs: &[Input]) -> String {
                 for (id, name, body) in &sections {
                     let of = inputs.iter().find(|i| starts_chapter(i, id));
                     let class = of.map(|_| "chapter");
+                    let title = of.map_or(*name, |i| i.study.title.as_str());
+                    // The first section answers; the others are opened by those who ask why.
+                    let open = sections.first().is_some_and(|(first, ..)| first == id);
                     m.tag("section").a("id", id).maybe("class", class).body(|m| {
-                        m.tag("h2").text(of.map_or(*name, |i| &i.study.title));
-                        m.append(body);
+                        if open {
+                            m.tag("h2").text(title);
+                            m.append(body);
+                            return;
+                        }
+                        m.tag("details").a("class", "fold").body(|m| {
+                            m.tag("summary").body(|m| m.tag("h2").text(title));
+                            m.append(body);
+                        });
                     });
                 }
             });

@@ -134,17 +134,22 @@ pub(crate) fn estimate(m: &mut Markup, of: &str, unit: Unit, e: &Estimate) {
     }
 }
 
-/// Writes a ratio with its interval bounds.
+/// Gains below this are written as slowdowns.
+const SLOW: f64 = 0.5;
+
+/// Writes a gain with its interval bounds; a gain of 0.05 is a plan that is 20 times slower.
 pub(crate) fn ratio(m: &mut Markup, of: &str, r: &Ratio) {
-    let text = ratio_ends(r.value, r.ends);
+    let slower = r.value < SLOW;
+    let (value, ends) = if slower { (1.0 / r.value, r.ends.inverse()) } else { (r.value, r.ends) };
+    let text = ratio_ends(value, ends);
     let few = if r.ends.is_interval() { "" } else { ", minimum to maximum" };
     let (value, interval) = text.split_once(' ').unwrap_or((&text, ""));
     m.tag("span")
         .a("class", if r.is_clear() { "ratio clear" } else { "ratio" })
         .a("title", format!("paired over {} blocks{few}", r.n))
         .body(|m| {
-            number(m, of, "ratio", value);
-            m.text(" ");
+            number(m, of, if slower { "slowdown" } else { "ratio" }, value);
+            m.text(if slower { " slower " } else { " " });
             m.tag("span").a("class", "iv").text(interval);
         });
 }

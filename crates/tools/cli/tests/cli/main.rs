@@ -19,5 +19,6 @@ mod study;
 mod sysctl;
 mod trace;
 mod traces;
+mod verify;
 mod version;
 mod walk;

@@ -202,9 +202,13 @@ fn claims_have_the_documented_fields_and_one_is_shown_in_full() {
     assert!(one.contains("000-P01") && one.contains("Confound") && one.contains("Published"));
     home.run(&["claims", "000-P99"]).one_error(2, &["000-P99"]);
     home.run(&["claims", "--source", "77"]).one_error(2, &["77"]);
-    // Verifying a claim that this version cannot test requires no run.
-    home.run(&["claims", "000-P30", "--verify"]).well();
+    home.run(&["claims", "000-P30", "--check"]).well();
     assert!(!home.store().exists());
+    // Verifying a claim that this version cannot test runs nothing and names the reason.
+    let left_out = home.run(&["claims", "000-P30", "--verify"]).well().err;
+    assert!(left_out.contains("not testable by this version") && left_out.contains("000-P30"));
+    assert!(home.lines().is_empty(), "{left_out}");
+    home.run(&["claims", "--verify"]).one_error(2, &["--open"]);
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! What the terminal, the page and Markdown say first: the machine, one line per question, the score
+//! of the claims.
+
+use crate::advice::{Advice, advice};
+use crate::group::Group;
+use crate::headline::Piece;
+use crate::input::{Input, Verdict};
+use ioloom_model::units::format_size;
+use std::collections::BTreeMap;
+
+/// The first page of several studies.
+#[derive(Debug)]
+pub struct FirstPage<'g, 'a> {
+    /// The machine in a line.
+    pub machine: String,
+    /// One line per question.
+    pub lines: Vec<Advice<'g, 'a>>,
+    /// The score of the claims; empty if there are none.
+    pub score: String,
+    /// What changed since earlier sessions of the same studies.
+    pub since: Vec<&'a str>,
+}
+
+impl<'g, 'a> FirstPage<'g, 'a> {
+    /// Returns the first page; `None` if no experiment answers a question of users.
+    pub fn new(inputs: &'a [Input], groups: &'g [Vec<Group<'a>>]) -> Option<Self> {
+        let lines: Vec<_> = groups.iter().flat_map(|groups| advice(groups)).collect();
+        let first = inputs.first().filter(|_| !lines.is_empty())?;
+        let since = inputs.iter().filter_map(|input| input.since.as_deref()).collect();
+        Some(Self { machine: machine(first), lines, score: score(inputs), since })
+    }
+}
+
+/// Describes the machine in a line.
+fn machine(input: &Input) -> String {
+    let m = &input.machine;
+    let mut words = vec![m.cpu_model.clone().unwrap_or_else(|| "unknown processor".to_owned())];
+    words.push(match m.cpus_usable {
+        1 => "1 CPU".to_owned(),
+        n => format!("{n} CPUs"),
+    });
+    words.extend(m.memory_bytes.map(|bytes| format!("{} of memory", format_size(bytes))));
+    let medium = input.records.iter().find_map(|r| r.set.medium.as_ref());
+    if let Some(medium) = medium.filter(|medium| !medium.file_system.is_empty()) {
+        words.push(medium.file_system.clone());
+    }
+    if m.virtual_machine == Some(true) {
+        words.push("virtual machine".to_owned());
+    }
+    words.join(", ")
+}
+
+/// Counts the verdicts. A claim that several studies test is counted once.
+fn score(inputs: &[Input]) -> String {
+    let mut verdicts: BTreeMap<&str, Verdict> = BTreeMap::new();
+    for claim in inputs.iter().flat_map(|input| &input.verdicts) {
+        let known = verdicts.entry(&claim.id).or_insert(claim.verdict);
+        if !known.is_reproduced() && claim.verdict.is_reproduced() {
+            *known = claim.verdict;
+        }
+    }
+    if verdicts.is_empty() {
+        return String::new();
+    }
+    let count = |of: &[Verdict]| verdicts.values().filter(|v| of.contains(v)).count();
+    let reproduced = count(&[Verdict::Confirmed, Verdict::Refuted, Verdict::Scope]);
+    let open = count(&[Verdict::Undecided]);
+    let mut text = format!(
+        "{reproduced} of {} published claims reproduced here ({} confirmed, {} refuted, {} limited in \
+         scope), {} only recomputed, {open} undecided, {} not testable here.",
+        verdicts.len(),
+        count(&[Verdict::Confirmed]),
+        count(&[Verdict::Refuted]),
+        count(&[Verdict::Scope]),
+        count(&[Verdict::Consistent, Verdict::Inconsistent]),
+        count(&[Verdict::NotTestableHere]),
+    );
+    if open > 0 {
+        text.push_str(" To decide more: ioloom claims --verify --open");
+    }
+    text
+}
+
+impl Advice<'_, '_> {
+    /// Returns the line with a capital letter, and its doubts.
+    pub fn sentence(&self) -> Vec<Piece> {
+        let mut pieces = self.pieces();
+        if let Some(Piece::Words(first)) = pieces.first_mut() {
+            *first = capital(first);
+        }
+        pieces
+    }
+
+    /// Returns the names of its doubts, separated by commas.
+    pub fn doubt_words(&self) -> String {
+        self.doubts.iter().map(|doubt| doubt.name()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Returns a text with a capital first letter.
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}

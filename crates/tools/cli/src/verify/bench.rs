@@ -1,0 +1,112 @@
+//! What verification was asked for, and the place where its runs are made.
+
+use crate::directories::{StoreArg, work_dir};
+use crate::exit::Failure;
+use crate::facts;
+use crate::ledger::Ledger;
+use crate::media::{Media, MediaArgs};
+use crate::study::{RUN_WORD, command_line};
+use ioloom_claims::{Claim, Rule};
+use ioloom_lab::child::Runner;
+use ioloom_lab::spec::{self, SpecError};
+use ioloom_lab::store::SessionHeader;
+use ioloom_lab::{Mode, Overrides, Progress, RunOptions, Store, Subject, Workspace};
+use ioloom_model::{MachineFacts, StudySpec};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Options of a verification.
+pub(crate) struct Request<'a> {
+    pub(crate) ledger: &'a Ledger,
+    /// The claims to decide, without those already decided.
+    pub(crate) claims: Vec<&'a Claim>,
+    /// Whether the claims were named, so that those given up earlier are tried again.
+    pub(crate) named: bool,
+    pub(crate) store: &'a StoreArg,
+    pub(crate) dir: Option<&'a Path>,
+    pub(crate) studies: Option<&'a Path>,
+    pub(crate) budget: Option<Duration>,
+    pub(crate) dry_run: bool,
+    /// Whether large file sets keep their published size.
+    pub(crate) full_size: bool,
+    pub(crate) image: bool,
+    pub(crate) media: bool,
+    pub(crate) drop_caches: bool,
+    pub(crate) allow_sysctl: bool,
+}
+
+/// The place where runs are made.
+pub(super) struct Bench<'a> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) store: Store,
+    pub(super) machine: MachineFacts,
+    pub(super) stop: Arc<AtomicBool>,
+    work_dir: PathBuf,
+    runner: Runner,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(request: &'a Request<'a>) -> Result<Self, Failure> {
+        let work_dir = work_dir(request.dir)?;
+        let machine = facts::facts(Path::new("/"), &work_dir);
+        let store = Store::open(&request.store.dir()?).map_err(Failure::failed)?;
+        let runner = Runner::of_this_program(RUN_WORD)
+            .map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
+        Ok(Self { request, store, machine, stop: crate::interrupt::stop_flag(), work_dir, runner })
+    }
+
+    /// Returns the sequential sessions of this machine and program, old to new, with whether they
+    /// ended.
+    pub(super) fn sessions(&self) -> Result<Vec<(SessionHeader, bool)>, Failure> {
+        let files = self.store.files().map_err(Failure::failed)?.into_iter();
+        let own = |header: &SessionHeader| {
+            header.sequential.is_some()
+                && header.version == crate::version::VERSION
+                && header.machine.fingerprint == self.machine.fingerprint
+        };
+        Ok(files.map(|f| (f.header, f.ended)).filter(|(header, _)| own(header)).collect())
+    }
+
+    /// Returns the options of every session: full mode, all experiments, the blocks of the last look.
+    pub(super) fn options<'b>(
+        &'b self,
+        spec: &StudySpec,
+        progress: &'b dyn Progress,
+    ) -> RunOptions<'b> {
+        let (machine, runner) = (self.machine.clone(), self.runner.clone());
+        let usual = RunOptions::new(&self.work_dir, runner, machine, &self.stop, progress);
+        RunOptions {
+            mode: Mode::Full,
+            overrides: Overrides {
+                experiments: spec.experiments.iter().map(|e| e.name.clone()).collect(),
+                blocks: Rule::LOOKS.last().copied(),
+                ..Overrides::default()
+            },
+            workspaces: vec![Workspace::describe("work", &self.work_dir)],
+            drop_caches: self.request.drop_caches,
+            allow_sysctl: self.request.allow_sysctl,
+            resume: true,
+            version: crate::version::VERSION.to_owned(),
+            command: command_line(),
+            ..usual
+        }
+    }
+
+    /// Returns the media of a session.
+    pub(super) fn media(
+        &self,
+        spec: &StudySpec,
+        subject: &dyn Subject,
+        options: &RunOptions<'_>,
+    ) -> Result<Media, Failure> {
+        let args = MediaArgs::new(self.request.media, self.request.image);
+        Media::make(&args, false, subject.touches(), spec, options, &self.work_dir)
+    }
+
+    /// Returns a study by name.
+    pub(super) fn study(&self, name: &str) -> Result<StudySpec, SpecError> {
+        spec::load(name, self.request.studies)
+    }
+}

@@ -1,0 +1,321 @@
+//! The arms that open claims need, their cost, and what is left out.
+//!
+//! Claims join the plan from cheap to expensive until the budget for the first look is used. An arm
+//! that several claims need is counted once. File sets above `LARGE_BYTES` or `LARGE_FILES` are
+//! replaced by their quick size, unless the user wants full size. Claims that need the full size,
+//! because they say so or because an arm reads more files than the quick set has, are left out then.
+
+use super::bench::Bench;
+use super::looks::arms;
+use crate::exit::Failure;
+use crate::study::lab_failure;
+use ioloom_claims::{Claim, Contrast, Rule};
+use ioloom_lab::estimate::{History, Range};
+use ioloom_lab::expand::Comparison;
+use ioloom_lab::run::{Silent, needs, plan};
+use ioloom_lab::selection::Selection;
+use ioloom_lab::store::Sequential;
+use ioloom_lab::{Needs, Progress, RunOptions, Subject};
+use ioloom_model::units::{format_counted, format_size};
+use ioloom_model::{ColdBy, FileSetSpec, StudySpec};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Size of a set above which its quick size is used.
+const LARGE_BYTES: u64 = 1 << 30;
+/// Number of files of a set above which its quick size is used.
+const LARGE_FILES: u64 = 50_000;
+
+/// A session to run.
+pub(super) struct Task {
+    pub(super) spec: StudySpec,
+    pub(super) subject: &'static dyn Subject,
+    pub(super) select: Selection,
+    pub(super) rule: Sequential,
+    /// Estimated seconds until the first look, and until the last.
+    pub(super) first_s: f64,
+    pub(super) most_s: f64,
+    /// Whether it continues an unfinished session.
+    pub(super) continues: bool,
+}
+
+impl Task {
+    /// Returns an unfinished session with its estimated duration.
+    pub(super) fn new(
+        bench: &Bench<'_>,
+        spec: StudySpec,
+        select: Selection,
+        rule: Sequential,
+    ) -> Result<Self, Failure> {
+        let subject = ioloom_subjects::named(&spec.subject).map_err(Failure::usage)?;
+        let history = History::of(&bench.store, &spec.name, &bench.machine.fingerprint);
+        let (first_s, most_s, continues) = (0.0, 0.0, true);
+        let mut task = Self { spec, subject, select, rule, first_s, most_s, continues };
+        (task.first_s, task.most_s) = task.seconds(bench, &history)?;
+        Ok(task)
+    }
+
+    /// Returns the options of its runs.
+    pub(super) fn options<'b>(
+        &self,
+        bench: &'b Bench<'_>,
+        progress: &'b dyn Progress,
+    ) -> RunOptions<'b> {
+        let mut options = bench.options(&self.spec, progress);
+        options.overrides.experiments =
+            self.select.experiments().into_iter().map(str::to_owned).collect();
+        options.overrides.scaled = self.rule.scaled.iter().cloned().collect();
+        options.overrides.select = Some(self.select.clone());
+        options
+    }
+
+    /// Estimates the seconds until the first and the last look.
+    fn seconds(&self, bench: &Bench<'_>, history: &History) -> Result<(f64, f64), Failure> {
+        let options = self.options(bench, &Silent);
+        let planned = plan(&self.spec, &options).map_err(|e| lab_failure(&e))?;
+        let needs: Needs = needs(&self.spec, &planned, self.subject, history, &options)
+            .map_err(|e| lab_failure(&e))?;
+        // The ends of a range are factors away from the truth, so the middle is that of logarithms.
+        let middle = |range: Range| (range.low * range.high).sqrt();
+        let (sets, runs) = (middle(needs.sets_s), middle(needs.runs_s));
+        let last = f64::from(Rule::LOOKS[Rule::LOOKS.len() - 1]);
+        Ok((sets + runs * f64::from(Rule::LOOKS[0]) / last, sets + runs))
+    }
+
+    /// Describes the session in a sentence.
+    pub(super) fn words(&self) -> String {
+        let claims = format_counted(self.rule.claims.len() as u64, "claim", "claims");
+        let arms = format_counted(self.select.len() as u64, "arm", "arms");
+        let mut text =
+            format!("{}: {claims}, {arms} ({}).", self.spec.name, self.rule.claims.join(", "));
+        for name in &self.rule.scaled {
+            let Some(set) = self.spec.sets.get(name) else { continue };
+            let small = set.quick.as_ref().unwrap_or(&set.full);
+            let size = |set: &FileSetSpec| {
+                let bytes = self.subject.sets().cost(set).bytes;
+                let files = format_counted(set.count, "file", "files");
+                format!("{files}, {}", format_size(bytes))
+            };
+            text.push_str(&format!(
+                " File set {name} is reduced to {} (published: {}); the verdicts get the doubt scaled.",
+                size(small),
+                size(&set.full)
+            ));
+        }
+        text
+    }
+}
+
+/// The sessions to run, and the claims that they leave out.
+pub(super) struct Plan {
+    pub(super) tasks: Vec<Task>,
+    /// Claims by the reason for leaving them out.
+    pub(super) left_out: BTreeMap<String, Vec<String>>,
+}
+
+/// A study with all of its arms.
+struct Study {
+    spec: StudySpec,
+    subject: &'static dyn Subject,
+    comparisons: Vec<Comparison>,
+    /// Large sets with a quick size, and its number of files.
+    large: BTreeMap<String, u64>,
+    history: History,
+}
+
+/// The arms that a claim needs in each study, and the large sets among theirs.
+#[derive(Clone, Default)]
+struct Wanted {
+    arms: BTreeMap<String, Selection>,
+    scaled: BTreeMap<String, BTreeSet<String>>,
+    claims: BTreeMap<String, Vec<String>>,
+}
+
+impl Wanted {
+    fn extend(&mut self, other: &Self) {
+        for (study, arms) in &other.arms {
+            self.arms.entry(study.clone()).or_default().extend(arms);
+        }
+        for (study, sets) in &other.scaled {
+            self.scaled.entry(study.clone()).or_default().extend(sets.iter().cloned());
+        }
+        for (study, claims) in &other.claims {
+            self.claims.entry(study.clone()).or_default().extend(claims.iter().cloned());
+        }
+    }
+}
+
+impl Plan {
+    /// Plans the runs of claims, except those given up in the named sessions.
+    pub(super) fn new(
+        bench: &Bench<'_>,
+        claims: &[&Claim],
+        given_up: &BTreeMap<String, String>,
+    ) -> Result<Self, Failure> {
+        let mut studies = BTreeMap::new();
+        let mut left_out: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut candidates = Vec::new();
+        for claim in claims {
+            let wanted = match given_up.get(&claim.id) {
+                Some(session) => Err(format!("undecided after all blocks of session {session}")),
+                None => wanted(bench, claim, &mut studies),
+            };
+            match wanted {
+                Ok(wanted) => candidates.push((claim.id.clone(), wanted)),
+                Err(reason) => left_out.entry(reason).or_default().push(claim.id.clone()),
+            }
+        }
+        let chosen = within_budget(bench, &studies, candidates, &mut left_out)?;
+        let tasks = tasks(bench, &studies, &chosen)?;
+        Ok(Self { tasks, left_out })
+    }
+}
+
+/// Returns a session for each study.
+fn tasks(
+    bench: &Bench<'_>,
+    studies: &BTreeMap<String, Result<Study, String>>,
+    wanted: &Wanted,
+) -> Result<Vec<Task>, Failure> {
+    let mut tasks = Vec::new();
+    for (name, select) in &wanted.arms {
+        let Some(Ok(study)) = studies.get(name) else { continue };
+        let list = |of: &BTreeMap<String, BTreeSet<String>>| -> Vec<String> {
+            of.get(name).into_iter().flatten().cloned().collect()
+        };
+        let rule = Sequential {
+            claims: wanted.claims.get(name).cloned().unwrap_or_default(),
+            looks: Rule::LOOKS.to_vec(),
+            scaled: list(&wanted.scaled),
+        };
+        let (spec, select) = (study.spec.clone(), select.clone());
+        let subject = study.subject;
+        let (first_s, most_s, continues) = (0.0, 0.0, false);
+        let mut task = Task { spec, subject, select, rule, first_s, most_s, continues };
+        (task.first_s, task.most_s) = task.seconds(bench, &study.history)?;
+        tasks.push(task);
+    }
+    Ok(tasks)
+}
+
+/// Joins the candidates whose runs until the first look fit into the budget, cheap ones first.
+fn within_budget(
+    bench: &Bench<'_>,
+    studies: &BTreeMap<String, Result<Study, String>>,
+    candidates: Vec<(String, Wanted)>,
+    left_out: &mut BTreeMap<String, Vec<String>>,
+) -> Result<Wanted, Failure> {
+    let mut chosen = Wanted::default();
+    let Some(budget) = bench.request.budget else {
+        candidates.iter().for_each(|(_, wanted)| chosen.extend(wanted));
+        return Ok(chosen);
+    };
+    let cost = |wanted: &Wanted| -> Result<f64, Failure> {
+        Ok(tasks(bench, studies, wanted)?.iter().map(|task| task.first_s).sum())
+    };
+    let mut priced = Vec::new();
+    for (id, wanted) in candidates {
+        priced.push((cost(&wanted)?, id, wanted));
+    }
+    priced.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+    for (_, id, wanted) in priced {
+        let mut with = chosen.clone();
+        with.extend(&wanted);
+        if cost(&with)? <= budget.as_secs_f64() {
+            chosen = with;
+        } else {
+            let reason = "their first 12 blocks do not fit into the budget".to_owned();
+            left_out.entry(reason).or_default().push(id);
+        }
+    }
+    Ok(chosen)
+}
+
+/// Returns the arms that a claim needs.
+///
+/// # Errors
+/// The reason why no run here can decide it.
+fn wanted(
+    bench: &Bench<'_>,
+    claim: &Claim,
+    studies: &mut BTreeMap<String, Result<Study, String>>,
+) -> Result<Wanted, String> {
+    let mut wanted = Wanted::default();
+    for test in &claim.contrasts {
+        let contrast = &test.contrast;
+        if let Contrast::Untested(test) = contrast {
+            return Err(format!("not testable by this version, which needs {}", test.needs));
+        }
+        let Some(name) = contrast.locations().first().map(|at| at.study.clone()) else { continue };
+        let study = studies.entry(name.clone()).or_insert_with(|| Study::new(bench, &name));
+        let study = study.as_ref().map_err(Clone::clone)?;
+        study.add(bench, claim, contrast, &mut wanted)?;
+    }
+    let studies: Vec<String> = wanted.arms.keys().cloned().collect();
+    wanted.claims.extend(studies.into_iter().map(|study| (study, vec![claim.id.clone()])));
+    if wanted.arms.is_empty() { Err("no test needs runs".to_owned()) } else { Ok(wanted) }
+}
+
+impl Study {
+    fn new(bench: &Bench<'_>, name: &str) -> Result<Self, String> {
+        let spec = bench.study(name).map_err(|e| e.to_string())?;
+        let subject = ioloom_subjects::named(&spec.subject)?;
+        if let Some(reason) = subject.unavailable() {
+            return Err(reason.to_owned());
+        }
+        let options = bench.options(&spec, &Silent);
+        let comparisons = plan(&spec, &options).map_err(|e| e.to_string())?.comparisons;
+        let history = History::of(&bench.store, name, &bench.machine.fingerprint);
+        let mut large = BTreeMap::new();
+        for (set, of) in &spec.sets {
+            let Some(quick) = of.quick.as_ref().filter(|_| !bench.request.full_size) else {
+                continue;
+            };
+            let many = of.full.count > LARGE_FILES;
+            if many || subject.sets().cost(&of.full).bytes > LARGE_BYTES {
+                large.insert(set.clone(), quick.count);
+            }
+        }
+        Ok(Self { spec, subject, comparisons, large, history })
+    }
+
+    /// Adds the arms of a contrast.
+    fn add(
+        &self,
+        bench: &Bench<'_>,
+        claim: &Claim,
+        contrast: &Contrast,
+        into: &mut Wanted,
+    ) -> Result<(), String> {
+        let request = bench.request;
+        let elsewhere = contrast.locations().iter().any(|at| at.medium.is_some());
+        if (elsewhere || contrast.on_several_media()) && !request.media {
+            return Err("they compare media, which needs --media".to_owned());
+        }
+        let found = arms(contrast, &self.comparisons)
+            .map_err(|missing| format!("study {} has no arm {missing}", self.spec.name))?;
+        let selection = into.arms.entry(self.spec.name.clone()).or_default();
+        let scaled = into.scaled.entry(self.spec.name.clone()).or_default();
+        for (comparison, index) in found {
+            let arm = &comparison.arms[index];
+            if !arm.settings.is_empty() && !request.allow_sysctl {
+                return Err("they change kernel settings, which needs --allow-sysctl".to_owned());
+            }
+            let drops =
+                self.subject.drops_caches(&arm.plan) || arm.cold_by == Some(ColdBy::DropCaches);
+            if drops && !request.drop_caches {
+                return Err("they drop the page cache, which needs --drop-caches".to_owned());
+            }
+            if let Some(quick) = self.large.get(&arm.set) {
+                if claim.full_size || arm.files_max.is_some_and(|max| max > *quick) {
+                    let set = &arm.set;
+                    return Err(format!(
+                        "they need file set {set} at its published size; use --full-size"
+                    ));
+                }
+                scaled.insert(arm.set.clone());
+            }
+            selection.add(&comparison.place(), &arm.name);
+        }
+        Ok(())
+    }
+}

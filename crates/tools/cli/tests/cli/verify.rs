@@ -1,0 +1,135 @@
+//! Verification of claims: only the needed arms run, until the claims are decided.
+
+use crate::home::{Home, TINY};
+use serde_json::Value;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// One claim that holds exactly, one that fails exactly, and one that needs a missing arm. Counts of
+/// files do not depend on time.
+const CLAIMS: &str = r#"
+[[claim]]
+id = "000-V1"
+seed = 0
+statement = "Two threads process as many files as one."
+scope = "s"
+confirms = "c"
+refutes = "r"
+[[claim.contrast]]
+kind = "ratio"
+at = { study = "tiny", experiment = "two", set = "T" }
+a = "threads-1"
+b = "threads-2"
+metric = "files"
+claim = "equal"
+[[claim]]
+id = "000-V2"
+seed = 0
+statement = "Two threads process fewer files than one."
+scope = "s"
+confirms = "c"
+refutes = "r"
+[[claim.contrast]]
+kind = "ratio"
+at = { study = "tiny", experiment = "two", set = "T" }
+a = "threads-2"
+b = "threads-1"
+metric = "files"
+claim = "less"
+[[claim]]
+id = "000-V3"
+seed = 0
+statement = "Three threads process as many files as one."
+scope = "s"
+confirms = "c"
+refutes = "r"
+[[claim.contrast]]
+kind = "ratio"
+at = { study = "tiny", experiment = "two", set = "T" }
+a = "threads-3"
+b = "threads-1"
+metric = "files"
+claim = "equal"
+"#;
+
+fn arguments(home: &Home, more: &[&str]) -> Vec<String> {
+    let text = TINY.replace("n = [1, 2] }", "n = [1, 2, 4] }");
+    let studies = home.studies(&text);
+    let claims = home.path("claims");
+    std::fs::create_dir_all(&claims).unwrap();
+    std::fs::write(claims.join("v.toml"), CLAIMS).unwrap();
+    let claims = claims.to_str().unwrap().to_owned();
+    let fixed = ["claims", "--verify", "--studies", &studies, "--claims", &claims];
+    fixed.iter().chain(more).map(|word| (*word).to_owned()).collect()
+}
+
+fn verdict<'v>(json: &'v Value, id: &str) -> &'v str {
+    let claims = json["claims"].as_array().unwrap();
+    let claim = claims.iter().find(|c| c["id"] == id).unwrap();
+    claim["verdict"].as_str().unwrap()
+}
+
+#[test]
+fn claims_are_decided_by_their_own_arms_alone() {
+    let home = Home::new();
+    let plan = home.run(&arguments(&home, &["--open", "--dry-run"])).well();
+    assert!(plan.err.contains("2 claims, 2 arms (000-V1, 000-V2)"), "{}", plan.err);
+    assert!(plan.err.contains("Left out, study tiny has no arm threads-3: 000-V3"), "{}", plan.err);
+    assert!(plan.err.contains("Estimate: about"), "{}", plan.err);
+    assert_eq!(plan.out, "");
+    assert!(home.lines().is_empty());
+    let ran = home.run(&arguments(&home, &["--open", "--json"])).well();
+    assert!(
+        ran.err.contains("after 12 blocks: 2 claims decided, 0 given up, 0 open"),
+        "{}",
+        ran.err
+    );
+    let json = ran.json();
+    assert_eq!(verdict(&json, "000-V1"), "confirmed");
+    assert_eq!(verdict(&json, "000-V2"), "refuted");
+    assert_eq!(verdict(&json, "000-V3"), "undecided");
+    let records = home.records();
+    let arms = |name: &str| records.iter().filter(|r| r["key"]["arm"] == name).count();
+    assert_eq!([arms("threads-1"), arms("threads-2"), arms("threads-4")], [12, 12, 0]);
+    let end: Value = serde_json::from_str(home.lines().last().unwrap()).unwrap();
+    assert_eq!(end["end"]["reason"], "decided");
+    // Decided claims are not measured again.
+    let again = home.run(&arguments(&home, &["000-V1"])).well();
+    assert!(again.err.contains("000-V1 is already decided: confirmed"), "{}", again.err);
+    assert_eq!(home.records().len(), records.len());
+}
+
+#[test]
+fn a_killed_verification_continues_with_the_same_runs() {
+    let home = Home::new();
+    let args = arguments(&home, &["--open", "--json"]);
+    for least in [5, 12] {
+        let mut command = home.command(&args);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let since = Instant::now();
+        while home.lines().len() < least {
+            assert!(since.elapsed() < Duration::from_secs(120), "no runs are made");
+            assert!(child.try_wait().unwrap().is_none(), "it ended too early");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let before = home.lines();
+    let ran = home.run(&args).well();
+    assert!(ran.err.contains("Continues an unfinished session"), "{}", ran.err);
+    assert_eq!(home.lines()[..before.len()], before);
+    let positions: Vec<u64> =
+        home.records().iter().map(|r| r["key"]["position"].as_u64().unwrap()).collect();
+    assert_eq!(positions, (0..36).collect::<Vec<_>>(), "12 blocks of two arms and one repetition");
+    assert_eq!(verdict(&ran.json(), "000-V1"), "confirmed");
+}
+
+/// A budget that is too short for the first look leaves claims out and says so.
+#[test]
+fn claims_that_do_not_fit_into_the_budget_are_named() {
+    let home = Home::new();
+    let ran = home.run(&arguments(&home, &["--open", "--budget", "1ms"])).well();
+    assert!(ran.err.contains("do not fit into the budget: 000-V"), "{}", ran.err);
+    assert!(home.lines().is_empty());
+}
