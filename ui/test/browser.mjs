@@ -88,11 +88,11 @@ export function launch() {
   return chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
 }
 
-/** Opens a page from disk, and waits for its lanes if it has any. */
+/** Opens a page from disk, unfolds its chapters unless asked not to, and waits for its lanes if it has any. */
 export async function open(
   browser,
   path,
-  { width = 1366, height = 900, scheme = "light", script = true, lanes = true } = {},
+  { width = 1366, height = 900, scheme = "light", script = true, lanes = true, unfold = true } = {},
 ) {
   const context = await browser.newContext({
     viewport: { width, height },
@@ -119,6 +119,9 @@ export async function open(
     }
   });
   await page.goto(url);
+  if (unfold) {
+    await page.evaluate(() => document.querySelectorAll("details.fold").forEach((d) => (d.open = true)));
+  }
   if (script && lanes) {
     await page.waitForFunction(() => document.querySelector(".tl-root")?.timeline !== undefined);
   }

@@ -177,6 +177,24 @@ async function tips(page) {
   check(!(await page.isVisible("#tip")), "Escape hides it");
 }
 
+// The answer is at most one screen and the page at most twelve before unfolding; a link opens its chapter,
+// and everything is printed.
+async function folded(browser) {
+  const { page, close } = await open(browser, page_path, { height: 768, lanes: false, unfold: false });
+  const screens = await page.evaluate(() => document.documentElement.scrollHeight / 768);
+  check(screens <= 12, `the folded page has ${screens} screens`);
+  const open_ones = () => page.locator("details.fold[open]").count();
+  same(await open_ones(), 0, "every chapter is folded");
+  await page.click("nav a[href$='claims']");
+  same(await page.locator("#claims details.fold[open]").count(), 1, "a link opens its chapter");
+  check(await page.isVisible("table.claims"), "and shows it");
+  await page.evaluate(() => window.dispatchEvent(new Event("beforeprint")));
+  same(await open_ones(), await page.locator("details.fold").count(), "everything is printed");
+  await page.evaluate(() => window.dispatchEvent(new Event("afterprint")));
+  same(await open_ones(), 1, "and folded again");
+  await close();
+}
+
 make("sample", [page_path, compare_path]);
 const browser = await launch();
 try {
@@ -195,6 +213,7 @@ try {
       await close();
     }
   }
+  await folded(browser);
   const { page, seen, close } = await opened(browser, page_path, 1366);
   await colours(page);
   await sorting(page);

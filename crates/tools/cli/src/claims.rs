@@ -95,7 +95,7 @@ struct VerifyArgs {
     #[arg(long, value_name = "TIME", value_parser = values::time, requires = "verify")]
     budget: Option<Duration>,
 
-    /// Print the plan and the estimate of --verify, and run nothing
+    /// Print the plan and estimate of --verify, run nothing
     #[arg(long, requires = "verify")]
     dry_run: bool,
 

@@ -48,12 +48,18 @@ pub(crate) struct ReportArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Format of the report
+    /// Format
     ///
     /// html is a page (default), md is Markdown, json is the data of the page. md and json are written to
     /// standard output unless --output is given.
-    #[arg(long, value_name = "FORMAT", default_value = "html", value_parser = formats(),
-          conflicts_with = "picture")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "html",
+        hide_default_value = true,
+        value_parser = formats(),
+        conflicts_with = "picture"
+    )]
     format: Format,
 
     /// Write one chart as SVG

@@ -179,7 +179,7 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// Also write the results to this file, without names of hosts and files
+    /// Also write anonymous results to this file
     ///
     /// One JSON document with the numbers of the report. Command lines, mounts, paths and the names of
     /// your directories are removed.

@@ -69,6 +69,26 @@ fn verdict<'v>(json: &'v Value, id: &str) -> &'v str {
     claim["verdict"].as_str().unwrap()
 }
 
+/// Returns the number of blocks of a session, which ends at a look. On a busy machine, claims can need
+/// more than the first.
+fn blocks(home: &Home) -> usize {
+    let records = home.records();
+    let blocks = records.iter().map(|r| r["key"]["block"].as_u64().unwrap() as usize + 1).max();
+    let blocks = blocks.unwrap_or(0);
+    assert!([12, 18, 24, 30].contains(&blocks), "{blocks} blocks");
+    blocks
+}
+
+/// Reports whether other programs disturbed no run. Disturbed runs decide nothing.
+fn quiet(home: &Home) -> bool {
+    let doubt = |r: &Value| r["doubts"].as_array().unwrap().contains(&"noisy-neighbour".into());
+    let quiet = !home.records().iter().any(doubt);
+    if !quiet {
+        println!("skipped: verdicts, because other programs disturbed the runs");
+    }
+    quiet
+}
+
 #[test]
 fn claims_are_decided_by_their_own_arms_alone() {
     let home = Home::new();
@@ -79,24 +99,26 @@ fn claims_are_decided_by_their_own_arms_alone() {
     assert_eq!(plan.out, "");
     assert!(home.lines().is_empty());
     let ran = home.run(&arguments(&home, &["--open", "--json"])).well();
-    assert!(
-        ran.err.contains("after 12 blocks: 2 claims decided, 0 given up, 0 open"),
-        "{}",
-        ran.err
-    );
     let json = ran.json();
-    assert_eq!(verdict(&json, "000-V1"), "confirmed");
-    assert_eq!(verdict(&json, "000-V2"), "refuted");
+    if quiet(&home) {
+        let words = "after 12 blocks: 2 claims decided, 0 given up, 0 open";
+        assert!(ran.err.contains(words), "{}", ran.err);
+        assert_eq!(verdict(&json, "000-V1"), "confirmed");
+        assert_eq!(verdict(&json, "000-V2"), "refuted");
+    }
     assert_eq!(verdict(&json, "000-V3"), "undecided");
+    let all = blocks(&home);
     let records = home.records();
     let arms = |name: &str| records.iter().filter(|r| r["key"]["arm"] == name).count();
-    assert_eq!([arms("threads-1"), arms("threads-2"), arms("threads-4")], [12, 12, 0]);
+    assert_eq!([arms("threads-1"), arms("threads-2"), arms("threads-4")], [all, all, 0]);
     let end: Value = serde_json::from_str(home.lines().last().unwrap()).unwrap();
     assert_eq!(end["end"]["reason"], "decided");
     // Decided claims are not measured again.
-    let again = home.run(&arguments(&home, &["000-V1"])).well();
-    assert!(again.err.contains("000-V1 is already decided: confirmed"), "{}", again.err);
-    assert_eq!(home.records().len(), records.len());
+    if quiet(&home) {
+        let again = home.run(&arguments(&home, &["000-V1"])).well();
+        assert!(again.err.contains("000-V1 is already decided: confirmed"), "{}", again.err);
+        assert_eq!(home.records().len(), records.len());
+    }
 }
 
 #[test]
@@ -121,8 +143,9 @@ fn a_killed_verification_continues_with_the_same_runs() {
     assert_eq!(home.lines()[..before.len()], before);
     let positions: Vec<u64> =
         home.records().iter().map(|r| r["key"]["position"].as_u64().unwrap()).collect();
-    assert_eq!(positions, (0..36).collect::<Vec<_>>(), "12 blocks of two arms and one repetition");
-    assert_eq!(verdict(&ran.json(), "000-V1"), "confirmed");
+    let runs = 3 * blocks(&home) as u64;
+    assert_eq!(positions, (0..runs).collect::<Vec<_>>(), "two arms and one repetition per block");
+    assert!(!quiet(&home) || verdict(&ran.json(), "000-V1") == "confirmed");
 }
 
 /// A budget that is too short for the first look leaves claims out and says so.
