@@ -49,7 +49,7 @@ fn measure(paths: &[PathBuf], round: usize) -> Result<Value> {
     let two = &paths[..2];
     let (mut reads, mut run) = (0, 0);
     for step in 0..2 {
-        if (round + step) % 2 == 0 {
+        if (round + step).is_multiple_of(2) {
             reads = ns(|| {
                 two.iter()
                     .map(|p| Ok::<u64, std::io::Error>(std::fs::read(p)?.len() as u64))

@@ -8,13 +8,12 @@ use crate::feed::{self, Entries, Entry, Feeding};
 use crate::iter::Horizon;
 use crate::observing::{LabOptions, Measure, Observing};
 use crate::policy::{Current, OnError, Order, Progress, ProgressFn};
-use crate::source::Source;
+use crate::source::{Listed, Source};
 use crate::trace::{self, TraceWanted, keeping_trace};
 use crate::tree::{Found, Tally, TreeOptions, Walked, Walking};
 use ioloom_budget::Budget;
 use ioloom_model::{Level, Plan, ReadOrder, Schedule, Tuning};
 use ioloom_walk::PathList;
-use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -53,9 +52,11 @@ pub struct Files<'a, K = Paths> {
 
 /// Where files come from.
 pub(crate) enum Input {
-    List(PathList),
+    List(Arc<PathList>),
     Stream(Entries),
     Tree(TreeOptions),
+    /// A tree whose walk has begun.
+    Begun(Opened, Arc<Tally>),
 }
 
 impl Input {
@@ -65,6 +66,7 @@ impl Input {
             Self::List(list) => return (Opened::List(list), None),
             Self::Stream(entries) => return (Opened::Stream(entries), None),
             Self::Tree(options) => options,
+            Self::Begun(opened, tally) => return (opened, Some(tally)),
         };
         let (sorted, ahead) = (options.sorted, options.ahead);
         let (mut walking, tally) = Walking::new(options);
@@ -89,7 +91,7 @@ impl Input {
         let (opened, tally) = self.open();
         let entries = match (opened, &horizon) {
             (Opened::List(list), None) => {
-                return (Source::list(Cow::Owned(list), order, max), tally);
+                return (Source::list(Listed::Shared(list), order, max), tally);
             }
             (opened, _) => opened.entries(),
         };
@@ -106,8 +108,8 @@ impl Input {
 }
 
 /// The paths of a run that is about to start.
-enum Opened {
-    List(PathList),
+pub(crate) enum Opened {
+    List(Arc<PathList>),
     Stream(Entries),
 }
 
@@ -116,10 +118,11 @@ impl Opened {
     fn of(found: Found, walking: Option<Walking>) -> Self {
         let Found { list, failed, ended } = found;
         if ended && failed.is_empty() {
-            return Self::List(list);
+            return Self::List(Arc::new(list));
         }
         let rest = walking.filter(|_| !ended);
-        let found = Box::new(failed.into_iter().map(Entry::Failed).chain(entries_of(list)));
+        let found = failed.into_iter().map(Entry::Failed).chain(entries_of(Arc::new(list)));
+        let found = Box::new(found);
         Self::Stream(Box::new(Begun { found, rest }))
     }
 
@@ -151,7 +154,7 @@ impl Feeding for Begun {
     }
 }
 
-fn entries_of(list: PathList) -> impl Iterator<Item = Entry> + Send {
+fn entries_of(list: Arc<PathList>) -> impl Iterator<Item = Entry> + Send {
     (0..list.len()).map(move |index| Entry::of(&list, index))
 }
 
@@ -203,7 +206,7 @@ impl From<PathList> for Files<'_> {
     /// Takes files from a packed list, such as a walk returns. Files that the walk found to be
     /// regular are opened without a `stat`.
     fn from(list: PathList) -> Self {
-        Self::new(Input::List(list))
+        Self::new(Input::List(Arc::new(list)))
     }
 }
 
@@ -227,6 +230,38 @@ impl<'a, K> Files<'a, K> {
             on_demand: None,
             lab: LabOptions::default(),
             kind: PhantomData,
+        }
+    }
+
+    /// Returns the paths in the order of their positions ([`File::index`](crate::File::index)), if all
+    /// of them are known before the run. A tree is walked now, for as long as
+    /// [`walk_ahead`](Self::walk_ahead) allows.
+    ///
+    /// A function that has the list can return positions instead of copies of paths.
+    ///
+    /// ```
+    /// let mut files = ioloom::list(["Cargo.toml", "src/lib.rs"]);
+    /// let paths = files.known_paths().unwrap();
+    /// let (longest, _) = files
+    ///     .map(|f| (f.index(), f.len()))
+    ///     .run()?
+    ///     .value
+    ///     .into_iter()
+    ///     .max_by_key(|(_, len)| *len)
+    ///     .unwrap();
+    /// assert!(paths.path(longest).exists());
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn known_paths(&mut self) -> Option<Arc<PathList>> {
+        if matches!(&self.input, Input::Tree(tree) if !tree.sorted && !tree.ahead.is_zero()) {
+            let tree = std::mem::replace(&mut self.input, Input::List(Arc::default()));
+            if let (opened, Some(tally)) = tree.open() {
+                self.input = Input::Begun(opened, tally);
+            }
+        }
+        match &self.input {
+            Input::List(list) | Input::Begun(Opened::List(list), _) => Some(list.clone()),
+            _ => None,
         }
     }
 

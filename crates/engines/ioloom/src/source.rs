@@ -8,7 +8,7 @@ use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file;
 use ioloom_walk::PathList;
 use std::any::Any;
-use std::borrow::Cow;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ pub(crate) struct Source<'s> {
 enum From<'s> {
     /// All paths in memory.
     List {
-        list: Cow<'s, PathList>,
+        list: Listed<'s>,
         /// Positions in the order of reading; `None` for the order of the list.
         order: Option<Vec<usize>>,
         next: AtomicUsize,
@@ -33,6 +33,23 @@ enum From<'s> {
     },
     /// Entries from an iterator, and the iterator before the start.
     Stream { feed: Arc<Feed>, entries: Mutex<Option<Entries>> },
+}
+
+/// A list and who owns it.
+pub(crate) enum Listed<'s> {
+    Borrowed(&'s PathList),
+    Shared(Arc<PathList>),
+}
+
+impl Deref for Listed<'_> {
+    type Target = PathList;
+
+    fn deref(&self) -> &PathList {
+        match self {
+            Self::Borrowed(list) => list,
+            Self::Shared(list) => list,
+        }
+    }
 }
 
 /// The outcome of taking a path.
@@ -113,7 +130,7 @@ pub(crate) struct Take {
 impl<'s> Source<'s> {
     /// Takes the first `max` paths of a list. A file keeps its position in the list whatever order
     /// it is read in.
-    pub(crate) fn list(list: Cow<'s, PathList>, order: ReadOrder, max: Option<u64>) -> Self {
+    pub(crate) fn list(list: Listed<'s>, order: ReadOrder, max: Option<u64>) -> Self {
         let max = max.map_or(list.len(), |m| (m as usize).min(list.len()));
         let order = (order == ReadOrder::Inode).then(|| {
             let mut keyed: Vec<(u64, usize)> =

@@ -2,7 +2,8 @@
 //!
 //! The bytes of all paths are stored back to back with one offset each, so that a path costs its
 //! bytes plus 8 (16 with an inode number) instead of an allocation. Sorting builds a second copy
-//! and then frees the first, so memory doubles in the meantime.
+//! and then frees the first, so memory doubles in the meantime. Several lists are sorted into one with
+//! a single copy, because new memory costs a page fault per 4 KiB.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -161,50 +162,31 @@ impl PathList {
     /// most comparisons touch no path. A long list is sorted in parts on several threads, and the
     /// runs are merged.
     pub fn sort(&mut self) {
-        if u32::try_from(self.len()).is_err() {
-            return self.sort_by(|list, a, b| list.get(a).cmp(list.get(b)));
+        *self = Self::sorted(std::slice::from_ref(self));
+    }
+
+    /// Returns the paths of all lists, sorted as by [`Self::sort`].
+    pub fn sorted(lists: &[Self]) -> Self {
+        let parts = Parts::new(lists);
+        if u32::try_from(parts.len()).is_err() {
+            let mut all = Self::with_room_for(lists.iter());
+            lists.iter().for_each(|list| all.append_range(list, 0..list.len()));
+            all.sort_by(|list, a, b| list.get(a).cmp(list.get(b)));
+            return all;
         }
-        let shared = self.shared_bytes();
-        let mut keys: Vec<u128> = (0..self.len()).map(|index| self.key(shared, index)).collect();
+        let shared = parts.shared_bytes();
+        let mut keys = Vec::with_capacity(parts.len());
+        for (list, start) in lists.iter().zip(&parts.starts) {
+            keys.extend((0..list.len()).map(|at| key(&list.get(at)[shared..], start + at)));
+        }
         sort_keys(&mut keys);
-        self.sort_alike(&mut keys, shared);
-        self.arrange(keys.into_iter().map(|key| key as u32 as usize));
-    }
-
-    /// Sorts paths with equal keys by the bytes after the key.
-    fn sort_alike(&self, keys: &mut [u128], shared: usize) {
-        let begins = |key: &u128| key >> KEY_INDEX_BITS;
-        let position = |key: &u128| *key as u32 as usize;
-        let shared = shared + KEY_BYTES;
-        for alike in keys.chunk_by_mut(|a, b| begins(a) == begins(b)).filter(|c| c.len() > 1) {
-            if alike.iter().any(|key| self.get(position(key)).len() < shared) {
-                alike.sort_unstable_by_key(|key| self.get(position(key)));
-                continue;
-            }
-            alike.iter_mut().for_each(|key| *key = self.key(shared, position(key)));
-            alike.sort_unstable();
-            self.sort_alike(alike, shared);
+        parts.sort_alike(&mut keys, shared);
+        let mut sorted = Self::with_room_for(lists.iter());
+        for key in keys {
+            let (list, at) = parts.place(key as u32 as usize);
+            sorted.push_parts(&[list.get(at)], list.inode(at).unwrap_or(0), list.known_regular(at));
         }
-    }
-
-    /// Returns the length of the prefix shared by all paths.
-    fn shared_bytes(&self) -> usize {
-        let mut shared: &[u8] = if self.is_empty() { &[] } else { self.get(0) };
-        for path in self.iter() {
-            let same = path.iter().zip(shared).take_while(|(a, b)| a == b).count();
-            shared = &shared[..same];
-        }
-        shared.len()
-    }
-
-    /// Returns the bytes of a path after the shared prefix, as many as fit, above its position.
-    /// Zeros pad a short path, which keeps it before longer ones. Equal keys decide nothing.
-    fn key(&self, shared: usize, index: usize) -> u128 {
-        let own = &self.get(index)[shared..];
-        let mut bytes = [0; size_of::<u128>()];
-        let fits = own.len().min(KEY_BYTES);
-        bytes[..fits].copy_from_slice(&own[..fits]);
-        u128::from_be_bytes(bytes) | index as u128
+        sorted
     }
 
     /// Sorts by inode number, then by bytes. Paths without a number come first.
@@ -234,6 +216,80 @@ impl PathList {
         }
         *self = sorted;
     }
+}
+
+/// Several lists, whose paths are numbered one list after the other.
+struct Parts<'a> {
+    lists: &'a [PathList],
+    /// The number of the first path of each list.
+    starts: Vec<usize>,
+}
+
+impl<'a> Parts<'a> {
+    fn new(lists: &'a [PathList]) -> Self {
+        let mut next = 0;
+        let start = |list: &PathList| {
+            let start = next;
+            next += list.len();
+            start
+        };
+        Self { lists, starts: lists.iter().map(start).collect() }
+    }
+
+    fn len(&self) -> usize {
+        self.lists.iter().map(PathList::len).sum()
+    }
+
+    /// Returns the list that holds path `number`, and the position in it.
+    fn place(&self, number: usize) -> (&'a PathList, usize) {
+        // Of lists with equal starts, the last one is not empty.
+        let list = self.starts.partition_point(|start| *start <= number) - 1;
+        (&self.lists[list], number - self.starts[list])
+    }
+
+    fn get(&self, number: usize) -> &'a [u8] {
+        let (list, at) = self.place(number);
+        list.get(at)
+    }
+
+    /// Returns the length of the prefix shared by all paths.
+    fn shared_bytes(&self) -> usize {
+        let mut paths = self.lists.iter().flat_map(PathList::iter);
+        let Some(mut shared) = paths.next() else { return 0 };
+        for path in paths {
+            let same = path.iter().zip(shared).take_while(|(a, b)| a == b).count();
+            shared = &shared[..same];
+        }
+        shared.len()
+    }
+
+    /// Sorts paths with equal keys by the bytes after the key.
+    fn sort_alike(&self, keys: &mut [u128], shared: usize) {
+        let begins = |key: &u128| key >> KEY_INDEX_BITS;
+        let position = |key: &u128| *key as u32 as usize;
+        let shared = shared + KEY_BYTES;
+        for alike in keys.chunk_by_mut(|a, b| begins(a) == begins(b)).filter(|c| c.len() > 1) {
+            if alike.iter().any(|key| self.get(position(key)).len() < shared) {
+                alike.sort_unstable_by_key(|key| self.get(position(key)));
+                continue;
+            }
+            for key_of in alike.iter_mut() {
+                let number = position(key_of);
+                *key_of = key(&self.get(number)[shared..], number);
+            }
+            alike.sort_unstable();
+            self.sort_alike(alike, shared);
+        }
+    }
+}
+
+/// Returns the first bytes of `rest`, as many as fit, above the number of its path. Zeros pad a short
+/// rest, which keeps it before longer ones. Equal keys decide nothing.
+fn key(rest: &[u8], number: usize) -> u128 {
+    let mut bytes = [0; size_of::<u128>()];
+    let fits = rest.len().min(KEY_BYTES);
+    bytes[..fits].copy_from_slice(&rest[..fits]);
+    u128::from_be_bytes(bytes) | number as u128
 }
 
 impl<P: AsRef<Path>> Extend<P> for PathList {
@@ -339,6 +395,25 @@ mod tests {
             let mut list = packed(&a);
             list.append(packed(&b));
             prop_assert_eq!(plain(&list), [a, b].concat());
+        }
+        #[test]
+        fn sorting_several_lists_is_appending_and_sorting(
+            all in proptest::collection::vec(entries(), 0..5),
+        ) {
+            let lists: Vec<_> = all.iter().map(|list| packed(list)).collect();
+            let mut expected = packed(&all.concat());
+            expected.sort();
+            let paths = |list: &PathList| -> Vec<_> {
+                plain(list).into_iter().map(|entry| entry.0).collect()
+            };
+            let sorted = PathList::sorted(&lists);
+            prop_assert_eq!(paths(&sorted), paths(&expected));
+            let in_order = |list: &PathList| {
+                let mut all = plain(list);
+                all.sort();
+                all
+            };
+            prop_assert_eq!(in_order(&sorted), in_order(&expected));
         }
         #[test]
         fn sorting_keeps_all_and_orders(mut all in entries()) {

@@ -403,7 +403,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             Started::Ready(loaded) => {
                 self.admission.completed();
                 self.hits = self.hits.saturating_add(1);
-                if self.short_functions() {
+                if self.computes_hits() {
                     self.admission.taken();
                     hit = Some(loaded);
                 } else {
@@ -431,10 +431,11 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         hit
     }
 
-    /// Reports whether functions on this worker take little time; false if that is not known yet.
-    fn short_functions(&self) -> bool {
+    /// Reports whether a hit is computed at once. So is the first one: until the time of a function is
+    /// known, a single worker would fill the whole window, in buffers that nothing else needs.
+    fn computes_hits(&self) -> bool {
         let typical = self.worker.meter.typical_ns(CallKind::Compute);
-        typical.is_some_and(|ns| ns <= SHORT_FUNCTION_NS)
+        typical.is_none_or(|ns| ns <= SHORT_FUNCTION_NS)
     }
 
     fn reap(&mut self, wait: bool) {

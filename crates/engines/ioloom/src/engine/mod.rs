@@ -32,13 +32,12 @@ use crate::feed::{self, Entry};
 use crate::lookups::Lookups;
 use crate::polite::Polite;
 use crate::shared::Shared;
-use crate::source::Source;
+use crate::source::{Listed, Source};
 use ioloom_budget::{Budget, Permits, Window};
 use ioloom_model::layout::{Layout, Role, layout};
 use ioloom_model::{Buffers, Plan, ReadAhead};
 use ioloom_observe::Gauges;
 use limits::{first_bytes, refuse_too_many_files, whole_max};
-use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
@@ -52,7 +51,7 @@ pub fn run<W: Work>(
 ) -> Result<Executed<W::Local>, Error> {
     let budget = Arc::new(Budget::new(plan.memory_bytes));
     execute(
-        &Source::list(Cow::Borrowed(list), plan.read_order, files_max),
+        &Source::list(Listed::Borrowed(list), plan.read_order, files_max),
         plan,
         budget,
         options,

@@ -5,13 +5,12 @@ use super::work::{Piece, RunOptions, Work};
 use super::{prepare, window_of};
 use crate::error::FileError;
 use crate::feed::Entry;
-use crate::source::Source;
+use crate::source::{Listed, Source};
 use ioloom_budget::Budget;
 use ioloom_model::layout::layout;
 use ioloom_model::{Plan, ReadOrder};
 use ioloom_sys::file::{OpenHow, open};
 use ioloom_walk::PathList;
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -108,9 +107,9 @@ fn no_file_is_lost_or_doubled_while_the_limit_changes() {
         let plan: Plan = text.parse().unwrap();
         let source = if stream {
             let entries = paths.clone().into_iter().map(Entry::Path);
-            Source::stream(Box::new(entries), ReadOrder::List)
+            Source::stream(crate::feed::one_by_one(entries), ReadOrder::List)
         } else {
-            Source::list(Cow::Borrowed(&list), ReadOrder::List, None)
+            Source::list(Listed::Borrowed(&list), ReadOrder::List, None)
         };
         let options = RunOptions::default();
         let budget = Arc::new(Budget::new(plan.memory_bytes));

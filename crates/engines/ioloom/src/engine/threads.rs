@@ -1,8 +1,8 @@
 //! The threads of a run: started, released at one moment, watched and joined.
 //!
 //! The threads of a pinned plan wait at a start gate, so that the run begins when the last of them
-//! is ready. The default plan starts with one worker, and with one per permit as soon as paths wait,
-//! so that a run over two small files costs one thread.
+//! is ready. The default plan starts with one worker, which waits for nobody, and with one per permit
+//! as soon as paths wait, so that a run over two small files costs one thread.
 //!
 //! More threads start only when the running ones wait for reads (`control::Ramp`): workers of a
 //! window of calls that block, and blocking threads once files turn up whose filesystem does not
@@ -170,9 +170,14 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         let mut crew = Crew::new(threads);
         let mut handles = Vec::new();
         let mut start = |numbers: Range<usize>| threads.start(scope, numbers, &mut handles);
-        crew.begin(&mut start);
-        // A thread that could not be started never arrives.
-        threads.gate.wait_until_ready(shared.live.load(Ordering::Acquire));
+        // A single worker has nobody to wait for. Its start is then part of the run, and two waits of
+        // one thread for another, which take longer than reading two small files, are not.
+        let waits = !shared.on_demand;
+        if waits {
+            crew.begin(&mut start);
+            // A thread that could not be started never arrives.
+            threads.gate.wait_until_ready(shared.live.load(Ordering::Acquire));
+        }
         let sampled = options.sample || threads.traced.is_some();
         let mut before = match options.detail {
             Detail::Totals if !sampled => Usage::begin(),
@@ -184,6 +189,9 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
             traced.begin(all.start);
         }
         threads.gate.open(all.start);
+        if !waits {
+            crew.begin(&mut start);
+        }
         if let Err(source) = shared.source.start() {
             shared.fail(Error::System { operation: START_THREAD, source });
         }

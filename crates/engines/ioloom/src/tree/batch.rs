@@ -13,6 +13,12 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// Appends what is in `other`.
+    pub(super) fn append(&mut self, other: Self) {
+        self.files.append(other.files);
+        self.failed.extend(other.failed);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.files.len() + self.failed.len()
     }

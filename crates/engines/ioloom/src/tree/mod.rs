@@ -6,6 +6,7 @@
 
 mod batch;
 mod ignoring;
+mod parked;
 mod tally;
 mod visitor;
 mod walking;

@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::ignoring::Rules;
+use super::parked::Parked;
 use super::tally::Tally;
 use super::{Links, TreeEntry, TreeOptions, Walked};
 use crate::error::FileError;
@@ -13,7 +14,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
 /// Entries that a thread collects before it sends them: as many as one read of a directory returns.
@@ -26,8 +27,7 @@ pub(super) struct Finder {
     /// The roots as absolute paths, which rules of ignore files need.
     absolute: Arc<Vec<PathBuf>>,
     send: SyncSender<Batch>,
-    /// Whether files are sent after each directory.
-    wanted: Arc<AtomicBool>,
+    parked: Arc<Parked>,
     batch: Batch,
     batch_max: usize,
     walked: Walked,
@@ -50,14 +50,14 @@ impl Finder {
         options: &Arc<TreeOptions>,
         absolute: &Arc<Vec<PathBuf>>,
         send: SyncSender<Batch>,
-        wanted: Arc<AtomicBool>,
+        parked: Arc<Parked>,
         tally: &Arc<Tally>,
     ) -> Self {
         Self {
             options: options.clone(),
             absolute: absolute.clone(),
             send,
-            wanted,
+            parked,
             batch: Batch::default(),
             batch_max: 1,
             walked: Walked::default(),
@@ -94,7 +94,9 @@ impl Finder {
         if self.batch.len() > 0 {
             let batch = std::mem::take(&mut self.batch);
             self.tally.found.fetch_add(batch.len() as u64, Ordering::Relaxed);
-            self.gone |= self.send.send(batch).is_err();
+            if let Some(batch) = self.parked.park(batch) {
+                self.gone |= self.send.send(batch).is_err();
+            }
         }
     }
 
@@ -254,9 +256,7 @@ impl Visitor for Finder {
 
     fn part(&mut self, _: DirRef<'_, Below>) {
         self.known = false;
-        if self.wanted.load(Ordering::Relaxed) {
-            self.flush();
-        }
+        self.flush();
     }
 
     fn failed(&mut self, _: Option<DirRef<'_, Below>>, error: &PathError) {

@@ -1,6 +1,7 @@
 //! A walk in the background, as an iterator of what it finds.
 
 use super::batch::{Batch, Entries};
+use super::parked::Parked;
 use super::tally::Tally;
 use super::visitor::{BATCH_MAX, Finder};
 use super::{Links, TreeOptions};
@@ -32,14 +33,23 @@ pub(crate) struct Found {
     pub(crate) ended: bool,
 }
 
-impl Found {
+/// What a walk has found so far.
+#[derive(Default)]
+struct Batches {
+    lists: Vec<PathList>,
+    files: usize,
+    failed: Vec<FileError>,
+}
+
+impl Batches {
     fn add(&mut self, batch: Batch) {
-        self.list.append(batch.files);
+        self.files += batch.files.len();
+        self.lists.push(batch.files);
         self.failed.extend(batch.failed);
     }
 
-    fn is_full(&self) -> bool {
-        self.list.len() >= AHEAD_MAX
+    fn sorted(self, ended: bool) -> Found {
+        Found { list: PathList::sorted(&self.lists), failed: self.failed, ended }
     }
 }
 
@@ -48,9 +58,7 @@ impl Found {
 pub(crate) struct Walking {
     state: State,
     stop: Arc<AtomicBool>,
-    /// Whether someone waits for single files: the walk then sends what it has after each directory,
-    /// which wakes a thread.
-    wanted: Arc<AtomicBool>,
+    parked: Arc<Parked>,
 }
 
 enum State {
@@ -68,45 +76,44 @@ enum State {
 impl Walking {
     pub(crate) fn new(options: TreeOptions) -> (Self, Arc<Tally>) {
         let tally = Arc::new(Tally::default());
-        let wanted = !options.sorted && options.ahead.is_zero();
+        let parked_max = match (options.sorted, options.ahead.is_zero()) {
+            (true, _) => usize::MAX,
+            (false, true) => 0,
+            (false, false) => AHEAD_MAX,
+        };
         let state = State::Waiting(Arc::new(options), tally.clone());
-        let wanted = Arc::new(AtomicBool::new(wanted));
-        (Self { state, stop: Arc::default(), wanted }, tally)
+        let parked = Arc::new(Parked::new(parked_max));
+        (Self { state, stop: Arc::default(), parked }, tally)
     }
 
     /// Walks the whole tree and sorts it.
     pub(crate) fn sorted(mut self) -> Found {
-        let mut found = Found { ended: true, ..Found::default() };
+        let mut found = Batches::default();
         while let Received::Batch(batch) = self.receive(None) {
             found.add(batch);
         }
-        found.list.sort();
-        found
+        self.parked.take().into_iter().for_each(|batch| found.add(batch));
+        found.sorted(true)
     }
 
     /// Walks until `until` or until many files are found, and sorts those.
     pub(crate) fn ahead(&mut self, until: Instant) -> Found {
-        let mut found = Found::default();
-        while !found.is_full() {
-            match self.receive(Some(until)) {
-                Received::Batch(batch) => found.add(batch),
-                Received::Late => break,
-                Received::Ended => {
-                    found.ended = true;
-                    break;
-                }
-            }
+        let mut found = Batches::default();
+        let received = self.receive(Some(until));
+        let ended = matches!(received, Received::Ended);
+        if let Received::Batch(batch) = received {
+            // No more could be parked.
+            found.add(batch);
         }
-        self.wanted.store(true, Ordering::Relaxed);
-        found.list.sort();
-        found
+        self.parked.take().into_iter().for_each(|batch| found.add(batch));
+        found.sorted(ended)
     }
 
     fn start(&mut self, options: Arc<TreeOptions>, tally: Arc<Tally>) -> Option<FileError> {
         let (send, batches) = sync_channel(BATCHES);
-        let (stop, wanted) = (self.stop.clone(), self.wanted.clone());
+        let (stop, parked) = (self.stop.clone(), self.parked.clone());
         let thread = std::thread::Builder::new().name("ioloom-walk".to_owned());
-        match thread.spawn(move || walk(&options, &tally, &send, (stop, wanted))) {
+        match thread.spawn(move || walk(&options, &tally, &send, (stop, &parked))) {
             Ok(thread) => {
                 self.state = State::Running { entries: Entries::default(), batches, thread };
                 None
@@ -125,7 +132,7 @@ fn walk(
     options: &Arc<TreeOptions>,
     tally: &Arc<Tally>,
     send: &SyncSender<Batch>,
-    (stop, wanted): (Arc<AtomicBool>, Arc<AtomicBool>),
+    (stop, parked): (Arc<AtomicBool>, &Arc<Parked>),
 ) {
     let walk = Walk {
         method: Method::NamesOnly,
@@ -137,7 +144,7 @@ fn walk(
     let absolute =
         options.roots.iter().map(|root| std::path::absolute(root).unwrap_or_else(|_| root.clone()));
     let absolute = Arc::new(absolute.collect::<Vec<_>>());
-    let make = |_| Finder::new(options, &absolute, send.clone(), wanted.clone(), tally);
+    let make = |_| Finder::new(options, &absolute, send.clone(), parked.clone(), tally);
     if let Err(refused) = walk.run(&options.roots, make) {
         let root = options.roots.first().cloned().unwrap_or_default();
         let error = PathError::new(Operation::Walk, root, io::Error::other(refused));

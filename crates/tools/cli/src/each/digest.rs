@@ -16,21 +16,42 @@ const HEX: [[u8; 2]; 256] = {
 /// Entries per thread below which sorting in parallel does not pay.
 const SORT_PART_MIN: usize = 16_384;
 
+/// Paths in one list, so that positions have 32 bits.
+const LIST_MAX: usize = 1 << 24;
+
 /// Capacity of the buffer for lines; it is hashed when half full.
 const LINES_BYTES: usize = 16 << 10;
 
-/// Hashes of files, each with the position of its path in `paths`.
+/// Hashes of files, each with the place of its path in `lists`.
+///
+/// Each thread has its own. Joined, they keep their lists: a copy of all paths would cost more page
+/// faults than anything else here.
 #[derive(Default)]
 pub(super) struct Hashes {
-    entries: Vec<(u64, usize)>,
-    paths: PathList,
+    entries: Vec<(u64, Place)>,
+    lists: Vec<PathList>,
 }
+
+/// Which list, and the position in it.
+type Place = (u32, u32);
+
+/// The list of paths that are known without being pushed.
+const KNOWN: u32 = u32::MAX;
 
 impl Hashes {
     /// Adds the hash of a file.
     pub(super) fn push(&mut self, xxh3: u64, path: &[u8]) {
-        self.entries.push((xxh3, self.paths.len()));
-        self.paths.push(path);
+        if self.lists.last().is_none_or(|list| list.len() >= LIST_MAX) {
+            self.lists.push(PathList::new());
+        }
+        let list = self.lists.len() - 1;
+        self.entries.push((xxh3, (list as u32, self.lists[list].len() as u32)));
+        self.lists[list].push(path);
+    }
+
+    /// Adds the hash of the file with a position in the known list.
+    pub(super) fn push_known(&mut self, xxh3: u64, at: u32) {
+        self.entries.push((xxh3, (KNOWN, at)));
     }
 
     /// Appends everything of `other`.
@@ -39,17 +60,22 @@ impl Hashes {
             *self = other;
             return;
         }
-        let base = self.paths.len();
-        self.entries.extend(other.entries.into_iter().map(|(hash, at)| (hash, base + at)));
-        self.paths.append(other.paths);
+        let base = self.lists.len() as u32;
+        let moved = other.entries.into_iter().map(|(hash, (list, at))| {
+            let list = if list == KNOWN { KNOWN } else { base + list };
+            (hash, (list, at))
+        });
+        self.entries.extend(moved);
+        self.lists.extend(other.lists);
     }
 
     /// Returns XXH3-64 over the lines `HEX  PATH\n`, sorted by their bytes; `shown` maps a path to
-    /// its form in the line. Every hash has sixteen digits, so sorting by number and then by path
+    /// its form in the line, and `known` holds the paths that were not pushed. Every hash has sixteen digits, so sorting by number and then by path
     /// sorts the lines.
-    pub(super) fn digest(self, shown: impl Fn(&[u8]) -> &[u8]) -> String {
-        let Self { mut entries, paths } = self;
-        let name = |at: usize| shown(paths.get(at));
+    pub(super) fn digest(self, known: &PathList, shown: impl Fn(&[u8]) -> &[u8]) -> String {
+        let Self { mut entries, lists } = self;
+        let list = |list: u32| if list == KNOWN { known } else { &lists[list as usize] };
+        let name = |(at_list, at): Place| shown(list(at_list).get(at as usize));
         sort_by_line(&mut entries, &name);
         let mut hasher = Xxh3::new();
         let mut lines = Vec::with_capacity(LINES_BYTES);
@@ -72,7 +98,7 @@ impl Hashes {
 
 /// Sorts entries as their lines sort. Parts are sorted by number on all cores and then merged: the
 /// stable sort detects sorted runs. Entries with equal numbers are then sorted by path.
-fn sort_by_line<'a>(entries: &mut [(u64, usize)], name: &impl Fn(usize) -> &'a [u8]) {
+fn sort_by_line<'a>(entries: &mut [(u64, Place)], name: &impl Fn(Place) -> &'a [u8]) {
     let part = entries.len().div_ceil(ioloom::usable_cores() as usize).max(SORT_PART_MIN);
     if entries.len() > part {
         std::thread::scope(|scope| {
@@ -88,7 +114,7 @@ fn sort_by_line<'a>(entries: &mut [(u64, usize)], name: &impl Fn(usize) -> &'a [
         entries.sort_unstable_by_key(|entry| entry.0);
     }
     for alike in entries.chunk_by_mut(|a, b| a.0 == b.0).filter(|alike| alike.len() > 1) {
-        let line = |entry: &(u64, usize)| name(entry.1).iter().chain(b"\n").copied();
+        let line = |entry: &(u64, Place)| name(entry.1).iter().chain(b"\n").copied();
         alike.sort_unstable_by(|a, b| line(a).cmp(line(b)));
     }
 }
@@ -106,13 +132,15 @@ mod tests {
         other.push(1, b"z");
         other.push(1, b"a");
         hashes.append(other);
-        assert_eq!(hashes.digest(|path| path), expected);
+        assert_eq!(hashes.digest(&PathList::new(), |path| path), expected);
         let (mut hashes, mut other) = (Hashes::default(), Hashes::default());
-        hashes.push(2, b"r/b");
+        let mut known = PathList::new();
+        known.push(b"r/b");
+        hashes.push_known(2, 0);
         other.push(1, b"r/z");
         other.push(1, b"r/a");
         hashes.append(other);
-        assert_eq!(hashes.digest(|path| &path[2..]), expected);
+        assert_eq!(hashes.digest(&known, |path| &path[2..]), expected);
     }
 
     #[test]
@@ -127,6 +155,6 @@ mod tests {
         }
         lines.sort();
         let expected = xxhash_rust::xxh3::xxh3_64(lines.concat().as_bytes());
-        assert_eq!(hashes.digest(|path| path), format!("{expected:016x}"));
+        assert_eq!(hashes.digest(&PathList::new(), |path| path), format!("{expected:016x}"));
     }
 }

@@ -102,8 +102,9 @@ fn run_job(
     let sink = args.per_file.then(|| sink::Sink::new(manner, &bar, &give_up));
     let lines = sink.as_ref().map_or(Lines::None, |sink| Lines::Print(sink, shape(args)));
     let work = work::EachWork::new(job, lines, !args.quiet).walked(input.named.as_ref());
-    let files = input
-        .files
+    let mut files = input.files;
+    let work = work.knowing(&mut files);
+    let files = files
         .pin(job.plan)
         // Without reads, nothing shows that files wait for a thread.
         .start_on_demand(!args.is_pinned() && job.plan.method != Method::Null)

@@ -14,12 +14,14 @@ use ioloom::{Chunk, FileError, Files, FnError, Run};
 use ioloom_model::{Compute, Hash, Method};
 use ioloom_subjects::Kernel;
 use ioloom_subjects::kernel::FileState;
+use ioloom_walk::PathList;
 use serde_json::json;
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Errors whose text is kept.
 const ERRORS_KEPT: usize = 1000;
@@ -68,6 +70,8 @@ pub(super) struct EachWork<'a> {
     /// Paths given by name, to which --exclude does not apply; `None` if it applies to nothing.
     named: Option<&'a BTreeSet<PathBuf>>,
     errors: Mutex<Vec<String>>,
+    /// All paths, if they are known before the run: results then need no copies.
+    known: Option<Arc<PathList>>,
 }
 
 /// State of one file.
@@ -133,7 +137,13 @@ impl<'a> EachWork<'a> {
             }
         };
         let errors = Mutex::new(Vec::new());
-        Self { kernels, exec: job.exec.as_ref(), lines, combined, named: None, errors }
+        Self { kernels, exec: job.exec.as_ref(), lines, combined, named: None, errors, known: None }
+    }
+
+    /// Learns all paths before the run, if that is possible.
+    pub(super) fn knowing(self, files: &mut Files<'_>) -> Self {
+        let known = if self.combined { files.known_paths() } else { None };
+        Self { known: known.filter(|list| u32::try_from(list.len()).is_ok()), ..self }
     }
 
     /// Advises to exclude files that cannot be read, except those given by name.
@@ -146,7 +156,10 @@ impl<'a> EachWork<'a> {
         let Local { hashes, counts } = run.value;
         let mut measured = run.measured;
         measured.errors = counts.failed + counts.wrong;
-        let digest = self.combined.then(|| hashes.digest(|path| roots.shown(path)));
+        let digest = self.combined.then(|| {
+            let none = PathList::new();
+            hashes.digest(self.known.as_deref().unwrap_or(&none), |path| roots.shown(path))
+        });
         measured.digest = digest.clone().unwrap_or_default();
         let mut errors = std::mem::take(&mut *lock(&self.errors));
         errors.sort();
@@ -254,10 +267,15 @@ fn json_line(line: &mut Vec<u8>, path: &Path, facts: &serde_json::Value) {
     line.push(b'\n');
 }
 
+/// Longest path that needs no allocation on its way to the digest, bytes.
+const PATH_INLINE: usize = 112;
+
 /// What a processed file left.
 struct Done {
-    /// Its path, if the combined digest needs it.
-    path: Option<Box<[u8]>>,
+    /// Its position in the input.
+    index: usize,
+    /// Its path, if the combined digest needs a copy.
+    path: Option<SmallVec<[u8; PATH_INLINE]>>,
     xxh3: u64,
     /// Whether its hash was the expected one.
     right: Option<bool>,
@@ -327,13 +345,14 @@ impl EachWork<'_> {
             State::New => Err("the file has no piece".into()),
             State::Exec(running) => {
                 running.finish()?;
-                Ok(Done { path: None, xxh3: 0, right: None })
+                Ok(Done { index: 0, path: None, xxh3: 0, right: None })
             }
             State::Kernel(state, index, bytes) => {
                 let outcome = self.kernel(index).1.finish(state, index);
                 let right = outcome.hex.and_then(|hex| self.line(index, path, (&hex, bytes)));
-                let path = self.combined.then(|| path.as_os_str().as_bytes().into());
-                Ok(Done { path, xxh3: outcome.xxh3, right })
+                let copied = self.combined && self.known.is_none();
+                let path = copied.then(|| SmallVec::from_slice(path.as_os_str().as_bytes()));
+                Ok(Done { index, path, xxh3: outcome.xxh3, right })
             }
         }
     }
@@ -341,6 +360,8 @@ impl EachWork<'_> {
     fn done(&self, local: &mut Local, done: Done) {
         if let Some(path) = done.path {
             local.hashes.push(done.xxh3, &path);
+        } else if self.known.is_some() && self.exec.is_none() {
+            local.hashes.push_known(done.xxh3, done.index as u32);
         }
         match done.right {
             Some(true) => local.counts.right += 1,
