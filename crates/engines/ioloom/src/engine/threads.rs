@@ -1,7 +1,7 @@
 //! The threads of a run: started, released at one moment, watched and joined.
 //!
 //! The threads of a pinned plan wait at a start gate, so that the run begins when the last of them
-//! is ready. The default plan starts with one worker, which waits for nobody, and with one per permit
+//! is ready. The default plan starts with one worker, which waits for no other, and with one per permit
 //! as soon as paths wait, so that a run over two small files costs one thread.
 //!
 //! More threads start only when the running ones wait for reads (`control::Ramp`): workers of a
@@ -170,7 +170,7 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         let mut crew = Crew::new(threads);
         let mut handles = Vec::new();
         let mut start = |numbers: Range<usize>| threads.start(scope, numbers, &mut handles);
-        // A single worker has nobody to wait for. Its start is then part of the run, and two waits of
+        // A single worker has no other to wait for. Its start is then part of the run, and two waits of
         // one thread for another, which take longer than reading two small files, are not.
         let waits = !shared.on_demand;
         if waits {

@@ -1,4 +1,4 @@
-//! What a walk has found while nobody waits for single files.
+//! What a walk has found while no one waits for single files.
 //!
 //! A batch through a channel wakes the receiver, which for a tree in memory costs more than reading a
 //! small directory. So until someone wants files, batches are parked: the receiver sleeps until the
