@@ -28,21 +28,30 @@ struct Row {
     runs: Vec<Run>,
 }
 
-/// Runs `simulate [design|test|build|traps] [--csv FILE]`.
+/// Runs `simulate [design|test|build|traps|seed=N] [--csv FILE] [--auto]`.
 pub(crate) fn run(words: &[&str]) -> anyhow::Result<bool> {
+    let (words, names) = match words {
+        [words @ .., "--auto"] => (words, &NAMES[..1]),
+        words => (words, &NAMES[..]),
+    };
     let (set, csv) = match words {
         [] => ("design", None),
         ["--csv", file] => ("design", Some(PathBuf::from(file))),
         [set] => (*set, None),
         [set, "--csv", file] => (*set, Some(PathBuf::from(file))),
-        _ => bail!("usage: simulate [design|test|build|traps] [--csv FILE]"),
+        _ => bail!("usage: simulate [design|test|build|traps|seed=N] [--csv FILE] [--auto]"),
     };
     let text = match set {
-        "design" => scores(&grid::design())?,
-        "test" => scores(&grid::test())?,
-        "build" => scores(&grid::build())?,
+        "design" => scores(&grid::design(), names)?,
+        "test" => scores(&grid::test(), names)?,
+        "build" => scores(&grid::build(), names)?,
         "traps" => timelines(&grid::traps()),
-        _ => bail!("'{set}' is not a set of scenarios; use design, test, build or traps"),
+        _ => match set.strip_prefix("seed=").and_then(|seed| seed.parse().ok()) {
+            Some(seed) => scores(&grid::of_seed(seed), names)?,
+            None => {
+                bail!("'{set}' is not a set of scenarios; use design, test, build, traps or seed=N")
+            }
+        },
     };
     if let Some(file) = csv {
         std::fs::write(&file, text)
@@ -52,8 +61,8 @@ pub(crate) fn run(words: &[&str]) -> anyhow::Result<bool> {
 }
 
 /// Runs all controllers in all scenarios, prints the table and returns the rows as CSV.
-fn scores(scenarios: &[Scenario]) -> anyhow::Result<String> {
-    let rows = rows(scenarios);
+fn scores(scenarios: &[Scenario], names: &[&str]) -> anyhow::Result<String> {
+    let rows = rows(scenarios, names);
     println!(
         "{} scenarios, loss against the best of {} fixed windows, %",
         rows.len(),
@@ -67,7 +76,7 @@ fn scores(scenarios: &[Scenario]) -> anyhow::Result<String> {
             "{:14} {:>7} {:>7} {:>7} {:>7} {:>8} {:>8} {:>9}",
             "controller", "mean", "median", "p90", "p95", "max", "≤ 5 %", "in flight"
         );
-        for (i, name) in NAMES.iter().enumerate() {
+        for (i, name) in names.iter().enumerate() {
             let losses: Vec<f64> = long.iter().map(|row| row.runs[i].regret).collect();
             let Some(s) = Summary::new(&losses) else { continue };
             let mut flying: Vec<f64> = long.iter().map(|row| row.runs[i].in_flight).collect();
@@ -85,10 +94,10 @@ fn scores(scenarios: &[Scenario]) -> anyhow::Result<String> {
         }
     }
     println!("\nin flight: the median over the scenarios of the mean number of requests in flight");
-    csv(&rows)
+    csv(&rows, names)
 }
 
-fn rows(scenarios: &[Scenario]) -> Vec<Row> {
+fn rows(scenarios: &[Scenario], names: &[&str]) -> Vec<Row> {
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     std::thread::scope(|scope| {
@@ -97,7 +106,7 @@ fn rows(scenarios: &[Scenario]) -> Vec<Row> {
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(scenario) = scenarios.get(i) else { return };
-                    let row = row(scenario);
+                    let row = row(scenario, names);
                     rows.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((i, row));
                 }
             });
@@ -108,11 +117,11 @@ fn rows(scenarios: &[Scenario]) -> Vec<Row> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-fn row(scenario: &Scenario) -> Row {
+fn row(scenario: &Scenario, names: &[&str]) -> Row {
     let prepared = scenario.prepare();
     let sweep = Sweep::new(&prepared);
     let (cores, files) = (scenario.machine.cores, u64::from(scenario.job.files));
-    let runs = NAMES
+    let runs = names
         .iter()
         .filter_map(|name| create(name, cores, files))
         .map(|tuner| {
@@ -129,7 +138,7 @@ fn row(scenario: &Scenario) -> Row {
 }
 
 /// Returns one line per scenario and controller, the sweep included.
-fn csv(rows: &[Row]) -> anyhow::Result<String> {
+fn csv(rows: &[Row], names: &[&str]) -> anyhow::Result<String> {
     let mut text =
         "scenario,requests,controller,elapsed_ns,loss,in_flight_mean,window_end\n".to_owned();
     for row in rows {
@@ -139,7 +148,7 @@ fn csv(rows: &[Row]) -> anyhow::Result<String> {
             let loss = *ns as f64 / best - 1.0;
             writeln!(text, "{start},sweep {window},{ns},{loss:.4},,{window}")?;
         }
-        for (name, run) in NAMES.iter().zip(&row.runs) {
+        for (name, run) in names.iter().zip(&row.runs) {
             let Run { regret, ns, in_flight, window_end } = run;
             writeln!(text, "{start},{name},{ns},{regret:.4},{in_flight:.1},{window_end}")?;
         }

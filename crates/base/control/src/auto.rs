@@ -26,11 +26,12 @@ use crate::course::Course;
 use crate::decision::{Cost, Decision, Log, Phase, Point, Reason};
 use crate::measure::{Level, Sample};
 use crate::thresholds::{
-    AGAIN_NS, AGAIN_NS_MAX, BUDGET, BUDGET_ALL, CLEAR_LOSS, CLOSE, CROWD, CUT_LOSS, CUT_ROOM,
-    END_ERROR, EXPECTED, FELL, FELL_CLEARLY, FILLING, GAIN_LEAST, IDLE_LEAST, LIKELY_LOSS,
-    OTHER_LIMIT, PROPORTIONAL, REFERENCE_ERROR, REFERENCE_ERROR_FIRST, REFERENCE_SAMPLES, REFUSED,
-    ROSE, SAMPLE_NS, SAMPLE_NS_MAX, SAMPLE_REQUESTS, SHARED, START, STARVED, STRIDE, SURE,
-    TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
+    AGAIN_NS, AGAIN_NS_MAX, BUDGET, BUDGET_ALL, CAPPED_LEAST, CAPPED_S, CHANCE, CLEAR_LOSS, CLOSE,
+    CROWD, CUT_LOSS, CUT_ROOM, END_ERROR, EXPECTED, FELL, FELL_CLEARLY, FILLING, GAIN_LEAST,
+    IDLE_LEAST, JUMP_LEAST, JUMP_ROOM, LIKELY_LOSS, OTHER_LIMIT, PROPORTIONAL, REFERENCE_ERROR,
+    REFERENCE_ERROR_FIRST, REFERENCE_SAMPLES, REFUSED, ROSE, SAMPLE_NS, SAMPLE_NS_MAX,
+    SAMPLE_REQUESTS, SHARED, START, STARVED, STRIDE, SURE, TOLERANCE, TOLERANCE_POLITE,
+    TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
 };
 use crate::tuner::Tuner;
 
@@ -57,6 +58,8 @@ pub struct AutoLimits {
     pub polite: bool,
     /// Files to process, if the number is known.
     pub remaining: Option<u64>,
+    /// Requests per second that a control group allows, if it limits them.
+    pub cap_per_s: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -124,9 +127,14 @@ impl Auto {
             permits: limits.permits.max(1),
             ..limits
         };
-        let (window, reason) = match limits.start {
-            Some(prior) => (prior.window, Reason::Learnt),
-            None => (START, Reason::Start),
+        let (window, reason) = match (limits.start, limits.cap_per_s) {
+            (Some(prior), _) => (prior.window, Reason::Learnt),
+            (None, Some(cap)) => {
+                let rate = cap as f64;
+                let enough = (CAPPED_S * rate).ceil().min(f64::from(START)) as u32;
+                (enough.max(CAPPED_LEAST), Reason::Capped { rate })
+            }
+            (None, None) => (START, Reason::Start),
         };
         let window = window.clamp(1, limits.window_max);
         let mut log = Log::default();
@@ -141,7 +149,8 @@ impl Auto {
             level: Level::new(window),
             best: None,
             fail: 0,
-            upward: limits.start.is_some(),
+            // A cap may be that of another device.
+            upward: limits.start.is_some() || limits.cap_per_s.is_some(),
             ready: 0,
             fall: None,
             again: (AGAIN_NS, AGAIN_NS),
@@ -308,20 +317,44 @@ impl Auto {
         if self.limits.polite { TOLERANCE_POLITE } else { TOLERANCE }
     }
 
-    /// Reports whether a trial of `window` is worth its worst case: a loss in proportion to the
-    /// window until two samples have shown it.
+    /// Reports whether a trial of `window` is worth what it is expected to lose: in proportion to the
+    /// window until two samples have shown that, if it is insufficient at all.
     fn affordable(&self, window: u32) -> bool {
         let rate = self.level.rate_per_s().max(1e-9);
         let part = f64::from(window) / f64::from(self.window.max(1));
+        let loss = (1.0 - part).max(LIKELY_LOSS);
         // The first completion shows the latency without a queue, and thus what may be enough.
-        let likely = self.course.suggests(window, rate);
-        let worst = if likely { LIKELY_LOSS } else { (1.0 - part).max(LIKELY_LOSS) };
+        let expected = if self.is_likely(window, rate) {
+            LIKELY_LOSS
+        } else if self.limits.polite && self.window < self.started && self.fail == 0 {
+            // A larger step lost nothing, so the device was saturated.
+            CHANCE * loss
+        } else {
+            loss
+        };
         let noticed = (1.5 * EXPECTED * 1e9 / rate).max(3.0 * BATCH_NS as f64);
-        let lost = worst * noticed;
+        let lost = expected * noticed;
         let remaining = self.course.remaining_ns();
         lost <= BUDGET * remaining
             && self.cost.probing_ns as f64 + lost
                 <= BUDGET_ALL * (self.course.now_ns as f64 + remaining)
+    }
+
+    /// Reports whether the latency of the first request suggests that `window` is sufficient.
+    fn is_likely(&self, window: u32, rate: f64) -> bool {
+        self.course.likely(rate).is_some_and(|likely| f64::from(window) >= likely)
+    }
+
+    /// Returns the first window to try below the present one: a quarter. A polite run tries less at
+    /// once, where the latency of the first request suggests that much less is sufficient.
+    fn first_smaller(&self, rate: f64) -> u32 {
+        let quarter = self.window / STRIDE;
+        match self.course.likely(rate) {
+            Some(likely) if self.limits.polite && self.window == self.started => {
+                quarter.min(((JUMP_ROOM * likely).ceil() as u32).max(JUMP_LEAST))
+            }
+            _ => quarter,
+        }
     }
 
     fn forget(&mut self) {
@@ -448,7 +481,10 @@ impl Auto {
         }
         self.state = State::Measure;
         let reason = if rose { Reason::Rose { from, to } } else { Reason::Starved { idle } };
-        Some(self.go(START.max(self.window), reason))
+        // A cap of the control group still holds, unless it is that of another device.
+        self.upward = self.limits.cap_per_s.is_some();
+        let start = if self.upward { self.started } else { START };
+        Some(self.go(start.max(self.window), reason))
     }
 
     fn trial(&mut self, reference: &Level, back: u32) -> Option<Decision> {
@@ -467,7 +503,9 @@ impl Auto {
             || (cut && n >= TRIAL_SAMPLES && loss < CUT_LOSS);
         let end = n >= TRIAL_SAMPLES_MAX;
         let vague = self.best.is_some_and(|best| best.relative_error() >= REFERENCE_ERROR);
-        if n >= TRIAL_SAMPLES && !up && !fails && !holds && vague && !self.precise {
+        let likely =
+            self.limits.polite && !up && self.is_likely(self.window, reference.rate_per_s());
+        if n >= TRIAL_SAMPLES && !up && !fails && !holds && vague && !likely && !self.precise {
             // The reference is the less certain of the two: measure it first.
             self.precise = true;
             self.state = State::Measure;
@@ -477,7 +515,12 @@ impl Auto {
             }
             return decision;
         }
-        let unlikely = worse > -0.5 * error && (worse > 0.0 || error > END_ERROR);
+        // Where the latency of the first request speaks for the window, only a loss speaks against it.
+        let unlikely = if likely {
+            worse > error
+        } else {
+            worse > -0.5 * error && (worse > 0.0 || error > END_ERROR)
+        };
         // After a fall, only a gain in proportion shows that latency rose. Less may be a larger
         // share of a device that a neighbour uses, too.
         let share = !fails && (holds || end) && up && self.gains_a_share(loss);
@@ -558,7 +601,7 @@ impl Auto {
             self.upward = false;
         }
         let smaller = if self.fail == 0 {
-            self.window / STRIDE
+            self.first_smaller(rate)
         } else if f64::from(self.window) > CLOSE * f64::from(self.fail) {
             (f64::from(self.window) * f64::from(self.fail)).sqrt().round() as u32
         } else {
@@ -640,6 +683,15 @@ mod tests {
         // 40,000/s at 0.5 ms need 20 in flight.
         let window = after(&mut auto, 2_000, 40_000.0, 0.0005);
         assert!((20..=26).contains(&window), "{window}: {}", auto.why());
+    }
+
+    #[test]
+    fn a_cap_of_the_control_group_sets_the_start() {
+        let capped = |cap| Auto::new(AutoLimits { cap_per_s: Some(cap), ..limits() });
+        assert_eq!([1, 600, 1_000_000].map(|cap| capped(cap).window()), [8, 12, 512]);
+        // The limited device is another one: the window opens.
+        let window = after(&mut capped(600), 1_000, 40_000.0, 0.005);
+        assert!((200..=260).contains(&window), "{window}");
     }
 
     #[test]

@@ -32,4 +32,7 @@ pub struct Batch {
     /// Requests refused for lack of resources (EAGAIN, EMFILE, ENOMEM, a server's 503). Files that
     /// cannot be read for other reasons do not count.
     pub refused: u64,
+    /// Time with requests in flight until the first of `misses` completed; the whole batch if it is not
+    /// known better.
+    pub first_ns: Option<u64>,
 }

@@ -30,7 +30,8 @@ impl Course {
     pub(crate) fn add(&mut self, batch: &Batch) {
         if self.first_ns.is_none() {
             if batch.misses > 0 {
-                self.first_ns = Some(self.waited_ns + batch.elapsed_ns);
+                let first_ns = batch.first_ns.unwrap_or(batch.elapsed_ns);
+                self.first_ns = Some(self.waited_ns + first_ns);
             } else if batch.in_flight > 0.0 {
                 self.waited_ns += batch.elapsed_ns;
             }
@@ -46,13 +47,11 @@ impl Course {
         self.changed = true;
     }
 
-    /// Reports whether the latency of the first request suggests that `window` is sufficient for
-    /// `rate` requests per second.
-    pub(crate) fn suggests(&self, window: u32, rate: f64) -> bool {
-        match self.first_ns {
-            Some(ns) if !self.changed => f64::from(window) >= 2.0 * rate * ns as f64 / 1e9,
-            _ => false,
-        }
+    /// Returns the window that is probably sufficient for `rate` requests per second: twice what the
+    /// latency of the first request, which had no queue before it, needs.
+    pub(crate) fn likely(&self, rate: f64) -> Option<f64> {
+        let ns = self.first_ns.filter(|_| !self.changed)?;
+        Some(2.0 * rate * ns as f64 / 1e9)
     }
 
     /// Predicts the remaining time in nanoseconds. Without a known number of files, as long again

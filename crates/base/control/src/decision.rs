@@ -24,6 +24,11 @@ pub enum Reason {
     Start,
     /// The start value is what an earlier run learnt.
     Learnt,
+    /// The start value for a device of which at most `rate` requests per second are allowed.
+    Capped {
+        /// Requests per second.
+        rate: f64,
+    },
     /// A smaller window is tried: `rate` was reached with the window `from`.
     TrySmaller {
         /// Window that reached the rate.
@@ -105,6 +110,9 @@ impl fmt::Display for Reason {
         match *self {
             Self::Start => write!(f, "start value"),
             Self::Learnt => write!(f, "learnt in an earlier run"),
+            Self::Capped { rate } => {
+                write!(f, "the control group allows {rate:.0} requests/s")
+            }
             Self::TrySmaller { from, rate } => {
                 write!(f, "{from} in flight reached {rate:.0} requests/s; fewer may be enough")
             }

@@ -3,6 +3,9 @@
 
 /// Window of a run without prior knowledge; today's default plan.
 pub(crate) const START: u32 = 512;
+/// Latency for which the start window of a capped device suffices, and the smallest such window.
+pub(crate) const CAPPED_S: f64 = 0.02;
+pub(crate) const CAPPED_LEAST: u32 = 8;
 /// Share of throughput that a smaller window may lose.
 pub(crate) const TOLERANCE: f64 = 0.005;
 /// The same for a polite run.
@@ -15,6 +18,11 @@ pub(crate) const STARVED: f64 = 0.15;
 pub(crate) const OTHER_LIMIT: f64 = 0.2;
 /// Share of the predicted remaining time that one trial may lose in the worst case.
 pub(crate) const BUDGET: f64 = 0.01;
+/// Chance that a quarter is insufficient although a larger step lost nothing.
+pub(crate) const CHANCE: f64 = 0.5;
+/// Room above the likely window when it is tried at once, and the smallest window tried so.
+pub(crate) const JUMP_ROOM: f64 = 2.0;
+pub(crate) const JUMP_LEAST: u32 = 8;
 /// Share of the whole time that all trials may lose.
 pub(crate) const BUDGET_ALL: f64 = 0.02;
 /// Requests and nanoseconds of one sample.

@@ -14,6 +14,7 @@ pub mod attr;
 pub mod buffer;
 mod bus;
 pub mod cache;
+pub mod cgroup;
 pub mod clock;
 pub mod descriptor;
 pub mod dir;

@@ -378,7 +378,13 @@ pub fn traps() -> Vec<Scenario> {
 
 /// Returns the 160 scenarios of the test.
 pub fn test() -> Vec<Scenario> {
-    (0..TEST_COUNT).map(|i| drawn(TEST_SEED, i)).collect()
+    of_seed(TEST_SEED)
+}
+
+/// Returns 160 scenarios drawn like those of the test. With another seed they show whether a change
+/// helps in general, without a look at the test set.
+pub fn of_seed(seed: u64) -> Vec<Scenario> {
+    (0..TEST_COUNT).map(|i| drawn(seed, i)).collect()
 }
 
 /// Draws scenario `i` of a seed.

@@ -1,6 +1,6 @@
 //! The controller of the automatic mode on the simulated machine. All times are simulated.
 
-use ioloom_control::{Auto, AutoLimits};
+use ioloom_control::{Auto, AutoLimits, Batch, Decision, Gather, Tuner};
 use ioloom_predict::machine::rivals::{Fixed, WINDOW_MAX, create};
 use ioloom_predict::machine::score::{Summary, Sweep, WINDOWS};
 use ioloom_predict::machine::{Moment, Outcome, Scenario, grid};
@@ -183,4 +183,55 @@ fn a_neighbour_is_spared_on_sata() {
 #[test]
 fn a_neighbour_is_spared_on_a_server() {
     spares("neighbour on a server");
+}
+
+/// `Auto` as the engine runs it: with batches that are gathered until they hold enough requests.
+struct Gathered {
+    auto: Auto,
+    gather: Gather,
+}
+
+impl Tuner for Gathered {
+    fn window(&self) -> u32 {
+        self.auto.window()
+    }
+
+    fn observe(&mut self, batch: &Batch) -> Option<Decision> {
+        let batch = self.gather.add(batch, self.auto.window())?;
+        self.auto.observe(&batch)
+    }
+}
+
+/// A job of 15 seconds has no time for long comparisons at 600 requests/s, and its neighbour waits for
+/// the requests of its start once.
+#[track_caller]
+fn short_job_spares(polite: bool, cap_per_s: Option<u64>) {
+    let mut scenario = trap("neighbour at a cap of 600");
+    scenario.job.files = 9_000;
+    let prepared = scenario.prepare();
+    let fixed = prepared.run(&mut Fixed::new(8), WINDOW_MAX);
+    let auto = Auto::new(AutoLimits {
+        window_max: 512,
+        permits: scenario.machine.cores,
+        remaining: Some(9_000),
+        polite,
+        cap_per_s,
+        ..AutoLimits::default()
+    });
+    let mut gathered = Gathered { auto, gather: Gather::default() };
+    let outcome = prepared.run(&mut gathered, 512);
+    let [ours, least] = [&outcome, &fixed].map(|outcome| outcome.neighbour_p90_ns().unwrap());
+    let decisions: Vec<String> = gathered.auto.log().decisions().map(ToString::to_string).collect();
+    assert!(2 * ours <= 3 * least, "{ours} ns, {least} with 8 in flight: {decisions:#?}");
+    assert!(outcome.ns as f64 <= 1.02 * fixed.ns as f64, "{} {}", outcome.ns, fixed.ns);
+}
+
+#[test]
+fn a_short_job_spares_a_neighbour_at_a_known_cap_of_600() {
+    short_job_spares(false, Some(600));
+}
+
+#[test]
+fn a_short_polite_job_spares_a_neighbour_at_a_cap_of_600() {
+    short_job_spares(true, None);
 }

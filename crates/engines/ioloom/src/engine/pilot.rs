@@ -1,10 +1,11 @@
 //! Runs the controller of a run with an `auto` plan (`control::Auto`).
 //!
-//! The watching thread calls [`Pilot::check`] about every five milliseconds. Once half a window of
-//! reads has completed, which smooths the bursts in which reads of one queue complete, it adds up the counters
-//! that each thread keeps in its own cache line, passes the difference to the controller, and sets
-//! the limit on files in flight, which workers read with one relaxed load. The threads themselves
-//! count nothing for this that they would not count anyway, except completed misses.
+//! The watching thread calls [`Pilot::check`] about every five milliseconds. It adds up the counters
+//! that each thread keeps in its own cache line, and gathers the differences until enough reads have
+//! completed (`control::Gather`), which smooths the bursts in which reads of one queue complete. Then
+//! the controller decides, and the limit on files in flight is set, which workers read with one relaxed
+//! load. The threads themselves count nothing for this that they would not count anyway, except
+//! completed misses.
 //!
 //! Files in flight are those of workers and of blocking threads together. Where reads block because
 //! the file system does not support `RWF_NOWAIT`, a worker has one in flight and the rest of the
@@ -15,7 +16,7 @@
 
 use crate::shared::Shared;
 use ioloom_budget::Permits;
-use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch};
+use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch, Gather};
 use ioloom_model::layout::Role;
 use ioloom_model::{Decided, ReadAhead, Tuned, TunedPoint, Tuning};
 use ioloom_observe::GaugeCounts;
@@ -24,16 +25,16 @@ use ioloom_sys::proc::{ProcFile, Usage, parse};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Completed reads and nanoseconds after which a batch is complete: the first if half the window is
-/// less, the second in any case, the third if nothing has completed.
-const BATCH_READS: u64 = 64;
-const BATCH_LONG_NS: u64 = 1_000_000_000;
-const BATCH_EMPTY_NS: u64 = 100_000_000;
+/// Waits of threads that are remembered.
+const WAITS_MAX: u64 = 1024;
 
 /// The controller of a run and what it has seen.
 pub(super) struct Pilot<'e> {
     shared: &'e Shared<'e>,
     auto: Auto,
+    gather: Gather,
+    /// Waits of threads for reads that have not been counted yet.
+    waits: u64,
     pressure: MemoryPressure,
     start_ns: u64,
     before: Counts,
@@ -83,11 +84,14 @@ impl<'e> Pilot<'e> {
             start: None,
             polite,
             remaining: shared.source.len().map(|files| files as u64),
+            cap_per_s: ioloom_sys::cgroup::reads_per_s(),
         });
         let now_ns = monotonic_ns();
         Some(Self {
             shared,
             auto,
+            gather: Gather::default(),
+            waits: 0,
             pressure: MemoryPressure::new(Path::new("/proc/pressure/memory"), window_max),
             start_ns: now_ns,
             before: Counts { at_ns: now_ns, ..Counts::default() },
@@ -143,11 +147,10 @@ impl<'e> Pilot<'e> {
         };
         // The first batch would include the start of the process.
         if self.before.cpu_ns > 0 {
-            if !is_complete(&self.before, &now, self.auto.window()) {
-                return;
+            let batch = batch(&self.before, &now, present, &mut self.waits);
+            if let Some(batch) = self.gather.add(&batch, self.auto.window()) {
+                self.auto.observe(&batch);
             }
-            let batch = batch(&self.before, &now, present);
-            self.auto.observe(&batch);
         }
         self.before = now;
     }
@@ -210,22 +213,16 @@ impl<'e> Pilot<'e> {
     }
 }
 
-/// Reports whether enough has happened since `before` for a batch.
-fn is_complete(before: &Counts, now: &Counts, window: u32) -> bool {
-    let elapsed_ns = now.at_ns.saturating_sub(before.at_ns);
-    let reads = now.done.waited - before.done.waited + now.unanswered - before.unanswered;
-    let long_ns = if reads == 0 { BATCH_EMPTY_NS } else { BATCH_LONG_NS };
-    reads >= BATCH_READS.max(u64::from(window) / 2) || elapsed_ns >= long_ns
-}
-
-/// Returns what happened between two moments.
-fn batch(before: &Counts, now: &Counts, present: Present) -> Batch {
+/// Returns what happened between two moments. `waits`: threads that waited for reads and were not
+/// matched with a read, because a thread begins to wait before its read is counted.
+fn batch(before: &Counts, now: &Counts, present: Present, waits: &mut u64) -> Batch {
     let elapsed_ns = now.at_ns.saturating_sub(before.at_ns);
     let files = now.done.files.saturating_sub(before.done.files);
     // Reads that cannot be asked whether they would wait have waited if threads did.
     let unanswered = now.unanswered.saturating_sub(before.unanswered);
-    let waits = now.waits.saturating_sub(before.waits);
-    let waited = if waits * 2 >= unanswered { unanswered } else { 0 };
+    *waits = (*waits + now.waits.saturating_sub(before.waits)).min(WAITS_MAX);
+    let waited = if *waits * 2 >= unanswered { unanswered } else { 0 };
+    *waits = waits.saturating_sub(unanswered);
     let misses = now.done.waited.saturating_sub(before.done.waited) + waited;
     let cpu_ns = now.cpu_ns.saturating_sub(before.cpu_ns);
     let area_ns = (elapsed_ns * u64::from(present.permits)).max(1);
@@ -245,6 +242,7 @@ fn batch(before: &Counts, now: &Counts, present: Present) -> Batch {
         // Files that are ready count towards the window here.
         ready: 0,
         refused: now.refused.saturating_sub(before.refused),
+        first_ns: None,
     }
 }
 
@@ -308,34 +306,29 @@ mod tests {
         let done = GaugeCounts { files: 200, bytes: 5000, waited: 70, in_flight: 4 };
         let now = Counts { at_ns: 2000, done, cpu_ns: 1000, refused: 2, ..before };
         let present = Present { permits: 2, ..Present::default() };
-        let seen = batch(&before, &now, present);
+        let seen = batch(&before, &now, present, &mut 0);
         assert_eq!((seen.elapsed_ns, seen.files, seen.bytes), (1000, 100, 4000));
         assert_eq!((seen.misses, seen.hits, seen.refused), (30, 70, 2));
         assert_eq!((seen.in_flight, seen.idle), (6.0, 0.75));
-        let asleep = batch(&before, &now, Present { held: 1.0, ..present });
+        let asleep = batch(&before, &now, Present { held: 1.0, ..present }, &mut 0);
         assert_eq!(asleep.idle, 0.0, "a function that sleeps holds its permit");
-    }
-
-    #[test]
-    fn a_batch_is_complete_after_half_a_window() {
-        let after = |at_ns, waited| Counts {
-            at_ns,
-            done: GaugeCounts { waited, ..GaugeCounts::default() },
-            ..Counts::default()
-        };
-        let complete =
-            |at_ns, waited, window| is_complete(&Counts::default(), &after(at_ns, waited), window);
-        assert!(!complete(BATCH_NS, 255, 512) && complete(BATCH_NS, 256, 512));
-        assert!(!complete(BATCH_NS, 63, 2) && complete(BATCH_NS, 64, 2));
-        assert!(complete(BATCH_EMPTY_NS, 0, 512) && !complete(BATCH_EMPTY_NS, 1, 512));
-        assert!(complete(BATCH_LONG_NS, 1, 512));
     }
 
     #[test]
     fn reads_without_an_answer_count_if_threads_waited() {
         let now = |waits| Counts { at_ns: 10, unanswered: 50, waits, ..Counts::default() };
-        let misses = |waits| batch(&Counts::default(), &now(waits), Present::default()).misses;
-        assert_eq!((misses(3), misses(40)), (0, 50), "in memory, and behind a server");
+        let misses = |waits, earlier: &mut u64| {
+            batch(&Counts::default(), &now(waits), Present::default(), earlier).misses
+        };
+        assert_eq!(
+            (misses(3, &mut 0), misses(40, &mut 0)),
+            (0, 50),
+            "in memory, and behind a server"
+        );
+        let mut earlier = 0;
+        let none = Counts { waits: 60, ..Counts::default() };
+        batch(&Counts::default(), &none, Present::default(), &mut earlier);
+        assert_eq!((misses(0, &mut earlier), earlier), (50, 10), "threads waited before");
     }
 
     #[test]
