@@ -7,6 +7,7 @@
 mod args;
 mod check;
 mod commands;
+mod course;
 mod digest;
 mod exec;
 mod input;

@@ -116,6 +116,7 @@ fn human(job: &Job, outcome: &Outcome) -> String {
     }
     if let Some(tuned) = &m.tuned {
         text += &format!("in flight   {}\n", wrap(&tuned.to_string(), 66).join("\n            "));
+        text += &super::course::picture(tuned);
     }
     text
 }
