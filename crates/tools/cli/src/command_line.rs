@@ -4,6 +4,7 @@ use crate::exit::Exit;
 use crate::version::VERSION;
 use crate::{
     cache, claims, clean, compare, cp, du, each, fileset, machine, manual, memory, predict, report,
+    advise, cache, claims, clean, compare, cp, du, each, fileset, machine, manual, memory, report,
     results, stderr, study, trace, usage, watch,
 };
 #[cfg(feature = "exchange")]
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Load(Box<load::LoadArgs>),
     #[cfg(feature = "exchange")]
     Store(store::StoreArgs),
+    Advise(advise::AdviseArgs),
     Claims(claims::ClaimsArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),

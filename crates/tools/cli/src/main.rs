@@ -1,6 +1,7 @@
 //! The ioloom program: flags and output. Each command has a module of the same name; the library
 //! crates do the work.
 
+mod advise;
 mod atomic_file;
 mod cache;
 mod claims;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         Command::Serve(_) | Command::Load(_) | Command::Store(_) => Err(exit::Failure::refused(
             "this build has no stock exchange; rebuild with the cargo feature 'exchange'",
         )),
+        Command::Advise(args) => advise::run(&args),
         Command::Claims(args) => claims::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),

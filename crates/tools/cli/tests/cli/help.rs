@@ -15,6 +15,7 @@ const COMMANDS: &[&str] = &[
     "cache status",
     "cache drop",
     "cache warm",
+    "advise",
     "claims",
     "report",
     "compare",

@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
+mod advise;
 mod errors;
 mod fixtures;
 mod help;

@@ -1,0 +1,109 @@
+//! The plans that a trial compares.
+
+use ioloom::Method::{self, DirectUring, Nowait, Read, Uring, UringOpen};
+use ioloom::{Plan, Schedule, Tuning};
+
+/// Size from which a file is large: the device then limits bytes rather than requests.
+pub(super) const LARGE: f64 = (1 << 20) as f64;
+
+/// Returns the plans to compare, most promising first; the default is the first. `mean` is the mean
+/// size of a file, `cold` the share of bytes that came from a device.
+pub(super) fn candidates(mean: f64, cold: bool, cores: u32) -> Vec<Plan> {
+    let default = ioloom::default_plan(Plan::DEFAULT_MEMORY_BYTES);
+    let window = |method, window| {
+        let plan = Plan::new(method, Schedule::Window { window, permits: Some(cores) });
+        match method {
+            Method::Nowait => Plan { blocking: default.blocking, ..plan },
+            _ => plan,
+        }
+    };
+    let threads = |n| Plan::new(Method::Read, Schedule::Threads { n });
+    let auto = Plan { tuning: Tuning::Auto, ..default };
+    let plans = match (mean >= LARGE, cold) {
+        (false, true) => vec![
+            window(UringOpen, 256),
+            window(Read, 128),
+            window(Nowait, 64),
+            auto,
+            window(Read, 32),
+            threads(cores),
+            window(UringOpen, 64),
+            window(Nowait, 16),
+            window(Read, 8),
+        ],
+        (true, true) => vec![
+            window(Read, 8),
+            window(DirectUring, 8),
+            window(DirectUring, 32),
+            auto,
+            window(Read, 32),
+            threads(cores),
+            window(Uring, 32),
+            window(Nowait, 16),
+        ],
+        (_, false) => {
+            vec![threads(cores), window(Nowait, 64), threads(4 * cores), window(UringOpen, 64)]
+        }
+    };
+    let mut all = vec![Plan { tuning: Tuning::Fixed, ..default }];
+    for plan in plans {
+        if !all.contains(&plan) {
+            all.push(plan);
+        }
+    }
+    all
+}
+
+/// Returns the plans of an exhaustive sweep.
+pub(super) fn sweep(mean: f64, cores: u32) -> Vec<Plan> {
+    let mut all = candidates(mean, true, cores);
+    let more = |method, windows: &[u32]| {
+        let schedule = |window| Schedule::Window { window, permits: Some(cores) };
+        windows.iter().map(|window| Plan::new(method, schedule(*window))).collect::<Vec<_>>()
+    };
+    all.extend(more(Method::Nowait, &[4, 16, 64, 256]));
+    all.extend(more(Method::Read, &[2, 8, 32, 128, 256]));
+    all.extend(more(Method::Uring, &[16, 64, 256]));
+    all.extend(more(Method::UringOpen, &[16, 64, 256]));
+    all.extend(more(Method::DirectUring, &[2, 8, 32]));
+    all.extend(
+        [1, cores, 2 * cores, 4 * cores].map(|n| Plan::new(Method::Read, Schedule::Threads { n })),
+    );
+    let mut once = Vec::new();
+    for plan in all {
+        if !once.contains(&plan) {
+            once.push(plan);
+        }
+    }
+    once
+}
+
+/// Returns the requests in flight of a plan at most.
+pub(super) fn window(plan: &Plan) -> u32 {
+    match plan.schedule {
+        Schedule::Window { window, .. } => window,
+        Schedule::Threads { n } => n,
+        Schedule::Roles { readers, hybrids, .. } => readers + hybrids,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_model::layout::layout;
+
+    #[test]
+    fn every_candidate_can_run_and_is_listed_once() {
+        for (mean, cold) in [(4e3, true), (4e3, false), (3e7, true), (3e7, false)] {
+            let plans = candidates(mean, cold, 2);
+            assert_eq!(plans[0].method, Method::Nowait, "the default is the first");
+            for set in [plans, sweep(mean, 2)] {
+                for (i, plan) in set.iter().enumerate() {
+                    assert!(layout(plan).is_ok(), "{plan}");
+                    assert!(!set[..i].contains(plan), "{plan} is listed twice");
+                    assert!(window(plan) >= 1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Arithmetic of a trial: which plan is the fastest, how sure that is, and how long the job takes.
+//!
+//! The unit is time per amount of work. Its spread between parts of the job is estimated from all plans
+//! together, because a single plan has too few runs. Intervals use Student's t distribution on logarithms.
+
+use super::sample::Total;
+use super::trial::{Trial, work};
+use ioloom::Plan;
+
+/// Loss up to which the default is preferred.
+pub(super) const TIE: f64 = 0.02;
+/// Relative error that no trial excludes: the job is longer than its parts, and the machine changes.
+const FLOOR: f64 = 0.05;
+
+/// A plan and its runs.
+#[derive(Debug, Clone)]
+pub(super) struct Tried {
+    pub(super) plan: Plan,
+    pub(super) trials: Vec<Trial>,
+    /// Why it cannot run here.
+    pub(super) refused: Option<String>,
+}
+
+impl Tried {
+    pub(super) fn new(plan: Plan) -> Self {
+        Self { plan, trials: Vec::new(), refused: None }
+    }
+
+    /// Returns the sum of the runs.
+    pub(super) fn all(&self) -> Trial {
+        let mut trials = self.trials.iter();
+        let mut sum = trials.next().cloned().unwrap_or_default();
+        trials.for_each(|trial| sum.add(trial));
+        sum
+    }
+
+    /// Returns nanoseconds per unit of work; `None` without a run.
+    pub(super) fn cost(&self) -> Option<f64> {
+        let all = self.all();
+        (all.work() > 0.0 && self.refused.is_none()).then(|| all.cost())
+    }
+
+    fn logs(&self) -> impl Iterator<Item = f64> {
+        self.trials.iter().filter(|trial| trial.work() > 0.0).map(|trial| trial.cost().ln())
+    }
+}
+
+/// Spread of the logarithm of the cost between runs of the same plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Spread {
+    deviation: f64,
+    freedom: usize,
+}
+
+impl Spread {
+    /// Returns the spread within the plans.
+    pub(super) fn of(tried: &[Tried]) -> Self {
+        let (mut squares, mut freedom) = (0.0, 0);
+        for one in tried {
+            let logs: Vec<f64> = one.logs().collect();
+            let mean = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
+            squares += logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+            freedom += logs.len().saturating_sub(1);
+        }
+        let deviation = (squares / freedom.max(1) as f64).sqrt();
+        Self { deviation, freedom }
+    }
+
+    /// Returns half the width of a 95 % interval for an effective number of runs.
+    fn half(&self, runs: f64) -> f64 {
+        if self.freedom == 0 {
+            return f64::INFINITY;
+        }
+        quantile(self.freedom) * self.deviation / runs.sqrt()
+    }
+}
+
+/// Returns the 97.5 % quantile of Student's t distribution, from the usual table.
+fn quantile(freedom: usize) -> f64 {
+    const TABLE: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+    match freedom {
+        1..=10 => TABLE[freedom - 1],
+        11..=20 => 2.2,
+        21..=40 => 2.08,
+        _ => 2.0,
+    }
+}
+
+/// Returns the index of the plan to use: the fastest, or the default, which is the first, if that loses
+/// no more than [`TIE`].
+pub(super) fn best(tried: &[Tried]) -> Option<usize> {
+    let costs = || tried.iter().enumerate().filter_map(|(i, one)| Some((i, one.cost()?)));
+    let (fastest, least) = costs().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let default = tried.first().and_then(Tried::cost);
+    Some(if default.is_some_and(|cost| cost <= least * (1.0 + TIE)) { 0 } else { fastest })
+}
+
+/// Returns an upper bound, at 95 % for each plan, of the share of time that another plan would save.
+/// `None` if nothing was compared.
+pub(super) fn regret(tried: &[Tried], chosen: usize, spread: Spread) -> Option<f64> {
+    let own = tried[chosen].cost()?;
+    let runs = tried[chosen].trials.len() as f64;
+    let others = tried.iter().enumerate().filter(|(i, _)| *i != chosen);
+    let saved = others.filter_map(|(_, other)| {
+        let log = (other.cost()? / own).ln();
+        let effective = 1.0 / (1.0 / runs + 1.0 / other.trials.len() as f64);
+        Some((1.0 - (log - spread.half(effective)).exp()).max(0.0))
+    });
+    saved.fold(None, |most: Option<f64>, x| Some(most.map_or(x, |most| most.max(x))))
+}
+
+/// The expected time of the whole job, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Expected {
+    pub(super) ns: f64,
+    /// 95 % interval; `None` if a single run does not show the spread.
+    pub(super) interval: Option<(f64, f64)>,
+}
+
+impl Expected {
+    /// Reports whether a measured time is in the interval.
+    pub(super) fn contains(&self, ns: f64) -> Option<bool> {
+        self.interval.map(|(lo, hi)| (lo..=hi).contains(&ns))
+    }
+}
+
+/// Returns the expected time with the chosen plan.
+pub(super) fn expected(chosen: &Tried, total: Total, spread: Spread) -> Option<Expected> {
+    let cost = chosen.cost()?;
+    let all = chosen.all();
+    let whole = work(total.files as f64, total.bytes);
+    let ns = cost * whole;
+    // Runs cover a part of the job; what they cover is measured rather than estimated.
+    let missing = (1.0 - all.work() / whole.max(1.0)).clamp(0.0, 1.0);
+    let runs = match missing {
+        0.0 => 0.0,
+        missing => spread.half(chosen.trials.len() as f64) * missing.sqrt(),
+    };
+    let sizes = 2.0 * total.error * total.bytes / whole.max(1.0);
+    let log = (runs * runs + sizes * sizes + FLOOR * FLOOR).sqrt();
+    let interval = log.is_finite().then(|| (ns * (-log).exp(), ns * log.exp()));
+    Some(Expected { ns, interval })
+}
+
+/// What other machines would give, in nanoseconds at best; `None` where nothing is gained.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Upgrades {
+    /// With storage that takes no time.
+    pub(super) storage_ns: Option<f64>,
+    /// With twice the cores.
+    pub(super) cores_ns: Option<f64>,
+    /// Share of the cores in use.
+    pub(super) busy: f64,
+}
+
+/// Share of the cores in use from which they are the limit, or from which they are not.
+const BUSY: f64 = 0.9;
+
+/// Returns bounds from the processor time: no storage makes a job faster than its computing, and more
+/// cores do not help where the present ones wait.
+pub(super) fn upgrades(all: &Trial, expected_ns: f64, cores: u32) -> Upgrades {
+    let busy = all.cpu_ns as f64 / (all.elapsed_ns as f64 * f64::from(cores)).max(1.0);
+    let busy = busy.min(1.0);
+    Upgrades {
+        storage_ns: (busy < BUSY).then_some(expected_ns * busy),
+        cores_ns: (busy >= BUSY).then_some(expected_ns * busy / 2.0),
+        busy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(plan: &str, costs: &[f64]) -> Tried {
+        let trial = |cost: &f64| Trial {
+            files: 100,
+            elapsed_ns: (cost * work(100.0, 0.0)) as u64,
+            ..Trial::default()
+        };
+        let trials = costs.iter().map(trial).collect();
+        Tried { trials, ..Tried::new(plan.parse().unwrap()) }
+    }
+
+    #[test]
+    fn the_default_wins_ties_and_loses_otherwise() {
+        let default = tried("nowait/window:l=512,p=2", &[1.01, 1.0]);
+        let other = tried("read/window:l=8,p=2", &[1.0, 0.99]);
+        assert_eq!(best(&[default.clone(), other]), Some(0));
+        let other = tried("read/window:l=8,p=2", &[0.9, 0.9]);
+        assert_eq!(best(&[default.clone(), other.clone()]), Some(1));
+        let refused = Tried { refused: Some("no ring".to_owned()), ..other };
+        assert_eq!(best(&[default, refused]), Some(0));
+        assert_eq!(best(&[]), None);
+    }
+
+    #[test]
+    fn the_bound_of_regret_shrinks_with_more_runs() {
+        let costs = |n: usize| (0..n).map(|i| 1.0 + 0.02 * (i % 2) as f64).collect::<Vec<_>>();
+        let bound = |n| {
+            let all =
+                [tried("nowait/window:l=512,p=2", &costs(n)), tried("read/threads:n=2", &costs(n))];
+            regret(&all, 0, Spread::of(&all)).unwrap()
+        };
+        assert!(bound(4) > bound(16) && bound(16) > 0.0, "{} {}", bound(4), bound(16));
+        let alone = [tried("nowait/window:l=512,p=2", &costs(4))];
+        assert_eq!(regret(&alone, 0, Spread::of(&alone)), None);
+    }
+
+    #[test]
+    fn the_expected_time_covers_what_was_not_tried() {
+        let chosen = tried("nowait/window:l=512,p=2", &[1.0, 1.0, 1.0]);
+        let total = Total { files: 3_000, bytes: 0.0, error: 0.0 };
+        let spread = Spread { deviation: 0.1, freedom: 8 };
+        let e = expected(&chosen, total, spread).unwrap();
+        assert!((e.ns / work(3_000.0, 0.0) - 1.0).abs() < 1e-6);
+        let (lo, hi) = e.interval.unwrap();
+        assert!(lo < 0.88 * e.ns && hi > 1.13 * e.ns, "{e:?}");
+        assert_eq!((e.contains(e.ns), e.contains(2.0 * e.ns)), (Some(true), Some(false)));
+        let once = Spread { freedom: 0, ..spread };
+        assert_eq!(expected(&chosen, total, once).unwrap().interval, None);
+        let known = expected(&chosen, Total { files: 300, ..total }, spread).unwrap();
+        let hi = known.interval.unwrap().1;
+        assert!(hi / known.ns < 1.06, "everything was tried: {known:?}");
+    }
+
+    #[test]
+    fn processors_that_wait_gain_nothing_from_more_of_them() {
+        let all = Trial { cpu_ns: 400, elapsed_ns: 1_000, ..Trial::default() };
+        let waits = upgrades(&all, 1e9, 2);
+        assert_eq!((waits.storage_ns, waits.cores_ns), (Some(2e8), None));
+        let all = Trial { cpu_ns: 1_960, ..all };
+        let busy = upgrades(&all, 1e9, 2);
+        assert_eq!((busy.storage_ns, busy.cores_ns), (None, Some(4.9e8)));
+    }
+}

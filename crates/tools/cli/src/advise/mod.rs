@@ -1,0 +1,189 @@
+//! `ioloom advise`: which plan is fastest for a job, found by a trial on some of its files.
+//!
+//! A model would have to know the device; a trial measures it. The trial keeps to a budget of time and
+//! bytes, reads each cold file once and evicts nothing unless asked to.
+
+mod candidates;
+mod choice;
+mod profile;
+mod sample;
+mod search;
+mod show;
+mod trial;
+
+use crate::directories::StoreArg;
+use crate::exit::{Ended, Exit, Failure};
+use crate::{interrupt, out, values};
+use clap::{Args, ValueEnum};
+use ioloom::Plan;
+use ioloom_model::Compute;
+use profile::{Condition, Entry, Key, Profiles};
+use search::{Budget, Search};
+use show::{Advice, Swept};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Find the fastest plan for a job by a short trial
+///
+/// Runs the work on parts of the files with several plans and reports the fastest one, the expected
+/// time of the whole job, what limits it, and by how much another plan could still be faster. Parts are
+/// chosen at random. Each part is read by one plan only, unless the files are in memory, so the trial
+/// needs no eviction; what it reads stays in memory. Results are kept in a profile and verified by the
+/// next trial of the same kind of job.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  ioloom advise ~/src
+  ioloom advise /data --compute sha256 --budget-time 30s
+  ioloom advise /data --evict --exhaustive      compare the advice with all plans
+  ioloom advise --profile show")]
+pub(crate) struct AdviseArgs {
+    /// Files and directories of the job
+    #[arg(value_name = "PATH", required_unless_present = "profile")]
+    paths: Vec<PathBuf>,
+
+    /// Work on each file, as for each
+    ///
+    /// xxh3, sha256, blake3, md5 and other hashes, none, checksum:TIMES, or spin:TIME and sleep:TIME,
+    /// which simulate work of that duration per file.
+    #[arg(long, value_name = "WORK", default_value = "xxh3",
+          value_parser = values::spelled::<Compute>)]
+    compute: Compute,
+
+    /// Limit the time of the trial
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = budget_time)]
+    budget_time: Duration,
+
+    /// Limit the bytes that the trial reads
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = budget_bytes)]
+    budget_bytes: u64,
+
+    /// Evict files from memory before they are read
+    ///
+    /// Measures a cold page cache even if the files are cached, and allows each plan to read the same
+    /// files. Other programs must then read these files again. Names and inodes stay in memory.
+    #[arg(long)]
+    evict: bool,
+
+    /// Then run all plans on all files, to check the advice
+    ///
+    /// Ignores the budgets. Files that are not in memory would be after the first run, so they require
+    /// --evict.
+    #[arg(long)]
+    exhaustive: bool,
+
+    /// Show or forget what earlier trials learnt
+    ///
+    /// With paths, forgets only what was learnt on their file systems.
+    #[arg(long, value_name = "ACTION",
+          conflicts_with_all = ["compute", "budget_time", "budget_bytes", "evict", "exhaustive"])]
+    profile: Option<ProfileAction>,
+
+    #[command(flatten)]
+    store: StoreArg,
+
+    /// Print one JSON document
+    ///
+    /// The format is described in docs/json.md.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ProfileAction {
+    Show,
+    Forget,
+}
+
+fn budget_time(text: &str) -> Result<Duration, String> {
+    match values::time(text)? {
+        time if time < Duration::from_millis(100) => Err("must be at least 100ms".to_owned()),
+        time if time > Duration::from_secs(86_400) => Err("must be at most one day".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn budget_bytes(text: &str) -> Result<u64, String> {
+    match values::size(text)? {
+        bytes if bytes < 1 << 20 => Err("must be at least 1MiB".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+pub(crate) fn run(args: &AdviseArgs) -> Ended {
+    let mut profiles = Profiles::read(&args.store.dir()?)?;
+    match args.profile {
+        None => advise(args, &mut profiles),
+        Some(ProfileAction::Show) if args.json => {
+            out::print_json(&show::profiles_json(&profiles)).map(|()| Exit::Ok)
+        }
+        Some(ProfileAction::Show) => out::print(&show::profiles_text(&profiles)).map(|()| Exit::Ok),
+        Some(ProfileAction::Forget) => {
+            let systems: Vec<String> = args
+                .paths
+                .iter()
+                .map(|path| Key::new(path, &args.compute, Condition::Cold, 0.0).file_system)
+                .collect();
+            let forgotten =
+                profiles.forget(|key| systems.is_empty() || systems.contains(&key.file_system))?;
+            out::print(&show::forgotten(forgotten, args.json)).map(|()| Exit::Ok)
+        }
+    }
+}
+
+fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    let stop = interrupt::stop_flag();
+    let budget = Budget { time: args.budget_time, bytes: args.budget_bytes };
+    let search = Search::new(&args.paths, &args.compute, budget, args.evict, stop.clone())?;
+    let Some(path) = search.sample.first().map(std::path::Path::to_owned) else {
+        let why = search.sample.errors.first().cloned();
+        return Err(Failure::failed(why.unwrap_or_else(|| "found no file to read".to_owned())));
+    };
+    let key = |mean, condition| Key::new(&path, &args.compute, condition, mean);
+    let mut learnt: Option<Plan> = None;
+    let (mut search, found) = search.compare(|mean, condition| {
+        learnt = profiles.find(&key(mean, condition)).and_then(|entry| entry.plan.parse().ok());
+        learnt
+    })?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(Exit::Interrupted);
+    }
+    let Some(chosen) = found.chosen else {
+        return Err(Failure::failed(
+            "the trial read no file; raise --budget-time or --budget-bytes",
+        ));
+    };
+    if args.exhaustive && !args.evict && found.condition != Condition::Warm {
+        return Err(Failure::refused(
+            "the files are not in memory, and the first run would load them; add --evict to --exhaustive",
+        ));
+    }
+    let swept = match args.exhaustive {
+        true => Some(Swept::of(
+            search.exhaustive(found.mean, found.tried[chosen].plan)?,
+            found.tried[chosen].plan,
+        )),
+        false => None,
+    };
+    if stop.load(Ordering::Relaxed) {
+        return Ok(Exit::Interrupted);
+    }
+    if found.tried.len() > 1 {
+        let costs = found.tried[0].cost().zip(found.tried[chosen].cost());
+        profiles.keep(Entry {
+            key: key(found.mean, found.condition),
+            plan: found.tried[chosen].plan.to_string(),
+            gain: costs.map_or(1.0, |(default, own)| default / own),
+            learnt_unix_ms: ioloom_sys::clock::unix_ms(),
+        })?;
+    }
+    let advice = Advice::new(&search, budget, found, chosen, learnt, swept);
+    if args.json {
+        out::print_json(&advice.json())?;
+    } else {
+        out::print(&advice.text())?;
+    }
+    Ok(if advice.unread > 0 { Exit::Failed } else { Exit::Ok })
+}

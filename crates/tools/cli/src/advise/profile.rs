@@ -1,0 +1,217 @@
+//! What earlier trials learnt, per file system, kind of work, condition, size class and kernel.
+//!
+//! A stored plan is never used unseen: the next trial of the same kind of job compares it with the
+//! default. A trial of cached files says nothing about files on the device, so the condition is part
+//! of the key.
+
+use crate::atomic_file;
+use crate::exit::Failure;
+use ioloom_failure::{Operation, PathError};
+use ioloom_model::Compute;
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Version of the file.
+const SCHEMA: u32 = 1;
+/// Most entries; the oldest are dropped.
+const ENTRIES_MAX: usize = 1000;
+
+/// Where the bytes of a trial came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Condition {
+    /// From a device.
+    Cold,
+    /// From memory.
+    Warm,
+    /// From both.
+    Mixed,
+    /// The system does not count the reads of this file system.
+    Unknown,
+}
+
+impl Condition {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+            Self::Mixed => "mixed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The kind of job that an entry is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Key {
+    /// Type and source of the file system.
+    pub(super) file_system: String,
+    pub(super) compute: String,
+    pub(super) condition: Condition,
+    /// Upper limit of the mean file size.
+    pub(super) size_class: String,
+    pub(super) kernel: String,
+}
+
+/// What a trial learnt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    #[serde(flatten)]
+    pub(super) key: Key,
+    pub(super) plan: String,
+    /// Time of the default divided by that of the plan.
+    pub(super) gain: f64,
+    pub(super) learnt_unix_ms: u64,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Document {
+    schema: u32,
+    entries: Vec<Entry>,
+}
+
+/// The profiles of a store.
+pub(super) struct Profiles {
+    path: PathBuf,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Key {
+    /// Returns the key of a job on the file system of `path`.
+    pub(super) fn new(path: &Path, compute: &Compute, condition: Condition, mean: f64) -> Self {
+        let file_system = ioloom_sys::mount::mount_of(path).map_or_else(
+            |_| "unknown".to_owned(),
+            |mount| format!("{} on {}", mount.file_system, mount.source.display()),
+        );
+        let release = ioloom_sys::proc::read_text(Path::new("/proc/sys/kernel/osrelease"));
+        Self {
+            file_system,
+            compute: compute.to_string(),
+            condition,
+            size_class: size_class(mean).to_owned(),
+            kernel: release.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned()),
+        }
+    }
+}
+
+fn size_class(mean: f64) -> &'static str {
+    match mean {
+        m if m <= 16_384.0 => "16KiB",
+        m if m <= 262_144.0 => "256KiB",
+        m if m <= 4_194_304.0 => "4MiB",
+        _ => "larger",
+    }
+}
+
+impl Profiles {
+    /// Reads the profiles of a store; without a file they are empty.
+    pub(super) fn read(store: &Path) -> Result<Self, Failure> {
+        let path = store.join("profiles.json");
+        let entries = match std::fs::read(&path) {
+            Ok(text) => {
+                let document: Document =
+                    serde_json::from_slice(&text).map_err(|error| damaged(&path, &error))?;
+                if document.schema != SCHEMA {
+                    return Err(damaged(&path, &format!("unknown version {}", document.schema)));
+                }
+                document.entries
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                return Err(Failure::failed(PathError::new(Operation::Read, &path, error)));
+            }
+        };
+        Ok(Self { path, entries })
+    }
+
+    /// Returns what is known about a kind of job.
+    pub(super) fn find(&self, key: &Key) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == *key)
+    }
+
+    /// Keeps an entry instead of the earlier one with its key.
+    pub(super) fn keep(&mut self, entry: Entry) -> Result<(), Failure> {
+        self.entries.retain(|old| old.key != entry.key);
+        self.entries.push(entry);
+        let excess = self.entries.len().saturating_sub(ENTRIES_MAX);
+        self.entries.drain(..excess);
+        self.write()
+    }
+
+    /// Forgets everything, or what `wanted` selects. Returns how many entries that were.
+    pub(super) fn forget(&mut self, wanted: impl Fn(&Key) -> bool) -> Result<usize, Failure> {
+        let before = self.entries.len();
+        self.entries.retain(|entry| !wanted(&entry.key));
+        let forgotten = before - self.entries.len();
+        if forgotten > 0 {
+            self.write()?;
+        }
+        Ok(forgotten)
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        let document = Document { schema: SCHEMA, entries: self.entries.clone() };
+        let mut text = serde_json::to_vec_pretty(&document).map_err(Failure::failed)?;
+        text.push(b'\n');
+        atomic_file::write(&self.path, text)
+    }
+}
+
+fn damaged(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::failed(format!(
+        "cannot read {}: {why}; remove the file to start without profiles",
+        ioloom_failure::quoted(path)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(condition: Condition) -> Key {
+        Key::new(Path::new("/proc"), &Compute::None, condition, 5_000.0)
+    }
+
+    fn entry(condition: Condition, plan: &str) -> Entry {
+        let plan = plan.to_owned();
+        Entry { key: key(condition), plan, gain: 1.5, learnt_unix_ms: 1 }
+    }
+
+    #[test]
+    fn what_is_learnt_warm_is_not_found_cold() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut profiles = Profiles::read(dir.path()).unwrap();
+        profiles.keep(entry(Condition::Warm, "read/threads:n=2")).unwrap();
+        let profiles = Profiles::read(dir.path()).unwrap();
+        assert_eq!(profiles.find(&key(Condition::Cold)), None);
+        assert_eq!(profiles.find(&key(Condition::Warm)).unwrap().plan, "read/threads:n=2");
+    }
+
+    #[test]
+    fn a_newer_entry_replaces_an_older_one_and_all_can_be_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut profiles = Profiles::read(dir.path()).unwrap();
+        for (condition, plan) in [
+            (Condition::Cold, "read/threads:n=2"),
+            (Condition::Warm, "read/threads:n=2"),
+            (Condition::Cold, "read/threads:n=8"),
+        ] {
+            profiles.keep(entry(condition, plan)).unwrap();
+        }
+        assert_eq!(profiles.entries.len(), 2);
+        assert_eq!(profiles.find(&key(Condition::Cold)).unwrap().plan, "read/threads:n=8");
+        assert_eq!(profiles.forget(|key| key.condition == Condition::Warm).unwrap(), 1);
+        assert_eq!(profiles.forget(|_| true).unwrap(), 1);
+        assert!(Profiles::read(dir.path()).unwrap().entries.is_empty());
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_and_not_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        for text in ["{", "{\"schema\": 99, \"entries\": []}"] {
+            std::fs::write(dir.path().join("profiles.json"), text).unwrap();
+            assert!(Profiles::read(dir.path()).err().unwrap().message.contains("profiles.json"));
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! The advice as text and as JSON.
+
+use super::candidates::{LARGE, window};
+use super::choice::{Expected, Spread, Tried, Upgrades, expected, regret, upgrades};
+use super::profile::Profiles;
+use super::sample::Total;
+use super::search::{Budget, Found, Search};
+use crate::out;
+use ioloom::Plan;
+use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
+use ioloom_model::{Compute, Hash};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Version of the `--json` document.
+const SCHEMA: u32 = 1;
+/// Least time to look at the sizes of files.
+const TOTAL_LEAST: Duration = Duration::from_millis(20);
+/// Columns of the labels.
+const HEAD: usize = 11;
+
+/// The result of a trial.
+pub(super) struct Advice<'a> {
+    pub(super) compute: &'a Compute,
+    pub(super) found: Found,
+    pub(super) chosen: usize,
+    pub(super) total: Total,
+    /// Whether the list of files is complete.
+    pub(super) complete: bool,
+    pub(super) walk_ns: u64,
+    /// Files and directories that could not be read.
+    pub(super) unread: u64,
+    pub(super) expected: Option<Expected>,
+    pub(super) upgrades: Option<Upgrades>,
+    pub(super) regret: Option<f64>,
+    /// Whether files are large.
+    pub(super) large: bool,
+    /// What an earlier trial learnt.
+    pub(super) learnt: Option<Plan>,
+    pub(super) budget: Budget,
+    pub(super) bytes_read: u64,
+    pub(super) swept: Option<Swept>,
+}
+
+/// The result of an exhaustive sweep.
+pub(super) struct Swept {
+    /// Plans and their shortest times, shortest first.
+    times: Vec<(Plan, u64)>,
+    refused: Vec<(Plan, String)>,
+    /// The mean time of the chosen plan.
+    chosen_ns: Option<f64>,
+    chosen: Plan,
+}
+
+impl Swept {
+    pub(super) fn of(tried: Vec<Tried>, chosen: Plan) -> Self {
+        let mean = |one: &Tried| {
+            let sum: u64 = one.trials.iter().map(|trial| trial.elapsed_ns).sum();
+            (!one.trials.is_empty()).then(|| sum as f64 / one.trials.len() as f64)
+        };
+        let mut times: Vec<(Plan, u64)> =
+            tried.iter().filter_map(|one| Some((one.plan, mean(one)? as u64))).collect();
+        times.sort_by_key(|(_, ns)| *ns);
+        let refused = tried.iter().filter_map(|one| Some((one.plan, one.refused.clone()?)));
+        let chosen_ns = tried.iter().find(|one| one.plan == chosen).and_then(mean);
+        Self { refused: refused.collect(), times, chosen_ns, chosen }
+    }
+
+    /// Returns how much longer the chosen plan takes than the best one, as a share.
+    fn off(&self) -> Option<f64> {
+        let best = self.times.first()?.1 as f64;
+        Some(self.chosen_ns? / best.max(1.0) - 1.0)
+    }
+}
+
+fn percent(share: f64) -> String {
+    let value = 100.0 * share;
+    if value < 10.0 { format!("{value:.1} %") } else { format!("{value:.0} %") }
+}
+
+impl<'a> Advice<'a> {
+    /// Returns the advice that follows from what a trial found.
+    pub(super) fn new(
+        search: &Search<'a>,
+        budget: Budget,
+        found: Found,
+        chosen: usize,
+        learnt: Option<Plan>,
+        swept: Option<Swept>,
+    ) -> Self {
+        // The sweep does not count.
+        let time = search.time_left().max(TOTAL_LEAST);
+        let total = search.sample.total(time);
+        let spread = Spread::of(&found.tried);
+        let all = found.tried[chosen].all();
+        let expected = expected(&found.tried[chosen], total, spread);
+        let cores = ioloom::usable_cores();
+        Self {
+            compute: search.compute,
+            regret: regret(&found.tried, chosen, spread),
+            upgrades: expected.map(|e| upgrades(&all, e.ns, cores)),
+            large: found.mean >= LARGE,
+            bytes_read: search.bytes,
+            complete: search.sample.complete,
+            walk_ns: search.sample.walk_ns,
+            unread: search.sample.errors.len() as u64 + all.errors,
+            budget,
+            found,
+            chosen,
+            total,
+            expected,
+            learnt,
+            swept,
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        self.found.tried[self.chosen].plan
+    }
+
+    pub(super) fn text(&self) -> String {
+        let width = out::columns();
+        let line = |head: &str, text: String| out::labelled(head, HEAD, &text, width);
+        let mut text = line("advice", self.plan().to_string());
+        text += &line("use", self.command());
+        text += &line("method", self.method());
+        text += &line("expected", self.time());
+        let all = self.found.tried[self.chosen].all();
+        if let Some((word, sentence)) = &all.limit {
+            text += &line("limited by", format!("{word}: {sentence}"));
+        }
+        if let Some(upgrades) = self.upgrades {
+            let (storage, cores) = upgrade_words(upgrades);
+            text += &line("faster disk", storage);
+            text += &line("more cores", cores);
+        }
+        text += &line("regret", self.regret_words());
+        text += &line("condition", self.condition_words());
+        text += &line("spent", self.spent());
+        if let Some(words) = self.profile_words() {
+            text += &line("profile", words.to_owned());
+        }
+        text += &self.tried_table();
+        text += &self.swept_table();
+        text
+    }
+
+    /// Returns the command that uses the plan.
+    fn command(&self) -> String {
+        let compute = match self.compute {
+            Compute::Hash(Hash::Xxh3) => String::new(),
+            other => format!(" --compute {other}"),
+        };
+        match self.chosen {
+            0 => format!("ioloom each PATH…{compute}   (the default plan)"),
+            _ => format!("ioloom each PATH…{compute} --plan {}", self.plan()),
+        }
+    }
+
+    fn method(&self) -> String {
+        let plan = self.plan();
+        let threads = plan.threads();
+        format!(
+            "{}, schedule {}, at most {} files in flight, {} computing",
+            plan.method,
+            plan.schedule.name(),
+            window(&plan),
+            format_counted(u64::from(threads.min(ioloom::usable_cores())), "thread", "threads"),
+        )
+    }
+
+    fn time(&self) -> String {
+        let files = format_counted(self.total.files, "file", "files");
+        let about = if self.total.error > 0.0 { "about " } else { "" };
+        let size = format_size(self.total.bytes as u64);
+        let all = match self.complete {
+            true => format!("{files}, {about}{size}"),
+            false => format!(
+                "the first {files} found, {about}{size}; list them in less time with a larger --budget-time"
+            ),
+        };
+        match self.expected {
+            Some(Expected { ns, interval: Some((lo, hi)) }) => format!(
+                "{} (95 % interval {} to {}) for {all}, without the walk",
+                format_ns(ns),
+                format_ns(lo),
+                format_ns(hi)
+            ),
+            Some(Expected { ns, interval: None }) => format!(
+                "{} for {all}, without the walk; one run does not show an interval",
+                format_ns(ns)
+            ),
+            None => format!("unknown for {all}"),
+        }
+    }
+
+    fn regret_words(&self) -> String {
+        match self.regret {
+            _ if self.found.tried.len() < 2 => {
+                "unknown: too few files or too small a budget to compare plans".to_owned()
+            }
+            Some(bound) if bound.is_finite() && bound < 1.0 => format!(
+                "no other plan tried saves more than {} of the time (95 % bound)",
+                percent(bound)
+            ),
+            _ => "unknown: too few runs".to_owned(),
+        }
+    }
+
+    fn condition_words(&self) -> String {
+        let word = self.found.condition.word();
+        match self.found.cold {
+            Some(share) => format!("{word}: {} of the bytes came from a device", percent(share)),
+            None => format!("{word}: this file system does not count its reads"),
+        }
+    }
+
+    fn spent(&self) -> String {
+        format!(
+            "{} of {}, {} of {}; the walk took {}",
+            format_ns(self.found.spent.as_nanos() as f64),
+            format_ns(self.budget.time.as_nanos() as f64),
+            format_size(self.bytes_read),
+            format_size(self.budget.bytes),
+            format_ns(self.walk_ns as f64),
+        )
+    }
+
+    fn profile_words(&self) -> Option<&'static str> {
+        let learnt = self.learnt?;
+        Some(if learnt == self.plan() {
+            "an earlier trial chose the same plan; this one confirms it"
+        } else {
+            "an earlier trial chose another plan; this one replaces it"
+        })
+    }
+
+    fn tried_table(&self) -> String {
+        let own = self.found.tried[self.chosen].cost().unwrap_or(f64::NAN);
+        let mut text = "\nplans tried, time relative to the advice\n".to_owned();
+        for (i, one) in self.found.tried.iter().enumerate() {
+            let mark = if i == self.chosen { '*' } else { ' ' };
+            let runs = one.trials.len() as u64;
+            text += &match (one.cost(), &one.refused) {
+                (_, Some(reason)) => format!("{mark}      – {}  refused: {reason}\n", one.plan),
+                (Some(cost), _) => format!(
+                    "{mark} {:6.2} {}  {}, {}\n",
+                    cost / own,
+                    one.plan,
+                    format_counted(runs, "run", "runs"),
+                    format_counted(one.all().files, "file", "files"),
+                ),
+                (None, None) => format!("{mark}      – {}  not run\n", one.plan),
+            };
+        }
+        if self.found.left_out > 0 {
+            text += &format!(
+                "{} left out: {}\n",
+                format_counted(self.found.left_out as u64, "plan", "plans"),
+                if self.learnt.is_some() {
+                    "the profile is verified"
+                } else {
+                    "too few files or too small a budget"
+                }
+            );
+        }
+        text
+    }
+
+    fn swept_table(&self) -> String {
+        let Some(swept) = &self.swept else { return String::new() };
+        let mut text = "\nall plans on all files, mean of two runs\n".to_owned();
+        for (plan, ns) in &swept.times {
+            let mark = if *plan == swept.chosen { '*' } else { ' ' };
+            text += &format!("{mark} {:>10} {plan}\n", format_ns(*ns as f64));
+        }
+        for (plan, reason) in &swept.refused {
+            text += &format!("         – {plan}  refused: {reason}\n");
+        }
+        if let (Some(off), Some(ns)) = (swept.off(), swept.chosen_ns) {
+            text += &format!("The advice is {} slower than the fastest plan", percent(off));
+            text += &match self.expected.and_then(|e| e.contains(ns)) {
+                Some(is_in) => format!(
+                    "; its time, {}, is {} the expected interval.\n",
+                    format_ns(ns),
+                    if is_in { "in" } else { "outside" }
+                ),
+                None => ".\n".to_owned(),
+            };
+        }
+        text
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let all = self.found.tried[self.chosen].all();
+        let plan = self.plan();
+        let tried = |one: &Tried| {
+            let sum = one.all();
+            json!({
+                "plan": one.plan.to_string(),
+                "runs": one.trials.len(),
+                "files": sum.files,
+                "bytes": sum.bytes,
+                "elapsed_ns": sum.elapsed_ns,
+                "relative": one.cost().zip(self.found.tried[self.chosen].cost()).map(|(a, b)| a / b),
+                "refused": one.refused,
+            })
+        };
+        json!({
+            "schema": SCHEMA,
+            "command": "advise",
+            "plan": plan.to_string(),
+            "is_default": self.chosen == 0,
+            "method": plan.method.to_string(),
+            "schedule": plan.schedule.to_string(),
+            "window": window(&plan),
+            "permits": plan.threads().min(ioloom::usable_cores()),
+            "compute": self.compute.to_string(),
+            "files": self.total.files,
+            "files_complete": self.complete,
+            "bytes": self.total.bytes as u64,
+            "large_files": self.large,
+            "expected_ns": self.expected.map(|e| e.ns as u64),
+            "expected_lo_ns": self.expected.and_then(|e| e.interval).map(|(lo, _)| lo as u64),
+            "expected_hi_ns": self.expected.and_then(|e| e.interval).map(|(_, hi)| hi as u64),
+            "limited_by": all.limit.as_ref().map(|limit| &limit.0),
+            "why": all.limit.as_ref().map(|limit| &limit.1),
+            "cores_busy": self.upgrades.map(|u| u.busy),
+            "faster_storage_ns": self.upgrades.and_then(|u| u.storage_ns).map(|ns| ns as u64),
+            "twice_the_cores_ns": self.upgrades.and_then(|u| u.cores_ns).map(|ns| ns as u64),
+            "regret_bound": self.regret.filter(|bound| bound.is_finite() && *bound < 1.0),
+            "condition": self.found.condition,
+            "device_share": self.found.cold,
+            "spent_ns": self.found.spent.as_nanos() as u64,
+            "budget_ns": self.budget.time.as_nanos() as u64,
+            "bytes_read": self.bytes_read,
+            "budget_bytes": self.budget.bytes,
+            "walk_ns": self.walk_ns,
+            "errors": self.unread,
+            "learnt_plan": self.learnt.map(|plan| plan.to_string()),
+            "tried": self.found.tried.iter().map(tried).collect::<Vec<_>>(),
+            "plans_left_out": self.found.left_out,
+            "exhaustive": self.swept.as_ref().map(|swept| json!({
+                "times": swept.times.iter().map(|(plan, ns)| json!({
+                    "plan": plan.to_string(),
+                    "elapsed_ns": ns,
+                })).collect::<Vec<_>>(),
+                "chosen_ns": swept.chosen_ns.map(|ns| ns as u64),
+                "off": swept.off(),
+                "in_interval": self.expected.zip(swept.chosen_ns)
+                    .and_then(|(e, ns)| e.contains(ns)),
+            })),
+        })
+    }
+}
+
+fn upgrade_words(upgrades: Upgrades) -> (String, String) {
+    let busy = percent(upgrades.busy);
+    let storage = match upgrades.storage_ns {
+        Some(ns) => format!("at best {}: computing takes that long", format_ns(ns)),
+        None => format!("no gain: the processors are busy {busy} of the time"),
+    };
+    let cores = match upgrades.cores_ns {
+        Some(ns) => format!("twice as many: at best {}", format_ns(ns)),
+        None => format!("no gain: the processors are busy only {busy} of the time"),
+    };
+    (storage, cores)
+}
+
+/// Returns the stored profiles as text.
+pub(super) fn profiles_text(profiles: &Profiles) -> String {
+    if profiles.entries.is_empty() {
+        return "no profile; `ioloom advise PATH` learns one\n".to_owned();
+    }
+    let mut text = String::new();
+    for entry in &profiles.entries {
+        let key = &entry.key;
+        text += &format!(
+            "{}, {}, {}, files up to {}, Linux {}\n  {}  ({:.2} × the speed of the default)\n",
+            key.file_system,
+            key.compute,
+            key.condition.word(),
+            key.size_class,
+            key.kernel,
+            entry.plan,
+            entry.gain,
+        );
+    }
+    text
+}
+
+/// Returns the stored profiles as a document.
+pub(super) fn profiles_json(profiles: &Profiles) -> Value {
+    json!({"schema": SCHEMA, "command": "advise", "profiles": profiles.entries})
+}
+
+/// Returns how many profiles were forgotten.
+pub(super) fn forgotten(count: usize, json: bool) -> String {
+    if json {
+        return json!({"schema": SCHEMA, "command": "advise", "forgotten": count}).to_string()
+            + "\n";
+    }
+    match count {
+        1 => "forgot 1 profile\n".to_owned(),
+        n => format!("forgot {} profiles\n", format_count(n as u64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advise::trial::Trial;
+
+    fn tried(plan: &str, times: &[u64]) -> Tried {
+        let trial = |ns: &u64| Trial { files: 1, elapsed_ns: *ns, ..Trial::default() };
+        Tried { trials: times.iter().map(trial).collect(), ..Tried::new(plan.parse().unwrap()) }
+    }
+
+    #[test]
+    fn the_sweep_says_how_far_the_advice_was_off() {
+        let chosen = "read/threads:n=2".parse().unwrap();
+        let all =
+            vec![tried("read/threads:n=2", &[110, 110]), tried("read/threads:n=8", &[90, 110])];
+        let swept = Swept::of(all, chosen);
+        assert_eq!(swept.times[0].0, "read/threads:n=8".parse().unwrap());
+        assert!((swept.off().unwrap() - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn shares_have_two_digits() {
+        assert_eq!((percent(0.0123), percent(0.5)), ("1.2 %".to_owned(), "50 %".to_owned()));
+    }
+}

@@ -1,0 +1,97 @@
+//! `ioloom advise`: budgets, advice, the sweep and the profile.
+
+use crate::home::Home;
+use std::fs;
+use std::path::PathBuf;
+
+/// Writes `count` cached files of `bytes` bytes.
+fn files(home: &Home, count: usize, bytes: usize) -> PathBuf {
+    let dir = home.path("files");
+    for i in 0..count {
+        let sub = dir.join(format!("d{}", i / 100));
+        fs::create_dir_all(&sub).unwrap();
+        fs::write(sub.join(i.to_string()), vec![i as u8; bytes]).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn the_advice_is_a_plan_that_runs_and_the_profile_is_verified_and_forgotten() {
+    let home = Home::new();
+    let dir = files(&home, 1500, 2000);
+    let dir = dir.to_str().unwrap();
+    let advise = ["advise", dir, "--budget-time", "2s", "--json"];
+    let first = home.run(&advise).well().json();
+    assert_eq!((first["files"].as_u64(), first["bytes"].as_u64()), (Some(1500), Some(3_000_000)));
+    let tried = first["tried"].as_array().unwrap();
+    assert!(tried.len() >= 2, "{first:#}");
+    assert!(tried[0]["plan"].as_str().unwrap().starts_with("nowait/"), "the default is first");
+    let (lo, at, hi) = ("expected_lo_ns", "expected_ns", "expected_hi_ns");
+    let ns = |field: &str| first[field].as_u64().unwrap();
+    assert!(0 < ns(lo) && ns(lo) < ns(at) && ns(at) < ns(hi), "{first:#}");
+    assert_eq!((first["errors"].as_u64(), first["learnt_plan"].is_null()), (Some(0), true));
+    let plan = first["plan"].as_str().unwrap();
+    let run = home.run(&["each", dir, "--plan", plan, "--json"]).well().json();
+    assert_eq!(run["files"], 1500);
+
+    let shown = home.run(&["advise", "--profile", "show"]).well().out;
+    assert!(shown.contains("xxh3") && shown.contains(plan), "{shown}");
+    let again = home.run(&advise).well().json();
+    if again["condition"] == first["condition"] {
+        assert_eq!(again["learnt_plan"], first["plan"], "the profile is looked up");
+    }
+    let text = home.run(&["advise", dir, "--budget-time", "1s"]).well().out;
+    for label in ["advice", "use", "expected", "faster disk", "more cores", "regret", "spent"] {
+        assert!(text.lines().any(|line| line.starts_with(label)), "{label}: {text}");
+    }
+    home.run(&["advise", "--profile", "forget", dir]).well();
+    let shown = home.run(&["advise", "--profile", "show", "--json"]).well().json();
+    assert_eq!(shown["profiles"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn the_budget_of_bytes_is_kept() {
+    let home = Home::new();
+    let dir = files(&home, 400, 64 << 10);
+    let dir = dir.to_str().unwrap();
+    let args = ["advise", dir, "--budget-bytes", "4MiB", "--budget-time", "5s", "--json"];
+    let advice = home.run(&args).well().json();
+    assert!(advice["bytes_read"].as_u64().unwrap() <= 4 << 20, "{advice:#}");
+    assert_eq!(advice["files"], 400);
+}
+
+#[test]
+fn the_sweep_checks_the_advice() {
+    let home = Home::new();
+    let dir = files(&home, 600, 1000);
+    let dir = dir.to_str().unwrap();
+    let args = ["advise", dir, "--evict", "--exhaustive", "--budget-time", "1s", "--json"];
+    let advice = home.run(&args).well().json();
+    let swept = &advice["exhaustive"];
+    assert!(swept["times"].as_array().unwrap().len() >= 10, "{advice:#}");
+    assert!(swept["off"].as_f64().unwrap() >= 0.0);
+    assert!(swept["in_interval"].is_boolean());
+}
+
+#[test]
+fn a_single_file_is_a_job_too() {
+    let home = Home::new();
+    let file = home.path("one");
+    fs::write(&file, "text").unwrap();
+    let advice = home.run(&["advise", file.to_str().unwrap(), "--json"]).well().json();
+    assert_eq!((advice["files"].as_u64(), advice["bytes"].as_u64()), (Some(1), Some(4)));
+    assert!(advice["plan"].is_string());
+}
+
+#[test]
+fn what_cannot_be_advised_is_one_error() {
+    let home = Home::new();
+    home.run(&["advise", "/no/such/dir"]).one_error(1, &["cannot stat '/no/such/dir'"]);
+    let empty = home.path("empty");
+    fs::create_dir(&empty).unwrap();
+    home.run(&["advise", empty.to_str().unwrap()]).one_error(1, &["found no file"]);
+    let small = home.run(&["advise", "/", "--budget-bytes", "10"]);
+    assert_eq!(small.code, Some(2), "{}", small.err);
+    let short = home.run(&["advise", "/", "--budget-time", "1ms"]);
+    assert_eq!(short.code, Some(2), "{}", short.err);
+}
