@@ -17,6 +17,7 @@ use crate::repo::Repo;
 use crate::steps::Outcome;
 use anyhow::{Context, bail};
 use place::Place;
+pub(crate) use place::enter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -19,6 +19,7 @@ mod gate;
 mod gnu;
 mod guard;
 mod package;
+mod regret;
 mod repo;
 mod simulate;
 mod smoke;
@@ -71,10 +72,16 @@ cargo xtask COMMAND
   soak [MINUTES [PACKAGE…]]
                    repeat the tests of packages (default: those with threads, randomness
                    or kills) for MINUTES (default: 10); stop at the first failure
-  simulate [design|test|build|traps] [--csv FILE]
+  simulate [design|test|build|traps|seed=N] [--csv FILE] [--auto]
                    run the controller of the automatic mode and others on the simulated machine
-                   and print their losses against the best fixed window (default: design);
-                   traps prints decisions and timelines instead
+                   and print their losses against the best fixed window (default: design); seed=N
+                   draws another set like the test, --auto leaves out the other controllers,
+                   and traps prints decisions and timelines instead
+  regret [--list] [--summary] [--set test|design] [--cell NAME]… [--blocks N] [--out DIR]
+                   [--dir DIR] [--program PATH] [--drop-caches]
+                   the time of the plan auto in the cells of comparisons/regret/cells.json,
+                   divided by that of the best fixed plan of a sweep; continues where it was
+                   interrupted. Limits, traps and images need root, as --drop-caches does
   licences         list the licence of every dependency
   package [--check]
                    package the crates to publish, unpack them outside the workspace and build
@@ -147,6 +154,7 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         ["soak", minutes, named @ ..] => {
             soak::run(&repo, number(minutes)?, named)?.print_alone("soak")
         }
+        ["regret", rest @ ..] => return regret::run(&repo, rest),
         ["simulate", rest @ ..] => simulate::run(rest)?,
         ["package"] => package::build(&repo)?.print_alone("package"),
         ["package", "--check"] => package::dry_run(&repo)?.print_alone("package"),

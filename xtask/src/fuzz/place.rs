@@ -29,7 +29,7 @@ pub(super) struct Place {
 
 /// Runs this command again in a private mount namespace, as root. Returns `None` if it already
 /// runs in one or needs none.
-pub(super) fn enter(words: &[&str]) -> anyhow::Result<Option<ExitCode>> {
+pub(crate) fn enter(words: &[&str]) -> anyhow::Result<Option<ExitCode>> {
     if std::env::var_os(INSIDE).is_some() || !rustix::process::getuid().is_root() {
         return Ok(None);
     }
