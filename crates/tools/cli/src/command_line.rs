@@ -3,9 +3,8 @@
 use crate::exit::Exit;
 use crate::version::VERSION;
 use crate::{
-    cache, claims, clean, compare, cp, du, each, fileset, machine, manual, memory, predict, report,
-    advise, cache, claims, clean, compare, cp, du, each, fileset, machine, manual, memory, report,
-    results, stderr, study, trace, usage, watch,
+    advise, cache, claims, clean, compare, cp, du, each, fileset, machine, manual, memory, predict,
+    report, results, stderr, study, trace, usage, watch,
 };
 #[cfg(feature = "exchange")]
 use crate::{load, serve, store};
