@@ -11,6 +11,7 @@ mod place;
 mod program;
 mod random;
 mod snapshot;
+pub(crate) mod sweep;
 mod tree;
 
 use crate::repo::Repo;

@@ -65,6 +65,9 @@ cargo xtask COMMAND
                    N random cases for the system's cp or du and ours, on ext4, XFS, btrfs,
                    tmpfs, overlay and FUSE (as root, in private mounts); every third case, and
                    with --user every case, runs as a plain user
+  sweep [--program PATH] [--out DIR]
+                   every call of `ioloom cp` on its files fails once, injected by strace; check
+                   that nothing is lost silently; --out stores the table
   damage [N [SEED]]
                    open copies of every store with a flipped bit, cut or zeroed page, N of each
                    per store and durability (default: 200), and print how many were intact,
@@ -145,6 +148,7 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
             crash::run(&repo, what, rounds, seed)?.print_alone("crash")
         }
         ["gnu", rest @ ..] => gnu::run(&repo, rest)?.print_alone("gnu"),
+        ["sweep", rest @ ..] => fuzz::sweep::run(&repo, rest)?.print_alone("sweep"),
         ["damage"] => damage::run(&repo, damage::CASES, 1)?.print_alone("damage"),
         ["damage", cases] => damage::run(&repo, number(cases)?, 1)?.print_alone("damage"),
         ["damage", cases, seed] => {

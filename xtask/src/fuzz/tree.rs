@@ -222,6 +222,12 @@ impl Tree {
         if index == 0 { root } else { root.join(OsStr::from_bytes(&self.below_root(index))) }
     }
 
+    /// Returns the set-id and sticky bits of an entry by its path; zero if there is none.
+    pub(super) fn special_bits(&self, path: &Path) -> u32 {
+        let mut all = 0..self.entries.len();
+        all.find(|index| self.path(*index) == path).map_or(0, |at| self.entries[at].mode & 0o7000)
+    }
+
     /// Creates the tree in `place`. Attributes that the file system does not support are left out.
     pub(super) fn create(&self, place: &Path) -> anyhow::Result<()> {
         for (index, entry) in self.entries.iter().enumerate() {

@@ -43,7 +43,9 @@ pub(crate) fn proc_path(file: impl AsFd) -> PathBuf {
 }
 
 fn takes_uncached(from: impl AsFd, to: impl AsFd) -> bool {
-    let reads = transfer::read_uncached_at(from, &mut [0], 0).is_ok();
+    // A read at the end starts no readahead, which would make holes of reserved space look like data.
+    let end = attr::of_file(&from).map_or(0, |attr| attr.bytes);
+    let reads = transfer::read_uncached_at(from, &mut [0], end).is_ok();
     let writes = || transfer::write_uncached_at(&to, &[0], 0).is_ok();
     reads && writes() && transfer::set_len(&to, 0).is_ok()
 }

@@ -18,7 +18,7 @@ use crate::backup::Kept;
 use crate::content::Transferred;
 use crate::context::CopyContext;
 use crate::error::{CopyError, Reason};
-use crate::file_transfer::FileTransfer;
+use crate::file_transfer::{FileTransfer, has_holes};
 use crate::links::{Copied, EntryResult, Outcome};
 use crate::meta::{Creation, FileRef};
 use crate::new_file::{Destination, NewFile, hidden_name};
@@ -150,7 +150,9 @@ impl<'a> Attempt<'a> {
             context.failed(CopyError { operation: Operation::Copy, path, other: None, reason });
         }
         let removed = backup.is_none() && matches!(self.target, TargetState::Fresh);
-        Ok(Copied { bytes, backup, removed, mode })
+        let attr = &source.attr;
+        let finds_holes = has_holes(context, attr) && attr.blocks_512 * 512 < attr.bytes;
+        Ok(Copied { bytes, backup, removed, mode, finds_holes })
     }
 
     fn in_pieces(&self) -> bool {

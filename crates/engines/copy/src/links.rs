@@ -75,6 +75,8 @@ pub(crate) struct Copied {
     pub(crate) removed: bool,
     /// How the content was copied; `None` if it was not.
     pub(crate) mode: Option<Mode>,
+    /// Whether the holes of the source were looked for.
+    pub(crate) finds_holes: bool,
 }
 
 /// The outcome of one entry.

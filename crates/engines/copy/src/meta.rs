@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
+const STICKY: u32 = 0o1000;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 
@@ -129,15 +130,19 @@ impl Rules {
     fn mode_of(&self, source: &Attr) -> u32 {
         match source.kind {
             _ if !self.plain_mode => source.mode,
-            Kind::Directory | Kind::Socket => 0o777,
-            _ => 0o666,
+            // GNU cp changes only the permissions of what it has created.
+            Kind::Directory => 0o777 | source.mode & STICKY,
+            Kind::Socket => 0o777 | source.mode & !0o777,
+            Kind::Regular => 0o666,
+            _ => 0o666 | source.mode & !0o777,
         }
     }
 
     /// Returns the mode with which to create a copy of `source`. Until the owner is changed, only
     /// the current one may open it, and until extended attributes are set, it is writable.
     pub(crate) fn initial_mode(&self, source: &Attr) -> u32 {
-        let others = self.preserve.owner && (source.user, source.group) != self.own;
+        let others =
+            self.preserve.owner && (!self.preserve.mode || (source.user, source.group) != self.own);
         let bits = inheritable_bits(source.kind);
         let mode = self.mode_of(source) & if others { bits & !0o077 } else { bits };
         let is_plain = self.preserve.xattrs && source.kind == Kind::Regular && self.own.0 != 0;
@@ -181,7 +186,7 @@ impl Rules {
         let mut failed = Vec::new();
         let kept_owner = self.put_owner(source, on, made).unwrap_or_else(|error| {
             failed.push(error);
-            (false, false)
+            false
         });
         if self.preserve.xattrs || (self.preserve.mode && !made.is_link) {
             failed.extend(self.put_xattrs(from.xattrs(), on.xattrs(), made).err());
@@ -195,25 +200,19 @@ impl Rules {
         failed
     }
 
-    /// Sets owner and group; returns which of them now match the source.
-    fn put_owner(
-        &self,
-        source: &Attr,
-        on: FileRef<'_>,
-        made: Creation,
-    ) -> Result<(bool, bool), MetaError> {
+    /// Sets owner and group if they are preserved; returns false if that is impossible.
+    fn put_owner(&self, source: &Attr, on: FileRef<'_>, made: Creation) -> Result<bool, MetaError> {
         let wanted = (source.user, source.group);
-        let own = self.own;
-        let same = (wanted.0 == own.0, wanted.1 == own.1 && made.parent_attr.group == own.1);
-        if !self.preserve.owner || (same == (true, true) && !made.is_old) {
-            return Ok(same);
+        let is_own = wanted == self.own && made.parent_attr.group == self.own.1;
+        if !self.preserve.owner || (is_own && !made.is_old) {
+            return Ok(true);
         }
         match on.set_owner(wanted.0, wanted.1) {
-            Ok(()) => Ok((true, true)),
+            Ok(()) => Ok(true),
             // Unprivileged users cannot change the owner but can choose among their groups.
             Err(e) if self.own.0 != 0 && is_forbidden(&e) => {
-                let group = on.set_group(wanted.1).is_ok();
-                Ok((same.0, group))
+                let _ = on.set_group(wanted.1);
+                Ok(false)
             }
             Err(e) => Err((Operation::ChangeOwner, e)),
         }
@@ -224,7 +223,7 @@ impl Rules {
         source: &Attr,
         on: FileRef<'_>,
         made: Creation,
-        kept_owner: (bool, bool),
+        kept_owner: bool,
     ) -> Result<(), MetaError> {
         let mut mode = self.mode_of(source);
         if !self.preserve.mode {
@@ -232,17 +231,25 @@ impl Rules {
                 // As in GNU cp, the change of the owner clears it.
                 mode &= !SET_USER;
             }
+            let drops_acl = self.plain_mode && made.parent_attr.has_default_acl;
             // Remove permissions needed only while the target was being written.
-            if made.mode == mode & inheritable_bits(source.kind) {
+            if made.mode == mode & inheritable_bits(source.kind) && !drops_acl {
                 return Ok(());
             }
             mode &= inheritable_bits(source.kind) & !self.umask();
+            if drops_acl {
+                on.xattrs().remove(ACL_ACCESS).map_err(|e| (Operation::ChangeMode, e))?;
+                return on.set_mode(mode).map_err(|e| (Operation::ChangeMode, e));
+            }
+            if let (true, FileRef::Open(dir)) = (made.is_dir, on) {
+                // It may have inherited the bit.
+                let found = attr::of_file(dir).map_err(|e| (Operation::Stat, e))?;
+                mode |= found.mode & SET_GROUP;
+            }
         }
-        if !kept_owner.0 {
-            mode &= !SET_USER;
-        }
-        if !kept_owner.1 {
-            mode &= !SET_GROUP;
+        if !kept_owner {
+            // As in GNU cp, they would have another meaning for another owner or group.
+            mode &= !(SET_USER | SET_GROUP | STICKY);
         }
         // A directory may have inherited the set-group-ID bit, and changing the owner clears set-id
         // bits.
@@ -270,7 +277,7 @@ impl Rules {
             }
         }
         let mut first = Ok(());
-        for name in names {
+        for name in names.into_iter().filter(|name| !is_raw_acl(name)) {
             let acl = is_acl(&name);
             if !(if acl { self.preserve.mode } else { self.preserve.xattrs }) {
                 continue;
@@ -347,7 +354,8 @@ impl Rules {
         let mut failed = Vec::new();
         let (from, to) = (old_on.xattrs(), on.xattrs());
         let mut has_acl = false;
-        for name in from.names().unwrap_or_default() {
+        let names = from.names().unwrap_or_default();
+        for name in names.into_iter().filter(|name| !is_raw_acl(name)) {
             let acl = name.as_c_str() == ACL_ACCESS;
             let bytes = name.to_bytes();
             let is_label = bytes == b"security.selinux";
@@ -378,6 +386,12 @@ impl Rules {
         }
         failed
     }
+}
+
+/// Returns true for the form in which XFS stores ACLs, which root can see. Setting it would bring
+/// back an ACL.
+fn is_raw_acl(name: &CStr) -> bool {
+    name.to_bytes().starts_with(b"trusted.SGI_ACL_")
 }
 
 fn is_forbidden(error: &io::Error) -> bool {

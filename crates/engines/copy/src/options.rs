@@ -296,9 +296,10 @@ pub trait Watcher: Sync {
         let _ = (from, to, backup);
     }
 
-    /// Called after [`copied`](Self::copied) with the method, if content was copied.
-    fn copied_by(&self, mode: Mode) {
-        let _ = mode;
+    /// Called after [`copied`](Self::copied) with the method, if content was copied. `finds_holes` is
+    /// true if the file system was asked for the holes of the source.
+    fn copied_by(&self, mode: Mode, finds_holes: bool) {
+        let _ = (mode, finds_holes);
     }
 
     /// Called after a directory of a source path was created (`--parents`).

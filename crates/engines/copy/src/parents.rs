@@ -67,6 +67,9 @@ fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir
         CopyError::whole(from, text)
     };
     let attr = attr::of_path(from, true).map_err(failed)?;
+    if attr.kind != Kind::Directory {
+        return Err(failed(io::Error::from(rustix::io::Errno::NOTDIR)));
+    }
     let rules = &context.rules;
     let mode = rules.visible_mode(rules.initial_mode(&attr)) | 0o700;
     let created = std::fs::DirBuilder::new().mode(mode).create(to);

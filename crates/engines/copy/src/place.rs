@@ -70,8 +70,12 @@ pub(crate) fn decide(
         || options.remove_destination;
     let mut end = there;
     if there.kind == Kind::Symlink && !itself {
-        just_created(context, route, &there)?;
-        match attr::of_name(route.to, route.to_name, true) {
+        let found = attr::of_name(route.to, route.to_name, true);
+        let leads_nowhere = found.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+        if route.named || !leads_nowhere || options.through_dangling {
+            just_created(context, route, &there)?;
+        }
+        match found {
             Ok(found) => end = found,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return dangling(context, route),
             Err(e) if Errno::from_io_error(&e) == Some(Errno::LOOP) && options.force => {
@@ -119,10 +123,11 @@ impl Target<'_> {
 
     fn decide(&self) -> Result<Placement, CopyError> {
         let (options, end) = (self.context.options, &self.end);
+        let mut done = false;
         if options.existing != Existing::Keep {
             match self.same_file() {
                 Sameness::Different => {}
-                Sameness::Done => return Ok(Placement::Done),
+                Sameness::Done => done = true,
                 Sameness::Same => {
                     return self.whole(|from, to| {
                         format!("{} and {} are the same file", quoted(from), quoted(to))
@@ -140,6 +145,7 @@ impl Target<'_> {
             {
                 return Ok(Placement::Keep);
             }
+            _ if done => return Ok(Placement::Done),
             _ => {}
         }
         if end.kind == Kind::Directory {
@@ -151,13 +157,12 @@ impl Target<'_> {
         self.choose().map(Placement::Copy)
     }
 
-    /// Refuses to overwrite or write through what an earlier source left there.
+    /// Refuses to overwrite what an earlier source left there.
     fn not_just_created(&self) -> Result<(), CopyError> {
         let numbered = |backup: &crate::Backup| backup.names == crate::BackupNames::Numbered;
         if self.context.options.backup.as_ref().is_some_and(numbered) {
             return Ok(());
         }
-        just_created(self.context, self.route, &self.there)?;
         let name = self.route.to_name;
         if !self.route.named || !self.context.created_file(&self.end, name) {
             return Ok(());

@@ -4,7 +4,7 @@ use crate::context::CopyContext;
 use crate::dirs::{MadeDirs, Parent, RootTo, Roots};
 use crate::error::CopyError;
 use crate::meta::ParentAttr;
-use crate::options::{Durable, Follow};
+use crate::options::{Durable, Follow, Make};
 use crate::parents;
 use crate::target::{Target, is_same, means_content, means_directory, target_path};
 use crate::tree::into_itself;
@@ -41,19 +41,19 @@ impl TargetResolver<'_> {
         let mut roots = Roots::default();
         for source in sources {
             let found = self.target_of(source, path, into, &mut roots.made);
-            let found = found.and_then(|(to, kind)| {
+            let found = found.and_then(|(path, to, kind)| {
                 let (dir, name) = split(&to)?;
                 let parent = match by_path.get(&dir) {
                     Some(number) => *number,
                     None => {
-                        let parent = self.parent(&dir, &to, kind)?;
+                        let parent = self.parent(&dir, &to, source, kind)?;
                         roots.parents.push(parent);
                         by_path.insert(dir.clone(), roots.parents.len() - 1);
                         roots.parents.len() - 1
                     }
                 };
                 let is_new = self.claim(source, (dir, name.clone()))?;
-                Ok(is_new.then_some(RootTo { parent, name, path: to }))
+                Ok(is_new.then_some(RootTo { parent, name, path }))
             });
             match found {
                 Ok(Some(to)) => {
@@ -121,14 +121,14 @@ impl TargetResolver<'_> {
         Err(CopyError::whole(path, text))
     }
 
-    /// Returns the target path of one source, and its type.
+    /// Returns the target path of one source, as shown and as used, and its type.
     fn target_of(
         &self,
         source: &Path,
         target: &Path,
         into: bool,
         made: &mut MadeDirs,
-    ) -> Result<(PathBuf, Kind), CopyError> {
+    ) -> Result<(PathBuf, PathBuf, Kind), CopyError> {
         let options = self.context.options;
         let to = match options.parents {
             true => parents::make(self.context, source, target, made)?,
@@ -138,7 +138,14 @@ impl TargetResolver<'_> {
             .map_err(|e| CopyError::io(Operation::Stat, source.to_owned(), e))?;
         if attr.kind == Kind::Directory && !options.recursive {
             // Reported by the walk; the target does not matter.
-            return Ok((to, attr.kind));
+            return Ok((to.clone(), to, attr.kind));
+        }
+        if to.as_os_str().is_empty() {
+            let operation = self.creates(attr.kind);
+            return Err(CopyError::io(operation, to, Errno::NOENT.into()));
+        }
+        if attr.kind == Kind::Directory && !into && is_missing_dot(target) {
+            return Err(CopyError::io(Operation::CreateDir, to, Errno::NOENT.into()));
         }
         if attr.kind != Kind::Directory && !into && means_directory(target) {
             return Err(not_a_directory(target));
@@ -148,26 +155,48 @@ impl TargetResolver<'_> {
         if attr.kind == Kind::Directory && !apart() {
             refuse_into_itself(source, &to)?;
         }
-        Ok((self.through_slash(to, &attr), attr.kind))
+        // A link to the directory into which the contents are copied is followed.
+        let follows = into && means_content(source) && !options.parents;
+        let used = match follows {
+            true => self.through_link(target.to_owned(), &attr, true),
+            false => self.through_link(to.clone(), &attr, false),
+        };
+        Ok((to, used, attr.kind))
     }
 
-    /// A link to a directory with a slash after it is that directory.
-    fn through_slash(&self, to: PathBuf, source: &Attr) -> PathBuf {
-        let slash = to.as_os_str().as_bytes().ends_with(b"/");
-        if slash && source.kind == Kind::Directory && to.is_symlink() && to.is_dir() {
+    /// A link to a directory with a slash after it is that directory, and so is any with `follows`.
+    fn through_link(&self, to: PathBuf, source: &Attr, follows: bool) -> PathBuf {
+        let follows = follows || to.as_os_str().as_bytes().ends_with(b"/");
+        if follows && source.kind == Kind::Directory && to.is_dir() {
             return canonicalize(&to).unwrap_or(to);
         }
         to
     }
 
-    /// Opens the directory of a target, or fails as creating the target there would.
-    fn parent(&self, path: &Path, to: &Path, kind: Kind) -> Result<Parent, CopyError> {
-        let operation = match kind {
-            Kind::Directory => Operation::CreateDir,
-            Kind::Symlink => Operation::Symlink,
+    /// Returns the operation that creates the target of a source.
+    fn creates(&self, kind: Kind) -> Operation {
+        match (kind, self.context.options.make) {
+            (Kind::Directory, _) => Operation::CreateDir,
+            (_, Make::HardLink) => Operation::HardLink,
+            (Kind::Symlink, _) | (_, Make::Symlink) => Operation::Symlink,
             _ => Operation::Create,
-        };
+        }
+    }
+
+    /// Opens the directory of a target, or fails as creating the target there would.
+    fn parent(
+        &self,
+        path: &Path,
+        to: &Path,
+        source: &Path,
+        kind: Kind,
+    ) -> Result<Parent, CopyError> {
+        let operation = self.creates(kind);
+        let links = kind != Kind::Directory && self.context.options.make != Make::Copy;
         let failed = |e: io::Error| match e.kind() {
+            io::ErrorKind::NotFound if links => {
+                CopyError::io(operation, to.to_owned(), e).and(source.to_owned())
+            }
             io::ErrorKind::NotFound => CopyError::io(operation, to.to_owned(), e),
             io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
                 CopyError::io(Operation::Stat, to.to_owned(), e)
@@ -198,6 +227,11 @@ fn not_a_directory(target: &Path) -> CopyError {
     let slash = target.as_os_str().as_bytes().ends_with(b"/");
     let error = if slash { Errno::NOTDIR } else { Errno::NOENT };
     CopyError::io(Operation::Create, target.to_owned(), error.into())
+}
+
+/// Returns true if a target ends with `/.` but does not exist: it cannot be created.
+fn is_missing_dot(target: &Path) -> bool {
+    target.as_os_str().as_bytes().ends_with(b"/.") && attr::of_path(target, true).is_err()
 }
 
 /// Returns the device of a target, or of its parent if it does not exist; `None` if both fail.

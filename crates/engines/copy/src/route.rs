@@ -92,8 +92,17 @@ pub(crate) struct Source {
 impl Source {
     /// Opens a source of the type `kind`.
     pub(crate) fn open(route: &Route<'_>, kind: Kind) -> Result<Self, CopyError> {
-        let file = make::open_to_read(route.from, route.from_name, route.follow)
-            .map_err(|e| route.failed_from(Operation::Open, e))?;
+        let file =
+            make::open_to_read(route.from, route.from_name, route.follow).map_err(|error| {
+                // In a directory that cannot be entered, GNU cp fails to stat its files.
+                let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+                let found = || attr::of_name(route.from, route.from_name, route.follow);
+                let operation = match is_denied && found().is_err() {
+                    true => Operation::Stat,
+                    false => Operation::Open,
+                };
+                route.failed_from(operation, error)
+            })?;
         let attr = attr::of_file(&file).map_err(|e| route.failed_from(Operation::Stat, e))?;
         if attr.kind != kind {
             return Err(route.replaced());

@@ -2,7 +2,7 @@
 //!
 //! A copy holds a lock on every hidden directory that it fills. One that this process can lock was
 //! abandoned. Directories of resumable copies are kept unless their target is copied again.
-//! Cost: listing a directory, once, if a directory is created in it.
+//! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it.
 
 use crate::context::CopyContext;
 use crate::new_file::{journal_name, number_of_hidden};
@@ -14,8 +14,15 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Looks for remains in `dir`, in which the directories `targets` are about to be created.
-pub(crate) fn sweep(context: &CopyContext<'_>, dir: &Dir, path: &Path, targets: &[&CStr]) {
+/// Looks for remains in `dir`, in which the directories `targets` are about to be copied. `adopts`:
+/// whether this copy continues with the remains of an earlier attempt.
+pub(crate) fn sweep(
+    context: &CopyContext<'_>,
+    dir: &Dir,
+    path: &Path,
+    targets: &[&CStr],
+    adopts: bool,
+) {
     let mut found = Vec::new();
     // A directory that cannot be listed keeps its remains.
     let Ok(listed) = dir.open_at(b".") else { return };
@@ -30,7 +37,8 @@ pub(crate) fn sweep(context: &CopyContext<'_>, dir: &Dir, path: &Path, targets: 
     });
     let resumes = context.resume.get().map(|resume| resume.number);
     for (name, number) in found {
-        if resumes == Some(number) {
+        let is_own = resumes == Some(number);
+        if is_own && adopts {
             continue;
         }
         let journal = journal_name(&name);
@@ -38,7 +46,8 @@ pub(crate) fn sweep(context: &CopyContext<'_>, dir: &Dir, path: &Path, targets: 
         if attr::of_name(dir, &journal, false).is_ok() && !is_target() {
             continue;
         }
-        remove_stale(context, dir, path, &name, &journal);
+        // The journal of this copy is in use.
+        remove_stale(context, dir, path, &name, (!is_own).then_some(&journal));
     }
 }
 
@@ -48,7 +57,13 @@ fn is_for(hidden: &CStr, target: &CStr) -> bool {
     crate::new_file::hidden_name(target, number).as_c_str() == hidden
 }
 
-fn remove_stale(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &CStr, journal: &CStr) {
+fn remove_stale(
+    context: &CopyContext<'_>,
+    dir: &Dir,
+    path: &Path,
+    name: &CStr,
+    journal: Option<&CString>,
+) {
     let Ok(stale) = dir.open_at(name.to_bytes()) else { return };
     let is_ours = attr::of_file(&stale).is_ok_and(|attr| attr.user == attr::own_ids().0);
     if !is_ours || !make::try_lock(&stale).unwrap_or(false) {
@@ -59,7 +74,7 @@ fn remove_stale(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &CStr, 
         Ok(removed) if removed.names == 0 => return,
         Ok(removed) => {
             // Without the directory, the journal describes nothing.
-            let _ = make::remove(dir, journal);
+            let _ = journal.map(|journal| make::remove(dir, journal));
             format!(
                 "removed {}, {} bytes left by an interrupted copy",
                 quoted(&path),

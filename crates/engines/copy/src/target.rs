@@ -2,6 +2,7 @@
 
 use ioloom_sys::attr;
 use ioloom_walk::Follow;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,9 +20,20 @@ pub enum Target {
 /// Returns the target path of one source; with `into`, its own name inside the target.
 pub(crate) fn target_path(source: &Path, target: &Path, into: bool) -> PathBuf {
     match source.file_name() {
-        Some(name) if into && !means_content(source) => target.join(name),
-        _ => target.to_owned(),
+        _ if !into => target.to_owned(),
+        Some(name) if !means_content(source) => without_slashes(target).join(name),
+        // As GNU cp names them.
+        Some(_) => without_slashes(target).join("."),
+        None if source == Path::new(".") => without_slashes(target).join("."),
+        None => target.to_owned(),
     }
+}
+
+/// Removes slashes at the end, except the first character.
+fn without_slashes(path: &Path) -> &Path {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(bytes.len().min(1), |at| at + 1);
+    Path::new(OsStr::from_bytes(&bytes[..end]))
 }
 
 /// Returns the target path of each source without checking that it can be used.

@@ -16,13 +16,14 @@ mod visit;
 
 pub(crate) use directory::into_itself;
 
+use crate::backup::Kept;
 use crate::context::CopyContext;
 use crate::dirs::{CopiedName, DirCounters, DirPair, Roots, c_name};
 use crate::error::CopyError;
 use crate::file::{self, BUFFER_BYTES};
 use crate::links::{Copied, EntryResult, Outcome};
 use crate::new_file::with_hidden_name;
-use crate::options::{Durable, Follow, Make};
+use crate::options::{Backup, Durable, Follow, Make};
 use crate::place::{self, Placement};
 use crate::report::Counts;
 use crate::route::{Route, Source, TargetState};
@@ -102,7 +103,7 @@ impl<'r> Worker<'r> {
             let backup = copied.backup.map(|name| to.with_file_name(name));
             self.context.watcher.copied(&from, &to, backup.as_deref());
             if let Some(mode) = copied.mode {
-                self.context.watcher.copied_by(mode);
+                self.context.watcher.copied_by(mode, copied.finds_holes);
             }
         }
     }
@@ -256,9 +257,9 @@ impl<'r> Worker<'r> {
             return Ok(Outcome::Skipped);
         }
         if let Some(copied) = self.context.links.claim(attr.identity()) {
-            let linked = self.link(route, &copied, &TargetState::Fresh);
+            let linked = self.link(route, &copied, &TargetState::Fresh, None);
             return linked
-                .map(|()| Outcome::Linked(Copied::default()))
+                .map(Outcome::Linked)
                 .map_err(|e| route.failed_to(Operation::HardLink, e));
         }
         self.context.links.release(attr.identity(), Some(at.copied_name(route.from_name)));
@@ -297,8 +298,9 @@ impl<'r> Worker<'r> {
             return copy(&mut self.buffer);
         }
         if let Some(copied) = self.context.links.claim(attr.identity()) {
-            match self.link(route, &copied, there) {
-                Ok(()) => return Ok(Outcome::Linked(Copied::default())),
+            let backup = self.context.options.backup.as_ref();
+            match self.link(route, &copied, there, backup) {
+                Ok(linked) => return Ok(Outcome::Linked(linked)),
                 // There are too many links, or the file system does not support hard links, or it
                 // is a different file system: make a separate copy.
                 Err(e)
@@ -318,7 +320,14 @@ impl<'r> Worker<'r> {
         ended
     }
 
-    fn link(&self, route: &Route<'_>, copied: &CopiedName, there: &TargetState) -> io::Result<()> {
+    /// Links a file to the copy of another name of its source; keeps a backup of what is there.
+    fn link(
+        &self,
+        route: &Route<'_>,
+        copied: &CopiedName,
+        there: &TargetState,
+        backup: Option<&Backup>,
+    ) -> io::Result<Copied> {
         let (dir, name);
         let from = match copied {
             CopiedName::In(kept, kept_name) => {
@@ -332,21 +341,30 @@ impl<'r> Worker<'r> {
                 &self.roots.parents[to.parent].dir
             }
         };
-        match there {
-            TargetState::Absent => make::link(from, &name, route.to, route.to_name),
-            _ => {
-                let linked = |hidden: &CStr| make::link(from, &name, route.to, hidden);
-                let (hidden, ()) = with_hidden_name(route.to_name, linked)?;
-                let renamed = make::rename(route.to, &hidden, route.to, route.to_name, true);
-                // Renaming one hard link of a file to another has no effect, so the hidden name may
-                // still exist.
-                let removed = make::remove(route.to, &hidden);
-                renamed?;
-                match removed {
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-                    result => result,
-                }
+        if matches!(there, TargetState::Absent) {
+            return make::link(from, &name, route.to, route.to_name).map(|()| Copied::default());
+        }
+        let linked = |hidden: &CStr| make::link(from, &name, route.to, hidden);
+        let (hidden, ()) = with_hidden_name(route.to_name, linked)?;
+        let kept = match backup.map(|backup| Kept::make(backup, route.to, route.to_name)) {
+            Some(Err(error)) => {
+                let _ = make::remove(route.to, &hidden);
+                return Err(error);
             }
+            kept => kept.and_then(Result::ok),
+        };
+        let backup = kept.as_ref().map(|kept| kept.name().to_owned());
+        let renamed = make::rename(route.to, &hidden, route.to, route.to_name, true);
+        // Renaming one hard link of a file to another has no effect, so the hidden name may still
+        // exist.
+        let removed = make::remove(route.to, &hidden);
+        if let Err(error) = renamed {
+            kept.into_iter().for_each(Kept::undo);
+            return Err(error);
+        }
+        match removed {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(Copied { backup, ..Copied::default() }),
         }
     }
 

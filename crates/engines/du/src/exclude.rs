@@ -92,9 +92,12 @@ struct Pattern {
 impl Pattern {
     fn matches(&self, text: &[u8]) -> bool {
         match &self.utf8 {
-            Some(tokens) if std::str::from_utf8(text).is_ok() => {
-                matches(tokens, text, Characters::Utf8)
+            Some(tokens)
+                if std::str::from_utf8(text).is_ok() && matches(tokens, text, Characters::Utf8) =>
+            {
+                true
             }
+            // As in the C library, bytes are compared if characters do not match.
             _ => matches(&self.bytes, text, Characters::Bytes),
         }
     }
@@ -355,9 +358,11 @@ mod tests {
     #[test]
     fn a_character_is_a_byte_outside_utf8() {
         // The results of GNU du 9.1 in the locales C and C.UTF-8.
-        let cases: [(&[u8], &[u8], bool, bool); 11] = [
+        let cases: [(&[u8], &[u8], bool, bool); 13] = [
+            ("??".as_bytes(), "éé".as_bytes(), false, true),
+            ("??".as_bytes(), "日".as_bytes(), false, false),
             ("?".as_bytes(), "é".as_bytes(), false, true),
-            ("??".as_bytes(), "é".as_bytes(), true, false),
+            ("??".as_bytes(), "é".as_bytes(), true, true),
             ("[é]".as_bytes(), "é".as_bytes(), false, true),
             ("[!b]".as_bytes(), "é".as_bytes(), false, true),
             ("[[:alpha:]]".as_bytes(), "é".as_bytes(), false, true),

@@ -23,7 +23,8 @@ pub(crate) enum Takes {
 struct Known {
     /// Its name in the result: the long name, or the letter if it has none.
     name: String,
-    long: Option<String>,
+    /// Its long name and the aliases of that.
+    longs: Vec<String>,
     letters: Vec<char>,
     takes: Takes,
 }
@@ -32,7 +33,7 @@ struct Known {
 #[derive(Debug)]
 pub(crate) struct Options {
     known: Vec<Known>,
-    /// The long names that the GNU program has.
+    /// The long names that the GNU program has, in its order.
     gnu: &'static [&'static str],
 }
 
@@ -50,21 +51,23 @@ pub(crate) enum Word {
 }
 
 impl Options {
-    /// Takes the options of a clap command. `gnu` lists the long options of the GNU program.
+    /// Takes the options of a clap command. `gnu` lists the long options of the GNU program in the
+    /// order in which its messages list them.
     pub(crate) fn of(command: &clap::Command, gnu: &'static [&'static str]) -> Self {
         let known = command.get_arguments().filter(|arg| !arg.is_positional());
         let known = known.map(|arg| {
-            let long = arg.get_long().map(str::to_owned);
+            let mut longs: Vec<String> = arg.get_long().into_iter().map(str::to_owned).collect();
+            longs.extend(arg.get_all_aliases().unwrap_or_default().into_iter().map(str::to_owned));
             let mut letters: Vec<char> = arg.get_short().into_iter().collect();
             letters.extend(arg.get_all_short_aliases().unwrap_or_default());
-            let name = long.clone().unwrap_or_else(|| letters.iter().collect());
+            let name = longs.first().cloned().unwrap_or_else(|| letters.iter().collect());
             let at_least = arg.get_num_args().map_or(1, |range| range.min_values());
             let takes = match (arg.get_action().takes_values(), at_least) {
                 (false, _) => Takes::Nothing,
                 (true, 0) => Takes::Optional,
                 (true, _) => Takes::Required,
             };
-            Known { name, long, letters, takes }
+            Known { name, longs, letters, takes }
         });
         Self { known: known.collect(), gnu }
     }
@@ -102,8 +105,8 @@ impl Options {
             Some(at) => (&word[..at], Some(OsString::from_vec(word[at + 1..].to_vec()))),
             None => (word, None),
         };
-        let option = self.find(name)?;
-        let shown = format!("--{}", option.name);
+        let (option, long) = self.find(name)?;
+        let shown = format!("--{long}");
         let value = match (option.takes, value) {
             (Takes::Nothing, Some(_)) => {
                 return Err(format!("option '{shown}' doesn't allow an argument"));
@@ -116,24 +119,28 @@ impl Options {
         Ok(Word::Option { name: option.name.clone(), value, shown })
     }
 
-    /// Finds a long option by its name or by the start of its name.
-    fn find(&self, name: &[u8]) -> Result<&Known, String> {
-        let by = |test: &dyn Fn(&str) -> bool| -> Vec<&Known> {
-            self.known.iter().filter(|option| option.long.as_deref().is_some_and(test)).collect()
-        };
-        if let [option] = by(&|long| long.as_bytes() == name)[..] {
-            return Ok(option);
+    /// Finds a long option by its name or by the start of its name, and returns the whole name.
+    fn find(&self, name: &[u8]) -> Result<(&Known, &str), String> {
+        let named = |option: &'_ Known| option.longs.iter().any(|long| long.as_bytes() == name);
+        if let Some(option) = self.known.iter().find(|option| named(option)) {
+            let long = option.longs.iter().find(|long| long.as_bytes() == name);
+            return Ok((option, long.map_or(&*option.name, String::as_str)));
         }
-        let start = |long: &str| long.as_bytes().starts_with(name);
-        let gnu = by(&|long| start(long) && self.gnu.contains(&long));
-        let candidates = if gnu.is_empty() { by(&start) } else { gnu };
+        let pairs = self.known.iter().flat_map(|of| of.longs.iter().map(move |long| (of, &**long)));
+        let all: Vec<_> = pairs.filter(|(_, long)| long.as_bytes().starts_with(name)).collect();
+        let place = |long: &str| self.gnu.iter().position(|gnu| *gnu == long);
+        let mut found: Vec<_> = all.iter().copied().filter(|of| place(of.1).is_some()).collect();
+        found.sort_by_key(|of| place(of.1));
+        let found = if found.is_empty() { all } else { found };
         let shown = OsStr::from_bytes(name).to_string_lossy();
-        match candidates[..] {
-            [option] => Ok(option),
+        match found[..] {
             [] => Err(format!("unrecognized option '--{shown}'")),
+            // Several names of one option are not ambiguous.
+            [first, ref more @ ..] if more.iter().all(|(option, _)| *option == first.0) => {
+                Ok(first)
+            }
             _ => {
-                let names = candidates.iter().map(|option| format!(" '--{}'", option.name));
-                let names: String = names.collect();
+                let names: String = found.iter().map(|(_, long)| format!(" '--{long}'")).collect();
                 Err(format!("option '--{shown}' is ambiguous; possibilities:{names}"))
             }
         }
@@ -167,6 +174,26 @@ impl Options {
     }
 }
 
+/// Returns the words for clap: each option on its own with its value, then the operands after `--`.
+pub(crate) fn whole(words: Vec<Word>) -> Vec<OsString> {
+    let (mut options, mut operands) = (Vec::new(), vec![OsString::from("--")]);
+    for word in words {
+        match word {
+            Word::Operand(operand) => operands.push(operand),
+            Word::Option { value: None, shown, .. } => options.push(shown.into()),
+            Word::Option { value: Some(value), mut shown, .. } => {
+                // clap strips one `=` after a letter, too.
+                shown.push('=');
+                let mut option = OsString::from(shown);
+                option.push(value);
+                options.push(option);
+            }
+        }
+    }
+    options.append(&mut operands);
+    options
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,9 +207,10 @@ mod tests {
             .arg(Arg::new("threshold").long("threshold").short('t'))
             .arg(Arg::new("time").long("time").num_args(0..=1))
             .arg(Arg::new("time-style").long("time-style"))
+            .arg(flag("use").alias("utility"))
             .arg(Arg::new("kib").short('k').action(ArgAction::SetTrue))
             .arg(Arg::new("paths").num_args(0..));
-        Options::of(&command, &["all", "threshold", "time", "time-style"])
+        Options::of(&command, &["all", "use", "utility", "time-style", "threshold", "time"])
     }
 
     /// Returns each word as `name=value` or the operand, or the messages.
@@ -213,7 +241,8 @@ mod tests {
             ),
             (&["--time", "x", "--time=y"], &["-time", "x", "-time=y (--time)"]),
             (&["--threa", "-", "--", "-a"], &["-threads-auto", "-", "-a"]),
-            (&["--ti"], &["option '--ti' is ambiguous; possibilities: '--time' '--time-style'"]),
+            (&["--ti"], &["option '--ti' is ambiguous; possibilities: '--time-style' '--time'"]),
+            (&["--u", "--utility"], &["-use", "-use"]),
             (
                 &["--q", "-qa", "-t"],
                 &[
@@ -223,6 +252,7 @@ mod tests {
                 ],
             ),
             (&["--all=1"], &["option '--all' doesn't allow an argument"]),
+            (&["--util=1"], &["option '--utility' doesn't allow an argument"]),
             (&["--threshold"], &["option '--threshold' requires an argument"]),
             (&["--"], &[]),
             (&["", "-a"], &["", "-all"]),
@@ -235,5 +265,12 @@ mod tests {
     fn the_first_operand_ends_the_options_of_posix() {
         assert_eq!(split(&["-a", "f", "-a"], true), ["-all", "f", "-a"]);
         assert_eq!(split(&["-a", "f", "-a"], false), ["-all", "f", "-all"]);
+    }
+    #[test]
+    fn clap_gets_whole_options_and_then_operands() {
+        let words = ["-at", "", "x", "--th", "-7", "-t=-", "--util", "--", "-a"];
+        let words = options().split(words.map(OsString::from), false).unwrap();
+        let expected = ["-a", "-t=", "--threshold=-7", "-t==-", "--utility", "--", "x", "-a"];
+        assert_eq!(whole(words), expected);
     }
 }

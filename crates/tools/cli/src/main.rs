@@ -1,6 +1,7 @@
 //! The ioloom program: flags and output. Each command has a module of the same name; the library
 //! crates do the work.
 
+mod abbreviated;
 mod advise;
 mod atomic_file;
 mod cache;

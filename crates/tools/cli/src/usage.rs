@@ -53,9 +53,13 @@ pub(crate) fn exit_as_gnu(error: &clap::Error, command: &str) -> ! {
 
 /// Prints an error in the command line of a GNU program and exits.
 pub(crate) fn exit_with(message: &str, command: &str) -> ! {
-    stderr::message(message);
-    stderr::line(&format!("Try 'ioloom {command} --help' for more information."));
+    stderr::message(&with_hint(message, command));
     std::process::exit(Exit::Failed as i32)
+}
+
+/// Adds GNU's hint at the help to a message.
+pub(crate) fn with_hint(message: &str, command: &str) -> String {
+    format!("{message}\nTry 'ioloom {command} --help' for more information.")
 }
 
 /// Returns the message of GNU programs for an unknown option or a missing value.

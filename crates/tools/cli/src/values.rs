@@ -3,6 +3,7 @@
 //! Invalid values are reported before any file is opened. Fixed sets of words are a [`Choice`];
 //! values with a grammar use [`spelled`] or [`Grammar`], which call the `FromStr` of the type.
 
+use crate::abbreviated::choice_of;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Command};
 use ioloom_model::{ParseError, units};
@@ -17,11 +18,13 @@ pub(crate) struct Choice<T> {
     words: Vec<(&'static str, T)>,
     /// Accepted but not listed or completed.
     hidden: Vec<(&'static str, T)>,
+    /// The option of a GNU program: words can be abbreviated, and messages are GNU's.
+    gnu: Option<&'static str>,
 }
 
 /// Accepts these words.
 pub(crate) fn choice<T>(words: impl IntoIterator<Item = (&'static str, T)>) -> Choice<T> {
-    Choice { words: words.into_iter().collect(), hidden: Vec::new() }
+    Choice { words: words.into_iter().collect(), hidden: Vec::new(), gnu: None }
 }
 
 impl<T> Choice<T> {
@@ -30,9 +33,15 @@ impl<T> Choice<T> {
         self.hidden.extend(words);
         self
     }
+
+    /// Accepts abbreviations and reports other words as a GNU program does for `option`.
+    pub(crate) fn abbreviated(mut self, option: &'static str) -> Self {
+        self.gnu = Some(option);
+        self
+    }
 }
 
-impl<T: Clone + Send + Sync + 'static> TypedValueParser for Choice<T> {
+impl<T: Copy + PartialEq + Send + Sync + 'static> TypedValueParser for Choice<T> {
     type Value = T;
 
     fn parse_ref(
@@ -43,7 +52,13 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Choice<T> {
     ) -> Result<T, clap::Error> {
         let mut all = self.words.iter().chain(&self.hidden);
         if let Some((_, parsed)) = all.find(|(word, _)| value == *word) {
-            return Ok(parsed.clone());
+            return Ok(*parsed);
+        }
+        if let Some(option) = self.gnu {
+            let chosen = choice_of(option, &value.to_string_lossy(), &self.words);
+            return chosen.map_err(|message| {
+                clap::Error::raw(clap::error::ErrorKind::ValueValidation, message)
+            });
         }
         let listed = PossibleValuesParser::new(self.words.iter().map(|(word, _)| *word));
         Err(match listed.parse_ref(command, arg, value) {

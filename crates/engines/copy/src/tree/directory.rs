@@ -54,12 +54,15 @@ impl Worker<'_> {
         };
         let mode = self.initial_mode(&source);
         let new_dirs = (self.new_dirs(new.parent.is_none()), self.context.resume.get().is_some());
-        let sweep = || self.sweep(new, parent, &name);
+        let sweep = || self.sweep(new, parent, &name, true);
         let target = match TargetDir::make(parent, &name, hidden, mode, new_dirs, sweep) {
             Err(e) => return self.not_begun(new, e, &paths()),
             Ok(target) => target,
         };
         let own = target.own;
+        if !target.is_new {
+            self.sweep_existing(new, parent, &name, &target.dir);
+        }
         if !target.is_hidden || target.hidden_name.is_some() {
             self.context.writes_into(own.identity());
         }
@@ -81,7 +84,7 @@ impl Worker<'_> {
             root_device,
             absent: false,
             doomed: above.map(|above| above.doomed.clone()).unwrap_or_default(),
-            swept: AtomicBool::new(false),
+            swept: AtomicBool::new(!target.is_new),
             hidden: target.is_hidden,
             bytes: AtomicU64::new(0),
             empty: stays_out,
@@ -151,7 +154,7 @@ impl Worker<'_> {
     }
 
     /// Looks for remains of interrupted copies where a directory is about to be created.
-    fn sweep(&self, new: &NewDir<'_, CopyDir>, dir: &Dir, name: &CStr) {
+    fn sweep(&self, new: &NewDir<'_, CopyDir>, dir: &Dir, name: &CStr, adopts: bool) {
         let roots = self.roots;
         let Some(above) = new.parent else {
             let number = roots.to[new.root].parent;
@@ -161,12 +164,21 @@ impl Worker<'_> {
             let siblings = roots.to.iter().filter(|to| to.parent == number);
             let names: Vec<&CStr> = siblings.map(|to| to.name.as_c_str()).collect();
             let path = roots.to[new.root].path.parent().unwrap_or(Path::new(""));
-            return sweep::sweep(self.context, dir, path, &names);
+            return sweep::sweep(self.context, dir, path, &names, adopts);
         };
         if !above.data().swept.swap(true, Ordering::Relaxed) {
             let path = target_path(roots, Some(above), above.root(), b"");
-            sweep::sweep(self.context, dir, &path, &[name]);
+            sweep::sweep(self.context, dir, &path, &[name], adopts);
         }
+    }
+
+    /// Looks for remains of interrupted copies inside an existing directory and, for a source, next
+    /// to it.
+    fn sweep_existing(&self, new: &NewDir<'_, CopyDir>, above: &Dir, name: &CStr, dir: &Dir) {
+        if new.parent.is_none() {
+            self.sweep(new, above, name, false);
+        }
+        sweep::sweep(self.context, dir, &new_target_path(self.roots, new), &[], true);
     }
 
     /// A directory that could not be created for lack of space. Everything below it is reported.
@@ -250,7 +262,7 @@ impl Worker<'_> {
                 Some(_) => &mut counts.files,
             };
             *count += 1;
-            if reports && found.is_some() {
+            if reports && !below.is_empty() {
                 let to = path.join(OsStr::from_bytes(below));
                 let text = format!("{} was removed: its directory is incomplete", quoted(&to));
                 self.context.failed(CopyError::whole(&to, text));
@@ -261,6 +273,10 @@ impl Worker<'_> {
         if let Err(error) = removed {
             let hidden = path.with_file_name(OsStr::from_bytes(hidden.to_bytes()));
             self.context.failed(CopyError::io(Operation::Remove, hidden, error));
+        }
+        if reports {
+            let text = format!("{} was removed: it is incomplete", quoted(&path));
+            self.context.failed(CopyError::whole(&path, text));
         }
         self.context.discarded(&counts);
         let gone = dir.data().bytes.load(Ordering::Relaxed);
@@ -348,6 +364,11 @@ pub(crate) fn into_itself(from: &Path, to: &Path) -> CopyError {
 }
 
 fn not_created(error: io::Error, (from, to): &(PathBuf, PathBuf)) -> CopyError {
+    if error.kind() == io::ErrorKind::PermissionDenied
+        && attr::of_path(to, false).is_err_and(|e| e.kind() == error.kind())
+    {
+        return CopyError::io(Operation::Stat, to.clone(), error);
+    }
     if Errno::from_io_error(&error) != Some(Errno::NOTDIR) {
         return CopyError::io(Operation::CreateDir, to.clone(), error);
     }

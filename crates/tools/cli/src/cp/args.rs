@@ -1,12 +1,15 @@
 //! Flags of `cp`. Flags that GNU cp also has behave the same way.
 
+use super::backup;
 use super::order::{self, Attribute, Step};
 use crate::exit::Failure;
+use crate::usage::with_hint;
 use crate::values::{self, Choice};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use ioloom_copy::{
-    Attributes, Backup, BackupNames, CopyOptions, Durable, Existing, HashKind, Make, Mode,
-    Overwrite, Target, Tuning, Verify, When,
+    Attributes, Backup, CopyOptions, Durable, Existing, HashKind, Make, Mode, Overwrite, Target,
+    Tuning, Verify, When,
 };
 use ioloom_failure::{Operation, PathError};
 use ioloom_walk::{Separator, Threads, read_list};
@@ -47,6 +50,7 @@ pub(crate) struct CpFlags {
     /// Sources, then the target
     ///
     /// With -t, all are sources.
+    #[arg(value_parser = any_path(), value_hint = clap::ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Copy directories recursively
@@ -148,7 +152,7 @@ pub(crate) struct CpFlags {
     /// Copy with the whole source path
     ///
     /// Creates the directories of the path below the target, which must be a directory.
-    #[arg(long)]
+    #[arg(long, alias = "path")]
     pub(crate) parents: bool,
 
     /// Remove trailing slashes from sources
@@ -180,7 +184,8 @@ pub(crate) struct CpFlags {
     pub(crate) context: Option<String>,
 
     /// Copy all sources into this directory
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", value_parser = any_path(),
+          value_hint = clap::ValueHint::DirPath)]
     pub(crate) target_directory: Option<PathBuf>,
 
     /// Treat the target as a file name
@@ -220,15 +225,15 @@ pub(crate) struct CpFlags {
     /// once at the end.
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true,
           default_missing_value = "mode,ownership,timestamps", value_delimiter = ',',
-          value_parser = order::attribute_words(), hide_possible_values = true)]
+          value_parser = order::attribute_words("--preserve"), hide_possible_values = true)]
     pub(crate) preserve: Vec<Attribute>,
 
     /// Do not preserve these attributes
     ///
     /// Overrides part of -a or --preserve. If mode is not preserved, new files get default permissions
     /// regardless of the source.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = order::attribute_words(),
-          hide_possible_values = true)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = order::attribute_words("--no-preserve"), hide_possible_values = true)]
     pub(crate) no_preserve: Vec<Attribute>,
 
     /// Stay on the file system of each source
@@ -241,7 +246,8 @@ pub(crate) struct CpFlags {
     /// a hash; a shared copy takes almost no time and no space until one side changes. always (same as
     /// the flag alone) fails if blocks cannot be shared. never creates an independent copy.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
-          default_value = "auto", default_missing_value = "always", value_parser = when_words(),
+          default_value = "auto", default_missing_value = "always",
+          value_parser = reflink_words(),
           hide_possible_values = true)]
     pub(crate) reflink: When,
 
@@ -249,7 +255,7 @@ pub(crate) struct CpFlags {
     ///
     /// auto preserves the holes of the source. always also converts blocks of zeros to holes, which
     /// requires reading every byte. never writes holes as zeros, so the copy occupies its full size.
-    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = when_words(),
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = sparse_words(),
           hide_possible_values = true)]
     pub(crate) sparse: When,
 
@@ -329,11 +335,23 @@ pub(crate) enum Update {
 }
 
 fn update_words() -> Choice<Update> {
-    values::choice([("older", Update::Older), ("all", Update::All), ("none", Update::None)])
+    values::choice([("all", Update::All), ("none", Update::None), ("older", Update::Older)])
+        .abbreviated("--update")
 }
 
-fn when_words() -> Choice<When> {
+fn reflink_words() -> Choice<When> {
     values::choice([("auto", When::Auto), ("always", When::Always), ("never", When::Never)])
+        .abbreviated("--reflink")
+}
+
+fn sparse_words() -> Choice<When> {
+    values::choice([("never", When::Never), ("auto", When::Auto), ("always", When::Always)])
+        .abbreviated("--sparse")
+}
+
+/// Accepts any path. clap refuses empty ones; GNU cp reports them like other missing files.
+fn any_path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 fn durable_words() -> Choice<Durable> {
@@ -511,6 +529,12 @@ impl CpArgs {
         }
     }
 
+    fn backup(&self) -> Result<Option<Backup>, Failure> {
+        let flags = &self.flags;
+        let control = flags.backup.as_deref().or(flags.b.then_some(""));
+        backup::wanted(control, flags.suffix.as_ref(), self.existing() == Existing::Keep)
+    }
+
     /// Refuses combinations of flags.
     fn check(&self) -> Result<(), Failure> {
         let flags = &self.flags;
@@ -546,65 +570,11 @@ impl CpArgs {
         }
         Ok(())
     }
-
-    fn backup(&self) -> Result<Option<Backup>, Failure> {
-        let flags = &self.flags;
-        if flags.backup.is_none() && !flags.b && flags.suffix.is_none() {
-            return Ok(None);
-        }
-        let control = flags.backup.as_deref().filter(|control| !control.is_empty());
-        let (control, from) = match control {
-            Some(control) => (control.to_owned(), "backup type"),
-            None => (std::env::var("VERSION_CONTROL").unwrap_or_default(), "$VERSION_CONTROL"),
-        };
-        let names = match backup_names(&control) {
-            Some(names) => names,
-            None => {
-                let why = format!(
-                    "invalid argument '{}' for '{from}'\nValid arguments are:\n  - 'none', 'off'\n  - \
-                     'simple', 'never'\n  - 'existing', 'nil'\n  - 'numbered', 't'",
-                    control.escape_debug()
-                );
-                return Err(tried(&why));
-            }
-        };
-        let Some(names) = names else { return Ok(None) };
-        if self.existing() == Existing::Keep {
-            return Err(tried("options --backup and --no-clobber are mutually exclusive"));
-        }
-        let suffix = flags.suffix.clone().or_else(|| std::env::var_os("SIMPLE_BACKUP_SUFFIX"));
-        let fits = |suffix: &OsString| !suffix.is_empty() && !suffix.as_bytes().contains(&b'/');
-        let suffix = suffix.filter(fits).unwrap_or_else(|| "~".into());
-        Ok(Some(Backup { names, suffix }))
-    }
-}
-
-/// Returns the kind of backup for a word or an unambiguous beginning of one. `Some(None)`: none.
-fn backup_names(control: &str) -> Option<Option<BackupNames>> {
-    const WORDS: [(&str, Option<BackupNames>); 8] = [
-        ("none", None),
-        ("off", None),
-        ("simple", Some(BackupNames::Simple)),
-        ("never", Some(BackupNames::Simple)),
-        ("existing", Some(BackupNames::Existing)),
-        ("nil", Some(BackupNames::Existing)),
-        ("numbered", Some(BackupNames::Numbered)),
-        ("t", Some(BackupNames::Numbered)),
-    ];
-    if control.is_empty() {
-        return Some(Some(BackupNames::Existing));
-    }
-    if let Some((_, names)) = WORDS.iter().find(|(word, _)| *word == control) {
-        return Some(*names);
-    }
-    let mut found = WORDS.iter().filter(|(word, _)| word.starts_with(control));
-    let first = found.next()?.1;
-    found.all(|(_, names)| *names == first).then_some(first)
 }
 
 /// An invalid command line, with the advice of GNU cp.
 fn tried(message: &str) -> Failure {
-    Failure::usage(format!("{message}\nTry 'ioloom cp --help' for more information."))
+    Failure::usage(with_hint(message, "cp"))
 }
 
 fn without_slashes(path: &Path) -> PathBuf {

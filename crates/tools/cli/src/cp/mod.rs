@@ -1,14 +1,14 @@
 //! `ioloom cp`: flags and output. The crate `ioloom-copy` does the copying.
 
-mod abbreviated;
 mod args;
+mod backup;
 mod explain;
 mod order;
 mod progress;
-
-pub(crate) use abbreviated::expand;
+mod words;
 
 pub(crate) use args::CpArgs;
+pub(crate) use words::expand;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;

@@ -18,17 +18,18 @@ pub(crate) enum Attribute {
     All,
 }
 
-pub(super) fn attribute_words() -> Choice<Attribute> {
+pub(super) fn attribute_words(option: &'static str) -> Choice<Attribute> {
     values::choice([
         ("mode", Attribute::Mode),
-        ("ownership", Attribute::Ownership),
         ("timestamps", Attribute::Timestamps),
+        ("ownership", Attribute::Ownership),
         ("links", Attribute::Links),
+        // Security labels are extended attributes.
+        ("context", Attribute::Context),
         ("xattr", Attribute::Xattr),
         ("all", Attribute::All),
     ])
-    // Security labels are extended attributes.
-    .hidden([("context", Attribute::Context)])
+    .abbreviated(option)
 }
 
 /// One flag, in the order of the command line.

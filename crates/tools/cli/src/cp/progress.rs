@@ -4,7 +4,9 @@
 use super::CpArgs;
 use crate::out;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ioloom_copy::{CopyCounters, CopyError, CopyOptions, Mode, Target, Watcher, bytes_to_copy};
+use ioloom_copy::{
+    CopyCounters, CopyError, CopyOptions, Mode, Target, Verify, Watcher, When, bytes_to_copy,
+};
 use ioloom_failure::quoted;
 use ioloom_model::units::{format_count, format_size};
 use std::io::{BufRead, IsTerminal, Write};
@@ -26,7 +28,7 @@ const UNKNOWN: &str = "{spinner} {msg}";
 /// Prints progress and questions on standard error and, with -v, names on standard output.
 pub(super) struct CopyProgress {
     verbose: bool,
-    debug: bool,
+    debug: Option<DebugLine>,
     bar: Option<ProgressBar>,
     thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
     /// Serializes questions.
@@ -67,7 +69,7 @@ impl CopyProgress {
         let thread = Mutex::new(thread);
         Self {
             verbose: args.is_verbose(),
-            debug: args.flags.debug,
+            debug: args.flags.debug.then_some(DebugLine { options: options.clone() }),
             bar,
             thread,
             asking: Mutex::default(),
@@ -93,6 +95,35 @@ impl CopyProgress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// The line of --debug, in the words of GNU cp 9.
+struct DebugLine {
+    options: CopyOptions,
+}
+
+impl DebugLine {
+    fn of(&self, mode: Mode, finds_holes: bool) -> String {
+        let options = &self.options;
+        let shares = options.verify == Verify::None && options.sparse != When::Always;
+        let reflink = match mode {
+            Mode::Reflink => "yes",
+            _ if options.reflink == When::Never => "no",
+            _ if options.mode.is_some() || !shares => "avoided",
+            _ => "unsupported",
+        };
+        let (offload, sparse) = match (mode, options.sparse, finds_holes) {
+            // The kernel does not report how it shares blocks.
+            (Mode::Reflink, ..) => ("unknown", "unknown"),
+            (_, When::Always, true) => ("avoided", "SEEK_HOLE + zeros"),
+            (_, When::Always, false) => ("avoided", "zeros"),
+            (Mode::Range, _, true) => ("yes", "SEEK_HOLE"),
+            (Mode::Range, _, false) => ("yes", "no"),
+            (_, _, true) => ("avoided", "SEEK_HOLE"),
+            (_, _, false) => ("avoided", "no"),
+        };
+        format!("copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}\n")
     }
 }
 
@@ -168,14 +199,9 @@ impl Watcher for CopyProgress {
         self.print(&format!("{} -> {}{backup}\n", quoted(from), quoted(to)));
     }
 
-    fn copied_by(&self, mode: Mode) {
-        if self.debug {
-            let (offload, reflink) = match mode {
-                Mode::Reflink => ("unknown", "yes"),
-                Mode::Range => ("yes", "no"),
-                _ => ("no", "no"),
-            };
-            self.print(&format!("copy offload: {offload}, reflink: {reflink}, method: {mode}\n"));
+    fn copied_by(&self, mode: Mode, finds_holes: bool) {
+        if let Some(debug) = &self.debug {
+            self.print(&debug.of(mode, finds_holes));
         }
     }
 

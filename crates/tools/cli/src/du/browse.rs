@@ -39,7 +39,7 @@ const HELP: [&str; 14] = [
     "/                     find a name; / and enter find the next one",
     "space                 mark an entry",
     "d                     remove the marked or the selected entries",
-    "q, ctrl-c             quit",
+    "q, ctrl-c, esc        quit; esc asks before",
     "",
     "! could not be read   H hard links elsewhere   @ symbolic link",
     "Press any key to close this help.",

@@ -7,15 +7,15 @@
 use super::size::{self, Spelling, Wrong};
 use super::time::{self, TimeFormat};
 use crate::exit::{Exit, Failure};
-use crate::getopt::{Options, Word};
-use crate::stderr;
+use crate::getopt::{self, Options, Word};
+use crate::{stderr, usage};
 use ioloom_du::scan::Time;
 use ioloom_walk::Follow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// The long options of GNU du, for abbreviations.
-const GNU: [&str; 26] = [
+/// The long options of GNU du, in its order.
+const GNU: [&str; 25] = [
     "all",
     "apparent-size",
     "block-size",
@@ -26,27 +26,22 @@ const GNU: [&str; 26] = [
     "exclude",
     "exclude-from",
     "files0-from",
-    "help",
     "human-readable",
     "inodes",
+    "si",
     "max-depth",
-    "no-dereference",
     "null",
+    "no-dereference",
     "one-file-system",
     "separate-dirs",
-    "si",
     "summarize",
+    "total",
     "threshold",
     "time",
     "time-style",
-    "total",
+    "help",
     "version",
-    // Of later versions.
-    "kibibytes",
 ];
-/// What follows messages about the command line.
-const HINT: &str = "Try 'ioloom du --help' for more information.";
-
 /// The variables that GNU du reads.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
@@ -124,7 +119,7 @@ pub(crate) struct CommandLine {
     pub(crate) choices: Choices,
 }
 
-/// Messages for standard error; the last may be followed by [`HINT`].
+/// Messages for standard error; the last may be followed by a hint at the help.
 #[derive(Debug, PartialEq, Eq)]
 struct Refusal {
     messages: Vec<String>,
@@ -152,7 +147,7 @@ impl From<Refusal> for Failure {
 
 /// Adds the hint at the help to a message.
 pub(super) fn hinted(message: &str) -> String {
-    format!("{message}\n{HINT}")
+    usage::with_hint(message, "du")
 }
 
 /// Reads the words after `du`. `command` defines the options. Warnings are printed.
@@ -171,28 +166,7 @@ pub(crate) fn read(
         warnings.iter().for_each(|warning| stderr::message(warning));
         choices
     };
-    Ok(CommandLine { words: whole(words), choices })
-}
-
-/// Returns the words with each option on its own, and the operands after `--`.
-fn whole(words: Vec<Word>) -> Vec<OsString> {
-    let (mut options, mut operands) = (Vec::new(), vec![OsString::from("--")]);
-    for word in words {
-        match word {
-            Word::Operand(operand) => operands.push(operand),
-            Word::Option { name, value, .. } => {
-                let dashes = if name.chars().count() == 1 { "-" } else { "--" };
-                let mut option = OsString::from(format!("{dashes}{name}"));
-                if let Some(value) = value {
-                    option.push("=");
-                    option.push(value);
-                }
-                options.push(option);
-            }
-        }
-    }
-    options.append(&mut operands);
-    options
+    Ok(CommandLine { words: getopt::whole(words), choices })
 }
 
 /// The options while they are read.
@@ -421,15 +395,5 @@ mod tests {
         ] {
             assert_eq!(message(line), (text.to_owned(), hint), "{line}");
         }
-    }
-
-    #[test]
-    fn clap_gets_whole_options_and_then_operands() {
-        let words = [
-            Word::Operand("-a".into()),
-            Word::Option { name: "k".into(), value: None, shown: "-k".into() },
-            Word::Option { name: "top".into(), value: Some("3".into()), shown: "--top".into() },
-        ];
-        assert_eq!(whole(words.to_vec()), ["-k", "--top=3", "--", "-a"]);
     }
 }

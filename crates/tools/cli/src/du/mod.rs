@@ -5,7 +5,6 @@
 
 mod args;
 mod browse;
-mod choice;
 mod compare;
 mod document;
 mod gnu;

@@ -6,7 +6,7 @@ use ioloom_du::exclude::{Characters, Exclude};
 use ioloom_failure::{quoted, reason};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A path, or the message about an invalid one, which costs only itself.
@@ -18,7 +18,19 @@ pub(super) fn given(paths: &[OsString]) -> Vec<Operand> {
         return vec![Ok(PathBuf::from("."))];
     }
     let empty = || "invalid zero-length file name".to_owned();
-    paths.iter().map(|path| if path.is_empty() { Err(empty()) } else { Ok(path.into()) }).collect()
+    let operand = |path: &OsString| match path.as_bytes() {
+        b"" => Err(empty()),
+        bytes => Ok(operand(bytes)),
+    };
+    paths.iter().map(operand).collect()
+}
+
+/// Returns the path of an operand, with one slash of several at its end, as GNU du shows it.
+fn operand(mut bytes: &[u8]) -> PathBuf {
+    while bytes.len() > 2 && bytes.ends_with(b"//") {
+        bytes = &bytes[..bytes.len() - 1];
+    }
+    PathBuf::from(OsStr::from_bytes(bytes))
 }
 
 /// Returns the paths that a file contains, each ended by a zero byte; `-` is standard input.
@@ -54,7 +66,7 @@ pub(super) fn listed(file: &Path, paths: &[OsString]) -> Result<Vec<Operand>, Fa
                 let text = "when reading file names from stdin, no file name of '-' allowed";
                 Err(text.to_owned())
             }
-            name => Ok(PathBuf::from(OsString::from_vec(name.to_vec()))),
+            name => Ok(operand(name)),
         });
     }
     ended(read, &shown, operands)
@@ -185,8 +197,8 @@ mod tests {
     #[test]
     fn empty_arguments_are_refused_alone() {
         assert_eq!(texts(given(&[])), ["."]);
-        let operands = texts(given(&["".into(), "a".into()]));
-        assert_eq!(operands, ["! invalid zero-length file name", "a"]);
+        let operands = texts(given(&["".into(), "a".into(), "b///".into(), "//".into()]));
+        assert_eq!(operands, ["! invalid zero-length file name", "a", "b/", "//"]);
     }
 
     #[test]

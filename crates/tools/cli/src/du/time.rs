@@ -3,7 +3,7 @@
 //! Times are local by `TZ`. Names of days and months are English, as in the locale C. Years beyond
 //! 9999 are printed as seconds, with a warning; GNU du does so only beyond the year 2,147,483,647.
 
-use super::choice::choice_of;
+use crate::abbreviated::choice_of;
 use ioloom_du::Newest;
 use ioloom_du::scan::Time;
 use jiff::Timestamp;

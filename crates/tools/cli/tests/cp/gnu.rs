@@ -195,6 +195,32 @@ fn errors_read_like_those_of_gnu_cp() {
 }
 
 #[test]
+fn errors_of_words_and_created_links_read_like_those_of_gnu_cp() {
+    if !is_gnu() {
+        return;
+    }
+    compare(
+        &[
+            "touch a; $CP --context=x a b; $CP -Z --preserve=context a b",
+            "mkdir s; $CP -r s gone/.",
+            "$CP '' x; touch x; $CP x ''; $CP -t '' x; mkdir d; $CP -r '' d; $CP -t d ''",
+            "touch a; $CP -s a gone/b; $CP -l a gone/b; mkdir d; $CP -s a d/b",
+            "touch a; $CP --preserve=foo a b; $CP --preserve=mode,x,foo a b; $CP --preserve= a b",
+            "touch a; $CP --no-preserve= a b; $CP --sparse=a a b; $CP --reflink=foo a b",
+            "touch a; $CP --backup=n a b; $CP --backup=foo a b; VERSION_CONTROL=foo $CP -b a b",
+            "touch a; $CP --pa=x a b; $CP --path=x a b; $CP --no a b; $CP -at a b",
+            "mkdir -p a b c; ln -s ../t a/1; echo p > b/1; echo o > t; $CP -d --backup a/1 b/1 c",
+            "mkdir -p a b c; ln -s ../t a/1; mkfifo b/1; echo o > t; $CP -dR a/1 b/1 c",
+            "mkdir -p a b c; ln -s ../t a/1; echo p > b/1; $CP -dlR a/1 b/1 c",
+            "mkdir -p a/s b/s c; ln -s ../../t a/s/1; echo p > b/s/1; $CP -a a/s b/s c",
+            "mkdir -p a/s b/s c; ln -s ../../t a/s/1; echo p > b/s/1; echo o > t; \
+             $CP -a --rem a/s b/s c",
+        ],
+        false,
+    );
+}
+
+#[test]
 fn files_are_overwritten_as_gnu_cp_does() {
     if !is_gnu() {
         return;
@@ -255,6 +281,31 @@ fn files_are_overwritten_as_gnu_cp_does() {
             "echo a > a; $CP --b=simple -v a b; $CP --b=simple -v a b; $CP --rem -v a b",
             "echo a > a; POSIXLY_CORRECT=1 $CP a -b; ln -s n l; POSIXLY_CORRECT=1 $CP a l",
             "mkdir d; echo a > a; echo b > d/a; $CP -iR a d < /dev/null; echo y | $CP -i a d",
+        ],
+        false,
+    );
+}
+
+#[test]
+fn names_backups_and_modes_are_those_of_gnu_cp() {
+    if !is_gnu() {
+        return;
+    }
+    compare(
+        &[
+            "mkdir p s; chmod 2755 p; mkdir s/x; chmod 355 s/x; $CP -r s p; chmod 755 s/x p/s/x",
+            "echo a > a; ln a b; $CP -li a b < /dev/null; echo y | $CP -li a b",
+            "mkdir s t; echo x > s/f; $CP -rv s/. t; $CP -rv s/./ t/; cd s; $CP -rv . ../t",
+            "mkdir s o; echo x > s/f; ln -s o t; $CP -a s/. t; $CP -rv s/. t/; $CP -aT s/. t",
+            "mkdir d; echo x > f; $CP -v f d//; $CP -v f d/.; $CP -vt d/// f",
+            "mkdir d e; echo a > d/a; ln d/a d/b; ln -s a d/l; mkfifo d/p; $CP -a d e; \
+             $CP -ab d e; $CP -a --backup=t d e; $CP -a --backup=t d e",
+            "echo a > a; $CP --preserve=mod a b; $CP --preserve=time,own a c; $CP --sparse=al a d",
+            "echo a > a; $CP --reflink=n a f; $CP --no-preserve=x a g; $CP --backup=num a g",
+            "mkfifo p; chmod 7777 p; $CP -a --no-preserve=mode p q; umask 077; $CP -r p r; \
+             $CP -r --no-preserve=mode p s",
+            "mkdir s; chmod 7777 s; $CP -a --no-preserve=mode s t; $CP -r --no-preserve=mode s u; \
+             chmod 6711 s; $CP -a --no-preserve=ownership s v; $CP -r --preserve=mode s w",
         ],
         false,
     );

@@ -99,6 +99,46 @@ fn a_killed_copy_leaves_no_partial_file_under_a_final_name() {
     println!("{rounds} rounds: {absent} absent, {complete} complete");
 }
 
+/// Goal: of two copies into one directory one is killed; a third completes the directory and nothing
+/// of the killed one stays. Rounds differ in who resumes, who is killed, and when.
+#[test]
+fn the_next_copy_cleans_up_after_a_killed_one_of_two() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    make(&at("source"));
+    let start = |resumes: bool| {
+        let mut command = ioloom();
+        let flags: &[&str] = if resumes { &["--resume"] } else { &[] };
+        command.current_dir(dir.path()).args(["cp", "-aT"]).args(flags).args(["source", "t/copy"]);
+        command.stderr(Stdio::piped());
+        command
+    };
+    let (rounds, mut killed) = (kills(12), 0);
+    for round in 0..rounds {
+        fs::create_dir(at("t")).unwrap();
+        let resumes = [(true, true), (true, false), (false, false)][round as usize % 3];
+        let mut both = [start(resumes.0).spawn().unwrap(), start(resumes.1).spawn().unwrap()];
+        std::thread::sleep(Duration::from_millis(u64::from(round * 37 % 60)));
+        let victim = round as usize / 3 % 2;
+        let _ = both[victim].kill();
+        killed += u32::from(both[victim].wait().unwrap().code().is_none());
+        let [one, other] = both;
+        let survivor = if victim == 0 { other } else { one }.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&survivor.stderr).into_owned();
+        // Two resumable copies to one target exclude each other.
+        let excluded = said.contains("another copy of it to the same target is running");
+        assert!(survivor.status.success() || excluded, "round {round}: {said}");
+        let last = start(resumes.0 || resumes.1).output().unwrap();
+        assert!(last.status.success(), "round {round}: {}", String::from_utf8_lossy(&last.stderr));
+        assert!(whole(&at("source"), &at("t/copy")), "round {round}: not complete");
+        assert_eq!(crate::names(&at("t")), ["copy"], "round {round}");
+        let inside = crate::names(&at("t/copy"));
+        assert_eq!(inside, ["big", "many"], "round {round}");
+        fs::remove_dir_all(at("t")).unwrap();
+    }
+    println!("{rounds} rounds, {killed} killed while running");
+}
+
 #[test]
 fn an_interrupted_copy_removes_new_directories() {
     let dir = place();

@@ -2,7 +2,7 @@
 
 /// Returns the choice that `text` is, or of which it is the start. Neighbours with equal values
 /// have the same meaning. The message for another text lists the choices.
-pub(super) fn choice_of<T: Copy + PartialEq>(
+pub(crate) fn choice_of<T: Copy + PartialEq>(
     what: &str,
     text: &str,
     choices: &[(&str, T)],
