@@ -118,7 +118,7 @@ impl Case {
         let differences = compare(&system.1, &ours.1);
         let unlisted = |difference: &&Difference| {
             let is_listed = self.accepts(difference, &ours.1);
-            !is_listed && !(on_fuse && difference.field == "mode" && self.preserves())
+            !(is_listed || on_fuse && difference.field == "mode" && self.preserves())
         };
         for difference in differences.iter().filter(unlisted) {
             let Difference { path, field, theirs, ours } = difference;

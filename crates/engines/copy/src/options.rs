@@ -15,8 +15,8 @@ pub use ioloom_walk::Follow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Preserve {
     /// Permission bits and ACLs. Otherwise, new files get the source permissions minus the umask,
-    /// and replaced files keep theirs. Set-user-ID and set-group-ID are preserved only together
-    /// with the owner or group.
+    /// and replaced files keep theirs. Set-user-ID and set-group-ID are preserved with the mode, as
+    /// GNU cp does, even if the owner is another one.
     pub mode: bool,
     /// Owner and group, if the user is permitted to set them.
     pub owner: bool,

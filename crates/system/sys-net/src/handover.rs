@@ -5,7 +5,7 @@
 //! open files, which `execve` keeps. A variable in the environment, with the process ID, names the
 //! descriptors: `IOLOOM_HANDOVER=PID main:5 line:6 lock:7`.
 //!
-//! A program that cannot continue must not get the sockets. [`check`] therefore first runs it as a
+//! A program that cannot continue must not get the sockets. [`Program::check`] therefore first runs it as a
 //! child with `IOLOOM_HANDOVER=check`, in which it verifies its options and exits.
 
 use crate::inherited::{Inherited, take_listener};

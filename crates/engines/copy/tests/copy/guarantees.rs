@@ -175,7 +175,7 @@ fn existing_files_are_kept_or_replaced_as_requested() {
 }
 
 #[test]
-fn set_user_id_is_dropped_unless_the_owner_is_preserved() {
+fn set_user_id_is_kept_only_with_the_mode_as_in_gnu_cp() {
     let place = TestDir::disk();
     let from = place.path().join("from");
     fs::write(&from, "x").unwrap();
@@ -192,7 +192,8 @@ fn set_user_id_is_dropped_unless_the_owner_is_preserved() {
     if !other {
         return println!("skipped: only root can change the owner of files");
     }
-    assert_eq!(mode(Preserve { mode: true, ..Preserve::default() }, "mode"), 0);
+    assert_eq!(mode(Preserve { mode: true, ..Preserve::default() }, "mode"), 0o6000);
+    assert_eq!(mode(Preserve { times: true, ..Preserve::default() }, "times"), 0);
 }
 
 #[test]

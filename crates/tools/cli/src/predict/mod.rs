@@ -120,7 +120,7 @@ Examples:
 }
 
 /// The law of file sizes, without the size.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum SizeLaw {
     Fixed,
     Exponential,

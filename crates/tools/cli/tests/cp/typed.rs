@@ -245,8 +245,8 @@ fn flags_repeat_and_override_each_other_as_in_gnu_cp() {
         assert_eq!(said(&output).contains("overwrite 'old'?"), asks, "{args:?}: {}", said(&output));
     }
     for (args, word) in [
-        (["--update=some", "new", "x"], "older, all or none"),
-        (["--no-preserve=some", "new", "x"], "for --no-preserve: must be mode,"),
+        (["--update=some", "new", "x"], "invalid argument 'some' for '--update'"),
+        (["--no-preserve=some", "new", "x"], "invalid argument 'some' for '--no-preserve'"),
     ] {
         let output = cp(dir.path(), &args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {}", said(&output));
