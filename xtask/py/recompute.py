@@ -7,7 +7,7 @@
 Reads the session files below each directory and the claims in studies/*/claims.toml. Draws up to 50
 contrasts of kind `ratio` or `share` that have runs, and recomputes from the stored values: the
 effect, its exact interval, the signed-rank p-value, the p-value corrected for all contrasts of the
-session, and the answer. Answers that the program withheld for reasons outside this arithmetic
+session (and for the looks of a session that is judged several times), and the answer. Answers that the program withheld for reasons outside this arithmetic
 (disturbed or dependent blocks, the noise floor, disagreeing sessions) are counted but must still
 have the same numbers. Exits with 1 if a number differs. Needs Python 3.11 and no other package.
 """
@@ -26,11 +26,33 @@ BLOCKS_MIN = 12
 MARGIN = 0.05
 
 
+def at_looks(runs, header):
+    """Returns the runs of a sequential session before the last look that each comparison reached."""
+    looks = (header.get("sequential") or {}).get("looks")
+    if not looks:
+        return runs
+    blocks = {}
+    for key, _, _ in runs:
+        comparison = header["order"][key["position"]][0]
+        blocks.setdefault(comparison, {}).setdefault(key["block"], set()).add(key["arm"])
+    limits = {}
+    for comparison, arms in blocks.items():
+        newest = sorted(arms, reverse=True)
+        whole = len(newest) < 2 or arms[newest[0]] == arms[newest[1]]
+        complete = newest[0] + 1 if whole else newest[0]
+        limits[comparison] = max([l for l in looks if l <= complete], default=None)
+    limit = lambda key: limits[header["order"][key["position"]][0]]
+    return [run for run in runs if limit(run[0]) is None or run[0]["block"] < limit(run[0])]
+
+
 def runs_below(directories):
-    """Returns runs by session and a set of arms."""
-    runs, seen = {}, set()
+    """Returns runs by session, and the number of looks of each sequential session."""
+    runs, seen, headers = {}, set(), {}
     for path in (p for d in directories for p in sorted(pathlib.Path(d).rglob("*.jsonl"))):
         for line in path.read_text(errors="replace").splitlines():
+            if line.startswith('{"session":'):
+                header = json.loads(line)["session"]
+                headers.setdefault(header["session"], header)
             if not line.startswith('{"run":'):
                 continue
             run = json.loads(line)["run"]
@@ -40,10 +62,16 @@ def runs_below(directories):
             if place in seen:
                 continue
             seen.add(place)
-            measured = run["outcome"].get("measured")
-            if measured is not None and "wrong bytes" not in run["doubts"]:
-                runs.setdefault(key["session"], []).append((key, measured))
-    return runs
+            runs.setdefault(key["session"], []).append((key, run["outcome"], run["doubts"]))
+    looks = {}
+    for session, header in headers.items():
+        if header.get("sequential"):
+            looks[session] = len(header["sequential"]["looks"])
+            runs[session] = at_looks(runs.get(session, []), header)
+    for session, all_runs in runs.items():
+        runs[session] = [(key, outcome["measured"]) for key, outcome, doubts in all_runs
+                         if outcome.get("measured") is not None and "wrong-bytes" not in doubts]
+    return runs, looks
 
 
 def number(measured, name):
@@ -213,13 +241,14 @@ def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     verdicts = json.loads(pathlib.Path(sys.argv[1]).read_text())["claims"]
-    runs = runs_below(sys.argv[2:])
+    runs, looks = runs_below(sys.argv[2:])
     root = pathlib.Path(__file__).resolve().parents[2]
     claims = {}
     for path in sorted(root.glob("studies/*/claims.toml")):
         for claim in tomllib.loads(path.read_text())["claim"]:
             claims[claim["id"]] = claim
     families, candidates, known = {}, [], []
+    times = lambda evidence: max([looks.get(s, 1) for s in evidence["sessions"]], default=1)
     for verdict in verdicts:
         tests = claims[verdict.get("same_as", verdict["id"])].get("contrast", [])
         for test, part in zip(tests, verdict["parts"]):
@@ -229,7 +258,9 @@ def main():
             if bare in known:
                 continue
             known.append(bare)
-            families.setdefault(tuple(part["evidence"]["sessions"]), []).append(part["p"])
+            evidence = part["evidence"]
+            family = families.setdefault(tuple(evidence["sessions"]), [])
+            family.append(min(1.0, part["p"] * times(evidence)))
             if test["kind"] in ("ratio", "share") and "share." not in test.get("metric", ""):
                 candidates.append((verdict["id"], test, part))
     random.Random(SEED).shuffle(candidates)
@@ -257,7 +288,7 @@ def main():
             elif not close(answer[1], part["p"]):
                 wrong.append(f"p {answer[1]}, not {part['p']}")
             else:
-                q = adjusted(answer[1], family)
+                q = adjusted(min(1.0, answer[1] * times(evidence)), family)
                 if not close(q, part["p_adjusted"]):
                     wrong.append(f"adjusted p {q}, not {part['p_adjusted']}")
                 holds = answer[0] if q <= 0.05 else None

@@ -11,6 +11,10 @@
 //! the 1.1 % quantile instead of the 2.5 % quantile. The p-value of a bound applies the inverse.
 //! Resamples for which the statistic is NaN are dropped and not counted in [`Interval::resamples`].
 //!
+//! The statistic should be a function of medians, such as a ratio or a crossing of medians: simulated
+//! intervals then contain the truth in at least 96 % of studies of 6 to 30 values. For means of skewed
+//! values they do so in only 91 % of studies of 6 values and 94 % of 12 (lognormal, sigma 0.3).
+//!
 //! A median needs no bootstrap: [`crate::median_interval`] is exact. Below 6 values no interval has
 //! 95 %; the bounds are called a range, and [`Interval::reaches_confidence`] is false.
 //!

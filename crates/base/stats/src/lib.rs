@@ -41,7 +41,7 @@ pub use histogram::Histogram;
 pub use interval::{CONFIDENCE, INTERVAL_MIN, Interval};
 pub use knee::{Better, Knee, Segmented, knee};
 pub use linear::{Line, theil_sen};
-pub use noise::{AaNoise, aa_noise};
+pub use noise::{AaNoise, aa_noise, difference_floor};
 pub use order::median_interval;
 pub use paired::{Claimed, Decision, Judgement, Ratio, Reason, Rule, decide};
 pub use series::{Alternation, Drift, FirstRun, TwoRegimes};

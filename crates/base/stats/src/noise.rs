@@ -32,6 +32,18 @@ pub struct AaNoise {
     pub n: usize,
 }
 
+/// Computes the noise floor of a difference (of shares, times or gains) from the differences between
+/// two runs of the same plan in at least 2 blocks, in their unit: the distance of their median from
+/// zero, or the farther bound of its interval if that excludes zero.
+///
+/// # Errors
+/// Fails if there are too few blocks or a value is not finite.
+pub fn difference_floor(differences: &[f64]) -> Result<f64, StatsError> {
+    let interval = median_interval(differences, CONFIDENCE)?;
+    let reach = interval.lo.abs().max(interval.hi.abs());
+    Ok(if interval.contains(0.0) { interval.estimate.abs() } else { reach })
+}
+
 /// Computes the noise floor from a plan that ran twice in each of at least 2 blocks.
 ///
 /// # Errors
@@ -43,11 +55,6 @@ pub fn aa_noise(first: &[f64], second: &[f64]) -> Result<AaNoise, StatsError> {
     let share = |log: f64| log.exp() - 1.0;
     let block = share(median(&away));
     let reach = share(interval.lo.abs().max(interval.hi.abs()));
-    Ok(AaNoise {
-        block,
-        half_width: share(interval.half_width()),
-        reach,
-        floor: if interval.contains(0.0) { share(interval.estimate.abs()) } else { reach },
-        n: logs.len(),
-    })
+    let floor = share(difference_floor(&logs)?);
+    Ok(AaNoise { block, half_width: share(interval.half_width()), reach, floor, n: logs.len() })
 }

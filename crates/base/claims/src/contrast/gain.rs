@@ -5,6 +5,7 @@ use crate::evaluation::answer::{Answer, Centre};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::pair_up;
+use crate::evaluation::pair::difference_noise;
 use crate::evaluation::runs::columns;
 use crate::location::Location;
 use crate::verdict::Effect;
@@ -69,27 +70,30 @@ impl Kind for Gain {
         }
         let wanted: Vec<_> = arms.iter().map(|arm| (*arm, metric.as_str())).collect();
         let table = columns(&wanted, context.rule.blocks_min)?;
+        let gain = |a: f64, b: f64| if *relative { 1.0 - b / a } else { a - b };
         let gains = |slow: &[f64], fast: &[f64]| -> Vec<f64> {
-            let of = |(a, b): (&f64, &f64)| if *relative { 1.0 - b / a } else { a - b };
-            slow.iter().zip(fast).map(of).collect()
+            slow.iter().zip(fast).map(|(a, b)| gain(*a, *b)).collect()
         };
         let low = gains(&table.values[0], &table.values[1]);
         let high = gains(&table.values[2], &table.values[3]);
         let series: Vec<f64> = high.iter().zip(&low).map(|(h, l)| h - l).collect();
         let centre = Centre::of(&series)?;
         let interval = centre.interval;
+        let floor = difference_noise(&context.rule, &runs, &arms, metric, gain);
+        let below_noise = floor.is_some_and(|floor| interval.estimate.abs() <= floor);
         let (above, below) = (interval.lo > 0.0, interval.hi < 0.0);
         // The rule has no margin for a difference of gains, so equality cannot be shown.
         let rises = self.claim == Claimed::Greater;
         let falls = self.claim == Claimed::Less;
         let answer = match (above, below) {
+            _ if below_noise => Answer::OPEN,
             (true, _) => Answer::new(rises, centre.above(0.0)),
             (_, true) => Answer::new(falls, centre.below(0.0)),
             _ => Answer::OPEN,
         };
         let (unit, scale) = if *relative { (" points", 100.0) } else { ("", 1.0) };
         let kind = if *relative { "relative gain" } else { "gain" };
-        let words = format!(
+        let mut words = format!(
             "the {kind} of {b} over {a} in {metric} changes by {:+.4}{unit} ({:+.4} to {:+.4}) from \
              {axis} {} to {} in {} blocks",
             interval.estimate * scale,
@@ -99,11 +103,16 @@ impl Kind for Gain {
             levels[1],
             series.len()
         );
+        if let Some(floor) = floor.filter(|_| below_noise) {
+            let floor = floor * scale;
+            words.push_str(&format!(", but runs of the same plan differ by {floor:.4}{unit}"));
+        }
         let effect = if *relative { Effect::Share } else { Effect::Difference };
         let finding = Finding::new(answer, effect, &interval, words)
             .of_arms(&arms, &runs, &table)
             .number("gain_low", median(&low))
-            .number("gain_high", median(&high));
-        Ok(Finding { series, ..finding })
+            .number("gain_high", median(&high))
+            .noise(floor);
+        Ok(Finding { series, below_noise, ..finding })
     }
 }

@@ -1,10 +1,11 @@
 //! A rising straight line over the levels of a factor.
 
 use super::kind::{Context, Kind};
-use crate::evaluation::answer::at_least;
+use crate::evaluation::answer::{Answer, at_least};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{Axis, Levels};
+use crate::evaluation::pair::{noise_floor, noise_words};
 use crate::location::Location;
 use crate::verdict::Effect;
 use ioloom_stats::Line;
@@ -61,19 +62,29 @@ impl Kind for Linear {
         })?;
         let answer = at_least(&explained, *r2).and(at_least(&grown, *growth));
         let (explained, grown) = (explained.interval, grown.interval);
+        // A growth within the noise shows no line, however straight.
+        let ends = [levels.arms[levels.arms.len() - 1], levels.arms[0]];
+        let floor = noise_floor(&context.rule, &runs, ends, [metric, metric]);
+        let size = grown.estimate.ln().abs().exp() - 1.0;
+        let below_noise = floor.is_some_and(|floor| size <= floor);
+        let answer = if below_noise && answer.holds == Some(true) { Answer::OPEN } else { answer };
         let line = Line::fit(&levels.x, &levels.all_medians()).map_err(Gap::undefined)?;
-        let words = format!(
+        let mut words = format!(
             "a line over {axis} explains {:.4} ({:.4} to {:.4}) of the variance of {metric}, \
             which grows by a factor of {:.1} ({:.1} to {:.1}) in {blocks} blocks, claimed: at \
             least {r2} and \
              {growth} times",
             explained.estimate, explained.lo, explained.hi, grown.estimate, grown.lo, grown.hi
         );
+        if let Some(floor) = floor.filter(|_| below_noise && answer.holds.is_none()) {
+            words.push_str(&format!(", but {}", noise_words(floor)));
+        }
         let finding = Finding::new(answer, Effect::Explained, &explained, words)
             .number("slope", line.slope)
             .number("intercept", line.intercept)
-            .number("growth", grown.estimate);
+            .number("growth", grown.estimate)
+            .noise(floor);
         let series = levels.series(levels.x.len() - 1, 0);
-        Ok(levels.finish(Finding { series, ..finding }, &runs, axis))
+        Ok(levels.finish(Finding { series, below_noise, ..finding }, &runs, axis))
     }
 }

@@ -1,10 +1,10 @@
 //! Difference between two shares.
 
 use super::kind::{Context, Kind};
-use crate::evaluation::answer::Centre;
+use crate::evaluation::answer::{Answer, Centre};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
-use crate::evaluation::pair::the_arm;
+use crate::evaluation::pair::{difference_noise, the_arm};
 use crate::evaluation::runs::columns;
 use crate::location::Location;
 use crate::verdict::Effect;
@@ -51,7 +51,11 @@ impl Kind for Share {
         let interval = centre.interval;
         let sign = points.signum();
         let answer = if sign > 0.0 { centre.at_least(*points) } else { centre.at_most(*points) };
-        let words = format!(
+        let rule = &context.rule;
+        let floor = difference_noise(rule, &runs, &arms, metric, |a, b| (a - b) * 100.0);
+        let below_noise = floor.is_some_and(|floor| interval.estimate.abs() <= floor);
+        let answer = if below_noise && answer.holds == Some(true) { Answer::OPEN } else { answer };
+        let mut words = format!(
             "{metric}: {} - {} is {:+.1} points ({:+.1} to {:+.1}) in {} blocks, claimed: {} \
              {points:+}",
             arms[0].name,
@@ -62,9 +66,13 @@ impl Kind for Share {
             series.len(),
             if sign > 0.0 { "at least" } else { "at most" },
         );
-        let finding =
-            Finding::new(answer, Effect::Points, &interval, words).of_arms(&arms, &runs, &table);
-        Ok(Finding { series, ..finding }
+        if let Some(floor) = floor.filter(|_| below_noise && answer.holds.is_none()) {
+            words.push_str(&format!(", but runs of the same plan differ by {floor:.1} points"));
+        }
+        let finding = Finding::new(answer, Effect::Points, &interval, words)
+            .of_arms(&arms, &runs, &table)
+            .noise(floor);
+        Ok(Finding { series, below_noise, ..finding }
             .number("a_share", median(&table.values[0]))
             .number("b_share", median(&table.values[1])))
     }

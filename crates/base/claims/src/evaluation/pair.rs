@@ -6,7 +6,9 @@ use super::gap::Gap;
 use super::runs::{Arm, Runs, columns};
 use crate::rule::Rule;
 use crate::verdict::Effect;
-use ioloom_stats::{Claimed, Interval, Ratio, Reason, aa_noise, decide, equivalence, median};
+use ioloom_stats::{
+    Claimed, Interval, Ratio, Reason, aa_noise, decide, difference_floor, equivalence, median,
+};
 
 /// Share of the margin below which the scatter of a series cannot matter.
 const NEGLIGIBLE: f64 = 0.1;
@@ -158,4 +160,23 @@ pub(crate) fn noise_floor(
     };
     let own = arms.into_iter().zip(metrics).filter_map(|(arm, metric)| floor(arm, metric));
     own.reduce(f64::max).or_else(|| runs.arms.iter().find_map(|arm| floor(arm, metrics[0])))
+}
+
+/// Returns the noise floor of a contrast of differences, in their unit: the largest of these arms
+/// that ran twice in each block, otherwise that of any other arm of the same comparison.
+/// `difference` computes it from the first and the second run of an arm.
+pub(crate) fn difference_noise(
+    rule: &Rule,
+    runs: &Runs<'_>,
+    arms: &[&Arm<'_>],
+    metric: &str,
+    difference: impl Fn(f64, f64) -> f64,
+) -> Option<f64> {
+    let floor = |arm: &Arm<'_>| {
+        let pair = columns(&[(arm, metric), (runs.repeat(arm)?, metric)], rule.blocks_min).ok()?;
+        let both = pair.values[0].iter().zip(&pair.values[1]);
+        difference_floor(&both.map(|(a, b)| difference(*a, *b)).collect::<Vec<_>>()).ok()
+    };
+    let own = arms.iter().filter_map(|arm| floor(arm));
+    own.reduce(f64::max).or_else(|| runs.arms.iter().find_map(floor))
 }

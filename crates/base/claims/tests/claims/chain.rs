@@ -3,7 +3,11 @@
 //! `cargo test -p ioloom-claims chain -- --nocapture`.
 
 use crate::synthetic::{Store, run};
-use ioloom_claims::{Claim, ClaimVerdict, Registered, Rule, Score, Verdict, load, verdicts};
+use ioloom_claims::{
+    Claim, ClaimVerdict, Registered, Rule, Score, Verdict, forecast, load, verdicts,
+    verdicts_at_looks,
+};
+use ioloom_model::RunRecord;
 
 /// Uniform numbers from a linear congruence with an output permutation, enough for a test.
 struct Noise(u64);
@@ -111,6 +115,74 @@ fn a_ledger_with_known_effects_decides_them() {
         println!("{blocks:6}  {sd:7.2}  {share:20.3}  {wrong:17}");
         assert!(share >= least, "{blocks} blocks, scatter {sd}: {share}");
         assert!(wrong <= 12, "{wrong} of {}", share * 200.0);
+    }
+}
+
+/// What became of the claims of one sequential session.
+#[derive(Default)]
+struct Ended {
+    confirmed: usize,
+    wrong: usize,
+    blocks: u32,
+}
+
+/// Runs a session by the sequential rule as `claims --verify` does: after each look, claims that are
+/// decided or would stay undecided with the largest number of blocks end, and the others go on. Even
+/// claims are true at `ratio`, odd ones are not.
+fn sequential(noise: &mut Noise, claims: &[Claim], ratio: f64, sd: f64) -> Ended {
+    let ratios: Vec<f64> =
+        (0..claims.len()).map(|i| if i % 2 == 0 { ratio } else { 1.0 }).collect();
+    let last = *Rule::LOOKS.last().unwrap();
+    let all = runs(noise, &ratios, last, sd).records;
+    let all_claims: Vec<&Claim> = claims.iter().collect();
+    let session = std::collections::BTreeSet::from(["s1".to_owned()]);
+    let mut ends = vec![last; claims.len()];
+    let mut found = Vec::new();
+    for look in Rule::LOOKS {
+        let ran = |r: &&RunRecord| {
+            let of: usize = r.key.experiment[1..].parse().unwrap();
+            r.key.block < look.min(ends[of])
+        };
+        let known: Vec<RunRecord> = all.iter().filter(ran).cloned().collect();
+        let judge =
+            |records: &[RunRecord], rule| verdicts_at_looks(&all_claims, records, rule, &session);
+        found = judge(&known, Rule::STANDARD);
+        let later = judge(&forecast::repeated(&known, last), forecast::rule(Rule::STANDARD));
+        for (end, (now, later)) in ends.iter_mut().zip(found.iter().zip(&later)) {
+            let open = now.verdict == Verdict::Undecided && later.verdict == Verdict::Undecided;
+            if *end == last && (open || now.verdict != Verdict::Undecided) {
+                *end = look;
+            }
+        }
+    }
+    let confirmed = |odd: usize| {
+        let of = found.iter().skip(odd).step_by(2);
+        of.filter(|v| v.verdict == Verdict::Confirmed).count()
+    };
+    Ended { confirmed: confirmed(0), wrong: confirmed(1), blocks: ends.iter().sum() }
+}
+
+/// Power and errors of the sequential rule with all corrections: four looks, many contrasts, giving
+/// up. Runs after a look are judged again with those before it.
+#[test]
+fn the_sequential_rule_finds_effects_and_keeps_its_error_rate() {
+    const SESSIONS: usize = 4;
+    let claims = claims(24, "less");
+    println!("scatter  true ratio  confirmed  wrong of 48  blocks per claim");
+    for (sd, ratio, least) in [(0.10, 0.88, 0.90), (0.20, 0.88, 0.40), (0.20, 0.80, 0.90)] {
+        let mut noise = Noise(17);
+        let mut sum = Ended::default();
+        for _ in 0..SESSIONS {
+            let one = sequential(&mut noise, &claims, ratio, sd);
+            sum.confirmed += one.confirmed;
+            sum.wrong += one.wrong;
+            sum.blocks += one.blocks;
+        }
+        let share = sum.confirmed as f64 / (SESSIONS * 12) as f64;
+        let blocks = f64::from(sum.blocks) / (SESSIONS * 24) as f64;
+        println!("{sd:7.2}  {ratio:10.2}  {share:9.3}  {:11}  {blocks:16.1}", sum.wrong);
+        assert!(share >= least, "scatter {sd}, ratio {ratio}: {share}");
+        assert!(sum.wrong <= 3, "{} of {} are wrong", sum.wrong, SESSIONS * 12);
     }
 }
 

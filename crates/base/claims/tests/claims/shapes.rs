@@ -4,7 +4,7 @@
 use crate::judge::{AT, judge, ratio};
 use crate::synthetic::{Store, calls, run, scatter, shared, with_calls};
 use ioloom_claims::{ClaimVerdict, Rule, Verdict};
-use ioloom_model::{CallKind, Measured};
+use ioloom_model::{CallKind, Doubt, Measured};
 
 fn ladder_of(shape: &str, more: &str, times: &[(f64, f64)]) -> ClaimVerdict {
     let mut store = Store::new(12);
@@ -209,6 +209,60 @@ fn shares_differ_by_points() {
         let found = judge(&[&text], &store, Rule::STANDARD);
         assert_eq!(found.verdict, expected, "{metric} {points}: {}", found.sentence);
     }
+}
+
+/// A difference that does not exceed that of a plan with itself decides nothing, whatever its unit.
+/// The second runs differ by an order effect of 10 %, which more blocks do not remove.
+#[test]
+fn differences_within_the_noise_decide_nothing() {
+    let shares = |again: f64| {
+        let mut store = Store::new(12);
+        for (arm, io) in [("a", 0.50), ("b", 0.45), ("a (again)", again)] {
+            store.arm_with(arm, &[], move |block| shared(100.0, io * scatter(arm, block)));
+        }
+        let text = format!(
+            "kind = \"share\"\n{AT}a = \"a\"\nb = \"b\"\nmetric = \"share.io\"\npoints = 3.0"
+        );
+        judge(&[&text], &store, Rule::STANDARD)
+    };
+    assert_eq!(shares(0.50).verdict, Verdict::Confirmed);
+    let found = shares(0.40);
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+    assert!(found.sentence.contains("runs of the same plan differ by"), "{}", found.sentence);
+    assert_eq!(found.doubts, [Doubt::NoiseFloor]);
+
+    let gains = |again: f64| {
+        let mut store = Store::new(12);
+        for (mib, slow, fast) in [(1.0, 100.0, 90.0), (10.0, 100.0, 84.0)] {
+            store.arm(&format!("s-{mib}"), &[("mib", mib)], slow);
+            store.arm(&format!("r-{mib}"), &[("mib", mib)], fast);
+        }
+        store.arm("s-1 (again)", &[("mib", 1.0)], again);
+        let text = format!(
+            "kind = \"gain\"\n{AT}a = \"s-{{mib}}\"\nb = \"r-{{mib}}\"\naxis = \"mib\"\nlevels = \
+             [1, 10]\nrelative = true\nclaim = \"greater\""
+        );
+        judge(&[&text], &store, Rule::STANDARD)
+    };
+    assert_eq!(gains(100.0).verdict, Verdict::Confirmed);
+    let found = gains(110.0);
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+
+    let lines = |again: f64| {
+        let mut store = Store::new(12);
+        for n in [1.0, 2.0, 3.0] {
+            store.arm(&format!("t-{n}"), &[("n", n)], 100.0 + 4.0 * n);
+        }
+        store.arm("t-1 (again)", &[("n", 1.0)], again);
+        let text = format!(
+            "kind = \"linear\"\n{AT}arms = \"t-{{n}}\"\naxis = \"n\"\nmetric = \"elapsed_ns\"\nr2 \
+             = 0.5\ngrowth = 1.01"
+        );
+        judge(&[&text], &store, Rule::STANDARD)
+    };
+    assert_eq!(lines(104.0).verdict, Verdict::Confirmed);
+    let found = lines(120.0);
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
 }
 
 const OPTIMUM: &str = "kind = \"optimum\"\nat = { experiment = \"e\", set = \"E\" }\n\
