@@ -49,7 +49,7 @@ pub(super) fn step(bytes: &[u8], access: Option<&Access>) -> Step {
     let is_authorized = access.is_none() || fields.tokens == (1, true);
     // HTTP/1.0 has no Host field; if it is sent, it must be valid.
     let has_host = fields.hosts == (1, true) || (fields.hosts.0 == 0 && !is_current);
-    let path = head.path.unwrap_or_default().split('?').next().unwrap_or_default();
+    let path = path(head.path.unwrap_or_default());
     let command = match (head.method, path) {
         _ if fields.has_body => Command::Local(Local::Fault(Fault::Frame)),
         _ if !has_host => Command::Local(Local::Fault(Fault::Host)),
@@ -65,6 +65,17 @@ pub(super) fn step(bytes: &[u8], access: Option<&Access>) -> Step {
     let keep = is_current && !fields.closes && is_valid;
     let request = Request::plain(command, form(keep, bytes));
     if keep { Step::Got(used, request) } else { Step::Last(request) }
+}
+
+/// Returns the path of a request target without its query. Servers must accept the absolute form,
+/// which clients send to proxies.
+fn path(target: &str) -> &str {
+    let target = target.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = target.split_once("://").unwrap_or_default();
+    if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        return rest.find('/').map_or("/", |at| &rest[at..]);
+    }
+    target
 }
 
 /// What the header fields of a request say.

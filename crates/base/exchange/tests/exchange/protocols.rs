@@ -134,14 +134,15 @@ fn numbered_protocol_repeats_answers_not_orders() {
 fn redis_clients_are_supported() {
     let asked = b"*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$2\r\n10\r\n*3\r\n$4\r\nsell\r\n$1\r\n3\r\n$1\r\n1\r\n\
         *1\r\n$4\r\nSHOW\r\n*1\r\n$4\r\nPING\r\n*2\r\n$7\r\nCOMMAND\r\n$4\r\nDOCS\r\n*1\r\n$3\r\nFLY\r\n\
-        *3\r\n$3\r\nBUY\r\n$1\r\n9\r\n$1\r\n1\r\n*2\r\n$3\r\nBUY\r\n$1\r\n9\r\n*1\r\n$4\r\nQUIT\r\n";
+        *3\r\n$3\r\nBUY\r\n$1\r\n9\r\n$1\r\n1\r\n*2\r\n$3\r\nBUY\r\n$1\r\n9\r\n\
+        *2\r\n$4\r\nSHOW\r\n$1\r\n9\r\n*1\r\n$4\r\nQUIT\r\n";
     assert_eq!(
         answers(asked),
         ":90\r\n-REFUSED too-many\r\n*2\r\n*3\r\n:1\r\n:90\r\n:5000\r\n*3\r\n:3\r\n:2147483647\r\n\
          :700\r\n+PONG\r\n*0\r\n-ERR unknown-command\r\n-REFUSED unknown-stock\r\n\
-         -ERR bad-number\r\n+OK\r\n"
+         -ERR bad-number\r\n-ERR bad-number\r\n+OK\r\n"
     );
-    for bad in ["*x\r\n", "*0\r\n", "*99\r\n", "*1\r\nBUY\r\n", "*1\r\n$1\r\nabc", "*1\n"] {
+    for bad in ["*x\r\n", "*-2\r\n", "*\r\n", "*1\r\nBUY\r\n", "*1\r\n$1\r\nabc", "*1\n"] {
         let (out, over) = talk(&[bad.as_bytes()], line(), 128);
         assert_eq!((out.as_slice(), over), (b"-ERR bad-frame\r\n".as_slice(), true), "{bad:?}");
     }
@@ -185,6 +186,14 @@ fn http_pages_are_served_and_bodies_rejected() {
     assert_eq!(status("GET /other HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 404 Not Found");
     assert_eq!(status("GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 200 OK");
     assert_eq!(status("POST /show HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
+    let absolute = |target: &str| status(&format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
+    for target in ["http://x/show", "HTTP://x:7004/healthz?a=/b", "https://[::1]/metrics"] {
+        assert_eq!(absolute(target), "HTTP/1.1 200 OK", "{target}");
+    }
+    for target in ["http://x", "http://x?/show", "ftp://x/show", "http:/show", "x", "*", "//x/show"]
+    {
+        assert_eq!(absolute(target), "HTTP/1.1 404 Not Found", "{target}");
+    }
     let body = "GET /show HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n123456789";
     assert_eq!(status(body), "HTTP/1.1 400 Bad Request");
     assert_eq!(status("GET /show\r\n\r\n"), "HTTP/1.1 400 Bad Request");

@@ -128,8 +128,20 @@ fn inline_requests_and_empty_lines_are_accepted() {
         said(&("BUY 1 1\r\nBUY 1 1\r\n".to_owned() + &end)),
         format!(":99\r\n:98\r\n{echo}")
     );
-    let words = "PING".to_owned() + &" x".repeat(16) + "\r\n";
-    assert_eq!(said(&words), "-ERR bad-frame\r\n");
+    let words = "PING".to_owned() + &" x".repeat(16) + "\r\nPING\r\n";
+    assert_eq!(said(&words), "-ERR unknown-command\r\n+PONG\r\n");
+}
+
+#[test]
+fn long_and_empty_frames_do_not_end_the_connection() {
+    let long = |words: usize| frame(&("MSET".to_owned() + &" key".repeat(words - 1)));
+    let unknown = "-ERR unknown-command\r\n";
+    for words in [16, 17, 21, 500] {
+        assert_eq!(said(&(long(words) + &frame("PING"))), format!("{unknown}+PONG\r\n"), "{words}");
+    }
+    assert_eq!(said("*0\r\n*-1\r\n*1\r\n$4\r\nPING\r\n"), "+PONG\r\n");
+    assert_eq!(said("*1366\r\n"), "-ERR too-long\r\n");
+    assert_eq!(said("*1365\r\n"), "");
 }
 
 #[test]

@@ -21,8 +21,10 @@ use crate::token::Access;
 pub(super) use peer::Peer;
 use startup::Startup;
 
-/// Maximum number of words in a request.
+/// Maximum number of words in a request that is executed; longer ones are unknown commands.
 const WORDS_MAX: usize = 16;
+/// Length of the shortest word of a frame, with its header.
+const WORD_MIN: usize = b"$0\r\n\r\n".len();
 /// Commands that identify RESP if a connection starts with one of them as a line. In lower case,
 /// only if the line ends with CR LF: clients of the original protocol end lines with LF.
 const WORDS: [&str; 9] =
@@ -94,6 +96,11 @@ pub(super) fn step(
         Framed::Need => return Step::Last(Request::fault(Fault::TooLong, Form::Resp)),
         Framed::Bad(fault) => return Step::Last(Request::fault(fault, Form::Resp)),
         Framed::Empty(used) => return Step::Skip(used),
+        Framed::Long(used) if access.is_none() || is_open => {
+            let fault = Local::Fault(Fault::Command);
+            return Step::Got(used, Request::local(fault, Form::Resp));
+        }
+        Framed::Long(used) => (0, used),
         Framed::Got(count, used) => (count, used),
     };
     let words = &found[..count];
@@ -110,6 +117,8 @@ enum Framed {
     Bad(Fault),
     /// A line without words, and the number of bytes consumed.
     Empty(usize),
+    /// A frame with more words than any command has, and the number of bytes consumed.
+    Long(usize),
     /// The number of words and of bytes consumed.
     Got(usize, usize),
 }
@@ -120,13 +129,17 @@ fn frame<'a>(bytes: &'a [u8], words: &mut [&'a [u8]; WORDS_MAX]) -> Framed {
     let count = match header(bytes, &mut at, b'*') {
         Word::Need => return Framed::Need,
         Word::Bad => return Framed::Bad(Fault::Frame),
+        // Redis ignores frames without words.
+        Word::Got(b"0" | b"-1") => return Framed::Empty(at),
         Word::Got(digits) => number(digits),
     };
-    let Some(count) = count.map(|count| count as usize).filter(|n| (1..=WORDS_MAX).contains(n))
-    else {
+    let Some(count) = count.and_then(|count| usize::try_from(count).ok()) else {
         return Framed::Bad(Fault::Frame);
     };
-    for word in &mut words[..count] {
+    if count > LINE_MAX / WORD_MIN {
+        return Framed::Bad(Fault::TooLong);
+    }
+    for place in 0..count {
         let len = match header(bytes, &mut at, b'$') {
             Word::Need => return Framed::Need,
             Word::Bad => return Framed::Bad(Fault::Frame),
@@ -140,10 +153,12 @@ fn frame<'a>(bytes: &'a [u8], words: &mut [&'a [u8]; WORDS_MAX]) -> Framed {
         if &text[len..] != b"\r\n" {
             return Framed::Bad(Fault::Frame);
         }
-        *word = &text[..len];
+        if let Some(word) = words.get_mut(place) {
+            *word = &text[..len];
+        }
         at += len + 2;
     }
-    Framed::Got(count, at)
+    if count > WORDS_MAX { Framed::Long(at) } else { Framed::Got(count, at) }
 }
 
 /// Splits an inline request into words.
@@ -151,7 +166,7 @@ fn inline<'a>(bytes: &'a [u8], found: &mut [&'a [u8]; WORDS_MAX]) -> Framed {
     let Some((line, used)) = line(bytes) else { return Framed::Need };
     let mut count = 0;
     for word in words(line) {
-        let Some(place) = found.get_mut(count) else { return Framed::Bad(Fault::Frame) };
+        let Some(place) = found.get_mut(count) else { return Framed::Long(used) };
         *place = word;
         count += 1;
     }
@@ -174,7 +189,7 @@ fn read(words: &[&[u8]], used: usize) -> Step {
     } else if is("SELL") {
         trade(Side::Sell)
     } else if is("SHOW") {
-        got(Command::Show)
+        if words.len() == 1 { got(Command::Show) } else { fault(Fault::Number) }
     } else {
         fault(Fault::Command)
     }
