@@ -13,6 +13,7 @@ use crate::service::Service;
 use crate::sharing::Job;
 use crate::transport::{Stage, Transport};
 use ioloom_exchange::{Settings, encode};
+use ioloom_sys::clock;
 use ioloom_sys_net::Socket;
 use ioloom_sys_net::wait::Interest;
 use std::io;
@@ -100,6 +101,13 @@ impl Connection {
     /// Marks the connection as readable.
     pub(crate) fn set_readable(&mut self) {
         self.readable = true;
+    }
+
+    /// Restarts the request timeout after a time in which nothing was read.
+    pub(crate) fn renew_deadline(&mut self, now_ns: u64) {
+        if self.begun_ns != 0 && self.transport.stage() == Stage::Request {
+            self.begun_ns = now_ns;
+        }
     }
 
     fn pending_bytes(&self) -> usize {
@@ -348,7 +356,8 @@ impl Connection {
                 return Next::Close;
             }
             // Remaining input must be read; otherwise, the last answers may be lost.
-            self.lingering_ns = now_ns;
+            // The turn may have waited for the disk.
+            self.lingering_ns = clock::monotonic_ns().max(now_ns);
             self.readable = true;
             let gone = self.socket.shutdown_write().is_err();
             return if gone { Next::Close } else { Next::Again };
@@ -449,6 +458,24 @@ mod tests {
         wait_for(&*connection.socket);
         connection.take(0, &service, &mut [0; 16], &mut Vec::new(), 1).unwrap();
         assert_eq!(connection.socket.recv(&mut [0; 99]).unwrap(), 48);
+    }
+
+    #[test]
+    fn the_request_timeout_excludes_the_time_without_reading() {
+        let service = Service::with_store(Box::new(NullStore));
+        let (_client, mut connection) = connected(&service);
+        let mut jobs = Vec::new();
+        connection.arrived(0, &service, Some(b"show\nsho"), &mut jobs, 10);
+        assert_eq!(jobs.len(), 1);
+        let limit_ns = service.live.request().as_nanos() as u64;
+        assert_eq!(connection.overdue(&service, limit_ns + 11), Some(Cut::Request));
+        connection.renew_deadline(limit_ns + 11);
+        assert_eq!(connection.overdue(&service, 2 * limit_ns + 11), None);
+        assert_eq!(connection.overdue(&service, 2 * limit_ns + 12), Some(Cut::Request));
+        // A complete request has no deadline.
+        connection.arrived(0, &service, Some(b"w\n"), &mut jobs, 20);
+        connection.renew_deadline(30);
+        assert_eq!(connection.overdue(&service, 9 * limit_ns), None);
     }
 
     #[test]

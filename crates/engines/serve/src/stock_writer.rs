@@ -7,6 +7,7 @@
 use crate::error::ServeError;
 use crate::service::Service;
 use crate::stock_file::{self, StockLock};
+use ioloom_failure::PathError;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -68,7 +69,7 @@ impl StockWriter {
             Ok(()) => self.recovered(),
             // Until the server stops, the file is merely outdated.
             Err(ServeError::Database { .. }) => {}
-            Err(error @ ServeError::WriteStock(_)) => self.retry_later(&service, &error),
+            Err(ServeError::WriteStock(error)) => self.retry_later(&service, &error),
             Err(error) => {
                 if matches!(error, ServeError::Store(_)) {
                     service.journal.give_up();
@@ -121,7 +122,7 @@ impl StockWriter {
         }
     }
 
-    fn retry_later(self: &Arc<Self>, service: &Service, error: &ServeError) {
+    fn retry_later(self: &Arc<Self>, service: &Service, error: &PathError) {
         service.counts.stock_file_failures.fetch_add(1, Ordering::Relaxed);
         let mut retrying = self.retrying();
         let is_first = !std::mem::replace(&mut retrying.is_failing, true);

@@ -5,7 +5,7 @@ use crate::session::TlsSession;
 use crate::verify::Lenient;
 use ioloom_failure::{Operation, PathError, quoted};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::NoServerSessionStorage;
 use rustls::{
@@ -59,11 +59,22 @@ fn certificates(
     let invalid = |reason| TlsError::Invalid { what, path: path.to_owned(), reason, advice };
     let text = read(path, advice)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let all = all.map_err(|e| invalid(e.to_string()))?;
+    let all = all.map_err(|e| invalid(pem_reason(&e)))?;
     if all.is_empty() {
         return Err(invalid("no certificate found".to_owned()));
     }
     Ok(all)
+}
+
+/// Returns the reason for an invalid PEM file. The messages of the library contain the bytes of
+/// markers as numbers.
+fn pem_reason(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "the end of a section is missing".to_owned(),
+        pem::Error::IllegalSectionStart { .. } => "the start of a section is invalid".to_owned(),
+        pem::Error::NoItemsFound => "no key found".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 fn read(path: &Path, advice: &'static str) -> Result<Vec<u8>, TlsError> {
@@ -105,17 +116,18 @@ impl Identity {
         }
         let text = read(key, advice)?;
         let secret =
-            PrivateKeyDer::from_pem_slice(&text).map_err(|e| invalid(e.to_string(), advice))?;
+            PrivateKeyDer::from_pem_slice(&text).map_err(|e| invalid(pem_reason(&e), advice))?;
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(library)?
             .with_no_client_auth()
             .with_single_cert(chain, secret)
             .map_err(|e| {
-                invalid(
-                    format!("it does not match certificate {}: {e}", quoted(certificate)),
-                    "specify a certificate and the key for which it was issued",
-                )
+                let mut reason = format!("it does not match certificate {}", quoted(certificate));
+                if !matches!(e, rustls::Error::InconsistentKeys(_)) {
+                    reason = format!("{reason}: {e}");
+                }
+                invalid(reason, "specify a certificate and the key for which it was issued")
             })?;
         // Sessions are never resumed, so nothing about a client is stored after its connection
         // closes.

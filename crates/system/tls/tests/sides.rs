@@ -121,3 +121,31 @@ fn plain_text_and_corrupted_records_are_rejected() {
     assert!(two.server.open(&sealed, &mut plain).is_err());
     assert!(plain.is_empty());
 }
+
+#[test]
+fn invalid_files_are_described_without_dumps() {
+    let dir = TempDir::new().unwrap();
+    let files = Certificate::in_dir(dir.path());
+    let whole = std::fs::read_to_string(&files.certificate).unwrap();
+    let with = |certificate: &str| {
+        std::fs::write(&files.certificate, certificate).unwrap();
+        Identity::read(&files.certificate, &files.key).expect_err("invalid").to_string()
+    };
+    for (certificate, reason) in [
+        ("", "no certificate found"),
+        (&whole[..whole.len() / 2], "the end of a section is missing"),
+        (&whole.replacen("-----\n", "\n", 1), "the start of a section is invalid"),
+    ] {
+        let text = with(certificate);
+        assert!(text.contains(&format!(": {reason}; ")) && !text.contains('['), "{text}");
+    }
+    let text = with(&std::fs::read_to_string(&files.other_certificate).unwrap());
+    assert!(
+        text.contains("it does not match certificate") && !text.contains("KeyMismatch"),
+        "{text}"
+    );
+    std::fs::write(&files.certificate, &whole).unwrap();
+    std::fs::write(&files.key, "").unwrap();
+    let text = Identity::read(&files.certificate, &files.key).unwrap_err().to_string();
+    assert!(text.contains(": no key found; "), "{text}");
+}

@@ -58,6 +58,14 @@ struct Slot {
     is_dead: bool,
 }
 
+impl Slot {
+    /// Continues reading, with the time that the client was given before.
+    fn come_back(&mut self, now_ns: u64) {
+        self.is_away = false;
+        self.connection.renew_deadline(now_ns);
+    }
+}
+
 pub(super) struct EventLoop<'a> {
     service: &'a Arc<Service>,
     number: usize,
@@ -337,7 +345,7 @@ impl<'a> EventLoop<'a> {
             let Ok(batch) = done.try_recv() else { return };
             let Some(slot) = self.slots[batch.slot].as_mut() else { continue };
             debug_assert!(slot.is_away, "answers for a connection without outstanding requests");
-            slot.is_away = false;
+            slot.come_back(self.now_ns);
             let gone = slot.is_dead
                 || slot.connection.give(&batch.jobs, &mut self.scratch, self.now_ns).is_err();
             if gone {
@@ -471,7 +479,7 @@ impl<'a> EventLoop<'a> {
             self.service.count(&batch.jobs);
             for at in &batch.slots {
                 let Some(slot) = self.slots[*at].as_mut() else { continue };
-                slot.is_away = false;
+                slot.come_back(self.now_ns);
                 if slot.is_dead {
                     self.close(*at);
                 }
