@@ -165,9 +165,18 @@ impl Client {
     }
 
     pub(crate) fn line(&mut self) -> Option<String> {
+        self.try_line().ok()
+    }
+
+    /// Returns the next line, or why there is none.
+    fn try_line(&mut self) -> Result<String, String> {
         let mut line = String::new();
-        self.lines.read_line(&mut line).ok()?;
-        line.ends_with('\n').then(|| line.trim_end().to_owned())
+        let read = self.lines.read_line(&mut line);
+        match read {
+            Ok(_) if line.ends_with('\n') => Ok(line.trim_end().to_owned()),
+            Ok(_) => Err(format!("the connection was closed after {line:?}")),
+            Err(error) => Err(format!("{error} after {line:?}")),
+        }
     }
 }
 
@@ -293,7 +302,14 @@ pub(crate) fn recovered(
     }) {
         let mut again = Client::new(&server.address, &name(client, lap)).expect("it serves");
         again.say(&(1..=ORDERS).map(|id| order(client, id) + "\n").collect::<String>());
-        let answers: Vec<_> = (1..=ORDERS).map(|_| again.line().expect("an answer")).collect();
+        let since = std::time::Instant::now();
+        let answer = |id| match again.try_line() {
+            Ok(line) => line,
+            Err(why) => {
+                panic!("{case}: no answer to order {id} after {:?}: {why}", since.elapsed())
+            }
+        };
+        let answers: Vec<_> = (1..=ORDERS).map(answer).collect();
         for (id, answer) in (1..=ORDERS).zip(answers) {
             let order = order(client, id);
             let settled = is_settled(&answer).then_some(answer);
