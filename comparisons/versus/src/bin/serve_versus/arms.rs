@@ -125,7 +125,7 @@ pub(crate) fn all(cli: &Cli) -> Result<Vec<Arm>> {
         match part {
             Part::Redis => redis_cells(cli, &ours, &mut arms)?,
             Part::Levels => levels(first, &mut arms),
-            Part::Idle => idle(first, cli.idle, &mut arms),
+            Part::Idle => ours.iter().for_each(|of| idle(of, cli.idle, &mut arms)),
             Part::Tail => tail(first, &cli.models, &mut arms)?,
         }
     }

@@ -37,7 +37,7 @@ struct Cli {
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     from: Option<PathBuf>,
     /// Our server, `NAME=PROGRAM serve FLAG…`; level, stocks and address are added. May be
-    /// repeated; parts other than redis use the first.
+    /// repeated: the parts redis and idle compare all, the others use the first.
     #[arg(long, value_name = "TEMPLATE", required_unless_present = "from")]
     ours: Vec<String>,
     /// Directory for the servers' data, on the medium to be measured.

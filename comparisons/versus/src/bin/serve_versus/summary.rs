@@ -5,6 +5,7 @@ use crate::record::{Run, Setup};
 use anyhow::Result;
 use ioloom_stats::Ratio;
 use ioloom_versus::pairs::{self, Spread};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Limits on the memory per idle connection and on its effect on the latency of others.
@@ -45,6 +46,7 @@ pub(crate) fn markdown(setup: &Setup, runs: &[Run]) -> Result<String> {
     let has = |part| setup.arms.iter().any(|arm| arm.part == part);
     if has(Part::Redis) {
         table.redis(&mut text)?;
+        table.ours(&mut text)?;
     }
     if has(Part::Levels) {
         table.levels(&mut text)?;
@@ -164,6 +166,74 @@ impl Table<'_> {
         .into()
     }
 
+    /// Compares the first of ours with each other one, for example a new program with an old one.
+    fn ours(&self, text: &mut String) -> Result<()> {
+        let of_ours = || {
+            self.arms(Part::Redis).filter(|(_, arm)| matches!(arm.server, Server::Ours(_)))
+        };
+        let Some((_, first)) = of_ours().next() else { return Ok(()) };
+        let others: Vec<_> = of_ours().filter(|(_, arm)| arm.name != first.name).collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            text,
+            "\n## Our servers compared\n\nRequests per second of '{}' over those of the others, and \
+             their processor time per request over its own, paired by block ({}); above 1 '{}' was \
+             better. `all` is the geometric mean over the cells of each block.\n\n\
+             | level | c | P | compared with | requests/s | µs each |\n|---|---|---|---|---|---|",
+            first.name,
+            pairs::BRACKETS,
+            first.name
+        )?;
+        let mut all: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
+        for (at, arm) in others {
+            let own = of_ours().find(|(_, o)| o.name == first.name && o.shares_cell_with(arm));
+            let Some((own, _)) = own else { continue };
+            all.entry(&arm.name).or_default().push((own, at));
+            writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} |",
+                arm.level.word(),
+                arm.connections,
+                arm.pipeline,
+                arm.name,
+                ratio_text(self.ratio(own, at, |run| run.rate_per_s)),
+                ratio_text(self.ratio(at, own, Run::cpu_us)),
+            )?;
+        }
+        for (name, cells) in all {
+            let swapped: Vec<_> = cells.iter().map(|(own, other)| (*other, *own)).collect();
+            writeln!(
+                text,
+                "| all | | | {name} | {} | {} |",
+                ratio_text(self.ratio_of_all(&cells, |run| run.rate_per_s)),
+                ratio_text(self.ratio_of_all(&swapped, Run::cpu_us)),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Returns the ratio of the geometric means over the cells of each block in which no run is
+    /// missing.
+    fn ratio_of_all(
+        &self,
+        cells: &[(usize, usize)],
+        value: impl Fn(&Run) -> f64,
+    ) -> Option<Ratio> {
+        let of = |arm: usize, block: u32| {
+            let run = self.runs.iter().find(|run| run.arm == arm && run.block == block);
+            run.map(|run| value(run).ln())
+        };
+        let mean = |block: u32, pick: fn(&(usize, usize)) -> usize| {
+            let logs: Option<Vec<_>> = cells.iter().map(|cell| of(pick(cell), block)).collect();
+            logs.map(|logs| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+        };
+        let means = |block| mean(block, |cell| cell.0).zip(mean(block, |cell| cell.1));
+        let (own, others): (Vec<_>, Vec<_>) = (0..self.setup.blocks).filter_map(means).unzip();
+        Ratio::of(&own, &others).ok()
+    }
+
     fn levels(&self, text: &mut String) -> Result<()> {
         let sync_s = self.setup.sync_ns as f64 / 1e9;
         writeln!(
@@ -226,10 +296,11 @@ impl Table<'_> {
             without \
              what the kernel holds for its sockets; latency of those that work, in a closed \
              loop.\n\n\
-             | silent | PSS before KiB | PSS with them KiB | bytes for each | requests/s | p50 ms \
+             | server | silent | PSS before KiB | PSS with them KiB | bytes for each | requests/s | p50 ms \
              | \
-             p99 ms |\n|---|---|---|---|---|---|---|\n",
+             p99 ms |\n|---|---|---|---|---|---|---|---|\n",
         );
+        let mut judged = String::new();
         let each = |arm: &Arm, run: &Run| {
             let grown = run.pss_bytes.zip(run.pss_before_bytes);
             let grown = grown.map_or(f64::NAN, |(with, before)| with as f64 - before as f64);
@@ -242,7 +313,8 @@ impl Table<'_> {
             };
             writeln!(
                 text,
-                "| {} | {:.0} | {:.0} | {} | {} | {:.3} | {:.3} |",
+                "| {} | {} | {:.0} | {:.0} | {} | {} | {:.3} | {:.3} |",
+                arm.name,
                 arm.idle,
                 kib(|run| run.pss_before_bytes),
                 kib(|run| run.pss_bytes),
@@ -263,14 +335,16 @@ impl Table<'_> {
             let bytes = self.of(at, |run| each(arm, run)).map_or(f64::NAN, |bytes| bytes.max);
             let [grown, waits] = idle_judged(bytes, ratio);
             writeln!(
-                text,
-                "\nA silent connection costs at most {bytes:.0} bytes (wanted: \
+                judged,
+                "\n{}: a silent connection costs at most {bytes:.0} bytes (wanted: \
                 {IDLE_BYTES_MAX:.0} or \
                  less; {grown}). p99 with them over p99 without: {} (wanted: {IDLE_P99_MAX} or \
                  less; {waits}).",
+                arm.name,
                 ratio_text(ratio),
             )?;
         }
+        text.push_str(&judged);
         Ok(())
     }
 
@@ -381,6 +455,27 @@ mod tests {
         assert!(
             text.contains("Of 1 comparisons the first of ours answers as many or more in 1, and")
         );
+    }
+
+    #[test]
+    fn ours_are_compared_with_each_other_in_each_cell_and_over_all() {
+        let ours = |name: &str, level| Arm {
+            name: name.to_owned(),
+            ..arm(Part::Redis, level, Server::Ours(vec!["x".to_owned()]))
+        };
+        let arms = vec![
+            ours("new", Level::None),
+            ours("old", Level::None),
+            arm(Part::Redis, Level::None, Server::Decrby),
+            ours("new", Level::Os),
+            ours("old", Level::Os),
+        ];
+        let values = [(200.0, 1000), (100.0, 1000), (50.0, 1), (400.0, 1000), (50.0, 4000)];
+        let text = markdown(&setup(arms), &runs(&values)).unwrap();
+        let rows: Vec<_> = text.lines().filter(|line| line.contains("| old | ")).collect();
+        assert!(rows.contains(&"| none | 64 | 1 | old | 2.00 [2.00, 2.00] | 1.00 [1.00, 1.00] |"));
+        assert!(rows.contains(&"| os | 64 | 1 | old | 8.00 [8.00, 8.00] | 4.00 [4.00, 4.00] |"));
+        assert!(rows.contains(&"| all | | | old | 4.00 [4.00, 4.00] | 2.00 [2.00, 2.00] |"));
     }
 
     #[test]
