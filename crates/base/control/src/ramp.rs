@@ -47,6 +47,11 @@ impl Ramp {
         self.running == self.max
     }
 
+    /// Allows up to `max` threads.
+    pub fn set_max(&mut self, max: u32) {
+        self.max = max.max(self.running);
+    }
+
     /// Returns the time until the next check, in nanoseconds.
     pub fn pause_ns(&self) -> u64 {
         self.pause_ns

@@ -11,6 +11,10 @@ use std::fmt;
 /// oldest miss. Opens wait where inodes are read from a disk; decision 032 has the measurement.
 const NOWAIT_WORKERS_PER_PERMIT: u32 = 8;
 const NOWAIT_WORKERS_MIN: u32 = 64;
+/// Blocking threads that may run while files take no longer than a single one, in numbers of those that
+/// may run in any case, if those are not few.
+const BLOCKING_WHILE_QUICK: u32 = 2;
+const BLOCKING_FEW: u32 = 16;
 
 /// Maximum number of requests in one io_uring, and the window limit of one thread with unlimited
 /// readahead.
@@ -167,7 +171,11 @@ fn windowed(method: Method, window: u32, permits: u32, blocking: Option<u32>) ->
         _ => (Driver::Windowed, permits.min(window), None),
     };
     let first = permits.unwrap_or(max).min(max);
-    let blocking = blocking.map(|max| Threads { role: Role::Blocking, first: 0, max });
+    let blocking = blocking.map(|sure| {
+        let more = if sure < BLOCKING_FEW { 1 } else { BLOCKING_WHILE_QUICK };
+        let max = sure.saturating_mul(more);
+        Threads { role: Role::Blocking, first: 0, max }
+    });
     Layout {
         method,
         threads: [Threads { role: Role::Worker, first, max }].into_iter().chain(blocking).collect(),
@@ -203,6 +211,13 @@ impl Layout {
         self.threads.iter().filter(same).map(|threads| threads.max).sum()
     }
 
+    /// Returns how many blocking threads may run in any case. Up to [`Layout::max_of`] run while files
+    /// take no longer than a single one.
+    pub fn blocking_sure(&self) -> u32 {
+        let max = self.max_of(Role::Blocking);
+        if max < BLOCKING_FEW { max } else { max / BLOCKING_WHILE_QUICK }
+    }
+
     /// Returns the loop that threads of `role` run.
     pub fn driver_of(&self, role: Role) -> Driver {
         if role == Role::Blocking { Driver::Sequential } else { self.driver }
@@ -210,17 +225,16 @@ impl Layout {
 
     /// Returns how many files may hold a buffer at once, in a run of `files` files.
     pub fn files_at_once(&self, files: u64) -> u64 {
-        // A blocking thread holds its own file. With queues, a computing thread holds a file that
-        // has left the window.
-        let beyond = self.threads.iter().filter(|threads| {
-            let computes = matches!(threads.role, Role::Hybrid | Role::Computer);
-            threads.role == Role::Blocking || self.driver == Driver::Queued && computes
+        // With queues, a computing thread holds a file that has left the window. A blocking thread holds
+        // its own file; where so many run, most of the window is unused, because workers block, too.
+        let beyond = self.threads.iter().map(|threads| match threads.role {
+            Role::Blocking => self.blocking_sure(),
+            Role::Hybrid | Role::Computer if self.driver == Driver::Queued => threads.max,
+            _ => 0,
         });
         match self.window {
             ReadAhead::All => files,
-            ReadAhead::Files(n) => {
-                u64::from(n) + beyond.map(|threads| u64::from(threads.max)).sum::<u64>()
-            }
+            ReadAhead::Files(n) => u64::from(n) + beyond.map(u64::from).sum::<u64>(),
         }
     }
 
@@ -285,10 +299,15 @@ impl Layout {
             _ => String::new(),
         };
         for threads in blocking {
+            let sure = self.blocking_sure();
             text += &format!(
                 "; up to {} start if the filesystem does not support RWF_NOWAIT",
-                Plural(threads.max, "blocking reader")
+                Plural(sure, "blocking reader")
             );
+            if threads.max > sure {
+                text +=
+                    &format!(", and up to {} while they do not slow each other down", threads.max);
+            }
         }
         if let Some(permits) = self.permits {
             text += &format!("; at most {permits} compute at once");
@@ -446,10 +465,12 @@ mod tests {
             &"nowait/window:l=512,p=2/blocking=256".parse::<Plan>().unwrap().complete(2),
         )
         .unwrap();
-        assert_eq!(blocking.threads_max(), 64 + 256);
+        assert_eq!(blocking.threads_max(), 64 + 512);
         assert_eq!(blocking.files_at_once(1000), 512 + 256);
         assert_eq!((blocking.window_of(0, 768), blocking.window_of(64, 768)), (8, 1));
-        assert!(blocking.sentence().contains("up to 256 blocking readers"));
+        let sentence = blocking.sentence();
+        assert!(sentence.contains("up to 256 blocking readers start"), "{sentence}");
+        assert!(sentence.contains("and up to 512 while"), "{sentence}");
     }
 
     #[test]

@@ -27,7 +27,8 @@ pub enum Buffers {
 /// Order in which files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReadOrder {
-    /// List order.
+    /// In the order of the list. Files of a tree that takes time to walk have none: of those found so
+    /// far, the one with the next inode number is read, which costs a disk less.
     #[default]
     List,
     /// By inode number, in batches of 65 536 paths to bound memory use.
@@ -77,7 +78,8 @@ pub struct Plan {
     /// This is a minimum: a worker that hits the page cache repeatedly takes more.
     pub stripe: u32,
     /// For a window of `nowait`: up to this many additional threads read with blocking calls, one
-    /// file each, once files turn up whose filesystem does not support `RWF_NOWAIT`.
+    /// file each, once files turn up whose filesystem does not support `RWF_NOWAIT`; and up to twice as
+    /// many while files take no longer than a single one.
     pub blocking: Option<u32>,
     /// Whether the number of requests in flight is adjusted during the run.
     pub tuning: Tuning,

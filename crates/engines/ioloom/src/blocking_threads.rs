@@ -1,7 +1,8 @@
-//! The blocking threads of a run: how many may run, and where the others rest.
+//! The blocking threads of a run: how many may run, where the others rest, and how long files take.
 
 use crate::bell::Bell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use ioloom_control::Crowding;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Counts blocking threads. A thread that is not needed rests on the bell and is not counted.
 #[derive(Debug)]
@@ -9,11 +10,33 @@ pub(crate) struct BlockingThreads {
     limit: AtomicU32,
     active: AtomicU32,
     bell: Bell,
+    times: Times,
+}
+
+/// Times from before the open to after the first read.
+#[derive(Debug)]
+struct Times {
+    shortest_ns: AtomicU64,
+    /// Files count in the sums below if they began after this moment.
+    from_ns: AtomicU64,
+    files: AtomicU64,
+    total_ns: AtomicU64,
 }
 
 impl Default for BlockingThreads {
     fn default() -> Self {
-        Self { limit: AtomicU32::new(u32::MAX), active: AtomicU32::new(0), bell: Bell::default() }
+        let times = Times {
+            shortest_ns: AtomicU64::new(u64::MAX),
+            from_ns: AtomicU64::new(u64::MAX),
+            files: AtomicU64::new(0),
+            total_ns: AtomicU64::new(0),
+        };
+        Self {
+            limit: AtomicU32::new(u32::MAX),
+            active: AtomicU32::new(0),
+            bell: Bell::default(),
+            times,
+        }
     }
 }
 
@@ -26,6 +49,31 @@ impl BlockingThreads {
     /// Sets how many threads may run.
     pub(crate) fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Records that a file was opened and its first piece read.
+    pub(crate) fn took(&self, began_ns: u64, ended_ns: u64) {
+        let (times, ns) = (&self.times, ended_ns.saturating_sub(began_ns));
+        times.shortest_ns.fetch_min(ns, Ordering::Relaxed);
+        if began_ns >= times.from_ns.load(Ordering::Relaxed) {
+            times.total_ns.fetch_add(ns, Ordering::Relaxed);
+            times.files.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets the sums, and counts files that begin after `now_ns`. A file that ends meanwhile may
+    /// count half; the mean of many changes little.
+    pub(crate) fn count_from(&self, now_ns: u64) {
+        self.times.from_ns.store(now_ns, Ordering::Relaxed);
+        self.times.files.store(0, Ordering::Relaxed);
+        self.times.total_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns what the files since [`BlockingThreads::count_from`] show.
+    pub(crate) fn crowding(&self) -> Crowding {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let times = &self.times;
+        Crowding::of(load(&times.files), load(&times.total_ns), load(&times.shortest_ns))
     }
 
     /// Wakes as many resting threads as may run.

@@ -16,7 +16,8 @@ const MEMORY_EACH: u64 = 512 << 10;
 
 /// Returns the default plan for a memory budget of `memory_bytes`: reads that do not block in a
 /// window of 512, compute on the usable cores. On filesystems that do not support such reads, up to
-/// 256 additional threads read with blocking calls. All numbers are smaller if memory or the limit
+/// 256 additional threads read with blocking calls, and up to 512 while files take no longer than a
+/// single one. All numbers are smaller if memory or the limit
 /// on open files requires it. Measurements under `results/` compare this plan with what programs
 /// commonly do.
 pub fn default_plan(memory_bytes: u64) -> Plan {

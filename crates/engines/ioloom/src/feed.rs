@@ -18,6 +18,7 @@
 
 use crate::bell::Bell;
 use crate::error::FileError;
+use crate::take::Take;
 use ioloom_model::ReadOrder;
 use ioloom_sys::file::{self, Kind};
 use ioloom_walk::PathList;
@@ -132,9 +133,17 @@ impl Queue {
     }
 
     fn is_full(&self) -> bool {
+        self.len() >= self.most()
+    }
+
+    fn is_half_empty(&self) -> bool {
+        self.len() <= self.most() / 2
+    }
+
+    fn most(&self) -> usize {
         match self {
-            Self::Arrival(entries) => entries.len() >= WAITING_MAX,
-            Self::Inode { paths, .. } => paths.len() >= SORTED_MAX,
+            Self::Arrival(_) => WAITING_MAX,
+            Self::Inode { .. } => SORTED_MAX,
         }
     }
 
@@ -198,12 +207,14 @@ impl Feed {
     fn pull(&self, mut entries: Entries) {
         let mut batch = Vec::new();
         while let Some(entry) = entries.next() {
-            batch.push(self.keyed(entry));
             // A `stat` may take long, and the first path must not wait for those of others.
-            let most = if self.sorted { 1 } else { BATCH_MAX };
-            while batch.len() < most
+            let mut quick = !self.sorted || has_key(&entry);
+            batch.push(self.keyed(entry));
+            while quick
+                && batch.len() < BATCH_MAX
                 && let Some(entry) = entries.ready()
             {
+                quick = !self.sorted || has_key(&entry);
                 batch.push(self.keyed(entry));
             }
             if !self.push(&mut batch) {
@@ -261,14 +272,17 @@ impl Feed {
         self.bell.ring_all();
     }
 
-    /// Takes the next entry.
-    pub(crate) fn take(&self) -> Taken {
+    /// Takes the next entry, and moves to `more` as many as follow it of a fair share of those that have
+    /// arrived.
+    pub(crate) fn take(&self, take: Take, more: &mut VecDeque<(usize, Entry)>) -> Taken {
         let mut state = self.lock();
         match state.queue.pop() {
             Some((index, entry)) => {
+                let following = take.size(state.queue.len() + 1) - 1;
+                more.extend((0..following).map_while(|_| state.queue.pop()));
                 self.waiting.store(state.queue.len(), Ordering::Release);
                 // Half empty, so that the feeder and the workers do not alternate.
-                if state.feeder_waits && state.queue.len() <= WAITING_MAX / 2 {
+                if state.feeder_waits && state.queue.is_half_empty() {
                     self.room.notify_one();
                 }
                 if state.exhausted && state.queue.len() == 0 {
@@ -325,18 +339,21 @@ impl Feed {
     }
 }
 
+/// Reports whether the inode of an entry is known, or will not be looked up.
+fn has_key(entry: &Entry) -> bool {
+    matches!(entry, Entry::Regular(_, 1..) | Entry::Failed(_))
+}
+
 /// Returns an entry with its inode. A path whose `stat` fails sorts first and fails later with its
-/// own error.
+/// own error. A path that was given may be a link, which is followed: it is not made `Regular`.
 fn sort_key(entry: Entry) -> (u64, Entry) {
-    match entry {
-        Entry::Path(path) => match file::stat(&path) {
-            Ok(facts) if facts.kind == Kind::Regular => {
-                (facts.inode, Entry::Regular(path, facts.inode))
-            }
-            _ => (0, Entry::Path(path)),
+    let inode = match &entry {
+        Entry::Regular(_, inode @ 1..) => *inode,
+        Entry::Path(path) | Entry::Regular(path, _) => match file::stat(path) {
+            Ok(facts) if facts.kind == Kind::Regular => facts.inode,
+            _ => 0,
         },
-        Entry::Regular(path, 0) => sort_key(Entry::Path(path)),
-        Entry::Regular(path, inode) => (inode, Entry::Regular(path, inode)),
-        Entry::Failed(error) => (0, Entry::Failed(error)),
-    }
+        Entry::Failed(_) => 0,
+    };
+    (inode, entry)
 }

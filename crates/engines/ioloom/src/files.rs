@@ -4,13 +4,13 @@ use crate::cancel::Cancel;
 use crate::default_plan::{default_plan, usable_cores};
 use crate::engine::{self, RunOptions};
 use crate::error::Error;
-use crate::feed::{self, Entries, Entry, Feeding};
+use crate::feed::{self, Entry};
+use crate::input::{Input, Opened};
 use crate::iter::Horizon;
 use crate::observing::{LabOptions, Measure, Observing};
 use crate::policy::{Current, OnError, Order, Progress, ProgressFn};
-use crate::source::{Listed, Source};
 use crate::trace::{self, TraceWanted, keeping_trace};
-use crate::tree::{Found, Tally, TreeOptions, Walked, Walking};
+use crate::tree::Walked;
 use ioloom_budget::Budget;
 use ioloom_model::{Level, Plan, ReadOrder, Schedule, Tuning};
 use ioloom_walk::PathList;
@@ -18,7 +18,6 @@ use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Marks [`Files`] whose paths the caller gives.
 #[derive(Debug)]
@@ -48,114 +47,6 @@ pub struct Files<'a, K = Paths> {
     pub(crate) on_demand: Option<bool>,
     pub(crate) lab: LabOptions,
     kind: PhantomData<K>,
-}
-
-/// Where files come from.
-pub(crate) enum Input {
-    List(Arc<PathList>),
-    Stream(Entries),
-    Tree(TreeOptions),
-    /// A tree whose walk has begun.
-    Begun(Opened, Arc<Tally>),
-}
-
-impl Input {
-    /// Starts a walk, if there is one. Returns the paths, and what will be known of the walk.
-    fn open(self) -> (Opened, Option<Arc<Tally>>) {
-        let options = match self {
-            Self::List(list) => return (Opened::List(list), None),
-            Self::Stream(entries) => return (Opened::Stream(entries), None),
-            Self::Tree(options) => options,
-            Self::Begun(opened, tally) => return (opened, Some(tally)),
-        };
-        let (sorted, ahead) = (options.sorted, options.ahead);
-        let (mut walking, tally) = Walking::new(options);
-        let opened = if sorted {
-            Opened::of(walking.sorted(), None)
-        } else if ahead.is_zero() {
-            Opened::Stream(Box::new(walking))
-        } else {
-            let found = walking.ahead(Instant::now() + ahead);
-            Opened::of(found, Some(walking))
-        };
-        (opened, Some(tally))
-    }
-
-    /// Returns the source of a run; with a horizon, results are in the order of the input.
-    fn source<'s>(
-        self,
-        order: ReadOrder,
-        max: Option<u64>,
-        horizon: Option<Arc<Horizon>>,
-    ) -> (Source<'s>, Option<Arc<Tally>>) {
-        let (opened, tally) = self.open();
-        let entries = match (opened, &horizon) {
-            (Opened::List(list), None) => {
-                return (Source::list(Listed::Shared(list), order, max), tally);
-            }
-            (opened, _) => opened.entries(),
-        };
-        let entries: Entries = match max {
-            Some(max) => feed::one_by_one(entries.take(max as usize)),
-            None => entries,
-        };
-        let entries = match horizon {
-            Some(horizon) => horizon.bound(entries),
-            None => entries,
-        };
-        (Source::stream(entries, order), tally)
-    }
-}
-
-/// The paths of a run that is about to start.
-pub(crate) enum Opened {
-    List(Arc<PathList>),
-    Stream(Entries),
-}
-
-impl Opened {
-    /// Takes what a walk has found; `walking` finds the rest.
-    fn of(found: Found, walking: Option<Walking>) -> Self {
-        let Found { list, failed, ended } = found;
-        if ended && failed.is_empty() {
-            return Self::List(Arc::new(list));
-        }
-        let rest = walking.filter(|_| !ended);
-        let found = failed.into_iter().map(Entry::Failed).chain(entries_of(Arc::new(list)));
-        let found = Box::new(found);
-        Self::Stream(Box::new(Begun { found, rest }))
-    }
-
-    fn entries(self) -> Entries {
-        match self {
-            Self::List(list) => feed::one_by_one(entries_of(list)),
-            Self::Stream(entries) => entries,
-        }
-    }
-}
-
-/// What a walk found before the run, and then what it finds.
-struct Begun {
-    found: Box<dyn Iterator<Item = Entry> + Send>,
-    rest: Option<Walking>,
-}
-
-impl Iterator for Begun {
-    type Item = Entry;
-
-    fn next(&mut self) -> Option<Entry> {
-        self.found.next().or_else(|| self.rest.as_mut()?.next())
-    }
-}
-
-impl Feeding for Begun {
-    fn ready(&mut self) -> Option<Entry> {
-        self.found.next().or_else(|| self.rest.as_mut()?.ready())
-    }
-}
-
-fn entries_of(list: Arc<PathList>) -> impl Iterator<Item = Entry> + Send {
-    (0..list.len()).map(move |index| Entry::of(&list, index))
 }
 
 /// Takes files from an iterator of paths, as a stream: each file is processed as soon as its path
@@ -260,7 +151,9 @@ impl<'a, K> Files<'a, K> {
             }
         }
         match &self.input {
-            Input::List(list) | Input::Begun(Opened::List(list), _) => Some(list.clone()),
+            Input::List(list) | Input::Begun(Opened::List(list) | Opened::Cold(list), _) => {
+                Some(list.clone())
+            }
             _ => None,
         }
     }
@@ -309,7 +202,7 @@ impl<'a, K> Files<'a, K> {
         self
     }
 
-    /// Sets the order in which files are read: as listed, or by inode, which suits rotating disks.
+    /// Sets the order in which files are read (default: [`ReadOrder::List`]).
     pub fn read_order(mut self, order: ReadOrder) -> Self {
         self.plan.read_order = order;
         self

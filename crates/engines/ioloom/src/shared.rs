@@ -7,7 +7,8 @@ use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::lookups::Lookups;
 use crate::polite::Polite;
-use crate::source::{Source, Take};
+use crate::source::Source;
+use crate::take::Take;
 use ioloom_budget::{Budget, Permits, Window};
 use ioloom_model::layout::Layout;
 use ioloom_model::{Plan, ReadAhead};
@@ -29,8 +30,6 @@ pub(crate) struct Shared<'e> {
     pub(crate) stop: AtomicBool,
     /// Whether the work ended the run.
     pub(crate) work_stopped: AtomicBool,
-    /// Threads that take paths.
-    pub(crate) takers: usize,
     pub(crate) layout: Layout,
     /// The window of the workers; in other schedules of no effect.
     pub(crate) window: Window,
@@ -71,7 +70,7 @@ impl Shared<'_> {
 
     /// Returns how threads take paths from the list.
     pub(crate) fn take(&self) -> Take {
-        Take { stripe: self.plan.stripe as usize, threads: self.takers }
+        Take { stripe: self.plan.stripe as usize, threads: self.live.load(Ordering::Relaxed) }
     }
 
     /// Reports whether no window bounds how far reads run ahead of compute.

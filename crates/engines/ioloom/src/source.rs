@@ -3,12 +3,14 @@
 use crate::bell::Bell;
 use crate::error::FileError;
 use crate::feed::{Entries, Entry, Feed, Taken};
+use crate::take::Take;
 use ioloom_model::ReadOrder;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file;
 use ioloom_walk::PathList;
 use std::any::Any;
-use std::ops::Deref;
+use std::collections::VecDeque;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,7 +34,8 @@ enum From<'s> {
         max: usize,
     },
     /// Entries from an iterator, and the iterator before the start.
-    Stream { feed: Arc<Feed>, entries: Mutex<Option<Entries>> },
+    /// With `one_by_one` a thread claims one entry at a time.
+    Stream { feed: Arc<Feed>, entries: Mutex<Option<Entries>>, one_by_one: bool },
 }
 
 /// A list and who owns it.
@@ -65,16 +68,13 @@ pub(crate) enum Next<'p, S> {
 }
 
 /// Claims the next positions of a list. Threads seldom contend here: once per stripe.
-fn claim_more(next: &AtomicUsize, max: usize, take: Take) -> Option<Claim> {
-    let size = |at: usize| {
-        let fair = (max.saturating_sub(at)) / (4 * take.threads.max(1));
-        take.stripe.min(fair).max(1)
-    };
+fn claim_more(next: &AtomicUsize, max: usize, take: Take) -> Option<Range<usize>> {
+    let size = |at: usize| take.size(max.saturating_sub(at));
     let claimed = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
         (at < max).then(|| (at + size(at)).min(max))
     });
     let at = claimed.ok()?;
-    Some(Claim { next: at, end: (at + size(at)).min(max) })
+    Some(at..(at + size(at)).min(max))
 }
 
 /// The path of one file.
@@ -103,28 +103,21 @@ pub(crate) struct Item<'p, S> {
     pub(crate) state: Option<S>,
 }
 
-/// Neighbouring positions of a list that a thread has claimed and not yet processed.
+/// Neighbouring positions of a list, or entries of a stream, that a thread has claimed and not yet
+/// processed.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
     next: usize,
     end: usize,
+    entries: VecDeque<(usize, Entry)>,
 }
 
 impl Claim {
     /// Reports whether no claimed position is left.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.next == self.end
+        self.next == self.end && self.entries.is_empty()
     }
-}
-
-/// How a thread takes paths.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Take {
-    /// Positions to claim at once.
-    pub(crate) stripe: usize,
-    /// Threads that take paths. Near the end claims shrink, so that all threads end together.
-    pub(crate) threads: usize,
 }
 
 impl<'s> Source<'s> {
@@ -141,11 +134,12 @@ impl<'s> Source<'s> {
         Self::of(From::List { list, order, next: AtomicUsize::new(0), max })
     }
 
-    /// Takes the entries of an iterator as they come.
-    pub(crate) fn stream(entries: Entries, order: ReadOrder) -> Self {
+    /// Takes the entries of an iterator as they come. `one_by_one`: a thread never claims an entry that
+    /// another could process, because its results may have to wait for that entry.
+    pub(crate) fn stream(entries: Entries, order: ReadOrder, one_by_one: bool) -> Self {
         let bell = Arc::new(Bell::default());
         let feed = Arc::new(Feed::new(order, bell.clone()));
-        let paths = From::Stream { feed, entries: Mutex::new(Some(entries)) };
+        let paths = From::Stream { feed, entries: Mutex::new(Some(entries)), one_by_one };
         Self { paths, ended_ns: AtomicU64::new(0), bell }
     }
 
@@ -155,7 +149,7 @@ impl<'s> Source<'s> {
 
     /// Starts to pull the iterator, if there is one.
     pub(crate) fn start(&self) -> std::io::Result<()> {
-        let From::Stream { feed, entries } = &self.paths else { return Ok(()) };
+        let From::Stream { feed, entries, .. } = &self.paths else { return Ok(()) };
         let entries = entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         entries.map_or(Ok(()), |entries| feed.start(entries))
     }
@@ -244,7 +238,7 @@ impl<'s> Source<'s> {
                         self.ends();
                         return Next::Ended;
                     };
-                    *claim = more;
+                    (claim.next, claim.end) = (more.start, more.end);
                 }
                 debug_assert!(claim.next < claim.end, "a claim is used by one thread, in order");
                 let at = claim.next;
@@ -257,8 +251,12 @@ impl<'s> Source<'s> {
                     state: None,
                 })
             }
-            From::Stream { feed, .. } => {
-                let (index, path, known_regular) = match feed.take() {
+            From::Stream { feed, one_by_one, .. } => {
+                let taken = match claim.entries.pop_front() {
+                    Some((index, entry)) => Taken::Entry(index, entry),
+                    None => feed.take(take.of_stream(*one_by_one), &mut claim.entries),
+                };
+                let (index, path, known_regular) = match taken {
                     Taken::Entry(index, Entry::Path(path)) => (index, path, false),
                     Taken::Entry(index, Entry::Regular(path, _)) => (index, path, true),
                     Taken::Entry(index, Entry::Failed(error)) => {
@@ -312,6 +310,32 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_claims_a_fair_share_of_what_waits() {
+        let paths: Vec<PathBuf> = (0..64).map(|n| PathBuf::from(n.to_string())).collect();
+        for (one_by_one, claimed) in [(false, 4), (true, 1)] {
+            let source = Source::stream(entries(paths.clone()), ReadOrder::List, one_by_one);
+            source.start().unwrap();
+            await_paths(&source, 64);
+            let take = Take { stripe: 1, threads: 2 };
+            let (mut first, mut second) = (Claim::default(), Claim::default());
+            let index = |claim: &mut Claim| match source.next::<()>(claim, take) {
+                Next::Item(item) => item.index,
+                _ => panic!("paths wait"),
+            };
+            assert_eq!((index(&mut first), index(&mut second)), (0, claimed));
+            assert_eq!(first.is_empty(), one_by_one);
+            let mut rest: Vec<usize> = Vec::new();
+            for _ in 0..31 {
+                rest.extend([index(&mut first), index(&mut second)]);
+            }
+            assert!(first.is_empty() && second.is_empty(), "near the end they take single paths");
+            rest.sort_unstable();
+            let all: Vec<usize> = (1..64).filter(|index| *index != claimed).collect();
+            assert_eq!(rest, all);
+        }
+    }
+
+    #[test]
     fn a_stream_in_inode_order_keeps_every_path_and_its_index() {
         let dir = tempfile::tempdir().unwrap();
         let paths: Vec<PathBuf> = (0..50)
@@ -322,7 +346,7 @@ mod tests {
             })
             .collect();
         let reversed: Vec<PathBuf> = paths.iter().rev().cloned().collect();
-        let source = Source::stream(entries(reversed), ReadOrder::Inode);
+        let source = Source::stream(entries(reversed), ReadOrder::Inode, false);
         source.start().unwrap();
         await_paths(&source, 50);
         let mut claim = Claim::default();
@@ -350,7 +374,7 @@ mod tests {
     #[test]
     fn a_path_can_be_taken_before_the_next_one_exists() {
         let (send, paths) = std::sync::mpsc::channel::<PathBuf>();
-        let source = Source::stream(entries(paths), ReadOrder::List);
+        let source = Source::stream(entries(paths), ReadOrder::List, false);
         source.start().unwrap();
         let mut claim = Claim::default();
         for index in 0..3 {
@@ -372,7 +396,7 @@ mod tests {
             let _held_until_the_feeder_ends = &ended;
             PathBuf::from("x")
         });
-        let source = Source::stream(entries(endless), ReadOrder::List);
+        let source = Source::stream(entries(endless), ReadOrder::List, false);
         source.start().unwrap();
         await_paths(&source, 4096);
         drop(source);
@@ -390,8 +414,8 @@ mod tests {
         let mut seen = Vec::new();
         let mut sizes = Vec::new();
         while let Some(claim) = claim_more(&next, 1000, take) {
-            sizes.push(claim.end - claim.next);
-            seen.extend(claim.next..claim.end);
+            sizes.push(claim.len());
+            seen.extend(claim);
         }
         assert_eq!(seen, (0..1000).collect::<Vec<_>>());
         assert_eq!((sizes[0], sizes[sizes.len() - 1]), (16, 1));

@@ -1,7 +1,8 @@
 //! The entry points for trees.
 
 use crate::error::FileError;
-use crate::files::{Files, Input};
+use crate::files::Files;
+use crate::input::Input;
 use crate::tree::{Links, TreeEntry, TreeOptions, Walked, Walking};
 use ioloom_walk::PathList;
 use std::path::Path;
@@ -146,9 +147,9 @@ impl<'a> Files<'a, Tree> {
     }
 
     /// Walks for up to `time` before the first file is read (default: not at all), and finds at most
-    /// 65,536 files in it. They are then read in the order of their paths. If the walk ends within
-    /// `time`, the number of files is known from the start, and threads divide the list without a lock;
-    /// else the rest is read while the walk goes on.
+    /// 65,536 files in it. If the walk ends within `time`, the number of files is known from the start,
+    /// and threads divide the list without a lock: in the order of paths, or of inode numbers if
+    /// directories were read from a disk. Otherwise the rest is read while the walk goes on.
     ///
     /// ```
     /// use std::time::Duration;

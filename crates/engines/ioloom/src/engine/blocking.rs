@@ -14,6 +14,7 @@ use crate::loaded::Loaded;
 use crate::source::{Claim, Item, Next};
 use ioloom_model::CallKind;
 use ioloom_model::layout::Role;
+use ioloom_sys::clock::monotonic_ns;
 use std::sync::atomic::Ordering;
 
 pub(super) fn run<'e, W: Work>(
@@ -27,7 +28,10 @@ pub(super) fn run<'e, W: Work>(
     let mut spare: Option<Lease> = None;
     let mut helps = (role == Role::Blocking).then(Helps::default);
     while !shared.stopping() {
-        if let Some(helps) = &mut helps {
+        // No other thread could take what this one has claimed.
+        if let Some(helps) = &mut helps
+            && claim.is_empty()
+        {
             helps.rest_if_idle(worker, &mut spare);
         }
         let Some(item) = next(worker, &mut claim, &mut spare) else { break };
@@ -37,6 +41,7 @@ pub(super) fn run<'e, W: Work>(
             0 => None,
             bytes => spare.take().or_else(|| fetch.arena(shared).try_lease(bytes).ok().flatten()),
         };
+        let mut began_ns = helps.as_ref().map(|_| monotonic_ns());
         let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true, idle: true };
         let mut started = fetch.start(&mut cx, item, lease);
         loop {
@@ -53,6 +58,9 @@ pub(super) fn run<'e, W: Work>(
                 Started::Later(_) => unreachable!("an idle thread waits for a descriptor"),
             };
             worker.in_flight(0);
+            if let (Some(began_ns), Ok(_)) = (began_ns.take(), &loaded) {
+                shared.blocking.took(began_ns, monotonic_ns());
+            }
             match loaded {
                 Err(error) => {
                     worker.failed(error);

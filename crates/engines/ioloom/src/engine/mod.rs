@@ -10,6 +10,7 @@
 //! nor the open limit, and the holder of a permit waits for nothing in this crate.
 
 mod blocking;
+mod blocking_crew;
 mod limits;
 mod looped;
 mod measure;
@@ -68,7 +69,7 @@ pub fn run_stream<W: Work>(
 ) -> Result<Executed<W::Local>, Error> {
     let budget = Arc::new(Budget::new(plan.memory_bytes));
     let entries = feed::one_by_one(paths.map(Entry::Path));
-    execute(&Source::stream(entries, plan.read_order), plan, budget, options, work)
+    execute(&Source::stream(entries, plan.read_order, false), plan, budget, options, work)
 }
 
 /// Runs a plan over all paths of `source`. The budget has the plan's size; a consumer that works
@@ -121,7 +122,6 @@ fn prepare<'e>(
         cancel: options.cancel.clone(),
         stop: AtomicBool::new(false),
         work_stopped: AtomicBool::new(false),
-        takers: layout.roles().filter(|role| role.reads()).count(),
         at_once,
         on_demand: options.on_demand,
         window: window_of(&layout),

@@ -107,7 +107,7 @@ fn no_file_is_lost_or_doubled_while_the_limit_changes() {
         let plan: Plan = text.parse().unwrap();
         let source = if stream {
             let entries = paths.clone().into_iter().map(Entry::Path);
-            Source::stream(crate::feed::one_by_one(entries), ReadOrder::List)
+            Source::stream(crate::feed::one_by_one(entries), ReadOrder::List, false)
         } else {
             Source::list(Listed::Borrowed(&list), ReadOrder::List, None)
         };

@@ -9,6 +9,7 @@
 //! support `RWF_NOWAIT`. With everything in the page cache that never happens. The calling thread
 //! watches, and reports progress.
 
+use super::blocking_crew::BlockingCrew;
 use super::pilot::Pilot;
 use super::traced::{Sampled, Traced};
 use super::work::{Executed, RunOptions, Work, Worker};
@@ -42,8 +43,6 @@ const COUNTED_FROM_NS: u64 = 2_000_000;
 /// Time after which a run that begins with one worker gets more: longer than a few small files take.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const FIRST_PAUSE_MAX: Duration = Duration::from_millis(5);
-/// Blocking threads that start first; their number doubles from there.
-const BLOCKING_FIRST: u32 = 16;
 
 /// Workers per permit that share a short list.
 const SHORT_LIST_WORKERS: usize = 8;
@@ -261,12 +260,9 @@ struct Crew<'e> {
     /// Numbers below this one have started, of workers or whatever roles the plan has.
     started: usize,
     workers: Ramp,
-    /// Blocking threads have the numbers from here on.
-    blocking_from: usize,
-    blocking_started: usize,
-    blocking: Option<Ramp>,
-    /// Blocking reads of `nowait` at the last check.
-    unanswered: u64,
+    /// Numbers of workers, or of whatever roles the plan has.
+    workers_max: usize,
+    blocking: Option<BlockingCrew<'e>>,
     waits: ReadWaits<'e>,
     pilot: Option<Pilot<'e>>,
 }
@@ -281,23 +277,19 @@ impl<'e> Crew<'e> {
             // A thread that waits less leaves its processor idle for less time than a thread costs.
             _ => 8,
         };
-        let most_blocking = layout.max_of(Role::Blocking);
-        let blocking_from = (layout.threads_max() - most_blocking) as usize;
+        let workers_max = (layout.threads_max() - layout.max_of(Role::Blocking)) as usize;
         let at_once = layout.threads_first();
-        let blocking = (most_blocking > 0)
-            .then(|| Ramp::new(BLOCKING_FIRST, BLOCKING_FIRST + most_blocking, 8));
+        let pilot = Pilot::new(shared);
         Self {
             shared,
             at_once: at_once as usize,
             pause: FIRST_PAUSE,
             started: 0,
-            workers: Ramp::new(at_once, blocking_from as u32, files_per_wait),
-            blocking_from,
-            blocking_started: 0,
-            blocking,
-            unanswered: 0,
+            workers: Ramp::new(at_once, workers_max as u32, files_per_wait),
+            workers_max,
+            blocking: BlockingCrew::new(shared, pilot.is_some()),
             waits: ReadWaits::new(shared),
-            pilot: Pilot::new(shared),
+            pilot,
         }
     }
 
@@ -308,7 +300,7 @@ impl<'e> Crew<'e> {
     }
 
     fn grow(&mut self, to: usize, start: &mut impl FnMut(Range<usize>)) {
-        let to = to.min(self.blocking_from);
+        let to = to.min(self.workers_max);
         start(self.started..to);
         self.started = self.started.max(to);
     }
@@ -337,19 +329,8 @@ impl<'e> Crew<'e> {
             let helpers = pilot.check(&usage, waits, self.started as u32);
             shared.blocking.set_limit(helpers);
         }
-        let unanswered = shared.unanswered.load(Ordering::Relaxed);
-        if unanswered == self.unanswered {
-            return;
-        }
-        self.unanswered = unanswered;
-        shared.blocking.call();
-        if let Some(blocking) = &mut self.blocking
-            && !blocking.is_full()
-        {
-            let more = blocking.decide(files, waits) as usize;
-            let next = self.blocking_from + self.blocking_started;
-            start(next..next + more);
-            self.blocking_started += more;
+        if let Some(blocking) = &mut self.blocking {
+            blocking.check((files, waits), start);
         }
     }
 
@@ -365,12 +346,8 @@ impl<'e> Crew<'e> {
         if let Some(pilot) = &self.pilot {
             pause = pause.min(Duration::from_nanos(pilot.pause_ns()));
         }
-        match &self.blocking {
-            Some(blocking) if self.unanswered > 0 && !blocking.is_full() => {
-                pause.min(Duration::from_nanos(blocking.pause_ns()))
-            }
-            _ => pause,
-        }
+        let blocking = self.blocking.as_ref().and_then(BlockingCrew::pause);
+        blocking.map_or(pause, |soon| soon.min(pause))
     }
 }
 

@@ -136,3 +136,17 @@ fn a_slow_function_does_not_hold_back_the_next_path() {
         }
     });
 }
+
+#[test]
+fn links_of_a_list_are_followed_in_inode_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink("file", &link).unwrap();
+    for order in [ReadOrder::List, ReadOrder::Inode] {
+        let paths = vec![link.clone(), file.clone()].into_iter();
+        let found = ioloom::files(paths).read_order(order).map(|f| f.len()).collect().unwrap();
+        assert_eq!(found, [1, 1], "{order:?}");
+    }
+}

@@ -1,0 +1,138 @@
+//! Where the files of a run come from: a list, an iterator, or trees that are walked before the run or
+//! during it. It decides in which order files of a tree are read.
+
+use crate::feed::{self, Entries, Entry, Feeding};
+use crate::iter::Horizon;
+use crate::source::{Listed, Source};
+use crate::tree::{Found, Tally, TreeOptions, Walking};
+use ioloom_model::ReadOrder;
+use ioloom_sys::proc::{self, UsageOf};
+use ioloom_walk::PathList;
+use std::sync::Arc;
+use std::time::Instant;
+
+fn entries_of(list: Arc<PathList>) -> impl Iterator<Item = Entry> + Send {
+    (0..list.len()).map(move |index| Entry::of(&list, index))
+}
+
+/// Where files come from.
+pub(crate) enum Input {
+    List(Arc<PathList>),
+    Stream(Entries),
+    Tree(TreeOptions),
+    /// A tree whose walk has begun.
+    Begun(Opened, Arc<Tally>),
+}
+
+impl Input {
+    /// Starts a walk, if there is one. Returns the paths, and what will be known of the walk.
+    pub(crate) fn open(self) -> (Opened, Option<Arc<Tally>>) {
+        let options = match self {
+            Self::List(list) => return (Opened::List(list), None),
+            Self::Stream(entries) => return (Opened::Stream(entries), None),
+            Self::Tree(options) => options,
+            Self::Begun(opened, tally) => return (opened, Some(tally)),
+        };
+        let (sorted, ahead) = (options.sorted, options.ahead);
+        let (mut walking, tally) = Walking::new(options);
+        let opened = if sorted {
+            Opened::of(walking.sorted(), None)
+        } else if ahead.is_zero() {
+            Opened::Walking(Box::new(walking))
+        } else {
+            let read = || proc::usage(UsageOf::Process).map_or(0, |usage| usage.read_bytes);
+            let before = read();
+            let found = walking.ahead(Instant::now() + ahead);
+            match Opened::of(found, Some(walking)) {
+                // The files are probably not in memory either.
+                Opened::List(list) if read() > before => Opened::Cold(list),
+                opened => opened,
+            }
+        };
+        (opened, Some(tally))
+    }
+
+    /// Returns the source of a run; with a horizon, results are in the order of the input.
+    pub(crate) fn source<'s>(
+        self,
+        order: ReadOrder,
+        max: Option<u64>,
+        horizon: Option<Arc<Horizon>>,
+    ) -> (Source<'s>, Option<Arc<Tally>>) {
+        let (opened, tally) = self.open();
+        let in_order = horizon.is_some();
+        let order = match &opened {
+            Opened::Walking(_) | Opened::Cold(_) if !in_order => ReadOrder::Inode,
+            _ => order,
+        };
+        let entries = match (opened, &horizon) {
+            (Opened::List(list) | Opened::Cold(list), None) => {
+                return (Source::list(Listed::Shared(list), order, max), tally);
+            }
+            (opened, _) => opened.entries(),
+        };
+        let entries: Entries = match max {
+            Some(max) => feed::one_by_one(entries.take(max as usize)),
+            None => entries,
+        };
+        let entries = match horizon {
+            Some(horizon) => horizon.bound(entries),
+            None => entries,
+        };
+        (Source::stream(entries, order, in_order), tally)
+    }
+}
+
+/// The paths of a run that is about to start.
+pub(crate) enum Opened {
+    List(Arc<PathList>),
+    /// What a walk found that read from a disk.
+    Cold(Arc<PathList>),
+    Stream(Entries),
+    /// What a walk finds while files are read.
+    Walking(Entries),
+}
+
+impl Opened {
+    /// Takes what a walk has found; `walking` finds the rest.
+    fn of(found: Found, walking: Option<Walking>) -> Self {
+        let Found { list, failed, ended } = found;
+        if ended && failed.is_empty() {
+            return Self::List(Arc::new(list));
+        }
+        let rest = walking.filter(|_| !ended);
+        let found = failed.into_iter().map(Entry::Failed).chain(entries_of(Arc::new(list)));
+        let found = Box::new(found);
+        match rest {
+            Some(_) => Self::Walking(Box::new(Begun { found, rest })),
+            None => Self::Stream(Box::new(Begun { found, rest })),
+        }
+    }
+
+    fn entries(self) -> Entries {
+        match self {
+            Self::List(list) | Self::Cold(list) => feed::one_by_one(entries_of(list)),
+            Self::Stream(entries) | Self::Walking(entries) => entries,
+        }
+    }
+}
+
+/// What a walk found before the run, and then what it finds.
+struct Begun {
+    found: Box<dyn Iterator<Item = Entry> + Send>,
+    rest: Option<Walking>,
+}
+
+impl Iterator for Begun {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        self.found.next().or_else(|| self.rest.as_mut()?.next())
+    }
+}
+
+impl Feeding for Begun {
+    fn ready(&mut self) -> Option<Entry> {
+        self.found.next().or_else(|| self.rest.as_mut()?.ready())
+    }
+}
