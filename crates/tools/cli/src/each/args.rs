@@ -185,8 +185,9 @@ pub(crate) struct EachArgs {
     ///
     /// Use - for standard input. Reads the lists of sha256sum, sha1sum, sha512sum, md5sum, b2sum,
     /// b3sum and xxhsum, with or without --tag. A line without a tag does not name its hash: add
-    /// --compute, unless it begins with XXH3_ or has 40 digits, which are sha1. Prints OK or FAILED for each file in the order of the list. The exit code is 1 if a
-    /// file differs or cannot be read, and if no line is properly formatted.
+    /// --compute, unless it begins with XXH3_ or has 40 digits, which are sha1. The name - in a list is
+    /// standard input. Prints OK or FAILED for each file in the order of the list. The exit code is 1
+    /// if a file differs or cannot be read, and if no line is properly formatted.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) check: Option<PathBuf>,
 
@@ -198,7 +199,9 @@ pub(crate) struct EachArgs {
     pub(crate) ignore_missing: bool,
 
     /// Print no result lines; only the exit code counts
-    #[arg(long, requires = "check",
+    ///
+    /// Of --quiet, --status and --warn, the last one given applies.
+    #[arg(long, requires = "check", overrides_with_all = ["quiet", "warn"],
           conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) status: bool,
 
@@ -210,7 +213,7 @@ pub(crate) struct EachArgs {
     pub(crate) strict: bool,
 
     /// Name each line that is improperly formatted
-    #[arg(short, long, requires = "check",
+    #[arg(short, long, requires = "check", overrides_with_all = ["quiet", "status"],
           conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) warn: bool,
 
@@ -232,7 +235,7 @@ pub(crate) struct EachArgs {
     ///
     /// With --check, print no line for files that match. With --per-file, print no summary and do not
     /// compute the digest over all files.
-    #[arg(short, long, conflicts_with = "json")]
+    #[arg(short, long, conflicts_with = "json", overrides_with_all = ["status", "warn"])]
     pub(crate) quiet: bool,
 
     /// Record a trace of all threads

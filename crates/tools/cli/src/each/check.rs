@@ -6,16 +6,17 @@ use super::job::{CHUNK_BYTES, Job};
 use super::line::{Line, LineReader, unsupported};
 use super::progress::Bar;
 use super::sink::{Manner, Sink};
-use super::work::{Comparison, Counts, EachWork, Lines, Local, failure};
+use super::work::{Comparison, Counts, EachWork, Expected, Lines, Local, failure};
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
 use ioloom::{Cancel, Files};
 use ioloom_failure::{Explained, Operation, quoted};
 use ioloom_model::{Compute, Hash, Method};
+use ioloom_subjects::Kernel;
 use ioloom_sys::stdio::Stream;
 use ioloom_walk::PathList;
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,12 +25,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Default)]
 struct Listed {
     paths: PathList,
-    /// Hash and digits by position.
-    expected: Vec<(Hash, String)>,
+    /// What is expected of each path.
+    expected: Vec<Expected>,
+    /// What is expected of standard input, whose name in a list is `-`.
+    input: Vec<Expected>,
     /// Numbers of the lines that are not understood, from 1.
     unknown: Vec<usize>,
     /// The hashes that such lines name.
     unsupported: BTreeSet<String>,
+}
+
+impl Listed {
+    /// Returns whether no line is properly formatted.
+    fn is_empty(&self) -> bool {
+        self.expected.is_empty() && self.input.is_empty()
+    }
+
+    /// Adds what a line expects. A list on standard input cannot name standard input.
+    fn add(&mut self, number: usize, path: &[u8], (hash, hex): (Hash, String), list: &Path) {
+        let expected = Expected { at: self.expected.len() + self.input.len(), hash, hex };
+        if path != b"-" {
+            self.paths.push(path);
+            self.expected.push(expected);
+        } else if list.as_os_str() == "-" {
+            self.unknown.push(number);
+        } else {
+            self.input.push(expected);
+        }
+    }
 }
 
 pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
@@ -55,12 +78,14 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
         let names: Vec<&str> = listed.unsupported.iter().map(String::as_str).collect();
         let verb = if names.len() == 1 { "is" } else { "are" };
         let message = format!("{}: {} {verb} not supported", named(list), names.join(", "));
-        if listed.expected.is_empty() {
+        if listed.is_empty() {
             return Err(Failure::usage(message));
         }
-        stderr::message(&message);
+        if !args.status {
+            stderr::message(&message);
+        }
     }
-    if listed.expected.is_empty() {
+    if listed.is_empty() {
         return Err(Failure::failed(format!(
             "{}: no properly formatted checksum lines found",
             named(list)
@@ -95,8 +120,7 @@ fn parse(text: &[u8], zero: bool, wanted: Option<Hash>, list: &Path) -> Result<L
         match reader.read(line) {
             Some(line) => {
                 let hash = hash_of(&line).map_err(|possible| ambiguous(list, at + 1, &possible))?;
-                listed.paths.push(&line.path);
-                listed.expected.push((hash, line.hex));
+                listed.add(at + 1, &line.path, (hash, line.hex), list);
             }
             None => {
                 listed.unknown.push(at + 1);
@@ -157,6 +181,7 @@ fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Resul
         quiet: args.quiet,
         status: args.status,
     };
+    let early = Local::counting(standard_input(&listed.input, comparison, &sink, stop)?);
     let work = EachWork::new(&job, Lines::Compare(&sink, comparison), false);
     let files = Files::from(std::mem::take(&mut listed.paths))
         .pin(plan)
@@ -165,13 +190,60 @@ fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Resul
         .partial(true)
         .progress(|_| sink.tick());
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let run = work.run(files, Local::default());
+    let run = work.run(files, early);
     sink.finish()?;
     let run = run.map_err(failure)?;
     if run.cancelled {
         return Err(interrupted());
     }
     Ok(run.value.counts)
+}
+
+/// Compares standard input with each line that names it. The first reads it to its end.
+fn standard_input(
+    lines: &[Expected],
+    comparison: Comparison<'_>,
+    sink: &Sink<'_>,
+    stop: &AtomicBool,
+) -> Result<Counts, Failure> {
+    let mut counts = Counts::default();
+    for expected in lines {
+        let hash = expected.hash;
+        let read = crate::interrupt::unless_raised(stop, move || hash_input(hash));
+        match read.ok_or_else(interrupted)? {
+            Ok(hex) if comparison.compare(sink, expected, (b"-", &hex)) => counts.right += 1,
+            Ok(_) => counts.wrong += 1,
+            Err(reason) => {
+                sink.aside(|| stderr::message(&format!("cannot read standard input: {reason}")));
+                sink.line(expected.at, &comparison.unreadable(b"-"));
+                counts.failed += 1;
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// Hashes standard input up to its end. Returns the digits, or why it cannot be read.
+fn hash_input(hash: Hash) -> Result<String, String> {
+    if Stream::Input.was_closed() {
+        return Err("it is closed".to_owned());
+    }
+    let kernel = Kernel::new(Compute::Hash(hash), None, 1).without_proof().with_hex();
+    let (mut state, mut offset) = (kernel.begin(), 0);
+    let mut buffer = vec![0; CHUNK_BYTES as usize];
+    let mut input = io::stdin().lock();
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => {
+                kernel.piece(&mut state, 0, offset, false, &buffer[..read]);
+                offset += read as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Explained::new(Operation::Read, &error).to_string()),
+        }
+    }
+    Ok(kernel.finish(state, 0).hex.unwrap_or_default())
 }
 
 fn interrupted() -> Failure {

@@ -40,9 +40,10 @@ pub(super) fn write_line(out: &mut Vec<u8>, form: Form, hash: Hash, hex: &str, p
     out.push(if form.zero { 0 } else { b'\n' });
 }
 
-/// Writes the result of a check. Names are escaped, so that none can fake another line.
+/// Writes the result of a check. As in sha256sum, a name with a newline is escaped, so that none can
+/// fake another line.
 pub(super) fn write_checked(out: &mut Vec<u8>, path: &[u8], found: &str) {
-    let escape = needs_escape(path);
+    let escape = path.contains(&b'\n');
     if escape {
         out.push(b'\\');
     }
@@ -109,7 +110,7 @@ impl LineReader {
             Some((hash, digits, path)) => (Some(hash), digits, path),
             None => self.read_plain(rest)?,
         };
-        if path.is_empty() || !self.accepts(hash, digits) {
+        if path.is_empty() || path.contains(&0) || !self.accepts(hash, digits) {
             return None;
         }
         let path = if escaped { unescape(path)? } else { Cow::Borrowed(path) };
@@ -125,7 +126,7 @@ impl LineReader {
         };
         let end = rest.iter().position(|b| matches!(b, b' ' | b'\t'))?;
         let (digits, name) = (&rest[..end], &rest[end + 1..]);
-        if !self.accepts(hash, digits) {
+        if name.is_empty() || !self.accepts(hash, digits) {
             return None;
         }
         let marked = matches!(name, [b' ' | b'*', _, ..]);
@@ -168,7 +169,7 @@ pub(super) fn unsupported(line: &[u8]) -> Option<&str> {
     let digits = line[close + 1..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
     let is_name = !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-/_".contains(&b))
-        && Hash::ALL.into_iter().all(|hash| hash.tag() != name);
+        && Hash::ALL.into_iter().all(|hash| !hash.tag().eq_ignore_ascii_case(name));
     let is_hash = digits.len() >= 8 && digits.iter().all(u8::is_ascii_hexdigit);
     (is_name && is_hash).then_some(name)
 }
@@ -250,6 +251,7 @@ mod tests {
             b"MD5 (a) 900150983cd24fb0d6963f7d28e17f72",
             b"\\900150983cd24fb0d6963f7d28e17f72  bad\\x",
             b"\\900150983cd24fb0d6963f7d28e17f72  cut\\",
+            b"900150983cd24fb0d6963f7d28e17f72  a\0b",
         ] {
             assert_eq!(read(wrong), None, "{}", wrong.escape_ascii());
         }
@@ -263,6 +265,7 @@ mod tests {
             (b"\\BLAKE2b-256 (a (1)\\n) = 78af5f94892f3950", Some("BLAKE2b-256")),
             (b"SHA512/256(a)= 78af5f94892f3950", Some("SHA512/256")),
             (b"MD5 (a) = 900150983cd24fb0d6963f7d28e17f72", None),
+            (b"md5 (a) = 900150983cd24fb0d6963f7d28e17f72", None),
             (b"XXH32 (a) = none", None),
             (b"some text (with a remark)", None),
             (b"two words (a) = 78af5f94", None),
@@ -292,9 +295,11 @@ mod tests {
         let md5 = b"900150983cd24fb0d6963f7d28e17f72";
         let mut one = LineReader::default();
         assert_eq!(one.read(b"no hash"), None);
+        assert_eq!(one.read(&[&md5[..], b" "].concat()), None);
         assert_eq!(&*one.read(&[&md5[..], b" a"].concat()).unwrap().path, b"a");
         assert_eq!(&*one.read(&[&md5[..], b"  a"].concat()).unwrap().path, b" a");
         let mut two = LineReader::default();
+        assert_eq!(two.read(&[&md5[..], b" "].concat()), None);
         assert_eq!(&*two.read(&[&md5[..], b"  a"].concat()).unwrap().path, b"a");
         assert_eq!(&*two.read(&[&md5[..], b"   a"].concat()).unwrap().path, b" a");
         assert_eq!(two.read(&[&md5[..], b" a"].concat()), None);

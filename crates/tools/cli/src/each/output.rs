@@ -10,7 +10,7 @@ use ioloom::Plan;
 use ioloom_model::layout::layout;
 use ioloom_model::table;
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
-use ioloom_model::{Method, Schedule};
+use ioloom_model::{Measured, Method, Schedule};
 use serde_json::json;
 use std::io::Write;
 
@@ -87,13 +87,21 @@ fn json(job: &Job, outcome: &Outcome) -> serde_json::Value {
         "limited_by": why.map(|b| b.word.clone()),
         "why": why.map(|b| b.sentence.clone()),
         "tuned": m.tuned,
-        "memory_peak_bytes": m.memory_peak_bytes,
+        "memory_peak_bytes": peak_memory(m),
         "budget_peak_bytes": m.budget_peak_bytes,
         "cpu_user_ns": m.cpu_user_ns,
         "cpu_kernel_ns": m.cpu_kernel_ns,
         "calls": m.calls,
         "threads": m.threads,
     })
+}
+
+/// Returns the peak memory of this process. Short runs do not read it.
+fn peak_memory(measured: &Measured) -> Option<u64> {
+    match measured.memory_peak_bytes {
+        0 => ioloom_sys::proc::status().ok().and_then(|status| status.peak_rss_bytes),
+        bytes => Some(bytes),
+    }
 }
 
 fn human(job: &Job, outcome: &Outcome) -> String {
@@ -103,7 +111,7 @@ fn human(job: &Job, outcome: &Outcome) -> String {
         files(m.files),
         format_size(m.bytes),
         format_ns(m.elapsed_ns as f64),
-        format_count(m.files_per_s() as u64),
+        format_count(m.files_per_s().round() as u64),
         format_size(m.bytes_per_s() as u64),
     );
     if let Some(digest) = &outcome.digest {

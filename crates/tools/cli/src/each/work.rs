@@ -49,16 +49,54 @@ pub(super) enum Shape {
     Json,
 }
 
+/// What a line of a list expects.
+pub(super) struct Expected {
+    /// Position of its result among those of the list.
+    pub(super) at: usize,
+    /// The hash.
+    pub(super) hash: Hash,
+    /// Its digits.
+    pub(super) hex: String,
+}
+
 /// What a check expects and prints.
+#[derive(Clone, Copy)]
 pub(super) struct Comparison<'a> {
-    /// Hash and digits by position.
-    pub(super) expected: &'a [(Hash, String)],
+    /// What is expected of each file, by its position in the input.
+    pub(super) expected: &'a [Expected],
     /// Pass over files that do not exist.
     pub(super) ignore_missing: bool,
     /// Print nothing for files that match.
     pub(super) quiet: bool,
     /// Print nothing for any file.
     pub(super) status: bool,
+}
+
+impl Comparison<'_> {
+    /// Prints the result of a file whose hash is `hex`. Returns whether it is the expected one.
+    pub(super) fn compare(
+        &self,
+        sink: &Sink<'_>,
+        expected: &Expected,
+        (name, hex): (&[u8], &str),
+    ) -> bool {
+        let right = expected.hex == hex;
+        let mut line = Vec::new();
+        if !(self.status || right && self.quiet) {
+            write_checked(&mut line, name, if right { "OK" } else { "FAILED" });
+        }
+        sink.line(expected.at, &line);
+        right
+    }
+
+    /// Returns the line of a file that cannot be read.
+    pub(super) fn unreadable(&self, name: &[u8]) -> Vec<u8> {
+        let mut line = Vec::new();
+        if !self.status {
+            write_checked(&mut line, name, "FAILED open or read");
+        }
+        line
+    }
 }
 
 /// The work that the flags select.
@@ -91,6 +129,11 @@ pub(super) struct Local {
 }
 
 impl Local {
+    /// Creates a state with the results of other files.
+    pub(super) fn counting(counts: Counts) -> Self {
+        Self { counts, ..Self::default() }
+    }
+
     /// Adds the results of another thread.
     fn append(&mut self, other: Self) {
         self.hashes.append(other.hashes);
@@ -171,7 +214,7 @@ impl<'a> EachWork<'a> {
     /// Returns the kernel of a file and its hash.
     fn kernel(&self, index: usize) -> &(Hash, Kernel) {
         let wanted = match &self.lines {
-            Lines::Compare(_, comparison) => comparison.expected.get(index).map(|(hash, _)| *hash),
+            Lines::Compare(_, comparison) => comparison.expected.get(index).map(|e| e.hash),
             _ => None,
         };
         let found = wanted.and_then(|wanted| self.kernels.iter().find(|(hash, _)| *hash == wanted));
@@ -197,12 +240,8 @@ impl<'a> EachWork<'a> {
                 None
             }
             Lines::Compare(sink, comparison) => {
-                let right = comparison.expected.get(index).is_some_and(|(_, e)| e == hex);
-                if !(comparison.status || right && comparison.quiet) {
-                    write_checked(&mut line, name, if right { "OK" } else { "FAILED" });
-                }
-                sink.line(index, &line);
-                Some(right)
+                let expected = comparison.expected.get(index)?;
+                Some(comparison.compare(sink, expected, (name, hex)))
             }
         }
     }
@@ -217,6 +256,7 @@ impl<'a> EachWork<'a> {
     ) {
         let mut line = Vec::new();
         let mut pass = false;
+        let mut at = index;
         let sink = match &self.lines {
             Lines::None => None,
             Lines::Print(sink, shape) => {
@@ -227,9 +267,10 @@ impl<'a> EachWork<'a> {
             }
             Lines::Compare(sink, comparison) => {
                 pass = missing && comparison.ignore_missing;
-                if !(pass || comparison.status) {
-                    write_checked(&mut line, path.as_os_str().as_bytes(), "FAILED open or read");
+                if !pass {
+                    line = comparison.unreadable(path.as_os_str().as_bytes());
                 }
+                at = index.and_then(|index| comparison.expected.get(index)).map(|e| e.at);
                 Some(sink)
             }
         };
@@ -237,8 +278,8 @@ impl<'a> EachWork<'a> {
             if !pass {
                 sink.aside(|| stderr::message(&one_line(&message)));
             }
-            match index {
-                Some(index) => sink.line(index, &line),
+            match at {
+                Some(at) => sink.line(at, &line),
                 None => sink.first(&line),
             }
         }

@@ -1,6 +1,6 @@
 //! Lines of hashes: other programs accept ours, and the other way round.
 
-use crate::place::{Each, ProcessOutput, Workspace, fed, fresh, regular_files, there};
+use crate::place::{Each, Workspace, fed, fresh, regular_files, there};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
@@ -132,7 +132,7 @@ fn lists_of_other_hashes_raise_no_false_alarm() {
 
 /// Lists with everything that a check can meet, one after another.
 fn troubled_lists(place: &Workspace) -> Vec<(&'static str, String)> {
-    for name in ["right", "wrong", "also right", "line\nend"] {
+    for name in ["right", "wrong", "also right", "line\nend", "back\\slash", "cr\r"] {
         place.write(name, name);
     }
     fs::create_dir(place.at("dir")).unwrap();
@@ -140,7 +140,10 @@ fn troubled_lists(place: &Workspace) -> Vec<(&'static str, String)> {
         let made = place.command("sha256sum").arg("right").output().unwrap().stdout;
         String::from_utf8(made).unwrap().replace("right", name)
     };
-    let made = place.command("sha256sum").args(["right", "also right", "line\nend"]).output();
+    let made = place
+        .command("sha256sum")
+        .args(["right", "also right", "line\nend", "back\\slash", "cr\r"])
+        .output();
     let good = String::from_utf8(made.unwrap().stdout).unwrap();
     let (first, _) = good.split_once('\n').unwrap();
     vec![
@@ -159,6 +162,13 @@ fn troubled_lists(place: &Workspace) -> Vec<(&'static str, String)> {
         ("binary marks", good.replace("  ", " *")),
         ("one space", line("right").replace("  ", " ") + &line("wrong").replace("  ", " ")),
         ("leading spaces", format!("  {first}\n")),
+        (
+            "no name before one space",
+            format!("{} \n{}", &first[..64], line("right").replace("  ", " ")),
+        ),
+        ("no name before two spaces", format!("{} \n{first}\n", &first[..64])),
+        ("standard input", line("-") + &good + &line("-")),
+        ("only standard input", line("-")),
         ("junk", "junk\n".to_owned()),
         ("nothing", String::new()),
     ]
@@ -181,11 +191,14 @@ fn results_and_exit_codes_are_those_of_sha256sum() {
             &["--ignore-missing"],
             &["--ignore-missing", "--strict", "--quiet"],
             &["--ignore-missing", "--status"],
+            &["--status", "--warn"],
+            &["--warn", "--quiet"],
+            &["--quiet", "--status", "--quiet"],
         ] {
-            let theirs = place.command("sha256sum").args(["--check", "sums"]).args(flags).output();
-            let theirs: ProcessOutput = theirs.unwrap().into();
+            let mut theirs = place.command("sha256sum");
+            let theirs = fed(theirs.args(["--check", "sums"]).args(flags), b"right");
             let args = [&["--check", "sums", "--compute", "sha256"], flags].concat();
-            let ours = place.each(&args);
+            let ours = place.each_of(&args, b"right");
             assert_eq!(ours.text(), theirs.text(), "{name} {flags:?}");
             assert_eq!(ours.code, theirs.code, "{name} {flags:?}: {} {}", ours.err, theirs.err);
             assert_eq!(
@@ -196,6 +209,22 @@ fn results_and_exit_codes_are_those_of_sha256sum() {
             );
         }
     }
+}
+
+#[test]
+fn a_list_on_standard_input_does_not_name_standard_input() {
+    let place = fresh();
+    place.write("a", "a");
+    let good = place.each(&["a", "--per-file", "--tag"]).ended(0).text();
+    let named = good.replace("(a)", "(-)");
+    let ran = place.each_of(&["--check", "-", "--strict"], (named.clone() + &good).as_bytes());
+    let ran = ran.ended(1);
+    assert_eq!(ran.text(), "a: OK\n");
+    assert_eq!(ran.err, "ioloom: 1 line of standard input is improperly formatted\n");
+    place
+        .each_of(&["--check", "-"], named.as_bytes())
+        .ended(1)
+        .one_error(&["no properly formatted"]);
 }
 
 #[test]
@@ -345,6 +374,7 @@ fn the_document_has_every_documented_field_and_stands_alone() {
     printed.sort_unstable();
     assert_eq!(printed, documented);
     assert_eq!((&json["schema"], &json["command"]), (&1.into(), &"each".into()));
+    assert!(json["memory_peak_bytes"].as_u64().unwrap() > 1 << 20, "{json}");
     let exec = place.each(&["t", "--exec", "wc -c", "--json"]).ended(0);
     assert_eq!(exec.json()["compute"], "exec");
     assert!(exec.json()["digest"].is_null());
