@@ -2,6 +2,7 @@
 
 pub use ioloom_failure::Operation;
 use ioloom_failure::{Explained, PathError, quoted, reason};
+use ioloom_model::units::{format_counted, format_size};
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
@@ -270,11 +271,15 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
         match self {
             Self::Refused(reason) => write!(f, "refused: {reason}"),
             Self::File(error) => error.fmt(f),
-            Self::Cancelled { files } => write!(f, "cancelled after {files} files"),
+            Self::Cancelled { files } => {
+                write!(f, "cancelled after {}", format_counted(*files, "file", "files"))
+            }
             Self::BudgetHeld { kept, budget } => write!(
                 f,
-                "the function retains {kept} bytes of a memory budget of {budget} bytes; drop \
-                 retained bytes sooner, or raise .memory()"
+                "the function retains {} of a memory budget of {}; drop retained bytes sooner, or \
+                 raise .memory()",
+                format_size(*kept),
+                format_size(*budget)
             ),
             Self::Trace { path, source } => {
                 let why = Explained::new(Operation::Create, source);
@@ -351,6 +356,20 @@ mod tests {
         assert_eq!(boxed.to_string(), "cannot process 'x': checksum 1 differs");
         let mut chain = std::iter::successors(boxed.source(), |error| (*error).source());
         assert!(chain.any(|error| error.downcast_ref() == Some(&Own(1))));
+    }
+
+    #[test]
+    fn numbers_have_their_nouns_and_units() {
+        let text = |files| Error::<Infallible>::Cancelled { files }.to_string();
+        assert_eq!(
+            (text(1), text(20)),
+            ("cancelled after 1 file".into(), "cancelled after 20 files".into())
+        );
+        let held = Error::<Infallible>::BudgetHeld { kept: 987_136, budget: 1 << 20 }.to_string();
+        assert!(
+            held.starts_with("the function retains 964 KiB of a memory budget of 1.00 MiB;"),
+            "{held}"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::files::{Driven, Files};
 use crate::iter::Channel;
 use crate::policy::{Current, OnError};
 use crate::tree::Walked;
-use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::units::{format_counted, format_ns, format_size};
 use ioloom_model::{Measured, Plan};
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -52,8 +52,8 @@ impl<T, E> Run<T, E> {
         };
         let tuned = m.tuned.as_ref().map(|tuned| format!("; {tuned}")).unwrap_or_default();
         format!(
-            "{limit} ({} files, {} in {} with {}){tuned}",
-            format_count(m.files),
+            "{limit} ({}, {} in {} with {}){tuned}",
+            format_counted(m.files, "file", "files"),
             format_size(m.bytes),
             format_ns(m.elapsed_ns as f64),
             self.plan

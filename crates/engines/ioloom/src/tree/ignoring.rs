@@ -3,6 +3,7 @@
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ioloom_sys::file::{self, Kind};
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -79,10 +80,45 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Parses an ignore file. Lines that are not valid globs are left out, as git does.
 fn parse(dir: &Path, path: &Path, text: &[u8]) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(dir);
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     for line in String::from_utf8_lossy(text).lines() {
-        let _ = builder.add_line(Some(path.to_owned()), line);
+        let _ = builder.add_line(Some(path.to_owned()), &with_plain_braces(line));
     }
     builder.build().ok()
+}
+
+/// Escapes braces outside of character classes. To git they are ordinary characters, to the crate
+/// `ignore` alternatives, so that `*.{o,rs}` would exclude files that git does not.
+fn with_plain_braces(line: &str) -> Cow<'_, str> {
+    if !line.contains(['{', '}']) {
+        return Cow::Borrowed(line);
+    }
+    let mut out = String::with_capacity(line.len() + 2);
+    // Within a character class, the number of its characters so far.
+    let mut class: Option<usize> = None;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        class = match (class, c) {
+            (None, '[') => Some(0),
+            // A bracket that is the first character does not end the class.
+            (Some(1..), ']') => None,
+            (Some(length), _) => Some(length + 1),
+            (None, _) => None,
+        };
+        if class.is_none() && matches!(c, '{' | '}') {
+            out.push('\\');
+        }
+        out.push(c);
+        let is_pair = match c {
+            '\\' => true,
+            '[' => class == Some(0) && chars.as_str().starts_with(['!', '^']),
+            _ => false,
+        };
+        if is_pair {
+            out.extend(chars.next());
+        }
+    }
+    Cow::Owned(out)
 }
 
 #[cfg(test)]
@@ -108,6 +144,28 @@ mod tests {
         let none = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(none.path().join(".git")).unwrap();
         assert!(Rules::of_root(none.path(), &mut failed).is_none());
+    }
+
+    #[test]
+    fn braces_are_ordinary_characters_and_a_mark_of_byte_order_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "\u{feff}first\n*.{o,rs}\nx[{]y\nz\\{\n";
+        std::fs::write(dir.path().join(".gitignore"), text).unwrap();
+        let rules = Rules::of(dir.path(), None, &mut Vec::new()).unwrap();
+        let ignored = |name: &str| rules.ignores(&dir.path().join(name), false);
+        assert!(ignored("first") && ignored("a.{o,rs}") && ignored("x{y") && ignored("z{"));
+        assert!(!ignored("a.o") && !ignored("a.rs"));
+        for (line, escaped) in [
+            ("a{b}", "a\\{b\\}"),
+            ("[{}]{", "[{}]\\{"),
+            ("[!]{]{", "[!]{]\\{"),
+            ("[]{]", "[]{]"),
+            ("[!!]{", "[!!]\\{"),
+            ("[[]}", "[[]\\}"),
+            ("\\{}", "\\{\\}"),
+        ] {
+            assert_eq!(with_plain_braces(line), escaped, "{line}");
+        }
     }
 
     #[test]

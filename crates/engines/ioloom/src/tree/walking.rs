@@ -10,7 +10,7 @@ use crate::feed::{Entry, Feeding};
 use ioloom_failure::{Operation, PathError};
 use ioloom_walk::{Fields, Follow, Method, PathList, Walk};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -141,8 +141,7 @@ fn walk(
         cancel: Some(stop),
         ..Walk::default()
     };
-    let absolute =
-        options.roots.iter().map(|root| std::path::absolute(root).unwrap_or_else(|_| root.clone()));
+    let absolute = options.roots.iter().map(|root| absolute(root, options.ignore_files));
     let absolute = Arc::new(absolute.collect::<Vec<_>>());
     let make = |_| Finder::new(options, &absolute, send.clone(), parked.clone(), tally);
     if let Err(refused) = walk.run(&options.roots, make) {
@@ -151,6 +150,13 @@ fn walk(
         let failed = vec![FileError::walk(0, error)];
         let _ = send.send(Batch { failed, ..Batch::default() });
     }
+}
+
+/// Returns the absolute path of a root. Rules of ignore files apply to real paths, without links and
+/// `..`; nothing else needs them.
+fn absolute(root: &Path, real: bool) -> PathBuf {
+    let found = if real { std::fs::canonicalize(root) } else { std::path::absolute(root) };
+    found.unwrap_or_else(|_| root.to_owned())
 }
 
 /// The outcome of a wait for a batch.

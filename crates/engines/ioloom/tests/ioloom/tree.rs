@@ -2,6 +2,7 @@
 
 use crate::support::{guarded, roots};
 use ioloom::{Cause, Error, Files, Links, OnError, Tree, Walked};
+use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -73,6 +74,27 @@ fn every_regular_file_is_found_and_the_rest_is_counted() {
     let (found, walked) = names(ioloom::tree(root).filter_entry(only), root);
     assert_eq!(found, [".hid/five", "a/.ignore", "a/.six", "a/target/seven", "one"]);
     assert_eq!(walked.filtered, 2);
+}
+
+#[test]
+fn ignore_rules_above_a_root_apply_whatever_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for inner in [".git", "sub/deep"] {
+        fs::create_dir_all(root.join(inner)).unwrap();
+    }
+    fs::write(root.join(".gitignore"), "/sub/anchored\nsub/deep/*.o\n*.log\n").unwrap();
+    for name in ["anchored", "kept", "x.log", "deep/x.o", "deep/kept"] {
+        fs::write(root.join("sub").join(name), "x").unwrap();
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("link");
+    symlink(root.join("sub"), &link).unwrap();
+    for start in [root.join("sub"), root.join("sub/deep/.."), root.join("./sub/."), link] {
+        let (found, walked) = names(ioloom::tree(&start).ignore_files(true), &start);
+        assert_eq!(found, ["deep/kept", "kept"], "{}", start.display());
+        assert_eq!(walked.ignored, 3, "{}", start.display());
+    }
 }
 
 #[test]
