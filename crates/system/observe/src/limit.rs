@@ -7,7 +7,7 @@
 //!
 //! Everything is a share of the **usable processor time**: what the threads of the run could have
 //! used. It is the elapsed time × the usable processors, or the elapsed time of all threads if that
-//! is less (one thread cannot use two processors). Each part is bounded by what the parts before it
+//! is less (one thread cannot use two processors), but at least the elapsed time. Each part is bounded by what the parts before it
 //! left over, so the shares add up to 100 %:
 //!
 //! 1. **Processor time of the process.** It is `metadata` (calls that fetch data: open, stat, read,
@@ -36,7 +36,8 @@
 //!      function.
 //!    - Waits in the function for a reader of its results are `output`, if the function reports them
 //!      ([`crate::writing`]).
-//! 5. What no wait explains is `unknown`, with time that threads spent outside of any call.
+//! 5. What no wait explains is `unknown`, with time that threads spent outside of any call, time without
+//!    threads, and waits for other threads while hardly any thread did or awaited anything.
 //!
 //! # The decision
 //!

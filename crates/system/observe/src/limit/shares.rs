@@ -6,6 +6,10 @@ use super::kind::Limit;
 /// Fewest page faults of a process from its start to its end.
 const FAULTS_OF_A_PROCESS: u64 = 20;
 
+/// Longest waits of another thread that the activity of a thread explains, as a multiple of it: it may
+/// hand over work after each of many short activities, and waking an idle processor takes longer.
+const HANDED_OVER_MAX: f64 = 30.0;
+
 /// Percentages by limit, in the order of [`Limit::ALL`]. They add up to 100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shares {
@@ -57,7 +61,8 @@ impl Parts {
     fn new(f: &Facts) -> Self {
         let cores_ns = f.elapsed_ns as f64 * f64::from(f.cores.max(1));
         let used_ns = (f.user_ns + f.kernel_ns + f.children_ns) as f64;
-        let usable_ns = (f.threads_ns as f64).max(used_ns).min(cores_ns).max(1.0);
+        let seen_ns = (f.threads_ns as f64).max(used_ns);
+        let usable_ns = seen_ns.max(f.elapsed_ns as f64).min(cores_ns).max(1.0);
         let mut parts = Self { ns: [0.0; _], children_ran_ns: 0.0, others_device_ns: 0.0 };
         let own_ns = ((f.user_ns + f.kernel_ns) as f64).min(usable_ns);
         let metadata_ns = own_ns * metadata_share(f);
@@ -66,6 +71,10 @@ impl Parts {
         parts.children_ran_ns = (f.children_ns as f64).min(usable_ns - own_ns);
         parts.add(Limit::ChildProcesses, parts.children_ran_ns);
         let free_ns = usable_ns - own_ns - parts.children_ran_ns;
+        // Nothing is known of a time without threads.
+        let unseen_ns = (usable_ns - seen_ns).clamp(0.0, free_ns);
+        parts.add(Limit::Unknown, unseen_ns);
+        let free_ns = free_ns - unseen_ns;
         let (limit, displaced_ns) = displaced(f, free_ns);
         parts.add(limit, displaced_ns);
         let own_of_busy = own_ns / (own_ns + f.others_ns.unwrap_or(0) as f64).max(1.0);
@@ -88,7 +97,10 @@ impl Parts {
         let [io, input, memory] = ahead.map(|ns| ns * (useful_ns / ahead_ns.max(1.0)).min(1.0));
         let (function, output) = (f.function_ns as f64, f.output_ns as f64);
         let waiting = io + input + memory + function + output;
-        let (hand_over, unknown) = (f.hand_over_ns as f64, f.unknown_ns as f64);
+        let active = waiting + (f.on_cpu_ns + f.ready_ns.unwrap_or(0)) as f64;
+        let handed_over = active * HANDED_OVER_MAX * f64::from(f.threads.max(2) - 1);
+        let hand_over = (f.hand_over_ns as f64).min(handed_over);
+        let unknown = (f.unknown_ns + f.hand_over_ns) as f64 - hand_over;
         let unknown_ns = free_ns * unknown / (waiting + hand_over + unknown).max(1.0);
         let free_ns = free_ns - unknown_ns;
         let at_any_time = (waiting / f.elapsed_ns.max(1) as f64).min(1.0);

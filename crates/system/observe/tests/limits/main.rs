@@ -236,6 +236,44 @@ fn too_little_evidence_gives_no_limit() {
     assert_eq!(decide(&Facts { memory_ns: 10 * ms, ..more }).limit, Limit::Compute);
 }
 
+/// Runs of one small file on a busy machine: most of the time passed before a thread ran.
+#[test]
+fn a_time_that_no_thread_saw_is_unknown() {
+    let late = Facts {
+        elapsed_ns: 157_756_434,
+        cores: 2,
+        files: 1,
+        threads: 1,
+        threads_ns: 112_925,
+        on_cpu_ns: 112_925,
+        ready_ns: Some(0),
+        fetch_wall_ns: 45_561,
+        function_wall_ns: 21_859,
+        calls: 1,
+        user_ns: 112_925,
+        ..Facts::default()
+    };
+    let waiting = Facts {
+        elapsed_ns: 22_123_728,
+        threads: 2,
+        threads_ns: 21_787_070,
+        on_cpu_ns: 140_516,
+        ready_ns: Some(59_751),
+        hand_over_ns: 21_546_196,
+        unknown_ns: 40_607,
+        user_ns: 140_516,
+        ..late
+    };
+    for facts in [late, waiting] {
+        let verdict = decide(&facts);
+        assert_eq!(verdict.reason, Some(NoVerdict::Unexplained), "{}", verdict.sentence(&facts));
+        consistent(&facts);
+    }
+    // A thread that runs for a tenth of the time explains that the other one waits for it.
+    let working = Facts { on_cpu_ns: 2_212_372, user_ns: 2_212_372, ..waiting };
+    assert_eq!(decide(&working).limit, Limit::HandOver);
+}
+
 #[test]
 fn waits_in_the_function_of_a_mapped_plan_are_page_faults() {
     let mut mapped = of("a function that sleeps");
