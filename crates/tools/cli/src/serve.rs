@@ -45,8 +45,8 @@ const SCHEMA: u32 = 1;
 /// the server continues and retries.
 ///
 /// On SIGTERM, SIGINT and every other signal that terminates programs, the server answers all received
-/// requests, writes the stock file and exits with code 0; a second SIGTERM, SIGINT or SIGQUIT ends it
-/// immediately. SIGHUP reloads --token-file, --tls-cert, --tls-key and --limits-file. SIGUSR1 prints
+/// requests, writes the stock file and exits with code 0; another SIGTERM, SIGINT or SIGQUIT more than
+/// a second later ends it immediately. SIGHUP reloads --token-file, --tls-cert, --tls-key and --limits-file. SIGUSR1 prints
 /// the state and all counters. SIGUSR2 starts the program again, for example a newer version, without
 /// refusing a connection: the server finishes its requests, closes the store, and passes its listening
 /// sockets and locks.

@@ -1,7 +1,8 @@
 //! Signals of a running server, and messages to the service manager.
 //!
 //! Every signal that would terminate the process stops the server instead, which saves the stocks;
-//! a second SIGINT, SIGTERM or SIGQUIT exits without waiting. SIGHUP reloads, because terminals and
+//! another SIGINT, SIGTERM or SIGQUIT exits without waiting, but not within a second: programs such
+//! as `timeout` send a signal to a process and then to its group. SIGHUP reloads, because terminals and
 //! service managers send it for that or for reasons that should not end a server, SIGUSR1 prints the
 //! state, and SIGUSR2 hands over to the program that is now at the path of this one.
 
@@ -36,6 +37,8 @@ const REAL_TIME: RangeInclusive<i32> = 34..=64;
 
 /// Signals that do not stop the server.
 const MILD: [i32; 3] = [SIGHUP, SIGUSR1, SIGUSR2];
+/// Time after the first signal to stop in which others mean the same.
+const SAME_STOP: Duration = Duration::from_secs(1);
 /// Time limit for a new program to verify its options.
 const CHECK_MAX: Duration = Duration::from_secs(10);
 /// Interval between looks at it.
@@ -55,7 +58,8 @@ pub(super) struct Control {
 struct State {
     /// The server, once it can acknowledge orders.
     server: Option<ServerHandle>,
-    is_stopping: bool,
+    /// When the first signal to stop arrived.
+    stopping_since: Option<Instant>,
     is_handing_over: bool,
 }
 
@@ -133,11 +137,13 @@ impl Control {
             let _ = emulate_default_handler(signal);
             std::process::exit(Exit::Interrupted as i32);
         };
-        if !state.is_stopping {
-            state.is_stopping = true;
+        let Some(since) = state.stopping_since else {
+            state.stopping_since = Some(Instant::now());
             self.set_stopping();
             server.stop();
-        } else if matches!(signal, SIGINT | SIGTERM | SIGQUIT) {
+            return;
+        };
+        if matches!(signal, SIGINT | SIGTERM | SIGQUIT) && since.elapsed() >= SAME_STOP {
             tracing::warn!(target: TARGET, "stopped immediately");
             std::process::exit(Exit::Interrupted as i32);
         }
@@ -163,7 +169,7 @@ impl Control {
     fn hand_over(&self, signals: &mut Signals) {
         {
             let state = self.lock();
-            if state.server.is_none() || state.is_stopping || state.is_handing_over {
+            if state.server.is_none() || state.stopping_since.is_some() || state.is_handing_over {
                 return;
             }
         }
@@ -173,7 +179,7 @@ impl Control {
             return;
         }
         let mut state = self.lock();
-        if let Some(server) = state.server.clone().filter(|_| !state.is_stopping) {
+        if let Some(server) = state.server.clone().filter(|_| state.stopping_since.is_none()) {
             state.is_handing_over = true;
             tracing::info!(target: TARGET, "handing over to {path}");
             let now_us = clock::monotonic_ns() / 1000;

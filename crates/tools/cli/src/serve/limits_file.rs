@@ -38,7 +38,8 @@ fn change(text: &str, limits: &mut Limits) -> Result<(), String> {
         let can_be_off = name == "idle" || name.starts_with("client-");
         let value = value.filter(|value| *value > 0 || can_be_off);
         let Some(value) = value else {
-            return Err(format!("line {}: '{name}' must be a whole number above 0", at + 1));
+            let least = if can_be_off { "" } else { " above 0" };
+            return Err(format!("line {}: '{name}' must be a whole number{least}", at + 1));
         };
         let seconds = Duration::from_secs(value.into());
         match name {

@@ -50,6 +50,27 @@ fn every_terminating_signal_saves_the_stocks() {
     });
 }
 
+/// `timeout`, for example, sends its signal to a process and then to its group.
+#[test]
+fn repeated_signals_still_save_the_stocks() {
+    let place = place();
+    let args = ["--durability", "none", "--service-time", "100ms"];
+    let mut server = Served::in_dir(place.path(), &args);
+    let mut client = Client::new(&server.address, "a").unwrap();
+    client.say("1 BUY 1 10\n").unwrap();
+    let pid = server.child.id().to_string();
+    // One program sends all of them, while the order is being executed.
+    let sent =
+        Command::new("sh").args(["-c", "kill $1; kill $1; kill -INT $1", "sh", &pid]).status();
+    assert!(sent.unwrap().success());
+    let (status, rest) = server.ended();
+    assert_eq!(status.code(), Some(0), "{rest}");
+    assert!(rest.contains("stopped: "), "{rest}");
+    let stocks = std::fs::read_to_string(place.at("stock.txt")).unwrap();
+    let bought = client.line().is_some();
+    assert_eq!(stocks.starts_with("1 99990 "), bought, "{stocks}");
+}
+
 #[test]
 fn hangup_and_user_signals_do_not_end_the_server() {
     let place = place();
