@@ -146,7 +146,7 @@ impl<'a, K> Files<'a, K> {
     pub fn known_paths(&mut self) -> Option<Arc<PathList>> {
         if matches!(&self.input, Input::Tree(tree) if !tree.sorted && !tree.ahead.is_zero()) {
             let tree = std::mem::replace(&mut self.input, Input::List(Arc::default()));
-            if let (opened, Some(tally)) = tree.open() {
+            if let (opened, Some(tally)) = tree.open(self.order == Order::Input) {
                 self.input = Input::Begun(opened, tally);
             }
         }
@@ -431,7 +431,8 @@ impl<'a, K> Files<'a, K> {
         }
         let wanted = self.observing.trace_wanted()?;
         let trace_file = wanted.as_ref().map(trace::create).transpose()?;
-        let (source, tally) = self.input.source(plan.read_order, self.files_max, horizon);
+        let order = (plan.read_order, self.order == Order::Input);
+        let (source, tally) = self.input.source(order, self.files_max, horizon);
         let (current, bytes_total) = (self.current.clone(), self.bytes_total);
         let report = self.progress.as_ref().map(|report| {
             let (source, tally) = (&source, &tally);

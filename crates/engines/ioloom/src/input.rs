@@ -25,8 +25,9 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// Starts a walk, if there is one. Returns the paths, and what will be known of the walk.
-    pub(crate) fn open(self) -> (Opened, Option<Arc<Tally>>) {
+    /// Starts a walk, if there is one. Returns the paths, and what will be known of the walk. What is
+    /// found before the run is sorted if results will be in that order.
+    pub(crate) fn open(self, sorted_results: bool) -> (Opened, Option<Arc<Tally>>) {
         let options = match self {
             Self::List(list) => return (Opened::List(list), None),
             Self::Stream(entries) => return (Opened::Stream(entries), None),
@@ -42,7 +43,7 @@ impl Input {
         } else {
             let read = || proc::usage(UsageOf::Process).map_or(0, |usage| usage.read_bytes);
             let before = read();
-            let found = walking.ahead(Instant::now() + ahead);
+            let found = walking.ahead(Instant::now() + ahead, sorted_results);
             match Opened::of(found, Some(walking)) {
                 // The files are probably not in memory either.
                 Opened::List(list) if read() > before => Opened::Cold(list),
@@ -52,14 +53,15 @@ impl Input {
         (opened, Some(tally))
     }
 
-    /// Returns the source of a run; with a horizon, results are in the order of the input.
+    /// Returns the source of a run. `sorted`: results are wanted in the order of the input; with a horizon,
+    /// they are also returned in that order during the run.
     pub(crate) fn source<'s>(
         self,
-        order: ReadOrder,
+        (order, sorted): (ReadOrder, bool),
         max: Option<u64>,
         horizon: Option<Arc<Horizon>>,
     ) -> (Source<'s>, Option<Arc<Tally>>) {
-        let (opened, tally) = self.open();
+        let (opened, tally) = self.open(sorted);
         let in_order = horizon.is_some();
         let order = match &opened {
             Opened::Walking(_) | Opened::Cold(_) if !in_order => ReadOrder::Inode,

@@ -79,7 +79,10 @@ impl PathList {
         self.ends.extend(other.ends[range.clone()].iter().map(|end| end - start + base));
         if !self.inodes.is_empty() || !other.inodes.is_empty() {
             self.inodes.resize(before, 0);
-            self.inodes.extend(range.clone().map(|index| other.inode(index).unwrap_or(0)));
+            match other.inodes.get(range.clone()) {
+                Some(inodes) => self.inodes.extend_from_slice(inodes),
+                None => self.inodes.resize(before + range.len(), 0),
+            }
         }
         self.regular.resize(self.len().div_ceil(64), 0);
         for (_, at) in range.zip(before..).filter(|(index, _)| other.known_regular(*index)) {
@@ -165,12 +168,18 @@ impl PathList {
         *self = Self::sorted(std::slice::from_ref(self));
     }
 
+    /// Returns the paths of all lists, one list after the other.
+    pub fn joined(lists: &[Self]) -> Self {
+        let mut all = Self::with_room_for(lists.iter());
+        lists.iter().for_each(|list| all.append_range(list, 0..list.len()));
+        all
+    }
+
     /// Returns the paths of all lists, sorted as by [`Self::sort`].
     pub fn sorted(lists: &[Self]) -> Self {
         let parts = Parts::new(lists);
         if u32::try_from(parts.len()).is_err() {
-            let mut all = Self::with_room_for(lists.iter());
-            lists.iter().for_each(|list| all.append_range(list, 0..list.len()));
+            let mut all = Self::joined(lists);
             all.sort_by(|list, a, b| list.get(a).cmp(list.get(b)));
             return all;
         }

@@ -25,7 +25,7 @@ const BATCHES: usize = AHEAD_MAX / BATCH_MAX;
 /// What a walk has found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The files, sorted by path.
+    /// The files.
     pub(crate) list: PathList,
     /// What could not be walked.
     pub(crate) failed: Vec<FileError>,
@@ -48,8 +48,9 @@ impl Batches {
         self.failed.extend(batch.failed);
     }
 
-    fn sorted(self, ended: bool) -> Found {
-        Found { list: PathList::sorted(&self.lists), failed: self.failed, ended }
+    fn found(self, sorted: bool, ended: bool) -> Found {
+        let join = if sorted { PathList::sorted } else { PathList::joined };
+        Found { list: join(&self.lists), failed: self.failed, ended }
     }
 }
 
@@ -88,25 +89,25 @@ impl Walking {
 
     /// Walks the whole tree and sorts it.
     pub(crate) fn sorted(mut self) -> Found {
-        let mut found = Batches::default();
+        let mut batches = Batches::default();
         while let Received::Batch(batch) = self.receive(None) {
-            found.add(batch);
+            batches.add(batch);
         }
-        self.parked.take().into_iter().for_each(|batch| found.add(batch));
-        found.sorted(true)
+        self.parked.take().into_iter().for_each(|batch| batches.add(batch));
+        batches.found(true, true)
     }
 
-    /// Walks until `until` or until many files are found, and sorts those.
-    pub(crate) fn ahead(&mut self, until: Instant) -> Found {
-        let mut found = Batches::default();
+    /// Walks until `until` or until many files are found.
+    pub(crate) fn ahead(&mut self, until: Instant, sorted: bool) -> Found {
+        let mut batches = Batches::default();
         let received = self.receive(Some(until));
         let ended = matches!(received, Received::Ended);
         if let Received::Batch(batch) = received {
             // No more could be parked.
-            found.add(batch);
+            batches.add(batch);
         }
-        self.parked.take().into_iter().for_each(|batch| found.add(batch));
-        found.sorted(ended)
+        self.parked.take().into_iter().for_each(|batch| batches.add(batch));
+        batches.found(sorted, ended)
     }
 
     fn start(&mut self, options: Arc<TreeOptions>, tally: Arc<Tally>) -> Option<FileError> {

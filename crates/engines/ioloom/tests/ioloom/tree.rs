@@ -240,10 +240,12 @@ fn a_tree_that_is_walked_ahead_is_a_list_with_a_known_length() {
         assert_eq!(totals.last().unwrap().2, Some(8), "{totals:?}");
         if known {
             assert!(totals.iter().all(|(_, found, total)| (*found, *total) == (8, Some(8))));
-            let (mut by_index, mut by_path) = (run.value.clone(), run.value);
-            by_index.sort();
-            by_path.sort_by(|a, b| a.1.cmp(&b.1));
-            assert_eq!(by_index, by_path, "the list is in the order of paths");
+            let mut indexes: Vec<usize> = run.value.iter().map(|(index, _)| *index).collect();
+            indexes.sort_unstable();
+            assert!(indexes.into_iter().eq(0..8), "each file has its own position");
+            let files = ioloom::tree(root).walk_ahead(ahead);
+            let paths = files.map(|f| f.path().to_owned()).collect().unwrap();
+            assert!(paths.is_sorted(), "results in input order are in the order of paths");
         }
     }
     // A failure of the walk is passed on, whenever it happens.

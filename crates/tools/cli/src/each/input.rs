@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long a tree is walked before the first file is read. Small trees are then read as a list, which
-/// costs less per file, and in the order of their paths.
+/// costs less per file.
 const WALK_AHEAD: Duration = Duration::from_millis(50);
 
 /// The files to read, and what went wrong while finding them.
