@@ -1,0 +1,173 @@
+//! Which parts exist, and whether each shard has exactly one.
+
+use crate::durable;
+use crate::envelope::{self, Kind};
+use crate::error::{Invalid, ShardError};
+use crate::part::{self, PartHeader, Runner, Work};
+use crate::plan::Plan;
+use ioloom_failure::{Operation, PathError};
+use ioloom_sys::proc::is_ending;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+/// A valid part of a shard.
+#[derive(Debug, Clone)]
+pub struct Complete {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says about itself.
+    pub header: PartHeader,
+    /// The checksum in its first line.
+    pub checksum: String,
+}
+
+/// A shard that was begun and has no part.
+#[derive(Debug, Clone)]
+pub struct Unfinished {
+    /// The number of the shard.
+    pub shard: u64,
+    /// Who began it.
+    pub by: Runner,
+    /// Whether the process is known to have ended: it was one of this host.
+    pub ended: bool,
+}
+
+/// All parts of a plan.
+#[derive(Debug, Default)]
+pub struct Census {
+    /// The parts by shard, at position `shard - 1`; `None` if the shard has no part or several.
+    pub parts: Vec<Option<Complete>>,
+    /// Shards without a part.
+    pub missing: Vec<u64>,
+    /// Shards with several parts.
+    pub double: Vec<(u64, Vec<PathBuf>)>,
+    /// Files that are no part of this plan, and why.
+    pub foreign: Vec<(PathBuf, Invalid)>,
+    /// Files that are damaged, and how.
+    pub damaged: Vec<(PathBuf, Invalid)>,
+    /// Shards that were begun and have no part.
+    pub unfinished: Vec<Unfinished>,
+    /// The work of the parts.
+    pub work: Option<Work>,
+}
+
+impl Census {
+    /// Returns whether each shard has exactly one part, and nothing else was found.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+            && self.double.is_empty()
+            && self.foreign.is_empty()
+            && self.damaged.is_empty()
+    }
+
+    /// Iterates over the valid parts by shard.
+    pub fn complete(&self) -> impl Iterator<Item = &Complete> {
+        self.parts.iter().flatten()
+    }
+}
+
+/// Finds the parts of a plan in `places`: directories with parts, or parts. `host` is the name of this
+/// host, on which ended processes are recognised.
+///
+/// # Errors
+/// A place, or a part, cannot be read.
+pub fn census(plan: &Plan, places: &[PathBuf], host: &str) -> Result<Census, ShardError> {
+    let mut census = Census::default();
+    let mut found: BTreeMap<u64, Vec<Complete>> = BTreeMap::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for path in files(places)? {
+        // The same file by two arguments counts once.
+        if !seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
+            continue;
+        }
+        let bytes = durable::read(&path)?;
+        match envelope::open::<PartHeader>(Kind::Part, &bytes) {
+            Err(reason @ Invalid::Checksum) => census.damaged.push((path, reason)),
+            // A part without its first bytes, rather than a file that was named by mistake.
+            Err(reason @ Invalid::Kind(_)) if path.file_name().is_some_and(is_part) => {
+                census.damaged.push((path, reason));
+            }
+            Err(reason) => census.foreign.push((path, reason)),
+            Ok(opened) => match part::foreign(&opened.header, plan) {
+                Some(reason) => census.foreign.push((path, reason)),
+                None => {
+                    let (header, checksum) = (opened.header, opened.checksum);
+                    let parts = found.entry(header.shard).or_default();
+                    parts.push(Complete { path, header, checksum });
+                }
+            },
+        }
+    }
+    census.work = usual_work(&found);
+    for shard in 1..=plan.header.shards {
+        let mut parts = found.remove(&shard).unwrap_or_default();
+        if let Some(wanted) = &census.work {
+            let other = |part: &mut Complete| part.header.work != *wanted;
+            for part in parts.extract_if(.., other) {
+                let (found, wanted) = (part.header.work.words(), wanted.words());
+                census.foreign.push((part.path, Invalid::OtherWork { found, wanted }));
+            }
+        }
+        match parts.len() {
+            0 => census.missing.push(shard),
+            1 => {}
+            _ => census.double.push((shard, parts.drain(..).map(|part| part.path).collect())),
+        }
+        census.parts.push(parts.pop());
+    }
+    census.unfinished = unfinished(places, &census, host);
+    Ok(census)
+}
+
+/// Returns the work of most parts.
+fn usual_work(found: &BTreeMap<u64, Vec<Complete>>) -> Option<Work> {
+    let mut counts: BTreeMap<&Work, u64> = BTreeMap::new();
+    for part in found.values().flatten() {
+        *counts.entry(&part.header.work).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(work, _)| work.clone())
+}
+
+/// Returns the parts in directories, and the other places.
+fn files(places: &[PathBuf]) -> Result<Vec<PathBuf>, ShardError> {
+    let mut files = Vec::new();
+    for place in places {
+        let entries = match std::fs::read_dir(place) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                files.push(place.clone());
+                continue;
+            }
+            Err(error) => return Err(PathError::new(Operation::OpenDir, place, error).into()),
+        };
+        for entry in entries {
+            let entry = entry.map_err(PathError::on(Operation::ReadDir, place))?;
+            if is_part(&entry.file_name()) {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is_part(name: &OsStr) -> bool {
+    let digits = name.to_str().and_then(|name| name.strip_prefix("part-"));
+    digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn unfinished(places: &[PathBuf], census: &Census, host: &str) -> Vec<Unfinished> {
+    let mut begun: Vec<Unfinished> = places
+        .iter()
+        .flat_map(|place| part::running(place))
+        .filter(|running| census.missing.binary_search(&running.shard).is_ok())
+        .map(|running| Unfinished {
+            shard: running.shard,
+            ended: running.by.host == host && is_ending(running.by.pid),
+            by: running.by,
+        })
+        .collect();
+    begun.sort_by_key(|begun| (begun.shard, begun.by.started_ns));
+    begun
+}

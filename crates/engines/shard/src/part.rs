@@ -1,0 +1,325 @@
+//! The result of one shard.
+//!
+//! A worker claims a shard: it creates a file that marks the shard as running, so a directory that is
+//! missing or not writable fails before the work. When the work is done, the part is written under
+//! a name that nothing counts, synced and renamed. A claim is not a lock: two workers with the same
+//! shard both run it, and the first part remains.
+
+use crate::durable;
+use crate::envelope::{self, Kind};
+use crate::error::{Invalid, ShardError};
+use crate::plan::{Entry, Plan};
+use ioloom_failure::{Operation, PathError};
+use ioloom_sys::fault::call;
+use ioloom_sys::proc::is_ending;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// The work of a part: what must be equal in all parts of a result.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Work {
+    /// The command, such as `each`.
+    pub command: String,
+    /// The options that change its result.
+    pub options: BTreeMap<String, String>,
+}
+
+impl Work {
+    /// Returns the work in words.
+    pub fn words(&self) -> String {
+        let options = self.options.iter().map(|(name, value)| format!(" {name}={value}"));
+        self.command.clone() + &options.collect::<String>()
+    }
+}
+
+/// Who runs a shard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runner {
+    /// The name of the host.
+    pub host: String,
+    /// The process.
+    pub pid: u32,
+    /// The name that the user gave this worker.
+    pub worker: Option<String>,
+    /// The version of ioloom.
+    pub version: String,
+    /// When it started, in nanoseconds since 1970.
+    pub started_ns: u64,
+}
+
+/// What a run found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// When it ended, in nanoseconds since 1970.
+    pub ended_ns: u64,
+    /// Duration of the run in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Processor time in nanoseconds.
+    pub cpu_ns: u64,
+    /// Files that were processed.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that failed.
+    pub errors: u64,
+    /// How the files were read.
+    pub method: String,
+    /// What limited the run, in a word.
+    pub limited_by: Option<String>,
+    /// The same in a sentence.
+    pub why: Option<String>,
+}
+
+/// What a part says about itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartHeader {
+    /// The checksum of the plan.
+    pub plan: String,
+    /// The number of the shard, from 1.
+    pub shard: u64,
+    /// The number of shards of the plan.
+    pub shards: u64,
+    /// The checksum of the manifest.
+    pub manifest: String,
+    /// The work.
+    pub work: Work,
+    /// Who ran it.
+    pub by: Runner,
+    /// What the run found.
+    pub found: Found,
+}
+
+/// A part as stored.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// What it says about itself.
+    pub header: PartHeader,
+    /// The results in the form of its command.
+    pub body: Vec<u8>,
+    /// The checksum in its first line.
+    pub checksum: String,
+}
+
+/// Returns the name of the part of a shard.
+pub fn name(shard: u64) -> String {
+    format!("part-{shard:06}")
+}
+
+/// Reads a part.
+pub fn read(path: &Path) -> Result<Part, ShardError> {
+    let bytes = durable::read(path)?;
+    let invalid = |reason| ShardError::Invalid { path: path.to_owned(), reason };
+    let opened = envelope::open::<PartHeader>(Kind::Part, &bytes).map_err(invalid)?;
+    let body = opened.body.to_vec();
+    Ok(Part { header: opened.header, body, checksum: opened.checksum })
+}
+
+/// Returns why a part does not belong to a plan.
+pub(crate) fn foreign(part: &PartHeader, plan: &Plan) -> Option<Invalid> {
+    if part.plan != plan.checksum {
+        return Some(Invalid::OtherPlan(plan.path.clone()));
+    }
+    let same = |entry: &Entry| entry.checksum == part.manifest;
+    match plan.entry(part.shard, part.shards).is_ok_and(same) {
+        true => None,
+        false => Some(Invalid::Content("its shard is not in the plan".to_owned())),
+    }
+}
+
+/// The result of claiming a shard.
+#[derive(Debug)]
+pub enum Claimed {
+    /// Its part exists and is valid.
+    Complete(Box<Part>),
+    /// The shard is to be run.
+    Run(Box<Claim>),
+}
+
+/// A shard that is being run. Dropping it removes its temporary files.
+#[derive(Debug)]
+pub struct Claim {
+    plan: Plan,
+    entry: Entry,
+    work: Work,
+    by: Runner,
+    path: PathBuf,
+    /// The file that marks the shard as running, and whether this run created it.
+    marker: (PathBuf, bool),
+    /// Why the part that was there is written again.
+    pub replaces: Option<Invalid>,
+}
+
+/// The content of the file that marks a shard as running.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Running {
+    pub(crate) shard: u64,
+    pub(crate) by: Runner,
+}
+
+impl Claim {
+    /// Claims a shard of a plan for a run that writes its part to `dir`. Damaged parts are replaced,
+    /// and with `redo` also valid ones.
+    ///
+    /// # Errors
+    /// `dir` is missing or not writable, or the part in it is of another plan or of other work.
+    pub fn take(
+        plan: &Plan,
+        entry: &Entry,
+        work: Work,
+        by: Runner,
+        dir: &Path,
+        redo: bool,
+    ) -> Result<Claimed, ShardError> {
+        let path = dir.join(name(entry.shard));
+        let mut replaces = None;
+        match existing(&path, plan, entry, &work) {
+            Ok(Some(part)) if !redo => {
+                remove_dead(&hidden(dir, entry.shard, &by.host), &by.host);
+                return Ok(Claimed::Complete(Box::new(part)));
+            }
+            Ok(_) => {}
+            Err(ShardError::Invalid { reason, .. }) if is_damage(&reason) => {
+                replaces = Some(reason)
+            }
+            Err(error) => return Err(error),
+        }
+        let marker = hidden(dir, entry.shard, &by.host);
+        remove_dead(&marker, &by.host);
+        let running = Running { shard: entry.shard, by: by.clone() };
+        let line = serde_json::to_vec(&running).unwrap_or_default();
+        let file = begin(&marker)?;
+        let (plan, entry) = (plan.clone(), entry.clone());
+        let marker = (marker, file.is_some());
+        let claim = Self { plan, entry, work, by, path, marker, replaces };
+        if let Some(mut file) = file {
+            call("write", || file.write_all(&line))
+                .map_err(PathError::on(Operation::Write, &claim.marker.0))?;
+        }
+        Ok(Claimed::Run(Box::new(claim)))
+    }
+
+    /// Returns the path of the part.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the part. If another worker has written it since, theirs remains.
+    pub fn commit(self, found: Found, body: &[u8], redo: bool) -> Result<PartHeader, ShardError> {
+        match existing(&self.path, &self.plan, &self.entry, &self.work) {
+            Ok(Some(part)) if !redo => return Ok(part.header),
+            Err(ShardError::Invalid { reason, .. }) if is_damage(&reason) => {}
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+        let header = PartHeader {
+            plan: self.plan.checksum.clone(),
+            shard: self.entry.shard,
+            shards: self.plan.header.shards,
+            manifest: self.entry.checksum.clone(),
+            work: self.work.clone(),
+            by: self.by.clone(),
+            found,
+        };
+        let (bytes, _) = envelope::seal(Kind::Part, &header, body);
+        let new = new_file(&self.marker.0, &self.by);
+        durable::create(&new, &bytes)?;
+        durable::rename(&new, &self.path)?;
+        Ok(header)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(new_file(&self.marker.0, &self.by));
+        if self.marker.1 {
+            let _ = std::fs::remove_file(&self.marker.0);
+        }
+    }
+}
+
+/// Returns the usual name of the file that marks a shard as running on a host. It contains no process,
+/// so what a killed process left is found without listing a directory of many parts.
+fn hidden(dir: &Path, shard: u64, host: &str) -> PathBuf {
+    let host: String = host.chars().map(|c| if c == '/' { '_' } else { c }).collect();
+    dir.join(format!(".{}.{host}", name(shard)))
+}
+
+/// Returns the name under which a part is written.
+fn new_file(marker: &Path, by: &Runner) -> PathBuf {
+    let mut name = marker.as_os_str().to_owned();
+    name.push(format!(".{}.{}.new", by.pid, by.started_ns));
+    PathBuf::from(name)
+}
+
+/// Creates the file that marks a shard as running. Returns `None` if another process of this host is
+/// running it.
+fn begin(marker: &Path) -> Result<Option<File>, PathError> {
+    let created = call("create", || OpenOptions::new().write(true).create_new(true).open(marker));
+    match created {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+        Err(error) => Err(PathError::new(Operation::Create, marker, error)),
+    }
+}
+
+/// Removes what a process of this host left when it was killed. Two processes that do this at the same
+/// moment can remove the marker of a third, whose shard then does not appear as running.
+fn remove_dead(marker: &Path, host: &str) {
+    match read_marker(marker) {
+        Some(Running { by, .. }) if by.host == host && is_ending(by.pid) => {
+            let _ = std::fs::remove_file(new_file(marker, &by));
+        }
+        Some(_) => return,
+        // It was killed before it had written its name, or the marker does not exist.
+        None => {}
+    }
+    let _ = std::fs::remove_file(marker);
+}
+
+fn read_marker(marker: &Path) -> Option<Running> {
+    serde_json::from_slice(&std::fs::read(marker).ok()?).ok()
+}
+
+/// Returns whether a part with this fault may be replaced: it holds no result.
+fn is_damage(reason: &Invalid) -> bool {
+    matches!(reason, Invalid::Checksum | Invalid::Kind(_))
+}
+
+/// Reads the part that is at `path`, if there is one.
+fn existing(
+    path: &Path,
+    plan: &Plan,
+    entry: &Entry,
+    work: &Work,
+) -> Result<Option<Part>, ShardError> {
+    let part = match read(path) {
+        Ok(part) => part,
+        Err(ShardError::Path(e)) if e.source.kind() == ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let invalid = |reason| ShardError::Invalid { path: path.to_owned(), reason };
+    if let Some(reason) = foreign(&part.header, plan) {
+        return Err(invalid(reason));
+    }
+    if part.header.shard != entry.shard {
+        let reason = format!("it is the part of shard {}", part.header.shard);
+        return Err(invalid(Invalid::Content(reason)));
+    }
+    if part.header.work != *work {
+        let (found, wanted) = (part.header.work.words(), work.words());
+        return Err(invalid(Invalid::OtherWork { found, wanted }));
+    }
+    Ok(Some(part))
+}
+
+/// Returns what the markers in a directory of parts say.
+pub(crate) fn running(dir: &Path) -> Vec<Running> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let hidden = entries.filter(|e| e.file_name().to_string_lossy().starts_with(".part-"));
+    hidden.filter_map(|entry| read_marker(&entry.path())).collect()
+}

@@ -1,0 +1,230 @@
+//! A plan: the list of all shards, and where it is stored.
+//!
+//! A plan is a directory with the file `plan` and one manifest per shard. It is written under
+//! a temporary name and renamed, so a plan is complete or absent. The checksum of `plan`, which
+//! contains those of all manifests, identifies the plan: every plan has a new one, because the
+//! header contains when, where and by which process it was made.
+
+use crate::durable;
+use crate::envelope::{self, Kind};
+use crate::error::{Invalid, ShardError};
+use crate::manifest::{self, ManifestHeader};
+use crate::raw::Raw;
+use ioloom_failure::{Operation, PathError};
+use ioloom_sys::fault::call;
+use ioloom_walk::PathList;
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Files per shard by default.
+pub const FILES_PER_SHARD: u64 = 4096;
+/// The most shards of a plan.
+pub const SHARDS_MAX: u64 = 10_000_000;
+/// The name of the list in the directory of a plan.
+const LIST: &str = "plan";
+
+/// What a plan says about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanHeader {
+    /// The number of shards.
+    pub shards: u64,
+    /// The number of files in all shards.
+    pub files: u64,
+    /// The directory in which the plan was made, to which relative paths refer.
+    pub directory: Raw,
+    /// The arguments: directories and files; empty for a list.
+    pub roots: Vec<Raw>,
+    /// The only argument if it is a directory; `each` omits it from the lines of the digest.
+    pub tree: Option<Raw>,
+    /// Flags that selected files of directories, as written on a command line.
+    pub selection: Vec<Raw>,
+    /// XXH3-128 of all paths in order, each followed by a zero byte.
+    pub names: String,
+    /// Whether each path was a regular file, and not a symbolic link.
+    pub regular: bool,
+    /// Messages of the first paths that could not be listed.
+    pub errors: Vec<String>,
+    /// The number of paths that could not be listed.
+    pub errors_count: u64,
+    /// The host that made the plan.
+    pub host: String,
+    /// The process that made the plan.
+    pub pid: u32,
+    /// The time at which it was made, in nanoseconds since 1970.
+    pub created_ns: u64,
+    /// The version of ioloom.
+    pub version: String,
+}
+
+/// A shard in the list of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The number of the shard, from 1.
+    pub shard: u64,
+    /// The name of its manifest.
+    pub manifest: String,
+    /// The number of its files.
+    pub files: u64,
+    /// The checksum in the first line of the manifest.
+    pub checksum: String,
+}
+
+/// A plan.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What it says about itself.
+    pub header: PlanHeader,
+    /// All shards in order.
+    pub entries: Vec<Entry>,
+    /// The checksum that identifies it.
+    pub checksum: String,
+    /// The file with the list.
+    pub path: PathBuf,
+}
+
+/// Returns the number of shards for a number of files.
+pub fn shards_for(files: u64, per_shard: u64) -> u64 {
+    files.div_ceil(per_shard.max(1)).clamp(1, SHARDS_MAX)
+}
+
+/// Returns the checksum of paths.
+pub fn names_checksum<'a>(names: impl Iterator<Item = &'a [u8]>) -> String {
+    let mut hasher = Xxh3::new();
+    for name in names {
+        hasher.update(name);
+        hasher.update(&[0]);
+    }
+    format!("{:032x}", hasher.digest128())
+}
+
+impl Plan {
+    /// Writes a plan of these paths to the new directory `dir`. The numbers of files and the
+    /// checksum of names in `header` are set here.
+    ///
+    /// # Errors
+    /// `dir` exists and is not empty, or a file cannot be written; then nothing remains.
+    pub fn write(dir: &Path, mut header: PlanHeader, names: &PathList) -> Result<Self, ShardError> {
+        Self::check_absent(dir)?;
+        header.files = names.len() as u64;
+        header.names = names_checksum(names.iter());
+        header.regular = (0..names.len()).all(|index| names.known_regular(index));
+        let mut temporary = dir.as_os_str().to_owned();
+        temporary.push(format!(".{}.{}.tmp", header.pid, header.created_ns));
+        let temporary = PathBuf::from(temporary);
+        call("make-directory", || std::fs::create_dir(&temporary))
+            .map_err(PathError::on(Operation::CreateDir, &temporary))?;
+        let written = fill(&temporary, &header, names).and_then(|filled| {
+            durable::rename(&temporary, dir)?;
+            Ok(filled)
+        });
+        let (entries, checksum) = written.inspect_err(|_| {
+            let _ = std::fs::remove_dir_all(&temporary);
+        })?;
+        Ok(Self { header, entries, checksum, path: dir.join(LIST) })
+    }
+
+    /// Refuses a directory that a new plan cannot have: it exists and is not empty.
+    pub fn check_absent(dir: &Path) -> Result<(), ShardError> {
+        match std::fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
+            Ok(true) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            _ => Err(ShardError::Exists(dir.to_owned())),
+        }
+    }
+
+    /// Reads a plan from its directory or its list.
+    pub fn read(path: &Path) -> Result<Self, ShardError> {
+        let path = if path.is_dir() { path.join(LIST) } else { path.to_owned() };
+        let bytes = durable::read(&path).map_err(|error| match error.source.kind() {
+            ErrorKind::NotFound => ShardError::NoPlan(error),
+            _ => error.into(),
+        })?;
+        let invalid = |reason| invalid_plan(&path, reason);
+        let opened = envelope::open::<PlanHeader>(Kind::Plan, &bytes).map_err(invalid)?;
+        let mut entries = Vec::new();
+        for line in opened.body.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+            let entry: Entry = serde_json::from_slice(line)
+                .map_err(|e| invalid(Invalid::Content(format!("a line of its list: {e}"))))?;
+            entries.push(entry);
+        }
+        let numbered = entries.iter().zip(1..).all(|(entry, number)| entry.shard == number);
+        let files: u64 = entries.iter().map(|entry| entry.files).sum();
+        let header = opened.header;
+        if !numbered || entries.len() as u64 != header.shards || files != header.files {
+            let reason = "its list of shards is not that of its header".to_owned();
+            return Err(invalid(Invalid::Content(reason)));
+        }
+        Ok(Self { header, entries, checksum: opened.checksum, path })
+    }
+
+    /// Returns shard `shard`, which the caller expects to be one of `of`.
+    pub fn entry(&self, shard: u64, of: u64) -> Result<&Entry, ShardError> {
+        let shards = self.header.shards;
+        let index = shard.checked_sub(1).and_then(|index| usize::try_from(index).ok());
+        let found = index.and_then(|index| self.entries.get(index)).filter(|_| of == shards);
+        found.ok_or(ShardError::NoShard { shard, of, shards })
+    }
+
+    /// Reads the paths of a shard from its manifest.
+    ///
+    /// # Errors
+    /// The manifest cannot be read, is damaged, or is not the one of this plan.
+    pub fn names(&self, entry: &Entry) -> Result<PathList, ShardError> {
+        let path = durable::parent(&self.path).join(&entry.manifest);
+        let (header, names, checksum) = manifest::read(&path).map_err(|error| match error {
+            ShardError::Invalid { path, reason } => invalid_plan(&path, reason),
+            other => other,
+        })?;
+        if checksum != entry.checksum || header.shard != entry.shard {
+            let reason = Invalid::OtherManifest(self.path.clone());
+            return Err(ShardError::Invalid { path, reason });
+        }
+        Ok(names)
+    }
+}
+
+/// Returns the error for a plan or a manifest, which cannot be made again like a part.
+fn invalid_plan(path: &Path, reason: Invalid) -> ShardError {
+    let reason = match reason {
+        Invalid::Checksum => Invalid::Plan,
+        other => other,
+    };
+    ShardError::Invalid { path: path.to_owned(), reason }
+}
+
+fn fill(
+    dir: &Path,
+    header: &PlanHeader,
+    names: &PathList,
+) -> Result<(Vec<Entry>, String), ShardError> {
+    let (files, shards) = (names.len() as u128, u128::from(header.shards));
+    let mut entries = Vec::new();
+    let mut list = Vec::new();
+    for shard in 1..=header.shards {
+        // Shards differ by one file at most.
+        let edge = |shard: u64| (files * u128::from(shard) / shards) as usize;
+        let range = edge(shard - 1)..edge(shard);
+        let about = ManifestHeader {
+            shard,
+            shards: header.shards,
+            directory: header.directory.clone(),
+            roots: header.roots.clone(),
+            files: range.len() as u64,
+            regular: header.regular,
+        };
+        let (bytes, checksum) = manifest::encode(&about, names, range);
+        let manifest = format!("shard-{shard:06}");
+        durable::create(&dir.join(&manifest), &bytes)?;
+        let entry = Entry { shard, manifest, files: about.files, checksum };
+        // Text and numbers always serialise.
+        serde_json::to_writer(&mut list, &entry).unwrap_or_default();
+        list.push(b'\n');
+        entries.push(entry);
+    }
+    let (bytes, checksum) = envelope::seal(Kind::Plan, header, &list);
+    durable::create(&dir.join(LIST), &bytes)?;
+    durable::sync_dir(dir)?;
+    Ok((entries, checksum))
+}

@@ -1,0 +1,336 @@
+//! Plans, claims and census: whatever fails or is repeated, each shard counts once or is missing.
+
+#![allow(missing_docs, reason = "a test")]
+
+use ioloom_shard::census::census;
+use ioloom_shard::part::{Claim, Claimed, Found, Runner, Work, name};
+use ioloom_shard::plan::{Plan, PlanHeader};
+use ioloom_shard::record::{Record, encode};
+use ioloom_shard::summary::{Progress, Summary};
+use ioloom_shard::{Invalid, Raw, ShardError};
+use ioloom_sys::fault;
+use ioloom_walk::PathList;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Fault rules are those of the process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    fault::set("");
+    guard
+}
+
+/// A directory in memory if there is one: syncs of a disk take most of the time.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+const HOST: &str = "this";
+
+fn header(shards: u64, created_ns: u64) -> PlanHeader {
+    PlanHeader {
+        shards,
+        files: 0,
+        directory: Raw(b"/data".to_vec()),
+        roots: vec![Raw(b"a\xff".to_vec())],
+        tree: None,
+        selection: Vec::new(),
+        names: String::new(),
+        regular: false,
+        errors: Vec::new(),
+        errors_count: 0,
+        host: HOST.to_owned(),
+        pid: std::process::id(),
+        created_ns,
+        version: "1".to_owned(),
+    }
+}
+
+fn names(count: usize) -> PathList {
+    let mut names = PathList::new();
+    for i in 0..count {
+        names.push(format!("dir\n{}/file {i}", i / 3).as_bytes());
+    }
+    names.push(b"\xff\xfe");
+    names
+}
+
+fn plan(dir: &Path, shards: u64) -> Plan {
+    Plan::write(&dir.join("plan"), header(shards, 1), &names(9)).unwrap()
+}
+
+fn work(compute: &str) -> Work {
+    let options = BTreeMap::from([("compute".to_owned(), compute.to_owned())]);
+    Work { command: "each".to_owned(), options }
+}
+
+fn runner(started_ns: u64) -> Runner {
+    let (host, version) = (HOST.to_owned(), "1".to_owned());
+    Runner { host, pid: std::process::id(), worker: None, version, started_ns }
+}
+
+fn found(files: u64, elapsed_ns: u64) -> Found {
+    Found {
+        ended_ns: elapsed_ns + 1,
+        elapsed_ns,
+        cpu_ns: 1,
+        files,
+        bytes: 10 * files,
+        errors: 0,
+        method: "read".to_owned(),
+        limited_by: Some("device".to_owned()),
+        why: None,
+    }
+}
+
+fn claim(plan: &Plan, shard: u64, dir: &Path) -> Result<Claimed, ShardError> {
+    let entry = plan.entry(shard, plan.header.shards).unwrap();
+    Claim::take(plan, entry, work("xxh3"), runner(1), dir, false)
+}
+
+fn run(plan: &Plan, shard: u64, dir: &Path) -> Result<bool, ShardError> {
+    let entry = plan.entry(shard, plan.header.shards).unwrap();
+    let record = Record::Done { bytes: 10, xxh3: Some(shard), hash: None };
+    let records = vec![record; entry.files as usize];
+    match claim(plan, shard, dir)? {
+        Claimed::Complete(_) => Ok(false),
+        Claimed::Run(claim) => {
+            claim.commit(found(entry.files, 100 * shard), &encode(records.iter()), false)?;
+            Ok(true)
+        }
+    }
+}
+
+fn entries(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut entries: Vec<_> = entries.collect();
+    entries.sort();
+    entries
+}
+
+#[test]
+fn a_plan_is_read_as_written_and_splits_evenly() {
+    let _alone = alone();
+    let dir = scratch();
+    for shards in [1, 3, 10, 13] {
+        let at = dir.path().join(shards.to_string());
+        let written = Plan::write(&at, header(shards, 1), &names(9)).unwrap();
+        let read = Plan::read(&at).unwrap();
+        assert_eq!((&read.header, &read.entries), (&written.header, &written.entries));
+        assert_eq!(read.checksum, written.checksum);
+        let (least, most) = (10 / shards, 10_u64.div_ceil(shards));
+        assert!(read.entries.iter().all(|entry| (least..=most).contains(&entry.files)));
+        let mut all = PathList::new();
+        for entry in &read.entries {
+            all.append(read.names(entry).unwrap());
+        }
+        assert!(all.iter().eq(names(9).iter()));
+        assert!(matches!(Plan::write(&at, header(1, 2), &names(9)), Err(ShardError::Exists(_))));
+    }
+}
+
+#[test]
+fn shards_outside_the_plan_are_refused() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 3);
+    for (shard, of) in [(0, 3), (4, 3), (1, 2), (1, 4), (u64::MAX, 3)] {
+        assert!(matches!(plan.entry(shard, of), Err(ShardError::NoShard { .. })), "{shard}/{of}");
+    }
+}
+
+#[test]
+fn whatever_fails_while_a_plan_is_written_nothing_remains() {
+    let _alone = alone();
+    let mut failures = 0;
+    for op in ["make-directory", "create", "write", "sync", "sync-directory", "rename"] {
+        for n in 1..=5 {
+            let dir = scratch();
+            fault::set(&format!("{op}:{n}:28"));
+            let written = Plan::write(&dir.path().join("plan"), header(3, 1), &names(9));
+            fault::set("");
+            let Err(error) = written else { continue };
+            failures += 1;
+            let text = error.to_string();
+            assert!(text.contains("No space left") && text.contains("free space"), "{text}");
+            // The sync of the parent comes after the rename, when the plan is complete.
+            if op == "sync-directory" && n == 2 {
+                assert!(Plan::read(&dir.path().join("plan")).is_ok());
+            } else {
+                assert_eq!(entries(dir.path()), [""; 0], "{op} {n}");
+            }
+        }
+    }
+    assert!(failures >= 16, "{failures}");
+}
+
+#[test]
+fn whatever_fails_while_a_part_is_written_the_shard_is_missing_or_complete() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 3);
+    let mut failures = 0;
+    for op in ["create", "write", "sync", "sync-directory", "rename", "read-file"] {
+        for n in 1..=3 {
+            let parts = scratch();
+            fault::set(&format!("{op}:{n}:5"));
+            let ran = run(&plan, 2, parts.path());
+            fault::set("");
+            let Err(error) = ran else { continue };
+            failures += 1;
+            assert!(error.to_string().contains("Input/output error"), "{error}");
+            let census = census(&plan, &[parts.path().to_owned()], HOST).unwrap();
+            let complete = op == "sync-directory";
+            assert_eq!(census.complete().count(), usize::from(complete), "{op} {n}");
+            assert!(census.damaged.is_empty() && census.foreign.is_empty());
+            let left = if complete { vec![name(2)] } else { vec![] };
+            assert_eq!(entries(parts.path()), left, "{op} {n}");
+            assert_eq!(run(&plan, 2, parts.path()).unwrap(), !complete);
+        }
+    }
+    assert!(failures >= 8, "{failures}");
+}
+
+#[test]
+fn a_shard_runs_once_and_a_damaged_part_is_replaced() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 2);
+    let parts = scratch();
+    assert!(run(&plan, 1, parts.path()).unwrap());
+    assert!(!run(&plan, 1, parts.path()).unwrap());
+    let path = parts.path().join(name(1));
+    let whole = fs::read(&path).unwrap();
+    for cut in [0, 1, 40, whole.len() - 1] {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let damaged = census(&plan, &[parts.path().to_owned()], HOST).unwrap();
+        assert_eq!((damaged.damaged.len(), &damaged.missing[..]), (1, &[1, 2][..]));
+        assert!(run(&plan, 1, parts.path()).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), whole);
+    }
+}
+
+#[test]
+fn the_first_of_two_workers_counts() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 1);
+    let parts = scratch();
+    let Claimed::Run(slow) = claim(&plan, 1, parts.path()).unwrap() else { panic!("not claimed") };
+    let entry = plan.entry(1, 1).unwrap();
+    let fast = Claim::take(&plan, entry, work("xxh3"), runner(2), parts.path(), false).unwrap();
+    let Claimed::Run(fast) = fast else { panic!("not claimed") };
+    let records = vec![Record::Done { bytes: 1, xxh3: None, hash: None }; 10];
+    fast.commit(found(10, 1), &encode(records.iter()), false).unwrap();
+    let kept = slow.commit(found(10, 99), &encode(records.iter()), false).unwrap();
+    assert_eq!((kept.found.elapsed_ns, kept.by.started_ns), (1, 2));
+    assert_eq!(entries(parts.path()), [name(1)]);
+}
+
+#[test]
+fn a_part_of_another_plan_or_work_is_neither_counted_nor_replaced() {
+    let _alone = alone();
+    let dir = scratch();
+    let first = plan(dir.path(), 2);
+    let other = Plan::write(&dir.path().join("other"), header(2, 2), &names(9)).unwrap();
+    let parts = scratch();
+    run(&first, 1, parts.path()).unwrap();
+    let reason = |error: ShardError| match error {
+        ShardError::Invalid { reason, .. } => reason,
+        error => panic!("{error}"),
+    };
+    let refused = reason(claim(&other, 1, parts.path()).unwrap_err());
+    assert!(matches!(refused, Invalid::OtherPlan(_)), "{refused}");
+    let entry = first.entry(1, 2).unwrap();
+    let refused = Claim::take(&first, entry, work("md5"), runner(1), parts.path(), true);
+    let refused = reason(refused.unwrap_err());
+    assert!(matches!(refused, Invalid::OtherWork { .. }), "{refused}");
+    let found = census(&other, &[parts.path().to_owned()], HOST).unwrap();
+    assert_eq!((found.foreign.len(), &found.missing[..]), (1, &[1, 2][..]));
+    // A part under the name of another shard is that of its own shard.
+    fs::rename(parts.path().join(name(1)), parts.path().join(name(2))).unwrap();
+    let moved = census(&first, &[parts.path().to_owned()], HOST).unwrap();
+    assert_eq!(moved.missing, [2]);
+    assert!(claim(&first, 2, parts.path()).is_err());
+}
+
+#[test]
+fn parts_in_two_directories_are_double_and_one_directory_twice_is_not() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 2);
+    let (a, b) = (scratch(), scratch());
+    run(&plan, 1, a.path()).unwrap();
+    run(&plan, 2, b.path()).unwrap();
+    let places = |paths: &[&Path]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+    let all = census(&plan, &places(&[a.path(), b.path(), a.path()]), HOST).unwrap();
+    assert!(all.is_complete(), "{all:?}");
+    let summary = Summary::of(&all);
+    assert_eq!((summary.files, summary.bytes, summary.slowest[0].0), (10, 100, 2));
+    assert_eq!(summary.hosts.len(), 1);
+    assert_eq!(summary.hosts[0].limited_by.as_deref(), Some("device"));
+    run(&plan, 1, b.path()).unwrap();
+    let all = census(&plan, &places(&[a.path(), b.path()]), HOST).unwrap();
+    assert_eq!((all.double.len(), all.double[0].0, all.missing.len()), (1, 1, 0));
+    assert!(!all.is_complete() && all.parts[0].is_none());
+}
+
+#[test]
+fn begun_shards_are_running_or_killed() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 4);
+    let parts = scratch();
+    run(&plan, 1, parts.path()).unwrap();
+    let Claimed::Run(running) = claim(&plan, 2, parts.path()).unwrap() else {
+        panic!("not claimed")
+    };
+    // No process has this number.
+    let dead = Runner { pid: u32::MAX, ..runner(7) };
+    let entry = plan.entry(3, 4).unwrap();
+    let dead = Claim::take(&plan, entry, work("xxh3"), dead, parts.path(), false).unwrap();
+    let Claimed::Run(dead) = dead else { panic!("not claimed") };
+    std::mem::forget(dead);
+    // It was killed while it wrote its part.
+    let new = format!(".{}.{HOST}.{}.7.new", name(3), u32::MAX);
+    fs::write(parts.path().join(new), "ioloom-shard-part 1").unwrap();
+    let all = census(&plan, &[parts.path().to_owned()], HOST).unwrap();
+    let begun: Vec<_> = all.unfinished.iter().map(|b| (b.shard, b.ended)).collect();
+    assert_eq!(begun, [(2, false), (3, true)]);
+    let summary = Summary::of(&all);
+    let progress = Progress::of(&all, &summary, 10, 1_000_001);
+    assert_eq!(progress.stragglers, [2]);
+    assert!(progress.eta_ns.is_some_and(|ns| ns > 0), "{progress:?}");
+    drop(running);
+    // The next run of the killed shard removes what was left.
+    assert!(run(&plan, 3, parts.path()).unwrap());
+    assert_eq!(entries(parts.path()), [name(1), name(3)]);
+    let all = census(&plan, &[parts.path().to_owned()], HOST).unwrap();
+    let progress = Progress::of(&all, &Summary::of(&all), 10, 1_000_001);
+    assert_eq!((progress.eta_ns, progress.stragglers.len()), (None, 0));
+}
+
+#[test]
+fn shards_that_overlap_are_of_different_workers() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 3);
+    let parts = scratch();
+    for (shard, start, end) in [(1, 10, 20), (2, 15, 30), (3, 20, 25)] {
+        let entry = plan.entry(shard, 3).unwrap();
+        let claimed = Claim::take(&plan, entry, work("xxh3"), runner(start), parts.path(), false);
+        let Claimed::Run(claim) = claimed.unwrap() else { panic!("not claimed") };
+        claim.commit(Found { ended_ns: end, ..found(1, 5) }, b"", false).unwrap();
+    }
+    let all = census(&plan, &[parts.path().to_owned()], HOST).unwrap();
+    let lanes: Vec<Vec<u64>> = Summary::of(&all)
+        .timeline
+        .iter()
+        .map(|lane| lane.shards.iter().map(|span| span.shard).collect())
+        .collect();
+    assert_eq!(lanes, [vec![1, 3], vec![2]]);
+}
