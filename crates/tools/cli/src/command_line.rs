@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::version::VERSION;
 use crate::{
     advise, cache, claims, clean, compare, cp, du, each, fileset, machine, manual, memory, predict,
-    report, results, stderr, study, trace, usage, watch,
+    report, results, shard, stderr, study, trace, usage, watch,
 };
 #[cfg(feature = "exchange")]
 use crate::{load, serve, store};
@@ -44,6 +44,7 @@ pub(crate) enum Command {
     Du(du::DuArgs),
     Cache(cache::CacheArgs),
     Cp(cp::CpArgs),
+    Shard(Box<shard::ShardArgs>),
     #[cfg(feature = "exchange")]
     Serve(serve::ServeArgs),
     #[cfg(feature = "exchange")]

@@ -36,6 +36,8 @@ mod resume;
 mod serve;
 mod session_report;
 mod sessions;
+mod shard;
+mod sharding;
 mod status_line;
 mod stderr;
 #[cfg(feature = "exchange")]
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Study(args) => study::run(&args),
         Command::Each(args) => each::run(&args),
         Command::Du(args) => du::run(&args),
+        Command::Shard(args) => shard::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Cp(args) => cp::run(&args),
         #[cfg(feature = "exchange")]

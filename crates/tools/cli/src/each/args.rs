@@ -1,6 +1,7 @@
 //! Flags of `each`.
 
 use super::selection::Selection;
+use super::shard_args::Sharding;
 use crate::exit::Failure;
 use crate::values::{self, Choice, Grammar};
 use clap::Args;
@@ -34,6 +35,7 @@ Examples:
   find . -name '*.c' -print0 | ioloom each -0 - --exec 'wc -l {}'
   ioloom each big/ --method direct:uring --schedule window:l=8
   ioloom each ~/src --trace run.ioloom          record a trace
+  ioloom each --shard 7/100 --manifest data.shards --part parts
   ioloom each --explain                         print the table of plans")]
 pub(crate) struct EachArgs {
     /// Directories or files, or - for a list on standard input
@@ -188,7 +190,8 @@ pub(crate) struct EachArgs {
     /// --compute, unless it begins with XXH3_ or has 40 digits, which are sha1. The name - in a list is
     /// standard input. Prints OK or FAILED for each file in the order of the list. The exit code is 1
     /// if a file differs or cannot be read, and if no line is properly formatted.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json",
+          "dereference", "one_file_system", "exclude", "ignore", "skip_hidden"])]
     pub(crate) check: Option<PathBuf>,
 
     /// Pass over listed files that do not exist
@@ -216,6 +219,9 @@ pub(crate) struct EachArgs {
     #[arg(short, long, requires = "check", overrides_with_all = ["quiet", "status"],
           conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) warn: bool,
+
+    #[command(flatten)]
+    pub(crate) sharding: Sharding,
 
     /// Separate listed paths and lines with NUL
     ///

@@ -27,7 +27,7 @@ const LINES_BYTES: usize = 16 << 10;
 /// Each thread has its own. Joined, they keep their lists: a copy of all paths would cost more page
 /// faults than anything else here.
 #[derive(Default)]
-pub(super) struct Hashes {
+pub(crate) struct Hashes {
     entries: Vec<(u64, Place)>,
     lists: Vec<PathList>,
 }
@@ -40,7 +40,7 @@ const KNOWN: u32 = u32::MAX;
 
 impl Hashes {
     /// Adds the hash of a file.
-    pub(super) fn push(&mut self, xxh3: u64, path: &[u8]) {
+    pub(crate) fn push(&mut self, xxh3: u64, path: &[u8]) {
         if self.lists.last().is_none_or(|list| list.len() >= LIST_MAX) {
             self.lists.push(PathList::new());
         }
@@ -72,7 +72,7 @@ impl Hashes {
     /// Returns XXH3-64 over the lines `HEX  PATH\n`, sorted by their bytes; `shown` maps a path to
     /// its form in the line, and `known` holds the paths that were not pushed. Every hash has sixteen digits, so sorting by number and then by path
     /// sorts the lines.
-    pub(super) fn digest(self, known: &PathList, shown: impl Fn(&[u8]) -> &[u8]) -> String {
+    pub(crate) fn digest(self, known: &PathList, shown: impl Fn(&[u8]) -> &[u8]) -> String {
         let Self { mut entries, lists } = self;
         let list = |list: u32| if list == KNOWN { known } else { &lists[list as usize] };
         let name = |(at_list, at): Place| shown(list(at_list).get(at as usize));

@@ -50,6 +50,13 @@ impl Input {
         Self::of(Files::from(PathList::new()))
     }
 
+    /// Returns the files of a shard. `tree` is omitted from the lines of the digest, and --exclude
+    /// would not apply to `named`.
+    pub(super) fn shard(paths: PathList, tree: Option<PathBuf>, named: Vec<PathBuf>) -> Self {
+        let named = (!named.is_empty()).then(|| named.into_iter().collect());
+        Self { roots: Roots { one: tree }, named, ..Self::of(Files::from(paths)) }
+    }
+
     fn of(files: Files<'static>) -> Self {
         Self {
             files,
@@ -71,8 +78,13 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
+    /// Returns how the paths below a directory, if there is only one, are shown.
+    pub(crate) fn new(one: Option<PathBuf>) -> Self {
+        Self { one }
+    }
+
     /// Returns the path as the combined digest names it.
-    pub(super) fn shown<'a>(&self, path: &'a [u8]) -> &'a [u8] {
+    pub(crate) fn shown<'a>(&self, path: &'a [u8]) -> &'a [u8] {
         let Some(root) = &self.one else { return path };
         match path.strip_prefix(root.as_os_str().as_bytes()) {
             Some([b'/', rest @ ..]) => rest,
@@ -115,6 +127,31 @@ pub(crate) fn read(args: &EachArgs, plan: &Plan) -> Result<Input, Failure> {
     }
 }
 
+/// All files that arguments name, in the order of `each --ordered`.
+pub(crate) struct Planned {
+    pub(crate) paths: PathList,
+    /// The only argument, if it is a directory.
+    pub(crate) tree: Option<PathBuf>,
+    /// The arguments without repetitions.
+    pub(crate) once: Vec<PathBuf>,
+    pub(crate) warnings: Vec<String>,
+    /// Paths that cannot be listed, and why.
+    pub(crate) errors: Vec<(PathBuf, String)>,
+}
+
+/// Lists the files of arguments without reading them.
+pub(crate) fn planned(selection: &Selection, paths: &[PathBuf]) -> Planned {
+    let (once, mut warnings) = once_each(paths);
+    let usable = Usable::of(&once);
+    let tree = match once.as_slice() {
+        [root] if usable.directories => Some(root.clone()),
+        _ => None,
+    };
+    let mut listed = Listed::of(selection, usable);
+    warnings.append(&mut listed.warnings);
+    Planned { paths: listed.paths, tree, once, warnings, errors: listed.errors }
+}
+
 /// Returns the path of file `index`, for a plan whose input is listed before the run.
 pub(super) fn path_of(args: &EachArgs, index: usize) -> Option<PathBuf> {
     let (once, _) = once_each(&args.paths);
@@ -130,18 +167,18 @@ fn stdin(args: &EachArgs) -> Input {
     let stream_error = Arc::clone(&cut);
     // The list ends at the first error; paths before it are processed.
     let stream = read_list(reader, separator).map_while(move |path| {
-        path.map_err(|error| stream_error.get_or_init(|| list_error(&error))).ok()
+        path.map_err(|error| stream_error.get_or_init(|| list_error("standard input", &error))).ok()
     });
     Input { awaited: true, cut, ..Input::of(ioloom::files(stream)) }
 }
 
-fn list_error(error: &ListError) -> String {
+/// Returns the message about a list with this name.
+pub(crate) fn list_error(name: &str, error: &ListError) -> String {
     match error {
         ListError::Zero { number } => format!(
-            "standard input: path {number} contains a zero byte; add -0 if zero bytes separate the \
-             paths"
+            "{name}: path {number} contains a zero byte; add -0 if zero bytes separate the paths"
         ),
-        other => format!("standard input: {other}"),
+        other => format!("{name}: {other}"),
     }
 }
 

@@ -9,16 +9,16 @@ const XXH3_MARK: &[u8] = b"XXH3_";
 
 /// The form of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Form {
+pub(crate) struct Form {
     /// `NAME (PATH) = HASH` rather than `HASH  PATH`.
-    pub(super) tag: bool,
+    pub(crate) tag: bool,
     /// The line ends with NUL, and its name is not escaped.
-    pub(super) zero: bool,
+    pub(crate) zero: bool,
 }
 
 /// Writes a line of a file. Unless lines end with NUL, a name with a line end or a backslash is
 /// escaped and its line begins with a backslash.
-pub(super) fn write_line(out: &mut Vec<u8>, form: Form, hash: Hash, hex: &str, path: &[u8]) {
+pub(crate) fn write_line(out: &mut Vec<u8>, form: Form, hash: Hash, hex: &str, path: &[u8]) {
     let escape = !form.zero && needs_escape(path);
     if escape {
         out.push(b'\\');

@@ -3,6 +3,7 @@
 use super::selection::SkippedCounts;
 use crate::exit::Exit;
 use ioloom_model::Measured;
+use ioloom_shard::record::Record;
 use std::sync::atomic::AtomicBool;
 
 /// The result of a run over files.
@@ -20,6 +21,10 @@ pub(crate) struct Outcome {
     pub(crate) cancelled: bool,
     /// Commands of --exec that failed; their files are among the errors.
     pub(crate) commands_failed: u64,
+    /// The result of each file by position, for a part.
+    pub(crate) records: Vec<(usize, Record)>,
+    /// Which shard this is, for the document.
+    pub(crate) shard: Option<serde_json::Value>,
 }
 
 impl Outcome {
@@ -40,6 +45,8 @@ impl Outcome {
             warnings: Vec::new(),
             cancelled: false,
             commands_failed: 0,
+            records: Vec::new(),
+            shard: None,
         }
     }
 

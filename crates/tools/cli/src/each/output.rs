@@ -15,9 +15,9 @@ use serde_json::json;
 use std::io::Write;
 
 /// Version of the JSON document.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 /// Errors that are printed one by one.
-const ERRORS_PRINTED: usize = 20;
+pub(crate) const ERRORS_PRINTED: usize = 20;
 /// Shorter runs do not show reliably what limited them.
 const LIMIT_SHOWN_NS: u64 = 10_000_000;
 
@@ -66,7 +66,7 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
 fn json(job: &Job, outcome: &Outcome) -> serde_json::Value {
     let m = &outcome.measured;
     let why = m.bottleneck.as_ref();
-    json!({
+    let mut document = json!({
         "schema": SCHEMA,
         "command": "each",
         "plan": job.plan.to_string(),
@@ -93,7 +93,11 @@ fn json(job: &Job, outcome: &Outcome) -> serde_json::Value {
         "cpu_kernel_ns": m.cpu_kernel_ns,
         "calls": m.calls,
         "threads": m.threads,
-    })
+    });
+    if let Some(shard) = &outcome.shard {
+        document["shard"] = shard.clone();
+    }
+    document
 }
 
 /// Returns the peak memory of this process. Short runs do not read it.
@@ -179,7 +183,7 @@ fn files(count: u64) -> String {
 }
 
 /// Escapes control characters, so that a message stays on one line and cannot control the terminal.
-pub(super) fn one_line(message: &str) -> String {
+pub(crate) fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for c in message.chars() {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }

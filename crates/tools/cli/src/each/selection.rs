@@ -1,6 +1,6 @@
 //! Which files of a directory are processed, and how many entries were skipped.
 
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use ioloom::{Files, Links, Tree, Walked};
 use ioloom_du::exclude::Exclude;
 use ioloom_failure::quoted;
@@ -18,18 +18,18 @@ pub(crate) struct Selection {
     /// Without it, only links given as arguments are followed. A directory that contains itself is
     /// not entered again, but a file that is reached by two paths is processed twice. Broken links
     /// are skipped.
-    #[arg(short = 'L', long, conflicts_with = "check")]
+    #[arg(short = 'L', long)]
     dereference: bool,
 
     /// Stay on the file system of each argument
-    #[arg(short = 'x', long, conflicts_with = "check")]
+    #[arg(short = 'x', long)]
     one_file_system: bool,
 
     /// Exclude what matches a pattern; repeatable
     ///
     /// Patterns are those of `du --exclude`: '*.o' and 'cache' match a name at any depth, 'a/b' the
     /// end of a path. An excluded directory is not entered.
-    #[arg(long, value_name = "GLOB", conflicts_with = "check")]
+    #[arg(long, value_name = "GLOB")]
     exclude: Vec<OsString>,
 
     /// Obey .gitignore and .ignore files
@@ -37,11 +37,11 @@ pub(crate) struct Selection {
     /// Those of each directory and those above the argument, up to a directory with a .git. Rules of
     /// .ignore take precedence. Global rules of git are not read. .git itself is not ignored; add
     /// --skip-hidden for that. By default every file is processed.
-    #[arg(long, conflicts_with = "check")]
+    #[arg(long)]
     ignore: bool,
 
     /// Skip entries whose names begin with a dot
-    #[arg(long, conflicts_with = "check")]
+    #[arg(long)]
     skip_hidden: bool,
 }
 
@@ -67,6 +67,29 @@ impl Selection {
             || self.ignore
             || self.skip_hidden
             || !self.exclude.is_empty()
+    }
+
+    /// Returns the flags as words of a command line.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let flags = [
+            (self.dereference, "--dereference"),
+            (self.one_file_system, "--one-file-system"),
+            (self.ignore, "--ignore"),
+            (self.skip_hidden, "--skip-hidden"),
+        ];
+        let given = flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag.into());
+        let excluded = self.exclude.iter().map(|pattern| {
+            let mut word = OsString::from("--exclude=");
+            word.push(pattern);
+            word
+        });
+        given.chain(excluded).collect()
+    }
+
+    /// Parses such words.
+    pub(crate) fn of_words(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let command = Self::augment_args(clap::Command::new("selection").no_binary_name(true));
+        Self::from_arg_matches(&command.try_get_matches_from(words)?)
     }
 
     /// Returns the selected files below directories, and files given by name.

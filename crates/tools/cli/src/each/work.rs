@@ -12,6 +12,7 @@ use crate::exit::Failure;
 use crate::{out, stderr};
 use ioloom::{Chunk, FileError, Files, FnError, Run};
 use ioloom_model::{Compute, Hash, Method};
+use ioloom_shard::record::Record;
 use ioloom_subjects::Kernel;
 use ioloom_subjects::kernel::FileState;
 use ioloom_walk::PathList;
@@ -110,6 +111,8 @@ pub(super) struct EachWork<'a> {
     errors: Mutex<Vec<String>>,
     /// All paths, if they are known before the run: results then need no copies.
     known: Option<Arc<PathList>>,
+    /// Whether the result of each file is kept, for a part.
+    recorded: bool,
 }
 
 /// State of one file.
@@ -118,7 +121,8 @@ pub(super) enum State {
     New,
     /// The kernel's state, the position of the file, and the bytes so far.
     Kernel(FileState, usize, u64),
-    Exec(Box<Running>),
+    /// The command, the position of the file, and the bytes so far.
+    Exec(Box<Running>, usize, u64),
 }
 
 /// State of one thread.
@@ -126,6 +130,7 @@ pub(super) enum State {
 pub(super) struct Local {
     hashes: Hashes,
     pub(super) counts: Counts,
+    records: Vec<(usize, Record)>,
 }
 
 impl Local {
@@ -137,6 +142,7 @@ impl Local {
     /// Adds the results of another thread.
     fn append(&mut self, other: Self) {
         self.hashes.append(other.hashes);
+        self.records.extend(other.records);
         let (all, more) = (&mut self.counts, other.counts);
         all.right += more.right;
         all.wrong += more.wrong;
@@ -180,7 +186,19 @@ impl<'a> EachWork<'a> {
             }
         };
         let errors = Mutex::new(Vec::new());
-        Self { kernels, exec: job.exec.as_ref(), lines, combined, named: None, errors, known: None }
+        let exec = job.exec.as_ref();
+        let (named, known) = (None, None);
+        Self { kernels, exec, lines, combined, named, errors, known, recorded: false }
+    }
+
+    /// Keeps the result of each file.
+    pub(super) fn recorded(mut self, recorded: bool) -> Self {
+        self.recorded = recorded;
+        if recorded {
+            let with_hex = |(hash, kernel): (Hash, Kernel)| (hash, kernel.with_hex());
+            self.kernels = self.kernels.into_iter().map(with_hex).collect();
+        }
+        self
     }
 
     /// Learns all paths before the run, if that is possible.
@@ -196,7 +214,7 @@ impl<'a> EachWork<'a> {
 
     /// Returns the result of a run.
     pub(super) fn outcome(&self, run: Run<Local, FnError>, roots: &Roots) -> (Outcome, Counts) {
-        let Local { hashes, counts } = run.value;
+        let Local { hashes, counts, records } = run.value;
         let mut measured = run.measured;
         measured.errors = counts.failed + counts.wrong;
         let digest = self.combined.then(|| {
@@ -208,7 +226,7 @@ impl<'a> EachWork<'a> {
         errors.sort();
         let shown = !matches!(self.lines, Lines::None);
         let outcome = Outcome::new(measured, digest, errors, shown);
-        (Outcome { cancelled: run.cancelled, ..outcome }, counts)
+        (Outcome { cancelled: run.cancelled, records, ..outcome }, counts)
     }
 
     /// Returns the kernel of a file and its hash.
@@ -296,7 +314,7 @@ impl<'a> EachWork<'a> {
 }
 
 /// Writes a JSON object about a file as one line.
-fn json_line(line: &mut Vec<u8>, path: &Path, facts: &serde_json::Value) {
+pub(crate) fn json_line(line: &mut Vec<u8>, path: &Path, facts: &serde_json::Value) {
     let mut document = json!({"path": path.to_string_lossy()});
     if let Some(exact) = out::base64_unless_utf8(path) {
         document["path_base64"] = exact.into();
@@ -320,6 +338,8 @@ struct Done {
     xxh3: u64,
     /// Whether its hash was the expected one.
     right: Option<bool>,
+    /// Its result, if it is kept.
+    record: Option<Box<Record>>,
 }
 
 impl EachWork<'_> {
@@ -359,7 +379,7 @@ impl EachWork<'_> {
 
     fn begin(&self, path: &Path) -> State {
         match self.exec {
-            Some(exec) => State::Exec(Box::new(exec.start(path))),
+            Some(exec) => State::Exec(Box::new(exec.start(path)), 0, 0),
             None => State::New,
         }
     }
@@ -371,7 +391,10 @@ impl EachWork<'_> {
         }
         match state {
             State::New => {}
-            State::Exec(running) => running.feed(chunk.bytes())?,
+            State::Exec(running, index, bytes) => {
+                (*index, *bytes) = (at, *bytes + chunk.bytes().len() as u64);
+                running.feed(chunk.bytes())?;
+            }
             State::Kernel(state, _, bytes) => {
                 let kernel = &self.kernel(at).1;
                 kernel.piece(state, at, chunk.offset(), chunk.is_last(), chunk.bytes());
@@ -384,18 +407,27 @@ impl EachWork<'_> {
     fn finish(&self, state: State, path: &Path) -> Result<Done, FnError> {
         match state {
             State::New => Err("the file has no piece".into()),
-            State::Exec(running) => {
+            State::Exec(running, index, bytes) => {
                 running.finish()?;
-                Ok(Done { index: 0, path: None, xxh3: 0, right: None })
+                let record = self.record(bytes, None, None);
+                Ok(Done { index, path: None, xxh3: 0, right: None, record })
             }
             State::Kernel(state, index, bytes) => {
                 let outcome = self.kernel(index).1.finish(state, index);
-                let right = outcome.hex.and_then(|hex| self.line(index, path, (&hex, bytes)));
+                let hex = outcome.hex.as_deref();
+                let right = hex.and_then(|hex| self.line(index, path, (hex, bytes)));
                 let copied = self.combined && self.known.is_none();
                 let path = copied.then(|| SmallVec::from_slice(path.as_os_str().as_bytes()));
-                Ok(Done { index, path, xxh3: outcome.xxh3, right })
+                let xxh3 = outcome.xxh3;
+                let record = self.record(bytes, self.combined.then_some(xxh3), outcome.hex);
+                Ok(Done { index, path, xxh3, right, record })
             }
         }
+    }
+
+    /// Returns the result of a processed file, if results are kept.
+    fn record(&self, bytes: u64, xxh3: Option<u64>, hash: Option<String>) -> Option<Box<Record>> {
+        self.recorded.then(|| Box::new(Record::Done { bytes, xxh3, hash }))
     }
 
     fn done(&self, local: &mut Local, done: Done) {
@@ -404,6 +436,7 @@ impl EachWork<'_> {
         } else if self.known.is_some() && self.exec.is_none() {
             local.hashes.push_known(done.xxh3, done.index as u32);
         }
+        local.records.extend(done.record.map(|record| (done.index, *record)));
         match done.right {
             Some(true) => local.counts.right += 1,
             Some(false) => local.counts.wrong += 1,
@@ -417,6 +450,10 @@ impl EachWork<'_> {
         let message = error.to_string().replace(LIBRARY_ADVICE, OWN_ADVICE);
         let excludable = self.named.is_some_and(|named| !named.contains(&error.path));
         let message = if excludable { message } else { without_exclusion(&message) };
+        if self.recorded {
+            let record = Record::Failed { gone: missing, message: message.clone() };
+            local.records.push((error.index, record));
+        }
         self.fail(local, (Some(error.index), &error.path), message, missing);
     }
 }

@@ -7,6 +7,7 @@ mod checks;
 mod place;
 mod programs;
 mod selection;
+mod shards;
 mod signals;
 mod slow;
 mod streaming;

@@ -1,0 +1,90 @@
+//! Runs a job over its input.
+
+use super::args::EachArgs;
+use super::input::Input;
+use super::job::Job;
+use super::outcome::Outcome;
+use super::selection::SkippedCounts;
+use super::work::{EachWork, Lines, Shape, failure};
+use super::{isolate, line, progress, sink};
+use crate::exit::Failure;
+use crate::interrupt;
+use ioloom::{Cancel, Files};
+use ioloom_model::Method;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Installs the handlers of interrupts and returns the flag that they raise.
+pub(super) fn stop_flag_of(args: &EachArgs, job: &Job) -> Result<Arc<AtomicBool>, Failure> {
+    match &job.exec {
+        Some(exec) => exec.commands.forward_interrupts(args.mapped_here),
+        None if args.mapped_here => Ok(interrupt::drain_flag()),
+        None => Ok(interrupt::stop_flag()),
+    }
+}
+
+/// Returns the shape of the lines that the flags select.
+fn shape(args: &EachArgs) -> Shape {
+    match args.json {
+        true => Shape::Json,
+        false => Shape::Text(line::Form { tag: args.tag, zero: args.zero }),
+    }
+}
+
+/// Runs the job over the input.
+pub(super) fn run_job(
+    job: &Job,
+    args: &EachArgs,
+    input: Input,
+    stop: &Arc<AtomicBool>,
+) -> Result<Outcome, Failure> {
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    let bar = progress::Bar::new(args);
+    let give_up = || stop.store(true, Ordering::Relaxed);
+    let mut manner = sink::Manner::of(args.ordered, input.awaited);
+    // A part is written even if the reader of the lines has gone.
+    manner.outlives_reader = args.sharding.part.is_some();
+    let sink = args.per_file.then(|| sink::Sink::new(manner, &bar, &give_up));
+    let lines = sink.as_ref().map_or(Lines::None, |sink| Lines::Print(sink, shape(args)));
+    let work = EachWork::new(job, lines, !args.quiet || args.sharding.part.is_some())
+        .recorded(args.sharding.part.is_some())
+        .walked(input.named.as_ref());
+    let mut files = input.files;
+    let work = work.knowing(&mut files);
+    let files = files
+        .pin(job.plan)
+        // Without reads, nothing shows that files wait for a thread.
+        .start_on_demand(!args.is_pinned() && job.plan.method != Method::Null)
+        .cancel(&Cancel::from_flag(stop.clone()))
+        .partial(true)
+        .progress(|progress| {
+            sink.as_ref().inspect(|sink| sink.tick());
+            bar.update(&progress);
+        });
+    let files = isolate::allow(traced(files, args), &job.plan)?;
+    let early = work.failed_early(input.errors);
+    let run = work.run(files, early);
+    bar.finish();
+    sink.as_ref().map_or(Ok(()), sink::Sink::finish)?;
+    let run = run.map_err(failure)?;
+    let walked = run.walked.as_ref().map(SkippedCounts::of);
+    let (mut outcome, counts) = work.outcome(run, &input.roots);
+    outcome.add_failed_commands(counts.commands);
+    outcome.skipped = input.skipped;
+    if let (Some(all), Some(walked)) = (&mut outcome.skipped, walked) {
+        all.add(walked);
+        outcome.warnings.extend(walked.sentence(input.roots.one()));
+    }
+    outcome.add_first(input.cut.get());
+    Ok(outcome)
+}
+
+/// Requests the trace that the flags select.
+fn traced<'a>(files: Files<'a>, args: &EachArgs) -> Files<'a> {
+    let Some(path) = &args.trace else { return files };
+    let files = files.trace(path);
+    match args.evidence.and_then(crate::evidence::level) {
+        Some(level) => files.trace_level(level),
+        None => files,
+    }
+}

@@ -1,0 +1,206 @@
+//! `shard plan`: lists files and writes the manifests.
+
+use crate::each::input::{self, Planned};
+use crate::each::output::{ERRORS_PRINTED, one_line};
+use crate::each::selection::Selection;
+use crate::exit::{Ended, Exit, Failure};
+use crate::sharding::{failure, host, now_ns};
+use crate::{out, stderr};
+use clap::Args;
+use ioloom_failure::{Operation, PathError, quoted};
+use ioloom_model::units::{format_count, format_counted};
+use ioloom_shard::Raw;
+use ioloom_shard::plan::{FILES_PER_SHARD, Plan, PlanHeader, SHARDS_MAX, shards_for};
+use ioloom_sys::stdio::Stream;
+use ioloom_walk::{PathList, Separator, read_list};
+use serde_json::json;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Errors whose text a plan keeps.
+const ERRORS_KEPT: usize = 1000;
+
+/// Split files into shards
+///
+/// Lists the files below the given directories once, sorted by path, and writes a directory with one
+/// manifest per shard and the file plan, which lists them with their checksums. Neighbouring files
+/// are in the same shard. The plan appears under its name when it is complete and on the device.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  ioloom shard plan /data                       data.shards, 4096 files per shard
+  ioloom shard plan /data --shards 100 --out /shared/plan
+  find /data -newer stamp -print0 | ioloom shard plan -0 - --files 1000")]
+pub(super) struct PlanArgs {
+    /// Directories or files, or - for a list on standard input
+    #[arg(required_unless_present = "files_from", conflicts_with = "files_from")]
+    paths: Vec<PathBuf>,
+
+    /// Read the list of files from this file
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<PathBuf>,
+
+    /// Listed paths end with NUL, as `find -print0` writes them
+    #[arg(short = '0', long = "null")]
+    zero: bool,
+
+    /// Number of shards [default: one for every 4096 files]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SHARDS_MAX))]
+    shards: Option<u64>,
+
+    /// Files per shard, instead of a number of shards
+    #[arg(long, value_name = "N", conflicts_with = "shards",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    files: Option<u64>,
+
+    /// Directory of the plan [default: NAME.shards]
+    ///
+    /// It must be absent or empty. All workers need to see it.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    selection: Selection,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &PlanArgs) -> Ended {
+    let directory = std::env::current_dir()
+        .map_err(PathError::on(Operation::Resolve, Path::new(".")))
+        .map_err(Failure::failed)?;
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => default_name(args, &directory),
+    };
+    Plan::check_absent(&out).map_err(failure)?;
+    let planned = list(args)?;
+    for warning in &planned.warnings {
+        stderr::message(&one_line(warning));
+    }
+    let errors: Vec<String> = planned.errors.iter().map(|(_, message)| message.clone()).collect();
+    for error in errors.iter().take(ERRORS_PRINTED) {
+        stderr::message(&one_line(error));
+    }
+    let more = errors.len().saturating_sub(ERRORS_PRINTED);
+    if more > 0 {
+        stderr::message(&format!("and {} more errors", format_count(more as u64)));
+    }
+    let files = planned.paths.len() as u64;
+    if files == 0 && !errors.is_empty() {
+        return Err(Failure::failed("nothing to plan: no file could be listed"));
+    }
+    let per_shard = args.files.unwrap_or(FILES_PER_SHARD);
+    let header = PlanHeader {
+        shards: args.shards.unwrap_or_else(|| shards_for(files, per_shard)),
+        files,
+        directory: (&directory).into(),
+        roots: planned.once.iter().map(Raw::from).collect(),
+        tree: planned.tree.as_ref().map(Raw::from),
+        selection: args.selection.words().iter().map(|word| Raw::from(Path::new(word))).collect(),
+        names: String::new(),
+        regular: false,
+        errors_count: errors.len() as u64,
+        errors: errors.into_iter().take(ERRORS_KEPT).collect(),
+        host: host(),
+        pid: std::process::id(),
+        created_ns: now_ns(),
+        version: crate::version::VERSION.to_owned(),
+    };
+    let plan = Plan::write(&out, header, &planned.paths).map_err(failure)?;
+    report(args, &plan, &out)?;
+    Ok(if plan.header.errors_count > 0 { Exit::Failed } else { Exit::Ok })
+}
+
+/// Lists the files.
+fn list(args: &PlanArgs) -> Result<Planned, Failure> {
+    let list = match (&args.files_from, args.paths.as_slice()) {
+        (Some(file), _) => file.as_path(),
+        (None, [only]) if only.as_os_str() == "-" => only,
+        (None, paths) if paths.iter().any(|path| path.as_os_str() == "-") => {
+            return Err(Failure::usage("- cannot be combined with other paths"));
+        }
+        (None, _) if args.zero => {
+            return Err(Failure::usage("-0 is for lists; give - or --files-from"));
+        }
+        (None, paths) => return Ok(input::planned(&args.selection, paths)),
+    };
+    if !args.selection.words().is_empty() {
+        return Err(Failure::usage(
+            "-L, -x, --exclude, --ignore and --skip-hidden select files of directories; a list \
+             names its files",
+        ));
+    }
+    let paths = read(list, args.zero)?;
+    let (tree, once) = (None, Vec::new());
+    Ok(Planned { paths, tree, once, warnings: Vec::new(), errors: Vec::new() })
+}
+
+fn read(list: &Path, zero: bool) -> Result<PathList, Failure> {
+    let stdin = list.as_os_str() == "-";
+    let name = if stdin { "standard input".to_owned() } else { quoted(list).to_string() };
+    let reader: Box<dyn Read> = match stdin {
+        true if Stream::Input.was_closed() => {
+            return Err(Failure::failed("cannot read standard input: it is closed"));
+        }
+        true => Box::new(std::io::stdin()),
+        false => {
+            let file = File::open(list).map_err(PathError::on(Operation::Open, list));
+            Box::new(file.map_err(Failure::failed)?)
+        }
+    };
+    let separator = if zero { Separator::Nul } else { Separator::Newline };
+    let mut reader = read_list(BufReader::with_capacity(1 << 20, reader), separator);
+    let mut paths = PathList::new();
+    while let Some(path) = reader.next_path() {
+        // A plan of a part of the list would lose files.
+        let path = path.map_err(|error| Failure::failed(input::list_error(&name, &error)))?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// Returns the name of the argument, or `list`, with `.shards`.
+fn default_name(args: &PlanArgs, directory: &Path) -> PathBuf {
+    let named = args.paths.first().filter(|path| path.as_os_str() != "-");
+    let name = match named {
+        Some(path) => directory.join(path).canonicalize().ok(),
+        None => None,
+    };
+    let name = name.as_deref().and_then(Path::file_name).map_or("list".into(), ToOwned::to_owned);
+    let mut name = name;
+    name.push(".shards");
+    PathBuf::from(name)
+}
+
+fn report(args: &PlanArgs, plan: &Plan, out: &Path) -> Result<(), Failure> {
+    let header = &plan.header;
+    let most = plan.entries.iter().map(|entry| entry.files).max().unwrap_or(0);
+    if args.json {
+        return out::print_json(&json!({
+            "schema": 1,
+            "command": "shard plan",
+            "plan": out.to_string_lossy(),
+            "checksum": plan.checksum,
+            "shards": header.shards,
+            "files": header.files,
+            "files_per_shard_max": most,
+            "directory": header.directory,
+            "roots": header.roots,
+            "errors": header.errors_count,
+        }));
+    }
+    let name = quoted(out);
+    out::print(&format!(
+        "{} in {} of at most {}: {name}\n\
+         run      ioloom each --shard I/{} --manifest {name} --part DIR\n\
+         combine  ioloom shard merge {name} DIR\n",
+        format_counted(header.files, "file", "files"),
+        format_counted(header.shards, "shard", "shards"),
+        format_count(most),
+        header.shards,
+    ))
+}

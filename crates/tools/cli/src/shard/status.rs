@@ -1,0 +1,114 @@
+//! `shard status`: which shards are done, running and missing, how fast, and until when.
+
+use super::operands::Parts;
+use super::text;
+use crate::exit::{Ended, Exit};
+use crate::out;
+use crate::sharding::{failure, host, now_ns};
+use clap::Args;
+use ioloom_model::units::{format_count, format_counted, format_ns};
+use ioloom_shard::census::{Census, Unfinished, census};
+use ioloom_shard::plan::Plan;
+use ioloom_shard::summary::{Progress, Summary};
+use serde_json::json;
+
+/// Show which shards are done, running and missing
+///
+/// Reads the plan and the parts only; workers are not contacted. A shard that was begun is assumed to
+/// run, unless its process was one of this host and has ended. The exit code is 0 even if shards are
+/// missing; merge verifies completeness.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  ioloom shard status data.shards parts
+  watch ioloom shard status data.shards parts")]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    parts: Parts,
+
+    /// Print the status as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &StatusArgs) -> Ended {
+    let plan = Plan::read(&args.parts.plan).map_err(failure)?;
+    let census = census(&plan, &args.parts.places, &host()).map_err(failure)?;
+    let summary = Summary::of(&census);
+    let now = now_ns();
+    let progress = Progress::of(&census, &summary, plan.header.files, now);
+    if args.json {
+        out::print_json(&json!({
+            "schema": 1,
+            "command": "shard status",
+            "plan": plan.checksum,
+            "shards": plan.header.shards,
+            "done": census.complete().count(),
+            "complete": census.is_complete(),
+            "faults": text::faults_json(&census),
+            "work": census.work,
+            "files_total": plan.header.files,
+            "files": summary.files,
+            "bytes": summary.bytes,
+            "errors": summary.errors,
+            "progress": progress,
+            "median_ns": summary.median_ns,
+            "slow": summary.slow,
+            "hosts": summary.hosts,
+            "slowest": text::slowest(&summary),
+            "timeline": summary.timeline,
+        }))?;
+        return Ok(Exit::Ok);
+    }
+    out::print(&words(&plan, &census, &summary, &progress, now))?;
+    Ok(Exit::Ok)
+}
+
+fn words(plan: &Plan, census: &Census, summary: &Summary, progress: &Progress, now: u64) -> String {
+    let done = census.complete().count() as u64;
+    let (ended, running): (Vec<&Unfinished>, Vec<_>) =
+        census.unfinished.iter().partition(|begun| begun.ended);
+    let mut text = format!(
+        "shards      {} of {} done, {} missing",
+        format_count(done),
+        format_count(plan.header.shards),
+        format_count(census.missing.len() as u64),
+    );
+    if !running.is_empty() {
+        text += &format!(" ({} running)", format_count(running.len() as u64));
+    }
+    text += &format!(
+        "\nfiles       {} of {}",
+        format_count(summary.files + summary.errors),
+        format_count(plan.header.files)
+    );
+    if let Some(rate) = progress.files_per_s {
+        text += &format!(", {} files/s", format_count(rate as u64));
+    }
+    if let Some(eta) = progress.eta_ns {
+        text += &format!(", {} left", format_ns(eta as f64));
+    }
+    text.push('\n');
+    if summary.errors > 0 {
+        text += &format!("errors      {}\n", format_counted(summary.errors, "file", "files"));
+    }
+    text += &text::hosts(summary);
+    for begun in running {
+        let slow = progress.stragglers.contains(&begun.shard);
+        text += &format!(
+            "running     shard {} on {} since {}{}\n",
+            begun.shard,
+            out::readable(begun.by.host.as_bytes()),
+            format_ns(now.saturating_sub(begun.by.started_ns) as f64),
+            if slow { ": a straggler" } else { "" },
+        );
+    }
+    if !ended.is_empty() {
+        let shards: Vec<u64> = ended.iter().map(|begun| begun.shard).collect();
+        text += &format!("killed      shards {}; run them again\n", text::ranges(&shards));
+    }
+    for fault in text::faults(census) {
+        text += &format!("to do       {fault}\n");
+    }
+    text
+}

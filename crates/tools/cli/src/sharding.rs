@@ -1,0 +1,64 @@
+//! What `each --shard` and `shard` have in common: errors, this host and the time.
+
+use crate::exit::{Exit, Failure};
+use ioloom_failure::{quoted, reason};
+use ioloom_shard::part::Runner;
+use ioloom_shard::{Invalid, ShardError};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Returns the failure of a command: what was read or written is wrong (1), or what was given (2).
+pub(crate) fn failure(error: ShardError) -> Failure {
+    let exit = match &error {
+        ShardError::Path(_) | ShardError::NoPlan(_) => Exit::Failed,
+        ShardError::Exists(_) => Exit::Refused,
+        ShardError::Invalid { .. } | ShardError::NoShard { .. } => Exit::Usage,
+    };
+    if let ShardError::Path(path) = &error {
+        let missing = path.source.kind() == std::io::ErrorKind::NotFound;
+        let name = path.path.file_name().unwrap_or_default().to_string_lossy();
+        if missing && name.starts_with(".part-") {
+            let dir = quoted(path.path.parent().unwrap_or(Path::new(".")));
+            let why = reason(&path.source);
+            return Failure::failed(format!(
+                "cannot write parts to {dir}: {why}; create the directory, which all workers share"
+            ));
+        }
+    }
+    let advice = match &error {
+        ShardError::Invalid {
+            reason: Invalid::OtherPlan(_) | Invalid::OtherWork { .. }, ..
+        } => "; choose another --part directory",
+        _ => "",
+    };
+    Failure::new(exit, format!("{error}{advice}"))
+}
+
+/// Returns who runs here and now.
+pub(crate) fn runner(worker: Option<String>) -> Runner {
+    Runner {
+        host: host(),
+        pid: std::process::id(),
+        worker,
+        version: crate::version::VERSION.to_owned(),
+        started_ns: now_ns(),
+    }
+}
+
+/// Returns the name of this host.
+pub(crate) fn host() -> String {
+    let name = ioloom_sys::proc::read_text(Path::new("/proc/sys/kernel/hostname"));
+    let name = name.unwrap_or_default();
+    if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
+}
+
+/// Returns the time in nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns a path for a message.
+pub(crate) fn place(path: &Path) -> String {
+    quoted(path).to_string()
+}

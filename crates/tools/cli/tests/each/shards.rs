@@ -1,0 +1,300 @@
+//! Shards: the parts of any plan combine to the result of one `each`, whatever is killed, and nothing
+//! else is combined.
+
+use crate::place::{Each, PROGRAM, ProcessOutput, Workspace, fresh};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// A directory in memory, if there is one: syncs of a disk would take most of the time.
+fn quick() -> Workspace {
+    Workspace::in_memory(PROGRAM).unwrap_or_else(fresh)
+}
+
+fn shard(place: &Workspace, args: &[&str]) -> ProcessOutput {
+    place.ours(&["shard"]).args(args).output().unwrap().into()
+}
+
+/// Makes a plan of a tree.
+fn plan(place: &Workspace, shards: u64, more: &[&str]) -> Value {
+    let shards = shards.to_string();
+    let args = ["plan", "t", "--shards", &shards, "--json"];
+    shard(place, &[&args, more].concat()).ended(0).json()
+}
+
+/// Returns the arguments of one shard.
+fn one(number: u64, of: u64, more: &[&str]) -> Vec<String> {
+    let args = ["--shard", &format!("{number}/{of}"), "--manifest", "t.shards", "--part", "parts"]
+        .map(str::to_owned);
+    args.into_iter().chain(more.iter().map(|word| (*word).to_owned())).collect()
+}
+
+fn run_all(place: &Workspace, shards: u64, more: &[&str], code: i32) {
+    fs::create_dir_all(place.at("parts")).unwrap();
+    for number in 1..=shards {
+        let ran = place.each(&one(number, shards, more));
+        // The shard that holds a file that fails, or none of them.
+        assert!(ran.code == Some(code) || ran.code == Some(0), "{ran:?}");
+    }
+}
+
+/// Returns the lines without those about time and plan.
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn the_parts_of_every_work_combine_to_the_result_of_one_run() {
+    let works: [(u64, &[&str]); 8] = [
+        (3, &[]),
+        (1, &["--compute", "sha256"]),
+        (2, &["--compute", "none"]),
+        (2, &["--method", "null", "--compute", "checksum:2"]),
+        (1, &["--method", "mmap:plain", "--compute", "touch"]),
+        (2, &["--exec", "true {}"]),
+        (1, &["--exec", "false {}"]),
+        // More shards than files.
+        (9, &["--exec", "cat"]),
+    ];
+    for (shards, work) in works {
+        let place = quick();
+        place.odd_tree("t");
+        plan(&place, shards, &[]);
+        let code = i32::from(work.contains(&"false {}"));
+        run_all(&place, shards, &[work, &["-q"]].concat(), code);
+        let merged = shard(&place, &["merge", "t.shards", "parts", "--json"]).ended(code).json();
+        let all = place.each(&[&["t", "--json"], work].concat()).ended(code).json();
+        for field in ["files", "bytes", "errors", "digest", "digest_partial", "error_samples"] {
+            assert_eq!(merged[field], all[field], "{work:?}: {field}");
+        }
+        assert!(all["files"].as_u64().unwrap() + all["errors"].as_u64().unwrap() > 3);
+        let timeline = merged["timeline"].as_array().unwrap();
+        let listed: BTreeSet<u64> = timeline
+            .iter()
+            .flat_map(|lane| lane["shards"].as_array().unwrap())
+            .map(|span| span["shard"].as_u64().unwrap())
+            .collect();
+        assert_eq!(listed, (1..=shards).collect());
+    }
+}
+
+#[test]
+fn lines_are_those_of_one_run_in_input_order() {
+    let place = quick();
+    place.odd_tree("t");
+    plan(&place, 3, &[]);
+    run_all(&place, 3, &["--compute", "sha1", "-q"], 0);
+    let forms: [&[&str]; 4] = [&[], &["--tag"], &["-0"], &["--json"]];
+    for form in forms {
+        let merged = shard(&place, &[&["merge", "t.shards", "parts", "--per-file"], form].concat());
+        let args = [&["t", "--per-file", "--ordered", "--compute", "sha1"], form].concat();
+        let (merged, all) = (merged.ended(0), place.each(&args).ended(0));
+        // The last line of JSON is the document.
+        let body = |text: &str| match form {
+            ["--json"] => text.trim_end().rsplit_once('\n').unwrap().0.to_owned(),
+            _ => text.to_owned(),
+        };
+        assert_eq!(body(&merged.text()), body(&all.text()), "{form:?}");
+    }
+    // Lines of a worker are those of its files.
+    let all = place.each(&["t", "--per-file", "--compute", "sha1"]).ended(0).text();
+    let mut lines = String::new();
+    for number in 1..=3 {
+        let shard = format!("{number}/3");
+        let args = ["--shard", &shard, "--manifest", "t.shards", "--per-file", "--compute", "sha1"];
+        lines += &place.each(&args).ended(0).text();
+    }
+    assert_eq!(sorted(&lines), sorted(&all));
+}
+
+#[test]
+fn lists_and_selections_are_planned_like_arguments() {
+    let place = quick();
+    place.odd_tree("t");
+    place.write("t/no.o", "object");
+    plan(&place, 2, &["--exclude", "*.o"]);
+    run_all(&place, 2, &["-q"], 0);
+    let merged = shard(&place, &["merge", "t.shards", "parts", "--json", "--recheck"]).ended(0);
+    let all = place.each(&["t", "--exclude", "*.o", "--json"]).ended(0).json();
+    assert_eq!(merged.json()["digest"], all["digest"]);
+    let list = b"t/no.o\0t/no.o\0./t/no.o\0";
+    let planned = ioloom_testbed::fed(
+        place.ours(&["shard"]).args(["plan", "-0", "-", "--files", "2", "--out", "l"]),
+        list,
+    );
+    assert!(planned.ended(0).text().starts_with("3 files in 2 shards"));
+    fs::create_dir(place.at("of list")).unwrap();
+    for number in ["1/2", "2/2"] {
+        place.each(&["--shard", number, "--manifest", "l", "--part", "of list", "-q"]).ended(0);
+    }
+    let merged = shard(&place, &["merge", "l", "of list", "--json"]).ended(0).json();
+    let all = place.each_of(&["-0", "-", "--json"], list).ended(0).json();
+    assert_eq!(merged["digest"], all["digest"]);
+    assert_eq!(merged["files"], 3);
+}
+
+#[test]
+fn a_finished_shard_is_skipped_and_other_work_is_refused() {
+    let place = quick();
+    place.odd_tree("t");
+    plan(&place, 2, &[]);
+    run_all(&place, 2, &["-q"], 0);
+    let before = fs::read(place.at("parts/part-000001")).unwrap();
+    let again = place.each(&one(1, 2, &["--json"])).ended(0);
+    assert_eq!(again.json()["shard"]["skipped"], true);
+    assert!(again.err.contains("complete") && again.err.contains("skipped"), "{}", again.err);
+    assert_eq!(fs::read(place.at("parts/part-000001")).unwrap(), before);
+    place.each(&one(1, 2, &["--compute", "md5"])).ended(2).one_error(&["xxh3", "md5", "--part"]);
+    place.each(&one(1, 2, &["--redo", "-q"])).ended(0);
+    assert_ne!(fs::read(place.at("parts/part-000001")).unwrap(), before);
+    fs::write(place.at("parts/part-000001"), &before[..before.len() / 2]).unwrap();
+    let repaired = place.each(&one(1, 2, &["-q"])).ended(0);
+    assert!(repaired.err.contains("damaged"), "{}", repaired.err);
+    shard(&place, &["merge", "t.shards", "parts"]).ended(0);
+}
+
+#[test]
+fn files_that_changed_since_the_plan_are_reported() {
+    let place = quick();
+    place.odd_tree("t");
+    place.write("t/gone", "soon");
+    plan(&place, 3, &[]);
+    fs::remove_file(place.at("t/gone")).unwrap();
+    place.write("t/new", "file");
+    run_all(&place, 3, &["-q"], 1);
+    let merged = shard(&place, &["merge", "t.shards", "parts", "--json", "--recheck"]).ended(1);
+    let document = merged.json();
+    assert_eq!((&document["errors"], &document["gone"]), (&1.into(), &1.into()));
+    assert_eq!(document["recheck"], serde_json::json!({"new": 1, "gone": 1}));
+    assert!(merged.err.contains("'t/gone'") && merged.err.contains("'t/new'"), "{}", merged.err);
+    // A skipped shard keeps its exit code.
+    let codes = (1..=3).map(|number| place.each(&one(number, 3, &["-q"])).code);
+    assert_eq!(codes.filter(|code| *code == Some(1)).count(), 1);
+    let status = shard(&place, &["status", "t.shards", "parts"]).ended(0).text();
+    assert!(status.contains("3 of 3 done") && status.contains("errors"), "{status}");
+}
+
+#[test]
+fn what_cannot_be_combined_is_one_error_with_every_fault() {
+    let place = quick();
+    place.odd_tree("t");
+    plan(&place, 5, &[]);
+    run_all(&place, 5, &["-q"], 0);
+    fs::create_dir(place.at("more")).unwrap();
+    fs::copy(place.at("parts/part-000002"), place.at("more/part-000002")).unwrap();
+    fs::remove_file(place.at("parts/part-000004")).unwrap();
+    fs::write(place.at("parts/part-000005"), "short").unwrap();
+    plan(&place, 5, &["--out", "other"]);
+    let args = ["--shard", "1/5", "--manifest", "other", "--part", "more", "-q"];
+    place.each(&args).ended(0);
+    let merge = ["merge", "t.shards", "parts", "more"];
+    let merged = shard(&place, &merge).ended(1);
+    for words in ["no part: 4-5", "several parts: 2", "another plan", "damaged"] {
+        assert!(merged.err.contains(words), "{words}: {}", merged.err);
+    }
+    assert!(merged.out.is_empty());
+    let document = shard(&place, &[&merge[..], &["--json"]].concat()).ended(1).json();
+    assert_eq!(document["complete"], false);
+    assert_eq!(document["faults"]["missing"], serde_json::json!([4, 5]));
+    assert_eq!(document["faults"]["double"][0]["shard"], 2);
+    assert_eq!(document["faults"]["foreign"].as_array().unwrap().len(), 1);
+    assert_eq!(document["faults"]["damaged"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn wrong_plans_shards_and_places_are_one_error() {
+    let place = quick();
+    place.odd_tree("t");
+    plan(&place, 2, &[]);
+    for (number, words) in [("0/2", "from 1"), ("3/2", "from 1"), ("3/3", "2 shards"), ("x", "I/N")]
+    {
+        let args = ["--shard", number, "--manifest", "t.shards"];
+        place
+            .each(&args)
+            .ended(2)
+            .one_error(&["--shard", words].map(|w| w.trim_start_matches('-')));
+    }
+    let missing = ["--shard", "1/2", "--manifest", "t.shards", "--part", "nope"];
+    place.each(&missing).ended(1).one_error(&["nope", "create the directory"]);
+    place.each(&["--shard", "1/2", "--manifest", "t"]).ended(1).one_error(&["shard plan"]);
+    place.write("text", "text");
+    place.each(&["--shard", "1/2", "--manifest", "text"]).ended(2).one_error(&["not a shard plan"]);
+    shard(&place, &["plan", "t"]).ended(3).one_error(&["t.shards", "--out"]);
+    shard(&place, &["merge", "t.shards", "nope"]).ended(1).one_error(&["nope"]);
+    // The manifest of another shard, and a damaged one.
+    let manifest = |number: u32| place.at(format!("t.shards/shard-00000{number}"));
+    let second = fs::read(manifest(2)).unwrap();
+    fs::copy(manifest(1), manifest(2)).unwrap();
+    let args = ["--shard", "2/2", "--manifest", "t.shards"];
+    place.each(&args).ended(2).one_error(&["shard-000002", "not the manifest"]);
+    fs::write(manifest(2), &second[..second.len() - 1]).unwrap();
+    place.each(&args).ended(2).one_error(&["shard-000002", "damaged", "new plan"]);
+    // The tree is not there.
+    fs::rename(place.at("t"), place.at("moved")).unwrap();
+    let args = ["--shard", "1/2", "--manifest", "t.shards"];
+    place.each(&args).ended(1).one_error(&["cannot stat 't'", "mount"]);
+}
+
+/// A reader that takes one line does not cost the part.
+#[test]
+fn a_part_is_written_although_the_reader_of_lines_has_gone() {
+    let place = quick();
+    for file in 0..3000 {
+        place.write(format!("t/{file}"), "");
+    }
+    plan(&place, 1, &[]);
+    fs::create_dir(place.at("parts")).unwrap();
+    let mut command = place.ours(&["each"]);
+    command.args(one(1, 1, &["--per-file", "--quiet"])).stdout(Stdio::piped());
+    let mut worker = command.spawn().unwrap();
+    drop(worker.stdout.take());
+    assert!(worker.wait().unwrap().success());
+    shard(&place, &["merge", "t.shards", "parts", "--quiet"]).ended(0);
+}
+
+/// A worker that is killed at any moment leaves a part that counts, or none.
+#[test]
+fn killed_workers_leave_nothing_that_counts_wrongly() {
+    const SHARDS: u64 = 6;
+    let place = quick();
+    for file in 0..60 {
+        place.write(format!("t/{}/{file}", file % 7), format!("content of {file}"));
+    }
+    plan(&place, SHARDS, &[]);
+    fs::create_dir(place.at("parts")).unwrap();
+    let (mut state, mut killed) = (24_u64, 0);
+    for round in 0..14 {
+        // Numbers of Knuth's MMIX.
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let number = round % SHARDS + 1;
+        let mut command = place.ours(&["each"]);
+        command.args(one(number, SHARDS, &["--redo", "--exec", "cat", "-j", "1"]));
+        let mut worker = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(state >> 49));
+        worker.kill().unwrap();
+        let ended = worker.wait().unwrap();
+        killed += u32::from(ended.code().is_none());
+        let mut message = String::new();
+        // The programs of a killed worker may hold the pipe for a moment.
+        worker.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+        let status = shard(&place, &["status", "t.shards", "parts", "--json"]).ended(0).json();
+        let faults = &status["faults"];
+        for kind in ["double", "foreign", "damaged"] {
+            assert_eq!(faults[kind], serde_json::json!([]), "{kind} after round {round}");
+        }
+        let missing = faults["missing"].as_array().unwrap().len() as u64;
+        assert_eq!(status["done"].as_u64().unwrap() + missing, SHARDS);
+    }
+    assert!(killed > 0, "no worker was killed in time");
+    run_all(&place, SHARDS, &["--exec", "cat", "-q"], 0);
+    let merged = shard(&place, &["merge", "t.shards", "parts", "--json"]).ended(0).json();
+    assert_eq!((&merged["files"], &merged["errors"]), (&60.into(), &0.into()));
+    let hidden = fs::read_dir(place.at("parts")).unwrap().map(|e| e.unwrap().file_name());
+    assert_eq!(hidden.filter(|name| name.to_string_lossy().starts_with('.')).count(), 0);
+}
