@@ -78,7 +78,8 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
         let names: Vec<&str> = listed.unsupported.iter().map(String::as_str).collect();
         let verb = if names.len() == 1 { "is" } else { "are" };
         let message = format!("{}: {} {verb} not supported", named(list), names.join(", "));
-        if listed.is_empty() {
+        // As in other programs, a list of another hash than the wanted one has no proper line.
+        if listed.is_empty() && wanted.is_none() {
             return Err(Failure::usage(message));
         }
         if !args.status {

@@ -167,6 +167,7 @@ fn troubled_lists(place: &Workspace) -> Vec<(&'static str, String)> {
             format!("{} \n{}", &first[..64], line("right").replace("  ", " ")),
         ),
         ("no name before two spaces", format!("{} \n{first}\n", &first[..64])),
+        ("another hash", format!("SHA3 (right) = {}\n", &first[..64])),
         ("standard input", line("-") + &good + &line("-")),
         ("only standard input", line("-")),
         ("junk", "junk\n".to_owned()),
