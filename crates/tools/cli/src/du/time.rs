@@ -1,6 +1,6 @@
 //! `--time` and `--time-style`: times in the formats of GNU du and `date`.
 //!
-//! Times are local by `TZ`. Names of days and months are English, as in the locale C. Years beyond
+//! Times are local by `TZ`, or by the system's zone. Names of days and months are English, as in the locale C. Years beyond
 //! 9999 are printed as seconds, with a warning; GNU du does so only beyond the year 2,147,483,647.
 
 use crate::abbreviated::choice_of;
@@ -22,6 +22,8 @@ const WORDS: [(&str, Time); 5] = [
 /// The words of `--time-style` and their formats.
 const STYLES: [(&str, &str); 3] =
     [("full-iso", "%Y-%m-%d %H:%M:%S.%N %z"), ("long-iso", "%Y-%m-%d %H:%M"), ("iso", "%Y-%m-%d")];
+/// Stands for the seconds since 1970 in a format. Arguments cannot contain it.
+const SECONDS: char = '\0';
 /// The conversions of `date` that `strtime` has, too.
 const CONVERSIONS: &str = "%aAbBCdDeFgGhHIjklmMnNpPqRsStTuUVwWyYzZ";
 
@@ -71,7 +73,8 @@ impl TimeFormat {
         let time = BrokenDownTime::from(&time.to_zoned(self.zone.clone()));
         let config = Config::new().lenient(true);
         match time.to_string_with_config(&config, &self.format) {
-            Ok(text) => (text, true),
+            // `strtime` rounds seconds before 1970 up.
+            Ok(text) => (text.replace(SECONDS, &seconds.to_string()), true),
             Err(_) => (seconds.to_string(), false),
         }
     }
@@ -113,6 +116,7 @@ fn expanded(format: &str) -> String {
             Some('x') => out.push_str("%m/%d/%y"),
             Some('X') => out.push_str("%H:%M:%S"),
             Some('r') => out.push_str("%I:%M:%S %p"),
+            Some('s') if flags + width + colons == 0 => out.push(SECONDS),
             Some('z') if colons > 0 => {
                 let _ = write!(out, "%{}z", &spec[flags + width..letter_at]);
             }
@@ -161,6 +165,7 @@ mod tests {
             assert_eq!(spell(style, time), expected, "{style}");
         }
         assert_eq!(spell("iso", (-1, 0)), "1969-12-31");
+        assert_eq!(spell("+%s.%N %%s", (-31_536_000, 999_999_999)), "-31536000.999999999 %s");
         assert_eq!(spell("iso", (i64::MAX, 0)), i64::MAX.to_string());
     }
 

@@ -224,3 +224,31 @@ fn every_method_and_number_of_threads_prints_the_same() {
         }
     }
 }
+
+#[test]
+fn times_are_in_the_zone_of_the_variable_or_of_the_system() {
+    if !gnu_is_there() {
+        return;
+    }
+    let place = fresh();
+    place.write("f", "");
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    fs::File::open(place.at("f")).unwrap().set_modified(old).unwrap();
+    let args = ["--time", "--time-style=+%F %T %z", "f"];
+    let zones = ["Europe/Prague", ":America/New_York", "Asia/Kolkata", "Nonsense/X", "FOO-5", ""];
+    for zone in zones.into_iter().map(Some).chain([None]) {
+        let out = |mut command: std::process::Command| {
+            match zone {
+                Some(zone) => command.env("TZ", zone),
+                None => command.env_remove("TZ"),
+            };
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let mut gnu = place.command("du");
+        gnu.args(args);
+        assert_eq!(out(place.our_command(&args)), out(gnu), "{zone:?}");
+    }
+    if !std::path::Path::new("/usr/share/zoneinfo/Europe/Prague").exists() {
+        println!("skipped in part: no time zones are installed");
+    }
+}
