@@ -35,7 +35,7 @@ impl<'a> Kept<'a> {
         let mut tries = 0;
         loop {
             let number = next_number(backup.names, dir, name)?;
-            let kept = with_suffix(name, backup, number);
+            let kept = with_suffix(name, backup, number.as_deref());
             match keep(dir, name, &kept, number.is_none()) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < NUMBER_TRIES => {
                     tries += 1;
@@ -69,19 +69,19 @@ impl Backup {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let dir = Dir::open(above.unwrap_or(Path::new(".")))?;
         let number = next_number(self.names, &dir, &name)?;
-        let kept = with_suffix(&name, self, number);
+        let kept = with_suffix(&name, self, number.as_deref());
         Ok(path.with_file_name(OsStr::from_bytes(kept.to_bytes())))
     }
 }
 
 /// Returns the number of the next backup; `None` if it gets the suffix.
-fn next_number(names: BackupNames, dir: &Dir, name: &CStr) -> io::Result<Option<u64>> {
+fn next_number(names: BackupNames, dir: &Dir, name: &CStr) -> io::Result<Option<Vec<u8>>> {
     match names {
         BackupNames::Simple => Ok(None),
-        BackupNames::Numbered => Ok(Some(last_number(dir, name)? + 1)),
+        BackupNames::Numbered => Ok(Some(after(&last_number(dir, name)?))),
         BackupNames::Existing => {
             let last = last_number(dir, name)?;
-            Ok((last > 0).then_some(last + 1))
+            Ok((!last.is_empty()).then(|| after(&last)))
         }
     }
 }
@@ -113,31 +113,49 @@ fn keep(dir: &Dir, name: &CStr, kept: &CStr, replace: bool) -> io::Result<bool> 
     }
 }
 
-fn with_suffix(name: &CStr, backup: &Backup, number: Option<u64>) -> CString {
+fn with_suffix(name: &CStr, backup: &Backup, number: Option<&[u8]>) -> CString {
     let mut bytes = name.to_bytes().to_vec();
     match number {
-        Some(number) => bytes.extend_from_slice(format!(".~{number}~").as_bytes()),
+        Some(number) => bytes.extend([b".~", number, b"~"].concat()),
         None => bytes.extend_from_slice(backup.suffix.as_bytes()),
     }
     CString::new(bytes).unwrap_or_else(|_| name.to_owned())
 }
 
-/// Returns the highest number of a backup of `name`; zero if there are none.
-fn last_number(dir: &Dir, name: &CStr) -> io::Result<u64> {
-    let mut last = 0;
+/// Returns the digits of the highest number of a backup of `name`; empty if there are none. Names
+/// can contain numbers of any length.
+fn last_number(dir: &Dir, name: &CStr) -> io::Result<Vec<u8>> {
+    let mut last = Vec::new();
     let listed = dir.open_at(b".")?;
     listed.read(&mut ReadBuffer::new(), &mut |entry| {
-        last = last.max(number_of(entry.name, name.to_bytes()).unwrap_or(0));
+        if let Some(digits) = number_of(entry.name, name.to_bytes())
+            && (digits.len(), digits) > (last.len(), &last[..])
+        {
+            last = digits.to_vec();
+        }
         true
     })?;
     Ok(last)
 }
 
-fn number_of(entry: &[u8], name: &[u8]) -> Option<u64> {
+/// Returns the digits of the next number.
+fn after(digits: &[u8]) -> Vec<u8> {
+    let nines = digits.iter().rev().take_while(|digit| **digit == b'9').count();
+    let (kept, end) = digits.split_at(digits.len() - nines);
+    let mut next = kept.to_vec();
+    match next.last_mut() {
+        Some(last) => *last += 1,
+        None => next.push(b'1'),
+    }
+    next.extend(end.iter().map(|_| b'0'));
+    next
+}
+
+fn number_of<'a>(entry: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let digits = entry.strip_prefix(name)?.strip_prefix(b".~")?.strip_suffix(b"~")?;
     let is_number = digits.first().is_some_and(|first| matches!(first, b'1'..=b'9'))
         && digits.iter().all(u8::is_ascii_digit);
-    if is_number { std::str::from_utf8(digits).ok()?.parse().ok() } else { None }
+    is_number.then_some(digits)
 }
 
 /// Returns true if the backup of the target would have the name of the source.
@@ -159,16 +177,25 @@ mod tests {
     #[test]
     fn numbers_are_those_of_this_name() {
         for (entry, number) in [
-            (&b"y.~1~"[..], Some(1)),
-            (b"y.~12~", Some(12)),
+            (&b"y.~1~"[..], Some(&b"1"[..])),
+            (b"y.~12~", Some(b"12")),
             (b"y.~0~", None),
             (b"y.~01~", None),
             (b"y.~~", None),
             (b"y~", None),
             (b"yy.~3~", None),
-            (b"y.~99999999999999999999999~", None),
+            (b"y.~99999999999999999999999~", Some(b"99999999999999999999999")),
         ] {
             assert_eq!(number_of(entry, b"y"), number, "{}", entry.escape_ascii());
+        }
+        for (last, next) in [
+            ("", "1"),
+            ("1", "2"),
+            ("9", "10"),
+            ("199", "200"),
+            ("18446744073709551615", "18446744073709551616"),
+        ] {
+            assert_eq!(after(last.as_bytes()), next.as_bytes(), "{last}");
         }
     }
 }

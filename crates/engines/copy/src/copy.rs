@@ -10,7 +10,7 @@ use crate::parents;
 use crate::report::{Counts, Report};
 use crate::resolve::{ClaimedTargets, TargetResolver};
 use crate::resume;
-use crate::target::{Target, is_same, means_content};
+use crate::target::{Target, is_repeated, means_content};
 use crate::tree::{self, Worker};
 use ioloom_failure::Operation;
 use ioloom_sys::attr;
@@ -86,7 +86,7 @@ fn sequential_parts<'s>(
         let name = source.file_name().filter(|_| !means_content(source));
         let earlier = name.and_then(|name| names.insert(name, source));
         // The same file is copied once. Of different files, the later one comes second.
-        let merges = |a: &Path| options.backup.is_some() || !is_same(a, source, options.follow);
+        let merges = |a: &Path| !is_repeated(a, source, options);
         let is_content = |i: usize| sources.get(i).is_some_and(|source| means_content(source));
         let apart = is_content(i) || is_content(i.wrapping_sub(1)) || earlier.is_some_and(merges);
         if apart && i > begin {
@@ -112,7 +112,7 @@ fn copy_part(
     if options.resume && (sources.len() > 1 || !roots.from.is_empty()) {
         resume::begin(&context, sources, &roots)?;
     }
-    let dirs = DirCounters::default();
+    let dirs = DirCounters::new(ioloom_sys::proc::open_files_limit());
     let walk = walk_of(options, &roots);
     let new_worker = || Worker::new(&context, &roots, &dirs);
     let walked = if is_one_file(options, &roots) {

@@ -18,6 +18,9 @@ use std::sync::{Arc, Mutex};
 /// Maximum number of attempts to create a directory and lock it.
 const LOCK_TRIES: u32 = 8;
 
+/// The permissions needed to fill a directory.
+pub(crate) const OWNER_ALL: u32 = 0o700;
+
 /// A directory of a source path.
 pub(crate) struct MadeDir {
     pub(crate) source: PathBuf,
@@ -122,13 +125,32 @@ pub(crate) enum CopiedName {
     Root(usize),
 }
 
+/// Maximum number of directory pairs to keep open.
+const PAIRS_MAX: u64 = 128;
+/// Part of the descriptor limit that the pairs may use: two descriptors each, so a quarter.
+const PAIRS_SHARE: u64 = 8;
+
 /// The next directory number, the number of directories in progress, and the open pairs.
-#[derive(Default)]
 pub(crate) struct DirCounters {
     pub(crate) next: AtomicU64,
     pub(crate) pairs: AtomicUsize,
     /// The pairs that were opened last; older ones are closed.
     pub(crate) recent: Mutex<VecDeque<Arc<PairSlot>>>,
+    /// Maximum number of pairs to keep open.
+    pub(crate) pairs_max: usize,
+}
+
+impl DirCounters {
+    /// `files_max`: the descriptor limit of this process; `None` if unlimited.
+    pub(crate) fn new(files_max: Option<u64>) -> Self {
+        let pairs = files_max.map_or(PAIRS_MAX, |max| (max / PAIRS_SHARE).clamp(1, PAIRS_MAX));
+        Self {
+            next: AtomicU64::default(),
+            pairs: AtomicUsize::default(),
+            recent: Mutex::default(),
+            pairs_max: usize::try_from(pairs).unwrap_or(1),
+        }
+    }
 }
 
 pub(crate) fn c_name(name: &[u8]) -> io::Result<CString> {
@@ -174,7 +196,7 @@ pub(crate) fn open_target(above: &Dir, name: &[u8], data: &CopyDir) -> io::Resul
 /// An open target directory.
 pub(crate) struct TargetDir {
     pub(crate) dir: Dir,
-    /// Its attributes when it was opened.
+    /// Its attributes when it was opened, with the mode it was created with.
     pub(crate) own: Attr,
     pub(crate) hidden_name: Option<CString>,
     pub(crate) is_hidden: bool,
@@ -200,9 +222,22 @@ fn make_or_reuse(above: &Dir, name: &CStr, mode: u32, resumed: bool) -> io::Resu
     }
 }
 
-/// Opens a newly created directory. Removes it on failure unless a later copy can resume with it.
+/// Opens a newly created directory, with all permissions for its owner, which the umask may have
+/// removed. Removes it on failure unless a later copy can resume with it.
 fn open_new(above: &Dir, name: &CStr, stays: bool) -> io::Result<(Dir, Attr)> {
-    let opened = open_existing(above, name);
+    let opened = match open_existing(above, name) {
+        Ok((dir, own)) if own.mode & OWNER_ALL != OWNER_ALL => {
+            attr::set_mode(&dir, own.mode | OWNER_ALL).map(|()| (dir, own))
+        }
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            let own = attr::of_name(above, name, false);
+            own.and_then(|own| {
+                attr::set_mode_at(above, name, own.mode | OWNER_ALL)?;
+                Ok((above.open_at(name.to_bytes())?, own))
+            })
+        }
+        opened => opened,
+    };
     if opened.is_err() && !stays {
         // Ignore a failure: the directory is empty, and its name identifies it.
         let _ = make::remove_directory(above, name);
@@ -217,6 +252,11 @@ fn open_existing(above: &Dir, name: &CStr) -> io::Result<(Dir, Attr)> {
 }
 
 impl TargetDir {
+    /// Returns true if the umask withheld permissions that the copy needs.
+    pub(crate) fn is_widened(&self) -> bool {
+        self.is_new && self.own.mode & OWNER_ALL != OWNER_ALL
+    }
+
     /// Creates or opens the directory `name`. Fails with `ENOTDIR` if another type of file has that
     /// name.
     pub(crate) fn make(
@@ -272,8 +312,8 @@ fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<(CString, Dir,
     let mut tries = 0;
     loop {
         let (hidden, ()) = with_hidden_name(name, |hidden| make::directory(above, hidden, mode))?;
-        let opened = above.open_at(hidden.to_bytes());
-        let dir = match opened {
+        let opened = open_new(above, &hidden, true);
+        let (dir, created) = match opened {
             // Another copy found and removed it before it was locked.
             Err(e) if e.kind() == io::ErrorKind::NotFound && tries < LOCK_TRIES => {
                 tries += 1;
@@ -284,7 +324,7 @@ fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<(CString, Dir,
                 let _ = make::remove_directory(above, &hidden);
                 return Err(e);
             }
-            Ok(dir) => dir,
+            Ok(opened) => opened,
         };
         // Without support for locks, no other copy can lock and remove it either.
         let locked = make::try_lock(&dir).unwrap_or(true);
@@ -292,7 +332,7 @@ fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<(CString, Dir,
             let _ = make::remove_directory(above, &hidden);
         })?;
         if (locked && own.links > 0) || tries >= LOCK_TRIES {
-            return Ok((hidden, dir, own));
+            return Ok((hidden, dir, Attr { mode: created.mode, ..own }));
         }
         tries += 1;
     }

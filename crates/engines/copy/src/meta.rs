@@ -94,7 +94,7 @@ impl<'a> FileRef<'a> {
 /// How a target was created, which determines what remains to be set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Creation {
-    /// The mode it was created with, before the umask.
+    /// The mode it was created with, before the umask; [`Creation::WIDENED`] if it was changed since.
     pub(crate) mode: u32,
     pub(crate) parent_attr: ParentAttr,
     /// Whether it is a symbolic link, which has no permissions.
@@ -105,6 +105,9 @@ pub(crate) struct Creation {
 }
 
 impl Creation {
+    /// Equals no mode, so the final one is always set.
+    pub(crate) const WIDENED: u32 = u32::MAX;
+
     /// Describes a new file.
     pub(crate) fn file(mode: u32, parent_attr: ParentAttr) -> Self {
         Self { mode, parent_attr, is_link: false, is_dir: false, is_old: false }
@@ -124,6 +127,13 @@ impl Rules {
     /// all of `/proc/self/status` for it.
     pub(crate) fn umask(&self) -> u32 {
         *self.umask.get_or_init(|| attr::umask().unwrap_or(0o077))
+    }
+
+    /// Clears the sticky bit of a directory in a source path, unless permissions are preserved: as
+    /// in GNU cp, only directories that are copied themselves keep it.
+    pub(crate) fn without_sticky(&self, source: Attr) -> Attr {
+        let bits = if self.plain_mode { !STICKY } else { u32::MAX };
+        Attr { mode: source.mode & bits, ..source }
     }
 
     /// Returns the final permissions of a copy of `source`, before the umask.

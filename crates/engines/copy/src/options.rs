@@ -2,6 +2,7 @@
 
 use crate::error::CopyError;
 use crate::mode::Mode;
+use ioloom_sys::attr::Attr;
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -318,9 +319,9 @@ pub trait Watcher: Sync {
     }
 
     /// Decides whether an existing file may be replaced, for [`Existing::Ask`] and
-    /// [`Existing::UpdateAsk`].
-    fn may_replace(&self, to: &Path) -> bool {
-        let _ = to;
+    /// [`Existing::UpdateAsk`]. `there` is the file that would be overwritten or removed.
+    fn may_replace(&self, to: &Path, there: &Attr) -> bool {
+        let _ = (to, there);
         false
     }
 

@@ -1,10 +1,11 @@
 //! The directories of a source path, created below the target (`--parents`).
 //!
 //! They are created before the copy, accessible to others at most as their sources are, and get
-//! their attributes at the end, like any other directory.
+//! their attributes at the end, like any other directory. As in GNU cp, nothing is changed if the
+//! last of them existed before the copy.
 
 use crate::context::CopyContext;
-use crate::dirs::{MadeDir, MadeDirs};
+use crate::dirs::{MadeDir, MadeDirs, OWNER_ALL, c_name};
 use crate::error::CopyError;
 use crate::meta::{Creation, FileRef, ParentAttr};
 use ioloom_failure::{Operation, quoted};
@@ -29,6 +30,9 @@ pub(crate) fn make(
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let begin = bytes.iter().position(|byte| *byte != b'/').unwrap_or(end);
     let below = &bytes[begin.min(end)..end];
+    if existed(below, target, made) {
+        return Ok(target.join(OsStr::from_bytes(below)));
+    }
     for (at, byte) in below.iter().enumerate() {
         // A doubled slash does not name another directory.
         if *byte == b'/' && below[at - 1] != b'/' {
@@ -41,6 +45,14 @@ pub(crate) fn make(
         }
     }
     Ok(target.join(OsStr::from_bytes(below)))
+}
+
+/// Returns true if the directory of the copy existed before.
+fn existed(below: &[u8], target: &Path, made: &MadeDirs) -> bool {
+    let to = target.join(OsStr::from_bytes(below));
+    let Some(above) = to.parent() else { return false };
+    !made.seen.contains(above)
+        && attr::of_path(above, true).is_ok_and(|above| above.kind == Kind::Directory)
 }
 
 /// Refuses a path whose copy would be outside the target.
@@ -71,6 +83,7 @@ fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir
         return Err(failed(io::Error::from(rustix::io::Errno::NOTDIR)));
     }
     let rules = &context.rules;
+    let attr = rules.without_sticky(attr);
     let mode = rules.visible_mode(rules.initial_mode(&attr)) | 0o700;
     let created = std::fs::DirBuilder::new().mode(mode).create(to);
     let is_old = match created {
@@ -92,9 +105,25 @@ fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir
     if !is_old && context.watcher.wants_names() {
         context.watcher.made_parent(from, to);
     }
+    let widened =
+        !is_old && widen(to).map_err(|e| CopyError::io(Operation::ChangeMode, to.to_owned(), e))?;
+    let mode = if widened { Creation::WIDENED } else { mode };
     let made =
         Creation { mode, parent_attr: ParentAttr::default(), is_link: false, is_dir: true, is_old };
     Ok(MadeDir { source: from.to_owned(), target: to.to_owned(), attr, made })
+}
+
+/// Gives the owner of a new directory the permissions that the umask withheld. Returns true if it
+/// withheld any.
+fn widen(to: &Path) -> io::Result<bool> {
+    let own = attr::of_path(to, false)?;
+    let (Some(name), true) = (to.file_name(), own.mode & OWNER_ALL != OWNER_ALL) else {
+        return Ok(false);
+    };
+    let above = to.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = Dir::open_path_only(above.unwrap_or(Path::new(".")))?;
+    let name = c_name(name.as_bytes())?;
+    attr::set_mode_at(&above, &name, own.mode | OWNER_ALL).map(|()| true)
 }
 
 /// Sets the attributes of the directories, the deepest first.

@@ -141,7 +141,7 @@ impl Target<'_> {
                 return Ok(Placement::KeepNewer);
             }
             Existing::Ask | Existing::UpdateAsk
-                if !self.context.watcher.may_replace(&self.to()) =>
+                if !self.context.watcher.may_replace(&self.to(), &self.end) =>
             {
                 return Ok(Placement::Keep);
             }
@@ -155,6 +155,15 @@ impl Target<'_> {
         }
         self.not_just_created()?;
         self.choose().map(Placement::Copy)
+    }
+
+    /// Returns true if a symbolic link at this place would be copied as a link, not followed.
+    fn keeps_links(&self) -> bool {
+        match self.context.options.follow {
+            Follow::Never => true,
+            Follow::Roots => !self.route.named && self.context.options.recursive,
+            Follow::Always => false,
+        }
     }
 
     /// Refuses to overwrite what an earlier source left there.
@@ -181,7 +190,7 @@ impl Target<'_> {
         }
         let loses_links = options.preserve.links && end.links > 1;
         let has_data = !options.attributes_only;
-        let special = options.follow == Follow::Never && self.source.kind != Kind::Regular;
+        let special = self.keeps_links() && self.source.kind != Kind::Regular;
         if options.remove_destination || (has_data && (loses_links || special)) {
             return Ok(TargetState::Fresh);
         }
@@ -249,7 +258,7 @@ impl Target<'_> {
         if same && links_only {
             return Sameness::Done;
         }
-        let keeps_links = options.follow == Follow::Never;
+        let keeps_links = self.keeps_links();
         let (from, to) = if keeps_links {
             if self.source.kind == Kind::Symlink && self.end.kind == Kind::Symlink {
                 return self.two_links(same);

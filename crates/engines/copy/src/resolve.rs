@@ -6,7 +6,7 @@ use crate::error::CopyError;
 use crate::meta::ParentAttr;
 use crate::options::{Durable, Follow, Make};
 use crate::parents;
-use crate::target::{Target, is_same, means_content, means_directory, target_path};
+use crate::target::{Target, is_repeated, means_content, means_directory, target_path};
 use crate::tree::into_itself;
 use ioloom_failure::{Operation, quoted, reason};
 use ioloom_sys::attr::{self, Attr};
@@ -83,9 +83,7 @@ impl TargetResolver<'_> {
         let earlier = self.claimed.insert(target, source.to_owned());
         match earlier.filter(|_| !means_content(source)) {
             None => Ok(true),
-            Some(earlier) if is_same(&earlier, source, options.follow) => {
-                Ok(options.backup.is_some())
-            }
+            Some(earlier) if is_repeated(&earlier, source, options) => Ok(false),
             // A resumable copy has a single part.
             Some(_) if options.resume => {
                 let why = "another source has the same target";
@@ -267,8 +265,12 @@ fn refuse_into_itself(source: &Path, to: &Path) -> Result<(), CopyError> {
         }
         _ => Err(e),
     });
-    if to_real.is_ok_and(|to| to.starts_with(&source_real)) {
-        return Err(into_itself(source, to));
+    match to_real {
+        Ok(real) if real == source_real => {
+            let text = format!("{} and {} are the same file", quoted(source), quoted(to));
+            Err(CopyError::whole(to, text))
+        }
+        Ok(real) if real.starts_with(&source_real) => Err(into_itself(source, to)),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -1,7 +1,8 @@
 //! The target of a copy, and what its path means.
 
+use crate::options::{CopyOptions, Follow};
 use ioloom_sys::attr;
-use ioloom_walk::Follow;
+use ioloom_sys::dir::Kind;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -47,11 +48,22 @@ pub(crate) fn targets_of(sources: &[PathBuf], target: &Target) -> Vec<PathBuf> {
     sources.iter().map(|source| target_path(source, path, into)).collect()
 }
 
-/// Returns true if two sources are the same file.
-pub(crate) fn is_same(a: &Path, b: &Path, follow: Follow) -> bool {
-    let identity =
-        |path: &Path| attr::of_path(path, follow != Follow::Never).map(|attr| attr.identity()).ok();
-    identity(a).is_some_and(|a| identity(b) == Some(a))
+/// Returns true if two sources with the same target are one, which is then copied once: the same
+/// directory, or the same name of a file. Backups count the copies of a file.
+pub(crate) fn is_repeated(a: &Path, b: &Path, options: &CopyOptions) -> bool {
+    let found = |path: &Path| attr::of_path(path, options.follow != Follow::Never).ok();
+    let (Some(first), Some(second)) = (found(a), found(b)) else { return false };
+    let is_one = first.kind == Kind::Directory || (options.backup.is_none() && is_one_name(a, b));
+    is_one && first.identity() == second.identity()
+}
+
+/// Returns true if two paths are the same entry of a directory.
+fn is_one_name(a: &Path, b: &Path) -> bool {
+    let above = |path: &Path| {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        attr::of_path(above.unwrap_or(Path::new(".")), true).map(|above| above.identity()).ok()
+    };
+    a == b || (a.file_name() == b.file_name() && above(a).is_some() && above(a) == above(b))
 }
 
 /// Returns true if a source represents the contents of a directory: `dir/.`, `..`, `/`.

@@ -8,8 +8,8 @@
 use crate::dir::{Dir, Kind};
 use crate::file::retry;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, Timespec, Timestamps, Uid, XattrFlags,
-    statx,
+    Access, AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, Timespec, Timestamps, Uid,
+    XattrFlags, statx,
 };
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -99,6 +99,12 @@ pub fn of_file(file: impl AsFd) -> io::Result<Attr> {
 pub fn of_name(dir: &Dir, name: &CStr, follow: bool) -> io::Result<Attr> {
     let ask = || statx(dir, name, flags(follow), StatxFlags::BASIC_STATS);
     retry("statx", ask).map(|s| Attr::of(&s))
+}
+
+/// Returns true if this process may write to an existing file; a symbolic link is followed.
+pub fn may_write(path: &Path) -> bool {
+    let ask = || rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS);
+    retry("faccessat", ask).is_ok()
 }
 
 /// Returns the metadata of a path.

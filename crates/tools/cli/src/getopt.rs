@@ -105,7 +105,7 @@ impl Options {
             Some(at) => (&word[..at], Some(OsString::from_vec(word[at + 1..].to_vec()))),
             None => (word, None),
         };
-        let (option, long) = self.find(name)?;
+        let (option, long) = self.find(name, word)?;
         let shown = format!("--{long}");
         let value = match (option.takes, value) {
             (Takes::Nothing, Some(_)) => {
@@ -120,7 +120,8 @@ impl Options {
     }
 
     /// Finds a long option by its name or by the start of its name, and returns the whole name.
-    fn find(&self, name: &[u8]) -> Result<(&Known, &str), String> {
+    /// Messages show the whole word.
+    fn find(&self, name: &[u8], word: &[u8]) -> Result<(&Known, &str), String> {
         let named = |option: &'_ Known| option.longs.iter().any(|long| long.as_bytes() == name);
         if let Some(option) = self.known.iter().find(|option| named(option)) {
             let long = option.longs.iter().find(|long| long.as_bytes() == name);
@@ -132,7 +133,7 @@ impl Options {
         let mut found: Vec<_> = all.iter().copied().filter(|of| place(of.1).is_some()).collect();
         found.sort_by_key(|of| place(of.1));
         let found = if found.is_empty() { all } else { found };
-        let shown = OsStr::from_bytes(name).to_string_lossy();
+        let shown = OsStr::from_bytes(word).to_string_lossy();
         match found[..] {
             [] => Err(format!("unrecognized option '--{shown}'")),
             // Several names of one option are not ambiguous.
@@ -242,6 +243,10 @@ mod tests {
             (&["--time", "x", "--time=y"], &["-time", "x", "-time=y (--time)"]),
             (&["--threa", "-", "--", "-a"], &["-threads-auto", "-", "-a"]),
             (&["--ti"], &["option '--ti' is ambiguous; possibilities: '--time-style' '--time'"]),
+            (
+                &["--ti=1"],
+                &["option '--ti=1' is ambiguous; possibilities: '--time-style' '--time'"],
+            ),
             (&["--u", "--utility"], &["-use", "-use"]),
             (
                 &["--q", "-qa", "-t"],

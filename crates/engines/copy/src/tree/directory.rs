@@ -60,6 +60,7 @@ impl Worker<'_> {
             Ok(target) => target,
         };
         let own = target.own;
+        let mode = if target.is_widened() { Creation::WIDENED } else { mode };
         if !target.is_new {
             self.sweep_existing(new, parent, &name, &target.dir);
         }

@@ -108,7 +108,7 @@ impl Both<'_> {
             Existing::Replace | Existing::Ask => false,
         };
         let asks = matches!(self.context.options.existing, Existing::Ask | Existing::UpdateAsk);
-        if stays || (asks && !self.context.watcher.may_replace(&path())) {
+        if stays || (asks && !self.context.watcher.may_replace(&path(), &old)) {
             return Ok(false);
         }
         make::rename(self.from, name, self.to, name, true)

@@ -1,6 +1,6 @@
 //! The open source and target of each directory.
 //!
-//! The last [`PAIRS_MAX`] pairs are kept. A thread that leaves a directory goes up by `..` if the
+//! The last 128 pairs are kept, or fewer under a low descriptor limit. A thread that leaves a directory goes up by `..` if the
 //! pair of the directory above is not open, so the calls of a copy grow with the number of
 //! directories, not with their depth.
 
@@ -13,9 +13,6 @@ use ioloom_walk::DirRef;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Maximum number of directory pairs to keep open.
-const PAIRS_MAX: usize = 128;
 
 impl Worker<'_> {
     /// Returns the pair for a directory that is being copied.
@@ -100,7 +97,7 @@ impl Worker<'_> {
         }
         let mut recent = locked(&self.dirs.recent);
         recent.push_back(Arc::clone(&dir.pair));
-        let oldest = if recent.len() > PAIRS_MAX { recent.pop_front() } else { None };
+        let oldest = if recent.len() > self.dirs.pairs_max { recent.pop_front() } else { None };
         drop(recent);
         if let Some(oldest) = oldest {
             locked(&oldest).take();

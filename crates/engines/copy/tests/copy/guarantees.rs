@@ -37,7 +37,7 @@ fn names(dir: &Path) -> Vec<String> {
 struct Meddler<F: Fn() + Sync>(F);
 
 impl<F: Fn() + Sync> Watcher for Meddler<F> {
-    fn may_replace(&self, _: &Path) -> bool {
+    fn may_replace(&self, _: &Path, _: &Attr) -> bool {
         (self.0)();
         true
     }

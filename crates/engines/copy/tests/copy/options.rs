@@ -173,7 +173,7 @@ fn permissions_that_are_not_preserved_are_the_defaults() {
 struct Counter(AtomicU32);
 
 impl Watcher for Counter {
-    fn may_replace(&self, _: &Path) -> bool {
+    fn may_replace(&self, _: &Path, _: &Attr) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed);
         true
     }

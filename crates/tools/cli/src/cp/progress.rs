@@ -9,6 +9,8 @@ use ioloom_copy::{
 };
 use ioloom_failure::quoted;
 use ioloom_model::units::{format_count, format_size};
+use ioloom_sys::attr::{self, Attr};
+use ioloom_sys::dir::Kind;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +35,8 @@ pub(super) struct CopyProgress {
     thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
     /// Serializes questions.
     asking: Mutex<()>,
+    /// Whether a file that cannot be written is removed.
+    removes: bool,
 }
 
 impl CopyProgress {
@@ -73,6 +77,7 @@ impl CopyProgress {
             bar,
             thread,
             asking: Mutex::default(),
+            removes: options.force || options.remove_destination,
         }
     }
 
@@ -224,11 +229,62 @@ impl Watcher for CopyProgress {
         }
     }
 
-    fn may_replace(&self, to: &Path) -> bool {
+    fn may_replace(&self, to: &Path, there: &Attr) -> bool {
         let _only = self.asking.lock();
-        let _ = write!(std::io::stderr(), "ioloom: overwrite {}? ", quoted(to));
-        let mut answer = String::new();
-        let read = std::io::stdin().lock().read_line(&mut answer);
-        read.is_ok() && answer.trim_start().starts_with(['y', 'Y'])
+        let _ = write!(std::io::stderr(), "ioloom: {}? ", question(to, there, self.removes));
+        // The answer need not be text.
+        let mut answer = Vec::new();
+        let read = std::io::stdin().lock().read_until(b'\n', &mut answer);
+        read.is_ok() && matches!(answer.first(), Some(b'y' | b'Y'))
+    }
+}
+
+/// Returns the question about an existing file, which shows the permissions of one that this user
+/// may not write.
+fn question(to: &Path, there: &Attr, removes: bool) -> String {
+    let to_quoted = quoted(to);
+    // A symbolic link has no permissions.
+    if there.kind == Kind::Symlink || attr::may_write(to) {
+        return format!("overwrite {to_quoted}");
+    }
+    let (mode, letters) = (there.mode, permissions(there.mode));
+    if removes {
+        format!("replace {to_quoted}, overriding mode {mode:04o} ({letters})")
+    } else {
+        format!("unwritable {to_quoted} (mode {mode:04o}, {letters}); try anyway")
+    }
+}
+
+/// Returns permissions as `ls -l` shows them.
+fn permissions(mode: u32) -> String {
+    let mut text: Vec<char> = (0..9)
+        .map(|at| if mode & (0o400 >> at) == 0 { '-' } else { ['r', 'w', 'x'][at % 3] })
+        .collect();
+    for (at, bit, marks) in
+        [(2, 0o4000, ['s', 'S']), (5, 0o2000, ['s', 'S']), (8, 0o1000, ['t', 'T'])]
+    {
+        if mode & bit != 0 {
+            text[at] = marks[usize::from(text[at] == '-')];
+        }
+    }
+    text.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permissions_are_shown_as_by_ls() {
+        for (mode, letters) in [
+            (0o444, "r--r--r--"),
+            (0o000, "---------"),
+            (0o4755, "rwsr-xr-x"),
+            (0o6640, "rwSr-S---"),
+            (0o1777, "rwxrwxrwt"),
+            (0o1700, "rwx-----T"),
+        ] {
+            assert_eq!(permissions(mode), letters, "{mode:o}");
+        }
     }
 }

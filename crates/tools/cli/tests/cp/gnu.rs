@@ -312,6 +312,34 @@ fn names_backups_and_modes_are_those_of_gnu_cp() {
 }
 
 #[test]
+fn directories_that_exist_and_sources_given_twice_are_those_of_gnu_cp() {
+    if !is_gnu() {
+        return;
+    }
+    compare(
+        &[
+            "mkdir -p a t/a; echo x > a/f; chmod 700 a; $CP -p --parents a/f t",
+            "mkdir -p s t/s; ln -s x s/l; echo o > t/s/l; mkfifo s/p; echo o > t/s/p; $CP -rH s t; \
+             ln -s y s/m; echo o > t/s/m; ln t/s/m t/s/n; $CP -rH s/. t/s; ln -s s/l k; $CP -H k t/s/m",
+            "mkdir -p s t/s; echo x > s/f; ln -s f s/l; ln s/f t/s/l; $CP -rH s t; $CP -rH s/l t/s",
+            "mkdir -p a/b t/a; echo x > a/b/f; chmod 700 a; $CP -a --parents a/b t",
+            "mkdir -p a/b/c t/a; echo x > a/b/c/f; chmod 700 a a/b; $CP -p --parents a/b/c/f t",
+            "mkdir -p a/b t; echo x > a/b/f; chmod 1777 a/b; $CP --parents --no-preserve=mode a/b/f t",
+            "mkdir -p a/b t; echo x > a/b/f; chmod 1777 a/b; $CP --parents a/b/f t",
+            "mkdir s t; echo f > s/f; $CP -r --backup=t s s t; $CP -r --backup=t s ./s t",
+            "mkdir a b t; echo f > a/f; ln a/f b/f; $CP a/f b/f t",
+            "mkdir t; echo f > f; $CP f f t; $CP f ./f t; $CP --backup=t f f t",
+            "mkdir a; $CP -r a/. a; $CP -rT a a; mkdir a/b; cd a; $CP -r b/ .",
+            "echo n > f; echo o > d; touch d.~99~ d.~18446744073709551615~; $CP --backup=t f d",
+            "d=s; for i in 1 2 3 4 5 6 7 8; do d=$d/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a; done; \
+             mkdir -p $d; ulimit -n 256; $CP -r s t; find t | wc -l",
+            "echo n > f; echo o > d; touch d.~999~ d.~99999999999999999999999~; $CP -b f d",
+        ],
+        false,
+    );
+}
+
+#[test]
 fn a_plain_user_gets_what_gnu_cp_does() {
     if !is_gnu() || !is_root() {
         return;
@@ -319,6 +347,13 @@ fn a_plain_user_gets_what_gnu_cp_does() {
     compare(
         &[
             "echo a > a; echo b > b; chmod 444 b; $CP a b",
+            "echo a > a; echo b > b; chmod 444 b; echo y | $CP -i a b; echo n | $CP -i a b",
+            "echo a > a; echo b > b; chmod 1464 b; ln -s b l; echo ' y' | $CP -i a b; \
+             echo n | $CP -if a l; chmod 4070 b; echo n | $CP -i --remove-destination a l; \
+             echo n | $CP -i --remove-destination a b; echo y | $CP -if a b; cat b",
+            "mkdir -p s/d; echo f > s/f; echo g > s/d/g; umask 277; $CP -r s t; umask 777; \
+             $CP -r s u; $CP -r --parents s/d v",
+            "mkdir -p s/d v; echo g > s/d/g; umask 377; $CP -r --parents s/d v; chmod 700 v/s v/s/d",
             "echo a > a; echo b > b; chmod 444 b; $CP -fv a b",
             "echo a > a; echo b > b; chmod 644 b; mkdir d; echo b > d/a; chmod 555 d; $CP a d",
             "echo a > a; mkdir d; chmod 555 d; $CP a d",
