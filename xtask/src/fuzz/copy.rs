@@ -14,14 +14,19 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The differences that are not failures, with their reasons.
-pub(super) const ACCEPTED: [&str; 8] = [
+pub(super) const ACCEPTED: [&str; 10] = [
     "access times of sources and of directories: programs read them in different ways, and the \
      kernel updates them by its own rules",
     "layout of data without --sparse: GNU's makes holes of zeros in some files; ours keeps the \
      layout of the source. In either case, and with --sparse=always, ours can have less data than \
      GNU's. The contents are equal",
-    "modification time of an existing directory: ours gives the name to a new file, which changes \
-     the directory, where GNU's writes into the old file",
+    "modification time of an existing directory, and access time of an existing file, if times are \
+     not preserved: ours gives the name to a new file, which changes the directory, where GNU's \
+     writes into the old file",
+    "set-group-ID of a new directory in a directory that has it, with the mode preserved from a \
+     source without it: GNU's keeps the inherited bit, ours has the mode of the source",
+    "-L with a link that leads from the source to a directory that contains the target: both report \
+     it, and what was copied before depends on the order of the directory",
     "set-id bits of an existing target whose mode is preserved from a source without them: GNU's \
      keeps them, ours has the mode of the source, so nothing gets more rights than either file had",
     "content of several names of one file at the target, written in place from different sources: \
@@ -144,15 +149,17 @@ impl Case {
         let Difference { path, field, theirs, ours } = difference;
         let path = Path::new(path);
         let preserved = self.preserves();
+        let times = self.preserves_times();
         match *field {
-            "atime" => !path.starts_with("t") || theirs == "now" || ours == "now" && !preserved,
+            "entry" => self.copies_itself(path),
+            "atime" => !path.starts_with("t") || theirs == "now" || ours == "now" && !times,
             "mtime" => {
                 let directory = snapshot.get(path).is_some_and(|record| record.is("directory"));
                 directory
                     && path.starts_with("t")
                     && self.target.is_some()
                     && ours == "now"
-                    && !preserved
+                    && !times
             }
             "mode" => {
                 let bits = |text: &str| u32::from_str_radix(text, 8).unwrap_or(0);
@@ -160,7 +167,10 @@ impl Case {
                 let only_more = theirs & 0o777 == ours & 0o777 && theirs & ours == ours;
                 let below = path.strip_prefix("t").unwrap_or(path);
                 let old = self.target.as_ref().map_or(0, |target| target.special_bits(below));
-                only_more && preserved && theirs & !ours & !old == 0
+                let is_new_dir =
+                    old == 0 && snapshot.get(path).is_some_and(|record| record.is("directory"));
+                let inherited = if is_new_dir { 0o2000 } else { 0 };
+                only_more && preserved && theirs & !ours & !old & !inherited == 0
             }
             "bytes" | "contents" | "extents" if self.shares_target(path) => {
                 let named = |record: &Record| record.fields.get(*field) == Some(ours);
@@ -182,6 +192,22 @@ impl Case {
             }
             _ => false,
         }
+    }
+
+    fn preserves_times(&self) -> bool {
+        let words = ["-a", "-rp", "-p", "--ar", "--preserve=all", "--preserve=timestamps"];
+        self.has(&words) || self.options.iter().any(|word| word == "--preserve")
+    }
+
+    /// Returns true if followed links lead from the source to a directory above it.
+    fn copies_itself(&self, path: &Path) -> bool {
+        let leads_up = |what: &What| match what {
+            What::Symlink(to) => Path::new(OsStr::from_bytes(to)).starts_with(".."),
+            _ => false,
+        };
+        path.starts_with("t")
+            && self.has(&["-rL", "-L"])
+            && self.source.entries.iter().any(|entry| leads_up(&entry.what))
     }
 
     /// Returns true if a target had several names before the copy.

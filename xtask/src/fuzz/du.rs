@@ -134,7 +134,7 @@ impl Case {
         let end = if self.has(&["-0", "--null"]) { 0 } else { b'\n' };
         let mut lines: Vec<Vec<u8>> = out.split(|byte| *byte == end).map(<[u8]>::to_vec).collect();
         if !self.has(&["-l", "--count-links"]) {
-            if self.has(&["-L", "--dereference"]) {
+            if self.has(&["-L", "--dereference"]) || self.starts_at_link() {
                 self.keep_operands(&mut lines);
             } else {
                 self.mask_links(&mut lines);
@@ -142,6 +142,15 @@ impl Case {
         }
         lines.sort();
         lines
+    }
+
+    /// Returns true if a symbolic link given as an argument is followed: paths below it have other
+    /// names than in the tree.
+    fn starts_at_link(&self) -> bool {
+        let named = |at: usize| self.operands.contains(&self.tree.path(at));
+        let is_link = |at: &usize| matches!(self.tree.entries[*at].what, What::Symlink(_));
+        self.has(&["-D", "-H", "--dereference-args"])
+            && (0..self.tree.entries.len()).filter(is_link).any(named)
     }
 
     /// Keeps the lines of the arguments and of the total.
