@@ -103,7 +103,8 @@ fn copy_messages(mut reader: PipeReader, name: &str) -> anyhow::Result<()> {
     let mut started = false;
     let mut buffer = vec![0; 1 << 16];
     loop {
-        if !pending.is_empty() {
+        // A long message can also pause.
+        if pending.ends_with(b"? ") {
             let mut polled = [PollFd::new(&reader, PollFlags::IN)];
             if poll(&mut polled, Some(&PROMPT_AFTER)).is_ok_and(|ready| ready == 0) {
                 let text = if started { pending.clone() } else { renamed(&pending, name) };

@@ -5,6 +5,7 @@ use ioloom_copy::{
     CopyCounters, CopyError, CopyOptions, Durable, Existing, Follow, Mode, Preserve, Report,
     Silent, Target, Tuning, Verify, Watcher, When, copy,
 };
+use ioloom_sys::attr::Attr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};

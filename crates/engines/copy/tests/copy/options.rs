@@ -5,7 +5,7 @@ use ioloom_copy::{
     CopyCounters, CopyError, CopyOptions, Existing, Follow, Mode, Preserve, Report, Silent, Target,
     Verify, Watcher, When, bytes_to_copy, copy,
 };
-use ioloom_sys::attr::XattrOf;
+use ioloom_sys::attr::{Attr, XattrOf};
 use ioloom_sys::cache;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
