@@ -14,6 +14,7 @@
 //! - [`walk`]: such a network with one additional term for interleaved directories;
 //! - [`scaling`]: fits of elapsed times over thread counts, by the universal scalability law and by
 //!   that network, with their errors;
+//! - [`knee`]: times over the number in flight, from a few probes of one machine;
 //! - [`least_squares`]: fits of any of these laws;
 //! - [`walk_media`]: the media of source 001, together or from a few probes;
 //! - [`table`], [`verify`]: the published tables, and the error of each law for every cell;
@@ -26,6 +27,7 @@
 pub mod answer;
 pub mod closed_loop;
 mod error;
+pub mod knee;
 pub mod least_squares;
 pub mod machine;
 pub mod network;

@@ -158,6 +158,7 @@ fn ladder(group: &Group<'_>) -> Option<lines::Lines> {
         lines: out,
         levels,
         plot_height: 280.0,
+        misses: Vec::new(),
     })
 }
 
@@ -331,6 +332,7 @@ pub fn call_costs(group: &Group<'_>, input: &Input) -> Vec<(String, Figure)> {
             lines,
             levels: Vec::new(),
             plot_height: 240.0,
+            misses: Vec::new(),
         };
         out.push((family.to_owned(), Figure::Lines(figure)));
     }
@@ -571,5 +573,6 @@ fn measured_curve(curve: &crate::input::ClaimCurve, input: &Input) -> Figure {
         }],
         levels: Vec::new(),
         plot_height: 160.0,
+        misses: Vec::new(),
     })
 }

@@ -178,6 +178,7 @@ fn chart(
         lines,
         levels: Vec::new(),
         plot_height: 260.0,
+        misses: Vec::new(),
     })
 }
 

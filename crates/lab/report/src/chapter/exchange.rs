@@ -190,6 +190,7 @@ fn picture(input: &Input, groups: &[Group<'_>], published: &[Cell]) -> Option<Fi
             lines,
             levels: Vec::new(),
             plot_height: 340.0,
+            misses: Vec::new(),
         })
     })
 }

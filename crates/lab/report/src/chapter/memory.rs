@@ -94,6 +94,7 @@ fn picture(group: &Group<'_>, published: &[(f64, f64)]) -> Option<Figure> {
             lines,
             levels: Vec::new(),
             plot_height: 320.0,
+            misses: Vec::new(),
         })
     })
 }

@@ -11,6 +11,7 @@ mod exchange;
 mod memory;
 mod pagecache;
 mod walk;
+mod what_if;
 
 use crate::group::Group;
 use crate::input::Input;

@@ -231,6 +231,7 @@ fn remaining(groups: &[Group<'_>], (experiment, name): (&str, &str)) -> Option<F
             lines,
             levels: Vec::new(),
             plot_height: 240.0,
+            misses: Vec::new(),
         })
     })
 }
@@ -445,6 +446,7 @@ fn dirty(groups: &[Group<'_>]) -> Option<Figure> {
             lines,
             levels: Vec::new(),
             plot_height: 260.0,
+            misses: Vec::new(),
         })
     })
 }

@@ -7,6 +7,7 @@
 //! which models the waiting.
 
 use super::causes::{self, Cause};
+use super::what_if;
 use crate::estimate::Estimate;
 use crate::figures::Figure;
 use crate::group::Group;
@@ -88,6 +89,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         map(&mut m, tree);
     }
     explanation(&mut m, &ladders, groups, input.seed);
+    what_if(&mut m, &ladders);
     fits(&mut m, &ladders);
     not_here(&mut m, input, &ladders);
     m
@@ -190,6 +192,7 @@ fn gains(ladders: &[Ladder]) -> Option<Figure> {
             lines,
             levels: Vec::new(),
             plot_height: 320.0,
+            misses: Vec::new(),
         })
     })
 }
@@ -317,6 +320,19 @@ fn costs(groups: &[Group<'_>], seed: u64) -> Option<String> {
     }
     words.push('.');
     Some(words)
+}
+
+/// Predicts the ladders of this machine from three of their times, and draws both.
+fn what_if(m: &mut Markup, ladders: &[Ladder]) {
+    let own: Vec<what_if::Measured<'_>> = ladders
+        .iter()
+        .filter(|l| l.here)
+        .map(|l| what_if::Measured {
+            name: &l.name,
+            cells: l.steps.iter().map(|s| (s.threads, s.seconds / l.files)).collect(),
+        })
+        .collect();
+    what_if::write(m, &own);
 }
 
 fn fits(m: &mut Markup, ladders: &[Ladder]) {

@@ -40,6 +40,19 @@ pub struct Level {
     pub y: Estimate,
 }
 
+/// The distance of a prediction from what was measured, drawn as a bar with its size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Miss {
+    /// Index of the line of the prediction.
+    pub line: usize,
+    /// Position on the horizontal axis.
+    pub x: f64,
+    /// The predicted and the measured value.
+    pub values: [f64; 2],
+    /// The error in words, written above the bar.
+    pub text: String,
+}
+
 /// The content of the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines {
@@ -61,6 +74,8 @@ pub struct Lines {
     pub levels: Vec<Level>,
     /// Height of the plot in pixels.
     pub plot_height: f64,
+    /// Misses of predictions.
+    pub misses: Vec<Miss>,
 }
 
 struct Frame {
@@ -102,6 +117,9 @@ pub fn draw(chart: &Lines, width: f64) -> Svg {
     }
     for (i, one) in chart.lines.iter().enumerate() {
         draw_line(&mut m, chart, &frame, i, one);
+    }
+    for miss in &chart.misses {
+        draw_miss(&mut m, &frame, miss);
     }
     if wide_page {
         end_labels(&mut m, chart, &frame, gutter);
@@ -296,6 +314,15 @@ fn draw_line(m: &mut Markup, chart: &Lines, f: &Frame, index: usize, one: &Line)
                 marker(m, index % STYLES, x, f.y.at(p.y.median));
             });
         }
+    });
+}
+
+fn draw_miss(m: &mut Markup, f: &Frame, miss: &Miss) {
+    let x = f.x.at(miss.x);
+    let [a, b] = miss.values.map(|value| f.y.at(value));
+    m.tag("g").a("class", series_class(miss.line)).body(|m| {
+        interval_bar(m, x, a.max(b), a.min(b));
+        label(m, "tm", x, a.min(b) - 7.0, &miss.text);
     });
 }
 

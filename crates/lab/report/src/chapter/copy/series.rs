@@ -126,6 +126,7 @@ fn consecutive(whose: &str, all: &[Series]) -> Figure {
         lines: all.iter().map(line).collect(),
         levels: Vec::new(),
         plot_height: 240.0,
+        misses: Vec::new(),
     })
 }
 

@@ -1,0 +1,158 @@
+//! Time per job over the number in flight, from a few probes of one machine.
+//!
+//! With one in flight, a job takes a latency `L`; with many, the machine completes one per gap `g`. In
+//! between, `t(n) = ((L/n)^s + g^s)^(1/s)`: the larger the sharpness `s`, the more abrupt the change. A
+//! closed network fixes its form by the law of its service times, which is not known for a machine that
+//! was probed for seconds; two cores, for example, halve a time that exponential service cannot halve.
+//!
+//! The three parameters are fitted to the probes with a weak prior for `s`, because three noisy times
+//! do not determine it. What remains at each probe is interpolated over the logarithm of the number and
+//! added, so the law returns the probes, and a device that slows down with many in flight is followed.
+//! Beyond the probes the remainder of the nearest one is kept.
+//!
+//! The prior was chosen on ladders that are not test cells: `results/read-cold-small-by-threads`,
+//! `results/read-cold-lognormal-by-threads`, `results/study-walk-ladder` and source 001.
+
+use crate::PredictError;
+use crate::error::above_zero;
+use crate::least_squares;
+
+/// Relative error of a probe.
+const NOISE: f64 = 0.05;
+/// Mean and standard deviation of the logarithm of the sharpness.
+const SHARPNESS: (f64, f64) = (0.7, 1.0);
+/// Range of the sharpness; outside, the curve no longer differs from its ends.
+const SHARPNESS_MIN: f64 = 0.3;
+const SHARPNESS_MAX: f64 = 40.0;
+
+/// A fitted curve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Knee {
+    latency_s: f64,
+    gap_s: f64,
+    sharpness: f64,
+    /// Logarithms of the number and of the measured over the fitted time, in rising order.
+    rest: Vec<(f64, f64)>,
+}
+
+impl Knee {
+    /// Fits a curve to probes: number in flight, and seconds per job.
+    ///
+    /// # Errors
+    /// Fails without probes, or if a number or time is not above zero.
+    pub fn fit(probes: &[(u32, f64)]) -> Result<Self, PredictError> {
+        above_zero("number of probes", probes.len() as f64)?;
+        for (n, seconds) in probes {
+            above_zero("number in flight of a probe", f64::from(*n))?;
+            above_zero("time of a probe", *seconds)?;
+        }
+        let work = probes.iter().map(|(n, t)| f64::from(*n) * t).fold(f64::INFINITY, f64::min);
+        let best = probes.iter().map(|(_, t)| *t).fold(f64::INFINITY, f64::min);
+        let start = [work, best * 0.95, SHARPNESS.0.exp()];
+        let fit = least_squares::fit(&start, |p| {
+            let one = |(n, t): &(u32, f64)| (curve(p, *n) / t).ln() / NOISE;
+            let prior = (p[2].ln() - SHARPNESS.0) / SHARPNESS.1;
+            // Weak priors for the times, so that a single probe also has a minimum.
+            let times = [(p[0] / work).ln() / 10.0, (p[1] / best).ln() / 10.0];
+            probes.iter().map(one).chain([prior]).chain(times).collect()
+        })?;
+        let p = &fit.parameters;
+        let mut rest: Vec<(f64, f64)> =
+            probes.iter().map(|(n, t)| (f64::from(*n).ln(), (t / curve(p, *n)).ln())).collect();
+        rest.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(Self { latency_s: p[0], gap_s: p[1], sharpness: p[2], rest })
+    }
+
+    /// Returns the seconds per job with `n` in flight.
+    pub fn seconds(&self, n: u32) -> f64 {
+        let fitted = curve(&[self.latency_s, self.gap_s, self.sharpness], n);
+        fitted * interpolated(&self.rest, f64::from(n.max(1)).ln()).exp()
+    }
+
+    /// Returns the time of a job with one in flight.
+    pub fn latency_s(&self) -> f64 {
+        self.seconds(1)
+    }
+
+    /// Returns the shortest time between two completions.
+    pub fn gap_s(&self) -> f64 {
+        self.gap_s
+    }
+}
+
+fn curve(p: &[f64], n: u32) -> f64 {
+    let s = p[2].clamp(SHARPNESS_MIN, SHARPNESS_MAX);
+    let (wait, gap) = (p[0] / f64::from(n.max(1)), p[1]);
+    // The larger one is factored out, so that no power overflows.
+    let most = wait.max(gap);
+    most * ((wait / most).powf(s) + (gap / most).powf(s)).powf(1.0 / s)
+}
+
+/// Interpolates between points in rising order; outside, the nearest one counts.
+fn interpolated(points: &[(f64, f64)], x: f64) -> f64 {
+    let after = points.iter().position(|(at, _)| *at >= x);
+    match after {
+        Some(0) => points[0].1,
+        None => points.last().map_or(0.0, |(_, value)| *value),
+        Some(i) => {
+            let ((x0, y0), (x1, y1)) = (points[i - 1], points[i]);
+            y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(ladder: &[(u32, f64)]) -> Vec<f64> {
+        let probes: Vec<(u32, f64)> =
+            ladder.iter().copied().filter(|(n, _)| [1, 4, 64].contains(n)).collect();
+        let knee = Knee::fit(&probes).unwrap();
+        for (n, t) in &probes {
+            assert!((knee.seconds(*n) / t - 1.0).abs() < 1e-9, "{n}: {knee:?}");
+        }
+        let rest = ladder.iter().filter(|cell| !probes.contains(cell));
+        rest.map(|(n, t)| (knee.seconds(*n) / t - 1.0).abs()).collect()
+    }
+
+    /// The other times of the kept ladder of blocking threads over files of real sizes, read cold.
+    #[test]
+    fn three_probes_predict_a_kept_ladder_of_reads() {
+        let threads = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+        let seconds = [9.527, 5.667, 3.869, 2.737, 2.273, 1.701, 1.672, 1.557, 1.476];
+        let errors = errors(&threads.into_iter().zip(seconds).collect::<Vec<_>>());
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        assert!(mean < 0.05, "{errors:?}");
+    }
+
+    #[test]
+    fn two_cores_halve_the_time_and_more_threads_save_nothing() {
+        let errors = errors(&[(1, 4.0), (2, 2.05), (4, 2.0), (16, 2.0), (64, 2.0), (256, 2.0)]);
+        assert!(errors.iter().all(|error| *error < 0.2), "{errors:?}");
+        assert!(errors[1..].iter().all(|error| *error < 0.03), "{errors:?}");
+    }
+
+    #[test]
+    fn a_cap_is_flat_and_a_latency_is_shared() {
+        let flat = Knee::fit(&[(1, 1.0 / 600.0), (4, 1.0 / 600.0), (64, 1.0 / 600.0)]).unwrap();
+        for n in [2, 8, 64, 1000] {
+            assert!((flat.seconds(n) * 600.0 - 1.0).abs() < 0.05, "{n}: {}", flat.seconds(n));
+        }
+        let shared = Knee::fit(&[(1, 4e-3), (4, 1e-3), (64, 4e-3 / 64.0)]).unwrap();
+        for n in [2, 16, 32] {
+            let law = 4e-3 / f64::from(n);
+            assert!((shared.seconds(n) / law - 1.0).abs() < 0.05, "{n}: {}", shared.seconds(n));
+        }
+    }
+
+    #[test]
+    fn one_probe_is_returned_and_bad_ones_are_refused() {
+        let one = Knee::fit(&[(4, 2.0)]).unwrap();
+        assert!((one.seconds(4) - 2.0).abs() < 1e-9);
+        assert!(one.gap_s() > 0.0 && one.latency_s() > 0.0);
+        for bad in [&[][..], &[(0, 1.0)], &[(1, 0.0)], &[(1, f64::NAN)], &[(1, -1.0), (4, 1.0)]] {
+            assert!(Knee::fit(bad).is_err(), "{bad:?}");
+        }
+    }
+}
