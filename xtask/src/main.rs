@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "printing is the purpose of this program")]
 
 mod api;
+mod cells;
 mod ci;
 mod crash;
 mod damage;
@@ -85,6 +86,11 @@ cargo xtask COMMAND
                    the time of the plan auto in the cells of comparisons/regret/cells.json,
                    divided by that of the best fixed plan of a sweep; continues where it was
                    interrupted. Limits, traps and images need root, as --drop-caches does
+  predict-cells [--summary] [--cell NAME]… [--runs N] [--out DIR] [--dir DIR]
+                   [--program PATH] [--delayfs PATH]
+                   calibrate, predict the cells of results/predict-cells, measure them, and print
+                   the score next to that of the nearest probe; needs root; continues where it
+                   was interrupted
   licences         list the licence of every dependency
   package [--check]
                    package the crates to publish, unpack them outside the workspace and build
@@ -119,6 +125,7 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
     let repo = Repo::find()?;
     match words.as_slice() {
         ["fuzz-copy", rest @ ..] => return fuzz::run(&repo, fuzz::What::Copy, rest),
+        ["predict-cells", rest @ ..] => return cells::run(&repo, rest),
         ["fuzz-du", rest @ ..] => return fuzz::run(&repo, fuzz::What::Du, rest),
         _ => {}
     }

@@ -9,7 +9,7 @@
 
 mod arms;
 mod cell;
-mod raw;
+pub(crate) mod raw;
 mod setting;
 mod summary;
 

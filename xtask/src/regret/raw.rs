@@ -10,9 +10,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The raw data of a cell.
-pub(super) struct Raw {
+pub(crate) struct Raw {
     pub(super) path: PathBuf,
-    pub(super) runs: Vec<Value>,
+    pub(crate) runs: Vec<Value>,
 }
 
 /// Returns the raw data file of a cell.
@@ -22,7 +22,7 @@ pub(super) fn file_of(out: &Path, cell: &Cell) -> PathBuf {
 
 impl Raw {
     /// Reads what earlier commands measured. A torn last line is dropped.
-    pub(super) fn open(path: PathBuf) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: PathBuf) -> anyhow::Result<Self> {
         let text = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             read => read.with_context(|| format!("read {}", path.display()))?,
@@ -42,7 +42,7 @@ impl Raw {
             .any(|run| run["phase"] == phase && run["block"] == block && run["plan"] == plan)
     }
 
-    pub(super) fn push(&mut self, run: Value) -> anyhow::Result<()> {
+    pub(crate) fn push(&mut self, run: Value) -> anyhow::Result<()> {
         let mut file = OpenOptions::new().create(true).append(true).open(&self.path)?;
         writeln!(file, "{run}").with_context(|| format!("write {}", self.path.display()))?;
         file.sync_data()?;

@@ -1,0 +1,313 @@
+//! The files, mounts, limits and commands of the cells. Needs root: for the limit, the delayed file
+//! system, and to drop names and attributes before a cold walk.
+
+use super::list::Cell;
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Calibrations: the disk with evicted and with cached copies, and the two other directories.
+pub(super) const CALIBRATIONS: [&str; 4] = ["cold", "warm", "capped", "fuse"];
+/// The sets, as the list describes them.
+const SETS: [(&str, &str); 6] = [
+    ("small", "count=20k,size=4KiB,seed=1"),
+    ("medium", "count=5k,size=64KiB,seed=1"),
+    ("large", "count=400,size=1MiB,seed=1"),
+    ("huge", "count=2,size=256MiB,seed=1"),
+    ("tree", "count=500k,size=4KiB,seed=1"),
+    ("capped", "count=3k,size=4KiB,seed=1"),
+];
+/// The delayed file system. Names are looked up with a delay too, as the list says for its walks.
+const DELAYED: [&str; 10] =
+    ["--files", "3000", "--size", "4KiB", "--open", "2ms", "--read", "2ms", "--lookup", "2ms"];
+/// Requests per second of the capped directory.
+const CAP: u64 = 600;
+const BLKIO: &str = "/sys/fs/cgroup/blkio";
+/// Longest command, for `timeout`.
+const DEADLINE: &str = "300s";
+/// Shares of the data that the device must or may read.
+const COLD_MIN: f64 = 0.95;
+const WARM_MAX: f64 = 0.05;
+/// Duration of a closed loop.
+const LOAD: &str = "2s";
+
+/// What the cells run on.
+pub(super) struct Place {
+    dir: PathBuf,
+    program: PathBuf,
+    group: PathBuf,
+    device: String,
+    server: Child,
+}
+
+impl Place {
+    pub(super) fn prepare(
+        dir: &Path,
+        program: &Path,
+        delayfs: &Path,
+        cells: &[&Cell],
+    ) -> anyhow::Result<Self> {
+        ensure!(rustix::process::getuid().is_root(), "the cells need root");
+        for file in [program, delayfs] {
+            ensure!(
+                file.is_file(),
+                "{} is missing; run cargo build --release, and cargo build --release -p \
+                 ioloom-delayfs --example delayfs",
+                file.display()
+            );
+        }
+        fs::create_dir_all(dir).context("create the directory of the files")?;
+        let (dir, program) = (dir.canonicalize()?, program.canonicalize()?);
+        let used = |name: &str| {
+            let words = |cell: &&Cell| {
+                cell.run.split_whitespace().any(|word| word.strip_prefix("DIR/") == Some(name))
+            };
+            cells.iter().any(words)
+        };
+        for (name, set) in SETS.into_iter().filter(|(name, _)| used(name)) {
+            println!("files {name}");
+            run(Command::new(&program).args(["fileset", "create", set]).arg(dir.join(name)))?;
+        }
+        run(&mut Command::new("sync"))?;
+        let device = fs::metadata(&dir)?.dev();
+        let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        let group = Path::new(BLKIO).join(format!("ioloom-cells-{}", std::process::id()));
+        fs::create_dir(&group).context("create a blkio group; needs version 1")?;
+        let limit =
+            fs::write(group.join("blkio.throttle.read_iops_device"), format!("{device} {CAP}"));
+        if limit.is_err() {
+            let _ = fs::remove_dir(&group);
+        }
+        limit.context("limit the device")?;
+        let at = dir.join("fuse");
+        fs::create_dir_all(&at)?;
+        let server = Command::new(delayfs)
+            .arg(&at)
+            .args(DELAYED)
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("start the delayed file system")?;
+        let mut place = Self { dir, program, group, device, server };
+        let mut ready = [0; 8];
+        let output = place.server.stdout.as_mut().context("its output")?;
+        output.read_exact(&mut ready).context("the delayed file system did not start")?;
+        Ok(place)
+    }
+
+    pub(super) fn version(&self) -> anyhow::Result<String> {
+        let output = run(Command::new(&self.program).arg("--version"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    fn store(&self, calibration: &str) -> PathBuf {
+        self.dir.join("stores").join(calibration)
+    }
+
+    /// Returns a command that runs in the limited group, if it is limited.
+    fn grouped(&self, capped: bool) -> Command {
+        if !capped {
+            let mut command = Command::new("timeout");
+            command.arg(DEADLINE).arg(&self.program);
+            return command;
+        }
+        let mut command = Command::new("sh");
+        let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.group.display());
+        command.args(["-c", &script, "sh", "timeout", DEADLINE]).arg(&self.program);
+        command
+    }
+
+    /// Calibrates, and returns the calibration.
+    pub(super) fn calibrate(&self, name: &str) -> anyhow::Result<Value> {
+        let mut command = self.grouped(name == "capped");
+        command.args(["predict", "--calibrate", "--json", "--store"]).arg(self.store(name));
+        match name {
+            "cold" => command.args(["--drop-caches", "--dir"]).arg(&self.dir),
+            "warm" => command.args(["--copy-cached", "--dir"]).arg(&self.dir),
+            "capped" => command.arg("--dir").arg(self.dir.join("capped-probes")),
+            _ => command.args(["--drop-caches", "--existing", "--dir"]).arg(self.dir.join("fuse")),
+        };
+        if name == "capped" {
+            fs::create_dir_all(self.dir.join("capped-probes"))?;
+        }
+        parsed(&run(&mut command)?)
+    }
+
+    /// Predicts a cell with its calibration.
+    pub(super) fn predict(&self, cell: &Cell) -> anyhow::Result<Value> {
+        let mut command = Command::new(&self.program);
+        command.args(cell.predict.split_whitespace());
+        if let Some(name) = cell.calibration() {
+            command.arg("--store").arg(self.store(name));
+        }
+        let answer = parsed(&run(&mut command)?)?;
+        let points = answer["points"].as_array().context("a prediction without points")?;
+        let last = points.last().context("a prediction without points")?;
+        let sleeps = cell.predicts("--pool").is_some();
+        let seconds = if cell.subject == "exchange" && !sleeps {
+            1.0 / last["rate_per_s"].as_f64().context("a rate")?
+        } else {
+            last["elapsed_s"].as_f64().context("a time")?
+        };
+        Ok(json!({"elapsed_s": seconds, "point": last, "words": cell.predict}))
+    }
+
+    /// Establishes the condition, runs a cell once and returns the record.
+    pub(super) fn run(&self, cell: &Cell) -> anyhow::Result<Value> {
+        let run = match cell.subject.as_str() {
+            "exchange" => self.serve(cell),
+            _ => self.files(cell),
+        };
+        // A cell that cannot run is a record with the reason.
+        Ok(run.unwrap_or_else(|error| json!({"seconds": null, "failure": format!("{error:#}")})))
+    }
+
+    fn files(&self, cell: &Cell) -> anyhow::Result<Value> {
+        let dir = self.dir.display().to_string();
+        let words: Vec<String> =
+            cell.run.split_whitespace().map(|word| word.replace("DIR", &dir)).collect();
+        let source = words.iter().find(|word| word.starts_with(&dir)).context("a directory")?;
+        let target = self.dir.join("target");
+        if target.exists() {
+            fs::remove_dir_all(&target).context("remove the last copy")?;
+        }
+        run(&mut Command::new("sync"))?;
+        let fuse = source.ends_with("/fuse");
+        let cold = cell.condition == "cold";
+        match (cell.subject.as_str(), cold) {
+            ("walk", true) => fs::write("/proc/sys/vm/drop_caches", "3").context("drop caches")?,
+            ("walk", false) => drop(self.measured(false, &words)?),
+            _ if fuse => {}
+            (_, true) => self.cache("drop", source)?,
+            (_, false) => self.cache("warm", source)?,
+        }
+        let before = self.read_bytes();
+        let output = self.measured(source.ends_with("/capped"), &words)?;
+        let device = self.read_bytes().zip(before).map(|(after, before)| after - before);
+        let document = parsed(&output)?;
+        let ns = document["elapsed_ns"].as_f64().context("the elapsed time")?;
+        let bytes = document["bytes"].as_f64().or(document["total"]["apparent_bytes"].as_f64());
+        let share = device.zip(bytes).map(|(device, bytes)| device as f64 / bytes.max(1.0));
+        let failure = match (cell.subject.as_str(), share) {
+            (_, _) if fuse => None,
+            ("walk", _) if cold && device == Some(0) => Some("not cold: the device read nothing"),
+            ("walk", _) => None,
+            (_, Some(share)) if cold && share < COLD_MIN => {
+                Some("not cold: the device read too little")
+            }
+            (_, Some(share)) if !cold && share > WARM_MAX => Some("not warm: the device was read"),
+            _ => None,
+        };
+        Ok(json!({"seconds": ns / 1e9, "device_bytes": device, "bytes": bytes, "failure": failure}))
+    }
+
+    fn measured(&self, capped: bool, words: &[String]) -> anyhow::Result<Output> {
+        let mut command = self.grouped(capped);
+        run(command.args(words))
+    }
+
+    fn cache(&self, what: &str, source: &str) -> anyhow::Result<()> {
+        run(Command::new(&self.program).args(["cache", what, "--json", source])).map(drop)
+    }
+
+    /// Runs a server on one processor and a load on another.
+    fn serve(&self, cell: &Cell) -> anyhow::Result<Value> {
+        let (server, load) = cell.run.split_once(" ; ").context("a server and a load")?;
+        let dir = self.dir.join("server");
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir)?;
+        let stocks: String = (1..=10).map(|stock| format!("{stock} 1000000000 10\n")).collect();
+        fs::write(dir.join("stock.txt"), stocks)?;
+        let mut child = Command::new("taskset")
+            .args(["-c", "0"])
+            .arg(&self.program)
+            .args(server.split_whitespace())
+            .args(["--listen", "127.0.0.1:0"])
+            .current_dir(&dir)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("start the server")?;
+        let measured = loaded(&self.program, &mut child, load);
+        let _ = rustix::process::kill_process(
+            rustix::process::Pid::from_child(&child),
+            rustix::process::Signal::TERM,
+        );
+        child.wait().context("wait for the server")?;
+        measured
+    }
+
+    /// Returns the bytes that the device has read.
+    fn read_bytes(&self) -> Option<u64> {
+        let (major, minor) = self.device.split_once(':')?;
+        let text = fs::read_to_string("/proc/diskstats").ok()?;
+        let line = text.lines().find(|line| {
+            let mut words = line.split_whitespace();
+            words.next() == Some(major) && words.next() == Some(minor)
+        })?;
+        line.split_whitespace().nth(5)?.parse::<u64>().ok().map(|sectors| sectors * 512)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.dir.join("fuse")).output();
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = fs::remove_dir(&self.group);
+        for name in ["target", "server"] {
+            let _ = fs::remove_dir_all(self.dir.join(name));
+        }
+    }
+}
+
+/// Waits for the address of a server, and loads it.
+fn loaded(program: &Path, server: &mut Child, load: &str) -> anyhow::Result<Value> {
+    let mut line = String::new();
+    let output = server.stderr.take().context("the server's messages")?;
+    let mut reader = BufReader::new(output);
+    let address = loop {
+        line.clear();
+        ensure!(reader.read_line(&mut line)? > 0, "the server ended before it listened");
+        if let Some((_, address)) = line.trim().rsplit_once("listening on ") {
+            break address.to_owned();
+        }
+    };
+    // Otherwise a full pipe would stop the server.
+    std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    let mut command = Command::new("taskset");
+    command.args(["-c", "1", "timeout", DEADLINE]).arg(program).args(load.split_whitespace());
+    let sleeps = load.contains("--multiclient");
+    if sleeps {
+        command.arg("--json");
+    } else {
+        command.args(["--anyway", "--duration", LOAD]);
+    }
+    let document = parsed(&run(command.arg(&address))?)?;
+    if sleeps {
+        let ns = document["multiclient"]["elapsed_ns"].as_f64().context("the elapsed time")?;
+        return Ok(json!({"seconds": ns / 1e9, "failure": null}));
+    }
+    let run = &document["runs"][0];
+    let rate = run["answered_per_s"].as_f64().context("a rate")?;
+    let generator = run["generator"]["reason"].clone();
+    Ok(json!({"seconds": 1.0 / rate, "generator": generator, "failure": null}))
+}
+
+fn parsed(output: &Output) -> anyhow::Result<Value> {
+    serde_json::from_slice(&output.stdout).context("the JSON of the command")
+}
+
+fn run(command: &mut Command) -> anyhow::Result<Output> {
+    let shown = format!("{command:?}");
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("start {shown}"))?;
+    ensure!(
+        output.status.success(),
+        "{shown} failed: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(output)
+}
