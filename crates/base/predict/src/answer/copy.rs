@@ -1,9 +1,10 @@
 //! Copying files from one device to another.
 
 use super::profile::{Class, Measured, stations};
-use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to};
+use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes};
 use crate::PredictError;
 use crate::error::above_zero;
+use crate::knee::Knee;
 use crate::machine::{Device, Order};
 use crate::network::{Network, Station};
 
@@ -43,6 +44,10 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     one_to("number of cores", u64::from(question.cores), 4096)?;
     one_to("number of threads", u64::from(question.threads_max), 1024)?;
     let bytes = above_zero("file size", question.bytes as f64)?;
+    let both = question.from == Class::Measured && question.to == Class::Measured;
+    if let Some(found) = question.measured.as_ref().filter(|m| both && !m.copy_s.is_empty()) {
+        return measured(question, found);
+    }
     let (from, to) = (device(question, question.from)?, device(question, question.to)?);
     let all = network(question, &from, &to, 1.0)?;
     let [fast, slow] =
@@ -53,7 +58,6 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     for threads in ladder(question.threads_max) {
         let rate = all.rate_per_s(threads);
         let measured = question.measured.as_ref();
-        let both = question.from == Class::Measured && question.to == Class::Measured;
         points.push(Point {
             threads,
             elapsed_s: files / rate,
@@ -62,7 +66,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
             rate_per_s: rate,
             limit: limit(&all, question, threads, rate),
             beyond: measured.filter(|_| both).map(|m| Beyond {
-                threads: (f64::from(threads) / f64::from(m.in_flight_max)).max(1.0),
+                threads: (f64::from(threads) / f64::from(m.in_flight_max())).max(1.0),
                 files: (files / m.files as f64).max(1.0),
             }),
         });
@@ -95,6 +99,68 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
                  their parameters say"
             ),
         ],
+    })
+}
+
+/// Answers for this machine, from probes that copied small and large files.
+fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictError> {
+    let small = Knee::fit(&found.copy_s)?;
+    let large = match found.copy_large_s.as_slice() {
+        [] => None,
+        probes => Some(Knee::fit(probes)?),
+    };
+    let most = |probes: &[(u32, f64)]| probes.iter().map(|(n, _)| *n).max().unwrap_or(1);
+    let (more, files) = (question.bytes as f64 - found.file_bytes as f64, question.files as f64);
+    let span = found.large_bytes.saturating_sub(found.file_bytes).max(1) as f64;
+    let mut points = Vec::new();
+    for threads in ladder(question.threads_max) {
+        let file_s = small.seconds(threads);
+        // The large files differ from the small ones by their bytes.
+        let byte_s = large.as_ref().map_or(0.0, |large| {
+            let each_s = large.seconds(threads.min(most(&found.copy_large_s)));
+            (each_s - file_s).max(0.0) / span
+        });
+        // A file smaller than those of the probes still has to be created.
+        let each_s = (file_s + byte_s * more).max(0.5 * file_s);
+        let twice_s = small.seconds(threads.saturating_mul(2)) + byte_s * more;
+        points.push(Point {
+            threads,
+            elapsed_s: files * each_s,
+            low_s: files * each_s / UNKNOWN_DEVICE,
+            high_s: files * each_s * UNKNOWN_DEVICE,
+            rate_per_s: 1.0 / each_s,
+            limit: if twice_s * (1.0 + DOUBLING) < each_s {
+                Limit::InFlight
+            } else {
+                Limit::Device
+            },
+            beyond: Some(Beyond {
+                threads: (f64::from(threads) / f64::from(most(&found.copy_s))).max(1.0),
+                files: (files / found.files as f64).max(1.0),
+            }),
+        });
+    }
+    Ok(Answer {
+        question: format!(
+            "copy of {} files of {} bytes from measured to measured",
+            question.files, question.bytes
+        ),
+        unit: "files",
+        axis: "threads",
+        method: "latency and gap between completions, fitted to probes, and a time per byte"
+            .to_owned(),
+        parameters: format!(
+            "probes of this machine: copies of {} files of {} bytes, {} threads",
+            found.files,
+            found.file_bytes,
+            probes(&found.copy_s)
+        ),
+        enough: Answer::enough(&points),
+        points,
+        notes: vec![format!(
+            "the interval covers a machine that is {UNKNOWN_DEVICE} times as fast or slow as in the \
+             probes"
+        )],
     })
 }
 

@@ -1,17 +1,25 @@
 //! Reading many files and computing on each, on the simulated machine.
 
 use super::profile::{Class, Measured};
-use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to};
+use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes};
 use crate::PredictError;
-use crate::error::at_least_zero;
+use crate::error::{above_zero, at_least_zero};
+use crate::knee::Knee;
 use crate::machine::rivals::{Fixed, create};
 use crate::machine::sample::{self, SAMPLE, Sampled};
-use crate::machine::{Device, Job, Model, Order, Outcome, Scenario, Sizes, grid};
+use crate::machine::{CHUNK, Device, Job, Machine, Model, Order, Outcome, Scenario, Sizes, grid};
 
 /// Files of the sample for all points of a curve but the last.
 const SAMPLE_POINT: u32 = 20_000;
 /// Most steps and requests of a timeline.
 pub const TIMELINE: usize = 20_000;
+/// Files of a simulated probe, and steps that fit its service time.
+const PROBE_FILES: u64 = 4_000;
+const FITTING_STEPS: u32 = 5;
+/// Most pieces of a simulated file; larger files are divided.
+const PIECES_MAX: u64 = 64;
+/// Largest mean size.
+const BYTES_MAX: u64 = 1 << 50;
 /// Idle share of the cores below which they are the limit.
 const BUSY: f64 = 0.05;
 
@@ -46,59 +54,48 @@ pub struct Question {
 ///
 /// # Errors
 /// Fails if a number is out of range, or the device is the measured one and there is none.
-pub fn answer(question: &Question) -> Result<Answer, PredictError> {
-    let (device, machine) = check(question)?;
-    let scenario = |device: Device, files: u32| scenario(question, device, machine, files);
-    let simulate = |threads: u32, device: Device, files: u32| {
+pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
+    check(asked)?;
+    let (question, parts_each) = &divided(asked);
+    let pieces = (mean(question.sizes).div_ceil(CHUNK)).clamp(1, PIECES_MAX) as u32;
+    let sample = |files: u32, threads: u32| (files / pieces).max(20 * threads);
+    let simulate = |threads: u32, (device, machine): (Device, Machine), files: u32| {
         let mut fixed = Fixed::new(threads);
-        let scenario = scenario(device, files);
+        let scenario = scenario(question, device, machine, files);
         sample::run(&scenario, question.disks, question.files, &mut fixed, threads.max(1))
     };
+    let scaled = |(device, machine), factor| (scaled(device, factor), machine);
     let mut points: Vec<Point> = Vec::new();
     let last = question.threads_max;
     for threads in ladder(last) {
         let files = if threads == last { SAMPLE } else { SAMPLE_POINT };
-        let middle = simulate(threads, device, files.max(20 * threads));
-        let half = SAMPLE_POINT.max(20 * threads);
-        let fast = simulate(threads, scaled(device, 1.0 / UNKNOWN_DEVICE), half);
-        let slow = simulate(threads, scaled(device, UNKNOWN_DEVICE), half);
+        let parts = parts(question, threads)?;
+        let middle = simulate(threads, parts, sample(files, threads));
+        let half = sample(SAMPLE_POINT, threads);
+        let fast = simulate(threads, scaled(parts, 1.0 / UNKNOWN_DEVICE), half);
+        let slow = simulate(threads, scaled(parts, UNKNOWN_DEVICE), half);
         let elapsed_s = middle.elapsed_s;
         points.push(Point {
             threads,
             elapsed_s,
             low_s: fast.elapsed_s.min(middle.interval_s.0).min(elapsed_s),
             high_s: slow.elapsed_s.max(middle.interval_s.1).max(elapsed_s),
-            rate_per_s: question.files as f64 / elapsed_s,
+            rate_per_s: asked.files as f64 / elapsed_s,
             limit: if middle.idle < BUSY { Limit::Compute } else { Limit::Device },
             beyond: question.measured.as_ref().filter(|_| is_measured(question)).map(|m| Beyond {
-                threads: (f64::from(threads) / f64::from(m.in_flight_max)).max(1.0),
-                files: (question.files as f64 / m.files as f64).max(1.0),
+                threads: (f64::from(threads) / f64::from(m.in_flight_max())).max(1.0),
+                files: (asked.files as f64 / m.files as f64).max(1.0),
             }),
         });
     }
-    let beyond = simulate(last.saturating_mul(2), device, SAMPLE_POINT.max(40 * last)).elapsed_s;
+    let twice = last.saturating_mul(2);
+    let beyond = simulate(twice, parts(question, twice)?, sample(SAMPLE_POINT, twice)).elapsed_s;
     limits(&mut points, beyond);
-    let auto = auto(question)?;
-    let mut notes = vec![format!(
-        "auto, the controller of the engine, takes {:.3} s here with a window of {} at the end",
-        auto.elapsed_s,
-        auto.outcome.timeline.last().map_or(0, |moment| moment.window)
-    )];
-    notes.push(format!(
-        "the interval covers a device that is {UNKNOWN_DEVICE} times as fast or slow as its \
-         parameters say"
-    ));
-    if u64::from(auto.simulated) < question.files {
-        notes.push(format!(
-            "{SAMPLE} files of the last point, and {} of the others, were simulated; the rest \
-             continues at their steady rate",
-            SAMPLE_POINT.max(20)
-        ));
-    }
+    let notes = notes(question, *parts_each, pieces)?;
     Ok(Answer {
         question: format!(
             "{} files on {} {} with {} cores",
-            question.files,
+            asked.files,
             question.disks,
             question.class.name(),
             question.cores
@@ -114,10 +111,59 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     })
 }
 
+/// Returns further remarks on an answer.
+fn notes(question: &Question, parts_each: u64, pieces: u32) -> Result<Vec<String>, PredictError> {
+    let auto = auto(question)?;
+    let mut notes = vec![format!(
+        "auto, the controller of the engine, takes {:.3} s here with a window of {} at the end",
+        auto.elapsed_s,
+        auto.outcome.timeline.last().map_or(0, |moment| moment.window)
+    )];
+    notes.push(format!(
+        "the interval covers a device that is {UNKNOWN_DEVICE} times as fast or slow as its \
+         parameters say; processor times count as exact"
+    ));
+    if u64::from(auto.simulated) < question.files {
+        notes.push(format!(
+            "at least {} files of the last point, and {} of the others, were simulated; the rest \
+             continues at their steady rate",
+            SAMPLE / pieces,
+            SAMPLE_POINT / pieces
+        ));
+    }
+    if parts_each > 1 {
+        notes.push(format!("each file is simulated as {parts_each} files of equal size"));
+    }
+    Ok(notes)
+}
+
+/// Returns the mean size.
+fn mean(sizes: Sizes) -> u64 {
+    match sizes {
+        Sizes::Fixed(bytes) | Sizes::Exponential(bytes) | Sizes::LogNormal(bytes, _) => bytes,
+        Sizes::Two(one, other, share) => (one * share + other * (100 - share.min(100))) / 100,
+    }
+}
+
+/// Returns the same work with files that can be simulated piece by piece, and how many of them make up
+/// one file.
+fn divided(asked: &Question) -> (Question, u64) {
+    let parts = mean(asked.sizes).div_ceil(PIECES_MAX * CHUNK).max(1);
+    let sizes = match asked.sizes {
+        Sizes::Fixed(bytes) => Sizes::Fixed(bytes / parts),
+        Sizes::Exponential(bytes) => Sizes::Exponential(bytes / parts),
+        other => return (Question { sizes: other, ..asked.clone() }, 1),
+    };
+    let files = asked.files.saturating_mul(parts);
+    let compute_s = asked.compute_s / parts as f64;
+    (Question { files, sizes, compute_s, ..asked.clone() }, parts)
+}
+
 /// Simulates the engine's controller.
 fn auto(question: &Question) -> Result<Sampled, PredictError> {
-    let (device, machine) = check(question)?;
-    let scenario = scenario(question, device, machine, SAMPLE);
+    let (device, machine) = fixed_parts(question)?;
+    let pieces = mean(question.sizes).div_ceil(CHUNK).clamp(1, PIECES_MAX) as u32;
+    let scenario = scenario(question, device, machine, SAMPLE / pieces);
     let most = question.threads_max.max(64);
     let mut auto = create("auto", question.cores, question.files).ok_or(PredictError::NoDemand)?;
     Ok(sample::run(&scenario, question.disks, question.files, auto.as_mut(), most))
@@ -128,7 +174,8 @@ fn auto(question: &Question) -> Result<Sampled, PredictError> {
 /// # Errors
 /// Fails as [`answer`] does.
 pub fn timeline(question: &Question) -> Result<Outcome, PredictError> {
-    let (device, machine) = check(question)?;
+    check(question)?;
+    let (device, machine) = parts(question, question.threads_max)?;
     let files = question.files.min(TIMELINE as u64 / 4) as u32;
     let scenario = scenario(question, device, machine, files);
     let prepared = scenario.prepare().spread(question.disks, 1.0).record(TIMELINE);
@@ -140,39 +187,87 @@ fn is_measured(question: &Question) -> bool {
     question.class == Class::Measured
 }
 
-fn check(question: &Question) -> Result<(Device, crate::machine::Machine), PredictError> {
+fn check(question: &Question) -> Result<(), PredictError> {
     one_to("number of files", question.files, u64::MAX)?;
     one_to("number of cores", u64::from(question.cores), 4096)?;
     one_to("number of disks", u64::from(question.disks), 256)?;
     one_to("number of requests in flight", u64::from(question.threads_max), 65_536)?;
+    one_to("mean file size", mean(question.sizes), BYTES_MAX)?;
     at_least_zero("compute time", question.compute_s)?;
     if !(0.0..=1.0).contains(&question.cached) {
         let (what, value) = ("cached share", question.cached);
         return Err(PredictError::OutOfRange { what, value, accepted: "0 to 1" });
     }
-    let machine = grid::machine(question.cores);
-    if !is_measured(question) {
-        return Ok((question.class.device().ok_or(PredictError::NotCalibrated)?, machine));
+    if is_measured(question) && question.measured.is_none() {
+        return Err(PredictError::NotCalibrated);
     }
-    let measured = question.measured.as_ref().ok_or(PredictError::NotCalibrated)?;
-    // The parts of a file's processor time keep their shares.
+    Ok(())
+}
+
+/// Returns the device and machine for any number in flight, as the controller sees them.
+fn fixed_parts(question: &Question) -> Result<(Device, Machine), PredictError> {
+    let machine = grid::machine(question.cores);
+    match question.measured.as_ref().filter(|_| is_measured(question)) {
+        Some(measured) => Ok((measured.device()?, costing(machine, measured.file_cpu_s))),
+        None => Ok((question.class.device().ok_or(PredictError::NotCalibrated)?, machine)),
+    }
+}
+
+/// Returns the device and machine for a number in flight. Those of the measured device follow its
+/// probes: the processor time is that of reading cached files, and the service time is what the
+/// simulated probe needs to take as long as the measured one.
+fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), PredictError> {
+    let Some(measured) = question.measured.as_ref().filter(|_| is_measured(question)) else {
+        return fixed_parts(question);
+    };
+    let cores = f64::from(threads.min(measured.cores).max(1));
+    // Files that no cache keeps take no processor time while they are on their way.
+    let warm_s = Knee::fit(&measured.warm_s)?.seconds(threads);
+    let cpu_max_s = 4.0 * above_zero("processor time of a file", measured.file_cpu_s)?;
+    let cpu_s = (warm_s * cores).min(cpu_max_s);
+    let probe = Question {
+        files: PROBE_FILES,
+        sizes: Sizes::Fixed(measured.file_bytes.max(1)),
+        compute_s: 0.0,
+        order: Order::Device,
+        cached: 0.0,
+        cores: measured.cores,
+        disks: 1,
+        ..question.clone()
+    };
+    let took_s = |device: Device, cached: f64, cpu_s: f64| {
+        let own = costing(grid::machine(measured.cores), cpu_s);
+        let question = Question { cached, ..probe.clone() };
+        let run = scenario(&question, device, own, PROBE_FILES as u32);
+        let ns = run.prepare().run(&mut Fixed::new(threads), threads).ns;
+        ns as f64 / 1e9 / PROBE_FILES as f64
+    };
+    let wanted_s = Knee::fit(&measured.cold_s)?.seconds(threads);
+    let mut service_s = (wanted_s * f64::from(threads) - cpu_s).max(1e-9);
+    for _ in 0..FITTING_STEPS {
+        let missing_s = wanted_s - took_s(measured.delay(service_s, threads)?, 0.0, cpu_s);
+        service_s = (service_s + missing_s * f64::from(threads)).max(1e-9);
+    }
+    let device = measured.delay(service_s, threads)?;
+    // Cached files do not wait for each other in the window, so their cost is fitted apart.
+    let hit_s = (cpu_s * warm_s / took_s(device, 1.0, cpu_s)).min(cpu_max_s.max(cpu_s));
+    let cost_s = cpu_s + question.cached * (hit_s - cpu_s);
+    Ok((device, costing(grid::machine(question.cores), cost_s)))
+}
+
+/// Returns a machine on which a cached small file costs `cpu_s`; the parts keep their shares.
+fn costing(machine: Machine, cpu_s: f64) -> Machine {
     let own = (machine.open_ns + machine.request_ns + machine.hand_off_ns) as f64;
-    let part = |ns: u64| (ns as f64 / own * measured.file_cpu_s * 1e9) as u64;
-    let machine = crate::machine::Machine {
+    let part = |ns: u64| (ns as f64 / own * cpu_s * 1e9) as u64;
+    Machine {
         open_ns: part(machine.open_ns),
         request_ns: part(machine.request_ns),
         hand_off_ns: part(machine.hand_off_ns),
         ..machine
-    };
-    Ok((measured.device()?, machine))
+    }
 }
 
-fn scenario(
-    question: &Question,
-    device: Device,
-    machine: crate::machine::Machine,
-    files: u32,
-) -> Scenario {
+fn scenario(question: &Question, device: Device, machine: Machine, files: u32) -> Scenario {
     Scenario {
         name: String::new(),
         seed: question.seed,
@@ -240,11 +335,10 @@ fn limits(points: &mut [Point], after_last_s: f64) {
 fn parameters(question: &Question) -> String {
     match &question.measured {
         Some(measured) if is_measured(question) => format!(
-            "probes of this machine: {:.0} µs per cold file with one in flight, {:.1} µs between \
-             files with many, {:.0} MB/s, {:.1} µs of processor",
-            measured.latency_s * 1e6,
-            measured.gap_s * 1e6,
-            measured.bytes_per_s / 1e6,
+            "probes of this machine: {} files of {} bytes, {}; {:.1} µs of processor",
+            measured.files,
+            measured.file_bytes,
+            probes(&measured.cold_s),
             measured.file_cpu_s * 1e6
         ),
         _ => format!("published, not calibrated: {}", question.class.source()),
@@ -307,12 +401,79 @@ mod tests {
     }
 
     #[test]
+    fn large_files_take_their_bytes_over_the_bandwidth() {
+        for (files, bytes) in [(2, 10 << 30), (40, 1 << 30), (3, 1 << 40)] {
+            let sizes = Sizes::Fixed(bytes);
+            let asked = Question { files, sizes, threads_max: 64, ..question(Class::Sata) };
+            let last = answer(&asked).unwrap().points.pop().unwrap();
+            let law = files as f64 * bytes as f64 / 530e6;
+            assert!((last.elapsed_s / law - 1.0).abs() < 0.05, "{bytes}: {last:?} {law}");
+            assert!((last.rate_per_s * last.elapsed_s / files as f64 - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_thousand_cores_compute_a_thousand_files_at_once() {
+        let wide = Question {
+            cores: 1000,
+            threads_max: 1024,
+            compute_s: 0.1,
+            disks: 64,
+            ..question(Class::Nvme)
+        };
+        let answer = answer(&Question { files: 20_000, ..wide }).unwrap();
+        let last = answer.points.last().unwrap();
+        // 2 s of computing, and the last of a thousand exponential times.
+        assert!((2.0..2.9).contains(&last.elapsed_s), "{last:?}");
+        assert_eq!(answer.points[0].threads, 1);
+    }
+
+    fn probed(cold_s: Vec<(u32, f64)>) -> Measured {
+        Measured {
+            cores: 2,
+            files: 8000,
+            file_bytes: 4096,
+            file_cpu_s: 10e-6,
+            cold_s,
+            warm_s: vec![(1, 10e-6), (4, 6e-6)],
+            large_bytes: 16 << 20,
+            large_s: vec![(1, 0.02), (4, 0.01)],
+            walk_files: 8000,
+            walk_s: vec![(1, 2e-6), (4, 1e-6), (64, 1e-6)],
+            walk_cpu_s: 2e-6,
+            copy_s: Vec::new(),
+            copy_large_s: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_measured_device_returns_its_probes() {
+        let cold = vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)];
+        let measured = Some(probed(cold.clone()));
+        let asked = Question { measured, threads_max: 64, ..question(Class::Measured) };
+        let answer = answer(&asked).unwrap();
+        for (n, each_s) in cold {
+            let point = answer.points.iter().find(|point| point.threads == n).unwrap();
+            assert!((point.elapsed_s / (each_s * 4e3) - 1.0).abs() < 0.05, "{n}: {point:?}");
+        }
+        let warm = super::answer(&Question { cached: 1.0, ..asked }).unwrap();
+        for (n, each_s) in [(1, 10e-6), (4, 6e-6)] {
+            let point = warm.points.iter().find(|point| point.threads == n).unwrap();
+            assert!((point.elapsed_s / (each_s * 4e3) - 1.0).abs() < 0.05, "{n}: {point:?}");
+        }
+    }
+
+    #[test]
     fn numbers_out_of_range_are_refused() {
         let bad = [
             Question { compute_s: -1.0, ..question(Class::Hdd) },
             Question { cached: 1.5, ..question(Class::Hdd) },
             Question { files: 0, ..question(Class::Hdd) },
             Question { disks: 257, ..question(Class::Hdd) },
+            Question { sizes: Sizes::Fixed(0), ..question(Class::Hdd) },
+            Question { sizes: Sizes::Exponential(u64::MAX), ..question(Class::Hdd) },
+            Question { compute_s: f64::NAN, ..question(Class::Hdd) },
+            Question { compute_s: f64::INFINITY, ..question(Class::Hdd) },
         ];
         for question in bad {
             assert!(answer(&question).is_err(), "{question:?}");

@@ -125,6 +125,12 @@ pub fn ladder(most: u32) -> Vec<u32> {
     powers.chain([most.max(1)]).collect()
 }
 
+/// Formats probes: the time per file by the number in flight.
+fn probes(all: &[(u32, f64)]) -> String {
+    let one = |(n, seconds): &(u32, f64)| format!("{:.1} µs with {n}", seconds * 1e6);
+    all.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// Returns an error unless `value` is one of 1 to `most`.
 fn one_to(what: &'static str, value: u64, most: u64) -> Result<(), PredictError> {
     if (1..=most).contains(&value) {

@@ -2,6 +2,7 @@
 
 use crate::PredictError;
 use crate::error::above_zero;
+use crate::knee::Knee;
 use crate::machine::{Device, Model, Order, grid};
 use crate::network::Station;
 use serde::{Deserialize, Serialize};
@@ -62,45 +63,93 @@ impl Class {
     }
 }
 
-/// What short probes of a machine found.
+/// What short probes of a machine found. All times are seconds per file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Measured {
     /// Usable cores.
     pub cores: u32,
-    /// Processor seconds of a small file: open, read, close.
-    pub file_cpu_s: f64,
-    /// Seconds that a cold small file takes with one request in flight, computing excluded.
-    pub latency_s: f64,
-    /// Seconds between completions with many in flight.
-    pub gap_s: f64,
-    /// Bytes per second of large files.
-    pub bytes_per_s: f64,
-    /// Most requests in flight in the probes.
-    pub in_flight_max: u32,
-    /// Files per probe.
+    /// Small files per probe.
     pub files: u64,
+    /// Their mean size in bytes.
+    pub file_bytes: u64,
+    /// Processor seconds of reading one of them, of all threads of the process.
+    pub file_cpu_s: f64,
+    /// Reading them evicted from the page cache, by the number in flight.
+    pub cold_s: Vec<(u32, f64)>,
+    /// Reading them from the page cache, by the number in flight.
+    pub warm_s: Vec<(u32, f64)>,
+    /// Mean size of the large files; 0 without any.
+    pub large_bytes: u64,
+    /// Reading them evicted, by the number in flight; empty without any.
+    pub large_s: Vec<(u32, f64)>,
+    /// Files of the walked tree.
+    pub walk_files: u64,
+    /// Walking them, by threads.
+    pub walk_s: Vec<(u32, f64)>,
+    /// Processor seconds of walking one of them.
+    pub walk_cpu_s: f64,
+    /// Copying the small files, by threads; empty if the directory is read-only.
+    pub copy_s: Vec<(u32, f64)>,
+    /// Copying the large files, by threads; empty without any, or if the directory is read-only.
+    pub copy_large_s: Vec<(u32, f64)>,
 }
 
 impl Measured {
-    /// Returns the measured device: a latency, as many servers as keep up with the measured rate, and
+    /// Returns the most in flight in the probes of small files.
+    pub fn in_flight_max(&self) -> u32 {
+        most(&self.cold_s)
+    }
+
+    /// Returns the measured device as a latency, as many servers as keep up with the measured rate, and
     /// a bandwidth.
     ///
     /// # Errors
-    /// Fails if a time or rate is not above zero.
+    /// Fails if a time is not above zero.
     pub fn device(&self) -> Result<Device, PredictError> {
-        above_zero("latency", self.latency_s)?;
-        above_zero("time between completions", self.gap_s)?;
-        above_zero("bandwidth", self.bytes_per_s)?;
+        let cold = Knee::fit(&self.cold_s)?;
         above_zero("processor time of a file", self.file_cpu_s)?;
-        let servers = (self.latency_s / self.gap_s).round().clamp(1.0, 1024.0);
+        // Where the cache of a hypervisor answers, a cold read takes little longer than a warm one.
+        let latency_s = (cold.latency_s() - self.file_cpu_s).max(1e-6);
+        let servers = (latency_s / cold.gap_s()).round().clamp(1.0, 1024.0);
+        self.network(latency_s, servers as u32, 4)
+    }
+
+    /// Returns a device that serves any number of requests, each after `service_s`, and the measured
+    /// bandwidth with `in_flight` requests.
+    pub(crate) fn delay(&self, service_s: f64, in_flight: u32) -> Result<Device, PredictError> {
+        self.network(service_s, in_flight.clamp(1, 1 << 16), in_flight)
+    }
+
+    fn network(
+        &self,
+        service_s: f64,
+        servers: u32,
+        in_flight: u32,
+    ) -> Result<Device, PredictError> {
         let model = Model::Network {
             latency_ns: 1,
-            servers: servers as u32,
-            service_ns: ((self.latency_s * 1e9) as u64).max(1),
-            bytes_per_s: self.bytes_per_s,
+            servers,
+            service_ns: ((service_s * 1e9) as u64).max(1),
+            bytes_per_s: self.bytes_per_s(in_flight)?,
         };
         Ok(Device { model, cap: None, jitter: 0.1 })
     }
+
+    /// Returns the bandwidth with `in_flight` large requests; without large files it is not known, and
+    /// does not limit.
+    pub fn bytes_per_s(&self, in_flight: u32) -> Result<f64, PredictError> {
+        if self.large_s.is_empty() {
+            return Ok(1e12);
+        }
+        let bytes = above_zero("size of the large files", self.large_bytes as f64)?;
+        Ok(bytes / Knee::fit(&self.large_s)?.seconds(in_flight.min(most(&self.large_s))))
+    }
+}
+
+/// Returns the largest number of some probes.
+fn most(probes: &[(u32, f64)]) -> u32 {
+    probes.iter().map(|(n, _)| *n).max().unwrap_or(1)
 }
 
 /// Returns the stations of `disks` devices for requests of `bytes`.

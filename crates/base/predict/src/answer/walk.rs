@@ -1,8 +1,9 @@
 //! A walk over a tree on other media, with other threads, and with other numbers of files.
 
-use super::profile::Class;
-use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to};
+use super::profile::{Class, Measured};
+use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes};
 use crate::PredictError;
+use crate::knee::Knee;
 use crate::network::{Network, Station};
 use crate::walk_media::{self, FILES, HALF_THREADS, Medium};
 use crate::{WalkModel, machine::Model};
@@ -19,8 +20,8 @@ const COVERED: f64 = 0.9;
 pub struct Question {
     /// The class of the device.
     pub class: Class,
-    /// A walk of this machine, with the files and threads it was calibrated with.
-    pub measured: Option<(WalkModel, u64, u32)>,
+    /// The probes of this machine.
+    pub measured: Option<Measured>,
     /// Files in the tree.
     pub files: u64,
     /// Most threads.
@@ -46,6 +47,9 @@ struct Law {
 pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     one_to("number of files", question.files, u64::MAX)?;
     one_to("number of threads", u64::from(question.threads_max), 65_536)?;
+    if question.class == Class::Measured {
+        return measured(question);
+    }
     let law = law(question)?;
     let error = held_out_error()?;
     let files = question.files as f64;
@@ -80,13 +84,70 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         parameters: law.parameters,
         enough: Answer::enough(&points),
         points,
-        notes: vec![format!(
-            "the interval covers {:.0} % of the held-out errors of source 001 (±{:.1} %), and more \
-             beyond the calibration",
-            100.0 * COVERED,
-            100.0 * error
-        )],
+        notes: vec![interval_note(error)],
     })
+}
+
+/// Answers for this machine, from its probes.
+fn measured(question: &Question) -> Result<Answer, PredictError> {
+    let found = question.measured.as_ref().ok_or(PredictError::NotCalibrated)?;
+    if let Some(cores) = question.cores.filter(|cores| *cores != found.cores) {
+        let (what, value) = ("number of cores", f64::from(cores));
+        let accepted = "that of the calibration for a walk on the measured device";
+        return Err(PredictError::OutOfRange { what, value, accepted });
+    }
+    let (files, cores) = (question.files as f64, f64::from(found.cores));
+    let knee = Knee::fit(&found.walk_s)?;
+    let most = found.walk_s.iter().map(|(n, _)| *n).max().map_or(1.0, f64::from);
+    let error = held_out_error()?;
+    let mut points = Vec::new();
+    for threads in ladder(question.threads_max) {
+        let each_s = knee.seconds(threads);
+        let beyond = Beyond {
+            threads: (f64::from(threads) / most).max(1.0),
+            files: (files / found.walk_files as f64).max(1.0),
+        };
+        let half = error * (1.0 + beyond.threads.log2() + 0.5 * beyond.files.log2());
+        let limit = if found.walk_cpu_s > 0.9 * each_s * cores.min(f64::from(threads)) {
+            Limit::Compute
+        } else if knee.seconds(threads.saturating_mul(2)) * (1.0 + DOUBLING) < each_s {
+            Limit::InFlight
+        } else {
+            Limit::Metadata
+        };
+        points.push(Point {
+            threads,
+            elapsed_s: files * each_s,
+            low_s: files * each_s * (-half).exp(),
+            high_s: files * each_s * half.exp(),
+            rate_per_s: 1.0 / each_s,
+            limit,
+            beyond: Some(beyond),
+        });
+    }
+    Ok(Answer {
+        question: format!("walk of {} files on {}", question.files, question.class.name()),
+        unit: "files",
+        axis: "threads",
+        method: "latency and gap between completions, fitted to probes".to_owned(),
+        parameters: format!(
+            "probes of this machine: a walk of {} files, {} threads",
+            found.walk_files,
+            probes(&found.walk_s)
+        ),
+        enough: Answer::enough(&points),
+        points,
+        notes: vec![interval_note(error)],
+    })
+}
+
+fn interval_note(error: f64) -> String {
+    format!(
+        "the interval covers {:.0} % of the held-out errors of source 001 (±{:.1} %), and more \
+         beyond the calibration",
+        100.0 * COVERED,
+        100.0 * error
+    )
 }
 
 fn rate(law: &Law, cores: Option<u32>, threads: u32) -> Result<f64, PredictError> {
@@ -141,17 +202,6 @@ fn per_file(model: WalkModel, files: f64) -> WalkModel {
 }
 
 fn law(question: &Question) -> Result<Law, PredictError> {
-    if question.class == Class::Measured {
-        let Some((model, files, threads)) = question.measured else {
-            return Err(PredictError::NotCalibrated);
-        };
-        return Ok(Law {
-            model: per_file(model, files as f64),
-            servers: 1,
-            calibrated: Some((files as f64, f64::from(threads))),
-            parameters: format!("probes of this machine: {files} files, 1 to {threads} threads"),
-        });
-    }
     let media = walk_media::media()?;
     let all: Vec<&Medium> = media.iter().collect();
     let (shared, models, _) = walk_media::together(&all)?;

@@ -10,7 +10,8 @@ use crate::sessions;
 use ioloom_lab::Session;
 use ioloom_model::record::Outcome;
 use ioloom_model::{Condition, RunRecord};
-use ioloom_predict::walk_media::{self, Medium, PROBES};
+use ioloom_predict::knee::Knee;
+use ioloom_predict::walk_media::PROBES;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -43,9 +44,6 @@ pub(super) struct Ladder {
 /// Predicts the ladders of the selected sessions.
 pub(super) fn all(store: &StoreArg, word: &str) -> Result<Vec<Ladder>, Failure> {
     let opened = sessions::open(store)?;
-    let media = walk_media::media().map_err(Failure::failed)?;
-    let all: Vec<&Medium> = media.iter().collect();
-    let (shared, _, _) = walk_media::together(&all).map_err(Failure::failed)?;
     let mut ladders = Vec::new();
     for session in sessions::batch(&opened, word)? {
         for (name, times) in times(&session) {
@@ -55,22 +53,21 @@ pub(super) fn all(store: &StoreArg, word: &str) -> Result<Vec<Ladder>, Failure> 
             if probes.len() < PROBES.len() || times.len() < PROBES.len() + HELD_OUT_MIN {
                 continue;
             }
-            let model =
-                walk_media::from_probes(&probes, false, &shared).map_err(Failure::failed)?;
+            let knee = Knee::fit(&probes).map_err(Failure::failed)?;
             let rest = times.iter().filter(|(n, _)| !PROBES.contains(n));
-            let held = |(n, measured): (&u32, &f64)| -> Result<Held, Failure> {
-                let predicted = model.elapsed_s(*n).map_err(Failure::failed)?;
-                Ok(Held {
+            let held = |(n, measured): (&u32, &f64)| {
+                let predicted = knee.seconds(*n);
+                Held {
                     threads: *n,
                     measured_s: *measured,
                     predicted_s: predicted,
                     error: predicted / measured - 1.0,
                     error_nearest: nearest(&probes, *n) / measured - 1.0,
-                })
+                }
             };
-            let held_out: Result<Vec<Held>, Failure> = rest.map(held).collect();
+            let held_out = rest.map(held).collect();
             let session = session.header.session.clone();
-            ladders.push(Ladder { session, name, held_out: held_out? });
+            ladders.push(Ladder { session, name, held_out });
         }
     }
     if ladders.is_empty() {

@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod ladders;
+mod probes;
 mod saved;
 mod show;
 mod timeline;
@@ -11,10 +12,10 @@ use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{atomic_file, out, values};
 use clap::{Args, Subcommand};
+use ioloom_predict::PredictError;
 use ioloom_predict::answer::profile::Class;
 use ioloom_predict::answer::{Answer, copy, exchange, files, walk};
 use ioloom_predict::machine::{Order, Sizes};
-use ioloom_predict::{PredictError, WalkModel};
 use saved::Calibration;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -65,8 +66,9 @@ pub(crate) struct PredictArgs {
 
     /// Measure this machine with short probes
     ///
-    /// Creates about 100 MB of files in the directory of --dir, reads them with 1, 4 and 64 requests in
-    /// flight, walks them, removes them and saves the result in the store. --device measured uses it.
+    /// Creates about 250 MB of files in the directory of --dir, reads them with 1, 4 and 64 requests in
+    /// flight, walks and copies them, removes them and saves the result in the store. --device measured
+    /// uses it.
     #[arg(long)]
     calibrate: bool,
 
@@ -75,6 +77,31 @@ pub(crate) struct PredictArgs {
     /// Default: the cache directory of ioloom.
     #[arg(long, value_name = "DIR", requires = "calibrate")]
     dir: Option<PathBuf>,
+
+    /// With --calibrate: use the files in --dir, create nothing
+    ///
+    /// For read-only file systems. Needs 200 files of less than 1 MiB; files of 1 MiB or more show the
+    /// bandwidth. Copies are not probed.
+    #[arg(long, requires_all = ["calibrate", "dir"])]
+    existing: bool,
+
+    /// With --calibrate: drop all caches before each walk
+    ///
+    /// Root only; affects all programs. Default: walk with names and attributes cached.
+    #[arg(long, requires = "calibrate")]
+    drop_caches: bool,
+
+    /// With --calibrate: copy cached files
+    ///
+    /// Default: copy files that were evicted from the page cache.
+    #[arg(long, requires = "calibrate", conflicts_with = "existing")]
+    copy_cached: bool,
+
+    /// With --calibrate: probe briefly
+    ///
+    /// One round with a tenth of the files. Less certain.
+    #[arg(long, requires = "calibrate", conflicts_with = "existing")]
+    brief: bool,
 
     #[command(flatten)]
     store: StoreArg,
@@ -136,7 +163,7 @@ struct Common {
           value_parser = class())]
     device: Class,
 
-    /// Number of files
+    /// Number of files, such as 20k, 5M or 1G
     #[arg(long, value_name = "N", default_value = "1M", value_parser = count)]
     files: NonZeroU64,
 
@@ -153,12 +180,12 @@ struct WalkArgs {
     #[command(flatten)]
     common: Common,
 
-    /// Most threads, 1 to 1024
+    /// Most threads, 1 to 256
     #[arg(long, value_name = "N", default_value_t = 256,
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
+          value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
 
-    /// Number of cores
+    /// Number of cores, 1 to 4096
     ///
     /// Default: those of the calibration.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -175,12 +202,12 @@ struct FilesArgs {
           value_parser = clap::value_parser!(u32).range(1..=8192))]
     threads: u32,
 
-    /// Number of cores
+    /// Number of cores, 1 to 4096
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores: u32,
 
-    /// Mean file size
+    /// Mean file size, up to 1 PiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = values::size)]
     size: u64,
 
@@ -194,7 +221,7 @@ struct FilesArgs {
           ]))]
     sizes: SizeLaw,
 
-    /// Compute time of a file
+    /// Compute time of a file, such as 400us
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = values::time)]
     compute: Duration,
 
@@ -207,11 +234,15 @@ struct FilesArgs {
     order: Order,
 
     /// Per cent of the files in the page cache
+    ///
+    /// From 0 to 100.
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u8).range(0..=100))]
     cached: u8,
 
     /// Number of devices that share the files
+    ///
+    /// From 1 to 256.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=256))]
     disks: u32,
@@ -247,7 +278,7 @@ struct CopyArgs {
           value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
 
-    /// Number of cores
+    /// Number of cores, 1 to 4096
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores: u32,
@@ -263,7 +294,7 @@ struct CopyArgs {
 
 #[derive(Debug, Args)]
 struct ExchangeArgs {
-    /// Most clients
+    /// Most clients, 1 to 10M
     #[arg(long, value_name = "N", default_value = "10k", value_parser = count)]
     clients: NonZeroU64,
 
@@ -277,11 +308,13 @@ struct ExchangeArgs {
 
     /// Threads of a pool, one per connection
     ///
-    /// Default: an event loop.
+    /// From 1 to 1,000,000. Default: an event loop.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pool: Option<u32>,
 
     /// Number of cores of the server
+    ///
+    /// From 1 to 4096.
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores: u32,
@@ -346,7 +379,15 @@ pub(crate) fn run(args: &PredictArgs) -> Ended {
         _ if args.verify => {
             verify::run(args.simulate, args.runs.as_deref(), &args.store, args.json)
         }
-        _ if args.calibrate => calibrate::run(args.dir.as_deref(), &args.store, args.json),
+        _ if args.calibrate => {
+            let how = probes::How {
+                existing: args.existing,
+                drop_caches: args.drop_caches,
+                copy_cached: args.copy_cached,
+                brief: args.brief,
+            };
+            calibrate::run(args.dir.as_deref(), how, &args.store, args.json)
+        }
         Some(What::Walk(args)) => walk(args),
         Some(What::Files(args)) => files(args),
         Some(What::Copy(args)) => copy(args),
@@ -378,12 +419,9 @@ fn calibration(store: &StoreArg, devices: &[Class]) -> Result<Option<Calibration
 fn walk(args: &WalkArgs) -> Ended {
     let common = &args.common;
     let saved = calibration(&common.store, &[common.device])?;
-    let of = |saved: &Calibration| -> (WalkModel, u64, u32) {
-        (saved.walk, saved.walk_files, saved.walk_threads)
-    };
     let question = walk::Question {
         class: common.device,
-        measured: saved.as_ref().map(of),
+        measured: saved.as_ref().map(|saved| saved.measured.clone()),
         files: common.files.get(),
         threads_max: args.threads,
         cores: args.cores,
@@ -403,7 +441,7 @@ fn files(args: &FilesArgs) -> Ended {
     };
     let question = files::Question {
         class: common.device,
-        measured: saved.as_ref().map(|saved| saved.files.clone()),
+        measured: saved.as_ref().map(|saved| saved.measured.clone()),
         files: common.files.get(),
         sizes,
         compute_s: args.compute.as_secs_f64(),
@@ -430,7 +468,7 @@ fn copy(args: &CopyArgs) -> Ended {
     let question = copy::Question {
         from: common.device,
         to,
-        measured: saved.as_ref().map(|saved| saved.files.clone()),
+        measured: saved.as_ref().map(|saved| saved.measured.clone()),
         files: common.files.get(),
         bytes: args.size,
         order: args.order,

@@ -4,14 +4,16 @@ use crate::atomic_file;
 use crate::directories::StoreArg;
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError, quoted};
-use ioloom_predict::WalkModel;
 use ioloom_predict::answer::profile::Measured;
+use ioloom_predict::knee::Knee;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Version of the saved file.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
+/// Longest accepted file; a calibration has about 2 KiB.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// What the probes found, and where and when.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,14 +29,8 @@ pub(super) struct Calibration {
     pub(super) dir: String,
     /// Conditions of the probes, in one sentence each.
     pub(super) conditions: Vec<String>,
-    /// Reading small files and large ones.
-    pub(super) files: Measured,
-    /// Walking them.
-    pub(super) walk: WalkModel,
-    pub(super) walk_files: u64,
-    pub(super) walk_threads: u32,
-    /// All probes: name, requests in flight or threads, seconds.
-    pub(super) probes: Vec<(String, u32, f64)>,
+    /// The probes.
+    pub(super) measured: Measured,
 }
 
 impl Calibration {
@@ -44,6 +40,28 @@ impl Calibration {
     pub(super) fn context(&self) -> String {
         format!("{} in {}; {}", self.at, self.dir, self.conditions.join("; "))
     }
+
+    /// Returns why this calibration cannot be used, if it cannot.
+    fn invalid(&self) -> Option<String> {
+        let m = &self.measured;
+        if m.cores == 0 || m.files == 0 {
+            return Some("it has no cores or no files".to_owned());
+        }
+        let finite = |value: f64| value.is_finite() && value > 0.0;
+        if !finite(m.file_cpu_s) || !finite(m.walk_cpu_s) {
+            return Some("a processor time is not above zero".to_owned());
+        }
+        let needed = [&m.cold_s, &m.warm_s, &m.walk_s];
+        let optional = [&m.large_s, &m.copy_s, &m.copy_large_s];
+        let given = optional.into_iter().filter(|probes| !probes.is_empty());
+        let bad = |probes: &Vec<(u32, f64)>| Knee::fit(probes).err();
+        needed.into_iter().chain(given).find_map(bad).map(|error| error.to_string())
+    }
+}
+
+/// Returns the fingerprint of this machine.
+pub(super) fn machine() -> String {
+    ioloom_machine::facts(Path::new("/"), &[]).fingerprint
 }
 
 fn path(store: &StoreArg) -> Result<PathBuf, Failure> {
@@ -52,29 +70,55 @@ fn path(store: &StoreArg) -> Result<PathBuf, Failure> {
 
 /// Saves a calibration; the previous one is replaced. Returns the path.
 pub(super) fn write(store: &StoreArg, calibration: &Calibration) -> Result<PathBuf, Failure> {
+    if let Some(reason) = calibration.invalid() {
+        return Err(Failure::failed(format!("cannot use the probes: {reason}")));
+    }
     let path = path(store)?;
     let text = serde_json::to_string_pretty(calibration).map_err(Failure::failed)?;
     atomic_file::write(&path, text + "\n")?;
     Ok(path)
 }
 
-/// Returns the saved calibration, if any.
+/// Returns the saved calibration, if any. One of another machine is refused.
 pub(super) fn read(store: &StoreArg) -> Result<Option<Calibration>, Failure> {
     let path = path(store)?;
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Failure::failed(PathError::new(Operation::Read, path, e))),
+    let read = || -> std::io::Result<Option<String>> {
+        let bytes = std::fs::metadata(&path)?.len();
+        if bytes > BYTES_MAX {
+            return Ok(None);
+        }
+        std::fs::read_to_string(&path).map(Some)
     };
     let invalid = |reason: String| {
         let path = quoted(&path);
         Failure::failed(format!(
-            "cannot read {path}: {reason}; run 'ioloom predict --calibrate' again"
+            "cannot use {path}: {reason}; run 'ioloom predict --calibrate' again"
         ))
     };
-    let found: Calibration = serde_json::from_str(&text).map_err(|e| invalid(e.to_string()))?;
-    if found.schema != SCHEMA {
-        return Err(invalid(format!("schema {} is not {SCHEMA}", found.schema)));
+    let text = match read() {
+        Ok(Some(text)) => text,
+        Ok(None) => return Err(invalid("it is too large for a calibration".to_owned())),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.kind() == ErrorKind::InvalidData => {
+            return Err(invalid("it is not valid UTF-8".to_owned()));
+        }
+        Err(e) => return Err(Failure::failed(PathError::new(Operation::Read, path, e))),
+    };
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|e| invalid(e.to_string()))?;
+    if value["schema"] != SCHEMA {
+        return Err(invalid(format!("its schema is not {SCHEMA}")));
+    }
+    let found: Calibration = serde_json::from_value(value).map_err(|e| invalid(e.to_string()))?;
+    if let Some(reason) = found.invalid() {
+        return Err(invalid(reason));
+    }
+    if found.machine != machine() {
+        return Err(Failure::refused(format!(
+            "the calibration {} is of another machine or kernel; run 'ioloom predict --calibrate' \
+             again",
+            quoted(&path)
+        )));
     }
     Ok(Some(found))
 }

@@ -1,6 +1,8 @@
 //! `ioloom predict`: the figures of its documentation, its errors, and its scale.
 
 use crate::home::Home;
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Marks a block of docs/predict.md that is the output of the command that follows.
@@ -43,6 +45,15 @@ fn each_invalid_question_has_one_error() {
         (&["predict", "walk", "--files", "0"], 2, "--files"),
         (&["predict", "walk", "--files", "-5"], 2, "-5"),
         (&["predict", "walk", "--threads", "0"], 2, "--threads"),
+        (&["predict", "walk", "--threads", "257"], 2, "257"),
+        (&["predict", "walk", "--files", "99999999999999999999"], 2, "--files"),
+        (&["predict", "files", "--compute", "NaNs"], 2, "NaNs"),
+        (&["predict", "files", "--compute", "999999999999999h"], 2, "--compute"),
+        (&["predict", "files", "--size", "18446744073709551615"], 2, "size"),
+        (&["predict", "files", "--disks", "0"], 2, "--disks"),
+        (&["predict", "copy", "--threads", "257"], 2, "257"),
+        (&["predict", "--existing"], 2, "required"),
+        (&["predict", "--calibrate", "--dir", "nowhere"], 1, "nowhere"),
         (&["predict", "files", "--compute=-1ms"], 2, "-1ms"),
         (&["predict", "files", "--size", "0"], 2, "size"),
         (&["predict", "files", "--cached", "101"], 2, "101"),
@@ -62,11 +73,6 @@ fn each_invalid_question_has_one_error() {
     ] {
         home.run(args).one_error(code, &[word]);
     }
-    let saved = home.store().join("predict");
-    std::fs::create_dir_all(&saved).unwrap();
-    std::fs::write(saved.join("calibration.json"), "{\"schema\": 1}").unwrap();
-    let args = ["predict", "walk", "--device", "measured"];
-    home.run(&args).one_error(1, &["calibration.json", "--calibrate"]);
 }
 
 #[test]
@@ -103,19 +109,129 @@ fn the_timeline_is_a_trace() {
 #[test]
 fn probes_of_this_machine_answer_questions_about_it() {
     let home = Home::new();
-    let probes =
-        home.run(&["predict", "--calibrate", "--dir", home.path("work").to_str().unwrap()]);
+    std::fs::create_dir_all(home.path("work")).unwrap();
+    let probes = home.run(&[
+        "predict",
+        "--calibrate",
+        "--brief",
+        "--dir",
+        home.path("work").to_str().unwrap(),
+    ]);
     if probes.code == Some(3) {
         println!("skipped: {}", probes.err);
         return;
     }
+    let saved = home.store().join("predict/calibration.json");
     probes.well();
     assert_eq!(std::fs::read_dir(home.path("work")).unwrap().count(), 0);
     for what in ["walk", "files", "copy"] {
         let args = ["predict", what, "--device", "measured", "--files", "16k", "--json"];
         let answer = home.run(&args).well().json();
-        assert_eq!(answer["calibration"]["walk_files"], 8_000);
-        let beyond = &answer["points"][0]["beyond"];
-        assert_eq!(beyond["files"], 2.0, "{what}: {beyond}");
+        assert_eq!(answer["calibration"]["measured"]["files"], 800);
+        let beyond = answer["points"][0]["beyond"]["files"].as_f64().unwrap();
+        assert!(beyond == 20.0 || (what == "walk" && beyond == 5.0), "{what}: {beyond}");
+        let text = home.run(&args[..6]).well().out;
+        assert!(text.contains("files ×"), "{text}");
+    }
+    let good = std::fs::read_to_string(&saved).unwrap();
+    let mut value: Value = serde_json::from_str(&good).unwrap();
+    let fingerprint = value["machine"].as_str().unwrap().to_owned();
+    let mut time = |changed: Value| {
+        value["measured"]["cold_s"][0][1] = changed;
+        value.to_string()
+    };
+    let damaged = [
+        (1, time((-1.0).into())),
+        (1, time(0.into())),
+        (1, time(Value::Null)),
+        (1, time("fast".into())),
+        (1, good[..good.len() / 2].to_owned()),
+        (1, String::new()),
+        (1, good.replace("\"schema\": 2", "\"schema\": 1")),
+        (1, good.replace("\"cores\":", "\"cores_x\":")),
+        (1, " ".repeat(2 << 20)),
+        (3, good.replace(&fingerprint, "000000000000")),
+    ];
+    for (code, text) in damaged {
+        std::fs::write(&saved, &text).unwrap();
+        let args = ["predict", "files", "--device", "measured", "--files", "10"];
+        home.run(&args).one_error(code, &["calibration.json", "--calibrate"]);
+    }
+    std::fs::write(&saved, [0xff, 0xfe, 0]).unwrap();
+    home.run(&["predict", "walk", "--device", "measured"]).one_error(1, &["UTF-8"]);
+}
+
+#[test]
+fn the_same_question_gives_the_same_bytes_everywhere() {
+    let home = Home::new();
+    let ask = ["predict", "files", "--device", "usb", "--files", "3k", "--threads", "8"];
+    for question in [&ask[..], &["predict", "walk", "--device", "hdd", "--json"]] {
+        let one = home.run(question).well().out;
+        for (name, value) in [("LC_ALL", "de_DE.UTF-8"), ("LC_ALL", "C"), ("TZ", "Asia/Tokyo")] {
+            let out = home.command(question).env(name, value).output().unwrap();
+            assert!(out.status.success());
+            assert_eq!(String::from_utf8(out.stdout).unwrap(), one, "{name}={value}");
+        }
+    }
+    let other = home.run(&[&ask[..], &["--random", "2"]].concat()).well().out;
+    assert_ne!(other, home.run(&ask).well().out);
+}
+
+#[test]
+fn a_thousand_cores_and_a_million_clients_are_answered() {
+    let home = Home::new();
+    let last = |args: &[&str]| {
+        let answer = home.run(&[args, &["--json"]].concat()).well().json();
+        answer["points"].as_array().unwrap().last().unwrap().clone()
+    };
+    let args = ["predict", "exchange", "--clients", "1M", "--cores", "1000", "--think", "0s"];
+    let clients = last(&args);
+    // 5.89 µs per request on each core.
+    let rate = clients["rate_per_s"].as_f64().unwrap();
+    assert!((rate / (1000.0 / 5.89e-6) - 1.0).abs() < 0.02, "{clients}");
+    assert_eq!(clients["limit"], "compute");
+    assert_eq!(clients["beyond"]["threads"], 15_625.0);
+    let walk = last(&["predict", "walk", "--cores", "1000", "--files", "1G"]);
+    assert!(walk["low_s"].as_f64() < walk["elapsed_s"].as_f64(), "{walk}");
+    assert!(walk["beyond"]["files"].as_f64().unwrap() > 300.0, "{walk}");
+}
+
+/// Collects all names of fields.
+fn names(value: &Value, all: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                all.insert(name.clone());
+                names(value, all);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| names(value, all)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_documents_have_the_documented_fields() {
+    let home = Home::new();
+    let mut printed = BTreeSet::new();
+    for args in [
+        &["predict", "walk", "--threads", "2", "--json"][..],
+        &["predict", "files", "--files", "100", "--threads", "2", "--json"],
+        &["predict", "copy", "--threads", "2", "--json"],
+        &["predict", "exchange", "--clients", "2", "--json"],
+        &["predict", "--verify", "--json"],
+    ] {
+        names(&home.run(args).well().json(), &mut printed);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/json.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, section) = text.split_once("## Predictions: `predict`").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    for name in &printed {
+        assert!(section.contains(&format!("`{name}`")), "'{name}' is not documented");
+    }
+    // Fields of calibrations, simulations and stored runs are not in these documents.
+    for name in ["points", "enough", "elapsed_s", "beyond", "rows", "predicted", "goal"] {
+        assert!(printed.contains(name), "'{name}' is documented and not printed");
     }
 }

@@ -1,0 +1,297 @@
+//! The probes of `--calibrate`: file sets, and timed reads, walks and copies.
+
+use crate::exit::Failure;
+use ioloom_copy::{CopyCounters, CopyOptions, Silent, Target};
+use ioloom_failure::{Operation, PathError, quoted};
+use ioloom_fileset::{self as fileset, CreateOptions, SetText};
+use ioloom_walk::{Control, DirRef, Fields, Found, Kind, NewDir, Threads, Visitor, Walk};
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The sets of the probes, and of brief ones.
+const SMALL: [&str; 2] =
+    ["count=8000,size=4KiB,layout=nested,seed=1", "count=800,size=4KiB,seed=1"];
+const TREE: [&str; 2] = ["count=32000,size=1,layout=nested,seed=3", "count=3200,size=1,seed=3"];
+const LARGE: [&str; 2] = ["count=4,size=16MiB,seed=2", "count=4,size=2MiB,seed=2"];
+/// Smallest file that counts as large in an existing directory, and the most that are read.
+const LARGE_MIN: u64 = 1 << 20;
+const LARGE_FILES: usize = 4;
+/// Most files that are used of an existing directory.
+const FILES_MAX: usize = 8_000;
+/// Shortest time of a read probe in seconds, and its fewest files.
+const PROBE_S: f64 = 1.0;
+const PROBE_FILES: usize = 200;
+
+/// How to probe.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct How {
+    /// Use the files of the directory.
+    pub(super) existing: bool,
+    /// Drop all caches before each walk.
+    pub(super) drop_caches: bool,
+    /// Copy cached files instead of evicted ones.
+    pub(super) copy_cached: bool,
+    /// A tenth of the files, and one round.
+    pub(super) brief: bool,
+}
+
+/// Files and their bytes.
+#[derive(Default)]
+pub(super) struct Files {
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) bytes: u64,
+}
+
+impl Files {
+    pub(super) fn mean(&self) -> u64 {
+        self.bytes / (self.paths.len() as u64).max(1)
+    }
+}
+
+/// File sets that are removed on drop, or an existing directory.
+pub(super) struct Sets {
+    /// Directory of created sets; `None` for existing files.
+    created: Option<PathBuf>,
+    pub(super) small: Files,
+    pub(super) large: Files,
+    /// Directory that is walked, and its files.
+    tree: (PathBuf, u64),
+}
+
+impl Drop for Sets {
+    fn drop(&mut self) {
+        let Some(root) = &self.created else { return };
+        for name in ["small", "large", "tree"] {
+            let _ = fileset::remove(&root.join(name));
+        }
+        let _ = std::fs::remove_dir_all(root.join("target"));
+        let _ = std::fs::remove_dir(root);
+    }
+}
+
+impl Sets {
+    /// Creates sets below `dir`.
+    pub(super) fn create(dir: &Path, brief: bool) -> Result<Self, Failure> {
+        let root = dir.join(format!("predict-probe-{}", std::process::id()));
+        let mut sets = Self {
+            created: Some(root.clone()),
+            small: Files::default(),
+            large: Files::default(),
+            tree: (PathBuf::new(), 0),
+        };
+        sets.small = set(&root, "small", SMALL[usize::from(brief)])?;
+        sets.large = set(&root, "large", LARGE[usize::from(brief)])?;
+        let tree = set(&root, "tree", TREE[usize::from(brief)])?;
+        sets.tree = (fileset::files_dir(&root.join("tree")), tree.paths.len() as u64);
+        // Otherwise the first probes would compete with writeback.
+        let fail = |e| Failure::failed(PathError::new(Operation::Sync, &root, e));
+        let dir = File::open(&root).map_err(fail)?;
+        ioloom_sys::transfer::sync_all(&dir).map_err(fail)?;
+        Ok(sets)
+    }
+
+    /// Uses the files of a directory; creates nothing.
+    pub(super) fn existing(dir: &Path) -> Result<Self, Failure> {
+        let (lists, report) = walk(1)
+            .run(&[dir.to_owned()], |_| List::default())
+            .map_err(|refused| Failure::refused(format!("cannot walk: {refused}")))?;
+        if let Some(error) = report.errors.first() {
+            return Err(Failure::failed(error));
+        }
+        let count = lists.iter().map(|list| list.entries).sum();
+        let mut all: Vec<(PathBuf, u64)> =
+            lists.into_iter().flat_map(|list| list.regular).collect();
+        all.sort();
+        let (large, mut small): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, bytes)| *bytes >= LARGE_MIN);
+        small.retain(|(_, bytes)| *bytes > 0);
+        small.truncate(FILES_MAX);
+        if small.len() < PROBE_FILES {
+            return Err(Failure::refused(format!(
+                "{} has {} files of less than 1 MiB; --existing needs {PROBE_FILES}",
+                quoted(dir),
+                small.len()
+            )));
+        }
+        let files = |all: Vec<(PathBuf, u64)>| Files {
+            bytes: all.iter().map(|(_, bytes)| bytes).sum(),
+            paths: all.into_iter().map(|(path, _)| path).collect(),
+        };
+        let large = files(large.into_iter().take(LARGE_FILES).collect());
+        Ok(Self { created: None, small: files(small), large, tree: (dir.to_owned(), count) })
+    }
+
+    /// Returns the number of files that a walk finds.
+    pub(super) fn walked(&self) -> u64 {
+        self.tree.1
+    }
+
+    /// Returns how many of the small files a probe uses if the previous one took `each_s` per file.
+    pub(super) fn count(&self, each_s: f64) -> usize {
+        let wanted = (PROBE_S / each_s.max(1e-9)) as usize;
+        wanted.max(PROBE_FILES).min(self.small.paths.len())
+    }
+
+    /// Walks the tree and returns the seconds per file, and the processor seconds.
+    pub(super) fn walk(&self, threads: u32, how: How) -> Result<[f64; 2], Failure> {
+        if how.drop_caches {
+            let fail = |e| {
+                Failure::failed(PathError::new(Operation::Write, "/proc/sys/vm/drop_caches", e))
+            };
+            ioloom_sys::cache::flush_and_drop_caches().map_err(fail)?;
+        }
+        let (start, cpu) = (Instant::now(), cpu_s());
+        let (counts, report) = walk(threads)
+            .run(std::slice::from_ref(&self.tree.0), |_| Counter(0))
+            .map_err(|refused| Failure::refused(format!("cannot walk: {refused}")))?;
+        let (elapsed, cpu) = (start.elapsed().as_secs_f64(), cpu_s() - cpu);
+        if let Some(error) = report.errors.first() {
+            return Err(Failure::failed(error));
+        }
+        let found: u64 = counts.iter().map(|counter| counter.0).sum();
+        if found != self.tree.1 {
+            return Err(Failure::failed(format!(
+                "the walk found {found} of {} files; another program changes them",
+                self.tree.1
+            )));
+        }
+        Ok([elapsed, cpu].map(|seconds| seconds / found.max(1) as f64))
+    }
+
+    /// Copies the small or the large files and returns the seconds per file; `None` if nothing may be
+    /// created.
+    pub(super) fn copy(&self, large: bool, threads: u32, how: How) -> Result<Option<f64>, Failure> {
+        let Some(root) = &self.created else { return Ok(None) };
+        let (name, files) = if large { ("large", &self.large) } else { ("small", &self.small) };
+        if how.copy_cached {
+            warm(&files.paths)?;
+        } else {
+            evict(&files.paths)?;
+        }
+        let target = root.join("target");
+        let options =
+            CopyOptions { recursive: true, threads: Some(threads as usize), ..<_>::default() };
+        let sources = [fileset::files_dir(&root.join(name))];
+        let start = Instant::now();
+        let report = ioloom_copy::copy(
+            &sources,
+            &Target::As(target.clone()),
+            &options,
+            &Silent,
+            &CopyCounters::default(),
+        )
+        .map_err(Failure::failed)?;
+        let elapsed = start.elapsed().as_secs_f64();
+        if let Some(error) = report.errors.first() {
+            return Err(Failure::failed(error));
+        }
+        std::fs::remove_dir_all(&target)
+            .map_err(|e| Failure::failed(PathError::new(Operation::Remove, &target, e)))?;
+        Ok(Some(elapsed / files.paths.len() as f64))
+    }
+}
+
+fn set(root: &Path, name: &str, text: &str) -> Result<Files, Failure> {
+    let text: SetText = text.parse().map_err(Failure::failed)?;
+    let spec = text.resolve().map_err(Failure::failed)?;
+    let dir = root.join(name);
+    let made = fileset::create(&spec, &dir, &CreateOptions::default(), &|_| true);
+    let bytes = made.map_err(Failure::failed)?.bytes_total;
+    let files = fileset::files_dir(&dir);
+    let path = |index| files.join(fileset::relative_path(&spec, index));
+    Ok(Files { paths: (0..spec.count).map(path).collect(), bytes })
+}
+
+fn walk(threads: u32) -> Walk {
+    Walk { threads: Threads::Count(threads as usize), fields: Fields::BYTES, ..Walk::default() }
+}
+
+/// Processor seconds of all threads of this process.
+fn cpu_s() -> f64 {
+    ioloom_sys::clock::process_cpu_ns(std::process::id()).map_or(0.0, |ns| ns as f64 / 1e9)
+}
+
+/// Counts files.
+struct Counter(u64);
+
+impl Visitor for Counter {
+    type Dir = ();
+
+    fn enter(&mut self, _dir: &NewDir<'_, ()>) -> Option<()> {
+        Some(())
+    }
+
+    fn entry(&mut self, _dir: DirRef<'_, ()>, _found: &Found<'_>) -> Control {
+        self.0 += 1;
+        Control::Continue
+    }
+}
+
+/// Lists regular files with their sizes, and counts all entries.
+#[derive(Default)]
+struct List {
+    regular: Vec<(PathBuf, u64)>,
+    entries: u64,
+}
+
+impl Visitor for List {
+    type Dir = ();
+
+    fn enter(&mut self, _dir: &NewDir<'_, ()>) -> Option<()> {
+        Some(())
+    }
+
+    fn entry(&mut self, dir: DirRef<'_, ()>, found: &Found<'_>) -> Control {
+        self.entries += 1;
+        if let (Kind::Regular, Some(meta)) = (found.kind, found.meta) {
+            self.regular.push((dir.path_of(found.name), meta.bytes));
+        }
+        Control::Continue
+    }
+}
+
+/// Evicts files, or fails if the kernel keeps pages.
+pub(super) fn evict(paths: &[PathBuf]) -> Result<(), Failure> {
+    for path in paths {
+        let fail = |e| Failure::failed(PathError::new(Operation::Open, path, e));
+        let file = File::open(path).map_err(fail)?;
+        let bytes = file.metadata().map_err(fail)?.len();
+        let (_, after, _) = ioloom_cache::evict_file(&file, bytes, true).map_err(fail)?;
+        if !after.is_cold() {
+            return Err(Failure::refused(format!(
+                "cannot evict {} from the page cache; use a directory on a file system that can, for \
+                 example ext4 or XFS",
+                quoted(path)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn warm(paths: &[PathBuf]) -> Result<(), Failure> {
+    read(paths, 0..paths.len(), 4).map(|_| ())
+}
+
+/// Reads files with a fixed window and returns the seconds per file, and the processor seconds.
+pub(super) fn read(
+    paths: &[PathBuf],
+    range: Range<usize>,
+    in_flight: u32,
+) -> Result<[f64; 2], Failure> {
+    let paths = &paths[range.start.min(paths.len())..range.end.min(paths.len())];
+    if paths.is_empty() {
+        return Ok([0.0; 2]);
+    }
+    let plan = format!("read/window:l={in_flight},p={}", ioloom::usable_cores());
+    let plan = plan.parse::<ioloom::Plan>().map_err(Failure::failed)?;
+    let (start, cpu) = (Instant::now(), cpu_s());
+    let bytes: u64 =
+        ioloom::list(paths).pin(plan).map(|file| file.len()).sum().map_err(Failure::failed)?;
+    let (elapsed, cpu) = (start.elapsed().as_secs_f64(), cpu_s() - cpu);
+    if bytes == 0 {
+        return Err(Failure::failed("the probe read no bytes"));
+    }
+    Ok([elapsed, cpu].map(|seconds| seconds / paths.len() as f64))
+}
