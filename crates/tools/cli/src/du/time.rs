@@ -66,7 +66,9 @@ impl TimeFormat {
 
     /// Formats a time, or returns the seconds and `false` if it is out of range.
     pub(super) fn spell(&self, newest: Newest) -> (String, bool) {
-        let (seconds, nanoseconds) = newest.0;
+        // As in GNU du, the total of nothing has the time zero.
+        let is_none = newest.0.0 == i64::MIN;
+        let (seconds, nanoseconds) = if is_none { (0, 0) } else { newest.0 };
         let Ok(time) = Timestamp::new(seconds, nanoseconds.cast_signed()) else {
             return (seconds.to_string(), false);
         };
@@ -165,6 +167,7 @@ mod tests {
             assert_eq!(spell(style, time), expected, "{style}");
         }
         assert_eq!(spell("iso", (-1, 0)), "1969-12-31");
+        assert_eq!(spell("iso", (i64::MIN, 0)), "1970-01-01");
         assert_eq!(spell("+%s.%N %%s", (-31_536_000, 999_999_999)), "-31536000.999999999 %s");
         assert_eq!(spell("iso", (i64::MAX, 0)), i64::MAX.to_string());
     }
