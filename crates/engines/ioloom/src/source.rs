@@ -109,6 +109,7 @@ pub(crate) struct Item<'p, S> {
 pub(crate) struct Claim {
     next: usize,
     end: usize,
+    /// Of a stream: as many as the positions.
     entries: VecDeque<(usize, Entry)>,
 }
 
@@ -116,7 +117,7 @@ impl Claim {
     /// Reports whether no claimed position is left.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.next == self.end && self.entries.is_empty()
+        self.next == self.end
     }
 }
 
@@ -253,8 +254,15 @@ impl<'s> Source<'s> {
             }
             From::Stream { feed, one_by_one, .. } => {
                 let taken = match claim.entries.pop_front() {
-                    Some((index, entry)) => Taken::Entry(index, entry),
-                    None => feed.take(take.of_stream(*one_by_one), &mut claim.entries),
+                    Some((index, entry)) => {
+                        claim.next += 1;
+                        Taken::Entry(index, entry)
+                    }
+                    None => {
+                        let taken = feed.take(take.of_stream(*one_by_one), &mut claim.entries);
+                        (claim.next, claim.end) = (0, claim.entries.len());
+                        taken
+                    }
                 };
                 let (index, path, known_regular) = match taken {
                     Taken::Entry(index, Entry::Path(path)) => (index, path, false),

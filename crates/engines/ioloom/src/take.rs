@@ -18,6 +18,9 @@ const STREAM_STRIPE: usize = 4;
 impl Take {
     /// Returns how many of `left` paths to claim.
     pub(crate) fn size(self, left: usize) -> usize {
+        if self.stripe <= 1 {
+            return 1;
+        }
         let fair = left / (4 * self.threads.max(1));
         self.stripe.min(fair).max(1)
     }
