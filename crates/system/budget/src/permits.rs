@@ -18,8 +18,23 @@
 //! than the wait, and a convoy of sleepers woken one by one perpetuates itself. For the same
 //! reason, releasing a permit wakes no thread while a woken one has not yet run; the woken thread
 //! passes the wake-up on if it leaves a permit available.
+//!
+//! Barging is fast but unfair: a thread that releases a permit and takes the next one at once
+//! almost always wins against a thread that first has to wake up. A thread that was woken in vain
+//! and has waited for [`STARVED`] therefore sets `starved`, and the next release hands its permit to
+//! the waiting threads (`handed`) instead of to whoever comes first. Each such permit sits idle while
+//! its taker wakes up, which is why barging stays the rule. Under the mutex, `handed` never exceeds
+//! `waiting`, and a waiting thread looks at `handed` first, so a permit that was handed over is taken.
 
-use crate::{AtomicU64, Condvar, Mutex, Ordering, fence, lock};
+use crate::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock};
+use std::time::{Duration, Instant};
+
+/// Time after which a thread that was woken in vain asks for a permit to be handed over. Under loom,
+/// which has no clock, the first vain wake-up suffices.
+#[cfg(not(loom))]
+const STARVED: Duration = Duration::from_millis(5);
+#[cfg(loom)]
+const STARVED: Duration = Duration::ZERO;
 
 /// Number of yields before a thread sleeps. Zero under loom, which would explore every yield.
 #[cfg(not(loom))]
@@ -40,9 +55,19 @@ pub struct Permits {
     waiting: AtomicU64,
     /// Number of sleeps so far. Written under the lock.
     sleeps: AtomicU64,
-    /// Whether a thread was woken and has not run since.
-    wake_under_way: Mutex<bool>,
+    /// Whether a waiting thread asks for the next permit to be handed over.
+    starved: AtomicBool,
+    sleepers: Mutex<Sleepers>,
     woken: Condvar,
+}
+
+/// What waiting threads and threads that release a permit agree on.
+#[derive(Debug, Default)]
+struct Sleepers {
+    /// Whether a thread was woken and has not run since.
+    wake_under_way: bool,
+    /// Number of permits handed over and not taken yet. They count as held.
+    handed: u64,
 }
 
 /// A permit, returned on drop.
@@ -60,7 +85,8 @@ impl Permits {
             free: AtomicU64::new(count),
             waiting: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
-            wake_under_way: Mutex::new(false),
+            starved: AtomicBool::new(false),
+            sleepers: Mutex::new(Sleepers::default()),
             woken: Condvar::new(),
         }
     }
@@ -100,27 +126,50 @@ impl Permits {
                 return permit;
             }
         }
-        let mut wake_under_way = lock(&self.wake_under_way);
+        let mut sleepers = lock(&self.sleepers);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        let mut asleep_since = None;
         loop {
-            if let Some(permit) = self.try_take() {
+            if let Some(permit) = self.take_handed(&mut sleepers).or_else(|| self.try_take()) {
                 let others = self.waiting.fetch_sub(1, Ordering::SeqCst) > 1;
-                if others && self.free.load(Ordering::SeqCst) > 0 && !*wake_under_way {
-                    *wake_under_way = true;
-                    self.woken.notify_one();
+                if others && self.free.load(Ordering::SeqCst) > 0 {
+                    self.wake_one(&mut sleepers);
                 }
                 return permit;
             }
+            match asleep_since {
+                None => asleep_since = Some(Instant::now()),
+                Some(since) if since.elapsed() >= STARVED => {
+                    self.starved.store(true, Ordering::SeqCst);
+                }
+                Some(_) => {}
+            }
             self.sleeps.fetch_add(1, Ordering::Relaxed);
-            wake_under_way =
-                self.woken.wait(wake_under_way).unwrap_or_else(|poisoned| poisoned.into_inner());
-            *wake_under_way = false;
+            sleepers = self.woken.wait(sleepers).unwrap_or_else(|poisoned| poisoned.into_inner());
+            sleepers.wake_under_way = false;
+        }
+    }
+
+    /// Takes a permit that was handed over.
+    fn take_handed(&self, sleepers: &mut MutexGuard<'_, Sleepers>) -> Option<Permit<'_>> {
+        sleepers.handed = sleepers.handed.checked_sub(1)?;
+        Some(Permit { of: self })
+    }
+
+    /// Wakes a thread unless a woken one has not run yet.
+    fn wake_one(&self, sleepers: &mut MutexGuard<'_, Sleepers>) {
+        if !sleepers.wake_under_way {
+            sleepers.wake_under_way = true;
+            self.woken.notify_one();
         }
     }
 
     #[inline]
     fn release(&self) {
+        if self.starved.load(Ordering::Relaxed) && self.hand_over() {
+            return;
+        }
         let before = self.free.fetch_add(1, Ordering::SeqCst);
         debug_assert!(
             before < self.count,
@@ -128,14 +177,33 @@ impl Permits {
         );
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            let mut wake_under_way = lock(&self.wake_under_way);
+            let mut sleepers = lock(&self.sleepers);
             // The waiting thread may have taken the permit already. A wake-up without a sleeper
             // would stay pending forever. Under the lock, `waiting` is the number of sleepers.
-            if self.waiting.load(Ordering::SeqCst) > 0 && !*wake_under_way {
-                *wake_under_way = true;
-                self.woken.notify_one();
+            if self.waiting.load(Ordering::SeqCst) > 0 {
+                self.wake_one(&mut sleepers);
             }
         }
+    }
+
+    /// Hands the caller's permit to the waiting threads. Returns `false` if none needs it.
+    #[cold]
+    fn hand_over(&self) -> bool {
+        let mut sleepers = lock(&self.sleepers);
+        self.starved.store(false, Ordering::SeqCst);
+        let waiting = self.waiting.load(Ordering::SeqCst);
+        debug_assert!(
+            sleepers.handed <= waiting,
+            "a permit handed over without a taker would be lost"
+        );
+        if sleepers.handed == waiting {
+            return false;
+        }
+        sleepers.handed += 1;
+        // Not `wake_one`: each permit handed over needs a thread that is awake to take it.
+        sleepers.wake_under_way = true;
+        self.woken.notify_one();
+        true
     }
 }
 
@@ -174,5 +242,40 @@ impl Permit<'_> {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.of.release();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_starved_thread_gets_the_next_permit() {
+        let permits = &Permits::new(1);
+        let hang = Instant::now() + Duration::from_secs(10);
+        std::thread::scope(|scope| {
+            let mut held = permits.take();
+            let (done, until_done) = channel::<()>();
+            let waiter = scope.spawn(move || {
+                let permit = permits.take();
+                until_done.recv().unwrap();
+                drop(permit);
+            });
+            loop {
+                assert!(Instant::now() < hang, "the waiting thread never asked for a permit");
+                let starved = permits.starved.load(Ordering::SeqCst);
+                drop(held);
+                match permits.try_take() {
+                    None => break,
+                    Some(permit) => held = permit,
+                }
+                assert!(!starved, "a thread that barged in won against a starved one");
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            done.send(()).unwrap();
+            waiter.join().unwrap();
+        });
+        assert_eq!(permits.held(), 0);
     }
 }

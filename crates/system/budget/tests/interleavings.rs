@@ -217,6 +217,26 @@ fn releasers_keep_waits_alive() {
 }
 
 #[test]
+fn a_permit_is_handed_over_to_a_starved_thread_and_not_lost() {
+    explore(|| {
+        let permits = Arc::new(Permits::new(1));
+        let held = permits.take();
+        let waiter = {
+            let permits = permits.clone();
+            thread::spawn(move || drop(permits.take()))
+        };
+        // Barges in as often as it can.
+        drop(held);
+        drop(permits.try_take());
+        drop(permits.try_take());
+        drop(permits.try_take());
+        waiter.join().unwrap();
+        assert_eq!(permits.held(), 0);
+        assert!(permits.try_take().is_some());
+    });
+}
+
+#[test]
 fn an_unused_wake_up_does_not_suppress_the_next() {
     let case = || {
         let permits = Arc::new(Permits::new(1));

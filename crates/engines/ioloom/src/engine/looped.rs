@@ -40,7 +40,7 @@
 use super::work::{Work, Worker};
 use crate::arena::Lease;
 use crate::bell::Bell;
-use crate::fetch::{Cx, Fetch, Reaped, Started, no_buffer};
+use crate::fetch::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started, no_buffer};
 use crate::loaded::Loaded;
 use crate::shared::Shared;
 use crate::source::{Claim, Item, Next};
@@ -52,10 +52,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-
-/// Functions that take at most this long on average run at once on a hit: a device does not go idle
-/// in that time.
-const SHORT_FUNCTION_NS: u64 = 20_000;
 
 /// Consecutive hits after which a worker claims [`HIT_STRIPE`] files at once and keeps its permit.
 const HITS_IN_A_ROW: u32 = 64;

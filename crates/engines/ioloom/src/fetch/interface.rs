@@ -9,6 +9,10 @@ use ioloom_observe::Meter;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// Functions that take at most this long on average run at once on a hit: a device does not go idle
+/// in that time.
+pub(crate) const SHORT_FUNCTION_NS: u64 = 20_000;
+
 /// The outcome of a start.
 pub(crate) enum Started<'p, S> {
     /// The piece is loaded.

@@ -16,7 +16,7 @@ mod piece;
 mod pread;
 mod ring;
 
-pub(crate) use interface::{Cx, Fetch, Reaped, Started};
+pub(crate) use interface::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started};
 pub(crate) use lease::{full_of_window, no_buffer};
 pub(crate) use ring::REGISTERED_BYTES;
 

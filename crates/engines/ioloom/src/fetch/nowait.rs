@@ -2,11 +2,13 @@
 //!
 //! A hit returns at once. A miss has made the kernel start readahead, so the file is appended to a
 //! queue; when the window is full the oldest is read with a blocking call, by then mostly from
-//! memory. Where a file system does not support `RWF_NOWAIT`, this method reads with blocking
+//! memory. While functions are long, the window may not fill with misses for a long time; the oldest
+//! miss is then tried again after each function, without waiting, so that files in memory do not
+//! overtake it without limit. Where a file system does not support `RWF_NOWAIT`, this method reads with blocking
 //! calls; the histogram of calls shows it.
 
 use super::after_read::{ended, next_piece};
-use super::interface::{Cx, Fetch, Reaped, Started};
+use super::interface::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started};
 use super::opening::{begin, failed_on};
 use super::piece::{Begun, PieceProgress, READ_MAX, is_end, piece_limit};
 use super::pread::{Parked, charged, read_on, unpark};
@@ -77,6 +79,18 @@ impl<'p, S> NowaitWindow<'p, S> {
     }
 }
 
+impl<'p, S> NowaitWindow<'p, S> {
+    /// Tries the oldest miss again without waiting. It stays the oldest if its data has not come.
+    fn retry_oldest(&mut self, cx: &mut Cx<'_, '_>, out: &mut Reaped<'p, S>) {
+        let Some(Missed { item, file, lease, progress }) = self.missed.pop_front() else { return };
+        let others = self.missed.len();
+        out.extend(self.attempt(cx, item, file, lease, progress).came());
+        if self.missed.len() > others {
+            self.missed.rotate_right(1);
+        }
+    }
+}
+
 impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
     fn start(
         &mut self,
@@ -116,6 +130,8 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
             // The blocking read of a miss is timed as the wait for its completion.
             let parked = &mut self.parked;
             out.extend(finish_missed(cx, item, file, lease, progress, parked).came());
+        } else if cx.meter.typical_ns(CallKind::Compute).is_some_and(|ns| ns > SHORT_FUNCTION_NS) {
+            self.retry_oldest(cx, out);
         }
         Ok(())
     }

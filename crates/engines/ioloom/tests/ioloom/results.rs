@@ -1,11 +1,11 @@
 //! Results while the run goes on: iterators, scopes, early stops, and the order of the input.
 
-use crate::support::{content, guarded, lacks, make, plan, roots};
+use crate::support::{content, evict, guarded, lacks, make, plan, roots};
 use ioloom::{Cancel, Error, OnError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PLANS: [&str; 6] = [
     "read/window:l=8,p=2",
@@ -313,4 +313,29 @@ fn failures_are_folded_like_values_and_survive_a_cancel() {
     let job = ioloom::list(&paths).cancel(&token).partial(true).map(|f| f.len());
     let run = job.scope(|results| results.count()).unwrap();
     assert!(run.cancelled && run.value < 300);
+}
+
+/// With one compute thread and a function that outlasts a read, files in memory would otherwise all
+/// overtake those that must be read: their readers are woken too late for the only permit, and the
+/// window never fills with misses.
+#[test]
+fn files_in_memory_do_not_all_overtake_the_others() {
+    let (_dir, paths) = make(&roots()[0], &[3000; 1500]);
+    let cold: Vec<usize> = (0..500).step_by(10).collect();
+    evict(&cold.iter().map(|i| paths[*i].clone()).collect::<Vec<_>>());
+    let processed = AtomicUsize::new(0);
+    let run = ioloom::files(paths).threads(1).map(|f| {
+        let position = processed.fetch_add(1, Ordering::Relaxed);
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_micros(100) {
+            std::hint::spin_loop();
+        }
+        (f.index(), position)
+    });
+    let mut positions = run.collect().unwrap();
+    positions.retain(|(index, _)| cold.binary_search(index).is_ok());
+    let mut late: Vec<_> =
+        positions.iter().map(|(i, position)| position.saturating_sub(*i)).collect();
+    late.sort_unstable();
+    assert!(late[late.len() / 2] < 900, "half of the cold files came last: {late:?}");
 }
