@@ -23,8 +23,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Minimum reserve of free space in bytes.
-const RESERVE_BYTES_MIN: u64 = 1 << 30;
+/// Bytes left free by default.
+const RESERVE_BYTES: u64 = 1 << 30;
 
 /// Number of files to check before a complete set is reused.
 const SAMPLE_FILES: u64 = 64;
@@ -34,7 +34,7 @@ const SAMPLE_FILES: u64 = 64;
 pub struct CreateOptions {
     /// Number of threads that create files.
     pub threads: usize,
-    /// Bytes to leave free; `None` means 5 % of the file system, but at least 1 GiB.
+    /// Bytes to leave free; `None` means 1 GiB, but at most 5 % of the file system.
     pub reserve_bytes: Option<u64>,
     /// Whether to sync the file system at the end.
     pub sync: bool,
@@ -230,7 +230,7 @@ fn check_room(
         }
     }
     let reserve_bytes =
-        options.reserve_bytes.unwrap_or_else(|| RESERVE_BYTES_MIN.max(room.total_bytes / 20));
+        options.reserve_bytes.unwrap_or_else(|| RESERVE_BYTES.min(room.total_bytes / 20));
     let (dir, free_bytes) = (dir.to_owned(), room.available_bytes);
     if needed.saturating_add(reserve_bytes) > free_bytes {
         return Err(SetError::NoRoom { dir, needed_bytes: needed, free_bytes, reserve_bytes });
