@@ -285,10 +285,11 @@ fn core(cpu: u16, threads: &[Thread], elapsed_ns: u64, dice: &mut Dice) -> Core 
     let mut runs: Vec<CoreRun> = Vec::new();
     for t in threads {
         let ends = t.segments.iter().skip(1).map(|s| s.start_ns).chain([t.end_ns]);
+        let here = t.segments.iter().any(|s| s.cpu == cpu);
         for (s, end_ns) in t.segments.iter().zip(ends) {
             let (tid, ours) = match s.state {
                 State::OnCpu if s.cpu == cpu => (t.tid, true),
-                State::Preempted if t.segments.iter().any(|o| o.cpu == cpu) => (s.by_tid, false),
+                State::Preempted if here => (s.by_tid, false),
                 _ => continue,
             };
             runs.push(CoreRun { start_ns: s.start_ns, end_ns, tid, ours });
