@@ -89,6 +89,12 @@ pub struct Proof {
     pub device_share: Option<f64>,
     /// Bytes read during the run from all devices that contain the set, from /proc/diskstats.
     pub diskstats_bytes: Option<u64>,
+    /// Time of a second cold read of a sample of the set relative to the first, the larger of two
+    /// samples, measured once per session. Clearly below 1 if a cache below this kernel, such as that of a
+    /// hypervisor, holds the data; near 1 if there is none or it held the data before. `None` if it was
+    /// not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_read: Option<f64>,
     /// Why the condition is confirmed, refuted or unknown, in one sentence.
     pub reason: String,
 }

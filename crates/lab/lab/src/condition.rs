@@ -278,6 +278,7 @@ impl Made {
             device_bytes: device,
             device_share: share,
             diskstats_bytes: diskstats,
+            second_read: None,
             reason,
         };
         (proof, doubt)

@@ -23,6 +23,7 @@ pub mod estimate;
 pub mod expand;
 pub mod export;
 pub mod files;
+mod host_cache;
 pub mod index;
 pub mod judge;
 pub mod media;

@@ -26,16 +26,17 @@ use crate::condition::{ConditionError, DropAll, Made, Maker};
 use crate::error::LabError;
 use crate::estimate::History;
 use crate::expand::{AGAIN, Comparison, Mode, ReadyArm};
+use crate::host_cache;
 use crate::judge::{self, Judge};
 use crate::media::OwnImage;
 use crate::needs::demand_ns;
 use crate::selection::Selection;
 use crate::sets::{ReadySet, Sets};
 use crate::store::{EndReason, Session, SessionEnd, SessionHeader, Store, Writer};
-use crate::subject::Subject;
+use crate::subject::{Subject, Touches};
 use ioloom_failure::reason;
 use ioloom_model::record::{Observe, RECORD_SCHEMA, RunKey, RunOrder};
-use ioloom_model::{Doubt, Outcome, Proof, RunRecord};
+use ioloom_model::{ColdBy, Condition, Doubt, Outcome, Proof, RunRecord};
 use ioloom_sys::clock;
 use ioloom_sys_lab::cgroup::Throttle;
 use ioloom_sys_lab::sysctl::ChangedSettings;
@@ -344,6 +345,7 @@ impl Study<'_> {
         let maker = Maker { drop_caches, threads: 8, image, touches, cold_by: arm.cold_by };
         let seed = self.header.seed ^ u64::from(key.block);
         let (condition, max) = (comparison.condition, order.files_max);
+        let second_read = self.second_read(condition, touches, arm, set);
         let made = maker.make(condition, &set.files, max, seed, self.options.stop);
         if self.options.stop.load(Ordering::Relaxed) {
             return None;
@@ -368,8 +370,29 @@ impl Study<'_> {
         }
         match end {
             ChildEnd::Stopped => None,
-            ChildEnd::Answered(answer) => Some(Ended::with(&made, *answer, order, set)),
+            ChildEnd::Answered(answer) => {
+                let mut ended = Ended::with(&made, *answer, order, set);
+                if let Some(proof) = &mut ended.proof {
+                    proof.second_read = second_read;
+                }
+                Some(ended)
+            }
         }
+    }
+
+    /// Probes for caches below this kernel before the first cold run of a set. A set that must stay
+    /// cold after a boot is not read.
+    fn second_read(
+        &self,
+        condition: Condition,
+        touches: Touches,
+        arm: &ReadyArm,
+        set: &ReadySet,
+    ) -> Option<f64> {
+        let reboot = self.options.overrides.after_reboot || arm.cold_by == Some(ColdBy::Reboot);
+        let probed = condition == Condition::Cold && touches == Touches::Data && !reboot;
+        let probe = || host_cache::second_read(&set.files, self.options.stop);
+        if probed { *set.second_read.get_or_init(probe) } else { None }
     }
 
     fn child(&self, order: &RunOrder, set: &ReadySet, slow: Option<&Throttle>) -> ChildEnd {

@@ -11,6 +11,7 @@ use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::{FileSetRealised, FileSetSpec};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 /// A set that is ready to use.
@@ -23,6 +24,8 @@ pub(crate) struct ReadySet {
     pub(crate) files: FileList,
     /// How it was created; `None` for a user directory.
     pub(crate) spec: Option<FileSetSpec>,
+    /// Time of a second cold read relative to the first, once measured.
+    pub(crate) second_read: OnceLock<Option<f64>>,
     /// Keeps other processes from creating, removing or using the set.
     _hold: Option<Box<dyn Send>>,
 }
@@ -113,7 +116,7 @@ fn prepare_one(
         let files = FileList::none(&items);
         let held = hold(arm, dir, medium, maker, options)?;
         let realised = FileSetRealised::default();
-        return Ok(ReadySet { realised, items, files, spec: None, _hold: held });
+        return Ok(ready(realised, items, files, (None, held)));
     }
     if let (true, SetSource::Made(spec)) = (options.overrides.after_reboot, &arm.source) {
         // Listing the files would warm names that are cold after the boot, so only the manifest is
@@ -131,7 +134,7 @@ fn prepare_one(
             let items = std::path::absolute(maker.items(dir))?;
             let (files, spec) = (FileList::none(&items), Some(spec.clone()));
             let held = hold(arm, dir, medium, maker, options)?;
-            return Ok(ReadySet { realised, items, files, spec, _hold: held });
+            return Ok(ready(realised, items, files, (spec, held)));
         }
     }
     let (realised, items, spec) = match &arm.source {
@@ -162,7 +165,16 @@ fn prepare_one(
         return Err(fail(format!("{} contains no regular file", quoted(&items))));
     }
     let held = hold(arm, dir, medium, maker, options)?;
-    Ok(ReadySet { realised, items, files, spec, _hold: held })
+    Ok(ready(realised, items, files, (spec, held)))
+}
+
+fn ready(
+    realised: FileSetRealised,
+    items: PathBuf,
+    files: FileList,
+    (spec, hold): (Option<FileSetSpec>, Option<Box<dyn Send>>),
+) -> ReadySet {
+    ReadySet { realised, items, files, spec, second_read: OnceLock::new(), _hold: hold }
 }
 
 /// Locks the set of an arm against other studies. User files are only read, and an ioloom image

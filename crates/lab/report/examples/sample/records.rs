@@ -190,6 +190,7 @@ pub(crate) fn proof(asked: Condition, block: u32) -> Proof {
         device_bytes: Some(if cold { 20_000_000 } else { 0 }),
         device_share: Some(if cold { 1.03 } else { 0.0 }),
         diskstats_bytes: None,
+        second_read: (asked == Condition::Cold).then_some(0.97),
         reason: match (cold, block) {
             (true, 7) => "cachestat is missing here, device bytes alone do not show it",
             (true, _) => "no page was cached before, all bytes were read from the device",

@@ -9,7 +9,7 @@ use crate::quantity::percent;
 use crate::table::Table;
 use ioloom_model::layout::layout;
 use ioloom_model::units::{format_count, format_ns, format_size};
-use ioloom_model::{FileSetRealised, RunRecord};
+use ioloom_model::{Condition, FileSetRealised, RunRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a condition was proved.
@@ -106,7 +106,43 @@ pub(crate) fn conditions(input: &Input) -> Markup {
             });
         }
     });
+    below(&mut m, input);
     m
+}
+
+/// A second cold read that takes a smaller share of the time of the first shows a cache below.
+const BELOW_MAX: f64 = 0.67;
+
+/// Writes whether a cache below this kernel was found under each medium.
+fn below(m: &mut Markup, input: &Input) {
+    let mut media: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for r in &input.records {
+        let read = r.proof.as_ref().filter(|p| p.asked == Condition::Cold);
+        if let Some(read) = read {
+            media.entry(r.key.medium.as_str()).or_default().extend(read.second_read);
+        }
+    }
+    for (medium, shares) in media {
+        let found = shares.iter().any(|share| *share <= BELOW_MAX);
+        let words = match (shares.is_empty(), found) {
+            (true, _) => format!(
+                "Caches below this kernel, such as that of a hypervisor, were not probed on {medium}."
+            ),
+            (_, true) => format!(
+                "A cache below this kernel holds data of {medium}: a second cold read of the same \
+                 files took {} of the time of the first. Later cold runs measure that cache rather \
+                 than the device.",
+                range(shares.into_iter())
+            ),
+            (_, false) => format!(
+                "No sign of a cache below this kernel on {medium}: a second cold read of the same \
+                 files took {} of the time of the first. A cache that held the files before both reads \
+                 would not show.",
+                range(shares.into_iter())
+            ),
+        };
+        m.tag("p").text(&words);
+    }
 }
 
 /// Replaces every number of a text with one character.
