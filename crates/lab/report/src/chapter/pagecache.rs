@@ -330,12 +330,7 @@ fn settings(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     let held = of("held_bytes").zip(of("dirty_limit_bytes")).zip(of("dirty_limit_held_bytes"));
     let held = held.map_or_else(String::new, |((held, before), limit)| {
-        format!(
-            " While a program held {} of memory, the second limit dropped by {}, because it is a \
-            percentage of available memory.",
-            format_size(held as u64),
-            format_size((before - limit).max(0.0) as u64),
-        )
+        held_memory(held, before - limit, of("dirty_ratio"))
     });
     if !limits.is_empty() {
         m.tag("p").a("class", "lead").text(&format!(
@@ -343,6 +338,25 @@ fn settings(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
             limits.join("; ")
         ));
     }
+}
+
+/// A limit that changes by less than this share of the held memory did not change.
+const CHANGED_MIN: f64 = 0.005;
+
+/// Says how the limit of dirty pages changed while a program held memory, and by how much it would if
+/// it were a percentage of available memory.
+fn held_memory(held: f64, dropped: f64, percent: Option<f64>) -> String {
+    let size = |bytes: f64| format_size(bytes.abs() as u64);
+    let change = match dropped {
+        d if d.abs() < CHANGED_MIN * held => "did not change".to_owned(),
+        d if d < 0.0 => format!("rose by {}", size(d)),
+        d => format!("dropped by {}", size(d)),
+    };
+    let expected = percent.filter(|percent| *percent > 0.0).map_or_else(String::new, |percent| {
+        let bytes = size(held * percent / 100.0);
+        format!("; as {percent:.0} % of available memory, it would drop by {bytes}")
+    });
+    format!(" While a program held {} of memory, the second limit {change}{expected}.", size(held))
 }
 
 /// Compares the two definitions of a sar column using the published row.
@@ -503,4 +517,19 @@ fn explanation(m: &mut Markup, groups: &[Group<'_>]) {
         "Neither a buffered nor a direct write is durable by itself: that takes fdatasync, or O_SYNC \
         on every call.",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::held_memory;
+
+    #[test]
+    fn the_limit_is_described_by_its_change() {
+        let gib = 1024.0 * 1024.0 * 1024.0;
+        let words = |dropped: f64| held_memory(gib, dropped, Some(20.0));
+        assert!(words(0.2 * gib).contains("dropped by 205 MiB; as 20 % of available memory"));
+        assert!(words(0.0).contains("the second limit did not change; as 20 %"), "{}", words(0.0));
+        assert!(words(-0.1 * gib).contains("rose by 102 MiB"), "{}", words(-0.1 * gib));
+        assert!(held_memory(gib, 0.0, None).ends_with("did not change."));
+    }
 }
