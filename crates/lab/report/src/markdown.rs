@@ -64,7 +64,7 @@ fn table(out: &mut String, group: &Group<'_>) {
 }
 
 /// Escapes what Markdown would format.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {

@@ -5,6 +5,7 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::Ledger;
 use crate::{atomic_file, out, session_report, sessions, values};
 use clap::Args;
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_report::Input;
 use std::path::PathBuf;
 
@@ -19,7 +20,9 @@ Examples:
   ioloom report latest-1 -o before.html    the session before it, to this file
   ioloom report --picture window-depth -o depth.svg
                                            a single chart
-  ioloom report --format md                the answers and numbers as Markdown")]
+  ioloom report --format md                the answers and numbers as Markdown
+  ioloom report --merge here.json there.json
+                                           exported results side by side")]
 pub(crate) struct ReportArgs {
     /// Session to report
     ///
@@ -62,6 +65,18 @@ pub(crate) struct ReportArgs {
     )]
     format: Format,
 
+    /// Show exported results side by side
+    ///
+    /// Writes Markdown with a column for each document of `study --export` or `report --format json`, from
+    /// one machine or several. Values are never pooled.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 1..,
+        conflicts_with_all = ["session", "format", "picture", "studies", "claims", "store"]
+    )]
+    merge: Vec<PathBuf>,
+
     /// Write one chart as SVG
     ///
     /// Writes only the chart of this experiment instead of the report.
@@ -91,7 +106,31 @@ impl Format {
     }
 }
 
+/// Writes exported documents side by side.
+fn merge(args: &ReportArgs) -> Ended {
+    let read = |path: &PathBuf| -> Result<_, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| Failure::failed(PathError::new(Operation::Read, path, e)))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let document = serde_json::from_str(&text)
+            .map_err(|error| Failure::usage(format!("cannot parse {}: {error}", quoted(path))))?;
+        Ok((name, document))
+    };
+    let documents = args.merge.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let text = ioloom_report::merge(&documents).map_err(Failure::usage)?;
+    match &args.output {
+        Some(path) if path.as_os_str() != "-" => {
+            atomic_file::write(path, &text)?;
+            Ok(Exit::Ok)
+        }
+        _ => out::print(&text).map(|()| Exit::Ok),
+    }
+}
+
 pub(crate) fn run(args: &ReportArgs) -> Ended {
+    if !args.merge.is_empty() {
+        return merge(args);
+    }
     let ledger = Ledger::read(args.claims.as_deref())?;
     let store = sessions::open(&args.store)?;
     let mut sitting = sessions::batch(&store, &args.session)?;
