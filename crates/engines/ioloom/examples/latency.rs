@@ -4,7 +4,8 @@
 //! `DIR` and prints one JSON line per round, all in nanoseconds:
 //!
 //! - `reads_of_two` and `run_of_two`: two files by [`std::fs::read`] and by a run, in an order that
-//!   alternates;
+//!   alternates, after the process has slept;
+//! - `run_of_two_again`: the same run directly after that, when no processor has to wake up first;
 //! - `first_result`: from the first path of a producer that sends one every 10 ms to its result;
 //! - `next_result`: from a later path of the same producer to its result, the worst of 20;
 //! - `cancelled`: from [`Cancel::cancel`](ioloom::Cancel::cancel) to the return of a run whose
@@ -23,8 +24,8 @@ use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const FIELDS: [&str; 5] =
-    ["reads_of_two", "run_of_two", "first_result", "next_result", "cancelled"];
+const FIELDS: [&str; 6] =
+    ["reads_of_two", "run_of_two", "run_of_two_again", "first_result", "next_result", "cancelled"];
 
 fn main() -> Result<()> {
     let mut args = std::env::args_os().skip(1);
@@ -47,7 +48,8 @@ fn main() -> Result<()> {
 
 fn measure(paths: &[PathBuf], round: usize) -> Result<Value> {
     let two = &paths[..2];
-    let (mut reads, mut run) = (0, 0);
+    let (mut reads, mut run, mut again) = (0, 0, 0);
+    let run_of_two = || Ok(ioloom::list(two).map(|f| f.len()).sum::<u64>()?);
     for step in 0..2 {
         if (round + step).is_multiple_of(2) {
             reads = ns(|| {
@@ -57,7 +59,8 @@ fn measure(paths: &[PathBuf], round: usize) -> Result<Value> {
                     .map_err(Into::into)
             })?;
         } else {
-            run = ns(|| Ok(ioloom::list(two).map(|f| f.len()).sum::<u64>()?))?;
+            run = ns(run_of_two)?;
+            again = ns(run_of_two)?;
         }
     }
     let (first, next) = results(paths)?;
@@ -65,6 +68,7 @@ fn measure(paths: &[PathBuf], round: usize) -> Result<Value> {
         "round": round,
         "reads_of_two": reads,
         "run_of_two": run,
+        "run_of_two_again": again,
         "first_result": first,
         "next_result": next,
         "cancelled": cancelled(paths)?,

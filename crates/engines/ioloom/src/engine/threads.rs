@@ -44,6 +44,9 @@ const COUNTED_FROM_NS: u64 = 2_000_000;
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const FIRST_PAUSE_MAX: Duration = Duration::from_millis(5);
 
+/// Time for which the calling thread yields instead of sleeping while a first worker starts.
+const FIRST_SPIN_NS: u64 = 150_000;
+
 /// Workers per permit that share a short list.
 const SHORT_LIST_WORKERS: usize = 8;
 
@@ -313,7 +316,9 @@ impl<'e> Crew<'e> {
             return;
         }
         if self.started < self.at_once {
-            if shared.source.waiting() > 0 && shared.source.bell().resting() == 0 {
+            // Until the first worker has begun a file, a second one would be no earlier.
+            let begun = shared.gauges.sum().in_flight > 0 || shared.gauges.files() > 0;
+            if begun && shared.source.waiting() > 0 && shared.source.bell().resting() == 0 {
                 self.grow(self.at_once, start);
             }
             self.pause = (self.pause * 2).min(FIRST_PAUSE_MAX);
