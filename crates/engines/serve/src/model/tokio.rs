@@ -226,7 +226,8 @@ async fn serve_connection(
             _ => {}
         }
         // On a stop, answer everything that has already arrived and nothing else.
-        let is_over = transport.is_over() || (stopping && is_drained && !transport.has_more());
+        let is_stopped = stopping && is_drained && !transport.has_more();
+        let is_over = transport.is_over() || is_stopped;
         let has_ended = step == Step::End || (transport.has_ended() && !transport.has_more());
         if is_over || has_ended {
             transport.end(&mut out);
@@ -237,7 +238,8 @@ async fn serve_connection(
         if !send_all(service, &stream, &out).await? {
             return Ok(Some(Cut::Drain));
         }
-        if has_ended {
+        // After a stop there is nothing to read whose loss would reset the connection.
+        if has_ended || is_stopped {
             return Ok(None);
         }
         // Nothing was read while the answers were sent.
