@@ -5,19 +5,20 @@
 //! connection with unread bytes continues in the next turn without waiting. If answers depend on
 //! the disk and many clients have requests, [`super::commits`] does the waiting.
 
+mod accepting;
+
 use super::commits::Commits;
 use super::executor::{Executor, JobBatch};
-use super::port::{PORTS_MAX, Port, connections_max};
+use super::port::{PORTS_MAX, Port};
 use super::spin::SpinPolicy;
 use crate::connection::{Connection, Next};
 use crate::error::{ServeError, SystemOperation};
-use crate::metrics::Rejected;
 use crate::service::{GRACE_CHECK, Service};
 use crate::sharing::Job;
 use ioloom_exchange::Settings;
 use ioloom_sys::clock;
 use ioloom_sys_net::wait::{Interest, Ready, Waiter};
-use ioloom_sys_net::{Socket, SpareDescriptor, concerns_one_connection, is_out_of_sockets};
+use ioloom_sys_net::{Socket, SpareDescriptor};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -25,8 +26,6 @@ use std::time::Duration;
 
 /// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// Maximum number of connections accepted per turn.
-const ACCEPT_MAX: usize = 256;
 /// Interval between checks for timed-out connections.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Events to wait for while jobs are with other threads.
@@ -252,89 +251,6 @@ impl<'a> EventLoop<'a> {
         }
         for port in accept {
             self.accept(port);
-        }
-    }
-
-    fn accept(&mut self, at: usize) {
-        for _ in 0..ACCEPT_MAX {
-            let Some(port) = self.ports.get(at) else { return };
-            let settings = port.settings;
-            match port.listener.accept(false) {
-                Ok(mut socket) => {
-                    let most = connections_max(self.service);
-                    match self.service.admit(most, || socket.peer()) {
-                        None => port.turn_away(self.service, &socket),
-                        Some(seat) => {
-                            socket.set_mark(seat);
-                            self.place(socket, settings);
-                        }
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(e) if concerns_one_connection(&e) => {}
-                Err(e) if is_out_of_sockets(&e) => {
-                    let listener = &port.listener;
-                    let turned = self.reserve.as_mut().is_some_and(|r| r.reject_one(listener));
-                    if turned {
-                        self.service.rejected(Rejected::Descriptors);
-                    }
-                    // Edge triggering will not report this connection again, nor those queued
-                    // behind it.
-                    match self.waiter.is_edge_triggered() {
-                        true if turned => break,
-                        true => self.starved.push(at),
-                        false => {}
-                    }
-                    return;
-                }
-                Err(_) if self.waiter.is_edge_triggered() => break,
-                Err(_) => return,
-            }
-        }
-        self.more_to_accept.push(at);
-    }
-
-    /// Keeps a new connection or passes it to the next loop in round-robin order.
-    fn place(&mut self, socket: Socket, settings: Settings) {
-        self.handed += 1;
-        let to = self.handed % (self.hand_to.len() + 1);
-        let seat = socket.mark();
-        if to == 0 {
-            self.insert(socket, settings);
-        } else if self.hand_to[to - 1].send((socket, settings)).is_ok() {
-            self.service.waker(to).wake();
-        } else {
-            self.service.leave(seat);
-        }
-    }
-
-    fn insert(&mut self, socket: Socket, settings: Settings) {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        let by_edge = self.waiter.is_edge_triggered();
-        let transport = (self.service.transport(), settings);
-        let connection = Connection::new(socket, transport, by_edge, self.now_ns);
-        let interest = if by_edge { Interest::BOTH } else { connection.interest };
-        if self.waiter.add(&connection.socket, at + CONNECTIONS, interest).is_err() {
-            self.free.push(at);
-            self.service.leave(connection.socket.mark());
-            return;
-        }
-        debug_assert!(self.slots[at].is_none(), "two connections would share a slot");
-        self.slots[at] = Some(Slot { connection, is_away: false, active_turn: 0, is_dead: false });
-        self.open += 1;
-    }
-
-    fn take_inbox(&mut self) {
-        while let Some(Ok((socket, settings))) = self.inbox.as_ref().map(|inbox| inbox.0.try_recv())
-        {
-            if self.stop_ns.is_some() {
-                self.service.leave(socket.mark());
-                continue;
-            }
-            self.insert(socket, settings);
         }
     }
 
