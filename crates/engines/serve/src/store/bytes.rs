@@ -115,6 +115,18 @@ pub(super) fn hashes_of(bytes: &[u8]) -> Option<Vec<u64>> {
     rest.is_empty().then(|| whole.iter().map(|hash| u64::from_le_bytes(*hash)).collect())
 }
 
+/// Returns the length without trailing zeros. Compares whole blocks, because most of a preallocated
+/// log can be zeros.
+pub(super) fn used(bytes: &[u8]) -> usize {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let is_used = |block: &&[u8]| **block != ZEROS[..block.len()];
+    let last = bytes.chunks(ZEROS.len()).enumerate().rfind(|(_, block)| is_used(block));
+    last.map_or(0, |(at, block)| {
+        let used = block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        at * ZEROS.len() + used
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,6 @@
 //! contains its offset and log number, so neither stale bytes nor misplaced bytes form a valid
 //! frame. The synced length distinguishes a torn tail from damage: an incomplete frame before that
 //! point had once been on disk. The cost is 64 bytes and one hash per commit.
-//! once. The cost is 64 bytes and one hash per commit.
 
 use super::super::bytes;
 use ioloom_exchange::{Line, Record};
@@ -232,12 +231,15 @@ impl<'a> Frames<'a> {
         let mut at = from;
         while at < self.size {
             let piece = self.bytes(at, WINDOW)?;
-            if let Some(last) = piece.iter().rposition(|byte| *byte != 0) {
-                found.used_end = found.used_end.max(at + last as u64 + 1);
+            let used = bytes::used(piece);
+            if used > 0 {
+                found.used_end = found.used_end.max(at + used as u64);
             }
             let places: Vec<u64> = if found.is_zeros(from) {
                 Vec::new()
             } else {
+                // The rest is zero. A sign can end in zeros, but not start with one.
+                let piece = &piece[..piece.len().min(used + sign.len())];
                 let places = piece.windows(sign.len()).enumerate();
                 let places = places.filter(|(_, bytes)| bytes[0] == sign[0] && **bytes == sign);
                 places.map(|(place, _)| at + place as u64).collect()
