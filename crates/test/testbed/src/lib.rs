@@ -1,18 +1,20 @@
 //! Test support shared by several crates: tests in separate processes, an unprivileged user,
-//! captured program output, a directory of odd files, a disk whose power can be cut, a database
-//! server, the list of stores that must survive a crash, and a self-signed certificate.
+//! captured program output, a directory of odd files, directories in memory, a disk whose power can be
+//! cut, a database server, the list of stores that must survive a crash, and a self-signed certificate.
 //!
 //! Only tests use this crate, and `xtask`, whose crash runs are tests. Every failure panics with
 //! the reason, because a test cannot recover from it.
 
 mod certificate;
 mod disk;
+mod memory;
 mod postgres;
 mod process;
 mod workspace;
 
 pub use certificate::Certificate;
 pub use disk::Disk;
+pub use memory::in_memory;
 pub use postgres::Postgres;
 pub use process::{ProcessOutput, alone, as_nobody, fed, is_root};
 pub use workspace::{ODD_NAMES, Workspace};

@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "a test that needs PostgreSQL reports that it is skipped")]
 
+use crate::memory::{MEMORY, in_memory};
 use crate::process::open_to_all;
 use ioloom_postgres::{Programs, Server};
 use std::fs;
@@ -26,8 +27,8 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Creates and starts a server with settings such as `fsync=off`. Prints a message and returns
-    /// `None` if PostgreSQL is not installed.
+    /// Creates and starts a server in memory, with settings such as `fsync=off`. Prints a message and
+    /// returns `None` if PostgreSQL is not installed.
     pub fn start(settings: &[&str]) -> Option<Self> {
         Self::make(None, settings)
     }
@@ -40,7 +41,7 @@ impl Postgres {
 
     fn make(data: Option<&Path>, settings: &[&str]) -> Option<Self> {
         let programs = Programs::find().inspect_err(|reason| println!("skipped: {reason}")).ok()?;
-        let dir = tempfile::tempdir().expect("a temporary directory");
+        let dir = in_memory();
         let socket = dir.path().join("socket");
         open_way_to(&socket);
         let server = match data {
@@ -87,7 +88,7 @@ impl Postgres {
 
     /// Creates and starts a synchronous replica of this server.
     pub fn replica(&self) -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
+        let dir = in_memory();
         let (data, socket) = (dir.path().join("replica"), dir.path().join("socket"));
         open_way_to(&socket);
         // The user that PostgreSQL runs as creates the data directory in it.
@@ -154,10 +155,11 @@ impl Drop for Postgres {
     }
 }
 
-/// Makes a path in the temporary directory accessible to all users.
+/// Makes a path in a temporary directory accessible to all users.
 fn open_way_to(path: &Path) {
-    let temp = std::env::temp_dir();
-    for dir in path.ancestors().skip(1).filter(|dir| dir.starts_with(&temp) && *dir != temp) {
+    let temp = [std::env::temp_dir(), MEMORY.into()];
+    let is_below = |dir: &&Path| temp.iter().any(|temp| dir.starts_with(temp) && dir != temp);
+    for dir in path.ancestors().skip(1).filter(is_below) {
         let meta = fs::metadata(dir).expect("a directory above it");
         if meta.permissions().mode() & 0o001 == 0 {
             open_to_all(&[dir]);

@@ -7,9 +7,11 @@
 //! refusal of a store that `inspect_store` reads in full. `cargo xtask damage N SEED` runs it with N
 //! cases per kind of damage and keeps the table.
 
+use super::bytes;
 use super::copying::remove;
 use super::mark::{self, Found};
 use super::path::with_suffix;
+use super::scratch::scratch;
 use super::{Locked, Opened, StoreError, inspect_store, prove};
 use crate::choice::{Durability, StoreKind, store_refusal};
 use crate::options::StoreChoice;
@@ -67,13 +69,6 @@ struct Original {
     states: Vec<State>,
     /// As left by a killed server, by a stopped one, and by a killed one before another boot.
     ends: Vec<(&'static str, TempDir)>,
-}
-
-fn scratch(kind: StoreKind) -> TempDir {
-    // In memory, syncs cost nothing.
-    let memory = tempfile::Builder::new().tempdir_in("/dev/shm");
-    let usable = memory.ok().filter(|dir| super::probe_store(kind, dir.path()).is_ok());
-    usable.unwrap_or_else(|| TempDir::new().unwrap())
 }
 
 fn open(
@@ -220,10 +215,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 
 /// Damages one place of one file; returns a description.
 fn spoil(dir: &Path, damage: Damage, random: &mut Random) -> String {
-    let used = |path: &Path| {
-        let bytes = fs::read(path).unwrap();
-        bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at as u64 + 1)
-    };
+    let used = |path: &Path| bytes::used(&fs::read(path).unwrap()) as u64;
     let mut all: Vec<_> = files(dir).into_iter().map(|path| (used(&path), path)).collect();
     all.retain(|(used, _)| *used > 0);
     // Half of the cases hit the largest file, which has most of the orders.
@@ -328,7 +320,7 @@ fn damage_is_never_silent() {
     let counts = Mutex::new(Counts::new());
     std::thread::scope(|scope| {
         for kind in StoreKind::ALL {
-            if let Err(reason) = super::probe_store(*kind, &std::env::temp_dir()) {
+            if let Err(reason) = super::probe_store(*kind, scratch(*kind).path()) {
                 println!("skipped: {reason}");
                 continue;
             }

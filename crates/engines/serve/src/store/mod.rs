@@ -26,6 +26,8 @@ mod path;
 mod pause;
 mod proof;
 mod redb;
+#[cfg(test)]
+mod scratch;
 mod sqlite;
 mod sqlite_log;
 mod tool;

@@ -5,10 +5,11 @@ use ioloom_serve::{
     Durability, Limits, Model, ServeError, ServeOptions, ServeSummary, Server, ServerHandle,
     Sharing, ShowMode, StoreChoice, StoreKind, TlsFiles,
 };
+use ioloom_testbed::in_memory;
 use ioloom_tls::TlsSession;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -76,8 +77,7 @@ impl Bench {
     }
 
     pub(crate) fn with(model: Model, change: impl FnOnce(&mut ServeOptions)) -> Self {
-        let dir = TempDir::new().unwrap();
-        Self::in_dir(dir, model, change)
+        Self::in_dir(in_memory(), model, change)
     }
 
     pub(crate) fn in_dir(
@@ -133,7 +133,7 @@ impl Bench {
     pub(crate) fn end(mut self) -> (TempDir, ServeSummary) {
         self.stop.stop();
         let ended = self.thread.take().unwrap().join().unwrap().unwrap();
-        let dir = std::mem::replace(&mut self.dir, TempDir::new().unwrap());
+        let dir = std::mem::replace(&mut self.dir, in_memory());
         (dir, ended)
     }
 }
@@ -265,6 +265,25 @@ pub(crate) fn crowd_alone() -> RwLockWriteGuard<'static, ()> {
 pub(crate) fn is_store_possible(kind: StoreKind, dir: &TempDir) -> bool {
     let probed = ioloom_serve::probe_store(kind, dir.path());
     probed.inspect_err(|reason| println!("skipped: {reason}")).is_ok()
+}
+
+/// Returns the length of a file without trailing zeros.
+pub(crate) fn used_bytes(path: &Path) -> u64 {
+    let bytes = std::fs::read(path).unwrap();
+    let used = |block: &[u8]| block.iter().rposition(|byte| *byte != 0).map(|last| last + 1);
+    // Comparing blocks is fast even without optimisation.
+    let blocks = bytes.chunks(4096).enumerate();
+    let last = blocks.rev().find(|(_, block)| **block != [0; 4096][..block.len()]);
+    last.map_or(0, |(at, block)| (at * 4096 + used(block).unwrap_or(0)) as u64)
+}
+
+/// Creates a directory for a store: in memory if the store works there.
+pub(crate) fn dir_for(kind: StoreKind) -> TempDir {
+    let dir = in_memory();
+    match ioloom_serve::probe_store(kind, dir.path()) {
+        Ok(()) => dir,
+        Err(_) => TempDir::new().unwrap(),
+    }
 }
 
 /// Runs a test for all models concurrently.

@@ -6,7 +6,7 @@
 //! again and must get the original answers: surviving orders are answered from memory, lost ones
 //! are executed again.
 
-use crate::bench::{Bench, Client, config, is_store_possible};
+use crate::bench::{Bench, Client, config, dir_for, is_store_possible, used_bytes};
 use ioloom_serve::{Durability, Model, ServeOptions, Server, StoreKind};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -87,12 +87,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 /// Returns the files of the store in a directory, and how much of each is nonzero.
 fn store_files(dir: &Path) -> Vec<(PathBuf, u64)> {
     let own = |path: &PathBuf| path.file_name().is_some_and(|name| name != "stock.txt");
-    let used = |path: &Path| {
-        let bytes = fs::read(path).unwrap();
-        bytes.iter().rposition(|b| *b != 0).map_or(0, |at| at as u64 + 1)
-    };
     let all = files(dir).into_iter().filter(own);
-    all.map(|path| (path.strip_prefix(dir).unwrap().to_owned(), used(&path))).collect()
+    all.map(|path| (path.strip_prefix(dir).unwrap().to_owned(), used_bytes(&path))).collect()
 }
 
 enum Damage {
@@ -150,7 +146,7 @@ fn damaged(
     let mut random = Random(kind as u64 + 1);
     let (mut opened, mut refused) = (0, 0);
     let mut try_one = |name: &Path, this: Damage| {
-        let dir = TempDir::new().unwrap();
+        let dir = dir_for(kind);
         copy(whole, dir.path());
         damage(&dir.path().join(name), &this);
         let what = match this {
@@ -184,19 +180,24 @@ fn truncated_and_flipped(kind: StoreKind) {
     let change = |config: &mut ServeOptions| {
         (config.durability, config.store.kind) = (Durability::Group, kind);
     };
-    let bench = Bench::with(Model::Epoll, change);
+    let bench = Bench::in_dir(dir_for(kind), Model::Epoll, change);
     let (trades, client) = trade(&bench);
     // As left by a killed program, and by a clean stop.
-    let killed = TempDir::new().unwrap();
+    let killed = dir_for(kind);
     copy(bench.dir.path(), killed.path());
     drop(client);
     let (stopped, _) = bench.end();
-    for (whole, how) in [(&killed, "killed"), (&stopped, "stopped")] {
-        let dir = TempDir::new().unwrap();
-        copy(whole.path(), dir.path());
-        assert!(check(dir, &change, &trades, &format!("{kind}, {how}, undamaged")));
-        damaged(kind, whole.path(), &change, &trades, how);
-    }
+    let (trades, change) = (&trades, &change);
+    std::thread::scope(|scope| {
+        for (whole, how) in [(&killed, "killed"), (&stopped, "stopped")] {
+            scope.spawn(move || {
+                let dir = dir_for(kind);
+                copy(whole.path(), dir.path());
+                assert!(check(dir, change, trades, &format!("{kind}, {how}, undamaged")));
+                damaged(kind, whole.path(), change, trades, how);
+            });
+        }
+    });
 }
 
 #[test]
@@ -217,10 +218,12 @@ fn a_damaged_store_of_fjall_gives_a_prefix_or_is_refused() {
 /// Some offsets in each file; the unit tests of the logs cover every byte and bit of small ones.
 #[test]
 fn a_damaged_raw_log_gives_a_prefix_or_is_refused() {
-    let dir = TempDir::new().unwrap();
-    for kind in RAW_LOGS.into_iter().filter(|kind| is_store_possible(*kind, &dir)) {
-        truncated_and_flipped(kind);
-    }
+    let is_possible = |kind: &StoreKind| is_store_possible(*kind, &dir_for(*kind));
+    std::thread::scope(|scope| {
+        for kind in RAW_LOGS.into_iter().filter(is_possible) {
+            scope.spawn(move || truncated_and_flipped(kind));
+        }
+    });
 }
 
 /// An empty store file must have been truncated: starting over would execute orders again that
@@ -228,7 +231,7 @@ fn a_damaged_raw_log_gives_a_prefix_or_is_refused() {
 #[test]
 fn an_empty_file_is_not_a_new_store() {
     for kind in [StoreKind::Sqlite, StoreKind::Redb].into_iter().chain(RAW_LOGS) {
-        let dir = TempDir::new().unwrap();
+        let dir = dir_for(kind);
         File::create(dir.path().join("store")).unwrap();
         let mut config = config(&dir, Model::Epoll);
         (config.durability, config.store.kind) = (Durability::Group, kind);

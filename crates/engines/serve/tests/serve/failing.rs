@@ -6,7 +6,7 @@
 //! made by storage engines are tested with `ioloom serve` under a tracer, in the tests of the
 //! program.
 
-use crate::bench::{config, is_possible, is_store_possible};
+use crate::bench::{config, dir_for, is_possible, is_store_possible};
 use ioloom_serve::{Durability, Model, ServeError, ServeSummary, Server, StoreKind};
 use ioloom_sys::fault;
 use ioloom_testbed::alone;
@@ -163,7 +163,7 @@ fn check(dir: &TempDir, shape: Shape, received: &Heard, case: &str) {
 fn fail_once(shape: Shape, operation: &str, n: u64, errno: i32) {
     let (model, store, durability) = shape;
     let case = format!("{model}, {store}, {durability}: {operation} {n} fails with {errno}");
-    let dir = TempDir::new().unwrap();
+    let dir = dir_for(store);
     fault::set(&format!("{operation}:{n}:{errno}"));
     let (received, ended) = serve(&dir, shape, &case);
     fault::set("");
@@ -189,7 +189,7 @@ fn fail_once(shape: Shape, operation: &str, n: u64, errno: i32) {
 
 /// Injects failures into each operation; returns the number of failed calls.
 fn fail_each(shape: Shape, operations: &[&'static str], places: fn(u64) -> Vec<u64>) -> usize {
-    let dir = TempDir::new().unwrap();
+    let dir = dir_for(shape.1);
     fault::set("");
     let (received, ended) = serve(&dir, shape, "undisturbed");
     assert!(received.len() == ORDERS && ended.is_ok(), "{shape:?}: {ended:?}");
@@ -235,7 +235,7 @@ fn each_call_of_a_raw_log_fails_once_and_no_acknowledged_order_is_lost() {
         (StoreKind::LogUring, Durability::Os),
         (StoreKind::LogUring, Durability::Each),
     ] {
-        if !is_store_possible(store, &TempDir::new().unwrap()) {
+        if !is_store_possible(store, &dir_for(store)) {
             continue;
         }
         let shape = (Model::Epoll, store, durability);

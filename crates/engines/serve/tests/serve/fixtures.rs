@@ -4,7 +4,7 @@
 //! The stores and the expected results are in `tests/fixtures/a8ad189`; its README explains how
 //! they were created.
 
-use crate::bench::{Bench, is_store_possible};
+use crate::bench::{Bench, dir_for, is_store_possible};
 use ioloom_serve::{Durability, Model, StoreKind, detect_store};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -43,8 +43,8 @@ fn fixtures() -> PathBuf {
 }
 
 /// Copies the files of a fixture, which is a directory or an archive, to a new directory.
-fn copy(name: &str) -> TempDir {
-    let (from, to) = (fixtures(), TempDir::new().unwrap());
+fn copy(name: &str, kind: StoreKind) -> TempDir {
+    let (from, to) = (fixtures(), dir_for(kind));
     let archive = from.join(format!("{name}.tar.gz"));
     let mut command;
     if archive.exists() {
@@ -66,7 +66,7 @@ fn lines(dir: &TempDir) -> Vec<String> {
 /// Opens a copy of a fixture as one type of store and compares all of its contents.
 fn check(name: &str, kind: StoreKind, expected: &Expected) {
     let case = format!("{name} as {kind}");
-    let dir = copy(name);
+    let dir = copy(name, kind);
     assert_eq!(lines(&dir), expected.stock_file_in_fixture, "{case}");
     let path = dir.path().join("stock.txt.store");
     let found = detect_store(&path).unwrap().map(StoreKind::name);
@@ -104,7 +104,7 @@ fn stores_of_an_earlier_version_open_with_the_same_orders() {
         let mut kinds = vec![kind(&fixture.expected.store), kind(&fixture.store)];
         kinds.dedup();
         for kind in kinds {
-            if is_store_possible(kind, &TempDir::new().unwrap()) {
+            if is_store_possible(kind, &dir_for(kind)) {
                 check(name, kind, &fixture.expected);
                 checked += 1;
             }

@@ -1,7 +1,7 @@
 //! Lost data is never dropped silently: what was acknowledged is there, or the server refuses to
 //! start, or it reports what is missing.
 
-use crate::bench::{Bench, Client, STOCKS, config, is_store_possible};
+use crate::bench::{Bench, Client, STOCKS, config, dir_for, is_store_possible, used_bytes};
 use ioloom_serve::{Durability, Model, ServeOptions, Server, StoreKind, store_refusal};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -19,8 +19,8 @@ fn start(dir: &TempDir, change: impl FnOnce(&mut ServeOptions)) -> Result<Server
 
 /// Each store and durability that can be combined here.
 fn each_store(test: impl Fn(StoreKind, Durability)) {
-    let dir = TempDir::new().unwrap();
-    for kind in StoreKind::ALL.iter().copied().filter(|kind| is_store_possible(*kind, &dir)) {
+    let is_possible = |kind: &StoreKind| is_store_possible(*kind, &dir_for(*kind));
+    for kind in StoreKind::ALL.iter().copied().filter(is_possible) {
         for durability in [Durability::Os, Durability::Group, Durability::Each] {
             if store_refusal(kind, durability).is_none() {
                 test(kind, durability);
@@ -31,7 +31,7 @@ fn each_store(test: impl Fn(StoreKind, Durability)) {
 
 /// Leaves a store as a killed server does, with `ORDERS` acknowledged orders.
 fn killed(kind: StoreKind, durability: Durability) -> TempDir {
-    let bench = Bench::with(Model::Epoll, |config| {
+    let bench = Bench::in_dir(dir_for(kind), Model::Epoll, |config| {
         (config.store.kind, config.durability) = (kind, durability);
     });
     let mut client = Client::new(bench.address);
@@ -41,7 +41,7 @@ fn killed(kind: StoreKind, durability: Durability) -> TempDir {
         client.send(format!("{number} BUY 1 1\n"));
         assert_eq!(client.line(), format!("{number} OK {} {number}\n", 1000 - number));
     }
-    let copy = TempDir::new().unwrap();
+    let copy = dir_for(kind);
     let mut command = Command::new("cp");
     command.args(["-rT", "--sparse=auto"]).arg(bench.dir.path()).arg(copy.path());
     assert!(command.status().unwrap().success());
@@ -63,10 +63,6 @@ fn flip(path: &Path, at: u64) {
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 4], at).unwrap();
-}
-
-fn used(path: &Path) -> u64 {
-    fs::read(path).unwrap().iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1
 }
 
 /// Returns the contents of all files, to detect changes.
@@ -95,7 +91,7 @@ fn a_flipped_bit_in_the_log_of_a_killed_server_is_refused_and_keeps_the_evidence
         };
         let log = log_of(&dir, kind);
         if kind != StoreKind::Redb {
-            flip(&log, used(&log) * 7 / 10);
+            flip(&log, used_bytes(&log) * 7 / 10);
         } else {
             // Both copies of the header name a tree; the latest one is used.
             let store = log;
@@ -154,7 +150,7 @@ fn unsynced_orders_may_be_missing_after_another_boot_and_are_counted() {
             return;
         }
         let log = log_of(&dir, kind);
-        flip(&log, used(&log) * 7 / 10);
+        flip(&log, used_bytes(&log) * 7 / 10);
         let started = start(&dir, |config| {
             (config.store.kind, config.durability) = (kind, durability);
         });
@@ -202,7 +198,7 @@ fn a_store_without_its_mark_opens_and_a_mark_without_its_store_is_refused() {
 
 /// Two servers that start at the same time on a new store: one serves, the other names it.
 fn race(kind: StoreKind, durability: Durability) {
-    let dir = TempDir::new().unwrap();
+    let dir = dir_for(kind);
     drop(config(&dir, Model::Epoll));
     let both = [(); 2].map(|()| {
         let stocks = dir.path().join("stock.txt");
@@ -288,7 +284,7 @@ fn new_files_are_private() {
 fn nothing_listens_before_the_store_is_open() {
     let dir = killed(StoreKind::Sqlite, Durability::Group);
     let log = log_of(&dir, StoreKind::Sqlite);
-    flip(&log, used(&log) / 2);
+    flip(&log, used_bytes(&log) / 2);
     fs::write(dir.path().join("stock.txt"), STOCKS).unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);

@@ -1,11 +1,14 @@
 //! Misbehaving clients. After each of them, a well-behaved client must be served normally.
 
-use crate::bench::{Bench, Client, crowd_alone, every_model, short_limits, without_crowds};
+use crate::bench::{Bench, Client, crowd_alone, every_model, without_crowds};
 use ioloom_serve::Model;
 use ioloom_sys_net::Socket;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
+
+/// Time for reading pending answers in tests that need no more.
+const SHORT_DRAIN: Duration = Duration::from_millis(400);
 
 /// Asserts that a well-behaved client is served. Models with few threads may answer BUSY during
 /// cleanup.
@@ -19,6 +22,13 @@ fn assert_serves(bench: &Bench, model: Model, after: &str) {
         }
     }
     panic!("{model} does not serve clients after {after}");
+}
+
+/// Returns the metrics, or nothing if the server is busy.
+fn metrics(bench: &Bench) -> String {
+    let mut client = Client::new(bench.address);
+    client.send("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    client.rest()
 }
 
 #[test]
@@ -126,7 +136,7 @@ fn resets_and_unread_answers_affect_only_their_connection() {
 #[test]
 fn a_client_that_never_reads_is_bounded_and_disconnected() {
     every_model(|model| {
-        let bench = Bench::new(model);
+        let bench = Bench::with(model, |config| config.limits.drain = SHORT_DRAIN);
         let mut deaf = Client::new(bench.address);
         deaf.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
         // Answers are 1000 times as long as requests, so the server soon stops reading from this
@@ -136,7 +146,11 @@ fn a_client_that_never_reads_is_bounded_and_disconnected() {
         assert!(stuck, "{model} reads without limit");
         assert_serves(&bench, model, "a deaf client");
         // The client is disconnected: data in flight can be read, followed by the end or a reset.
-        std::thread::sleep(Duration::from_secs(3));
+        let is_cut = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            metrics(&bench).contains("{reason=\"drain-time\"} 1\n")
+        });
+        assert!(is_cut, "{model} keeps a client that never reads");
         let (mut buffer, mut read) = (vec![0; 1 << 16], 0);
         while let Ok(n @ 1..) = std::io::Read::read(&mut deaf.stream, &mut buffer) {
             read += n;
@@ -154,14 +168,15 @@ fn flood_with_requests(stream: &mut TcpStream) {
 #[test]
 fn a_client_with_constant_output_that_reads_is_not_disconnected() {
     every_model(|model| {
-        let bench = Bench::new(model);
+        let bench = Bench::with(model, |config| config.limits.drain = SHORT_DRAIN);
         let mut client = Client::new(bench.address);
         let mut asking = client.stream.try_clone().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || flood_with_requests(&mut asking));
-            // Longer than the drain timeout, with answers pending the whole time.
+            // Longer than the drain timeout and the interval at which it is checked, with answers
+            // pending the whole time.
             let (began, mut buffer) = (Instant::now(), vec![0; 1 << 16]);
-            while began.elapsed() < short_limits().drain * 2 {
+            while began.elapsed() < SHORT_DRAIN * 4 {
                 let read = client.stream.read(&mut buffer);
                 assert!(matches!(read, Ok(1..)), "{model}: {read:?}");
                 std::thread::sleep(Duration::from_millis(2));
@@ -221,7 +236,7 @@ fn many_short_connections_leave_nothing_behind() {
 #[test]
 fn idle_crowds_do_not_block_others() {
     every_model(|model| {
-        let bench = Bench::new(model);
+        let bench = Bench::with(model, |config| config.limits.hog = Duration::from_millis(100));
         // More than the threads and the queue of the pool can hold.
         let crowd: Vec<Client> = (0..18).map(|_| bench.client()).collect();
         let served = (0..200).any(|_| {

@@ -4,6 +4,7 @@ use crate::bench::{Bench, Client, config, every_model, is_store_possible, sharin
 use ioloom_serve::{
     Durability, Model, ServeError, Server, Sharing, StoreKind, detect_store, store_refusal,
 };
+use ioloom_testbed::in_memory;
 use tempfile::TempDir;
 
 #[test]
@@ -11,7 +12,7 @@ fn orders_and_answers_survive_a_stop() {
     every_model(|model| {
         for durability in [Durability::Os, Durability::Group, Durability::Each] {
             for sharing in sharings(model, durability) {
-                let dir = TempDir::new().unwrap();
+                let dir = in_memory();
                 let change = |config: &mut ioloom_serve::ServeOptions| {
                     (config.durability, config.sharing) = (durability, sharing);
                 };
@@ -47,7 +48,7 @@ fn orders_and_answers_survive_a_stop() {
     });
 }
 
-/// Every store retains acknowledged orders, repeats earlier answers, and refuses a second server.
+/// On a real disk, every store retains acknowledged orders, repeats earlier answers, and refuses a second server.
 #[test]
 fn every_store_keeps_orders_and_answers() {
     std::thread::scope(|scope| {
