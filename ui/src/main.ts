@@ -2,6 +2,7 @@
 // the filter of claims and the highlight of the visible section.
 import { filterClaims } from "./claims";
 import { followChapters } from "./chapters";
+import { offerData } from "./data";
 import { unfold } from "./fold";
 import { sortTables } from "./sort";
 import { switchTheme } from "./theme";
@@ -11,5 +12,6 @@ switchTheme();
 sortTables();
 filterClaims();
 showTips();
+offerData();
 followChapters();
 unfold();

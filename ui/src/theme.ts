@@ -5,9 +5,9 @@ type Theme = "auto" | "light" | "dark";
 const KEY = "ioloom-theme";
 const ORDER: readonly Theme[] = ["auto", "light", "dark"];
 const WORDS: Record<Theme, readonly [string, string]> = {
-  auto: ["Auto", "Colours: system setting"],
-  light: ["Light", "Colours: light"],
-  dark: ["Dark", "Colours: dark"],
+  auto: ["Auto", "Auto: colours of the system"],
+  light: ["Light", "Light colours"],
+  dark: ["Dark", "Dark colours"],
 };
 
 function stored(): Theme {

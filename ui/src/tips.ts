@@ -2,7 +2,8 @@
 // the browser from showing it twice, and becomes the mark's label.
 const GAP = 14;
 
-function take(mark: Element): string {
+/** Returns the words of a mark. */
+export function wordsOf(mark: Element): string {
   const title = Array.from(mark.children).find((c) => c.localName === "title");
   if (title) {
     mark.setAttribute("aria-label", title.textContent ?? "");
@@ -29,7 +30,7 @@ export function showTips(): void {
     tip.style.top = `${above > 8 ? above : y + GAP}px`;
   };
   const show = (mark: Element, x: number, y: number): void => {
-    const words = take(mark);
+    const words = wordsOf(mark);
     if (words === "") {
       return;
     }

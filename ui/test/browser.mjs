@@ -1,7 +1,7 @@
 // Shared by the tests and the benchmark of the pages: a browser without network, pages with synthetic
 // numbers made by cargo, and counted checks.
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -60,6 +60,15 @@ export function makePages(more = []) {
   const dir = emptyDir();
   make("timeline", [dir, ...more]);
   return dir;
+}
+
+/** Checks a page with axe-core, with everything unfolded. */
+export async function accessible(page, what) {
+  await page.evaluate(() => document.querySelectorAll("details").forEach((d) => (d.open = true)));
+  await page.evaluate(readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8"));
+  const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+  const words = violations.map((v) => `${v.id} (${v.nodes.length}): ${v.nodes[0]?.html.slice(0, 160)}`);
+  same(words, [], `axe-core, ${what}`);
 }
 
 let failures = 0;

@@ -3,7 +3,7 @@
 // equal the embedded data.
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { check, emptyDir, judge, launch, make, needBrowser, open, same } from "./browser.mjs";
+import { accessible, check, emptyDir, judge, launch, make, needBrowser, open, same } from "./browser.mjs";
 
 needBrowser();
 const dir = emptyDir();
@@ -195,6 +195,56 @@ async function folded(browser) {
   await close();
 }
 
+// From a phone to a laptop, light, dark and printed.
+async function readers(browser) {
+  for (const [path, width, scheme, media] of [
+    [page_path, 360, "light", "screen"],
+    [page_path, 768, "dark", "screen"],
+    [page_path, 1440, "light", "screen"],
+    [page_path, 1366, "light", "print"],
+    [compare_path, 360, "dark", "screen"],
+  ]) {
+    const { page, close } = await opened(browser, path, width, scheme);
+    await page.emulateMedia({ media });
+    await accessible(page, `${path} at ${width}, ${scheme}, ${media}`);
+    await close();
+  }
+}
+
+// Every chart offers its data, and the CSV of a comparison has the values of its runs.
+async function data(page) {
+  const [charts, offers] = await page.evaluate(() => [
+    Array.from(document.querySelectorAll("figure")).filter((f) => f.querySelector("svg.chart")).length,
+    document.querySelectorAll("figure > .data").length,
+  ]);
+  check(charts > 10, `only ${charts} charts`);
+  same(offers, charts, "charts with data");
+  const saved = await page.evaluate(() => {
+    const found = [];
+    HTMLAnchorElement.prototype.click = function () {
+      found.push([this.download, decodeURIComponent(this.href.split(",").slice(1).join(","))]);
+    };
+    document.querySelectorAll("figure > .data button").forEach((button) => button.click());
+    const { studies } = JSON.parse(document.getElementById("report-data").textContent);
+    const first = document.querySelector(".group figure");
+    const group = studies.flatMap((s) => s.groups).find((g) => g.id === first.closest(".group").id);
+    found.push([...document.querySelectorAll("figure > .data")].indexOf(first.querySelector(".data")));
+    found.push(group.arms.flatMap((arm) => arm.values ?? []));
+    return found;
+  });
+  const [at, values] = saved.splice(-2);
+  const empty = saved.filter(([name, text]) =>
+    name.endsWith(".csv") ? text.trim().split("\r\n").length < 2 : JSON.parse(text).length === 0,
+  );
+  same(empty.map(([name]) => name), [], "charts without data");
+  const column = (text) => {
+    const [head, ...lines] = text.trim().split("\r\n");
+    return lines.map((line) => Number(line.match(/("[^"]*"|[^,]*)(,|$)/g)[head.split(",").indexOf("value")].replace(",", "")));
+  };
+  same(column(saved[2 * at][1]), values, "the CSV of a comparison");
+  same(JSON.parse(saved[2 * at + 1][1]).map((row) => row.value), values, "its JSON");
+}
+
 make("sample", [page_path, compare_path]);
 const browser = await launch();
 try {
@@ -214,11 +264,13 @@ try {
     }
   }
   await folded(browser);
+  await readers(browser);
   const { page, seen, close } = await opened(browser, page_path, 1366);
   await colours(page);
   await sorting(page);
   await filters(page);
   await tips(page);
+  await data(page);
   same(seen.errors, [], "console after use");
   same(seen.requests, [], "requests after use");
   await close();

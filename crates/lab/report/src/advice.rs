@@ -122,7 +122,7 @@ impl Advice<'_, '_> {
         let number = |text: String, field| Piece::Number { text, of: self.id.clone(), field };
         let (best, usual) = (self.says(self.best), self.says(self.usual));
         let Some(r) = self.ratio else {
-            return vec![words(&format!("{usual} and {best} share no blocks."))];
+            return vec![words(&self.without_ratio(&usual, &best))];
         };
         let gain = || number(ratio_ends(r.value, r.ends), "ratio");
         let loss = || number(ratio_ends(1.0 / r.value, r.ends.inverse()), "slowdown");
@@ -178,6 +178,18 @@ impl Advice<'_, '_> {
         }
     }
 
+    /// Returns the line if no ratio exists: choosing the best takes another block than comparing it.
+    fn without_ratio(&self, usual: &str, best: &str) -> String {
+        let metric = &self.group.experiment.metric;
+        let medians = self.best.estimate.as_ref().zip(self.usual.estimate.as_ref());
+        let won = medians.is_none_or(|(b, u)| self.group.better().prefers(b.median, u.median));
+        let first = if won { best } else { usual };
+        match self.usual.blocks(metric).len() {
+            1 => format!("{first}: best in the only block, too few to decide."),
+            _ => format!("{usual} and {best} have no block in common, so nothing is decided."),
+        }
+    }
+
     /// Returns what a user would call an arm.
     pub fn says(&self, arm: &ArmRuns<'_>) -> String {
         let own = self.group.experiment.arms.iter().find_map(|spec| {
@@ -204,6 +216,7 @@ fn plan_words(plan: &AnyPlan, name: &str) -> String {
         Schedule::Threads { .. } if plan.threads() == 1 => format!("one thread, {how}"),
         Schedule::Threads { .. } => format!("{} threads, {how}", plan.threads()),
         Schedule::Roles { .. } => format!("separate readers and compute threads, {how}"),
+        Schedule::Window { window: 1, .. } => format!("one request in flight, {how}"),
         Schedule::Window { window, .. } => format!("up to {window} requests in flight, {how}"),
     }
 }

@@ -28,6 +28,13 @@ pub fn document(studies: Vec<Value>) -> Value {
     json!({ "schema": DATA_SCHEMA, "studies": studies })
 }
 
+/// Records that the runs are not embedded.
+pub(crate) fn without_runs(document: &mut Value) {
+    for study in document["studies"].as_array_mut().into_iter().flatten() {
+        study["runs"]["element"] = Value::Null;
+    }
+}
+
 /// Returns the part of a study.
 pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]) -> Value {
     json!({

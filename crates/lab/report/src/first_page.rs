@@ -8,6 +8,9 @@ use crate::input::{Input, Verdict};
 use ioloom_model::units::format_size;
 use std::collections::BTreeMap;
 
+/// The command that decides more claims.
+pub(crate) const VERIFY: &str = "ioloom claims --verify --open";
+
 /// The first page of several studies.
 #[derive(Debug)]
 pub struct FirstPage<'g, 'a> {
@@ -76,7 +79,7 @@ fn score(inputs: &[Input]) -> String {
         count(&[Verdict::NotTestableHere]),
     );
     if open > 0 {
-        text.push_str(" To decide more: ioloom claims --verify --open");
+        text.push_str(&format!(" To decide more: {VERIFY}"));
     }
     text
 }

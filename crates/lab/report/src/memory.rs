@@ -111,7 +111,7 @@ fn row(m: &mut Markup, cell: &'static str, cells: &[String]) {
 }
 
 fn table(m: &mut Markup, head: &[&str], rows: &[Vec<String>]) {
-    m.tag("div").a("class", "scroll").body(|m| {
+    m.tag("div").a("class", "scroll").a("tabindex", "0").body(|m| {
         m.tag("table").a("class", "plain").body(|m| {
             m.tag("thead").body(|m| {
                 row(m, "th", &head.iter().map(|h| (*h).to_owned()).collect::<Vec<_>>());
@@ -373,7 +373,7 @@ fn smt(m: &mut Markup, result: &MemoryResult) {
 
 fn checks(m: &mut Markup, result: &MemoryResult) {
     m.tag("h3").text("Plausibility checks");
-    m.tag("div").a("class", "scroll").body(|m| {
+    m.tag("div").a("class", "scroll").a("tabindex", "0").body(|m| {
         m.tag("table").a("class", "plain").body(|m| {
             m.tag("tbody").body(|m| {
                 for check in &result.checks {

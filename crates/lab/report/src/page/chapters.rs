@@ -3,7 +3,7 @@
 use super::parts;
 use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
-use crate::first_page::{FirstPage, capital};
+use crate::first_page::{FirstPage, VERIFY, capital};
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
 use crate::input::{ClaimRow, Input, Verdict};
 use crate::markup::Markup;
@@ -27,7 +27,13 @@ pub(crate) fn first_page(page: &FirstPage<'_, '_>) -> Markup {
         }
     });
     if !page.score.is_empty() {
-        m.tag("p").a("class", "lead").text(&page.score);
+        m.tag("p").a("class", "lead").body(|m| {
+            let words = page.score.strip_suffix(VERIFY);
+            m.text(words.unwrap_or(&page.score));
+            if words.is_some() {
+                m.tag("code").text(VERIFY);
+            }
+        });
     }
     for since in &page.since {
         m.tag("p").a("class", "lead").text(since);

@@ -15,9 +15,11 @@ mod facts;
 pub(crate) mod frame;
 pub(crate) mod parts;
 mod timelines;
+mod weight;
 
 pub use compare::compare_html;
 use frame::{Lanes, document_frame};
+use weight::Part;
 
 use crate::chapter;
 use crate::data;
@@ -57,7 +59,7 @@ pub fn html_all(inputs: &[Input]) -> String {
         .map(|(input, groups)| Study { input, groups, headlines: headlines(groups) })
         .collect();
     let part = |s: &Study<'_>| data::study(s.input, s.groups, &s.headlines);
-    let document = data::document(studies.iter().map(part).collect()).to_string();
+    let document = data::document(studies.iter().map(part).collect());
     let mut sections = Vec::new();
     let first_page = FirstPage::new(inputs, &groups);
     if let Some(page) = &first_page {
@@ -66,52 +68,81 @@ pub fn html_all(inputs: &[Input]) -> String {
         sections.push((FIRST.to_owned(), "Answer", all_answers(&studies)));
     }
     for study in &studies {
-        sections.extend(chapter(study, studies.len() > 1));
+        sections.extend(chapter(study, studies.len() > 1, first_page.is_some()));
     }
     sections.push(("claims".to_owned(), "Claims", chapters::claims(inputs)));
     sections.push(("machine".to_owned(), "Machine", facts::machine(inputs)));
     sections.push(("repeat".to_owned(), "How to repeat", facts::repeat(inputs)));
     sections.retain(|(_, _, body)| !body.as_str().is_empty());
     let title = if studies.len() > 1 { parts::SEVERAL } else { &first.study.title };
+    let mut page = whole(inputs, title, &sections, document.clone(), &[]);
+    for count in 1..=Part::ALL.len() {
+        if page.len() <= weight::PAGE_MAX {
+            break;
+        }
+        page = whole(inputs, title, &sections, document.clone(), &Part::ALL[..count]);
+    }
+    page
+}
+
+/// Returns the page without the named parts.
+fn whole(
+    inputs: &[Input],
+    title: &str,
+    sections: &[Section],
+    mut document: serde_json::Value,
+    without: &[Part],
+) -> String {
+    let kept = |id: &str| !without.iter().any(|part| part.has_section(id));
+    let sections: Vec<&Section> = sections.iter().filter(|(id, ..)| kept(id)).collect();
     let mut m = Markup::new();
-    let lanes = Lanes::of(inputs.iter().any(|input| !input.pictures.is_empty()));
+    let timelines = !without.contains(&Part::Timelines);
+    let lanes = Lanes::of(timelines && inputs.iter().any(|input| !input.pictures.is_empty()));
+    let runs = !without.contains(&Part::Runs);
+    if !runs {
+        data::without_runs(&mut document);
+    }
     document_frame(&mut m, title, lanes, |m| {
         parts::masthead(m, inputs);
         m.tag("div").a("class", "columns").body(|m| {
             contents(m, inputs, &sections);
-            m.tag("main").body(|m| {
-                for (id, name, body) in &sections {
-                    let of = inputs.iter().find(|i| starts_chapter(i, id));
-                    let class = of.map(|_| "chapter");
-                    let title = of.map_or(*name, |i| i.study.title.as_str());
-                    // The first section answers; the others are opened by those who ask why.
-                    let open = sections.first().is_some_and(|(first, ..)| first == id);
-                    m.tag("section").a("id", id).maybe("class", class).body(|m| {
-                        if open {
-                            m.tag("h2").text(title);
-                            m.append(body);
-                            return;
-                        }
-                        m.tag("details").a("class", "fold").body(|m| {
-                            m.tag("summary").body(|m| m.tag("h2").text(title));
-                            m.append(body);
-                        });
-                    });
-                }
-            });
+            m.tag("main")
+                .body(|m| sections.iter().for_each(|one| section(m, inputs, &sections, one)));
         });
-        parts::footer(m, inputs);
+        parts::footer(m, inputs, weight::left_out(without));
         m.tag("script").a("type", "application/json").a("id", "report-data").body(|m| {
-            m.json(&document);
+            m.json(&document.to_string());
         });
-        for input in inputs {
+        for input in inputs.iter().filter(|_| runs) {
             let id = data::runs_element(input);
             m.tag("script").a("type", "application/octet-stream").a("id", id).body(|m| {
                 m.json(&data::runs(input));
             });
         }
     });
-    m.into_string()
+    match without.contains(&Part::Narrow) {
+        true => weight::without_narrow(m.as_str()),
+        false => m.into_string(),
+    }
+}
+
+/// Writes a section. The first one answers and is open; the others are opened by those who ask why.
+fn section(m: &mut Markup, inputs: &[Input], all: &[&Section], (id, name, body): &Section) {
+    let of = inputs.iter().find(|i| starts_chapter(i, id));
+    let class = of.map(|_| "chapter");
+    let title = of.map_or(*name, |i| i.study.title.as_str());
+    let open = all.first().is_some_and(|(first, ..)| first == id);
+    m.tag("section").a("id", id).maybe("class", class).body(|m| {
+        if open {
+            m.tag("h2").text(title);
+            m.append(body);
+            return;
+        }
+        m.tag("details").a("class", "fold").body(|m| {
+            m.tag("summary").body(|m| m.tag("h2").text(title));
+            m.append(body);
+        });
+    });
 }
 
 /// Returns whether a section starts a study's chapter on a page with several studies.
@@ -120,7 +151,7 @@ fn starts_chapter(input: &Input, id: &str) -> bool {
 }
 
 /// Writes the table of contents, with each study's sections below its name.
-fn contents(m: &mut Markup, inputs: &[Input], sections: &[Section]) {
+fn contents(m: &mut Markup, inputs: &[Input], sections: &[&Section]) {
     m.tag("nav").a("aria-label", "Contents").body(|m| {
         for (id, name, _) in sections {
             let own = inputs.iter().find(|i| !i.prefix.is_empty() && id.starts_with(&i.prefix));
@@ -148,8 +179,8 @@ fn all_answers(studies: &[Study<'_>]) -> Markup {
     m
 }
 
-/// Returns the sections of one study.
-fn chapter(study: &Study<'_>, of_several: bool) -> Vec<Section> {
+/// Returns the sections of one study. The page may have answered its question before.
+fn chapter(study: &Study<'_>, of_several: bool, answered: bool) -> Vec<Section> {
     let Study { input, groups, headlines } = study;
     let mut first = Markup::new();
     if of_several {
@@ -157,8 +188,9 @@ fn chapter(study: &Study<'_>, of_several: bool) -> Vec<Section> {
     }
     first.append(&chapters::answer(input, headlines, !of_several));
     let named = |id: &str| format!("{}{id}", input.prefix);
+    let name = if answered { "Best plans and limits" } else { "Answer" };
     vec![
-        (named("answer"), "Answer", first),
+        (named("answer"), name, first),
         (named("published"), "Published and here", chapter::of(input, groups)),
         (named("comparisons"), "Comparisons", chapters::comparisons(input, headlines)),
         (named("experiments"), "Experiments", charts::experiments(input, groups)),

@@ -65,23 +65,30 @@ pub(crate) fn bar(m: &mut Markup, subject: &str) {
         m.tag("button")
             .a("type", "button")
             .a("id", "theme")
-            .a("aria-label", "Colours: system setting")
+            .a("aria-label", "Auto: colours of the system")
             .text("Auto");
     });
 }
 
 /// Writes the footer.
-pub(crate) fn footer(m: &mut Markup, inputs: &[Input]) {
+pub(crate) fn footer(m: &mut Markup, inputs: &[Input], left_out: Option<String>) {
     let Some(input) = inputs.first() else { return };
     m.tag("footer").body(|m| {
         m.tag("p").text(&format!(
-            "Medians with 95\u{A0}% bootstrap intervals (for fewer than six values, minimum and \
-            maximum in parentheses); ratios are paired over blocks. Hover over a mark to see its \
-            count, interval and raw values. Written by ioloom {} from session {}. This file \
-            contains the raw numbers as JSON (element report-data) and the data of each run as \
-            base64-encoded gzip (element report-runs).",
-            input.version, input.session
+            "Medians with exact 95\u{A0}% intervals between order statistics (for fewer than six values, \
+            minimum and maximum in parentheses); ratios are paired over blocks. Hover over a mark to see \
+            its count, interval and raw values. Written by ioloom {} from session {}. This file \
+            contains the raw numbers as JSON (element report-data){}.",
+            input.version,
+            input.session,
+            match left_out {
+                None => " and the data of each run as base64-encoded gzip (element report-runs)",
+                Some(_) => "",
+            }
         ));
+        if let Some(words) = &left_out {
+            m.tag("p").text(words);
+        }
     });
 }
 
@@ -220,7 +227,7 @@ pub(crate) fn table(
     columns: &[(&str, bool)],
     rows: impl FnOnce(&mut Markup),
 ) {
-    m.tag("div").a("class", "scroll").body(|m| {
+    m.tag("div").a("class", "scroll").a("tabindex", "0").body(|m| {
         m.tag("table").a("class", class).body(|m| {
             m.tag("thead").body(|m| {
                 m.tag("tr").body(|m| {

@@ -37,14 +37,19 @@ pub fn draw(chart: &Spark, width: f64) -> Svg {
     let mut d = format!("M{},{}", coordinate(left), coordinate(bottom));
     let short = |v: f64| (v * 10.0).round() / 10.0;
     let steps_max = ((right - left) / STEP_PIXELS).max(1.0) as usize;
-    for (ns, n) in merged(&chart.steps, steps_max) {
+    let steps = merged(&chart.steps, steps_max);
+    for (ns, n) in &steps {
+        let (ns, n) = (*ns, *n);
         d.push_str(&format!("H{}V{}", short(x(ns)), short(y(f64::from(n)))));
     }
     d.push_str(&format!("H{}", short(right)));
     let mut m = Markup::new();
     m.tag("path").a("class", "step").a("d", d.as_str()).void();
     d.push_str(&format!("V{bottom}Z"));
-    m.tag("path").a("class", "area").a("d", d).void();
+    // The values for readers of the page, once: the drawing for narrow screens has none.
+    let values = steps.iter().map(|(ns, n)| format!("{},{n}", ns / 1000)).collect::<Vec<_>>();
+    let values = (width >= super::WIDE).then(|| values.join(" "));
+    m.tag("path").a("class", "area").maybe("data-steps", values).a("d", d).void();
     line(&mut m, "base", (left, bottom), (right, bottom));
     let mean = y(chart.mean);
     line(&mut m, "mean", (left, mean), (right, mean));

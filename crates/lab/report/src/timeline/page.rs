@@ -122,7 +122,7 @@ fn introduction(m: &mut Markup, i: usize, trace: &Trace, findings: &[Finding], t
 /// Writes the shares of the whole run by role.
 fn share_table(m: &mut Markup, trace: &Trace) {
     let roles = shares::roles(trace);
-    m.tag("div").a("class", "scroll").body(|m| {
+    m.tag("div").a("class", "scroll").a("tabindex", "0").body(|m| {
         m.tag("table").body(|m| {
             m.tag("thead").body(|m| {
                 m.tag("tr").body(|m| {
@@ -165,7 +165,7 @@ fn evidence(m: &mut Markup, i: usize, trace: &Trace) {
                 words::lost(trace)
             ));
         });
-        m.tag("div").a("class", "scroll").body(|m| {
+        m.tag("div").a("class", "scroll").a("tabindex", "0").body(|m| {
             m.tag("table").body(|m| {
                 head(m, &["source", "records", "lost", "cost per record", "access"]);
                 m.tag("tbody").body(|m| {

@@ -384,6 +384,19 @@ fn single_runs_have_no_intervals() {
     let page = html(&one);
     assert!(page.contains("no interval"));
     assert!(!page.contains("ratio clear"));
+    one.study.experiments.iter_mut().for_each(|e| e.topic = Some("files".to_owned()));
+    let text = terminal(&one, 200, false);
+    assert!(text.contains(": best in the only block, too few to decide."), "{text}");
+    // The arm that the others are compared with can be the best one.
+    let named = |text: &str| text.find(": best in the only block").map(|at| text[..at].to_owned());
+    let before = named(&text).expect("a line");
+    let usual = groups(&one)[0].comparable()[0].name.to_owned();
+    for r in one.records.iter_mut().filter(|r| r.key.arm == usual) {
+        if let Outcome::Done { measured } = &mut r.outcome {
+            measured.elapsed_ns = 1;
+        }
+    }
+    assert_ne!(named(&terminal(&one, 200, false)).expect("a line"), before);
 }
 
 /// Fewer than six blocks have no interval, and no plan is called fastest; six or more have intervals.
