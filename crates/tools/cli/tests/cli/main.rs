@@ -7,6 +7,7 @@
 mod advise;
 mod errors;
 mod fixtures;
+mod guide;
 mod help;
 mod home;
 mod kill;
