@@ -22,14 +22,14 @@
 //! Barging is fast but unfair: a thread that releases a permit and takes the next one at once
 //! almost always wins against a thread that first has to wake up. A thread that was woken in vain
 //! and has waited for [`STARVED`] therefore sets `starved`, and the next release hands its permit to
-//! the waiting threads (`handed`) instead of to whoever comes first. Each such permit sits idle while
+//! the waiting threads (`handed`) instead of to the next arrival. Each such permit sits idle while
 //! its taker wakes up, which is why barging stays the rule. Under the mutex, `handed` never exceeds
 //! `waiting`, and a waiting thread looks at `handed` first, so a permit that was handed over is taken.
 
 use crate::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock};
 use std::time::{Duration, Instant};
 
-/// Time after which a thread that was woken in vain asks for a permit to be handed over. Under loom,
+/// Time after which a thread that was woken in vain requests that a permit be handed over. Under loom,
 /// which has no clock, the first vain wake-up suffices.
 #[cfg(not(loom))]
 const STARVED: Duration = Duration::from_millis(5);
@@ -55,7 +55,7 @@ pub struct Permits {
     waiting: AtomicU64,
     /// Number of sleeps so far. Written under the lock.
     sleeps: AtomicU64,
-    /// Whether a waiting thread asks for the next permit to be handed over.
+    /// Whether a waiting thread requests that the next permit be handed over.
     starved: AtomicBool,
     sleepers: Mutex<Sleepers>,
     woken: Condvar,
