@@ -14,12 +14,12 @@ fn long_study(home: &Home) -> Vec<String> {
     ["study", "tiny", "--studies", &studies].map(str::to_owned).to_vec()
 }
 
-/// Starts the study and waits until some runs are recorded.
-fn in_the_middle(home: &Home, args: &[String]) -> Child {
+/// Starts the study and waits until this many lines are recorded, the header included.
+fn after(lines: usize, home: &Home, args: &[String]) -> Child {
     let mut command = home.command(args);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let since = Instant::now();
-    while home.lines().len() < 8 {
+    while home.lines().len() < lines {
         assert!(since.elapsed() < Duration::from_secs(120), "the study does not start");
         assert!(child.try_wait().unwrap().is_none(), "the study exited too early");
         std::thread::sleep(Duration::from_millis(2));
@@ -39,14 +39,21 @@ fn resumed_whole(home: &Home, args: &[String], before: &[String]) {
     assert_eq!(positions, (0..RUNS as u64).collect::<Vec<_>>(), "each run is recorded once");
 }
 
+/// Killed, resumed, killed again and resumed: the same set of runs as without kills.
 #[test]
-fn a_killed_study_loses_no_finished_run_and_repeats_none() {
+fn a_study_killed_twice_loses_no_finished_run_and_repeats_none() {
     let home = Home::new();
     let args = long_study(&home);
-    let mut child = in_the_middle(&home, &args);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let before = home.lines();
+    let resume = [&args[..], &["--resume".to_owned()]].concat();
+    let mut before: Vec<String> = Vec::new();
+    for args in [&args, &resume] {
+        let mut child = after(before.len() + 8, &home, args);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let now = home.lines();
+        assert_eq!(now[..before.len()], *before, "a finished run is lost or changed");
+        before = now;
+    }
     assert!(before.len() < RUNS, "the study finished before it was killed");
     resumed_whole(&home, &args, &before);
 }
@@ -55,7 +62,7 @@ fn a_killed_study_loses_no_finished_run_and_repeats_none() {
 fn an_interrupted_study_exits_with_130_and_says_how_to_resume() {
     let home = Home::new();
     let args = long_study(&home);
-    let child = in_the_middle(&home, &args);
+    let child = after(8, &home, &args);
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     let output = child.wait_with_output().unwrap();
