@@ -44,9 +44,6 @@ const COUNTED_FROM_NS: u64 = 2_000_000;
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const FIRST_PAUSE_MAX: Duration = Duration::from_millis(5);
 
-/// Time for which the calling thread yields instead of sleeping while a first worker starts.
-const FIRST_SPIN_NS: u64 = 150_000;
-
 /// Workers per permit that share a short list.
 const SHORT_LIST_WORKERS: usize = 8;
 
