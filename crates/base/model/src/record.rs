@@ -163,7 +163,7 @@ pub struct Span {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Bottleneck {
     /// `device`, `metadata`, `compute`, `hand-over`, `memory`, `input list`, `other programs`, `child
-    /// processes`, `function waits`, `output` or `unknown`.
+    /// processes`, `function waits`, `output`, `object store` or `unknown`.
     pub word: String,
     /// The evidence, in one sentence.
     pub sentence: String,

@@ -29,6 +29,7 @@ mod media;
 mod memory;
 mod out;
 mod predict;
+mod remote;
 mod report;
 mod results;
 mod resume;

@@ -11,6 +11,8 @@ mod gnu;
 mod input;
 mod lines;
 mod map;
+#[cfg(feature = "objects")]
+mod objects;
 mod operands;
 mod picture;
 mod size;
@@ -19,7 +21,7 @@ mod time;
 pub(crate) use args::DuArgs;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{atomic_file, out};
+use crate::{atomic_file, out, remote};
 use document::{document, save};
 use input::{exit_of, import, print_problems, scan};
 use ioloom_du::{Scan, ncdu};
@@ -62,7 +64,13 @@ fn execute(args: &DuArgs) -> Ended {
     }
     let scan = match &args.import {
         Some(file) => import(file)?,
-        None => scan(args, &lines, prints_lines(args, terminal))?,
+        None => match args.paths.iter().find_map(|path| remote::url_of(path.as_ref())) {
+            #[cfg(feature = "objects")]
+            Some(url) => objects::scan(args, url, &lines, prints_lines(args, terminal))?,
+            #[cfg(not(feature = "objects"))]
+            Some(url) => return Err(remote::unsupported(url)),
+            None => scan(args, &lines, prints_lines(args, terminal))?,
+        },
     };
     finish(args, &lines, &scan, terminal)?;
     if args.interactive {

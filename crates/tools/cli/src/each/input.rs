@@ -88,8 +88,9 @@ impl Roots {
         let Some(root) = &self.one else { return path };
         match path.strip_prefix(root.as_os_str().as_bytes()) {
             Some([b'/', rest @ ..]) => rest,
-            Some(rest) => rest,
-            None => path,
+            Some(rest) if !rest.is_empty() => rest,
+            // Not below the root, or the root itself, which is an object then.
+            _ => path,
         }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) mod input;
 mod isolate;
 mod job;
 pub(crate) mod line;
+#[cfg(feature = "objects")]
+mod objects;
 mod outcome;
 pub(crate) mod output;
 mod progress;
@@ -27,7 +29,7 @@ pub(crate) mod work;
 pub(crate) use args::EachArgs;
 
 use crate::exit::{Ended, Exit};
-use crate::{interrupt, stderr};
+use crate::{interrupt, remote, stderr};
 use job::Job;
 use run::{run_job, stop_flag_of};
 use std::sync::Arc;
@@ -36,6 +38,12 @@ use std::sync::atomic::AtomicBool;
 pub(crate) fn run(args: &EachArgs) -> Ended {
     if args.explain {
         return output::explain(args);
+    }
+    if let Some(url) = args.paths.iter().find_map(|path| remote::url_of(path)) {
+        #[cfg(feature = "objects")]
+        return objects::run(args, url);
+        #[cfg(not(feature = "objects"))]
+        return Err(remote::unsupported(url));
     }
     if let Some(list) = &args.check {
         return check::run(args, list);

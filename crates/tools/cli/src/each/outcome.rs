@@ -6,6 +6,16 @@ use ioloom_model::Measured;
 use ioloom_shard::record::Record;
 use std::sync::atomic::AtomicBool;
 
+/// How the objects of a store were read.
+pub(crate) struct Remote {
+    /// How threads shared the work, in the words of a schedule.
+    pub(crate) schedule: String,
+    /// Requests sent, refused because there were too many, and repeated.
+    pub(crate) sent: u64,
+    pub(crate) refused: u64,
+    pub(crate) repeated: u64,
+}
+
 /// The result of a run over files.
 pub(crate) struct Outcome {
     pub(crate) measured: Measured,
@@ -23,6 +33,8 @@ pub(crate) struct Outcome {
     pub(crate) commands_failed: u64,
     /// The result of each file by position, for a part.
     pub(crate) records: Vec<(usize, Record)>,
+    /// How objects were read, if these were the files.
+    pub(crate) remote: Option<Remote>,
     /// Which shard this is, for the document.
     pub(crate) shard: Option<serde_json::Value>,
 }
@@ -46,6 +58,7 @@ impl Outcome {
             cancelled: false,
             commands_failed: 0,
             records: Vec::new(),
+            remote: None,
             shard: None,
         }
     }

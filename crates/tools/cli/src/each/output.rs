@@ -2,7 +2,7 @@
 
 use super::args::EachArgs;
 use super::job::Job;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Remote};
 use super::sink::stdout_gone;
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
@@ -16,6 +16,8 @@ use std::io::Write;
 
 /// Version of the JSON document.
 pub(super) const SCHEMA: u32 = 1;
+/// Name of the method by which objects are read.
+const OBJECTS: &str = "objects";
 /// Errors that are printed one by one.
 pub(crate) const ERRORS_PRINTED: usize = 20;
 /// Shorter runs do not show reliably what limited them.
@@ -66,12 +68,13 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
 fn json(job: &Job, outcome: &Outcome) -> serde_json::Value {
     let m = &outcome.measured;
     let why = m.bottleneck.as_ref();
+    let (plan, method, schedule) = plan_of(job, outcome);
     let mut document = json!({
         "schema": SCHEMA,
         "command": "each",
-        "plan": job.plan.to_string(),
-        "method": job.plan.method.to_string(),
-        "schedule": job.plan.schedule.to_string(),
+        "plan": plan,
+        "method": method,
+        "schedule": schedule,
         "compute": job.work_name(),
         "files": m.files,
         "bytes": m.bytes,
@@ -94,10 +97,30 @@ fn json(job: &Job, outcome: &Outcome) -> serde_json::Value {
         "calls": m.calls,
         "threads": m.threads,
     });
+    if let Some(remote) = &outcome.remote {
+        document["requests"] = json!({
+            "sent": remote.sent,
+            "refused": remote.refused,
+            "repeated": remote.repeated,
+        });
+    }
     if let Some(shard) = &outcome.shard {
         document["shard"] = shard.clone();
     }
     document
+}
+
+/// Returns the plan that ran, its method and its schedule.
+fn plan_of(job: &Job, outcome: &Outcome) -> (String, String, String) {
+    match &outcome.remote {
+        Some(Remote { schedule, .. }) => {
+            (format!("{OBJECTS}/{schedule}"), OBJECTS.to_owned(), schedule.clone())
+        }
+        None => {
+            let plan = job.plan;
+            (plan.to_string(), plan.method.to_string(), plan.schedule.to_string())
+        }
+    }
 }
 
 /// Returns the peak memory of this process. Short runs do not read it.
@@ -121,7 +144,18 @@ fn human(job: &Job, outcome: &Outcome) -> String {
     if let Some(digest) = &outcome.digest {
         text += &format!("digest      {digest}{}\n", partial(outcome));
     }
-    text += &format!("plan        {}\n", job.plan);
+    text += &format!("plan        {}\n", plan_of(job, outcome).0);
+    if let Some(remote) = &outcome.remote {
+        let refused = match remote.refused {
+            0 => String::new(),
+            refused => format!(", {} refused", format_count(refused)),
+        };
+        let repeated = match remote.repeated {
+            0 => String::new(),
+            repeated => format!(", {} repeated", format_count(repeated)),
+        };
+        text += &format!("requests    {}{refused}{repeated}\n", format_count(remote.sent));
+    }
     if let Some(b) = m.bottleneck.as_ref().filter(|_| m.elapsed_ns >= LIMIT_SHOWN_NS) {
         let sentence = format!("{}: {}", b.word, b.sentence);
         text += &format!("limited by  {}\n", wrap(&sentence, 66).join("\n            "));

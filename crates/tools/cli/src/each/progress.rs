@@ -71,6 +71,17 @@ impl Bar {
         });
     }
 
+    /// Shows the progress of a run over objects.
+    #[cfg(feature = "objects")]
+    pub(super) fn count(&self, now: &ioloom_objects::Progress) {
+        self.show(&Shown {
+            files: now.objects,
+            bytes: now.bytes,
+            found: now.found,
+            complete: now.complete,
+        });
+    }
+
     fn show(&self, now: &Shown) {
         match self {
             Self::None => {}

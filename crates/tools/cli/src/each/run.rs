@@ -24,7 +24,7 @@ pub(super) fn stop_flag_of(args: &EachArgs, job: &Job) -> Result<Arc<AtomicBool>
 }
 
 /// Returns the shape of the lines that the flags select.
-fn shape(args: &EachArgs) -> Shape {
+pub(super) fn shape(args: &EachArgs) -> Shape {
     match args.json {
         true => Shape::Json,
         false => Shape::Text(line::Form { tag: args.tag, zero: args.zero }),

@@ -11,7 +11,7 @@ use super::sink::Sink;
 use crate::exit::Failure;
 use crate::{out, stderr};
 use ioloom::{Chunk, FileError, Files, FnError, Run};
-use ioloom_model::{Compute, Hash, Method};
+use ioloom_model::{Compute, Hash, Measured, Method};
 use ioloom_shard::record::Record;
 use ioloom_subjects::Kernel;
 use ioloom_subjects::kernel::FileState;
@@ -140,7 +140,7 @@ impl Local {
     }
 
     /// Adds the results of another thread.
-    fn append(&mut self, other: Self) {
+    pub(super) fn append(&mut self, other: Self) {
         self.hashes.append(other.hashes);
         self.records.extend(other.records);
         let (all, more) = (&mut self.counts, other.counts);
@@ -214,8 +214,17 @@ impl<'a> EachWork<'a> {
 
     /// Returns the result of a run.
     pub(super) fn outcome(&self, run: Run<Local, FnError>, roots: &Roots) -> (Outcome, Counts) {
-        let Local { hashes, counts, records } = run.value;
-        let mut measured = run.measured;
+        self.outcome_of(run.value, (run.measured, run.cancelled), roots)
+    }
+
+    /// Returns the result of a run that had these measurements and may have been cancelled.
+    pub(super) fn outcome_of(
+        &self,
+        value: Local,
+        (mut measured, cancelled): (Measured, bool),
+        roots: &Roots,
+    ) -> (Outcome, Counts) {
+        let Local { hashes, counts, records } = value;
         measured.errors = counts.failed + counts.wrong;
         let digest = self.combined.then(|| {
             let none = PathList::new();
@@ -226,7 +235,7 @@ impl<'a> EachWork<'a> {
         errors.sort();
         let shown = !matches!(self.lines, Lines::None);
         let outcome = Outcome::new(measured, digest, errors, shown);
-        (Outcome { cancelled: run.cancelled, records, ..outcome }, counts)
+        (Outcome { cancelled, records, ..outcome }, counts)
     }
 
     /// Returns the kernel of a file and its hash.
@@ -265,7 +274,7 @@ impl<'a> EachWork<'a> {
     }
 
     /// Counts a failed file, prints its line and message, and keeps the message.
-    fn fail(
+    pub(super) fn fail(
         &self,
         local: &mut Local,
         (index, path): (Option<usize>, &Path),
@@ -330,7 +339,7 @@ pub(crate) fn json_line(line: &mut Vec<u8>, path: &Path, facts: &serde_json::Val
 const PATH_INLINE: usize = 112;
 
 /// What a processed file left.
-struct Done {
+pub(super) struct Done {
     /// Its position in the input.
     index: usize,
     /// Its path, if the combined digest needs a copy.
@@ -377,7 +386,7 @@ impl EachWork<'_> {
         local
     }
 
-    fn begin(&self, path: &Path) -> State {
+    pub(super) fn begin(&self, path: &Path) -> State {
         match self.exec {
             Some(exec) => State::Exec(Box::new(exec.start(path)), 0, 0),
             None => State::New,
@@ -385,26 +394,36 @@ impl EachWork<'_> {
     }
 
     fn piece(&self, state: &mut State, chunk: &Chunk<'_>) -> Result<(), FnError> {
-        let at = chunk.index();
+        self.bytes(state, chunk.index(), chunk.bytes(), (chunk.offset(), chunk.is_last()))
+    }
+
+    /// Processes bytes of file `at` that begin at an offset and may be its last ones.
+    pub(super) fn bytes(
+        &self,
+        state: &mut State,
+        at: usize,
+        piece: &[u8],
+        (offset, is_last): (u64, bool),
+    ) -> Result<(), FnError> {
         if let State::New = state {
             *state = State::Kernel(self.kernel(at).1.begin(), at, 0);
         }
         match state {
             State::New => {}
             State::Exec(running, index, bytes) => {
-                (*index, *bytes) = (at, *bytes + chunk.bytes().len() as u64);
-                running.feed(chunk.bytes())?;
+                (*index, *bytes) = (at, *bytes + piece.len() as u64);
+                running.feed(piece)?;
             }
             State::Kernel(state, _, bytes) => {
                 let kernel = &self.kernel(at).1;
-                kernel.piece(state, at, chunk.offset(), chunk.is_last(), chunk.bytes());
-                *bytes += chunk.bytes().len() as u64;
+                kernel.piece(state, at, offset, is_last, piece);
+                *bytes += piece.len() as u64;
             }
         }
         Ok(())
     }
 
-    fn finish(&self, state: State, path: &Path) -> Result<Done, FnError> {
+    pub(super) fn finish(&self, state: State, path: &Path) -> Result<Done, FnError> {
         match state {
             State::New => Err("the file has no piece".into()),
             State::Exec(running, index, bytes) => {
@@ -430,7 +449,7 @@ impl EachWork<'_> {
         self.recorded.then(|| Box::new(Record::Done { bytes, xxh3, hash }))
     }
 
-    fn done(&self, local: &mut Local, done: Done) {
+    pub(super) fn done(&self, local: &mut Local, done: Done) {
         if let Some(path) = done.path {
             local.hashes.push(done.xxh3, &path);
         } else if self.known.is_some() && self.exec.is_none() {

@@ -1,0 +1,199 @@
+//! Reads a range of an object, with verification and retries.
+
+use crate::error::{Action, Kind, ObjectError};
+use crate::gate::Gate;
+use crate::hand_over::{Bytes, Item};
+use crate::listing::describe;
+use crate::reason::Reason;
+use crate::retries::Retries;
+use crate::store::Store;
+use crate::wire::watched;
+use futures_util::StreamExt;
+use object_store::{GetOptions, GetRange, ObjectStore};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest time without a byte of a response.
+const SILENCE: Duration = Duration::from_secs(20);
+/// How often an object that was replaced between its listing and its first byte is begun again.
+const REPLACED_MAX: u32 = 3;
+
+/// What reads objects.
+#[derive(Debug, Clone)]
+pub(crate) struct Fetch {
+    pub(crate) store: Store,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) retries: Arc<Retries>,
+}
+
+/// What is known of the contents that are read.
+#[derive(Debug, Clone)]
+struct Version {
+    size: u64,
+    e_tag: Option<String>,
+}
+
+/// The outcome of a request for a whole object or a range.
+pub(crate) enum Fetched {
+    /// The bytes; `true` if they are the whole object, which may have another size than listed.
+    Bytes(Bytes, bool),
+    /// The key is the marker of a directory.
+    NotAnObject,
+    Failed(ObjectError),
+    /// The run was stopped.
+    Stopped,
+}
+
+impl Fetch {
+    /// Reads a range of an object into memory that was reserved.
+    pub(crate) async fn range(&self, item: &Item, range: Range<u64>, mut bytes: Bytes) -> Fetched {
+        let whole = range == (0..item.size);
+        if item.size == 0 {
+            return self.empty(item, bytes).await;
+        }
+        let mut version = Version { size: item.size, e_tag: item.e_tag.clone() };
+        let mut wanted = range;
+        let (mut attempts, mut replaced) = (0, 0);
+        loop {
+            let began_ns = self.gate.now_ns();
+            let reason = match self.attempt(item, wanted.clone(), &version, &mut bytes.data).await {
+                Ok(()) => {
+                    let latency_ns = self.gate.now_ns() - began_ns;
+                    self.gate.answered(latency_ns, bytes.data.len() as u64);
+                    self.retries.earn();
+                    return Fetched::Bytes(bytes, whole);
+                }
+                Err(reason) => reason,
+            };
+            attempts += 1;
+            if reason.kind == Kind::Changed && whole && replaced < REPLACED_MAX {
+                // Nothing of it was handed over, so its new contents are as good.
+                replaced += 1;
+                if let Some(new) = self.renewed(item, &version, &mut bytes).await {
+                    wanted = 0..new.size;
+                    version = new;
+                    if self.gate.again().await {
+                        continue;
+                    }
+                    return Fetched::Stopped;
+                }
+            }
+            match self.pause(&reason, attempts).await {
+                Some(true) => {}
+                Some(false) => return Fetched::Stopped,
+                None => return Fetched::Failed(failure(item, reason, attempts)),
+            }
+        }
+    }
+
+    /// Waits before a request is repeated. Returns `None` if it is not, and false if the run stopped.
+    async fn pause(&self, reason: &Reason, attempts: u32) -> Option<bool> {
+        if reason.kind == Kind::Busy {
+            self.gate.refused();
+        }
+        let pause = self.retries.take(attempts).filter(|_| reason.is_transient())?;
+        tokio::time::sleep(pause).await;
+        Some(self.gate.again().await)
+    }
+
+    /// Verifies that an object listed as empty is one. The listing shows the marker of a directory,
+    /// whose key ends with a slash, as an object without it.
+    async fn empty(&self, item: &Item, bytes: Bytes) -> Fetched {
+        let began_ns = self.gate.now_ns();
+        let (described, seen) = describe(&self.store, &item.key).await;
+        match described {
+            Ok(meta) if meta.size == 0 => {
+                self.gate.answered(self.gate.now_ns() - began_ns, 0);
+                Fetched::Bytes(bytes, true)
+            }
+            Ok(_) => {
+                let text = "it was replaced while it was read";
+                Fetched::Failed(failure(item, Reason::new(Kind::Changed, text), 1))
+            }
+            Err(error) => match Reason::of(&error, &seen) {
+                Reason { kind: Kind::Missing, .. } => Fetched::NotAnObject,
+                reason => Fetched::Failed(failure(item, reason, 1)),
+            },
+        }
+    }
+
+    /// Returns the present version of an object if it differs from `old` and fits in memory.
+    async fn renewed(&self, item: &Item, old: &Version, bytes: &mut Bytes) -> Option<Version> {
+        let meta = describe(&self.store, &item.key).await.0.ok()?;
+        let new = Version { size: meta.size, e_tag: meta.e_tag };
+        if new.size == 0 || new.e_tag == old.e_tag {
+            return None;
+        }
+        let more = new.size.saturating_sub(old.size);
+        (more == 0 || bytes.grow(more)).then_some(new)
+    }
+
+    /// Sends one request and reads its response.
+    async fn attempt(
+        &self,
+        item: &Item,
+        range: Range<u64>,
+        version: &Version,
+        into: &mut Vec<u8>,
+    ) -> Result<(), Reason> {
+        into.clear();
+        let expected = (range.end - range.start) as usize;
+        into.reserve_exact(expected);
+        let options = GetOptions {
+            if_match: version.e_tag.clone(),
+            range: (expected as u64 != version.size).then(|| GetRange::Bounded(range.clone())),
+            ..GetOptions::default()
+        };
+        let response = async {
+            let result = self.store.reading.get_opts(&item.key, options).await?;
+            let (meta, range) = (result.meta.clone(), result.range.clone());
+            Ok((meta, range, result.into_stream()))
+        };
+        let (response, seen) = watched(response).await;
+        let (meta, found, mut body) = response.map_err(|error| Reason::of(&error, &seen))?;
+        let e_tag = match &version.e_tag {
+            Some(_) => &version.e_tag,
+            None => item.first_e_tag.get_or_init(|| meta.e_tag.clone()),
+        };
+        if meta.e_tag != *e_tag {
+            return Err(Reason::new(Kind::Changed, "it was replaced while it was read"));
+        }
+        if meta.size != version.size || found != range {
+            let text = format!(
+                "the server sent {} bytes of {}, {expected} of {} were expected",
+                found.end.saturating_sub(found.start),
+                meta.size,
+                version.size
+            );
+            return Err(Reason::new(Kind::Response, text));
+        }
+        loop {
+            let next = tokio::time::timeout(SILENCE, body.next()).await;
+            match next {
+                Err(_) => {
+                    let text = format!("the response stalled for {} s", SILENCE.as_secs());
+                    return Err(Reason::new(Kind::Interrupted, text));
+                }
+                Ok(None) => break,
+                Ok(Some(Err(error))) => return Err(Reason::of(&error, &seen)),
+                Ok(Some(Ok(part))) if into.len() + part.len() > expected => {
+                    let text =
+                        format!("the server sent more than the {expected} bytes of the range");
+                    return Err(Reason::new(Kind::Response, text));
+                }
+                Ok(Some(Ok(part))) => into.extend_from_slice(&part),
+            }
+        }
+        if into.len() != expected {
+            let text = format!("the response ended after {} of {expected} bytes", into.len());
+            return Err(Reason::new(Kind::Interrupted, text));
+        }
+        Ok(())
+    }
+}
+
+fn failure(item: &Item, reason: Reason, attempts: u32) -> ObjectError {
+    let Reason { kind, text } = reason;
+    ObjectError { attempts, ..ObjectError::new(Action::Read, item.url.clone(), kind, text) }
+}

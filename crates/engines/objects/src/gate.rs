@@ -1,0 +1,230 @@
+//! When the next request may start: the number in flight, the pace, and the memory budget.
+//!
+//! One task starts requests, so one waiter is woken. Requests that are repeated keep their place and
+//! their memory and wait for the pace only.
+
+use ioloom_control::Pace;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// What the task that starts requests waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Waiting {
+    /// Nothing: it is starting requests.
+    #[default]
+    Nothing,
+    /// A listed object.
+    List,
+    /// A place in flight.
+    Window,
+    /// The pace.
+    Pace,
+    /// Memory.
+    Memory,
+}
+
+/// What has happened so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    /// Responses that were used, and their bytes.
+    pub(crate) answered: u64,
+    pub(crate) bytes: u64,
+    /// Requests sent.
+    pub(crate) sent: u64,
+    /// Requests that the server refused because there were too many.
+    pub(crate) refused: u64,
+    /// Sum of the latencies of `answered`.
+    pub(crate) latency_ns: u64,
+    /// Most requests in flight, and bytes of memory.
+    pub(crate) in_flight_max: u32,
+    pub(crate) memory_max: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    in_flight: u32,
+    limit: u32,
+    memory: u64,
+    pace: Pace,
+    stopped: bool,
+    waiting: Waiting,
+    counts: Counts,
+}
+
+/// The limits that all requests of a run share.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    state: Mutex<State>,
+    wake: Notify,
+    start: Instant,
+    memory: u64,
+}
+
+impl Gate {
+    pub(crate) fn new(memory: u64, limit: u32) -> Self {
+        let state = State {
+            in_flight: 0,
+            limit,
+            memory: 0,
+            pace: Pace::default(),
+            stopped: false,
+            waiting: Waiting::Nothing,
+            counts: Counts::default(),
+        };
+        Self { state: Mutex::new(state), wake: Notify::new(), start: Instant::now(), memory }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the nanoseconds since the start.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Waits until a request for `bytes` may start. Returns false if the run was stopped.
+    pub(crate) async fn enter(&self, bytes: u64) -> bool {
+        loop {
+            let mut wait = None;
+            {
+                let mut state = self.state();
+                if state.stopped {
+                    return false;
+                }
+                let now_ns = self.now_ns();
+                // The oldest request always fits.
+                let fits = state.memory == 0 || state.memory + bytes <= self.memory;
+                state.waiting = if state.in_flight >= state.limit {
+                    Waiting::Window
+                } else if !fits {
+                    Waiting::Memory
+                } else {
+                    match state.pace.wait_ns(now_ns) {
+                        0 => {
+                            state.enter(bytes, now_ns);
+                            return true;
+                        }
+                        ns => {
+                            wait = Some(Duration::from_nanos(ns));
+                            Waiting::Pace
+                        }
+                    }
+                };
+            }
+            match wait {
+                Some(wait) => {
+                    let _ = tokio::time::timeout(wait, self.wake.notified()).await;
+                }
+                None => self.wake.notified().await,
+            }
+        }
+    }
+
+    /// Waits until the pace allows a request that is repeated. Returns false if the run was stopped.
+    pub(crate) async fn again(&self) -> bool {
+        loop {
+            let wait = {
+                let mut state = self.state();
+                if state.stopped {
+                    return false;
+                }
+                let now_ns = self.now_ns();
+                match state.pace.wait_ns(now_ns) {
+                    0 => {
+                        state.pace.issued(now_ns);
+                        state.counts.sent += 1;
+                        return true;
+                    }
+                    ns => Duration::from_nanos(ns),
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Notes a response that will be used.
+    pub(crate) fn answered(&self, latency_ns: u64, bytes: u64) {
+        let now_ns = self.now_ns();
+        let mut state = self.state();
+        state.pace.admitted(now_ns, latency_ns);
+        state.counts.answered += 1;
+        state.counts.bytes += bytes;
+        state.counts.latency_ns += latency_ns;
+    }
+
+    /// Notes a refused request.
+    pub(crate) fn refused(&self) {
+        let now_ns = self.now_ns();
+        let mut state = self.state();
+        state.pace.refused(now_ns);
+        state.counts.refused += 1;
+    }
+
+    /// Notes that a request is no longer in flight.
+    pub(crate) fn leave(&self) {
+        self.state().in_flight -= 1;
+        self.wake.notify_one();
+    }
+
+    /// Reserves more memory for a request in flight, if there is any.
+    pub(crate) fn grow(&self, bytes: u64) -> bool {
+        let mut state = self.state();
+        let fits = state.memory + bytes <= self.memory;
+        if fits {
+            state.take_memory(bytes);
+        }
+        fits
+    }
+
+    /// Returns memory.
+    pub(crate) fn release(&self, bytes: u64) {
+        self.state().memory -= bytes;
+        self.wake.notify_one();
+    }
+
+    /// Sets the number of requests that may be in flight.
+    pub(crate) fn set_limit(&self, limit: u32) {
+        let mut state = self.state();
+        let more = limit > state.limit;
+        state.limit = limit;
+        drop(state);
+        if more {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Notes that the task that starts requests waits for the list, or no longer does.
+    pub(crate) fn wait_for_list(&self, waits: bool) {
+        self.state().waiting = if waits { Waiting::List } else { Waiting::Nothing };
+    }
+
+    /// Lets no more requests start.
+    pub(crate) fn stop(&self) {
+        self.state().stopped = true;
+        self.wake.notify_one();
+    }
+
+    /// Returns what happened, the requests in flight, what is waited for, and the rate of the pace.
+    pub(crate) fn look(&self) -> (Counts, u32, Waiting, Option<f64>) {
+        let state = self.state();
+        (state.counts, state.in_flight, state.waiting, state.pace.rate())
+    }
+}
+
+impl State {
+    fn enter(&mut self, bytes: u64, now_ns: u64) {
+        self.waiting = Waiting::Nothing;
+        self.pace.issued(now_ns);
+        self.in_flight += 1;
+        self.counts.sent += 1;
+        self.counts.in_flight_max = self.counts.in_flight_max.max(self.in_flight);
+        self.take_memory(bytes);
+    }
+
+    fn take_memory(&mut self, bytes: u64) {
+        self.memory += bytes;
+        self.counts.memory_max = self.counts.memory_max.max(self.memory);
+    }
+}

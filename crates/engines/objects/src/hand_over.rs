@@ -1,0 +1,248 @@
+//! What has arrived, on its way to the threads that run the function.
+//!
+//! Ranges of an object arrive in any order and are handed over in theirs. One thread at a time has an
+//! object; the next range follows when it returns the object.
+
+use crate::error::ObjectError;
+use crate::gate::Gate;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The bytes of a range, which count towards the memory budget until they are dropped.
+#[derive(Debug)]
+pub(crate) struct Bytes {
+    pub(crate) data: Vec<u8>,
+    charged: u64,
+    gate: Arc<Gate>,
+}
+
+impl Bytes {
+    /// `charged` bytes were reserved.
+    pub(crate) fn new(charged: u64, gate: Arc<Gate>) -> Self {
+        Self { data: Vec::new(), charged, gate }
+    }
+
+    /// Reserves more memory, if there is any.
+    pub(crate) fn grow(&mut self, bytes: u64) -> bool {
+        let grown = self.gate.grow(bytes);
+        self.charged += if grown { bytes } else { 0 };
+        grown
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        self.data = Vec::new();
+        self.gate.release(self.charged);
+    }
+}
+
+/// An object of a run.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) index: usize,
+    pub(crate) url: String,
+    pub(crate) key: object_store::path::Path,
+    pub(crate) size: u64,
+    pub(crate) e_tag: Option<String>,
+    /// The version of the first response, if the listing has none.
+    pub(crate) first_e_tag: OnceLock<Option<String>>,
+    progress: Mutex<Progress>,
+}
+
+/// The ranges of an object that have arrived.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Ranges by offset. A range after the next one waits.
+    ranges: BTreeMap<u64, (Bytes, u64)>,
+    next: u64,
+    /// Whether a thread has the object, or it is in the queue.
+    busy: bool,
+    /// Whether the object has ended: it failed, or its last range was taken.
+    over: bool,
+    error: Option<ObjectError>,
+}
+
+/// What a thread takes.
+#[derive(Debug)]
+pub(crate) enum Ready {
+    /// The next range of an object: offset, bytes, and whether it is the last one.
+    Range(Arc<Item>, u64, Bytes, bool),
+    /// The object failed.
+    Failed(Arc<Item>, ObjectError),
+    /// The key is not an object.
+    Skipped(usize),
+    /// The listing ended early.
+    Unlisted(ObjectError),
+}
+
+impl Item {
+    pub(crate) fn new(
+        index: usize,
+        url: String,
+        key: object_store::path::Path,
+        (size, e_tag): (u64, Option<String>),
+    ) -> Self {
+        let first_e_tag = OnceLock::new();
+        Self { index, url, key, size, e_tag, first_e_tag, progress: Mutex::default() }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        lock(&self.progress)
+    }
+
+    /// Returns whether the object has failed, so that further ranges are not needed.
+    pub(crate) fn is_over(&self) -> bool {
+        let progress = self.progress();
+        progress.over || progress.error.is_some()
+    }
+
+    /// Returns the next thing for a thread, if no thread has the object.
+    fn take(self: &Arc<Self>) -> Option<Ready> {
+        let mut progress = self.progress();
+        if progress.busy || progress.over {
+            return None;
+        }
+        if let Some(error) = progress.error.take() {
+            progress.over = true;
+            progress.ranges.clear();
+            return Some(Ready::Failed(self.clone(), error));
+        }
+        let next = progress.next;
+        let (bytes, end) = progress.ranges.remove(&next)?;
+        let last = end >= self.size || next == 0 && end == u64::MAX;
+        (progress.busy, progress.next, progress.over) = (true, end, last);
+        Some(Ready::Range(self.clone(), next, bytes, last))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The queue of what is ready.
+#[derive(Debug, Default)]
+pub(crate) struct HandOver {
+    queue: Mutex<(VecDeque<Ready>, bool)>,
+    bell: Condvar,
+}
+
+impl HandOver {
+    /// Hands over a range that arrived. `whole`: it is all of the object, whatever was listed.
+    pub(crate) fn arrived(&self, item: &Arc<Item>, offset: u64, bytes: Bytes, whole: bool) {
+        let end = if whole { u64::MAX } else { offset + bytes.data.len() as u64 };
+        let mut progress = item.progress();
+        if progress.over {
+            return;
+        }
+        progress.ranges.insert(offset, (bytes, end));
+        drop(progress);
+        self.offer(item);
+    }
+
+    /// Hands over the failure of an object, unless it has failed already.
+    pub(crate) fn failed(&self, item: &Arc<Item>, error: ObjectError) {
+        item.progress().error.get_or_insert(error);
+        self.offer(item);
+    }
+
+    fn offer(&self, item: &Arc<Item>) {
+        if let Some(ready) = item.take() {
+            self.push(ready);
+        }
+    }
+
+    pub(crate) fn push(&self, ready: Ready) {
+        lock(&self.queue).0.push_back(ready);
+        self.bell.notify_one();
+    }
+
+    /// Returns an object after a range. If the function `gave_up`, the rest is not wanted.
+    pub(crate) fn give_back(&self, item: &Arc<Item>, gave_up: bool) {
+        {
+            let mut progress = item.progress();
+            progress.busy = false;
+            if gave_up {
+                progress.over = true;
+                progress.ranges.clear();
+            }
+        }
+        self.offer(item);
+    }
+
+    /// Ends the queue.
+    pub(crate) fn close(&self) {
+        lock(&self.queue).1 = true;
+        self.bell.notify_all();
+    }
+
+    /// Returns the next thing to process, or `None` at the end.
+    pub(crate) fn next(&self) -> Option<Ready> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(ready) = queue.0.pop_front() {
+                return Some(ready);
+            }
+            if queue.1 {
+                return None;
+            }
+            queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Action, Kind};
+
+    fn item(size: u64) -> Arc<Item> {
+        Arc::new(Item::new(0, "s3://b/k".into(), "k".into(), (size, None)))
+    }
+
+    fn bytes(gate: &Arc<Gate>, data: &[u8]) -> Bytes {
+        assert!(gate.grow(data.len() as u64));
+        let mut bytes = Bytes::new(data.len() as u64, gate.clone());
+        bytes.data = data.to_vec();
+        bytes
+    }
+
+    #[test]
+    fn ranges_are_handed_over_in_order_one_at_a_time() {
+        let (gate, queue, item) = (Arc::new(Gate::new(100, 1)), HandOver::default(), item(6));
+        queue.arrived(&item, 4, bytes(&gate, b"ef"), false);
+        queue.arrived(&item, 0, bytes(&gate, b"ab"), false);
+        queue.arrived(&item, 2, bytes(&gate, b"cd"), false);
+        let mut all = Vec::new();
+        for expected in [0, 2, 4] {
+            let Some(Ready::Range(item, offset, bytes, last)) = queue.next() else { panic!() };
+            assert_eq!((offset, last), (expected, expected == 4));
+            assert!(lock(&queue.queue).0.is_empty(), "one at a time");
+            all.extend_from_slice(&bytes.data);
+            drop(bytes);
+            queue.give_back(&item, false);
+        }
+        assert_eq!(all, b"abcdef");
+        assert_eq!(gate.look().0.memory_max, 6);
+        assert!(gate.grow(100), "all memory was returned");
+        queue.close();
+        assert!(queue.next().is_none());
+    }
+
+    #[test]
+    fn a_failure_follows_what_a_thread_has_and_drops_the_rest() {
+        let (gate, queue, item) = (Arc::new(Gate::new(100, 1)), HandOver::default(), item(6));
+        queue.arrived(&item, 0, bytes(&gate, b"ab"), false);
+        queue.arrived(&item, 4, bytes(&gate, b"ef"), false);
+        queue.failed(&item, ObjectError::new(Action::Read, "u", Kind::Changed, "x"));
+        queue.failed(&item, ObjectError::new(Action::Read, "u", Kind::Server, "y"));
+        let Some(Ready::Range(first, 0, ..)) = queue.next() else { panic!() };
+        assert!(item.is_over());
+        queue.give_back(&first, false);
+        let Some(Ready::Failed(_, error)) = queue.next() else { panic!() };
+        assert_eq!(error.kind, Kind::Changed);
+        assert!(gate.grow(100), "the ranges that were not needed are gone");
+        queue.close();
+        assert!(queue.next().is_none());
+    }
+}

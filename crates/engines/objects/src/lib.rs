@@ -1,0 +1,54 @@
+//! Runs a function on the objects of an object store, and copies from and to it.
+//!
+//! The function is plain and synchronous, as in the library `ioloom`: it runs on one thread per core
+//! while requests are in flight, and one number bounds the bytes that wait for it. An async runtime
+//! runs inside [`run`] and is not visible outside.
+//!
+//! ```no_run
+//! use ioloom_objects::{Location, Options, Store, objects};
+//! let store = Store::open(Location::parse("s3://bucket/prefix")?)?;
+//! let mapped = objects(&store, &Options::default(), |object| object.bytes().len())?;
+//! for (url, len) in &mapped.values {
+//!     println!("{len} {url}");
+//! }
+//! # Ok::<(), ioloom_objects::ObjectError>(())
+//! ```
+//!
+//! How a run proceeds: a task lists the prefix; a second one starts requests, in the order of the list
+//! and in ranges of large objects, whenever the number in flight, the pace and the memory budget allow
+//! it; threads take what has arrived, each object's bytes in order. The number in flight comes from
+//! [`ioloom_control::Auto`]; the pace from [`ioloom_control::Pace`], which engages when the server
+//! refuses requests (503).
+//!
+//! A response is used only if its length, the size of the object and its `ETag` are the expected ones;
+//! anything else is tried again within a budget of retries and is then one error. An object that is
+//! replaced while its ranges are read fails.
+//!
+//! Without the feature `s3` the crate is empty: the client and what it needs are 150 crates.
+#![cfg(feature = "s3")]
+
+mod credentials;
+mod error;
+mod fetch;
+mod gate;
+mod hand_over;
+mod listing;
+mod location;
+mod map;
+mod options;
+mod pilot;
+mod reason;
+mod retries;
+mod run;
+mod store;
+mod wire;
+mod work;
+
+pub use error::{Action, Kind, ObjectError};
+pub use listing::{Listed, list};
+pub use location::Location;
+pub use map::{Mapped, Object, objects};
+pub use options::{Options, Progress};
+pub use run::{Requests, Run, run};
+pub use store::Store;
+pub use work::{Piece, Work, WorkError};

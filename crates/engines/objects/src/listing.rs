@@ -1,0 +1,138 @@
+//! The objects below a prefix.
+
+use crate::error::{Action, Kind, ObjectError};
+use crate::reason::Reason;
+use crate::retries::Retries;
+use crate::store::Store;
+use crate::wire::{Seen, watched};
+use futures_util::StreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectMeta, ObjectStore};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Most attempts of a page whose response breaks off or is not a list.
+const PAGE_ATTEMPTS: u32 = 4;
+
+/// A listed object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Key in the bucket.
+    pub key: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of the last change, nanoseconds since 1970.
+    pub modified_ns: i64,
+    /// Version of the contents, if the server gives one.
+    pub e_tag: Option<String>,
+}
+
+impl Listed {
+    pub(crate) fn of(meta: ObjectMeta) -> Self {
+        Self {
+            key: meta.location.as_ref().to_owned(),
+            size: meta.size,
+            modified_ns: meta.last_modified.timestamp_nanos_opt().unwrap_or(0),
+            e_tag: meta.e_tag,
+        }
+    }
+
+    /// Returns the time of the last change.
+    pub fn modified(&self) -> std::time::SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(self.modified_ns.max(0) as u64)
+    }
+}
+
+/// Returns the description of one object.
+pub(crate) async fn describe(
+    store: &Store,
+    key: &Path,
+) -> (object_store::Result<ObjectMeta>, Seen) {
+    let options = GetOptions { head: true, ..GetOptions::default() };
+    let asked = async { store.patient.get_opts(key, options).await.map(|result| result.meta) };
+    watched(asked).await
+}
+
+/// Passes every object of the location to `each` in the order of the keys, until it returns false.
+/// Without an object below it, the location must be an object itself.
+pub(crate) async fn visit<F: Future<Output = bool>>(
+    store: &Store,
+    mut each: impl FnMut(Listed) -> F,
+) -> Result<(), ObjectError> {
+    let location = &store.location;
+    let failed = |reason: Reason, attempts| ObjectError {
+        attempts,
+        ..ObjectError::new(Action::List, location.url(), reason.kind, reason.text)
+    };
+    let mut found = false;
+    if !location.is_prefix {
+        // An object may have the name of the prefix. Whether it may be described is another permission
+        // than whether the prefix may be listed, so a failure says nothing yet.
+        match describe(store, &location.key).await {
+            (Ok(meta), _) => {
+                found = true;
+                if !each(Listed::of(meta)).await {
+                    return Ok(());
+                }
+            }
+            (Err(error), seen) => {
+                let reason = Reason::of(&error, &seen);
+                if matches!(
+                    reason.kind,
+                    Kind::Credentials | Kind::Unreachable | Kind::Configuration
+                ) {
+                    return Err(failed(reason, 1));
+                }
+            }
+        }
+    }
+    let retries = Retries::default();
+    let (mut last, mut attempts): (Option<Path>, u32) = (None, 0);
+    'again: loop {
+        let mut pages = match &last {
+            None => store.patient.list(Some(&location.key)),
+            Some(last) => store.patient.list_with_offset(Some(&location.key), last),
+        };
+        loop {
+            let (next, seen) = watched(pages.next()).await;
+            let meta = match next {
+                None => break 'again,
+                Some(Ok(meta)) => meta,
+                Some(Err(error)) => {
+                    attempts += 1;
+                    let reason = Reason::of(&error, &seen);
+                    // Requests were repeated already; only a page that broke off was not.
+                    let broke_off = seen.status.is_some_and(|status| status < 300);
+                    match retries
+                        .take(attempts)
+                        .filter(|_| broke_off && reason.is_transient() && attempts < PAGE_ATTEMPTS)
+                    {
+                        Some(pause) => tokio::time::sleep(pause).await,
+                        None => return Err(failed(reason, attempts)),
+                    }
+                    continue 'again;
+                }
+            };
+            (found, attempts) = (true, 0);
+            last = Some(meta.location.clone());
+            if !each(Listed::of(meta)).await {
+                return Ok(());
+            }
+        }
+    }
+    if found || location.key.is_root() {
+        return Ok(());
+    }
+    let reason = Reason::new(Kind::Missing, "No such object or prefix");
+    Err(ObjectError { action: Action::Read, ..failed(reason, 1) })
+}
+
+/// Lists every object of the location.
+///
+/// # Errors
+///
+/// Returns why the listing failed or ended early.
+pub fn list(store: &Store, mut each: impl FnMut(Listed) -> bool) -> Result<(), ObjectError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| store.no_client(&error))?;
+    runtime.block_on(visit(store, |listed| std::future::ready(each(listed))))
+}

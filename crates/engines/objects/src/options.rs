@@ -1,0 +1,61 @@
+//! Limits of a run and what it reports meanwhile.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// How a run proceeds.
+pub struct Options<'a> {
+    /// Bytes in flight and ready, at most. At least 64 KiB.
+    pub memory: u64,
+    /// Threads that run the function.
+    pub threads: u32,
+    /// Most requests in flight.
+    pub window_max: u32,
+    /// A number of requests in flight that is not adjusted. Refused requests still limit the rate.
+    pub window: Option<u32>,
+    /// Use as few requests in flight as keep 95 % of the throughput.
+    pub polite: bool,
+    /// Ends the run when it is set.
+    pub stop: Arc<AtomicBool>,
+    /// Called about ten times a second.
+    pub progress: &'a (dyn Fn(&Progress) + Sync),
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        Self {
+            memory: 256 << 20,
+            threads,
+            window_max: 512,
+            window: None,
+            polite: false,
+            stop: Arc::default(),
+            progress: &|_| {},
+        }
+    }
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { memory, threads, window_max, window, polite, .. } = self;
+        write!(
+            f,
+            "Options {{ {memory} bytes, {threads} threads, {window:?} of {window_max}, polite {polite} }}"
+        )
+    }
+}
+
+/// What a run has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Objects processed.
+    pub objects: u64,
+    /// Bytes processed.
+    pub bytes: u64,
+    /// Objects listed.
+    pub found: u64,
+    /// Whether the listing has ended.
+    pub complete: bool,
+}

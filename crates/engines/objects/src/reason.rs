@@ -1,0 +1,114 @@
+//! Why an operation failed, and whether another attempt may succeed.
+
+use crate::error::Kind;
+use crate::wire::{Seen, innermost};
+use object_store::client::HttpErrorKind;
+use object_store::{Error, path};
+
+/// Why an attempt failed.
+#[derive(Debug, Clone)]
+pub(crate) struct Reason {
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+}
+
+impl Reason {
+    pub(crate) fn new(kind: Kind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    /// Returns whether another attempt may succeed.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Busy | Kind::Server | Kind::Interrupted | Kind::Response | Kind::Unreachable
+        )
+    }
+
+    /// Classifies a failed operation.
+    pub(crate) fn of(error: &Error, seen: &Seen) -> Self {
+        if let Error::InvalidPath { source } = error {
+            return Self::new(Kind::Unsupported, invalid_path(source));
+        }
+        if let Some((kind, text)) = &seen.transport {
+            return match kind {
+                _ if seen.for_credentials => Self::new(Kind::Credentials, NO_CREDENTIALS),
+                HttpErrorKind::Connect => Self::new(Kind::Unreachable, text.clone()),
+                HttpErrorKind::Timeout => {
+                    Self::new(Kind::Interrupted, "the server did not answer in time")
+                }
+                _ => Self::new(Kind::Interrupted, text.clone()),
+            };
+        }
+        if seen.for_credentials {
+            return Self::new(Kind::Credentials, NO_CREDENTIALS);
+        }
+        match seen.status {
+            Some(status) if status >= 300 => of_status(status, seen),
+            // The response began well.
+            Some(_) => match body_error(error) {
+                Some(HttpErrorKind::Decode) | None => Self::new(Kind::Response, innermost(error)),
+                Some(_) => Self::new(Kind::Interrupted, innermost(error)),
+            },
+            None => Self::new(Kind::Configuration, innermost(error)),
+        }
+    }
+}
+
+const NO_CREDENTIALS: &str = "no credentials found";
+
+fn of_status(status: u16, seen: &Seen) -> Reason {
+    let code = seen.code.as_deref().unwrap_or_default();
+    let kind = match (status, code) {
+        (_, "NoSuchBucket") => Kind::NoBucket,
+        (_, "SlowDown" | "ServiceUnavailable" | "Throttling" | "RequestLimitExceeded")
+        | (429 | 503, _) => Kind::Busy,
+        (_, "AuthorizationHeaderMalformed" | "PermanentRedirect") if seen.region.is_some() => {
+            Kind::Region
+        }
+        (404, _) => Kind::Missing,
+        (401 | 403, _) => Kind::Denied,
+        (409 | 412, _) => Kind::Changed,
+        (301 | 302 | 307 | 308, _) => Kind::Region,
+        (408 | 500..=599, _) => Kind::Server,
+        _ => Kind::Response,
+    };
+    let text = match (kind, &seen.message, &seen.region) {
+        (Kind::Region, _, Some(region)) => format!("the bucket is in the region {region}"),
+        (Kind::Changed, ..) => "it was replaced while it was read".to_owned(),
+        (_, Some(message), _) if code.is_empty() => message.clone(),
+        (_, Some(message), _) => format!("{message} ({code})"),
+        (_, None, _) if !code.is_empty() => code.to_owned(),
+        _ => match status {
+            404 => "No such object".to_owned(),
+            403 => "Access denied".to_owned(),
+            503 => "too many requests (503)".to_owned(),
+            _ => format!("the server answered with status {status}"),
+        },
+    };
+    Reason::new(kind, text)
+}
+
+/// Returns the kind of the HTTP error among the causes.
+fn body_error(error: &Error) -> Option<HttpErrorKind> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<object_store::client::HttpError>() {
+            return Some(error.kind());
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn invalid_path(error: &path::Error) -> String {
+    let key = match error {
+        path::Error::EmptySegment { path } | path::Error::BadSegment { path, .. } => path.as_str(),
+        _ => return error.to_string(),
+    };
+    format!(
+        "the key '{}' has an empty segment (//), a segment . or .., or control characters, which are \
+         not supported",
+        key.escape_debug()
+    )
+}

@@ -1,0 +1,376 @@
+//! A run: lists, requests, hands over, processes.
+
+use crate::error::ObjectError;
+use crate::fetch::{Fetch, Fetched};
+use crate::gate::Gate;
+use crate::hand_over::{Bytes, HandOver, Item, Ready};
+use crate::listing::{Listed, visit};
+use crate::options::{Options, Progress};
+use crate::pilot::{INTERVAL, Pilot};
+use crate::retries::Retries;
+use crate::store::Store;
+use crate::work::{Piece, Work, WorkError};
+use ioloom_model::Measured;
+use ioloom_sys::proc::{self, UsageOf};
+use object_store::path::Path;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
+
+/// Largest range of one request.
+const RANGE: u64 = 8 << 20;
+/// Ranges that fit in the memory budget, at least.
+const RANGES_LEAST: u64 = 8;
+/// Listed objects that wait for their request.
+const LISTED_MAX: usize = 4096;
+/// Interval of progress reports.
+const REPORT: Duration = Duration::from_millis(100);
+/// Threads that run the client.
+const CLIENT_THREADS: u32 = 4;
+
+/// Requests of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Requests sent for contents, with those that failed.
+    pub sent: u64,
+    /// Requests that the server refused because there were too many.
+    pub refused: u64,
+    /// Requests that were repeated.
+    pub repeated: u64,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub struct Run<L> {
+    /// The state of each thread.
+    pub locals: Vec<L>,
+    /// Objects that failed, and listings that ended early.
+    pub failed: u64,
+    /// Whether the run was stopped.
+    pub cancelled: bool,
+    /// Requests.
+    pub requests: Requests,
+    /// The measurements.
+    pub measured: Measured,
+}
+
+impl<L> Run<L> {
+    /// Removes the states of threads.
+    pub(crate) fn without_locals(self) -> Run<()> {
+        let Self { failed, cancelled, requests, measured, .. } = self;
+        Run { locals: Vec::new(), failed, cancelled, requests, measured }
+    }
+}
+
+/// Runs `work` on every object of the store's location.
+///
+/// # Errors
+///
+/// Returns an error if the client cannot be started. Failures of objects and of the listing go to
+/// [`Work::failed`].
+///
+/// # Panics
+///
+/// Resumes a panic of `work` after what is in flight has ended.
+pub fn run<W: Work>(
+    store: &Store,
+    options: &Options<'_>,
+    work: &W,
+) -> Result<Run<W::Local>, ObjectError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(options.threads.clamp(1, CLIENT_THREADS) as usize)
+        .thread_name("ioloom-client")
+        .enable_all()
+        .build()
+        .map_err(|error| store.no_client(&error))?;
+    let (began, usage) = (Instant::now(), proc::usage(UsageOf::Process).unwrap_or_default());
+    let mut pilot = Pilot::new(options);
+    let gate = Arc::new(Gate::new(options.memory, pilot.limit(0, false)));
+    let fetch =
+        Fetch { store: store.clone(), gate: gate.clone(), retries: Arc::new(Retries::default()) };
+    let crew = Crew {
+        work,
+        queue: Arc::default(),
+        done: Arc::default(),
+        broken: AtomicBool::new(false),
+        states: Mutex::default(),
+    };
+    let (locals, cancelled) = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..options.threads.max(1)).map(|_| scope.spawn(|| crew.serve())).collect();
+        let cancelled = runtime.block_on(drive(&crew, &fetch, options, &mut pilot));
+        crew.queue.close();
+        let locals: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        (locals, cancelled)
+    });
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    let mut all = Vec::new();
+    for local in locals {
+        match local {
+            Ok(local) => all.push(local),
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+    let (counts, ..) = gate.look();
+    let done = &crew.done;
+    let failed = done.failed.load(Ordering::Relaxed);
+    let after = proc::usage(UsageOf::Process).unwrap_or_default();
+    let measured = Measured {
+        elapsed_ns: began.elapsed().as_nanos() as u64,
+        files: done.objects.load(Ordering::Relaxed),
+        bytes: done.bytes.load(Ordering::Relaxed),
+        errors: failed,
+        cpu_user_ns: after.user_ns - usage.user_ns,
+        cpu_kernel_ns: after.system_ns - usage.system_ns,
+        budget_peak_bytes: counts.memory_max,
+        in_flight_mean: pilot.in_flight_mean(),
+        in_flight_max: counts.in_flight_max,
+        bottleneck: Some(pilot.bottleneck(&gate)),
+        tuned: pilot.tuned(&gate),
+        ..Measured::default()
+    };
+    let requests =
+        Requests { sent: counts.sent, refused: counts.refused, repeated: fetch.retries.taken() };
+    Ok(Run { locals: all, failed, cancelled, requests, measured })
+}
+
+/// What has been processed.
+#[derive(Debug, Default)]
+struct Done {
+    objects: AtomicU64,
+    bytes: AtomicU64,
+    failed: AtomicU64,
+    found: AtomicU64,
+    listed: AtomicBool,
+}
+
+/// The threads that run the function.
+struct Crew<'w, W: Work> {
+    work: &'w W,
+    queue: Arc<HandOver>,
+    done: Arc<Done>,
+    /// Whether the function panicked.
+    broken: AtomicBool,
+    /// States of objects of several ranges.
+    states: Mutex<HashMap<usize, W::State>>,
+}
+
+impl<W: Work> Crew<'_, W> {
+    fn serve(&self) -> W::Local {
+        let mut local = self.work.local();
+        while let Some(ready) = self.queue.next() {
+            // After a panic nothing more is processed.
+            if self.broken.load(Ordering::Relaxed) {
+                continue;
+            }
+            let processed = catch_unwind(AssertUnwindSafe(|| self.process(&mut local, ready)));
+            if let Err(payload) = processed {
+                self.broken.store(true, Ordering::Relaxed);
+                while self.queue.next().is_some() {}
+                resume_unwind(payload);
+            }
+        }
+        local
+    }
+
+    fn states(&self) -> std::sync::MutexGuard<'_, HashMap<usize, W::State>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn process(&self, local: &mut W::Local, ready: Ready) {
+        let failed = || self.done.failed.fetch_add(1, Ordering::Relaxed);
+        match ready {
+            Ready::Range(item, offset, bytes, is_last) => {
+                let ended = self.range(
+                    local,
+                    &item,
+                    Piece { index: item.index, offset, bytes: &bytes.data, is_last },
+                );
+                self.done.bytes.fetch_add(bytes.data.len() as u64, Ordering::Relaxed);
+                drop(bytes);
+                let gave_up = ended.is_err();
+                match ended {
+                    Ok(ended) => {
+                        self.done.objects.fetch_add(u64::from(ended), Ordering::Relaxed);
+                    }
+                    Err(error) => {
+                        failed();
+                        self.work.function_failed(local, item.index, &item.url, error);
+                    }
+                }
+                self.queue.give_back(&item, gave_up);
+            }
+            Ready::Failed(item, error) => {
+                failed();
+                self.states().remove(&item.index);
+                self.work.failed(local, Some(item.index), &error);
+            }
+            Ready::Skipped(index) => self.work.skipped(local, index),
+            Ready::Unlisted(error) => {
+                failed();
+                self.work.failed(local, None, &error);
+            }
+        }
+    }
+
+    /// Processes a range. Returns whether the object has ended.
+    fn range(
+        &self,
+        local: &mut W::Local,
+        item: &Item,
+        piece: Piece<'_>,
+    ) -> Result<bool, WorkError> {
+        let mut state = match piece.offset {
+            0 => self.work.begin(item.index, &item.url),
+            _ => self.states().remove(&item.index).ok_or("the state of the object is missing")?,
+        };
+        self.work.piece(&mut state, piece)?;
+        if piece.is_last {
+            self.work.finish(local, state, item.index, &item.url)?;
+        } else {
+            self.states().insert(item.index, state);
+        }
+        Ok(piece.is_last)
+    }
+}
+
+/// Lists and requests until everything was handed over. Returns whether the run was stopped.
+async fn drive<W: Work>(
+    crew: &Crew<'_, W>,
+    fetch: &Fetch,
+    options: &Options<'_>,
+    pilot: &mut Pilot,
+) -> bool {
+    let (sender, receiver) = mpsc::channel(LISTED_MAX);
+    let (queue, done) = (crew.queue.clone(), crew.done.clone());
+    let listing = tokio::spawn(list(fetch.store.clone(), sender, queue.clone(), done.clone()));
+    let range = RANGE.min(options.memory / RANGES_LEAST).max(1);
+    let mut requests = tokio::spawn(request(fetch.clone(), receiver, queue, range));
+    let mut interval = tokio::time::interval(INTERVAL);
+    let mut reported = Instant::now();
+    let cancelled = loop {
+        tokio::select! {
+            ended = &mut requests => {
+                if let Err(error) = ended && error.is_panic() {
+                    resume_unwind(error.into_panic());
+                }
+                break options.stop.load(Ordering::Relaxed);
+            }
+            _ = interval.tick() => {}
+        }
+        pilot.tick(&fetch.gate, done.objects.load(Ordering::Relaxed));
+        if reported.elapsed() >= REPORT {
+            reported = Instant::now();
+            (options.progress)(&progress(&done));
+        }
+        if options.stop.load(Ordering::Relaxed) || crew.broken.load(Ordering::Relaxed) {
+            // Requests in flight end with their task.
+            requests.abort();
+            fetch.gate.stop();
+            break options.stop.load(Ordering::Relaxed);
+        }
+    };
+    listing.abort();
+    cancelled
+}
+
+fn progress(done: &Done) -> Progress {
+    Progress {
+        objects: done.objects.load(Ordering::Relaxed),
+        bytes: done.bytes.load(Ordering::Relaxed),
+        found: done.found.load(Ordering::Relaxed),
+        complete: done.listed.load(Ordering::Relaxed),
+    }
+}
+
+async fn list(store: Store, sender: mpsc::Sender<Listed>, queue: Arc<HandOver>, done: Arc<Done>) {
+    let send = |listed| {
+        done.found.fetch_add(1, Ordering::Relaxed);
+        let sender = sender.clone();
+        async move { sender.send(listed).await.is_ok() }
+    };
+    match visit(&store, send).await {
+        Ok(()) => done.listed.store(true, Ordering::Relaxed),
+        Err(error) => queue.push(Ready::Unlisted(error)),
+    }
+}
+
+/// Starts requests for what is listed, and waits for the last one.
+async fn request(
+    fetch: Fetch,
+    mut listed: mpsc::Receiver<Listed>,
+    queue: Arc<HandOver>,
+    range: u64,
+) {
+    let mut flight = JoinSet::new();
+    let mut index = 0;
+    'listed: loop {
+        let next = match listed.try_recv() {
+            Ok(next) => Some(next),
+            Err(_) => {
+                fetch.gate.wait_for_list(true);
+                listed.recv().await
+            }
+        };
+        let Some(Listed { key, size, e_tag, .. }) = next else { break };
+        fetch.gate.wait_for_list(false);
+        let Ok(key) = Path::parse(&key) else { continue };
+        let url = fetch.store.location.url_of(&key);
+        let item = Arc::new(Item::new(index, url, key, (size, e_tag)));
+        index += 1;
+        let mut offset = 0;
+        loop {
+            let end = size.min(offset + range);
+            if !fetch.gate.enter(end - offset).await {
+                break 'listed;
+            }
+            let bytes = Bytes::new(end - offset, fetch.gate.clone());
+            let (fetch, queue, owner) = (fetch.clone(), queue.clone(), item.clone());
+            flight.spawn(async move {
+                if !owner.is_over() {
+                    fetch_one(&fetch, &queue, &owner, offset..end, bytes).await;
+                }
+                fetch.gate.leave();
+            });
+            while let Some(ended) = flight.try_join_next() {
+                pass_on(ended);
+            }
+            offset = end;
+            if offset >= size || item.is_over() {
+                break;
+            }
+        }
+    }
+    while let Some(ended) = flight.join_next().await {
+        pass_on(ended);
+    }
+}
+
+/// Passes on a panic of a task, whose object would else be lost without a word.
+fn pass_on(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        resume_unwind(error.into_panic());
+    }
+}
+
+async fn fetch_one(
+    fetch: &Fetch,
+    queue: &HandOver,
+    item: &Arc<Item>,
+    range: std::ops::Range<u64>,
+    bytes: Bytes,
+) {
+    let offset = range.start;
+    match fetch.range(item, range, bytes).await {
+        Fetched::Bytes(bytes, whole) => queue.arrived(item, offset, bytes, whole),
+        Fetched::NotAnObject => queue.push(Ready::Skipped(item.index)),
+        Fetched::Failed(error) => queue.failed(item, error),
+        Fetched::Stopped => {}
+    }
+}

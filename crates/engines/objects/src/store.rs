@@ -1,0 +1,132 @@
+//! The client of a bucket, made from the environment and the files of the AWS tools.
+
+use crate::credentials;
+use crate::error::{Action, Kind, ObjectError};
+use crate::location::Location;
+use crate::wire::{Connector, innermost};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::{BackoffConfig, ClientOptions, RetryConfig};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time until a connection is established.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longest time without a byte from the server.
+const SILENCE: Duration = Duration::from_secs(20);
+/// Retries of listings and uploads, and their longest time.
+const RETRIES: usize = 5;
+const RETRY_TIME: Duration = Duration::from_secs(60);
+
+/// Variables that make the files of the AWS tools unnecessary.
+const CREDENTIALS: [&str; 5] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SKIP_SIGNATURE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+];
+const REGIONS: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
+const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+
+/// The clients of a bucket. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pub(crate) location: Location,
+    /// Repeats nothing, so that each refusal is seen.
+    pub(crate) reading: Arc<AmazonS3>,
+    /// Repeats what failed for a while.
+    pub(crate) patient: Arc<AmazonS3>,
+}
+
+impl Store {
+    /// Makes the clients for a location from the environment. Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind [`Kind::Configuration`] if a setting is invalid.
+    pub fn open(location: Location) -> Result<Self, ObjectError> {
+        let text = |text: std::ffi::OsString| text.into_string().ok();
+        let all = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+        Self::with_variables(location, all)
+    }
+
+    /// Makes the clients for a location from variables with the names and the meaning of those of the
+    /// environment.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind [`Kind::Configuration`] if a setting is invalid.
+    pub fn with_variables(
+        location: Location,
+        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+    ) -> Result<Self, ObjectError> {
+        let variables: BTreeMap<String, String> =
+            variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        // Needed once by a process; it fails if it was done before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let wrong = |reason: String| {
+            ObjectError::new(Action::Open, location.url(), Kind::Configuration, reason)
+        };
+        let mut builder = AmazonS3Builder::new();
+        for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("AWS_")) {
+            if let Ok(key) = name.to_ascii_lowercase().parse() {
+                builder = builder.with_config(key, value);
+            }
+        }
+        let given = |names: &[&str]| names.iter().any(|name| variables.contains_key(*name));
+        let mut endpoint = ENDPOINTS.iter().find_map(|name| variables.get(*name)).cloned();
+        if !given(&CREDENTIALS) {
+            let profile =
+                credentials::profile(|name| variables.get(name).cloned()).map_err(wrong)?;
+            if let (Some(key_id), Some(secret)) = (profile.key_id, profile.secret) {
+                builder = builder.with_access_key_id(key_id).with_secret_access_key(secret);
+                builder = profile.token.into_iter().fold(builder, AmazonS3Builder::with_token);
+            }
+            if let Some(region) = profile.region.filter(|_| !given(&REGIONS)) {
+                builder = builder.with_region(region);
+            }
+            if endpoint.is_none() {
+                endpoint = profile.endpoint;
+                builder = endpoint.iter().fold(builder, |builder, url| builder.with_endpoint(url));
+            }
+        }
+        // An endpoint with http: is a request for it.
+        let plain = endpoint.is_some_and(|url| url.starts_with("http://"));
+        let options = ClientOptions::new()
+            .with_timeout_disabled()
+            .with_connect_timeout(CONNECT)
+            .with_read_timeout(SILENCE)
+            .with_pool_max_idle_per_host(4096)
+            .with_http1_only()
+            .with_allow_http(plain);
+        let builder = builder
+            .with_bucket_name(&location.bucket)
+            .with_client_options(options)
+            .with_http_connector(Connector);
+        let none = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+        let backoff = BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(8),
+            base: 2.0,
+        };
+        let some = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIME };
+        let build = |retry| {
+            let built = builder.clone().with_retry(retry).build();
+            built.map(Arc::new).map_err(|error| wrong(innermost(&error)))
+        };
+        let (reading, patient) = (build(none)?, build(some)?);
+        Ok(Self { location, reading, patient })
+    }
+
+    /// Returns the error of a client whose threads cannot start.
+    pub(crate) fn no_client(&self, error: &std::io::Error) -> ObjectError {
+        let reason = format!("cannot start the client: {}", ioloom_failure::reason(error));
+        ObjectError::new(Action::Open, self.location.url(), Kind::Configuration, reason)
+    }
+
+    /// Returns the location that was opened.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+}

@@ -1,0 +1,154 @@
+//! The HTTP client, with a note of how each request went.
+//!
+//! The errors of `object_store` do not expose the status, the error code of the server or the kind of
+//! a transport failure. All requests pass this client, which keeps these facts in a variable of the
+//! task, where the caller of the operation finds them. It costs one small allocation per request.
+
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService, ReqwestConnector,
+};
+use std::cell::RefCell;
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+
+/// Longest error document that is read.
+const ERROR_BYTES: usize = 64 << 10;
+
+/// How the last request of an operation went.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    /// Status of the response.
+    pub(crate) status: Option<u16>,
+    /// Code and message of an error document.
+    pub(crate) code: Option<String>,
+    pub(crate) message: Option<String>,
+    /// Region of the bucket, if the server names it.
+    pub(crate) region: Option<String>,
+    /// Why there was no response.
+    pub(crate) transport: Option<(HttpErrorKind, String)>,
+    /// Whether the request was for credentials rather than for the store.
+    pub(crate) for_credentials: bool,
+}
+
+tokio::task_local! {
+    static SEEN: RefCell<Seen>;
+}
+
+/// Runs an operation. Returns its result, and how its last request went.
+pub(crate) async fn watched<T>(operation: impl Future<Output = T>) -> (T, Seen) {
+    let all = async {
+        let value = operation.await;
+        (value, SEEN.with(RefCell::take))
+    };
+    SEEN.scope(RefCell::default(), all).await
+}
+
+fn note(seen: Seen) {
+    let _ = SEEN.try_with(|cell| *cell.borrow_mut() = seen);
+}
+
+/// Returns the text of the innermost cause.
+pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    match last.downcast_ref::<std::io::Error>() {
+        Some(error) => ioloom_failure::reason(error),
+        None => last.to_string(),
+    }
+}
+
+/// Connects clients that note how requests went.
+#[derive(Debug, Default)]
+pub(crate) struct Connector;
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let inner = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(Noting { inner }))
+    }
+}
+
+#[derive(Debug)]
+struct Noting {
+    inner: HttpClient,
+}
+
+type Called<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
+
+impl HttpService for Noting {
+    fn call<'s, 'a>(&'s self, request: HttpRequest) -> Called<'a>
+    where
+        's: 'a,
+        Self: 'a,
+    {
+        Box::pin(self.execute(request))
+    }
+}
+
+impl Noting {
+    async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        // Metadata services of virtual machines and containers.
+        let host = request.uri().host().unwrap_or_default();
+        let for_credentials =
+            matches!(host, "169.254.169.254" | "169.254.170.2" | "169.254.170.23")
+                || host.starts_with("sts.");
+        let response = match self.inner.execute(request).await {
+            Ok(response) => response,
+            Err(error) => {
+                let transport = Some((error.kind(), innermost(&error)));
+                note(Seen { transport, for_credentials, ..Seen::default() });
+                return Err(error);
+            }
+        };
+        let status = response.status().as_u16();
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let region = header("x-amz-bucket-region").map(str::to_owned);
+        let mut seen = Seen { status: Some(status), region, for_credentials, ..Seen::default() };
+        if status < 300 {
+            note(seen);
+            return Ok(response);
+        }
+        let length = header("content-length").and_then(|text| text.parse::<usize>().ok());
+        if length.is_some_and(|length| length > ERROR_BYTES) {
+            note(seen);
+            return Ok(response);
+        }
+        let (parts, body) = response.into_parts();
+        let text = body.bytes().await.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        (seen.code, seen.message) = (element(&text, "Code"), element(&text, "Message"));
+        note(seen);
+        Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
+    }
+}
+
+/// Returns the text of an element of an error document.
+fn element(document: &str, name: &str) -> Option<String> {
+    let (_, rest) = document.split_once(&format!("<{name}>"))?;
+    let (text, _) = rest.split_once(&format!("</{name}>"))?;
+    let text = text.trim().trim_end_matches('.');
+    let text = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")]
+        .iter()
+        .fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_documents_are_read() {
+        let text = "<?xml?><Error><Code>NoSuchBucket</Code><Message>No &lt;b&gt; &amp;c.</Message></Error>";
+        assert_eq!(element(text, "Code").as_deref(), Some("NoSuchBucket"));
+        assert_eq!(element(text, "Message").as_deref(), Some("No <b> &c"));
+        assert_eq!(element(text, "Resource"), None);
+        assert_eq!(element("<Code></Code>", "Code"), None);
+        assert_eq!(element("<Code>x", "Code"), None);
+    }
+}

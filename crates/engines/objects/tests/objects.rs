@@ -1,0 +1,262 @@
+//! Runs over objects of a server in this process, with and without faults.
+
+use ioloom_bucket::{BUCKET, DENIED, Fault, Law, Server};
+use ioloom_objects::{Kind, Location, Mapped, ObjectError, Options, Store, list, objects};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+fn store(server: &Server, url: &str) -> Store {
+    Store::with_variables(Location::parse(url).unwrap(), server.environment()).unwrap()
+}
+
+/// Bytes that differ between objects and positions.
+fn contents(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (x >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn filled(law: Law, count: u64, len: impl Fn(u64) -> usize) -> (Server, BTreeMap<String, Vec<u8>>) {
+    let server = Server::start(law);
+    let mut all = BTreeMap::new();
+    for number in 0..count {
+        let key = format!("dir/sub {}/object+{number:04}", number % 3);
+        let bytes = contents(number, len(number));
+        server.put(&key, bytes.clone());
+        all.insert(format!("s3://{BUCKET}/{key}"), bytes);
+    }
+    (server, all)
+}
+
+fn small() -> Options<'static> {
+    Options { memory: 1 << 20, threads: 2, ..Options::default() }
+}
+
+fn read(store: &Store, options: &Options<'_>) -> Mapped<Vec<u8>> {
+    objects(store, options, |object| object.bytes().to_vec()).unwrap()
+}
+
+fn only_error(mapped: &Mapped<Vec<u8>>) -> &ObjectError {
+    assert_eq!(mapped.errors.len(), 1, "{:?}", mapped.errors);
+    &mapped.errors[0]
+}
+
+#[test]
+fn every_object_is_read_once_in_order() {
+    let law = Law { page: 7, ..Law::default() };
+    let (server, all) = filled(law, 50, |number| [0, 1, 4096, 70_000][number as usize % 4]);
+    server.put("other/x", "not listed");
+    server.put("dirt", "not below dir/");
+    let mapped = read(&store(&server, "s3://bucket/dir"), &small());
+    assert!(mapped.errors.is_empty(), "{:?}", mapped.errors);
+    let found: Vec<_> = mapped.values.iter().map(|(url, _)| url).collect();
+    assert!(found.iter().copied().eq(all.keys()), "{found:?}");
+    assert_eq!(mapped.values.into_iter().collect::<BTreeMap<_, _>>(), all);
+    let measured = mapped.run.measured;
+    assert_eq!(measured.files, 50);
+    assert_eq!(measured.bytes, all.values().map(|bytes| bytes.len() as u64).sum::<u64>());
+    assert!(measured.budget_peak_bytes <= 1 << 20, "{}", measured.budget_peak_bytes);
+}
+
+#[test]
+fn ranges_of_large_objects_arrive_whole_within_the_budget() {
+    let (server, all) = filled(Law::default(), 6, |number| 150_000 + 7919 * number as usize);
+    let options = Options { memory: 1 << 20, threads: 2, ..Options::default() };
+    // A quarter of the budget is more than an object; an eighth is less, so there are ranges.
+    let mapped = read(&store(&server, "s3://bucket/dir/"), &options);
+    assert_eq!(mapped.values.into_iter().collect::<BTreeMap<_, _>>(), all);
+    assert!(mapped.run.requests.sent >= 12, "{:?}", mapped.run.requests);
+    assert!(mapped.run.measured.budget_peak_bytes <= 1 << 20);
+}
+
+#[test]
+fn faults_are_repeated_and_never_give_wrong_bytes() {
+    let faults = vec![
+        (Fault::Reset, 0.03),
+        (Fault::Busy, 0.03),
+        (Fault::Broken, 0.03),
+        (Fault::Cut, 0.04),
+        (Fault::WrongTotal, 0.03),
+        (Fault::Shortened, 0.03),
+        (Fault::Slow, 0.03),
+    ];
+    for seed in [1, 2] {
+        let law = Law { seed, faults: faults.clone(), page: 40, ..Law::default() };
+        let (server, all) =
+            filled(law, 150, |number| if number % 10 == 0 { 150_000 } else { 3000 });
+        let mapped = read(&store(&server, "s3://bucket/dir/"), &small());
+        assert!(mapped.errors.is_empty(), "{:?}", mapped.errors);
+        assert_eq!(mapped.values.into_iter().collect::<BTreeMap<_, _>>(), all);
+        assert!(server.counts().faults > 10 && mapped.run.requests.repeated > 10);
+    }
+}
+
+#[test]
+fn a_replaced_object_is_read_in_one_version_or_fails() {
+    let law = Law { faults: vec![(Fault::Replaced, 0.2)], ..Law::default() };
+    let (server, all) = filled(law, 100, |number| if number % 5 == 0 { 200_000 } else { 3000 });
+    let mapped = read(&store(&server, "s3://bucket/dir/"), &small());
+    assert_eq!(mapped.values.len() + mapped.errors.len(), all.len());
+    assert!(mapped.values.len() > 70, "{:?}", mapped.errors);
+    for error in &mapped.errors {
+        assert_eq!(error.kind, Kind::Changed, "{error}");
+        assert!(error.to_string().contains("it was replaced while it was read"), "{error}");
+    }
+    for (url, bytes) in &mapped.values {
+        // A replacement changes the first eight bytes, always all of them by one number.
+        assert_eq!(bytes[8..], all[url][8..], "{url}");
+    }
+}
+
+#[test]
+fn contents_that_always_fail_are_one_error_per_object() {
+    for (fault, kind) in [(Fault::Cut, Kind::Interrupted), (Fault::Shortened, Kind::Response)] {
+        let law = Law { faults: vec![(fault, 1.0)], ..Law::default() };
+        let (server, _) = filled(law, 2, |_| 5000);
+        let mapped = read(&store(&server, "s3://bucket/dir/"), &small());
+        assert_eq!((mapped.values.len(), mapped.errors.len()), (0, 2));
+        for error in &mapped.errors {
+            assert_eq!((error.kind, error.attempts), (kind, 8), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_is_found_and_kept() {
+    let law = Law {
+        cap_per_s: 400.0,
+        burst: 40.0,
+        latency: (Duration::from_millis(5), 0.3),
+        ..Law::default()
+    };
+    let (server, all) = filled(law, 400, |_| 1000);
+    let mapped = read(&store(&server, "s3://bucket/dir/"), &small());
+    assert!(mapped.errors.is_empty(), "{:?}", mapped.errors);
+    assert_eq!(mapped.values.into_iter().collect::<BTreeMap<_, _>>(), all);
+    let counts = server.counts();
+    assert!(counts.refused > 0, "{counts:?}");
+    assert_eq!(counts.refused, mapped.run.requests.refused);
+}
+
+#[test]
+fn one_object_is_a_location_too() {
+    let server = Server::start(Law::default());
+    server.put("a", "alone");
+    server.put("p", "object");
+    server.put("p/x", "below");
+    let mapped = read(&store(&server, "s3://bucket/a"), &small());
+    assert_eq!(mapped.values, [("s3://bucket/a".to_owned(), b"alone".to_vec())]);
+    let mapped = read(&store(&server, "s3://bucket/p"), &small());
+    assert_eq!(mapped.values.len(), 2, "the object and what is below it");
+    let mapped = read(&store(&server, "s3://bucket/p/"), &small());
+    assert_eq!(mapped.values, [("s3://bucket/p/x".to_owned(), b"below".to_vec())]);
+}
+
+#[test]
+fn markers_of_directories_are_not_objects() {
+    let server = Server::start(Law::default());
+    server.put("d/", "");
+    server.put("d/empty", "");
+    server.put("d/sub/", "");
+    let mapped = read(&store(&server, "s3://bucket/d/"), &small());
+    assert!(mapped.errors.is_empty(), "{:?}", mapped.errors);
+    assert_eq!(mapped.values, [("s3://bucket/d/empty".to_owned(), Vec::new())]);
+}
+
+#[test]
+fn what_cannot_be_listed_is_one_error_with_advice() {
+    let server = Server::start(Law::default());
+    server.put("bad//key", "x");
+    let text = |url: &str| {
+        let mapped = read(&store(&server, url), &small());
+        only_error(&mapped).to_string()
+    };
+    assert_eq!(
+        text("s3://nosuch/x/"),
+        "cannot list 's3://nosuch/x/': The specified bucket does not exist (NoSuchBucket); check the \
+         name of the bucket, AWS_ENDPOINT_URL and AWS_REGION"
+    );
+    assert_eq!(
+        text(&format!("s3://{DENIED}/")),
+        "cannot list 's3://denied/': Access Denied (AccessDenied); check the credentials, and that \
+         they permit s3:ListBucket"
+    );
+    assert_eq!(
+        text("s3://bucket/none"),
+        "cannot read 's3://bucket/none': No such object or prefix"
+    );
+    let empty_segment = text("s3://bucket/bad/");
+    assert!(empty_segment.contains("the key 'bad//key' has an empty segment"), "{empty_segment}");
+    let gone = {
+        let server = Server::start(Law::default());
+        server.environment()
+    };
+    let location = Location::parse("s3://bucket/x").unwrap();
+    let mapped = read(&Store::with_variables(location, gone).unwrap(), &small());
+    let unreachable = only_error(&mapped);
+    assert_eq!(unreachable.kind, Kind::Unreachable, "{unreachable}");
+    assert_eq!(
+        unreachable.to_string(),
+        "cannot list 's3://bucket/x': Connection refused; check AWS_ENDPOINT_URL and the network"
+    );
+}
+
+#[test]
+fn a_listing_can_be_ended() {
+    let (server, all) = filled(Law { page: 3, ..Law::default() }, 10, |_| 10);
+    let mut found = Vec::new();
+    let each = |listed: ioloom_objects::Listed| {
+        found.push(format!("s3://{BUCKET}/{}", listed.key));
+        found.len() < 5
+    };
+    list(&store(&server, "s3://bucket/dir"), each).unwrap();
+    assert!(found.iter().eq(all.keys().take(5)), "{found:?}");
+}
+
+#[test]
+fn an_empty_bucket_is_no_error() {
+    let server = Server::start(Law::default());
+    let mapped = read(&store(&server, "s3://bucket"), &small());
+    assert!(mapped.values.is_empty() && mapped.errors.is_empty(), "{:?}", mapped.errors);
+}
+
+#[test]
+fn a_run_stops_when_it_is_told() {
+    let law = Law { latency: (Duration::from_millis(3), 0.0), ..Law::default() };
+    let (server, all) = filled(law, 300, |_| 100);
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = AtomicU64::new(0);
+    let options = Options { stop: stop.clone(), window: Some(2), ..small() };
+    let mapped = objects(&store(&server, "s3://bucket/dir/"), &options, |_| {
+        if seen.fetch_add(1, Ordering::Relaxed) == 5 {
+            stop.store(true, Ordering::Relaxed);
+        }
+    })
+    .unwrap();
+    assert!(mapped.run.cancelled && mapped.errors.is_empty());
+    assert!((6..all.len()).contains(&mapped.values.len()), "{}", mapped.values.len());
+    assert!(server.counts().in_flight_max <= 4, "two requests, the listing and its description");
+}
+
+#[test]
+fn a_panic_of_the_function_is_passed_on() {
+    let (server, _) = filled(Law::default(), 20, |_| 100);
+    let store = store(&server, "s3://bucket/dir/");
+    let run = || objects(&store, &small(), |_| assert!(server.counts().requests == 0, "as wanted"));
+    let payload = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"as wanted"));
+}
+
+#[test]
+fn too_large_objects_fail_alone() {
+    let (server, _) = filled(Law::default(), 4, |number| if number == 1 { 400_000 } else { 1000 });
+    let mapped = read(&store(&server, "s3://bucket/dir/"), &small());
+    assert_eq!(mapped.values.len(), 3);
+    let error = only_error(&mapped);
+    assert_eq!(error.kind, Kind::Memory, "{error}");
+}

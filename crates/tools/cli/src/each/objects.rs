@@ -1,0 +1,172 @@
+//! `each s3://BUCKET/PREFIX`: the same work on the objects of a store.
+
+use super::args::EachArgs;
+use super::input::Roots;
+use super::job::Job;
+use super::outcome::{Outcome, Remote};
+use super::run::{shape, stop_flag_of};
+use super::work::{EachWork, Lines, Local, State};
+use super::{output, progress, sink};
+use crate::exit::{Ended, Failure};
+use crate::remote;
+use ioloom_failure::quoted;
+use ioloom_model::Schedule;
+use ioloom_objects::{Kind, ObjectError, Options, Piece, Run, Store, Work, WorkError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Runs the work that the flags select on the objects of a URL.
+pub(super) fn run(args: &EachArgs, url: &str) -> Ended {
+    check(args)?;
+    let job = Job::read(args)?;
+    if job.exec.as_ref().is_some_and(|exec| exec.takes_path) {
+        return Err(Failure::usage(
+            "an object has no path that a command could read: leave {} out of --exec to get the \
+             contents on standard input",
+        ));
+    }
+    let store = remote::open(url)?;
+    let stop = stop_flag_of(args, &job)?;
+    let outcome = run_job(&job, args, &store, &stop)?;
+    output::print(args, &job, &outcome)?;
+    Ok(outcome.exit(&stop))
+}
+
+/// Refuses flags that concern files only.
+fn check(args: &EachArgs) -> Result<(), Failure> {
+    if args.paths.len() > 1 {
+        return Err(Failure::usage("a URL cannot be combined with other paths or URLs"));
+    }
+    let given = [
+        (args.method.is_some(), "--method"),
+        (args.plan.is_some(), "--plan"),
+        (args.chunk.is_some(), "--chunk"),
+        (args.check.is_some(), "--check"),
+        (args.trace.is_some(), "--trace"),
+        (args.sharding.shard.is_some(), "--shard"),
+        (args.selection.is_given(), "-L, -x, --exclude, --ignore or --skip-hidden"),
+    ];
+    if let Some((_, flag)) = given.into_iter().find(|(given, _)| *given) {
+        return Err(Failure::usage(format!("{flag} cannot be used with objects")));
+    }
+    match args.schedule {
+        None | Some(Schedule::Window { .. }) => Ok(()),
+        Some(_) => Err(Failure::usage("objects need a schedule of the form window:l=L,p=P")),
+    }
+}
+
+/// Returns the limits of the run, and how threads share the work, in words.
+fn options(args: &EachArgs, stop: &Arc<AtomicBool>) -> (Options<'static>, String) {
+    let cores = ioloom::usable_cores();
+    let (window, permits) = match args.schedule {
+        Some(Schedule::Window { window, permits }) => (Some(window), permits),
+        _ => (None, None),
+    };
+    let threads = permits.or(args.threads).or(args.jobs).unwrap_or(cores);
+    let options = Options {
+        memory: args.memory,
+        threads,
+        window,
+        polite: args.polite,
+        stop: stop.clone(),
+        ..Options::default()
+    };
+    let window = window.map_or_else(|| "auto".to_owned(), |window| window.to_string());
+    (options, format!("window:l={window},p={threads}"))
+}
+
+fn run_job(
+    job: &Job,
+    args: &EachArgs,
+    store: &Store,
+    stop: &Arc<AtomicBool>,
+) -> Result<Outcome, Failure> {
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    let bar = progress::Bar::new(args);
+    let give_up = || stop.store(true, Ordering::Relaxed);
+    let manner = sink::Manner::of(args.ordered, false);
+    let sink = args.per_file.then(|| sink::Sink::new(manner, &bar, &give_up));
+    let lines = sink.as_ref().map_or(Lines::None, |sink| Lines::Print(sink, shape(args)));
+    let work = EachWork::new(job, lines, !args.quiet);
+    let (options, schedule) = options(args, stop);
+    let report = |now: &ioloom_objects::Progress| {
+        sink.as_ref().inspect(|sink| sink.tick());
+        bar.count(now);
+    };
+    let options = Options { progress: &report, ..options };
+    let run = ioloom_objects::run(store, &options, &OnObjects { work: &work, sink: sink.as_ref() });
+    bar.finish();
+    sink.as_ref().map_or(Ok(()), sink::Sink::finish)?;
+    let Run { locals, cancelled, requests, measured, .. } =
+        run.map_err(|error| remote::failure(&error))?;
+    let mut all = Local::default();
+    locals.into_iter().for_each(|local| all.append(local));
+    let root = store.location().url();
+    let roots = Roots::new(Some(PathBuf::from(root.trim_end_matches('/'))));
+    let (mut outcome, counts) = work.outcome_of(all, (measured, cancelled), &roots);
+    outcome.add_failed_commands(counts.commands);
+    outcome.remote = Some(Remote {
+        schedule,
+        sent: requests.sent,
+        refused: requests.refused,
+        repeated: requests.repeated,
+    });
+    Ok(outcome)
+}
+
+/// The work on files, applied to objects.
+struct OnObjects<'w, 'a> {
+    work: &'w EachWork<'a>,
+    sink: Option<&'w sink::Sink<'a>>,
+}
+
+impl Work for OnObjects<'_, '_> {
+    type State = State;
+    type Local = Local;
+
+    fn local(&self) -> Local {
+        Local::default()
+    }
+
+    fn begin(&self, _: usize, url: &str) -> State {
+        self.work.begin(Path::new(url))
+    }
+
+    fn piece(&self, state: &mut State, piece: Piece<'_>) -> Result<(), WorkError> {
+        self.work.bytes(state, piece.index, piece.bytes, (piece.offset, piece.is_last))
+    }
+
+    fn finish(
+        &self,
+        local: &mut Local,
+        state: State,
+        _: usize,
+        url: &str,
+    ) -> Result<(), WorkError> {
+        let done = self.work.finish(state, Path::new(url))?;
+        self.work.done(local, done);
+        Ok(())
+    }
+
+    fn function_failed(&self, local: &mut Local, index: usize, url: &str, error: WorkError) {
+        local.counts.commands += 1;
+        let path = Path::new(url);
+        let message = format!("cannot process {}: {error}", quoted(path));
+        self.work.fail(local, (Some(index), path), message, false);
+    }
+
+    fn failed(&self, local: &mut Local, index: Option<usize>, error: &ObjectError) {
+        let missing = error.kind == Kind::Missing;
+        let message = match error.kind {
+            Kind::Memory => format!("{error} (--memory)"),
+            _ => error.to_string(),
+        };
+        self.work.fail(local, (index, Path::new(&error.url)), message, missing);
+    }
+
+    fn skipped(&self, _: &mut Local, index: usize) {
+        // Lines in input order wait for every index.
+        self.sink.inspect(|sink| sink.line(index, b""));
+    }
+}
