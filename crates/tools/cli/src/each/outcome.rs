@@ -7,6 +7,7 @@ use ioloom_shard::record::Record;
 use std::sync::atomic::AtomicBool;
 
 /// How the objects of a store were read.
+#[cfg_attr(not(feature = "objects"), allow(dead_code, reason = "only objects have it"))]
 pub(crate) struct Remote {
     /// How threads shared the work, in the words of a schedule.
     pub(crate) schedule: String,
