@@ -2,8 +2,8 @@
 //!
 //! Nearest is the probe of the same kind whose number in flight differs by the smallest factor. Files
 //! of 1 MiB or more are compared with the large probes, per byte: per file, the naive prediction would
-//! be wrong by the ratio of the sizes. The exchange has no probes; its nearest measurements are those
-//! that gave the law its parameters (`results/serve-levels`, `results/serve-vs-redis`).
+//! be wrong by the ratio of the sizes. Requests are compared with the probes of their durability; for
+//! clients that sleep, nothing comparable was measured.
 
 use super::list::Cell;
 use serde_json::Value;
@@ -16,11 +16,17 @@ const LARGE: f64 = 1048576.0;
 pub(super) fn seconds(cell: &Cell, calibration: &Value) -> Option<f64> {
     let measured = &calibration["measured"];
     let number = |flag: &str| cell.predicts(flag).and_then(count);
+    if cell.subject == "exchange" {
+        if !cell.probed_server() {
+            return None;
+        }
+        let probes = format!("{}_s", cell.predicts("--durability")?);
+        return nearest(&measured["exchange"][probes], number("--clients")?);
+    }
     let threads = number("--threads");
     let files = number("--files");
     let size = number("--size").unwrap_or(0.0);
     let (probes, bytes) = match cell.subject.as_str() {
-        "exchange" => return exchange(cell),
         "walk" => ("walk_s", false),
         "copy" if size >= LARGE => ("copy_large_s", true),
         "copy" => ("copy_s", false),
@@ -31,22 +37,6 @@ pub(super) fn seconds(cell: &Cell, calibration: &Value) -> Option<f64> {
     let each = nearest(&measured[probes], threads?)?;
     let scale = if bytes { size / measured["large_bytes"].as_f64()? } else { 1.0 };
     Some(files? * each * scale)
-}
-
-fn exchange(cell: &Cell) -> Option<f64> {
-    if cell.predicts("--pool").is_some() {
-        return None;
-    }
-    let rates: &[(f64, f64)] = match cell.predicts("--durability")? {
-        "none" => &[(1.0, 28_953.0), (64.0, 154_157.0)],
-        "group" => &[(1.0, 4_020.0), (16.0, 30_670.0), (64.0, 94_150.0)],
-        "each" => &[(64.0, 4_191.0)],
-        _ => return None,
-    };
-    let clients = count(cell.predicts("--clients")?)?;
-    let distance = |n: f64| (n / clients).ln().abs();
-    let best = rates.iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)))?;
-    Some(1.0 / best.1)
 }
 
 /// Returns the value of the probe whose number is nearest by quotient.
@@ -90,13 +80,14 @@ mod tests {
         let calibration = json!({"measured": {
             "cold_s": [[1, 1e-3], [4, 4e-4], [64, 1e-4]],
             "large_s": [[1, 0.016], [4, 0.008]], "large_bytes": 16777216,
+            "exchange": {"group_s": [[1, 2e-4], [8, 4e-5], [64, 1e-5]]},
         }});
         let small = cell("files", "predict files --files 20k --size 4KiB --threads 8");
         assert_eq!(seconds(&small, &calibration), Some(20e3 * 4e-4));
         let large = cell("files", "predict files --files 400 --size 1MiB --threads 1");
         assert!((seconds(&large, &calibration).unwrap() - 0.4).abs() < 1e-9);
         let server = cell("exchange", "predict exchange --clients 32 --durability group");
-        assert_eq!(seconds(&server, &calibration), Some(1.0 / 30_670.0));
+        assert_eq!(seconds(&server, &calibration), Some(1e-5));
         let pool = cell("exchange", "predict exchange --clients 40 --pool 10");
         assert_eq!(seconds(&pool, &calibration), None);
     }

@@ -32,14 +32,23 @@ const DEADLINE: &str = "300s";
 /// Shares of the data that the device must or may read.
 const COLD_MIN: f64 = 0.95;
 const WARM_MAX: f64 = 0.05;
-/// Duration of a closed loop.
-const LOAD: &str = "2s";
+/// Duration of a closed loop in seconds.
+const LOAD_S: u32 = 2;
+/// Seconds to establish the condition of a run, and to start and stop what it needs; for an estimate.
+const SETUP_S: f64 = 1.5;
+/// Attempts to evict a set, and the pause between two: pages that another processor is adding to its
+/// lists survive the first.
+const EVICTIONS: u32 = 5;
+const EVICTION_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+/// Names of the limited groups. One that a killed command left is removed.
+const GROUP: &str = "ioloom-cells-";
 
 /// What the cells run on.
 pub(super) struct Place {
     dir: PathBuf,
     program: PathBuf,
-    group: PathBuf,
+    /// Groups without and with the limit. Each counts the bytes that its processes read.
+    groups: [PathBuf; 2],
     device: String,
     server: Child,
 }
@@ -75,23 +84,29 @@ impl Place {
         run(&mut Command::new("sync"))?;
         let device = fs::metadata(&dir)?.dev();
         let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-        let group = Path::new(BLKIO).join(format!("ioloom-cells-{}", std::process::id()));
-        fs::create_dir(&group).context("create a blkio group; needs version 1")?;
-        let limit =
-            fs::write(group.join("blkio.throttle.read_iops_device"), format!("{device} {CAP}"));
-        if limit.is_err() {
-            let _ = fs::remove_dir(&group);
+        remove_old_groups();
+        let group = |name| Path::new(BLKIO).join(format!("{GROUP}{}-{name}", std::process::id()));
+        let groups = [group("free"), group("capped")];
+        for group in &groups {
+            fs::create_dir(group).context("create a blkio group; needs version 1")?;
         }
-        limit.context("limit the device")?;
+        let limit = groups[1].join("blkio.throttle.read_iops_device");
+        if let Err(error) = fs::write(limit, format!("{device} {CAP}")) {
+            remove_old_groups();
+            return Err(error).context("limit the device");
+        }
         let at = dir.join("fuse");
         fs::create_dir_all(&at)?;
-        let server = Command::new(delayfs)
+        // A command that is killed takes the file system with it.
+        let server = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM"])
+            .arg(delayfs)
             .arg(&at)
             .args(DELAYED)
             .stdout(Stdio::piped())
             .spawn()
             .context("start the delayed file system")?;
-        let mut place = Self { dir, program, group, device, server };
+        let mut place = Self { dir, program, groups, device, server };
         let mut ready = [0; 8];
         let output = place.server.stdout.as_mut().context("its output")?;
         output.read_exact(&mut ready).context("the delayed file system did not start")?;
@@ -107,15 +122,11 @@ impl Place {
         self.dir.join("stores").join(calibration)
     }
 
-    /// Returns a command that runs in the limited group, if it is limited.
+    /// Returns a command that runs in one of the groups.
     fn grouped(&self, capped: bool) -> Command {
-        if !capped {
-            let mut command = Command::new("timeout");
-            command.arg(DEADLINE).arg(&self.program);
-            return command;
-        }
         let mut command = Command::new("sh");
-        let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.group.display());
+        let group = self.groups[usize::from(capped)].display();
+        let script = format!("echo $$ > {group}/cgroup.procs && exec \"$@\"");
         command.args(["-c", &script, "sh", "timeout", DEADLINE]).arg(&self.program);
         command
     }
@@ -125,7 +136,7 @@ impl Place {
         let mut command = self.grouped(name == "capped");
         command.args(["predict", "--calibrate", "--json", "--store"]).arg(self.store(name));
         match name {
-            "cold" => command.args(["--drop-caches", "--dir"]).arg(&self.dir),
+            "cold" => command.args(["--drop-caches", "--exchange", "--dir"]).arg(&self.dir),
             "warm" => command.args(["--copy-cached", "--dir"]).arg(&self.dir),
             "capped" => command.arg("--dir").arg(self.dir.join("capped-probes")),
             _ => command.args(["--drop-caches", "--existing", "--dir"]).arg(self.dir.join("fuse")),
@@ -143,6 +154,9 @@ impl Place {
         if let Some(name) = cell.calibration() {
             command.arg("--store").arg(self.store(name));
         }
+        if cell.probed_server() {
+            command.arg("--measured");
+        }
         let answer = parsed(&run(&mut command)?)?;
         let points = answer["points"].as_array().context("a prediction without points")?;
         let last = points.last().context("a prediction without points")?;
@@ -153,6 +167,14 @@ impl Place {
             last["elapsed_s"].as_f64().context("a time")?
         };
         Ok(json!({"elapsed_s": seconds, "point": last, "words": cell.predict}))
+    }
+
+    /// Returns about how long a run takes that is predicted to take `predicted_s`.
+    pub(super) fn cost_s(&self, cell: &Cell, predicted_s: f64) -> f64 {
+        let closed = cell.subject == "exchange" && cell.predicts("--pool").is_none();
+        // A cached walk is preceded by one that loads the names.
+        let times = if cell.subject == "walk" && cell.condition == "warm" { 2.0 } else { 1.0 };
+        SETUP_S + if closed { f64::from(LOAD_S) } else { times * predicted_s }
     }
 
     /// Establishes the condition, runs a cell once and returns the record.
@@ -184,9 +206,10 @@ impl Place {
             (_, true) => self.cache("drop", source)?,
             (_, false) => self.cache("warm", source)?,
         }
-        let before = self.read_bytes();
-        let output = self.measured(source.ends_with("/capped"), &words)?;
-        let device = self.read_bytes().zip(before).map(|(after, before)| after - before);
+        let capped = source.ends_with("/capped");
+        let before = self.read_bytes(capped);
+        let output = self.measured(capped, &words)?;
+        let device = self.read_bytes(capped).zip(before).map(|(after, before)| after - before);
         let document = parsed(&output)?;
         let ns = document["elapsed_ns"].as_f64().context("the elapsed time")?;
         let bytes = document["bytes"].as_f64().or(document["total"]["apparent_bytes"].as_f64());
@@ -210,7 +233,15 @@ impl Place {
     }
 
     fn cache(&self, what: &str, source: &str) -> anyhow::Result<()> {
-        run(Command::new(&self.program).args(["cache", what, "--json", source])).map(drop)
+        let mut attempt = 1;
+        loop {
+            let done = run(Command::new(&self.program).args(["cache", what, "--json", source]));
+            if done.is_ok() || attempt == EVICTIONS {
+                return done.map(drop);
+            }
+            attempt += 1;
+            std::thread::sleep(EVICTION_PAUSE);
+        }
     }
 
     /// Runs a server on one processor and a load on another.
@@ -240,16 +271,20 @@ impl Place {
         measured
     }
 
-    /// Returns the bytes that the device has read.
-    fn read_bytes(&self) -> Option<u64> {
-        let (major, minor) = self.device.split_once(':')?;
-        let text = fs::read_to_string("/proc/diskstats").ok()?;
-        let line = text.lines().find(|line| {
-            let mut words = line.split_whitespace();
-            words.next() == Some(major) && words.next() == Some(minor)
-        })?;
-        line.split_whitespace().nth(5)?.parse::<u64>().ok().map(|sectors| sectors * 512)
+    /// Returns the bytes that the processes of a group have read from the device. Those of the whole
+    /// device would include what other programs read.
+    fn read_bytes(&self, capped: bool) -> Option<u64> {
+        let group = &self.groups[usize::from(capped)];
+        let text = fs::read_to_string(group.join("blkio.throttle.io_service_bytes")).ok()?;
+        read_of(&text, &self.device)
     }
+}
+
+/// Returns the bytes read from a device by a file such as `254:0 Read 4096`.
+fn read_of(text: &str, device: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(device)?.strip_prefix(" Read "));
+    // A device that was not used yet has no line.
+    line.map_or(Some(0), |bytes| bytes.trim().parse().ok())
 }
 
 impl Drop for Place {
@@ -257,10 +292,20 @@ impl Drop for Place {
         let _ = Command::new("umount").arg("-l").arg(self.dir.join("fuse")).output();
         let _ = self.server.kill();
         let _ = self.server.wait();
-        let _ = fs::remove_dir(&self.group);
+        for group in &self.groups {
+            let _ = fs::remove_dir(group);
+        }
         for name in ["target", "server"] {
             let _ = fs::remove_dir_all(self.dir.join(name));
         }
+    }
+}
+
+fn remove_old_groups() {
+    let groups = fs::read_dir(BLKIO).into_iter().flatten().flatten();
+    for group in groups.filter(|group| group.file_name().to_string_lossy().starts_with(GROUP)) {
+        // Fails while a process is in the group.
+        let _ = fs::remove_dir(group.path());
     }
 }
 
@@ -281,10 +326,8 @@ fn loaded(program: &Path, server: &mut Child, load: &str) -> anyhow::Result<Valu
     let mut command = Command::new("taskset");
     command.args(["-c", "1", "timeout", DEADLINE]).arg(program).args(load.split_whitespace());
     let sleeps = load.contains("--multiclient");
-    if sleeps {
-        command.arg("--json");
-    } else {
-        command.args(["--anyway", "--duration", LOAD]);
+    if !sleeps {
+        command.args(["--anyway", "--duration", &format!("{LOAD_S}s")]);
     }
     let document = parsed(&run(command.arg(&address))?)?;
     if sleeps {
@@ -310,4 +353,18 @@ fn run(command: &mut Command) -> anyhow::Result<Output> {
         String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_of;
+
+    #[test]
+    fn the_bytes_of_one_device_are_found() {
+        let text = "254:0 Read 8192\n254:0 Write 1\n254:0 Total 8193\n25:4 Read 3\nTotal 8196\n";
+        assert_eq!(read_of(text, "254:0"), Some(8192));
+        assert_eq!(read_of(text, "25:4"), Some(3));
+        assert_eq!(read_of("Total 0\n", "254:0"), Some(0));
+        assert_eq!(read_of("254:0 Read x\n", "254:0"), None);
+    }
 }

@@ -10,6 +10,10 @@
 //! added, so the law returns the probes, and a device that slows down with many in flight is followed.
 //! Beyond the probes the remainder of the nearest one is kept.
 //!
+//! Nothing queues for a processor while there are fewer threads than processors. If they are busy with
+//! many in flight, the change is therefore abrupt, and the mean of the prior grows with the share of
+//! their time that is used then ([`Knee::fit_busy`]).
+//!
 //! The prior was chosen on ladders that are not test cells: `results/read-cold-small-by-threads`,
 //! `results/read-cold-lognormal-by-threads`, `results/study-walk-ladder` and source 001.
 
@@ -19,8 +23,9 @@ use crate::least_squares;
 
 /// Relative error of a probe.
 const NOISE: f64 = 0.05;
-/// Mean and standard deviation of the logarithm of the sharpness.
+/// Mean and standard deviation of the logarithm of the sharpness, and the mean with busy processors.
 const SHARPNESS: (f64, f64) = (0.7, 1.0);
+const SHARPNESS_BUSY: f64 = 3.0;
 /// Range of the sharpness; outside, the curve no longer differs from its ends.
 const SHARPNESS_MIN: f64 = 0.3;
 const SHARPNESS_MAX: f64 = 40.0;
@@ -41,6 +46,16 @@ impl Knee {
     /// # Errors
     /// Fails without probes, or if a number or time is not above zero.
     pub fn fit(probes: &[(u32, f64)]) -> Result<Self, PredictError> {
+        Self::fit_busy(probes, 0.0)
+    }
+
+    /// Like [`Knee::fit`]; all processors were used for the share `busy` of their time in the probe with
+    /// most in flight.
+    ///
+    /// # Errors
+    /// As [`Knee::fit`].
+    pub fn fit_busy(probes: &[(u32, f64)], busy: f64) -> Result<Self, PredictError> {
+        let mean = SHARPNESS.0 + busy.clamp(0.0, 1.0) * (SHARPNESS_BUSY - SHARPNESS.0);
         above_zero("number of probes", probes.len() as f64)?;
         for (n, seconds) in probes {
             above_zero("number in flight of a probe", f64::from(*n))?;
@@ -48,25 +63,34 @@ impl Knee {
         }
         let work = probes.iter().map(|(n, t)| f64::from(*n) * t).fold(f64::INFINITY, f64::min);
         let best = probes.iter().map(|(_, t)| *t).fold(f64::INFINITY, f64::min);
-        let start = [work, best * 0.95, SHARPNESS.0.exp()];
+        let start = [work, best * 0.95, mean.exp()];
         let fit = least_squares::fit(&start, |p| {
-            let one = |(n, t): &(u32, f64)| (curve(p, *n) / t).ln() / NOISE;
-            let prior = (p[2].ln() - SHARPNESS.0) / SHARPNESS.1;
+            let one = |(n, t): &(u32, f64)| (curve(p, f64::from(*n)) / t).ln() / NOISE;
+            let prior = (p[2].ln() - mean) / SHARPNESS.1;
             // Weak priors for the times, so that a single probe also has a minimum.
             let times = [(p[0] / work).ln() / 10.0, (p[1] / best).ln() / 10.0];
             probes.iter().map(one).chain([prior]).chain(times).collect()
         })?;
         let p = &fit.parameters;
-        let mut rest: Vec<(f64, f64)> =
-            probes.iter().map(|(n, t)| (f64::from(*n).ln(), (t / curve(p, *n)).ln())).collect();
+        let mut rest: Vec<(f64, f64)> = probes
+            .iter()
+            .map(|(n, t)| (f64::from(*n).ln(), (t / curve(p, f64::from(*n))).ln()))
+            .collect();
         rest.sort_by(|a, b| a.0.total_cmp(&b.0));
         Ok(Self { latency_s: p[0], gap_s: p[1], sharpness: p[2], rest })
     }
 
     /// Returns the seconds per job with `n` in flight.
     pub fn seconds(&self, n: u32) -> f64 {
-        let fitted = curve(&[self.latency_s, self.gap_s, self.sharpness], n);
-        fitted * interpolated(&self.rest, f64::from(n.max(1)).ln()).exp()
+        self.seconds_at(f64::from(n.max(1)))
+    }
+
+    /// Returns the seconds per job with `n` in flight on average. Below one, the latency counts.
+    pub(crate) fn seconds_at(&self, n: f64) -> f64 {
+        let at = n.max(1.0);
+        let fitted = curve(&[self.latency_s, self.gap_s, self.sharpness], at);
+        // One at a time is busy for the share `n` of the time.
+        fitted * interpolated(&self.rest, at.ln()).exp() * (at / n.max(1e-12))
     }
 
     /// Returns the time of a job with one in flight.
@@ -80,9 +104,9 @@ impl Knee {
     }
 }
 
-fn curve(p: &[f64], n: u32) -> f64 {
+fn curve(p: &[f64], n: f64) -> f64 {
     let s = p[2].clamp(SHARPNESS_MIN, SHARPNESS_MAX);
-    let (wait, gap) = (p[0] / f64::from(n.max(1)), p[1]);
+    let (wait, gap) = (p[0] / n, p[1]);
     // The larger one is factored out, so that no power overflows.
     let most = wait.max(gap);
     most * ((wait / most).powf(s) + (gap / most).powf(s)).powf(1.0 / s)
@@ -131,6 +155,21 @@ mod tests {
         let errors = errors(&[(1, 4.0), (2, 2.05), (4, 2.0), (16, 2.0), (64, 2.0), (256, 2.0)]);
         assert!(errors.iter().all(|error| *error < 0.2), "{errors:?}");
         assert!(errors[1..].iter().all(|error| *error < 0.03), "{errors:?}");
+    }
+
+    /// The kept ladder of a walk with names and attributes cached, which keeps both processors busy.
+    #[test]
+    fn busy_processors_make_the_change_abrupt() {
+        let probes = [(1, 4.145), (4, 2.03), (64, 2.13)];
+        let rest = [(2, 2.09), (8, 2.05), (16, 2.12), (32, 2.11), (128, 2.18), (256, 2.18)];
+        let errors = |busy| {
+            let knee = Knee::fit_busy(&probes, busy).unwrap();
+            let error = |(n, t): (u32, f64)| (knee.seconds(n) / t - 1.0).abs();
+            rest.map(error)
+        };
+        let (busy, idle) = (errors(0.97), errors(0.0));
+        assert!(busy.iter().all(|error| *error < 0.06), "{busy:?}");
+        assert!(busy[0] < 0.5 * idle[0], "{busy:?} {idle:?}");
     }
 
     #[test]

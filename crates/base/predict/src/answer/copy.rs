@@ -1,7 +1,9 @@
 //! Copying files from one device to another.
 
 use super::profile::{Class, Measured, stations};
-use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes};
+use super::{
+    Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
+};
 use crate::PredictError;
 use crate::error::above_zero;
 use crate::knee::Knee;
@@ -42,7 +44,7 @@ pub struct Question {
 pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     one_to("number of files", question.files, u64::MAX)?;
     one_to("number of cores", u64::from(question.cores), 4096)?;
-    one_to("number of threads", u64::from(question.threads_max), 1024)?;
+    one_to("number of threads", u64::from(question.threads_max), u64::from(IN_FLIGHT_MAX))?;
     let bytes = above_zero("file size", question.bytes as f64)?;
     let both = question.from == Class::Measured && question.to == Class::Measured;
     if let Some(found) = question.measured.as_ref().filter(|m| both && !m.copy_s.is_empty()) {
@@ -104,7 +106,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
 
 /// Answers for this machine, from probes that copied small and large files.
 fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictError> {
-    let small = Knee::fit(&found.copy_s)?;
+    let small = Knee::fit_busy(&found.copy_s, found.busy.copy)?;
     let large = match found.copy_large_s.as_slice() {
         [] => None,
         probes => Some(Knee::fit(probes)?),

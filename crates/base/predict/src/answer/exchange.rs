@@ -1,9 +1,11 @@
 //! A stock server with more clients than can be measured.
 
-use super::{Answer, Beyond, Limit, Point, ladder, one_to};
+use super::profile::MeasuredExchange;
+use super::{Answer, Beyond, DOUBLING, Limit, Point, ladder, one_to, probes};
 use crate::PredictError;
 use crate::closed_loop::sleepers_elapsed_s;
 use crate::error::at_least_zero;
+use crate::knee::Knee;
 use crate::network::{Network, Station};
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +60,20 @@ pub struct Question {
     pub durability: Durability,
     /// Time of a sync, in seconds.
     pub sync_s: f64,
+    /// Probes of this machine, which replace the times of requests and syncs.
+    pub measured: Option<MeasuredExchange>,
+}
+
+impl Question {
+    /// Returns the probes that apply, if the machine was measured.
+    fn probes(&self) -> Option<&[(u32, f64)]> {
+        let found = self.measured.as_ref()?;
+        Some(match self.durability {
+            Durability::None => &found.none_s,
+            Durability::Group => &found.group_s,
+            Durability::Each => &found.each_s,
+        })
+    }
 }
 
 /// Answers a question.
@@ -65,27 +81,24 @@ pub struct Question {
 /// # Errors
 /// Fails if a number is out of range.
 pub fn answer(question: &Question) -> Result<Answer, PredictError> {
-    one_to("number of clients", u64::from(question.clients_max), 10_000_000)?;
-    one_to("number of orders", question.orders, u64::MAX)?;
-    one_to("number of cores", u64::from(question.cores), 4096)?;
-    at_least_zero("think time", question.think_s)?;
-    at_least_zero("time of a request", question.request_s)?;
-    at_least_zero("time of a sync", question.sync_s)?;
-    if let Some(threads) = question.pool {
-        one_to("number of pool threads", u64::from(threads), 1_000_000)?;
-    }
+    check(question)?;
+    let knee = question.probes().map(Knee::fit).transpose()?;
+    let known = question.probes().map_or(CLIENTS, |all| f64::from(most(all)));
     let mut points = Vec::new();
     for clients in ladder(question.clients_max) {
         // A pool serves as many clients as it has threads, and then the next ones.
         let active = question.pool.map_or(clients, |threads| clients.min(threads));
-        let (rate, limit) = closed_loop(question, active)?;
+        let (rate, limit) = match &knee {
+            Some(knee) => probed_loop(question, knee, active),
+            None => closed_loop(question, active)?,
+        };
         let round_s = f64::from(active) / rate;
         let pool = question.pool.map(u64::from);
         let elapsed_s = sleepers_elapsed_s(u64::from(clients), pool, question.orders, round_s);
         let limit = if active < clients { Limit::Pool } else { limit };
         // Only the part that does not think is uncertain.
         let busy = (round_s - question.think_s).max(0.0) / round_s;
-        let half = SPREAD * busy * (1.0 + (f64::from(active) / CLIENTS).max(1.0).log2() / 4.0);
+        let half = SPREAD * busy * (1.0 + (f64::from(active) / known).max(1.0).log2() / 4.0);
         points.push(Point {
             threads: clients,
             elapsed_s,
@@ -93,7 +106,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
             high_s: elapsed_s * half.exp(),
             rate_per_s: f64::from(clients) * question.orders as f64 / elapsed_s,
             limit,
-            beyond: Some(Beyond { threads: (f64::from(clients) / CLIENTS).max(1.0), files: 1.0 }),
+            beyond: Some(Beyond { threads: (f64::from(clients) / known).max(1.0), files: 1.0 }),
         });
     }
     let model = match question.pool {
@@ -107,16 +120,21 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         ),
         unit: "requests",
         axis: "clients",
-        method: "closed loop, by mean value analysis; several cores count as one fast core and a \
-                 delay (Seidmann)"
-            .to_owned(),
-        parameters: format!(
-            "{:.2} µs of processor per request, {:.1} µs for its way and the client, {:.3} ms per \
-             sync; results/serve-levels and results/serve-vs-redis on two cores, up to 64 connections",
-            question.request_s * 1e6,
-            ROUND_TRIP_S * 1e6,
-            question.sync_s * 1e3
-        ),
+        method: match knee {
+            Some(_) => {
+                "closed loop; the requests of clients that do not think follow a latency and \
+                        a gap between responses, fitted to probes"
+            }
+            None => {
+                "closed loop, by mean value analysis; several cores count as one fast core and \
+                     a delay (Seidmann)"
+            }
+        }
+        .to_owned(),
+        parameters: match question.probes() {
+            Some(all) => format!("probes of this machine: a request, {} clients", probes(all)),
+            None => published(question),
+        },
         enough: Answer::enough(&points),
         points,
         notes: vec![
@@ -124,6 +142,66 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
                 .to_owned(),
         ],
     })
+}
+
+fn check(question: &Question) -> Result<(), PredictError> {
+    one_to("number of clients", u64::from(question.clients_max), 10_000_000)?;
+    one_to("number of orders", question.orders, u64::MAX)?;
+    one_to("number of cores", u64::from(question.cores), 4096)?;
+    at_least_zero("think time", question.think_s)?;
+    at_least_zero("time of a request", question.request_s)?;
+    at_least_zero("time of a sync", question.sync_s)?;
+    if let Some(threads) = question.pool {
+        one_to("number of pool threads", u64::from(threads), 1_000_000)?;
+    }
+    if question.measured.is_some() && question.cores != 1 {
+        let (what, value) = ("number of cores", f64::from(question.cores));
+        let accepted = "1, as in the probes of this machine";
+        return Err(PredictError::OutOfRange { what, value, accepted });
+    }
+    Ok(())
+}
+
+fn published(question: &Question) -> String {
+    format!(
+        "{:.2} µs of processor per request, {:.1} µs for its way and the client, {:.3} ms per sync; \
+         results/serve-levels and results/serve-vs-redis on two cores, up to 64 connections",
+        question.request_s * 1e6,
+        ROUND_TRIP_S * 1e6,
+        question.sync_s * 1e3
+    )
+}
+
+fn most(probes: &[(u32, f64)]) -> u32 {
+    probes.iter().map(|(n, _)| *n).max().unwrap_or(1)
+}
+
+/// Returns requests per second of `clients` clients by probes without thinking, and the limit.
+///
+/// Of the clients, `m` wait for a response and the others think. With `t(m)` between two responses,
+/// `m + think / t(m)` is the number of clients, and grows with `m`.
+fn probed_loop(question: &Question, knee: &Knee, clients: u32) -> (f64, Limit) {
+    let (think_s, all) = (question.think_s, f64::from(clients));
+    let (mut low, mut high) = (0.0, all);
+    if think_s > 0.0 {
+        for _ in 0..100 {
+            let middle = f64::midpoint(low, high);
+            if middle + think_s / knee.seconds_at(middle) < all {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+    }
+    let gap_s = knee.seconds_at(high);
+    let limit = if high < 0.5 * all || knee.seconds_at(2.0 * high) * (1.0 + DOUBLING) < gap_s {
+        Limit::Clients
+    } else if question.durability == Durability::None {
+        Limit::Compute
+    } else {
+        Limit::Sync
+    };
+    (1.0 / gap_s, limit)
 }
 
 /// Returns requests per second of `clients` clients that are served at the same time, and the limit.
@@ -173,7 +251,45 @@ mod tests {
             request_s: REQUEST_S,
             durability: Durability::None,
             sync_s: SYNC_S,
+            measured: None,
         }
+    }
+
+    #[test]
+    fn probes_answer_for_this_machine() {
+        let group_s: Vec<(u32, f64)> =
+            [1, 8, 64].map(|n| (n, 2e-6 + 200e-6 / f64::from(n))).to_vec();
+        let measured = MeasuredExchange {
+            none_s: vec![(1, 30e-6), (8, 6e-6), (64, 6e-6)],
+            group_s,
+            each_s: vec![(1, 200e-6), (8, 200e-6)],
+        };
+        let probed = Question {
+            think_s: 0.0,
+            cores: 1,
+            durability: Durability::Group,
+            measured: Some(measured),
+            ..question(256)
+        };
+        let all = answer(&probed).unwrap();
+        for point in &all.points {
+            let law = 2e-6 + 200e-6 / f64::from(point.threads);
+            let error = point.rate_per_s * law - 1.0;
+            let allowed = if point.threads > 64 { 0.3 } else { 0.06 };
+            assert!(error.abs() < allowed, "{error} {point:?}");
+        }
+        assert_eq!(all.points[0].limit, Limit::Clients);
+        assert_eq!(all.points[8].beyond.unwrap().threads, 4.0);
+        // Clients that think for a second are not limited by a server that needs microseconds.
+        let thinking = answer(&Question { think_s: 1.0, ..probed.clone() }).unwrap();
+        let last = thinking.points.last().unwrap();
+        assert!((last.rate_per_s / 256.0 - 1.0).abs() < 0.01, "{last:?}");
+        assert_eq!(last.limit, Limit::Clients);
+        let none = Question { durability: Durability::None, ..probed.clone() };
+        let last = answer(&none).unwrap().points.pop().unwrap();
+        assert!((last.rate_per_s * 6e-6 - 1.0).abs() < 0.05, "{last:?}");
+        assert_eq!(last.limit, Limit::Compute);
+        assert!(answer(&Question { cores: 2, ..probed }).is_err());
     }
 
     #[test]

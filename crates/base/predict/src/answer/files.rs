@@ -1,7 +1,9 @@
 //! Reading many files and computing on each, on the simulated machine.
 
 use super::profile::{Class, Measured};
-use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes};
+use super::{
+    Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
+};
 use crate::PredictError;
 use crate::error::{above_zero, at_least_zero};
 use crate::knee::Knee;
@@ -191,7 +193,11 @@ fn check(question: &Question) -> Result<(), PredictError> {
     one_to("number of files", question.files, u64::MAX)?;
     one_to("number of cores", u64::from(question.cores), 4096)?;
     one_to("number of disks", u64::from(question.disks), 256)?;
-    one_to("number of requests in flight", u64::from(question.threads_max), 65_536)?;
+    one_to(
+        "number of requests in flight",
+        u64::from(question.threads_max),
+        u64::from(IN_FLIGHT_MAX),
+    )?;
     one_to("mean file size", mean(question.sizes), BYTES_MAX)?;
     at_least_zero("compute time", question.compute_s)?;
     if !(0.0..=1.0).contains(&question.cached) {
@@ -222,7 +228,7 @@ fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), Predict
     };
     let cores = f64::from(threads.min(measured.cores).max(1));
     // Files that no cache keeps take no processor time while they are on their way.
-    let warm_s = Knee::fit(&measured.warm_s)?.seconds(threads);
+    let warm_s = Knee::fit_busy(&measured.warm_s, measured.busy.warm)?.seconds(threads);
     let cpu_max_s = 4.0 * above_zero("processor time of a file", measured.file_cpu_s)?;
     let cpu_s = (warm_s * cores).min(cpu_max_s);
     let probe = Question {
@@ -242,7 +248,7 @@ fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), Predict
         let ns = run.prepare().run(&mut Fixed::new(threads), threads).ns;
         ns as f64 / 1e9 / PROBE_FILES as f64
     };
-    let wanted_s = Knee::fit(&measured.cold_s)?.seconds(threads);
+    let wanted_s = Knee::fit_busy(&measured.cold_s, measured.busy.cold)?.seconds(threads);
     let mut service_s = (wanted_s * f64::from(threads) - cpu_s).max(1e-9);
     for _ in 0..FITTING_STEPS {
         let missing_s = wanted_s - took_s(measured.delay(service_s, threads)?, 0.0, cpu_s);
@@ -347,6 +353,7 @@ fn parameters(question: &Question) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::profile::Busy;
     use super::*;
 
     fn question(class: Class) -> Question {
@@ -443,6 +450,8 @@ mod tests {
             walk_cpu_s: 2e-6,
             copy_s: Vec::new(),
             copy_large_s: Vec::new(),
+            busy: Busy::default(),
+            exchange: None,
         }
     }
 

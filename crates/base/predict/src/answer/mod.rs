@@ -105,6 +105,9 @@ pub struct Answer {
     pub notes: Vec<String>,
 }
 
+/// Most threads or requests in flight of a question about files: the controllers of the engine are
+/// simulated up to twice as many, and no probe comes near.
+pub const IN_FLIGHT_MAX: u32 = 8192;
 /// Tolerance of [`Answer::enough`].
 const ENOUGH: f64 = 0.02;
 /// Gain of twice the threads from which the number in flight is the limit.

@@ -93,6 +93,39 @@ pub struct Measured {
     pub copy_s: Vec<(u32, f64)>,
     /// Copying the large files, by threads; empty without any, or if the directory is read-only.
     pub copy_large_s: Vec<(u32, f64)>,
+    /// Shares of the time of all processors that were used with most in flight.
+    #[serde(default)]
+    pub busy: Busy,
+    /// A stock server, if it was probed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<MeasuredExchange>,
+}
+
+/// Shares of the time of all processors, 0 to 1, by kind of probe; 0 if they were not measured.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Busy {
+    /// Reading evicted files.
+    pub cold: f64,
+    /// Reading cached files.
+    pub warm: f64,
+    /// Walking.
+    pub walk: f64,
+    /// Copying small files.
+    pub copy: f64,
+}
+
+/// A stock server with one event loop on one processor, loaded from another one. All times are seconds
+/// per request, by the number of clients that do not think.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredExchange {
+    /// Nothing is kept.
+    pub none_s: Vec<(u32, f64)>,
+    /// Orders wait for a shared sync.
+    pub group_s: Vec<(u32, f64)>,
+    /// Each order waits for its own sync.
+    pub each_s: Vec<(u32, f64)>,
 }
 
 impl Measured {
@@ -107,7 +140,7 @@ impl Measured {
     /// # Errors
     /// Fails if a time is not above zero.
     pub fn device(&self) -> Result<Device, PredictError> {
-        let cold = Knee::fit(&self.cold_s)?;
+        let cold = Knee::fit_busy(&self.cold_s, self.busy.cold)?;
         above_zero("processor time of a file", self.file_cpu_s)?;
         // Where the cache of a hypervisor answers, a cold read takes little longer than a warm one.
         let latency_s = (cold.latency_s() - self.file_cpu_s).max(1e-6);

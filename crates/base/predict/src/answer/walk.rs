@@ -1,7 +1,9 @@
 //! A walk over a tree on other media, with other threads, and with other numbers of files.
 
 use super::profile::{Class, Measured};
-use super::{Answer, Beyond, DOUBLING, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes};
+use super::{
+    Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
+};
 use crate::PredictError;
 use crate::knee::Knee;
 use crate::network::{Network, Station};
@@ -46,7 +48,7 @@ struct Law {
 /// Fails if a number is out of range, or the device is the measured one and there is none.
 pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     one_to("number of files", question.files, u64::MAX)?;
-    one_to("number of threads", u64::from(question.threads_max), 65_536)?;
+    one_to("number of threads", u64::from(question.threads_max), u64::from(IN_FLIGHT_MAX))?;
     if question.class == Class::Measured {
         return measured(question);
     }
@@ -97,7 +99,7 @@ fn measured(question: &Question) -> Result<Answer, PredictError> {
         return Err(PredictError::OutOfRange { what, value, accepted });
     }
     let (files, cores) = (question.files as f64, f64::from(found.cores));
-    let knee = Knee::fit(&found.walk_s)?;
+    let knee = Knee::fit_busy(&found.walk_s, found.busy.walk)?;
     let most = found.walk_s.iter().map(|(n, _)| *n).max().map_or(1.0, f64::from);
     let error = held_out_error()?;
     let mut points = Vec::new();

@@ -22,6 +22,7 @@ use crate::table::Table;
 use ioloom_model::Condition;
 use ioloom_model::units::format_count;
 use ioloom_predict::scaling::{NETWORK_POINTS_MIN, Point};
+use ioloom_predict::walk_media::PROBES;
 use ioloom_predict::{Usl, WalkFit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,6 +51,8 @@ struct Ladder {
     /// Whether the medium was slowed.
     slow: bool,
     files: f64,
+    /// Share of the time of all processors in the last probe of a prediction; 0 if it is not known.
+    busy: f64,
     steps: Vec<Step>,
 }
 
@@ -69,7 +72,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         MEDIA.iter().filter_map(|(column, name)| published(t, column, name, files)).collect()
     });
     let media = short_names(groups.iter().map(|g| g.medium));
-    ladders.extend(groups.iter().filter_map(|g| measured(g, &media)));
+    ladders.extend(groups.iter().filter_map(|g| measured(input, g, &media)));
     if ladders.is_empty() {
         return m;
     }
@@ -133,10 +136,18 @@ fn published(table: &Table, column: &str, name: &str, files: f64) -> Option<Ladd
             Step { threads, seconds, gain }
         })
         .collect();
-    Some(Ladder { name: name.to_owned(), here: false, warm: false, slow: false, files, steps })
+    Some(Ladder {
+        name: name.to_owned(),
+        here: false,
+        warm: false,
+        slow: false,
+        files,
+        busy: 0.0,
+        steps,
+    })
 }
 
-fn measured(group: &Group<'_>, media: &BTreeMap<&str, String>) -> Option<Ladder> {
+fn measured(input: &Input, group: &Group<'_>, media: &BTreeMap<&str, String>) -> Option<Ladder> {
     if !LADDERS.contains(&group.experiment.name.as_str()) {
         return None;
     }
@@ -163,7 +174,13 @@ fn measured(group: &Group<'_>, media: &BTreeMap<&str, String>) -> Option<Ladder>
         let medium = media.get(group.medium).map_or(group.medium, String::as_str);
         name.push_str(&format!(", {medium}"));
     }
-    (steps.len() > 1).then_some(Ladder { name, here: true, warm, slow, files: files as f64, steps })
+    let probe = arms.iter().find(|a| a.factors.get(AXIS) == PROBES.map(f64::from).last());
+    let busy = probe.and_then(|arm| {
+        let cpu_ns = arm.metric("cpu_per_file_ns", input.seed)?.median * files as f64;
+        Some(cpu_ns / arm.estimate.as_ref()?.median / f64::from(input.machine.cpus_usable.max(1)))
+    });
+    let (files, busy) = (files as f64, busy.unwrap_or(0.0));
+    (steps.len() > 1).then_some(Ladder { name, here: true, warm, slow, files, busy, steps })
 }
 
 fn gains(ladders: &[Ladder]) -> Option<Figure> {
@@ -329,6 +346,7 @@ fn what_if(m: &mut Markup, ladders: &[Ladder]) {
         .filter(|l| l.here)
         .map(|l| what_if::Measured {
             name: &l.name,
+            busy: l.busy,
             cells: l.steps.iter().map(|s| (s.threads, s.seconds / l.files)).collect(),
         })
         .collect();

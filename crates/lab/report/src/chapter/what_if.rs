@@ -19,6 +19,8 @@ const HELD_OUT_MIN: usize = 2;
 /// A measured ladder.
 pub(super) struct Measured<'a> {
     pub(super) name: &'a str,
+    /// Share of the time of all processors in the probe with most threads.
+    pub(super) busy: f64,
     /// Threads, and seconds per file.
     pub(super) cells: Vec<(u32, f64)>,
 }
@@ -37,7 +39,7 @@ impl Predicted {
         if probes.len() < PROBES.len() || rest.len() < HELD_OUT_MIN {
             return None;
         }
-        let knee = Knee::fit(&probes).ok()?;
+        let knee = Knee::fit_busy(&probes, measured.busy).ok()?;
         let held = rest.into_iter().map(|(n, seconds)| (n, knee.seconds(n), seconds)).collect();
         Some((knee, Self { probes, held }))
     }
@@ -129,7 +131,7 @@ mod tests {
 
     fn written(cells: &[(u32, f64)]) -> String {
         let mut m = Markup::new();
-        write(&mut m, &[Measured { name: "here, cold", cells: cells.to_vec() }]);
+        write(&mut m, &[Measured { name: "here, cold", busy: 0.0, cells: cells.to_vec() }]);
         m.into_string()
     }
 
@@ -138,7 +140,8 @@ mod tests {
         let cells = [(1, 8e-6), (2, 5e-6), (4, 2e-6), (16, 1.6e-6), (64, 2e-6)];
         let text = written(&cells);
         assert!(text.contains("predicted from three thread counts"), "{text}");
-        let predicted = Predicted::of(&Measured { name: "x", cells: cells.to_vec() }).unwrap().1;
+        let predicted =
+            Predicted::of(&Measured { name: "x", busy: 0.0, cells: cells.to_vec() }).unwrap().1;
         assert_eq!(predicted.held.iter().map(|cell| cell.0).collect::<Vec<_>>(), [2, 16]);
         for cell in &predicted.held {
             assert!(text.contains(&words(cell)), "{}: {text}", words(cell));

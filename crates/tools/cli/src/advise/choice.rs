@@ -130,12 +130,12 @@ pub(super) fn expected(chosen: &Tried, total: Total, spread: Spread) -> Option<E
     let all = chosen.all();
     let whole = work(total.files as f64, total.bytes);
     let ns = cost * whole;
-    // Runs cover a part of the job; what they cover is measured rather than estimated.
+    // The parts of the job that were not tried add the error of the mean, and the job itself, which
+    // consists of as many parts as are as large as a run, varies like a run of its own.
+    let runs = chosen.trials.len() as f64;
     let missing = (1.0 - all.work() / whole.max(1.0)).clamp(0.0, 1.0);
-    let runs = match missing {
-        0.0 => 0.0,
-        missing => spread.half(chosen.trials.len() as f64) * missing.sqrt(),
-    };
+    let share = (all.work() / runs / whole.max(1.0)).min(1.0);
+    let runs = spread.half(1.0) * (missing / runs + share).sqrt();
     let sizes = 2.0 * total.error * total.bytes / whole.max(1.0);
     let log = (runs * runs + sizes * sizes + FLOOR * FLOOR).sqrt();
     let interval = log.is_finite().then(|| (ns * (-log).exp(), ns * log.exp()));
@@ -221,7 +221,9 @@ mod tests {
         assert_eq!(expected(&chosen, total, once).unwrap().interval, None);
         let known = expected(&chosen, Total { files: 300, ..total }, spread).unwrap();
         let hi = known.interval.unwrap().1;
-        assert!(hi / known.ns < 1.06, "everything was tried: {known:?}");
+        assert!((1.06..1.2).contains(&(hi / known.ns)), "only the job itself varies: {known:?}");
+        let whole = expected(&chosen, Total { files: 100, ..total }, spread).unwrap();
+        assert!(whole.interval.unwrap().1 / whole.ns > 1.2, "each run was the job: {whole:?}");
     }
 
     #[test]

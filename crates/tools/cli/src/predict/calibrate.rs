@@ -8,12 +8,13 @@
 
 use super::probes::{self, How, Sets};
 use super::saved::{self, Calibration};
+use super::server_probes;
 use crate::directories::{StoreArg, work_dir};
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, version};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::format_ns;
-use ioloom_predict::answer::profile::Measured;
+use ioloom_predict::answer::profile::{Busy, Measured};
 use ioloom_predict::walk_media::PROBES;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,12 +31,14 @@ type Times = BTreeMap<(Kind, u32), Vec<f64>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Cold,
+    ColdCpu,
     Warm,
-    Cpu,
+    WarmCpu,
     Large,
     Walk,
     WalkCpu,
     Copy,
+    CopyCpu,
     CopyLarge,
 }
 
@@ -59,8 +62,14 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
     }
     let sets = if how.existing { Sets::existing(&dir)? } else { Sets::create(&dir, how.brief)? };
     let times = measure(&sets, how)?;
-    let calibration = calibration(&sets, &dir, how, times);
+    let mut calibration = calibration(&sets, &dir, how, times);
     drop(sets);
+    if how.exchange {
+        calibration.measured.exchange = Some(server_probes::measure(&dir, rounds(how), how.brief)?);
+        let server =
+            "a server with one event loop on one processor, its order log in the directory";
+        calibration.conditions.push(server.to_owned());
+    }
     let path = saved::write(store, &calibration)?;
     if json {
         out::print_json(&calibration)?;
@@ -87,17 +96,16 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
             probes::evict(&sets.small.paths[..count])?;
             let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
             add(Kind::Cold, n, elapsed);
-            if n == 1 {
-                add(Kind::Cpu, n, cpu);
-            }
+            add(Kind::ColdCpu, n, cpu);
             last.insert(n, elapsed);
             each_s = elapsed;
         }
         let count = sets.count(each_s);
         probes::read(&sets.small.paths, 0..count, 64)?;
         for n in LARGE_PROBES {
-            let [elapsed, _] = probes::read(&sets.small.paths, 0..count, n)?;
+            let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
             add(Kind::Warm, n, elapsed);
+            add(Kind::WarmCpu, n, cpu);
         }
         for n in LARGE_PROBES.into_iter().filter(|_| !sets.large.paths.is_empty()) {
             probes::evict(&sets.large.paths)?;
@@ -107,17 +115,17 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
         for n in PROBES {
             let [elapsed, cpu] = sets.walk(n, how)?;
             add(Kind::Walk, n, elapsed);
-            if n == 1 {
-                add(Kind::WalkCpu, n, cpu);
-            }
+            add(Kind::WalkCpu, n, cpu);
         }
         for n in COPY_PROBES {
-            if let Some(elapsed) = sets.copy(false, n, how)? {
+            let count = sets.count(last.get(&n).copied().unwrap_or(each_s));
+            if let Some([elapsed, cpu]) = sets.copy_small(count, n, how)? {
                 add(Kind::Copy, n, elapsed);
+                add(Kind::CopyCpu, n, cpu);
             }
         }
         for n in LARGE_PROBES {
-            if let Some(elapsed) = sets.copy(true, n, how)? {
+            if let Some([elapsed, _]) = sets.copy_large(n, how)? {
                 add(Kind::CopyLarge, n, elapsed);
             }
         }
@@ -131,13 +139,24 @@ fn calibration(sets: &Sets, dir: &Path, how: How, times: Times) -> Calibration {
         all.sort_by(f64::total_cmp);
         medians.entry(kind).or_default().push((n, all[all.len() / 2]));
     }
+    let cores = ioloom::usable_cores();
+    let busy = |time, cpu| {
+        let [time, cpu] = [time, cpu].map(|kind| medians.get(&kind)?.last().map(|(_, s)| *s));
+        time.zip(cpu).map_or(0.0, |(time, cpu)| (cpu / time / f64::from(cores)).clamp(0.0, 1.0))
+    };
+    let busy = Busy {
+        cold: busy(Kind::Cold, Kind::ColdCpu),
+        warm: busy(Kind::Warm, Kind::WarmCpu),
+        walk: busy(Kind::Walk, Kind::WalkCpu),
+        copy: busy(Kind::Copy, Kind::CopyCpu),
+    };
     let mut of = |kind| medians.remove(&kind).unwrap_or_default();
     let first = |probes: Vec<(u32, f64)>| probes.first().map_or(0.0, |(_, seconds)| *seconds);
     let measured = Measured {
-        cores: ioloom::usable_cores(),
+        cores,
         files: sets.small.paths.len() as u64,
         file_bytes: sets.small.mean(),
-        file_cpu_s: first(of(Kind::Cpu)),
+        file_cpu_s: first(of(Kind::ColdCpu)),
         cold_s: of(Kind::Cold),
         warm_s: of(Kind::Warm),
         large_bytes: sets.large.mean(),
@@ -147,6 +166,8 @@ fn calibration(sets: &Sets, dir: &Path, how: How, times: Times) -> Calibration {
         walk_cpu_s: first(of(Kind::WalkCpu)),
         copy_s: of(Kind::Copy),
         copy_large_s: of(Kind::CopyLarge),
+        busy,
+        exchange: None,
     };
     let mut conditions = vec!["reads of evicted files".to_owned()];
     let walks = if how.drop_caches { "dropped" } else { "cached" };
@@ -176,7 +197,7 @@ fn calibration(sets: &Sets, dir: &Path, how: How, times: Times) -> Calibration {
 }
 
 fn text(m: &Measured) -> String {
-    let rows = [
+    let mut rows = vec![
         ("read a cold file", &m.cold_s),
         ("read a cached file", &m.warm_s),
         ("read a large cold file", &m.large_s),
@@ -184,7 +205,12 @@ fn text(m: &Measured) -> String {
         ("copy a file", &m.copy_s),
         ("copy a large file", &m.copy_large_s),
     ];
-    let mut all = format!("{:<24} {:>9} {:>12}\n", "probe", "in flight", "per file");
+    if let Some(exchange) = &m.exchange {
+        rows.push(("request, nothing kept", &exchange.none_s));
+        rows.push(("request, shared syncs", &exchange.group_s));
+        rows.push(("request, own syncs", &exchange.each_s));
+    }
+    let mut all = format!("{:<24} {:>9} {:>12}\n", "probe", "in flight", "each");
     for (name, probes) in rows {
         for (n, seconds) in probes {
             all += &format!("{name:<24} {n:>9} {:>12}\n", format_ns(seconds * 1e9));

@@ -1,7 +1,8 @@
 //! `ioloom predict --verify --runs SESSION`: stored ladders of threads, predicted from three probes.
 //!
 //! A ladder is a family of arms whose names differ in the number at their end. The times at 1, 4 and 64
-//! are the probes; all others are held out. The prediction that a time is that of the nearest probe is
+//! are the probes; all others are held out. A run with a doubt counts only if its arm has no run without
+//! one. The prediction that a time is that of the nearest probe is
 //! scored next to the law: a law that does not beat it explains nothing.
 
 use crate::directories::StoreArg;
@@ -47,19 +48,21 @@ pub(super) fn all(store: &StoreArg, word: &str) -> Result<Vec<Ladder>, Failure> 
     let mut ladders = Vec::new();
     for session in sessions::batch(&opened, word)? {
         for (name, times) in times(&session) {
-            let known = |n: u32| times.get(&n).copied();
+            let known = |n: u32| times.get(&n).map(|step| step.seconds);
             let probes: Vec<(u32, f64)> =
                 PROBES.iter().filter_map(|n| Some((*n, known(*n)?))).collect();
             if probes.len() < PROBES.len() || times.len() < PROBES.len() + HELD_OUT_MIN {
                 continue;
             }
-            let knee = Knee::fit(&probes).map_err(Failure::failed)?;
+            let busy = PROBES.last().and_then(|n| times.get(n)).map_or(0.0, |step| step.busy);
+            let knee = Knee::fit_busy(&probes, busy).map_err(Failure::failed)?;
             let rest = times.iter().filter(|(n, _)| !PROBES.contains(n));
-            let held = |(n, measured): (&u32, &f64)| {
+            let held = |(n, step): (&u32, &Step)| {
+                let measured = step.seconds;
                 let predicted = knee.seconds(*n);
                 Held {
                     threads: *n,
-                    measured_s: *measured,
+                    measured_s: measured,
                     predicted_s: predicted,
                     error: predicted / measured - 1.0,
                     error_nearest: nearest(&probes, *n) / measured - 1.0,
@@ -86,28 +89,60 @@ fn nearest(probes: &[(u32, f64)], threads: u32) -> f64 {
     best.map_or(f64::NAN, |(_, time)| *time)
 }
 
-/// Returns the median seconds of the finished runs, by ladder and number.
-fn times(session: &Session) -> BTreeMap<String, BTreeMap<u32, f64>> {
-    let mut runs: BTreeMap<String, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
+/// A step of a ladder.
+struct Step {
+    /// Elapsed time.
+    seconds: f64,
+    /// Share of the time of all processors that was used; 0 if their number is not known.
+    busy: f64,
+}
+
+/// Returns the medians of the finished runs, by ladder and number.
+fn times(session: &Session) -> BTreeMap<String, BTreeMap<u32, Step>> {
+    let mut runs: BTreeMap<String, BTreeMap<u32, Vec<&RunRecord>>> = BTreeMap::new();
     for run in &session.runs {
-        if let Some((name, threads, seconds)) = step(run) {
-            runs.entry(name).or_default().entry(threads).or_default().push(seconds);
+        if let Some((name, threads)) = step(run) {
+            runs.entry(name).or_default().entry(threads).or_default().push(run);
         }
     }
-    let median = |mut all: Vec<f64>| {
-        all.sort_by(f64::total_cmp);
-        let half = all.len() / 2;
-        if all.len() % 2 == 1 { all[half] } else { f64::midpoint(all[half - 1], all[half]) }
-    };
-    let ladder = |steps: BTreeMap<u32, Vec<f64>>| {
-        steps.into_iter().map(|(n, all)| (n, median(all))).collect()
+    let cores = f64::from(session.header.machine.cpus_usable);
+    let ladder = |steps: BTreeMap<u32, Vec<&RunRecord>>| {
+        steps.into_iter().filter_map(|(n, all)| Some((n, middle(&all, cores)?))).collect()
     };
     runs.into_iter().map(|(name, steps)| (name, ladder(steps))).collect()
 }
 
+/// Returns the medians of the runs without doubts, or of all.
+fn middle(runs: &[&RunRecord], cores: f64) -> Option<Step> {
+    let measured = |without: bool| {
+        let used = runs.iter().filter(move |run| !without || run.doubts.is_empty());
+        used.filter_map(|run| match &run.outcome {
+            Outcome::Done { measured } => Some(measured),
+            _ => None,
+        })
+    };
+    let without = measured(true).next().is_some();
+    let seconds = median(measured(without).map(|m| m.elapsed_ns as f64 / 1e9).collect())?;
+    let cpu = measured(without).map(|m| (m.cpu_user_ns + m.cpu_kernel_ns) as f64 / 1e9).collect();
+    let busy = if cores > 0.0 { median(cpu)? / seconds / cores } else { 0.0 };
+    Some(Step { seconds, busy })
+}
+
+fn median(mut all: Vec<f64>) -> Option<f64> {
+    all.sort_by(f64::total_cmp);
+    let half = all.len() / 2;
+    match all.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(all[half]),
+        _ => Some(f64::midpoint(all[half - 1], all[half])),
+    }
+}
+
 /// Splits the name of an arm into a ladder and a number.
-fn step(run: &RunRecord) -> Option<(String, u32, f64)> {
-    let Outcome::Done { measured } = &run.outcome else { return None };
+fn step(run: &RunRecord) -> Option<(String, u32)> {
+    if !matches!(run.outcome, Outcome::Done { .. }) {
+        return None;
+    }
     let key = &run.key;
     let stem = key.arm.trim_end_matches(|c: char| c.is_ascii_digit());
     let threads: u32 = key.arm[stem.len()..].parse().ok().filter(|n| *n > 0)?;
@@ -117,7 +152,7 @@ fn step(run: &RunRecord) -> Option<(String, u32, f64)> {
         Condition::AsIs => "as-is",
     };
     let name = format!("{}, {}, {condition}, {}, {}N", key.experiment, key.set, key.medium, stem);
-    Some((name, threads, measured.elapsed_ns as f64 / 1e9))
+    Some((name, threads))
 }
 
 /// Formats all ladders and their scores.

@@ -4,6 +4,7 @@ mod calibrate;
 mod ladders;
 mod probes;
 mod saved;
+mod server_probes;
 mod show;
 mod timeline;
 mod verify;
@@ -14,7 +15,7 @@ use crate::{atomic_file, out, values};
 use clap::{Args, Subcommand};
 use ioloom_predict::PredictError;
 use ioloom_predict::answer::profile::Class;
-use ioloom_predict::answer::{Answer, copy, exchange, files, walk};
+use ioloom_predict::answer::{Answer, IN_FLIGHT_MAX, copy, exchange, files, walk};
 use ioloom_predict::machine::{Order, Sizes};
 use saved::Calibration;
 use std::num::NonZeroU64;
@@ -103,6 +104,13 @@ pub(crate) struct PredictArgs {
     #[arg(long, requires = "calibrate", conflicts_with = "existing")]
     brief: bool,
 
+    /// With --calibrate: also probe a stock server
+    ///
+    /// Starts a server with one event loop on one processor and loads it from another one, with its order
+    /// log in the directory of --dir. Takes 15 seconds.
+    #[arg(long, requires = "calibrate", conflicts_with = "existing")]
+    exchange: bool,
+
     #[command(flatten)]
     store: StoreArg,
 
@@ -180,9 +188,11 @@ struct WalkArgs {
     #[command(flatten)]
     common: Common,
 
-    /// Most threads, 1 to 256
+    /// Most threads, 1 to 8192
+    ///
+    /// The published walks end at 256.
     #[arg(long, value_name = "N", default_value_t = 256,
-          value_parser = clap::value_parser!(u32).range(1..=256))]
+          value_parser = threads())]
     threads: u32,
 
     /// Number of cores, 1 to 4096
@@ -199,7 +209,7 @@ struct FilesArgs {
 
     /// Most requests in flight, 1 to 8192
     #[arg(long, value_name = "N", default_value_t = 256,
-          value_parser = clap::value_parser!(u32).range(1..=8192))]
+          value_parser = threads())]
     threads: u32,
 
     /// Number of cores, 1 to 4096
@@ -273,9 +283,9 @@ struct CopyArgs {
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = values::size)]
     size: u64,
 
-    /// Most files copied at once, 1 to 256
+    /// Most files copied at once, 1 to 8192
     #[arg(long, value_name = "N", default_value_t = 32,
-          value_parser = clap::value_parser!(u32).range(1..=256))]
+          value_parser = threads())]
     threads: u32,
 
     /// Number of cores, 1 to 4096
@@ -314,10 +324,15 @@ struct ExchangeArgs {
 
     /// Number of cores of the server
     ///
-    /// From 1 to 4096.
-    #[arg(long, value_name = "N", default_value_t = 2,
-          value_parser = clap::value_parser!(u32).range(1..=4096))]
-    cores: u32,
+    /// From 1 to 4096. Default: 2, or 1 with --measured.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    cores: Option<u32>,
+
+    /// Use the probes of this machine
+    ///
+    /// As calibrated by ioloom predict --calibrate --exchange, for one event loop on one core.
+    #[arg(long, conflicts_with_all = ["request", "sync"])]
+    measured: bool,
 
     /// Processor time of a request
     ///
@@ -342,6 +357,9 @@ struct ExchangeArgs {
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     sync: Option<Duration>,
 
+    #[command(flatten)]
+    store: StoreArg,
+
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -350,6 +368,11 @@ struct ExchangeArgs {
 fn class() -> values::Choice<Class> {
     let all = [Class::Hdd, Class::Sata, Class::Nvme, Class::Usb, Class::Network, Class::Measured];
     values::choice(all.map(|class| (class.name(), class)))
+}
+
+/// Accepts the same numbers for all questions about files.
+fn threads() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(IN_FLIGHT_MAX))
 }
 
 fn order() -> values::Choice<Order> {
@@ -385,6 +408,7 @@ pub(crate) fn run(args: &PredictArgs) -> Ended {
                 drop_caches: args.drop_caches,
                 copy_cached: args.copy_cached,
                 brief: args.brief,
+                exchange: args.exchange,
             };
             calibrate::run(args.dir.as_deref(), how, &args.store, args.json)
         }
@@ -481,18 +505,27 @@ fn copy(args: &CopyArgs) -> Ended {
 fn exchange(args: &ExchangeArgs) -> Ended {
     let clients = u32::try_from(args.clients.get()).ok().filter(|n| *n <= 10_000_000);
     let seconds = |time: Option<Duration>, default: f64| time.map_or(default, |t| t.as_secs_f64());
+    let saved = if args.measured { saved::read(&args.store)? } else { None };
+    let measured = saved.as_ref().and_then(|saved| saved.measured.exchange.clone());
+    if args.measured && measured.is_none() {
+        return Err(Failure::refused(
+            "no stock server was measured; run 'ioloom predict --calibrate --exchange --dir DIR' with \
+             a directory on the device of its order log",
+        ));
+    }
     let question = exchange::Question {
         clients_max: clients
             .ok_or_else(|| Failure::usage("--clients must be at most 10,000,000"))?,
         orders: args.orders.get(),
         think_s: args.think.as_secs_f64(),
         pool: args.pool,
-        cores: args.cores,
+        cores: args.cores.unwrap_or(if args.measured { 1 } else { 2 }),
         request_s: seconds(args.request, exchange::REQUEST_S),
         durability: args.durability,
         sync_s: seconds(args.sync, exchange::SYNC_S),
+        measured,
     };
-    put("exchange", &exchange::answer(&question).map_err(failure)?, None, args.json)
+    put("exchange", &exchange::answer(&question).map_err(failure)?, saved.as_ref(), args.json)
 }
 
 fn put(subject: &str, answer: &Answer, saved: Option<&Calibration>, json: bool) -> Ended {

@@ -8,7 +8,7 @@ use ioloom_walk::{Control, DirRef, Fields, Found, Kind, NewDir, Threads, Visitor
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The sets of the probes, and of brief ones.
 const SMALL: [&str; 2] =
@@ -23,6 +23,11 @@ const FILES_MAX: usize = 8_000;
 /// Shortest time of a read probe in seconds, and its fewest files.
 const PROBE_S: f64 = 1.0;
 const PROBE_FILES: usize = 200;
+/// Threads that evict, attempts to evict a file, and the pause between two. Pages that another processor is adding to its
+/// lists, or that a reader still holds, survive the first ones.
+const EVICTING: usize = 16;
+const EVICTIONS: usize = 20;
+const EVICTION_PAUSE: Duration = Duration::from_millis(10);
 
 /// How to probe.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +40,8 @@ pub(super) struct How {
     pub(super) copy_cached: bool,
     /// A tenth of the files, and one round.
     pub(super) brief: bool,
+    /// Also probe a stock server.
+    pub(super) exchange: bool,
 }
 
 /// Files and their bytes.
@@ -160,37 +167,71 @@ impl Sets {
         Ok([elapsed, cpu].map(|seconds| seconds / found.max(1) as f64))
     }
 
-    /// Copies the small or the large files and returns the seconds per file; `None` if nothing may be
-    /// created.
-    pub(super) fn copy(&self, large: bool, threads: u32, how: How) -> Result<Option<f64>, Failure> {
+    /// Copies about `count` small files and returns the seconds and processor seconds per file; `None`
+    /// if nothing may be created.
+    pub(super) fn copy_small(
+        &self,
+        count: usize,
+        threads: u32,
+        how: How,
+    ) -> Result<Option<[f64; 2]>, Failure> {
         let Some(root) = &self.created else { return Ok(None) };
-        let (name, files) = if large { ("large", &self.large) } else { ("small", &self.small) };
-        if how.copy_cached {
-            warm(&files.paths)?;
-        } else {
-            evict(&files.paths)?;
+        let all = &self.small.paths;
+        if count >= all.len() {
+            let source = fileset::files_dir(&root.join("small"));
+            return copy(root, &[source], all, threads, how).map(Some);
         }
-        let target = root.join("target");
-        let options =
-            CopyOptions { recursive: true, threads: Some(threads as usize), ..<_>::default() };
-        let sources = [fileset::files_dir(&root.join(name))];
-        let start = Instant::now();
-        let report = ioloom_copy::copy(
-            &sources,
-            &Target::As(target.clone()),
-            &options,
-            &Silent,
-            &CopyCounters::default(),
-        )
-        .map_err(Failure::failed)?;
-        let elapsed = start.elapsed().as_secs_f64();
-        if let Some(error) = report.errors.first() {
-            return Err(Failure::failed(error));
-        }
-        std::fs::remove_dir_all(&target)
-            .map_err(|e| Failure::failed(PathError::new(Operation::Remove, &target, e)))?;
-        Ok(Some(elapsed / files.paths.len() as f64))
+        // Whole directories, because the threads share directories.
+        let last = all[count.max(1) - 1].parent();
+        let end = all.iter().rposition(|path| path.parent() == last).map_or(count, |at| at + 1);
+        let mut sources: Vec<PathBuf> =
+            all[..end].iter().filter_map(|path| path.parent().map(Path::to_owned)).collect();
+        sources.dedup();
+        copy(root, &sources, &all[..end], threads, how).map(Some)
     }
+
+    /// Copies the large files; see [`Sets::copy_small`].
+    pub(super) fn copy_large(&self, threads: u32, how: How) -> Result<Option<[f64; 2]>, Failure> {
+        let Some(root) = &self.created else { return Ok(None) };
+        let source = fileset::files_dir(&root.join("large"));
+        copy(root, &[source], &self.large.paths, threads, how).map(Some)
+    }
+}
+
+/// Copies directories that contain `files` and returns the seconds and processor seconds per file.
+fn copy(
+    root: &Path,
+    sources: &[PathBuf],
+    files: &[PathBuf],
+    threads: u32,
+    how: How,
+) -> Result<[f64; 2], Failure> {
+    if how.copy_cached {
+        warm(files)?;
+    } else {
+        evict(files)?;
+    }
+    let target = root.join("target");
+    std::fs::create_dir(&target)
+        .map_err(|e| Failure::failed(PathError::new(Operation::CreateDir, &target, e)))?;
+    let options =
+        CopyOptions { recursive: true, threads: Some(threads as usize), ..<_>::default() };
+    let (start, cpu) = (Instant::now(), cpu_s());
+    let report = ioloom_copy::copy(
+        sources,
+        &Target::Into(target.clone()),
+        &options,
+        &Silent,
+        &CopyCounters::default(),
+    )
+    .map_err(Failure::failed)?;
+    let (elapsed, cpu) = (start.elapsed().as_secs_f64(), cpu_s() - cpu);
+    if let Some(error) = report.errors.first() {
+        return Err(Failure::failed(error));
+    }
+    std::fs::remove_dir_all(&target)
+        .map_err(|e| Failure::failed(PathError::new(Operation::Remove, &target, e)))?;
+    Ok([elapsed, cpu].map(|seconds| seconds / files.len() as f64))
 }
 
 fn set(root: &Path, name: &str, text: &str) -> Result<Files, Failure> {
@@ -252,22 +293,39 @@ impl Visitor for List {
     }
 }
 
-/// Evicts files, or fails if the kernel keeps pages.
+/// Evicts files, or fails if the kernel keeps pages. Several threads open the files, because each open
+/// can wait for a slow file system.
 pub(super) fn evict(paths: &[PathBuf]) -> Result<(), Failure> {
-    for path in paths {
-        let fail = |e| Failure::failed(PathError::new(Operation::Open, path, e));
-        let file = File::open(path).map_err(fail)?;
-        let bytes = file.metadata().map_err(fail)?.len();
+    let share = paths.len().div_ceil(EVICTING).max(1);
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = paths
+            .chunks(share)
+            .map(|part| scope.spawn(move || part.iter().try_for_each(|path| evict_one(path))))
+            .collect();
+        parts.into_iter().try_for_each(|part| {
+            part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })
+}
+
+fn evict_one(path: &Path) -> Result<(), Failure> {
+    let fail = |e| Failure::failed(PathError::new(Operation::Open, path, e));
+    let file = File::open(path).map_err(fail)?;
+    let bytes = file.metadata().map_err(fail)?.len();
+    for again in 0..EVICTIONS {
+        if again > 0 {
+            std::thread::sleep(EVICTION_PAUSE);
+        }
         let (_, after, _) = ioloom_cache::evict_file(&file, bytes, true).map_err(fail)?;
-        if !after.is_cold() {
-            return Err(Failure::refused(format!(
-                "cannot evict {} from the page cache; use a directory on a file system that can, for \
-                 example ext4 or XFS",
-                quoted(path)
-            )));
+        if after.is_cold() {
+            return Ok(());
         }
     }
-    Ok(())
+    Err(Failure::refused(format!(
+        "cannot evict {} from the page cache; use a directory on a file system that can, for example \
+         ext4 or XFS",
+        quoted(path)
+    )))
 }
 
 fn warm(paths: &[PathBuf]) -> Result<(), Failure> {

@@ -51,11 +51,17 @@ impl Calibration {
         if !finite(m.file_cpu_s) || !finite(m.walk_cpu_s) {
             return Some("a processor time is not above zero".to_owned());
         }
+        let busy = [m.busy.cold, m.busy.warm, m.busy.walk, m.busy.copy];
+        if busy.iter().any(|share| !(0.0..=1.0).contains(share)) {
+            return Some("a share of the processor time is not between 0 and 1".to_owned());
+        }
         let needed = [&m.cold_s, &m.warm_s, &m.walk_s];
         let optional = [&m.large_s, &m.copy_s, &m.copy_large_s];
+        let servers = m.exchange.iter().flat_map(|e| [&e.none_s, &e.group_s, &e.each_s]);
+        let needed = needed.into_iter().chain(servers);
         let given = optional.into_iter().filter(|probes| !probes.is_empty());
         let bad = |probes: &Vec<(u32, f64)>| Knee::fit(probes).err();
-        needed.into_iter().chain(given).find_map(bad).map(|error| error.to_string())
+        needed.chain(given).find_map(bad).map(|error| error.to_string())
     }
 }
 

@@ -45,13 +45,11 @@ fn each_invalid_question_has_one_error() {
         (&["predict", "walk", "--files", "0"], 2, "--files"),
         (&["predict", "walk", "--files", "-5"], 2, "-5"),
         (&["predict", "walk", "--threads", "0"], 2, "--threads"),
-        (&["predict", "walk", "--threads", "257"], 2, "257"),
         (&["predict", "walk", "--files", "99999999999999999999"], 2, "--files"),
         (&["predict", "files", "--compute", "NaNs"], 2, "NaNs"),
         (&["predict", "files", "--compute", "999999999999999h"], 2, "--compute"),
         (&["predict", "files", "--size", "18446744073709551615"], 2, "size"),
         (&["predict", "files", "--disks", "0"], 2, "--disks"),
-        (&["predict", "copy", "--threads", "257"], 2, "257"),
         (&["predict", "--existing"], 2, "required"),
         (&["predict", "--calibrate", "--dir", "nowhere"], 1, "nowhere"),
         (&["predict", "files", "--compute=-1ms"], 2, "-1ms"),
@@ -69,6 +67,10 @@ fn each_invalid_question_has_one_error() {
         (&["predict", "--verify", "--runs", "latest", "--store", "nowhere"], 1, "nowhere"),
         (&["predict", "walk", "--device", "measured"], 3, "--calibrate"),
         (&["predict", "copy", "--to", "measured"], 3, "--calibrate"),
+        (&["predict", "exchange", "--measured"], 3, "--exchange"),
+        (&["predict", "exchange", "--measured", "--sync", "1ms"], 2, "--sync"),
+        (&["predict", "walk", "--threads", "8193"], 2, "1..=8192"),
+        (&["predict", "copy", "--threads", "0"], 2, "1..=8192"),
         (&["predict", "files", "--device", "measured", "--store", "nowhere"], 3, "--calibrate"),
     ] {
         home.run(args).one_error(code, &[word]);
@@ -114,6 +116,7 @@ fn probes_of_this_machine_answer_questions_about_it() {
         "predict",
         "--calibrate",
         "--brief",
+        "--exchange",
         "--dir",
         home.path("work").to_str().unwrap(),
     ]);
@@ -133,6 +136,17 @@ fn probes_of_this_machine_answer_questions_about_it() {
         let text = home.run(&args[..6]).well().out;
         assert!(text.contains("files ×"), "{text}");
     }
+    for (level, most) in [("none", 64), ("group", 64), ("each", 8)] {
+        let args = ["predict", "exchange", "--measured", "--think", "0s", "--clients", "128"];
+        let answer =
+            home.run(&[&args[..], &["--durability", level, "--json"]].concat()).well().json();
+        let probes = &answer["calibration"]["measured"]["exchange"][format!("{level}_s")];
+        let first = &answer["points"][0];
+        let rate = 1.0 / probes[0][1].as_f64().unwrap();
+        assert!((first["rate_per_s"].as_f64().unwrap() / rate - 1.0).abs() < 1e-6, "{answer}");
+        assert_eq!(answer["points"][7]["beyond"]["threads"], 128.0 / f64::from(most));
+    }
+    home.run(&["predict", "exchange", "--measured", "--cores", "4"]).one_error(2, &["cores"]);
     let good = std::fs::read_to_string(&saved).unwrap();
     let mut value: Value = serde_json::from_str(&good).unwrap();
     let fingerprint = value["machine"].as_str().unwrap().to_owned();
