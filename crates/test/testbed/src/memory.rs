@@ -8,8 +8,8 @@ use tempfile::TempDir;
 /// Where Linux mounts a file system in memory that all users can write to.
 pub(crate) const MEMORY: &str = "/dev/shm";
 /// Least free space there; containers often have only 64 MiB. The tests of a crate that run at the
-/// same time use a few hundred.
-const FREE_MIN: u64 = 1 << 30;
+/// same time use up to 1 GiB, for images of disks.
+const FREE_MIN: u64 = 4 << 30;
 
 /// Creates a temporary directory in memory, or in the usual place if there is little room.
 pub fn in_memory() -> TempDir {

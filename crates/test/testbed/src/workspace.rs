@@ -43,6 +43,12 @@ impl Workspace {
         tempfile::tempdir_in("/dev/shm").ok().map(|temp| Self::with_dir(temp, program))
     }
 
+    /// Creates a workspace in memory, or on a disk if there is little room: for tests that need
+    /// neither a real disk nor a memory file system.
+    pub fn in_memory_or_on_disk(program: &str) -> Self {
+        Self::with_dir(crate::memory::in_memory(), program)
+    }
+
     fn with_dir(temp: TempDir, program: &str) -> Self {
         Self { temp, program: program.into(), nobody: false }
     }

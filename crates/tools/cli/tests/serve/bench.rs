@@ -37,6 +37,22 @@ pub(crate) fn place() -> Workspace {
     place
 }
 
+/// Creates a workspace in memory, or on a disk if the store does not work in memory. For tests in which
+/// the machine does not fail.
+pub(crate) fn place_for(store: &str) -> Workspace {
+    let place = Workspace::in_memory_or_on_disk(env!("CARGO_BIN_EXE_ioloom"));
+    let kind: StoreKind = store.parse().expect("a store name");
+    let place = if probe_store(kind, place.path()).is_ok() { place } else { self::place() };
+    place.write("stock.txt", STOCKS);
+    place
+}
+
+/// Creates a workspace for the image of a disk whose power is cut: what counts is what the file
+/// system has passed to the device, and not where the device keeps it.
+pub(crate) fn place_for_image() -> Workspace {
+    Workspace::in_memory_or_on_disk(env!("CARGO_BIN_EXE_ioloom"))
+}
+
 /// Returns whether a store can be created below a directory, and prints the reason if not.
 pub(crate) fn is_possible(store: &str, dir: &Path) -> bool {
     let kind: StoreKind = store.parse().expect("a store name");
@@ -170,6 +186,16 @@ impl Client {
 
     pub(crate) fn line(&mut self) -> Option<String> {
         self.try_line().ok()
+    }
+
+    /// Reads lines without returning them.
+    pub(crate) fn skip(&mut self, lines: usize) {
+        let mut line = Vec::new();
+        for _ in 0..lines {
+            line.clear();
+            self.lines.read_until(b'\n', &mut line).expect("it serves");
+            assert!(line.ends_with(b"\n"), "the server has closed the connection");
+        }
     }
 
     /// Returns the next line, or why there is none.

@@ -5,7 +5,7 @@
 //! continue, and no acknowledged order may be lost. A sync that fails while serving must stop the
 //! server.
 
-use crate::bench::{Client, Served, add_args, is_possible, place, serve_in};
+use crate::bench::{Client, Served, add_args, is_possible, place_for, serve_in};
 use ioloom_testbed::Workspace;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ struct Case<'a> {
 
 /// Runs a server with a failing call. Returns whether a sync failed while it was serving.
 fn fails(case: &Case<'_>) -> bool {
-    let place = place();
+    let place = place_for(case.store);
     let Case { store, call, n, error } = *case;
     let name = format!("{store}: {call} {n} fails with {error}");
     let mut heard = begin(&place, store);
@@ -125,7 +125,7 @@ fn calls_of_a_store_that_fail_lose_no_acknowledged_order() {
         return;
     }
     for store in ["sqlite", "redb", "fjall", "log", "log-dsync", "log-direct"] {
-        if !is_possible(store, place().path()) {
+        if !is_possible(store, place_for(store).path()) {
             continue;
         }
         let (mut rounds, mut stopped) = (0, 0);

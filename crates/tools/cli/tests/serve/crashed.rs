@@ -9,7 +9,8 @@
 //! stopped before the copy.
 
 use crate::bench::{Client, Heard, Numbers, Random, Recovered, STOCKS, Served, count};
-use crate::bench::{is_possible, killed_under_load, log_number, place, recovered, serve_in};
+use crate::bench::{is_possible, killed_under_load, log_number, place_for, place_for_image};
+use crate::bench::{recovered, serve_in};
 use ioloom_testbed::{Disk, Postgres, stores};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ fn a_killed_server_has_kept_every_acknowledged_order() {
         let case = format!("round {round}: {store} {durability} {model} {sharing}");
         let args = ["--store", store, "--durability", durability, "--model", model];
         let args = [&args[..], &["--sharing", sharing]].concat();
-        let place = place();
+        let place = place_for(store);
         if !is_possible(store, place.path()) {
             continue;
         }
@@ -88,7 +89,7 @@ fn a_killed_server_has_kept_every_acknowledged_order() {
 fn a_store_that_is_killed_while_it_is_made_is_there_whole_or_not_at_all() {
     let mut random = Random(11);
     for store in ["sqlite", "redb", "fjall", "log", "log-direct"] {
-        let place = place();
+        let place = place_for(store);
         if !is_possible(store, place.path()) {
             continue;
         }
@@ -119,7 +120,7 @@ fn begin(disk: &Disk, name: &str) -> PathBuf {
 
 #[test]
 fn a_power_cut_takes_no_acknowledged_order_where_that_was_asked() {
-    let place = place();
+    let place = place_for_image();
     let Some(disk) = Disk::make(&place.at("image"), DISK_BYTES) else { return };
     let (copy, mut random) = (place.at("cut"), Random(3));
     for (store, durability) in stores() {
@@ -149,7 +150,7 @@ fn a_power_cut_takes_no_acknowledged_order_where_that_was_asked() {
 
 #[test]
 fn a_power_cut_takes_no_acknowledged_order_of_a_database_where_that_was_asked() {
-    let place = place();
+    let place = place_for_image();
     let Some(disk) = Disk::make(&place.at("image"), DISK_BYTES) else { return };
     let Some(mut postgres) = Postgres::start_in(&disk.path().join("data")) else { return };
     disk.sync();
@@ -182,7 +183,7 @@ fn a_power_cut_takes_no_acknowledged_order_of_a_database_where_that_was_asked() 
 
 #[test]
 fn without_durability_a_power_cut_leaves_a_whole_stock_file() {
-    let place = place();
+    let place = place_for_image();
     let Some(disk) = Disk::make(&place.at("image"), DISK_BYTES) else { return };
     let (copy, mut random) = (place.at("cut"), Random(5));
     for round in 0..CUTS {
