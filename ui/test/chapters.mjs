@@ -1,9 +1,9 @@
 // Opens a page of two studies with timelines from disk in headless Chromium and checks that each viewer
-// starts once, works, and does not affect the other, and that no table overflows at any width. With
-// SHOTS=DIR, it keeps screenshots of the page.
+// starts once, works, and does not affect the other, that no table overflows at any width, and that
+// axe-core finds no violation. With SHOTS=DIR, it keeps screenshots of the page.
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { check, emptyDir, judge, launch, make, needBrowser, open, same } from "./browser.mjs";
+import { accessible, check, emptyDir, judge, launch, make, needBrowser, open, same } from "./browser.mjs";
 
 needBrowser();
 const dir = emptyDir();
@@ -134,6 +134,9 @@ try {
       await started(page);
       await fits(page, `${scheme} at ${width}`);
       await shot(page, `chapters-${scheme}-${width}`);
+      if (width === 1200) {
+        await accessible(page, `timelines, ${scheme}`);
+      }
       same(seen.errors, [], `console at ${width}`);
       same(seen.requests, [], `requests at ${width}`);
       await close();
