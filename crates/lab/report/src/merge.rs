@@ -30,8 +30,8 @@ pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
         }
     }
     let mut out = String::from("# Results side by side\n\n");
-    out.push_str("Medians with their intervals. ");
-    out.push_str("Brackets after them compare with the best arm of the same column. ");
+    out.push_str("Medians with 95 % intervals in brackets, or with the minimum and maximum of fewer than six ");
+    out.push_str("blocks. They are compared with the best arm of the same column. ");
     out.push_str("Nothing is pooled.\n\n");
     for (i, (name, document)) in documents.iter().enumerate() {
         out.push_str(&format!("- **{}**: {}, {}\n", letter(i), escaped(name), machine(document)));
@@ -54,11 +54,7 @@ fn machine(document: &Value) -> String {
     let word = |key: &str| m[key].as_str().unwrap_or("unknown").to_owned();
     let memory = m["memory_bytes"].as_u64().map_or("unknown".to_owned(), format_size);
     let cpus = m["cpus_usable"].as_u64().unwrap_or(0);
-    escaped(&format!(
-        "{}, {cpus} CPUs, {memory} of memory, Linux {}",
-        word("cpu_model"),
-        word("kernel")
-    ))
+    escaped(&format!("{}, {cpus} CPUs, {memory} of memory, {}", word("cpu_model"), word("kernel")))
 }
 
 /// Experiment, set, condition and work of a comparison, in the order of the first document.
@@ -148,7 +144,10 @@ fn value(arm: &Value, group: &Value) -> Option<String> {
         if slower <= 1.0 {
             " (best)".to_owned()
         } else {
-            format!(" ({} of the best)", ratio(slower))
+            match Better::of(metric) {
+                Better::Higher => format!(" (the best has {})", ratio(slower)),
+                _ => format!(" ({} the best)", ratio(slower)),
+            }
         }
     });
     Some(format!("{}{ends}{best}", unit.format(median)))
@@ -166,7 +165,7 @@ mod tests {
         };
         json!({"schema": DATA_SCHEMA, "studies": [{
             "study": "pipeline",
-            "machine": {"cpu_model": cpu, "cpus_usable": 2, "memory_bytes": 1 << 30, "kernel": "6.1"},
+            "machine": {"cpu_model": cpu, "cpus_usable": 2, "memory_bytes": 1 << 30, "kernel": "Linux 6.1"},
             "groups": [{
                 "experiment": "e", "set": "E", "condition": "cold", "compute": "xxh3",
                 "metric": "elapsed_ns",
@@ -190,7 +189,7 @@ mod tests {
         assert!(text.contains("## pipeline: e, E, cold, xxh3\n\n| arm | A | B |\n"), "{text}");
         let line = |name: &str| text.lines().find(|l| l.contains(name)).unwrap().to_owned();
         assert!(
-            line("one\\|two").contains("4.00 ms [3.60 ms, 4.40 ms] (2.00× of the best) | 1.00 ms")
+            line("one\\|two").contains("4.00 ms [3.60 ms, 4.40 ms] (2.00× the best) | 1.00 ms")
         );
         assert!(line("| many |").contains("2.00 ms [1.80 ms, 2.20 ms] (best) | 3.00 ms"), "{text}");
         let other =
