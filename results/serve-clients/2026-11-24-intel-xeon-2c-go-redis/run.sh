@@ -7,7 +7,7 @@ for model in iterative thread pool request-pool select poll epoll epoll-et reuse
     printf '1 100000 10\n' > "$dir/stock.txt"
     "$1" serve --stock "$dir/stock.txt" --listen 127.0.0.1:0 --model "$model" 2> "$dir/log" &
     for _ in $(seq 200); do
-        address=$(sed -n 's/.*listening on //p' "$dir/log")
+        address=$(sed -n 's/.*listening on //p' "$dir/log" 2>/dev/null)
         [ -n "$address" ] && break
         sleep 0.05
     done
