@@ -9,8 +9,10 @@
 //! If the store fails, the server stops: no waiting order is ever acknowledged.
 
 use crate::choice::Durability;
+use crate::metrics::Histogram;
 use crate::store::{Store, StoreError};
 use ioloom_exchange::{Order, OrderOutcome, Record, Refused, RequestId};
+use ioloom_sys::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -37,6 +39,7 @@ pub(crate) struct Journal {
     store: Option<Mutex<Box<dyn Store>>>,
     durability: Durability,
     commits: AtomicU64,
+    synced: Histogram,
 }
 
 impl Journal {
@@ -50,6 +53,7 @@ impl Journal {
             store: store.map(Mutex::new),
             durability,
             commits: AtomicU64::new(0),
+            synced: Histogram::default(),
         }
     }
 
@@ -61,6 +65,11 @@ impl Journal {
     /// Returns the number of the latest order.
     pub(crate) fn latest(&self) -> u64 {
         self.latest.load(Ordering::SeqCst)
+    }
+
+    /// Returns the durations of synced commits.
+    pub(crate) fn synced(&self) -> &Histogram {
+        &self.synced
     }
 
     /// Returns the number of commits.
@@ -181,8 +190,14 @@ impl Journal {
     fn commit(&self, store: &Mutex<Box<dyn Store>>, records: &[Record]) -> Result<(), StoreError> {
         let mut store = store.lock().expect("the lock must not be poisoned");
         let chunk_len = if self.durability == Durability::Each { 1 } else { records.len().max(1) };
+        // At `os` a commit takes about as long as reading the clock.
+        let is_synced = matches!(self.durability, Durability::Group | Durability::Each);
         for records in records.chunks(chunk_len) {
+            let began_ns = is_synced.then(clock::monotonic_ns);
             store.commit(records)?;
+            if let Some(began_ns) = began_ns {
+                self.synced.observe(clock::monotonic_ns() - began_ns, 1);
+            }
             self.commits.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

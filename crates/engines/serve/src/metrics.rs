@@ -253,7 +253,7 @@ impl Page {
         self.by_reason("faults_total", "Malformed or unauthorized requests.", faults);
     }
 
-    pub(crate) fn times(&mut self, times: &Times) {
+    pub(crate) fn times(&mut self, times: &Times, synced: &Histogram) {
         for (name, help, histogram) in [
             (
                 "request_duration_seconds",
@@ -269,6 +269,11 @@ impl Page {
                 "commit_wait_seconds",
                 "Time from executing requests until the store contains their orders.",
                 &times.commit,
+            ),
+            (
+                "store_sync_seconds",
+                "Time of a commit that the store writes and syncs, once per commit.",
+                synced,
             ),
             (
                 "connection_queue_seconds",

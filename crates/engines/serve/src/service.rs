@@ -434,7 +434,7 @@ impl Service {
         let commits = self.journal.commits();
         page.value("commits_total", "counter", "Commits of the store.", commits);
         page.value("log_number", "gauge", "Number of the latest order.", self.journal.latest());
-        page.times(&self.times);
+        page.times(&self.times, self.journal.synced());
         page.0
     }
 }

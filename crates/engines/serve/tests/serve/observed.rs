@@ -23,7 +23,7 @@ fn value(page: &str, name: &str) -> f64 {
 fn durations_are_counted_once_per_request() {
     every_model(|model| {
         // Without sharing state between two durations: io-threads commits on its writer thread.
-        for durability in [Durability::None, Durability::Os] {
+        for durability in [Durability::None, Durability::Os, Durability::Group] {
             let bench = Bench::with(model, |config| {
                 config.durability = durability;
                 config.store.kind = ioloom_serve::StoreKind::Log;
@@ -42,9 +42,11 @@ fn durations_are_counted_once_per_request() {
             assert!(value(&text, "request_duration_seconds_sum") > 0.0, "{model}");
             let last = value(&text, "request_duration_seconds_bucket{le=\"+Inf\"}");
             assert_eq!(last, count, "{model}");
-            if durability == Durability::Os && model != Model::IoThreads {
+            if durability != Durability::None && model != Model::IoThreads {
                 assert!(value(&text, "commit_wait_seconds_count") >= 5.0, "{model}: {text}");
             }
+            let synced = if durability == Durability::Group { 5.0 } else { 0.0 };
+            assert_eq!(value(&text, "store_sync_seconds_count"), synced, "{model}: {text}");
             for (name, expected) in [
                 ("orders_refused_total{reason=\"not-enough\"}", 1.0),
                 ("orders_refused_total{reason=\"unknown-stock\"}", 1.0),
@@ -78,7 +80,7 @@ fn the_page_of_metrics_follows_the_rules_of_prometheus() {
             below = count;
         }
     }
-    assert_eq!(histograms, 4);
+    assert_eq!(histograms, 5);
 }
 
 #[test]
