@@ -13,12 +13,12 @@ mod trial;
 
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
-use crate::{interrupt, out, values};
+use crate::{interrupt, out, stderr, values};
 use clap::{Args, ValueEnum};
 use ioloom::Plan;
 use ioloom_model::Compute;
 use profile::{Condition, Entry, Key, Profiles};
-use search::{Budget, Search};
+use search::{Budget, Found, Search};
 use show::{Advice, Swept};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -133,6 +133,12 @@ pub(crate) fn run(args: &AdviseArgs) -> Ended {
 }
 
 fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
+    if args.paths.iter().any(|path| path.as_os_str() == "-") {
+        return Err(Failure::usage(
+            "a trial cannot read a list from standard input; name files and directories, for example \
+             with 'xargs -a LIST ioloom advise', or './-' for a file of this name",
+        ));
+    }
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let stop = interrupt::stop_flag();
     let budget = Budget { time: args.budget_time, bytes: args.budget_bytes };
@@ -151,10 +157,10 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
         return Ok(Exit::Interrupted);
     }
     let Some(chosen) = found.chosen else {
-        return Err(Failure::failed(
-            "the trial read no file; raise --budget-time or --budget-bytes",
-        ));
+        let small = || "the trial read no file; raise --budget-time or --budget-bytes".to_owned();
+        return Err(Failure::failed(first_error(&search, &found).unwrap_or_else(small)));
     };
+    let unread = first_error(&search, &found);
     if args.exhaustive && !args.evict && found.condition != Condition::Warm {
         return Err(Failure::refused(
             "the files are not in memory, and the first run would load them; add --evict to --exhaustive",
@@ -185,5 +191,18 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
     } else {
         out::print(&advice.text())?;
     }
-    Ok(if advice.unread > 0 { Exit::Failed } else { Exit::Ok })
+    // Other plans may have met files that the chosen one was not given.
+    match unread {
+        Some(first) => {
+            stderr::message(&format!("the advice ignores what the trial could not read: {first}"));
+            Ok(Exit::Failed)
+        }
+        None => Ok(Exit::Ok),
+    }
+}
+
+/// Returns the first directory or file that could not be read.
+fn first_error(search: &Search<'_>, found: &Found) -> Option<String> {
+    let files = || found.tried.iter().find_map(|one| one.all().error);
+    search.sample.errors.first().cloned().or_else(files)
 }

@@ -27,6 +27,8 @@ pub(super) struct Trial {
     pub(super) files: u64,
     pub(super) bytes: u64,
     pub(super) errors: u64,
+    /// The first of them.
+    pub(super) error: Option<String>,
     pub(super) elapsed_ns: u64,
     /// Processor time.
     pub(super) cpu_ns: u64,
@@ -65,6 +67,9 @@ impl Trial {
         self.files += other.files;
         self.bytes += other.bytes;
         self.errors += other.errors;
+        if self.error.is_none() {
+            self.error.clone_from(&other.error);
+        }
         self.elapsed_ns += other.elapsed_ns;
         self.cpu_ns += other.cpu_ns;
         self.device_bytes = self.device_bytes.zip(other.device_bytes).map(|(a, b)| a + b);
@@ -121,7 +126,15 @@ pub(super) fn run(
                     Ok(())
                 },
             )
-            .fold_results(|| (), |(), _| (), |(), ()| ());
+            .fold_results(
+                || None,
+                |first: &mut Option<String>, result| {
+                    if let (None, Err(error)) = (&first, result) {
+                        *first = Some(error.to_string());
+                    }
+                },
+                |first, other| *first = first.take().or(other),
+            );
         drop(over);
         let run = run?;
         let m = run.measured;
@@ -129,6 +142,7 @@ pub(super) fn run(
             files: m.files,
             bytes: read.load(Ordering::Relaxed),
             errors: run.failed,
+            error: run.value,
             elapsed_ns: m.elapsed_ns,
             cpu_ns: m.cpu_user_ns + m.cpu_kernel_ns,
             device_bytes: m.device_read_bytes,

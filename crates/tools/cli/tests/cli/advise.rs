@@ -91,8 +91,33 @@ fn what_cannot_be_advised_is_one_error() {
     let empty = home.path("empty");
     fs::create_dir(&empty).unwrap();
     home.run(&["advise", empty.to_str().unwrap()]).one_error(1, &["found no file"]);
+    home.run(&["advise", "-"]).one_error(2, &["xargs"]);
     let small = home.run(&["advise", "/", "--budget-bytes", "10"]);
     assert_eq!(small.code, Some(2), "{}", small.err);
     let short = home.run(&["advise", "/", "--budget-time", "1ms"]);
     assert_eq!(short.code, Some(2), "{}", short.err);
+}
+
+#[test]
+fn what_could_not_be_read_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(home) = Home::of_nobody() else {
+        println!("skipped: needs root to switch users");
+        return;
+    };
+    let dir = files(&home, 40, 100);
+    let close = |path: &std::path::Path| {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    };
+    let all: Vec<PathBuf> =
+        fs::read_dir(dir.join("d0")).unwrap().map(|e| e.unwrap().path()).collect();
+    // A trial reads only a part of the files.
+    all[1..].iter().for_each(|path| close(path));
+    let some = home.run(&["advise", dir.to_str().unwrap()]);
+    assert_eq!(some.code, Some(1), "{}", some.err);
+    assert!(some.out.contains("advice"), "{}", some.out);
+    assert!(some.err.contains("Permission denied"), "{}", some.err);
+    all.iter().for_each(|path| close(path));
+    let none = home.run(&["advise", dir.to_str().unwrap()]);
+    none.one_error(1, &["Permission denied"]);
 }
