@@ -19,6 +19,9 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// How often an object that was replaced between its listing and its first byte is begun again.
 const REPLACED_MAX: u32 = 3;
 
+/// The MD5 of an empty object.
+const MD5_OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
+
 /// What reads objects.
 #[derive(Debug, Clone)]
 pub(crate) struct Fetch {
@@ -57,7 +60,7 @@ impl Fetch {
         let (mut attempts, mut replaced) = (0, 0);
         loop {
             let began_ns = self.gate.now_ns();
-            let reason = match self.attempt(item, wanted.clone(), &version, &mut bytes.data).await {
+            let reason = match self.attempt(item, wanted.clone(), &version, &mut bytes).await {
                 Ok(()) => {
                     let latency_ns = self.gate.now_ns() - began_ns;
                     self.gate.answered(latency_ns, bytes.data.len() as u64);
@@ -99,12 +102,13 @@ impl Fetch {
 
     /// Verifies that an object listed as empty is one. The listing shows the marker of a directory,
     /// whose key ends with a slash, as an object without it.
-    async fn empty(&self, item: &Item, bytes: Bytes) -> Fetched {
+    async fn empty(&self, item: &Item, mut bytes: Bytes) -> Fetched {
         let began_ns = self.gate.now_ns();
         let (described, seen) = describe(&self.store, &item.key).await;
         match described {
             Ok(meta) if meta.size == 0 => {
                 self.gate.answered(self.gate.now_ns() - began_ns, 0);
+                bytes.md5 = Some(MD5_OF_NOTHING.to_owned());
                 Fetched::Bytes(bytes, true)
             }
             Ok(_) => {
@@ -135,8 +139,9 @@ impl Fetch {
         item: &Item,
         range: Range<u64>,
         version: &Version,
-        into: &mut Vec<u8>,
+        bytes: &mut Bytes,
     ) -> Result<(), Reason> {
+        let into = &mut bytes.data;
         into.clear();
         let expected = (range.end - range.start) as usize;
         into.reserve_exact(expected);
@@ -156,6 +161,11 @@ impl Fetch {
             Some(_) => &version.e_tag,
             None => item.first_e_tag.get_or_init(|| meta.e_tag.clone()),
         };
+        let digits = e_tag.as_deref().map(|text| text.trim_matches('"')).unwrap_or_default();
+        let is_md5 = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        // Directory buckets have names of this form, and versions that are no sums.
+        let offered = is_md5 && !seen.no_md5 && !self.store.location.bucket.ends_with("--x-s3");
+        bytes.md5 = offered.then(|| digits.to_ascii_lowercase());
         if meta.e_tag != *e_tag {
             return Err(Reason::new(Kind::Changed, "it was replaced while it was read"));
         }

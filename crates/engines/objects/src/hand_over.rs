@@ -12,6 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Bytes {
     pub(crate) data: Vec<u8>,
+    /// The MD5 of the whole object, if the store has one.
+    pub(crate) md5: Option<String>,
     charged: u64,
     gate: Arc<Gate>,
 }
@@ -19,7 +21,7 @@ pub(crate) struct Bytes {
 impl Bytes {
     /// `charged` bytes were reserved.
     pub(crate) fn new(charged: u64, gate: Arc<Gate>) -> Self {
-        Self { data: Vec::new(), charged, gate }
+        Self { data: Vec::new(), md5: None, charged, gate }
     }
 
     /// Reserves more memory, if there is any.

@@ -28,6 +28,7 @@
 #![cfg(feature = "s3")]
 
 mod credentials;
+mod download;
 mod error;
 mod fetch;
 mod gate;
@@ -44,6 +45,7 @@ mod store;
 mod wire;
 mod work;
 
+pub use download::{Downloaded, Place, download};
 pub use error::{Action, Kind, ObjectError};
 pub use listing::{Listed, list};
 pub use location::Location;

@@ -56,6 +56,7 @@ pub(crate) async fn describe(
 /// Without an object below it, the location must be an object itself.
 pub(crate) async fn visit<F: Future<Output = bool>>(
     store: &Store,
+    recursive: bool,
     mut each: impl FnMut(Listed) -> F,
 ) -> Result<(), ObjectError> {
     let location = &store.location;
@@ -63,6 +64,9 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
         attempts,
         ..ObjectError::new(Action::List, location.url(), reason.kind, reason.text)
     };
+    if !recursive {
+        return visit_one(store, each).await;
+    }
     let mut found = false;
     if !location.is_prefix {
         // An object may have the name of the prefix. Whether it may be described is another permission
@@ -126,6 +130,31 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
     Err(ObjectError { action: Action::Read, ..failed(reason, 1) })
 }
 
+/// Passes the object that the location names to `each`.
+async fn visit_one<F: Future<Output = bool>>(
+    store: &Store,
+    mut each: impl FnMut(Listed) -> F,
+) -> Result<(), ObjectError> {
+    let location = &store.location;
+    let failed = |kind, text: String| ObjectError::new(Action::Read, location.url(), kind, text);
+    if location.is_prefix {
+        return Err(failed(
+            Kind::Missing,
+            "it is a prefix, not an object; add -r to copy what is below it".to_owned(),
+        ));
+    }
+    match describe(store, &location.key).await {
+        (Ok(meta), _) => {
+            each(Listed::of(meta)).await;
+            Ok(())
+        }
+        (Err(error), seen) => {
+            let reason = Reason::of(&error, &seen);
+            Err(failed(reason.kind, reason.text))
+        }
+    }
+}
+
 /// Lists every object of the location.
 ///
 /// # Errors
@@ -134,5 +163,5 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
 pub fn list(store: &Store, mut each: impl FnMut(Listed) -> bool) -> Result<(), ObjectError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| store.no_client(&error))?;
-    runtime.block_on(visit(store, |listed| std::future::ready(each(listed))))
+    runtime.block_on(visit(store, true, |listed| std::future::ready(each(listed))))
 }

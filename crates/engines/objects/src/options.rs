@@ -16,6 +16,8 @@ pub struct Options<'a> {
     pub window: Option<u32>,
     /// Use as few requests in flight as keep 95 % of the throughput.
     pub polite: bool,
+    /// Process what is below the location, and not only the object that it names.
+    pub recursive: bool,
     /// Ends the run when it is set.
     pub stop: Arc<AtomicBool>,
     /// Called about ten times a second.
@@ -31,6 +33,7 @@ impl Default for Options<'_> {
             window_max: 512,
             window: None,
             polite: false,
+            recursive: true,
             stop: Arc::default(),
             progress: &|_| {},
         }

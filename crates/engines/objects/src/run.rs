@@ -188,7 +188,13 @@ impl<W: Work> Crew<'_, W> {
                 let ended = self.range(
                     local,
                     &item,
-                    Piece { index: item.index, offset, bytes: &bytes.data, is_last },
+                    Piece {
+                        index: item.index,
+                        offset,
+                        bytes: &bytes.data,
+                        is_last,
+                        md5: bytes.md5.as_deref(),
+                    },
                 );
                 self.done.bytes.fetch_add(bytes.data.len() as u64, Ordering::Relaxed);
                 drop(bytes);
@@ -247,7 +253,12 @@ async fn drive<W: Work>(
 ) -> bool {
     let (sender, receiver) = mpsc::channel(LISTED_MAX);
     let (queue, done) = (crew.queue.clone(), crew.done.clone());
-    let listing = tokio::spawn(list(fetch.store.clone(), sender, queue.clone(), done.clone()));
+    let listing = tokio::spawn(list(
+        (fetch.store.clone(), options.recursive),
+        sender,
+        queue.clone(),
+        done.clone(),
+    ));
     let range = RANGE.min(options.memory / RANGES_LEAST).max(1);
     let mut requests = tokio::spawn(request(fetch.clone(), receiver, queue, range));
     let mut interval = tokio::time::interval(INTERVAL);
@@ -287,13 +298,18 @@ fn progress(done: &Done) -> Progress {
     }
 }
 
-async fn list(store: Store, sender: mpsc::Sender<Listed>, queue: Arc<HandOver>, done: Arc<Done>) {
+async fn list(
+    (store, recursive): (Store, bool),
+    sender: mpsc::Sender<Listed>,
+    queue: Arc<HandOver>,
+    done: Arc<Done>,
+) {
     let send = |listed| {
         done.found.fetch_add(1, Ordering::Relaxed);
         let sender = sender.clone();
         async move { sender.send(listed).await.is_ok() }
     };
-    match visit(&store, send).await {
+    match visit(&store, recursive, send).await {
         Ok(()) => done.listed.store(true, Ordering::Relaxed),
         Err(error) => queue.push(Ready::Unlisted(error)),
     }

@@ -29,6 +29,8 @@ pub(crate) struct Seen {
     pub(crate) region: Option<String>,
     /// Why there was no response.
     pub(crate) transport: Option<(HttpErrorKind, String)>,
+    /// Whether the object is encrypted in a way that makes its `ETag` another sum than its MD5.
+    pub(crate) no_md5: bool,
     /// Whether the request was for credentials rather than for the store.
     pub(crate) for_credentials: bool,
 }
@@ -108,7 +110,10 @@ impl Noting {
         let status = response.status().as_u16();
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let region = header("x-amz-bucket-region").map(str::to_owned);
-        let mut seen = Seen { status: Some(status), region, for_credentials, ..Seen::default() };
+        let key = header("x-amz-server-side-encryption").is_some_and(|name| name != "AES256");
+        let no_md5 = key || header("x-amz-server-side-encryption-customer-algorithm").is_some();
+        let seen = Seen { status: Some(status), region, no_md5, ..Seen::default() };
+        let mut seen = Seen { for_credentials, ..seen };
         if status < 300 {
             note(seen);
             return Ok(response);

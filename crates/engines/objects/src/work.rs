@@ -17,6 +17,8 @@ pub struct Piece<'a> {
     pub bytes: &'a [u8],
     /// Whether the object ends with this part.
     pub is_last: bool,
+    /// The MD5 of the whole object in 32 digits, if the store has one.
+    pub md5: Option<&'a str>,
 }
 
 /// A function on objects. The pieces of an object arrive in order, each object has at least one, and

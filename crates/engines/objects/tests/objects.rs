@@ -1,7 +1,9 @@
 //! Runs over objects of a server in this process, with and without faults.
 
 use ioloom_bucket::{BUCKET, DENIED, Fault, Law, Server};
-use ioloom_objects::{Kind, Location, Mapped, ObjectError, Options, Store, list, objects};
+use ioloom_objects::{
+    Kind, Location, Mapped, ObjectError, Options, Place, Store, download, list, objects,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -259,4 +261,85 @@ fn too_large_objects_fail_alone() {
     assert_eq!(mapped.values.len(), 3);
     let error = only_error(&mapped);
     assert_eq!(error.kind, Kind::Memory, "{error}");
+}
+
+fn files_below(dir: &std::path::Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
+                all.insert(name, std::fs::read(path).unwrap());
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn downloads_are_complete_and_verified() {
+    let faults = vec![(Fault::Cut, 0.05), (Fault::Busy, 0.05), (Fault::Reset, 0.05)];
+    let law = Law { faults, page: 9, ..Law::default() };
+    let (server, all) = filled(law, 40, |n| if n % 7 == 1 { 300_000 } else { n as usize * 10 });
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place::Below(dir.path().join("new/target"));
+    let done = download(&store(&server, "s3://bucket/dir"), &place, &small()).unwrap();
+    assert!(done.errors.is_empty(), "{:?}", done.errors);
+    assert_eq!((done.verified, done.length_only), (40, 0));
+    let expected: BTreeMap<_, _> = all
+        .iter()
+        .map(|(url, bytes)| (url.replace("s3://bucket/dir/", ""), bytes.clone()))
+        .collect();
+    assert_eq!(files_below(&dir.path().join("new/target")), expected);
+}
+
+#[test]
+fn a_download_that_fails_leaves_no_file() {
+    let law = Law { faults: vec![(Fault::Cut, 1.0)], ..Law::default() };
+    let (server, _) = filled(law, 1, |_| 5000);
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place::Below(dir.path().to_owned());
+    let done = download(&store(&server, "s3://bucket/dir"), &place, &small()).unwrap();
+    assert_eq!((done.errors.len(), done.run.failed, done.verified), (1, 1, 0));
+    assert_eq!(files_below(dir.path()), BTreeMap::new());
+}
+
+#[test]
+fn a_name_that_is_a_file_and_a_directory_is_one_error() {
+    let server = Server::start(Law::default());
+    server.put("d/a", "file");
+    server.put("d/a/b", "below it");
+    server.put("d/c", "other");
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place::Below(dir.path().to_owned());
+    let options = Options { threads: 1, window: Some(1), ..small() };
+    let done = download(&store(&server, "s3://bucket/d/"), &place, &options).unwrap();
+    assert_eq!(done.errors.len(), 1, "{:?}", done.errors);
+    assert!(done.errors[0].contains("cannot create directory"), "{:?}", done.errors);
+    let names: Vec<_> = files_below(dir.path()).into_keys().collect();
+    assert_eq!(names, ["a", "c"]);
+}
+
+#[test]
+fn one_object_is_copied_to_one_file() {
+    let server = Server::start(Law::default());
+    server.put("d/a", "one");
+    server.put("d/a/b", "not this one");
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { recursive: false, ..small() };
+    let copy = |url, place: &Place| download(&store(&server, url), place, &options).unwrap();
+    let file = Place::As(dir.path().join("file"));
+    assert_eq!(copy("s3://bucket/d/a", &file).errors, [""; 0]);
+    assert_eq!(copy("s3://bucket/d/a", &Place::Below(dir.path().to_owned())).errors, [""; 0]);
+    let expected = ["a", "file"].map(|name| (name.to_owned(), b"one".to_vec()));
+    assert_eq!(files_below(dir.path()), expected.into());
+    let missing = copy("s3://bucket/d/x", &file).errors;
+    assert_eq!(missing, ["cannot read 's3://bucket/d/x': No such object"]);
+    let prefix = copy("s3://bucket/d/", &file).errors;
+    assert_eq!(prefix.len(), 1, "{prefix:?}");
+    assert!(prefix[0].contains("it is a prefix, not an object"), "{prefix:?}");
 }

@@ -3,6 +3,8 @@
 mod args;
 mod backup;
 mod explain;
+#[cfg(feature = "objects")]
+mod objects;
 mod order;
 mod progress;
 mod words;
@@ -12,7 +14,7 @@ pub(crate) use words::expand;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
-use crate::{out, stderr};
+use crate::{out, remote, stderr};
 use ioloom_copy::{CopyCounters, CopyOptions, Durable, Report, Target, Verify};
 use ioloom_failure::{Operation, PathError};
 use ioloom_model::units::{format_count, format_ns, format_size};
@@ -30,6 +32,15 @@ pub(crate) fn run(args: &CpArgs) -> Ended {
 }
 
 fn copy(args: &CpArgs) -> Ended {
+    let url = args.flags.paths.iter().find_map(|path| remote::url_of(path));
+    #[cfg(feature = "objects")]
+    if url.is_some() {
+        return objects::run(args);
+    }
+    #[cfg(not(feature = "objects"))]
+    if let Some(url) = url {
+        return Err(remote::unsupported(url));
+    }
     let (sources, mut target) = args.sources_and_target()?;
     let signals = StopSignals::catch();
     let mut options = args.options(signals.flag.clone())?;

@@ -1,5 +1,6 @@
 //! The program with objects of a server in this process.
 
+mod cp;
 mod du;
 mod each;
 

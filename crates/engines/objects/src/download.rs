@@ -1,0 +1,206 @@
+//! Copies objects to files.
+//!
+//! A file is written under a hidden name and renamed when it is complete, so a killed copy leaves no
+//! part of a file under its final name. The contents are compared with the MD5 in the `ETag` where it
+//! is one: not for uploads in parts, and not for objects encrypted with keys of KMS or of the client.
+//! Otherwise only the length was verified.
+
+use crate::error::ObjectError;
+use crate::options::Options;
+use crate::run::{Run, run};
+use crate::store::Store;
+use crate::work::{Piece, Work, WorkError};
+use ioloom_failure::{Operation, PathError};
+use ioloom_sys::fault::call;
+use md5::{Digest, Md5};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Errors that are kept.
+const ERRORS_KEPT: usize = 1000;
+
+/// Where the files go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Below this directory, by their keys relative to the prefix.
+    Below(PathBuf),
+    /// One object to this file.
+    As(PathBuf),
+}
+
+/// The result of copying objects to files.
+#[derive(Debug)]
+pub struct Downloaded {
+    /// Files whose contents have the checksum of the object.
+    pub verified: u64,
+    /// Files of which only the length was verified.
+    pub length_only: u64,
+    /// The first 1000 messages, in no particular order.
+    pub errors: Vec<String>,
+    /// The run.
+    pub run: Run<()>,
+}
+
+/// Copies every object of a location to a file.
+///
+/// # Errors
+///
+/// Returns an error if the client cannot be started. Failures of objects are in
+/// [`Downloaded::errors`], and their number is in [`Run::failed`].
+pub fn download(
+    store: &Store,
+    place: &Place,
+    options: &Options<'_>,
+) -> Result<Downloaded, ObjectError> {
+    let work = Writing { place, root: store.location().url() };
+    let mut run = run(store, options, &work)?;
+    let (mut verified, mut length_only, mut errors) = (0, 0, Vec::new());
+    for local in std::mem::take(&mut run.locals) {
+        verified += local.verified;
+        length_only += local.length_only;
+        errors.extend(local.errors);
+    }
+    errors.truncate(ERRORS_KEPT);
+    Ok(Downloaded { verified, length_only, errors, run: run.without_locals() })
+}
+
+struct Writing<'a> {
+    place: &'a Place,
+    root: String,
+}
+
+/// What a thread has done.
+#[derive(Debug, Default)]
+struct Written {
+    verified: u64,
+    length_only: u64,
+    errors: Vec<String>,
+}
+
+impl Written {
+    fn fail(&mut self, message: String) {
+        if self.errors.len() < ERRORS_KEPT {
+            self.errors.push(message);
+        }
+    }
+}
+
+/// A file that is not complete, which is removed when it is dropped.
+struct Partial {
+    file: Option<File>,
+    hidden: PathBuf,
+    path: PathBuf,
+    sum: Md5,
+    expected: Option<String>,
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            let _ = std::fs::remove_file(&self.hidden);
+        }
+    }
+}
+
+impl Writing<'_> {
+    /// Returns the path of an object's file.
+    fn path_of(&self, url: &str) -> PathBuf {
+        let directory = match self.place {
+            Place::As(path) => return path.clone(),
+            Place::Below(directory) => directory,
+        };
+        let root = self.root.trim_end_matches('/');
+        let below = url.strip_prefix(root).unwrap_or(url).trim_start_matches('/');
+        // The URL of an object itself; its name is the last segment.
+        let below = if below.is_empty() { url.rsplit('/').next().unwrap_or(url) } else { below };
+        directory.join(below)
+    }
+
+    fn begin_file(&self, index: usize, url: &str) -> Result<Partial, PathError> {
+        let path = self.path_of(url);
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        call("make-directory", || std::fs::create_dir_all(directory))
+            .map_err(PathError::on(Operation::CreateDir, directory))?;
+        let hidden = directory.join(format!(".ioloom-{}-{index}", std::process::id()));
+        let create = || OpenOptions::new().write(true).create(true).truncate(true).open(&hidden);
+        let file = call("create", create).map_err(PathError::on(Operation::Create, &path))?;
+        Ok(Partial { file: Some(file), hidden, path, sum: Md5::new(), expected: None })
+    }
+}
+
+impl Work for Writing<'_> {
+    /// The URL, and the file after the first piece.
+    type State = (String, Option<Partial>);
+    type Local = Written;
+
+    fn local(&self) -> Written {
+        Written::default()
+    }
+
+    fn begin(&self, _: usize, url: &str) -> Self::State {
+        (url.to_owned(), None)
+    }
+
+    fn piece(&self, (url, state): &mut Self::State, piece: Piece<'_>) -> Result<(), WorkError> {
+        let partial = match state {
+            Some(partial) => partial,
+            None => state.insert(self.begin_file(piece.index, url)?),
+        };
+        let Some(file) = &mut partial.file else { return Err("the file is closed".into()) };
+        call("write", || file.write_all(piece.bytes))
+            .map_err(PathError::on(Operation::Write, &partial.path))?;
+        if let Some(expected) = piece.md5 {
+            partial.sum.update(piece.bytes);
+            partial.expected = Some(expected.to_owned());
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        local: &mut Written,
+        (url, state): Self::State,
+        _: usize,
+        _: &str,
+    ) -> Result<(), WorkError> {
+        let mut partial = state.ok_or("the object has no piece")?;
+        let verified = match &partial.expected {
+            None => false,
+            Some(expected) => {
+                let found: String = partial
+                    .sum
+                    .clone()
+                    .finalize()
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect();
+                if found != *expected {
+                    let url = ioloom_failure::quoted(Path::new(&url)).to_string();
+                    return Err(format!(
+                        "cannot verify {url}: the contents have the MD5 {found}, the store has {expected}"
+                    )
+                    .into());
+                }
+                true
+            }
+        };
+        call("rename", || std::fs::rename(&partial.hidden, &partial.path))
+            .map_err(PathError::on(Operation::Publish, &partial.path))?;
+        partial.file = None;
+        local.verified += u64::from(verified);
+        local.length_only += u64::from(!verified);
+        Ok(())
+    }
+
+    fn function_failed(&self, local: &mut Written, _: usize, _: &str, error: WorkError) {
+        local.fail(error.to_string());
+    }
+
+    fn failed(&self, local: &mut Written, _: Option<usize>, error: &ObjectError) {
+        local.fail(error.to_string());
+    }
+}

@@ -1,0 +1,132 @@
+//! `cp s3://BUCKET/KEY FILE` and `cp -r s3://BUCKET/PREFIX DIR`.
+
+use super::args::{CpArgs, CpFlags};
+use crate::exit::{Ended, Exit, Failure};
+use crate::interrupt::StopSignals;
+use crate::status_line::StatusLine;
+use crate::{out, remote, stderr};
+use clap::{Args, Command, FromArgMatches};
+use ioloom_model::units::{format_count, format_counted, format_size};
+use ioloom_objects::{Downloaded, Options, Place, Progress, download};
+use serde_json::json;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Errors that are printed one by one.
+const ERRORS_PRINTED: usize = 20;
+
+/// Copies from a store.
+pub(super) fn run(args: &CpArgs) -> Ended {
+    let paths = &args.flags.paths;
+    let [source, target] = paths.as_slice() else {
+        return Err(Failure::usage("with a URL, cp takes one source and one target"));
+    };
+    let Some(url) = remote::url_of(source) else {
+        return Err(Failure::refused(format!(
+            "cannot copy to {}: copying to object storage is not supported; only copying from it is",
+            ioloom_failure::quoted(target)
+        )));
+    };
+    if remote::url_of(target).is_some() {
+        return Err(Failure::refused(
+            "cannot copy between stores: the target must be a local path",
+        ));
+    }
+    check(&args.flags)?;
+    let store = remote::open(url)?;
+    let signals = StopSignals::catch();
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    let place = place(&args.flags, target);
+    let counts = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let shown = counts.clone();
+    let status = StatusLine::start("cp-progress", move |_| {
+        let files = format_count(shown.0.load(Ordering::Relaxed));
+        format!("{files} files, {}", format_size(shown.1.load(Ordering::Relaxed)))
+    });
+    let progress = |now: &Progress| {
+        counts.0.store(now.objects, Ordering::Relaxed);
+        counts.1.store(now.bytes, Ordering::Relaxed);
+    };
+    let options = Options {
+        recursive: args.flags.recursive,
+        stop: signals.flag.clone(),
+        progress: &progress,
+        ..Options::default()
+    };
+    let done = download(&store, &place, &options);
+    status.finish();
+    let done = done.map_err(|error| remote::failure(&error))?;
+    print(args, &done)?;
+    Ok(match done.run.failed {
+        _ if done.run.cancelled => signals.exit(),
+        0 => Exit::Ok,
+        _ => Exit::Failed,
+    })
+}
+
+/// Refuses flags that have no meaning for objects: all that change how `cp` would copy files.
+fn check(flags: &CpFlags) -> Result<(), Failure> {
+    let mut words: Vec<OsString> = vec!["cp".into()];
+    words.extend(flags.recursive.then(|| "-r".into()));
+    words.extend(flags.json.then(|| "--json".into()));
+    words.push("--".into());
+    words.extend(flags.paths.iter().map(|path| path.clone().into_os_string()));
+    let command = CpFlags::augment_args(Command::new("cp"));
+    let plain = command.try_get_matches_from(words).and_then(|m| CpFlags::from_arg_matches(&m));
+    let plain = plain.map_err(Failure::usage)?;
+    if format!("{plain:?}") == format!("{flags:?}") {
+        return Ok(());
+    }
+    Err(Failure::usage("only -r and --json can be used with objects"))
+}
+
+/// Returns where the files go. With -r the contents of the prefix go into the target.
+fn place(flags: &CpFlags, target: &Path) -> Place {
+    let slash = target.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if flags.recursive || slash || target.is_dir() {
+        Place::Below(target.to_owned())
+    } else {
+        Place::As(target.to_owned())
+    }
+}
+
+fn print(args: &CpArgs, done: &Downloaded) -> Result<(), Failure> {
+    let measured = &done.run.measured;
+    for error in done.errors.iter().take(ERRORS_PRINTED) {
+        stderr::message(&out::readable(error.as_bytes()));
+    }
+    let more = done.run.failed.saturating_sub(done.errors.len().min(ERRORS_PRINTED) as u64);
+    if more > 0 {
+        stderr::message(&format!("and {} more errors", format_count(more)));
+    }
+    if done.run.cancelled {
+        stderr::message("interrupted: no partial file was renamed to its final name");
+    }
+    if args.flags.json {
+        let requests = done.run.requests;
+        return out::print_json(&json!({
+            "schema": 1,
+            "command": "cp",
+            "files": measured.files,
+            "bytes": measured.bytes,
+            "errors": done.run.failed,
+            "error_samples": done.errors,
+            "cancelled": done.run.cancelled,
+            "elapsed_ns": measured.elapsed_ns,
+            "verified_files": done.verified,
+            "length_only_files": done.length_only,
+            "requests": {
+                "sent": requests.sent,
+                "refused": requests.refused,
+                "repeated": requests.repeated,
+            },
+        }));
+    }
+    if done.length_only > 0 {
+        let files = format_counted(done.length_only, "file", "files");
+        stderr::message(&format!("{files} verified by length only: the store has no checksum"));
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! `cp` from a store.
+
+use super::run;
+use ioloom_bucket::{Fault, Law, Server};
+
+#[test]
+fn a_prefix_is_copied_into_a_directory() {
+    let faults = vec![(Fault::Cut, 0.1), (Fault::Busy, 0.1)];
+    let server = Server::start(Law { faults, seed: 3, page: 3, ..Law::default() });
+    for number in 0..10 {
+        server.put(&format!("d/sub {}/f{number}", number % 2), vec![number; 5000]);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("new").display().to_string();
+    let document = run(&server, &["cp", "-r", "--json", "s3://bucket/d", &target]).well().json();
+    assert_eq!((&document["files"], &document["bytes"]), (&10.into(), &50_000.into()));
+    assert_eq!(
+        (&document["verified_files"], &document["length_only_files"]),
+        (&10.into(), &0.into())
+    );
+    for number in 0..10 {
+        let path = dir.path().join(format!("new/sub {}/f{number}", number % 2));
+        assert_eq!(std::fs::read(path).unwrap(), vec![number; 5000]);
+    }
+}
+
+#[test]
+fn an_object_is_copied_to_a_name_or_into_a_directory() {
+    let server = Server::start(Law::default());
+    server.put("d/a", "one");
+    let dir = tempfile::tempdir().unwrap();
+    let text = |name: &str| dir.path().join(name).display().to_string();
+    for (target, found) in [(text("b"), "b"), (text(""), "a"), (text("new/"), "new/a")] {
+        let ran = run(&server, &["cp", "s3://bucket/d/a", &target]).well();
+        assert_eq!((&*ran.out, &*ran.err), ("", ""), "{target}");
+        assert_eq!(std::fs::read_to_string(dir.path().join(found)).unwrap(), "one");
+    }
+}
+
+#[test]
+fn errors_fail_with_code_1() {
+    let server = Server::start(Law::default());
+    server.put("d/a", "one");
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("x").display().to_string();
+    for (args, words) in [
+        (["s3://nosuch/x", &target], "cannot read 's3://nosuch/x': "),
+        (["s3://bucket/none", &target], "cannot read 's3://bucket/none': No such object"),
+        (["s3://bucket/d/", &target], "it is a prefix, not an object; add -r"),
+        (["-p", "s3://bucket/d/a"], "cp takes one source and one target"),
+        ([&target, "s3://bucket/x"], "copying to object storage is not supported"),
+        (["s3://bucket/x", "s3://bucket/y"], "cannot copy between stores"),
+    ] {
+        run(&server, &[&["cp"][..], &args].concat()).one_error(1, words);
+    }
+    let ran = run(&server, &["cp", "-p", "s3://bucket/d/a", &target]);
+    ran.one_error(1, "only -r and --json can be used with objects");
+    assert!(!dir.path().join("x").exists());
+}
