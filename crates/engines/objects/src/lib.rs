@@ -2,29 +2,19 @@
 //!
 //! The function is plain and synchronous, as in the library `ioloom`: it runs on one thread per core
 //! while requests are in flight, and one number bounds the bytes that wait for it. An async runtime
-//! runs inside [`run`] and is not visible outside.
-//!
-//! ```no_run
-//! use ioloom_objects::{Location, Options, Store, objects};
-//! let store = Store::open(Location::parse("s3://bucket/prefix")?)?;
-//! let mapped = objects(&store, &Options::default(), |object| object.bytes().len())?;
-//! for (url, len) in &mapped.values {
-//!     println!("{len} {url}");
-//! }
-//! # Ok::<(), ioloom_objects::ObjectError>(())
-//! ```
+//! runs inside `run` and is not visible outside.
 //!
 //! How a run proceeds: a task lists the prefix; a second one starts requests, in the order of the list
 //! and in ranges of large objects, whenever the number in flight, the pace and the memory budget allow
 //! it; threads take what has arrived, each object's bytes in order. The number in flight comes from
-//! [`ioloom_control::Auto`]; the pace from [`ioloom_control::Pace`], which engages when the server
+//! `ioloom_control::Auto`; the pace from `ioloom_control::Pace`, which engages when the server
 //! refuses requests (503).
 //!
 //! A response is used only if its length, the size of the object and its `ETag` are the expected ones;
 //! anything else is tried again within a budget of retries and is then one error. An object that is
 //! replaced while its ranges are read fails.
 //!
-//! Without the feature `s3` the crate is empty: the client and what it needs are 150 crates.
+//! Without the feature `s3` the crate is empty: the client needs many other crates.
 #![cfg(feature = "s3")]
 
 mod credentials;

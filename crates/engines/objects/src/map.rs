@@ -43,6 +43,16 @@ pub struct Mapped<T> {
 /// be read is an entry of [`Mapped::errors`]; objects larger than a quarter of the memory budget are
 /// such errors, too: process them in pieces with [`run`].
 ///
+/// ```no_run
+/// use ioloom_objects::{Location, Options, Store, objects};
+/// let store = Store::open(Location::parse("s3://bucket/prefix")?)?;
+/// let mapped = objects(&store, &Options::default(), |object| object.bytes().len())?;
+/// for (url, len) in &mapped.values {
+///     println!("{len} {url}");
+/// }
+/// # Ok::<(), ioloom_objects::ObjectError>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns an error if the client cannot be started.
