@@ -92,7 +92,7 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
     for _ in 0..rounds(how) {
         let mut each_s = f64::INFINITY;
         for n in PROBES {
-            let count = sets.count(last.get(&n).copied().unwrap_or(each_s));
+            let count = sets.count(last.get(&n).copied().unwrap_or(each_s), n);
             probes::evict(&sets.small.paths[..count])?;
             let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
             add(Kind::Cold, n, elapsed);
@@ -100,7 +100,7 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
             last.insert(n, elapsed);
             each_s = elapsed;
         }
-        let count = sets.count(each_s);
+        let count = sets.count(each_s, 1);
         probes::read(&sets.small.paths, 0..count, 64)?;
         for n in LARGE_PROBES {
             let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
@@ -118,7 +118,7 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
             add(Kind::WalkCpu, n, cpu);
         }
         for n in COPY_PROBES {
-            let count = sets.count(last.get(&n).copied().unwrap_or(each_s));
+            let count = sets.count(last.get(&n).copied().unwrap_or(each_s), n);
             if let Some([elapsed, cpu]) = sets.copy_small(count, n, how)? {
                 add(Kind::Copy, n, elapsed);
                 add(Kind::CopyCpu, n, cpu);

@@ -23,6 +23,10 @@ const FILES_MAX: usize = 8_000;
 /// Shortest time of a read probe in seconds, and its fewest files.
 const PROBE_S: f64 = 1.0;
 const PROBE_FILES: usize = 200;
+/// Files per request in flight after which the start and the end no longer matter, and the longest time
+/// for them.
+const STEADY: usize = 50;
+const STEADY_S: f64 = 5.0;
 /// Threads that evict, attempts to evict a file, and the pause between two. Pages that another processor is adding to its
 /// lists, or that a reader still holds, survive the first ones.
 const EVICTING: usize = 16;
@@ -135,10 +139,12 @@ impl Sets {
         self.tree.1
     }
 
-    /// Returns how many of the small files a probe uses if the previous one took `each_s` per file.
-    pub(super) fn count(&self, each_s: f64) -> usize {
-        let wanted = (PROBE_S / each_s.max(1e-9)) as usize;
-        wanted.max(PROBE_FILES).min(self.small.paths.len())
+    /// Returns how many of the small files a probe with `n` in flight uses if the previous one took
+    /// `each_s` per file. Few files for many in flight would measure the start and the end.
+    pub(super) fn count(&self, each_s: f64, n: u32) -> usize {
+        let files = |seconds: f64| (seconds / each_s.max(1e-9)) as usize;
+        let steady = (STEADY * n as usize).min(files(STEADY_S));
+        files(PROBE_S).max(steady).max(PROBE_FILES).min(self.small.paths.len())
     }
 
     /// Walks the tree and returns the seconds per file, and the processor seconds.
