@@ -27,8 +27,8 @@ const PROBE_FILES: usize = 200;
 /// for them.
 const STEADY: usize = 50;
 const STEADY_S: f64 = 5.0;
-/// Threads that evict, attempts to evict a file, and the pause between two. Pages that another processor is adding to its
-/// lists, or that a reader still holds, survive the first ones.
+/// Threads that evict, attempts to evict a file, and the pause between two. Pages that another processor
+/// is adding to its lists, or that a reader still holds, survive the first ones.
 const EVICTING: usize = 16;
 const EVICTIONS: usize = 20;
 const EVICTION_PAUSE: Duration = Duration::from_millis(10);
