@@ -17,6 +17,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// Length to which GNU cp shortens longer names of backups, in bytes, unless they are simple ones.
+const NAME_MAX: usize = 254;
+
 /// Maximum number of attempts to find an unused number.
 const NUMBER_TRIES: u32 = 64;
 
@@ -115,9 +118,14 @@ fn keep(dir: &Dir, name: &CStr, kept: &CStr, replace: bool) -> io::Result<bool> 
 
 fn with_suffix(name: &CStr, backup: &Backup, number: Option<&[u8]>) -> CString {
     let mut bytes = name.to_bytes().to_vec();
+    let length = bytes.len();
     match number {
         Some(number) => bytes.extend([b".~", number, b"~"].concat()),
         None => bytes.extend_from_slice(backup.suffix.as_bytes()),
+    }
+    if backup.names != BackupNames::Simple && bytes.len() > NAME_MAX {
+        bytes.truncate(length.min(NAME_MAX - 1));
+        bytes.push(b'~');
     }
     CString::new(bytes).unwrap_or_else(|_| name.to_owned())
 }
@@ -173,6 +181,22 @@ pub(crate) fn is_source(context: &CopyContext<'_>, route: &Route<'_>, source: &A
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_are_shortened_as_by_gnu_cp() {
+        let shortened = |names, length: usize, number| {
+            let backup = Backup { names, suffix: "~".into() };
+            let name = CString::new(vec![b'n'; length]).unwrap();
+            with_suffix(&name, &backup, number).to_bytes().len()
+        };
+        for (length, simple, existing, numbered) in
+            [(250, 251, 251, 254), (253, 254, 254, 254), (254, 255, 254, 254), (255, 256, 254, 254)]
+        {
+            assert_eq!(shortened(BackupNames::Simple, length, None), simple);
+            assert_eq!(shortened(BackupNames::Existing, length, None), existing);
+            assert_eq!(shortened(BackupNames::Numbered, length, Some(b"1")), numbered);
+        }
+    }
 
     #[test]
     fn numbers_are_those_of_this_name() {

@@ -97,6 +97,11 @@ impl FileTransfer<'_> {
         if let Some(hasher) = hasher {
             hasher.update(rest);
         }
+        if self.is_one_hole(rest) {
+            transfer::set_len(self.new.file(), got as u64)
+                .map_err(|e| route.failed_to(Operation::Truncate, e))?;
+            rest = &[];
+        }
         let mut at = 0;
         while !rest.is_empty() {
             let n = transfer::write_at(self.new.file(), rest, at)
@@ -109,6 +114,12 @@ impl FileTransfer<'_> {
         }
         self.meter().moved(got as u64);
         Ok(got as u64)
+    }
+
+    /// Returns true if a small source consists of a hole, whose ranges it is not worth to look for.
+    fn is_one_hole(&self, read: &[u8]) -> bool {
+        let may_be = self.context.options.sparse == When::Auto && self.source.attr.blocks_512 == 0;
+        may_be && !read.is_empty() && read.iter().all(|byte| *byte == 0)
     }
 
     /// Returns true if a source with a premature end of file is a kernel file (as in /sys). These
@@ -146,6 +157,17 @@ impl FileTransfer<'_> {
         buffer: &mut Buffer,
         hasher: Option<&mut Hasher>,
     ) -> Result<u64, CopyError> {
+        let first = file::read_at(&self.source.file, &mut [0], 0);
+        let is_empty = first.map_err(|e| self.route.failed_from(Operation::Read, e))? == 0;
+        if is_empty {
+            return Ok(0);
+        }
+        // The end of a file that grows can be out of reach. A kernel file has no size.
+        let now = attr::of_file(&self.source.file)
+            .map_err(|e| self.route.failed_from(Operation::Stat, e))?;
+        if now.bytes > 0 {
+            return Err(self.route.changed("grew"));
+        }
         let plan = CopyPlan::buffered("reported size is zero: read to the end");
         let job = self.job(plan, false);
         data::until_eof(&job, buffer, hasher).map_err(|t| self.route.transfer_error(t))

@@ -11,6 +11,7 @@ use crate::options::{CopyCounters, CopyOptions, Watcher};
 use crate::plan::Facts;
 use crate::report::{Counts, EvidenceCounters, HASHES_KEPT_MAX, Hashed};
 use crate::route::Route;
+use crate::turns::Turns;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use std::collections::{HashMap, HashSet};
@@ -39,6 +40,8 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) progress: &'a CopyCounters,
     pub(crate) rules: Rules,
     pub(crate) links: Links<CopiedName>,
+    /// Files that are being written in place.
+    pub(crate) turns: Turns,
     /// Directories that this copy creates or writes to. They are never copied themselves.
     pub(crate) written: Mutex<HashSet<(Device, u64)>>,
     pub(crate) verified: EvidenceCounters,
@@ -72,6 +75,7 @@ impl<'a> CopyContext<'a> {
             progress,
             rules: Rules::new(options),
             links: Links::new(),
+            turns: Turns::default(),
             written: Mutex::default(),
             verified: EvidenceCounters::default(),
             out_of_space: AtomicBool::new(false),

@@ -121,10 +121,13 @@ fn copy_part(
     } else {
         walk.run(&roots.from, |_| new_worker())
     };
-    let (workers, walked) = walked.map_err(|refused| {
+    let (mut workers, walked) = walked.map_err(|refused| {
         let first = sources.first().map_or(Path::new("."), PathBuf::as_path);
         CopyError::cannot(Operation::Copy, first, refused.to_string())
     })?;
+    if let Some(worker) = workers.first_mut() {
+        worker.finish_deferred();
+    }
     let mut counts = Counts::default();
     for worker in workers {
         counts.add(&worker.counts);

@@ -252,11 +252,6 @@ fn open_existing(above: &Dir, name: &CStr) -> io::Result<(Dir, Attr)> {
 }
 
 impl TargetDir {
-    /// Returns true if the umask withheld permissions that the copy needs.
-    pub(crate) fn is_widened(&self) -> bool {
-        self.is_new && self.own.mode & OWNER_ALL != OWNER_ALL
-    }
-
     /// Creates or opens the directory `name`. Fails with `ENOTDIR` if another type of file has that
     /// name.
     pub(crate) fn make(

@@ -110,6 +110,12 @@ struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     fn run(&self, buffer: &mut Buffer) -> Result<Copied, CopyError> {
         let (context, route, source) = (self.context, self.route, self.source);
+        let _turn = match self.target {
+            TargetState::InPlace(end) if end.kind == Kind::Regular => {
+                Some(context.turns.take(end.identity()))
+            }
+            _ => None,
+        };
         let new = self.open_new()?;
         let mine = AtomicU64::new(0);
         let transfer = FileTransfer {

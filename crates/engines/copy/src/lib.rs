@@ -52,6 +52,7 @@ mod special;
 mod sweep;
 mod target;
 mod tree;
+mod turns;
 mod verify;
 
 pub use amount::bytes_to_copy;

@@ -5,6 +5,7 @@
 
 use crate::error::CopyError;
 use crate::mode::Mode;
+use ioloom_sys::dir::Kind;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -17,15 +18,29 @@ enum State<P> {
     Copied(P),
 }
 
+/// Maximum number of names that wait for another name of their file. The errors of others are
+/// reported at once.
+const DEFERRED_MAX: usize = 10_000;
+
+/// A name that could not be copied and becomes a link if another name of its file is.
+pub(crate) struct Deferred<P> {
+    pub(crate) at: P,
+    pub(crate) kind: Kind,
+    pub(crate) identity: Identity,
+    /// Why it could not be copied.
+    pub(crate) error: CopyError,
+}
+
 /// Files with several names found so far, and the names of their copies.
 pub(crate) struct Links<P> {
     met: Mutex<HashMap<Identity, State<P>>>,
     changed: Condvar,
+    deferred: Mutex<Vec<Deferred<P>>>,
 }
 
 impl<P: Clone> Links<P> {
     pub(crate) fn new() -> Self {
-        Self { met: Mutex::default(), changed: Condvar::new() }
+        Self { met: Mutex::default(), changed: Condvar::new(), deferred: Mutex::default() }
     }
 
     /// Returns the name of the copy of a file. On `None`, the caller must copy the file and then
@@ -44,6 +59,21 @@ impl<P: Clone> Links<P> {
                 }
             }
         }
+    }
+
+    /// Lets a name wait for the end of the walk.
+    pub(crate) fn defer(&self, name: Deferred<P>) -> EntryResult {
+        let mut waiting = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() >= DEFERRED_MAX {
+            return Err(name.error);
+        }
+        waiting.push(name);
+        Ok(Outcome::Deferred)
+    }
+
+    /// Returns the names that waited.
+    pub(crate) fn take_deferred(&self) -> Vec<Deferred<P>> {
+        std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Releases a claim: with the name of the copy, or with `None` if copying failed, in which case
@@ -85,6 +115,8 @@ pub(crate) enum Outcome {
     Copied(Copied),
     Linked(Copied),
     Skipped,
+    /// Decided at the end of the walk.
+    Deferred,
     /// Completed by an earlier copy.
     Resumed,
 }

@@ -4,6 +4,7 @@
 //! user can set extended attributes only while the file is writable, so they come before the mode.
 //! An attribute that cannot be set does not stop the others, and never costs the content.
 
+use crate::dirs::OWNER_ALL;
 use crate::options::{Attributes, CopyOptions, Preserve};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, XattrOf};
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
+const SPECIAL: u32 = SET_USER | SET_GROUP | STICKY;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 
@@ -42,6 +44,8 @@ pub(crate) struct ParentAttr {
     pub(crate) group: u32,
     /// Whether new files inherit an ACL.
     pub(crate) has_default_acl: bool,
+    /// Whether a server decides about the modes of new files, so they must be set in any case.
+    pub(crate) is_remote: bool,
 }
 
 /// The operation that failed, and its error.
@@ -94,24 +98,48 @@ impl<'a> FileRef<'a> {
 /// How a target was created, which determines what remains to be set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Creation {
-    /// The mode it was created with, before the umask; [`Creation::WIDENED`] if it was changed since.
+    /// The mode it was created with, before the umask.
     pub(crate) mode: u32,
     pub(crate) parent_attr: ParentAttr,
     /// Whether it is a symbolic link, which has no permissions.
     pub(crate) is_link: bool,
-    pub(crate) is_dir: bool,
     /// Whether it existed before this copy; if so, only preserved attributes are set.
     pub(crate) is_old: bool,
+    /// Only for directories.
+    pub(crate) dir: Option<DirModes>,
+}
+
+/// The modes of a directory before its attributes are set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DirModes {
+    /// Its mode when it was opened, before its owner got all permissions.
+    pub(crate) found: u32,
+    /// The permissions of the source that are given at the end, except by the umask, because a
+    /// directory does not get them when it is created.
+    pub(crate) withheld: u32,
 }
 
 impl Creation {
-    /// Equals no mode, so the final one is always set.
-    pub(crate) const WIDENED: u32 = u32::MAX;
-
     /// Describes a new file.
     pub(crate) fn file(mode: u32, parent_attr: ParentAttr) -> Self {
-        Self { mode, parent_attr, is_link: false, is_dir: false, is_old: false }
+        Self { mode, parent_attr, is_link: false, is_old: false, dir: None }
     }
+
+    /// Describes a directory.
+    pub(crate) fn dir(mode: u32, parent_attr: ParentAttr, is_old: bool, dir: DirModes) -> Self {
+        Self { is_old, dir: Some(dir), ..Self::file(mode, parent_attr) }
+    }
+}
+
+/// What happened to the owner of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// It is as wanted, or not preserved.
+    Kept,
+    /// This user may not change it.
+    Lost,
+    /// Only the group was changed, which clears set-id bits.
+    Group,
 }
 
 impl Rules {
@@ -159,6 +187,11 @@ impl Rules {
         if is_plain { mode | 0o200 } else { mode }
     }
 
+    /// Returns the permissions that GNU cp withholds from a new directory in a tree.
+    pub(crate) fn withheld(&self) -> u32 {
+        if self.preserve.owner { 0o077 } else { 0o022 }
+    }
+
     /// Returns the mode of a file or directory that others can see before it has its final owner and
     /// permissions.
     pub(crate) fn visible_mode(&self, mode: u32) -> u32 {
@@ -194,15 +227,15 @@ impl Rules {
         made: Creation,
     ) -> Vec<MetaError> {
         let mut failed = Vec::new();
-        let kept_owner = self.put_owner(source, on, made).unwrap_or_else(|error| {
+        let owner = self.put_owner(source, on, made).unwrap_or_else(|error| {
             failed.push(error);
-            false
+            Owner::Lost
         });
         if self.preserve.xattrs || (self.preserve.mode && !made.is_link) {
             failed.extend(self.put_xattrs(from.xattrs(), on.xattrs(), made).err());
         }
         if !made.is_link && (self.preserve.mode || !made.is_old) {
-            failed.extend(self.put_mode(source, on, made, kept_owner).err());
+            failed.extend(self.put_mode(source, on, made, owner).err());
         }
         if self.preserve.times {
             failed.extend(on.set_times(source).err().map(|e| (Operation::ChangeTimes, e)));
@@ -210,19 +243,23 @@ impl Rules {
         failed
     }
 
-    /// Sets owner and group if they are preserved; returns false if that is impossible.
-    fn put_owner(&self, source: &Attr, on: FileRef<'_>, made: Creation) -> Result<bool, MetaError> {
+    /// Sets owner and group if they are preserved.
+    fn put_owner(
+        &self,
+        source: &Attr,
+        on: FileRef<'_>,
+        made: Creation,
+    ) -> Result<Owner, MetaError> {
         let wanted = (source.user, source.group);
         let is_own = wanted == self.own && made.parent_attr.group == self.own.1;
         if !self.preserve.owner || (is_own && !made.is_old) {
-            return Ok(true);
+            return Ok(Owner::Kept);
         }
         match on.set_owner(wanted.0, wanted.1) {
-            Ok(()) => Ok(true),
+            Ok(()) => Ok(Owner::Kept),
             // Unprivileged users cannot change the owner but can choose among their groups.
             Err(e) if self.own.0 != 0 && is_forbidden(&e) => {
-                let _ = on.set_group(wanted.1);
-                Ok(false)
+                Ok(on.set_group(wanted.1).map_or(Owner::Lost, |()| Owner::Group))
             }
             Err(e) => Err((Operation::ChangeOwner, e)),
         }
@@ -233,41 +270,69 @@ impl Rules {
         source: &Attr,
         on: FileRef<'_>,
         made: Creation,
-        kept_owner: bool,
+        owner: Owner,
     ) -> Result<(), MetaError> {
+        let failed = |e| (Operation::ChangeMode, e);
+        let drops_acl = self.plain_mode && made.parent_attr.has_default_acl && !self.preserve.mode;
+        if drops_acl {
+            on.xattrs().remove(ACL_ACCESS).map_err(failed)?;
+        }
+        if let Some(dir) = made.dir {
+            let mode = self.dir_mode(source, dir, owner);
+            let is_set = !made.is_old && !self.preserve.mode && !drops_acl;
+            if is_set && mode == dir.found | OWNER_ALL {
+                return Ok(());
+            }
+            return on.set_mode(mode).map_err(failed);
+        }
         let mut mode = self.mode_of(source);
         if !self.preserve.mode {
             if self.preserve.owner {
                 // As in GNU cp, the change of the owner clears it.
                 mode &= !SET_USER;
             }
-            let drops_acl = self.plain_mode && made.parent_attr.has_default_acl;
             // Remove permissions needed only while the target was being written.
             if made.mode == mode & inheritable_bits(source.kind) && !drops_acl {
                 return Ok(());
             }
             mode &= inheritable_bits(source.kind) & !self.umask();
             if drops_acl {
-                on.xattrs().remove(ACL_ACCESS).map_err(|e| (Operation::ChangeMode, e))?;
-                return on.set_mode(mode).map_err(|e| (Operation::ChangeMode, e));
-            }
-            if let (true, FileRef::Open(dir)) = (made.is_dir, on) {
-                // It may have inherited the bit.
-                let found = attr::of_file(dir).map_err(|e| (Operation::Stat, e))?;
-                mode |= found.mode & SET_GROUP;
+                return on.set_mode(mode).map_err(failed);
             }
         }
-        if !kept_owner {
+        if owner != Owner::Kept {
             // As in GNU cp, they would have another meaning for another owner or group.
-            mode &= !(SET_USER | SET_GROUP | STICKY);
+            mode = mode & !SPECIAL | left_over(source, &made, owner);
         }
-        // A directory may have inherited the set-group-ID bit, and changing the owner clears set-id
-        // bits.
-        let is_new_file = !made.is_dir && !made.is_old && mode & (SET_USER | SET_GROUP) == 0;
-        if is_new_file && self.mode_after_creation(&made) == Some(mode) {
+        // A change of the owner clears set-id bits.
+        let is_new = !made.is_old && !made.parent_attr.is_remote;
+        if is_new
+            && mode & (SET_USER | SET_GROUP) == 0
+            && self.mode_after_creation(&made) == Some(mode)
+        {
             return Ok(());
         }
-        on.set_mode(mode).map_err(|e| (Operation::ChangeMode, e))
+        on.set_mode(mode).map_err(failed)
+    }
+
+    /// Returns the final mode of a directory, by the rules of GNU cp.
+    fn dir_mode(&self, source: &Attr, dir: DirModes, owner: Owner) -> u32 {
+        if self.preserve.mode {
+            let lost = if owner == Owner::Kept { 0 } else { SPECIAL };
+            let mode = source.mode & !lost;
+            // It keeps the bits that it inherited or was created with.
+            return if mode & SPECIAL == 0 { mode | dir.found & SPECIAL } else { mode };
+        }
+        if self.plain_mode {
+            let inherited = dir.found & SET_GROUP;
+            return (0o777 | source.mode & STICKY) & !self.umask() | inherited;
+        }
+        // What an inherited ACL left of the mode, which the umask does not apply to.
+        let found = dir.found & !(OWNER_ALL & !source.mode);
+        match source.mode & dir.withheld {
+            0 => found,
+            withheld => found | withheld & !self.umask(),
+        }
     }
 
     fn put_xattrs(
@@ -318,7 +383,7 @@ impl Rules {
         use Errno as E;
         let cannot = matches!(
             Errno::from_io_error(&error),
-            Some(E::OPNOTSUPP | E::NODATA | E::PERM | E::ACCESS | E::INVAL | E::BADF)
+            Some(E::OPNOTSUPP | E::NODATA | E::PERM | E::ACCESS | E::INVAL)
         );
         if self.attributes == Attributes::Required || !cannot {
             return Err((operation, error));
@@ -402,6 +467,14 @@ impl Rules {
 /// back an ACL.
 fn is_raw_acl(name: &CStr) -> bool {
     name.to_bytes().starts_with(b"trusted.SGI_ACL_")
+}
+
+/// Returns the set-id and sticky bits that a pipe, socket or device was created with and keeps
+/// because this user may not give it to its owner. A change of the group clears set-id bits.
+fn left_over(source: &Attr, made: &Creation, owner: Owner) -> u32 {
+    let left = if owner == Owner::Group { STICKY } else { SPECIAL };
+    let has_none = source.kind == Kind::Regular || made.is_old;
+    if has_none { 0 } else { source.mode & left }
 }
 
 fn is_forbidden(error: &io::Error) -> bool {

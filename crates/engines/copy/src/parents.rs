@@ -7,7 +7,7 @@
 use crate::context::CopyContext;
 use crate::dirs::{MadeDir, MadeDirs, OWNER_ALL, c_name};
 use crate::error::CopyError;
-use crate::meta::{Creation, FileRef, ParentAttr};
+use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr;
 use ioloom_sys::dir::{Dir, Kind};
@@ -105,25 +105,24 @@ fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir
     if !is_old && context.watcher.wants_names() {
         context.watcher.made_parent(from, to);
     }
-    let widened =
-        !is_old && widen(to).map_err(|e| CopyError::io(Operation::ChangeMode, to.to_owned(), e))?;
-    let mode = if widened { Creation::WIDENED } else { mode };
-    let made =
-        Creation { mode, parent_attr: ParentAttr::default(), is_link: false, is_dir: true, is_old };
+    let found =
+        widen(to, is_old).map_err(|e| CopyError::io(Operation::ChangeMode, to.to_owned(), e))?;
+    let withheld = if context.options.preserve.owner { rules.withheld() } else { 0 };
+    let modes = DirModes { found, withheld };
+    let made = Creation::dir(mode, ParentAttr::default(), is_old, modes);
     Ok(MadeDir { source: from.to_owned(), target: to.to_owned(), attr, made })
 }
 
-/// Gives the owner of a new directory the permissions that the umask withheld. Returns true if it
-/// withheld any.
-fn widen(to: &Path) -> io::Result<bool> {
-    let own = attr::of_path(to, false)?;
-    let (Some(name), true) = (to.file_name(), own.mode & OWNER_ALL != OWNER_ALL) else {
-        return Ok(false);
-    };
+/// Gives the owner of a new directory the permissions that the umask withheld. Returns its mode
+/// before that.
+fn widen(to: &Path, is_old: bool) -> io::Result<u32> {
+    let own = attr::of_path(to, is_old)?;
+    let is_open = is_old || own.mode & OWNER_ALL == OWNER_ALL;
+    let (Some(name), false) = (to.file_name(), is_open) else { return Ok(own.mode) };
     let above = to.parent().filter(|above| !above.as_os_str().is_empty());
     let above = Dir::open_path_only(above.unwrap_or(Path::new(".")))?;
     let name = c_name(name.as_bytes())?;
-    attr::set_mode_at(&above, &name, own.mode | OWNER_ALL).map(|()| true)
+    attr::set_mode_at(&above, &name, own.mode | OWNER_ALL).map(|()| own.mode)
 }
 
 /// Sets the attributes of the directories, the deepest first.

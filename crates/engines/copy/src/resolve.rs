@@ -207,9 +207,11 @@ impl TargetResolver<'_> {
         let dir = dir.map_err(failed)?;
         let attr = attr::of_file(&dir).map_err(failed)?;
         let has_default_acl = self.context.rules.has_default_acl(&dir);
+        let is_remote = attr::file_system(&dir).is_ok_and(|system| system.remote);
+        let (device, group) = (attr.device, attr.group);
         Ok(Parent {
             dir,
-            parent_attr: ParentAttr { device: attr.device, group: attr.group, has_default_acl },
+            parent_attr: ParentAttr { device, group, has_default_acl, is_remote },
             swept: AtomicBool::new(false),
         })
     }

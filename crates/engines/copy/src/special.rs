@@ -39,13 +39,8 @@ pub(crate) fn copy(
         Kind::Fifo => Operation::MakeFifo,
         _ => Operation::MakeNode,
     };
-    let made = Creation {
-        mode,
-        parent_attr: route.parent_attr,
-        is_link: source.kind == Kind::Symlink,
-        is_dir: false,
-        is_old: false,
-    };
+    let is_link = source.kind == Kind::Symlink;
+    let made = Creation { is_link, ..Creation::file(mode, route.parent_attr) };
     let put = |name: &CStr| {
         let from = FileRef::Name(route.from, route.from_name);
         let on = FileRef::Name(route.to, name);

@@ -8,6 +8,7 @@
 //! are open, a thread opens the pair it needs, starting from the nearest open ancestor. Each
 //! directory costs one mkdir, two opens, two closes, two statx calls, and its preserved attributes.
 
+mod deferred;
 mod directory;
 mod location;
 mod merge;
@@ -82,6 +83,7 @@ impl<'r> Worker<'r> {
     fn done(&mut self, kind: Kind, ended: EntryResult, paths: &dyn Fn() -> (PathBuf, PathBuf)) {
         let (count, copied) = match ended {
             Err(error) => return self.context.failed(error),
+            Ok(Outcome::Deferred) => return,
             Ok(Outcome::Skipped) => (&mut self.counts.skipped, None),
             Ok(Outcome::Linked(copied)) => (&mut self.counts.hard_links, Some(copied)),
             Ok(Outcome::Resumed) => (&mut self.counts.resumed, None),
@@ -180,6 +182,7 @@ impl<'r> Worker<'r> {
 
     fn along(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {
         let ended = self.place_and_copy(route, at, kind);
+        let ended = ended.or_else(|error| self.defer(route, at, kind, error));
         if matches!(ended, Ok(Outcome::Copied(_) | Outcome::Linked(_)))
             && (route.named || kind == Kind::Symlink)
         {

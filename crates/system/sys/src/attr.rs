@@ -204,11 +204,26 @@ pub struct FileSystem {
     /// Whether all names and shared extents are in a single tree that only one thread at a time can
     /// change (btrfs).
     pub one_tree: bool,
+    /// Whether a server or another program applies its own rules to new files: FUSE and network
+    /// file systems.
+    pub remote: bool,
 }
 
 /// Returns the properties of the file system that contains an open file.
 pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     const BTRFS: u64 = 0x9123_683e;
+    // FUSE, NFS, 9P, SMB (two), CIFS, Ceph, AFS, Coda.
+    const REMOTE: [u64; 9] = [
+        0x6573_5546,
+        0x6969,
+        0x0102_1997,
+        0x517b,
+        0xfe53_4d42,
+        0xff53_4d42,
+        0x00c3_6400,
+        0x5346_414f,
+        0x7375_7245,
+    ];
     const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
     let found = retry("fstatfs", || rustix::fs::fstatfs(&file))?;
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
@@ -217,13 +232,14 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
     let free_bytes = (found.f_bavail as u64).saturating_mul(block);
     let one_tree = kind == BTRFS;
-    Ok(FileSystem { free_bytes, in_memory, reserves: !in_memory && !one_tree, one_tree })
+    let remote = REMOTE.contains(&kind);
+    Ok(FileSystem { free_bytes, in_memory, reserves: !in_memory && !one_tree, one_tree, remote })
 }
 
 /// The file whose extended attributes are accessed.
 #[derive(Debug, Clone, Copy)]
 pub enum XattrOf<'a> {
-    /// An open file.
+    /// An open file, possibly opened only as a path.
     Open(BorrowedFd<'a>),
     /// A name in a directory, which does not have to be openable; a symbolic link is not followed.
     Name(&'a Dir, &'a CStr),
@@ -232,6 +248,7 @@ pub enum XattrOf<'a> {
 impl XattrOf<'_> {
     fn path(&self) -> CString {
         match self {
+            // Calls on a descriptor that was opened only as a path fail with EBADF.
             Self::Open(file) => {
                 c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).into_bytes())
             }
@@ -245,7 +262,10 @@ impl XattrOf<'_> {
 
     fn list(&self, into: &mut [u8]) -> Result<usize, Errno> {
         match self {
-            Self::Open(file) => rustix::fs::flistxattr(file, into),
+            Self::Open(file) => match rustix::fs::flistxattr(file, &mut *into) {
+                Err(Errno::BADF) => rustix::fs::listxattr(self.path().as_c_str(), into),
+                listed => listed,
+            },
             Self::Name(..) => rustix::fs::llistxattr(self.path().as_c_str(), into),
         }
     }
@@ -278,7 +298,12 @@ impl XattrOf<'_> {
         // Kernel limit for a value.
         let mut into = vec![0u8; 64 << 10];
         let got = retry("getxattr", || match self {
-            Self::Open(file) => rustix::fs::fgetxattr(file, name, &mut into[..]),
+            Self::Open(file) => match rustix::fs::fgetxattr(file, name, &mut into[..]) {
+                Err(Errno::BADF) => {
+                    rustix::fs::getxattr(self.path().as_c_str(), name, &mut into[..])
+                }
+                got => got,
+            },
             Self::Name(..) => rustix::fs::lgetxattr(self.path().as_c_str(), name, &mut into[..]),
         });
         match got {
@@ -324,7 +349,23 @@ fn c_string(bytes: Vec<u8>) -> CString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::OFlags;
     use std::fs::File;
+
+    #[test]
+    fn attributes_are_read_through_a_descriptor_of_a_path() {
+        let temp = tempfile::tempdir().unwrap();
+        let open = |flags| rustix::fs::open(temp.path(), flags, rustix::fs::Mode::empty()).unwrap();
+        let dir = open(OFlags::RDONLY | OFlags::DIRECTORY);
+        let name = c"user.test";
+        if XattrOf::Open(dir.as_fd()).set(name, b"value").is_err() {
+            return;
+        }
+        let path = open(OFlags::PATH | OFlags::DIRECTORY);
+        let path = XattrOf::Open(path.as_fd());
+        assert!(path.names().unwrap().iter().any(|found| found.as_c_str() == name));
+        assert_eq!(path.get(name).unwrap().unwrap(), b"value");
+    }
 
     #[test]
     fn metadata_is_set_and_read_back() {

@@ -3,7 +3,7 @@
 use super::{Worker, merge};
 use crate::dirs::{CopyDir, DirPair, NewDirs, TargetDir, c_name, new_target_path, target_path};
 use crate::error::CopyError;
-use crate::meta::{Creation, FileRef, ParentAttr};
+use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
 use crate::options::Durable;
 use crate::report::Counts;
 use crate::sweep;
@@ -52,7 +52,7 @@ impl Worker<'_> {
             Some(pair) => &pair.to,
             None => &roots.parents[roots.to[new.root].parent].dir,
         };
-        let mode = self.initial_mode(&source);
+        let mode = self.initial_mode(&source, parent_attr);
         let new_dirs = (self.new_dirs(new.parent.is_none()), self.context.resume.get().is_some());
         let sweep = || self.sweep(new, parent, &name, true);
         let target = match TargetDir::make(parent, &name, hidden, mode, new_dirs, sweep) {
@@ -60,7 +60,6 @@ impl Worker<'_> {
             Ok(target) => target,
         };
         let own = target.own;
-        let mode = if target.is_widened() { Creation::WIDENED } else { mode };
         if !target.is_new {
             self.sweep_existing(new, parent, &name, &target.dir);
         }
@@ -72,8 +71,8 @@ impl Worker<'_> {
         } else {
             self.context.rules.has_default_acl(&target.dir)
         };
-        let made =
-            Creation { mode, parent_attr, is_link: false, is_dir: true, is_old: !target.is_new };
+        let modes = DirModes { found: own.mode, withheld: self.context.rules.withheld() };
+        let made = Creation::dir(mode, parent_attr, !target.is_new, modes);
         let is_top = target.hidden_name.is_some();
         let above = new.parent.map(|above| above.data()).filter(|_| !is_top);
         let dir = CopyDir {
@@ -89,7 +88,12 @@ impl Worker<'_> {
             hidden: target.is_hidden,
             bytes: AtomicU64::new(0),
             empty: stays_out,
-            parent_attr: ParentAttr { device: own.device, group: own.group, has_default_acl },
+            parent_attr: ParentAttr {
+                device: own.device,
+                group: own.group,
+                has_default_acl,
+                is_remote: parent_attr.is_remote,
+            },
             made,
             pair: Arc::default(),
         };
@@ -98,9 +102,11 @@ impl Worker<'_> {
     }
 
     /// Returns the mode with which to create a directory.
-    fn initial_mode(&self, source: &Attr) -> u32 {
+    fn initial_mode(&self, source: &Attr, parent_attr: ParentAttr) -> u32 {
         let rules = &self.context.rules;
-        let mode = rules.initial_mode(source);
+        // The umask does not apply where an ACL is inherited.
+        let withheld = if parent_attr.has_default_acl { rules.withheld() } else { 0 };
+        let mode = rules.initial_mode(source) & !withheld;
         (if self.context.options.contents { rules.visible_mode(mode) } else { mode }) | 0o700
     }
 
@@ -285,7 +291,10 @@ impl Worker<'_> {
     }
 
     /// Copies the preserved attributes of a directory.
-    fn preserve_attributes(&mut self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
+    pub(super) fn preserve_attributes(
+        &mut self,
+        dir: DirRef<'_, CopyDir>,
+    ) -> Result<(), CopyError> {
         let data = dir.data();
         // Becomes the current pair, from which the thread goes up to the next directory.
         let pair = self.pair_of(dir).map_err(|e| self.failed_at(dir, Operation::OpenDir, e))?;

@@ -3,7 +3,7 @@
 
 use crate::context::CopyContext;
 use crate::error::CopyError;
-use crate::meta::{Creation, FileRef, ParentAttr};
+use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
 use crate::options::{Existing, Preserve};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr;
@@ -58,13 +58,8 @@ fn put_attributes(context: &CopyContext<'_>, from: &Dir, to: &Dir, at: &Path) ->
         return Ok(());
     }
     let source = attr::of_file(from)?;
-    let made = Creation {
-        mode: source.mode,
-        parent_attr: ParentAttr::default(),
-        is_link: false,
-        is_dir: true,
-        is_old: true,
-    };
+    let modes = DirModes { found: attr::of_file(to)?.mode, withheld: 0 };
+    let made = Creation::dir(source.mode, ParentAttr::default(), true, modes);
     let (from, on) = (FileRef::Open(from.as_fd()), FileRef::Open(to.as_fd()));
     context.failed_attributes(context.rules.put(&source, from, on, made), || at.to_owned());
     Ok(())

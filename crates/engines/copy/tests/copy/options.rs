@@ -509,3 +509,91 @@ fn the_byte_count_leaves_out_targets_that_stay() {
     );
     assert_eq!(counted(&CopyOptions::default(), later), 0);
 }
+
+/// user::rwx, user:1000:rwx, group::rwx, mask::rwx, other::rwx
+const OPEN_LIST: [u8; 44] = [
+    2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 7, 0, 232, 3, 0, 0, 4, 0, 7, 0, 255, 255,
+    255, 255, 16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 7, 0, 255, 255, 255, 255,
+];
+
+#[test]
+fn a_new_directory_that_inherits_an_acl_is_not_writable_by_others() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for dir in [&from, &to] {
+        fs::create_dir(dir).unwrap();
+    }
+    fs::create_dir(from.join("dir")).unwrap();
+    fs::set_permissions(from.join("dir"), fs::Permissions::from_mode(0o777)).unwrap();
+    let dir = File::open(&to).unwrap();
+    if XattrOf::Open(dir.as_fd()).set(c"system.posix_acl_default", &OPEN_LIST).is_err() {
+        return println!("skipped: this file system has no ACLs");
+    }
+    if ioloom_sys::attr::umask().unwrap() & 0o022 != 0o022 {
+        return println!("skipped: the umask allows others to write");
+    }
+    let report = one(&from, &to, &CopyOptions { recursive: true, ..CopyOptions::default() });
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
+    // The umask does not apply to what inherits an ACL, so GNU cp withholds these permissions.
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    assert_eq!(mode(&to.join("dir")), 0o755);
+}
+
+#[test]
+fn names_whose_targets_cannot_be_written_become_links() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for dir in [&from, &to] {
+        fs::create_dir(dir).unwrap();
+    }
+    fs::write(from.join("n0"), "content").unwrap();
+    for n in 1..10 {
+        fs::hard_link(from.join("n0"), from.join(format!("n{n}"))).unwrap();
+        std::os::unix::fs::symlink("nowhere", to.join(format!("n{n}"))).unwrap();
+    }
+    let preserve = Preserve { links: true, times: true, ..Preserve::default() };
+    let options = CopyOptions { recursive: true, preserve, ..CopyOptions::default() };
+    let report = one(&from, &to, &options);
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
+    assert_eq!((report.counts.files, report.counts.hard_links), (1, 9));
+    let meta = |path: &Path| fs::symlink_metadata(path).unwrap();
+    for n in 1..10 {
+        assert_eq!(meta(&to.join(format!("n{n}"))).ino(), meta(&to.join("n0")).ino(), "n{n}");
+    }
+    assert_eq!(fs::read(to.join("n9")).unwrap(), b"content");
+    assert_eq!(meta(&to).modified().unwrap(), meta(&from).modified().unwrap());
+    // Without a name that can be copied, the error of each is reported.
+    for n in 0..2 {
+        fs::remove_file(to.join(format!("n{n}"))).unwrap();
+        std::os::unix::fs::symlink("nowhere", to.join(format!("n{n}"))).unwrap();
+    }
+    for n in 2..10 {
+        fs::remove_file(from.join(format!("n{n}"))).unwrap();
+    }
+    let report = one(&from, &to, &options);
+    assert_eq!(report.errors_count, 2, "{}", messages(&report));
+    assert!(messages(&report).contains("not writing through dangling symlink"));
+}
+
+#[test]
+fn sources_written_into_one_file_do_not_mix() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for dir in [&from, &to] {
+        fs::create_dir(dir).unwrap();
+    }
+    fs::write(to.join("0"), "old").unwrap();
+    for n in 0..8u8 {
+        fs::write(from.join(n.to_string()), vec![n; 300_000 + usize::from(n)]).unwrap();
+        if n > 0 {
+            fs::hard_link(to.join("0"), to.join(n.to_string())).unwrap();
+        }
+    }
+    let options = CopyOptions { recursive: true, threads: Some(4), ..CopyOptions::default() };
+    for _ in 0..10 {
+        let report = one(&from, &to, &options);
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
+        let copied = fs::read(to.join("0")).unwrap();
+        assert!(copied == vec![copied[0]; 300_000 + usize::from(copied[0])]);
+    }
+}
