@@ -2,7 +2,7 @@
 //!
 //! rustix makes raw system calls, so a preloaded library cannot make them fail. With the feature
 //! `fault` (test crates only), a rule `op:n:errno` makes the n-th call of an operation fail, and a
-//! rule `op:n:cutBYTES` limits a read to that many bytes. Without the feature, `call` only calls
+//! rule `op:n:cutBYTES` limits a read to that many bytes. A function can run before every call. Without the feature, `call` only calls
 //! the function and costs nothing.
 
 use std::io;
@@ -11,8 +11,11 @@ use std::io;
 #[inline]
 pub fn call<T>(op: &'static str, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     #[cfg(feature = "fault")]
-    if let Some(error) = rules::hit(op) {
-        return Err(error);
+    {
+        rules::notify(op);
+        if let Some(error) = rules::hit(op) {
+            return Err(error);
+        }
     }
     #[cfg(not(feature = "fault"))]
     let _ = op;
@@ -47,14 +50,14 @@ pub fn cut(op: &'static str, n: usize) -> usize {
 }
 
 #[cfg(feature = "fault")]
-pub use rules::{calls_of, set};
+pub use rules::{before_each, calls_of, set};
 
 #[cfg(feature = "fault")]
 mod rules {
     use std::collections::HashMap;
     use std::io;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Mutex, OnceLock};
+    use std::sync::{Mutex, OnceLock, RwLock};
 
     /// Whether any rule limits reads; avoids taking the lock otherwise.
     static CUTS: AtomicBool = AtomicBool::new(false);
@@ -105,6 +108,29 @@ mod rules {
         let mut all = rules().lock().expect("no panic under this lock");
         all.rules = parse(text);
         all.counts.clear();
+    }
+
+    /// Runs before every call, with the name of its operation.
+    type Before = Box<dyn Fn(&'static str) + Send + Sync>;
+
+    /// Whether there is something to run; avoids taking the lock otherwise.
+    static NOTIFIES: AtomicBool = AtomicBool::new(false);
+    static BEFORE: RwLock<Option<Before>> = RwLock::new(None);
+
+    /// Runs a function before every call, so that a test can change something between two calls of
+    /// the code under test; `None` ends this. The function must not make calls of this crate.
+    pub fn before_each(run: Option<Before>) {
+        NOTIFIES.store(run.is_some(), Ordering::SeqCst);
+        *BEFORE.write().expect("no panic under this lock") = run;
+    }
+
+    #[inline]
+    pub(super) fn notify(op: &'static str) {
+        if NOTIFIES.load(Ordering::SeqCst)
+            && let Some(run) = &*BEFORE.read().expect("no panic under this lock")
+        {
+            run(op);
+        }
     }
 
     /// Returns the number of calls of `op` since [`set`].

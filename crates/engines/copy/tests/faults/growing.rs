@@ -1,0 +1,76 @@
+//! Sources that grow while they are read. The writer appends between two calls of the copy.
+
+use super::{alone, content};
+use ioloom_copy::{CopyCounters, CopyOptions, Mode, Report, Silent, Target, copy};
+use ioloom_sys::fault;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The calls that read content, or share it.
+const READS: [&str; 6] = ["pread", "preadv2", "uring_read", "read", "copy_file_range", "ficlone"];
+
+/// Copies a file of this size while `times` of the reads append to it.
+fn copy_growing(dir: &Path, bytes: usize, times: u64, options: &CopyOptions) -> Report {
+    let (from, to) = (dir.join("log"), dir.join("copy"));
+    fs::write(&from, content(bytes)).unwrap();
+    fs::write(&to, "old").unwrap();
+    let log = File::options().append(true).open(&from).unwrap();
+    let left = AtomicU64::new(times);
+    fault::before_each(Some(Box::new(move |op| {
+        let take = |left: u64| left.checked_sub(1);
+        let appends = READS.contains(&op)
+            && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok();
+        if appends {
+            (&log).write_all(b"one more line\n").unwrap();
+        }
+    })));
+    let report = copy(&[from], &Target::As(to), options, &Silent, &CopyCounters::default());
+    fault::before_each(None);
+    report.unwrap()
+}
+
+#[test]
+fn a_log_that_grows_during_every_attempt_is_copied_in_part_and_reported() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    for bytes in [0, 100, 300_000] {
+        for mode in [None, Some(Mode::Buffered), Some(Mode::Range), Some(Mode::Uncached)] {
+            let options = CopyOptions { mode, ..CopyOptions::default() };
+            let report = copy_growing(dir.path(), bytes, u64::MAX, &options);
+            let text: Vec<String> = report.errors.iter().map(ToString::to_string).collect();
+            let (log, copied) =
+                (fs::read(dir.path().join("log")), fs::read(dir.path().join("copy")));
+            let (log, copied) = (log.unwrap(), copied.unwrap());
+            let case = format!("{bytes} {mode:?} {text:?}");
+            if text.iter().any(|text| text.contains("cannot be used here")) {
+                assert_eq!(copied, b"old", "{case}");
+                continue;
+            }
+            assert_eq!(report.errors_count, 1, "{case}");
+            assert!(text[0].contains("grew while it was copied: the copy has its first"), "{case}");
+            assert!(copied.len() >= bytes && copied.len() < log.len(), "{case}");
+            assert!(copied == log[..copied.len()], "{case}");
+            assert_eq!(report.bytes, copied.len() as u64, "{case}");
+            let strict = CopyOptions { strict_source: true, ..options };
+            let report = copy_growing(dir.path(), bytes, u64::MAX, &strict);
+            assert_eq!(report.errors_count, 1, "{case}");
+            assert!(report.errors[0].to_string().contains("grew during the copy"), "{case}");
+            assert_eq!(fs::read(dir.path().join("copy")).unwrap(), b"old", "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_grows_during_one_attempt_is_copied_whole() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    for bytes in [100, 300_000] {
+        let report = copy_growing(dir.path(), bytes, 1, &CopyOptions::default());
+        assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+        let read = |name| fs::read(dir.path().join(name)).unwrap();
+        assert_eq!(read("log").len(), bytes + "one more line\n".len());
+        assert!(read("copy") == read("log"));
+    }
+}
