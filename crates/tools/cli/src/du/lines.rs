@@ -7,6 +7,7 @@ use super::time::TimeFormat;
 use crate::stderr;
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Tally, Tree};
+use ioloom_walk::Follow;
 
 /// Selection and format of printed lines.
 pub(super) struct Lines {
@@ -19,6 +20,8 @@ pub(super) struct Lines {
     pub(super) whole: bool,
     pub(super) end: u8,
     pub(super) time: Option<TimeFormat>,
+    /// Whether all symbolic links were followed.
+    pub(super) follows: bool,
 }
 
 impl Lines {
@@ -32,7 +35,20 @@ impl Lines {
             whole: !args.separate_dirs,
             end: if args.zero { 0 } else { b'\n' },
             time: args.choices.time.as_ref().map(|(_, format)| format.clone()),
+            follows: args.choices.follow.0 == Follow::Always,
         }
+    }
+
+    /// Returns the path of a node as GNU du shows it: with -L, an empty directory whose path ends
+    /// with a slash loses it.
+    fn path(&self, tree: &Tree, at: usize) -> Vec<u8> {
+        let (mut path, node) = (tree.path(at), &tree.nodes()[at]);
+        let is_empty =
+            at == 0 && node.kind == Kind::Directory && !node.unreadable && node.total.inodes == 1;
+        if self.follows && is_empty && path.len() > 1 && path.ends_with(b"/") {
+            path.pop();
+        }
+        path
     }
 
     /// Returns whether a node has a line.
@@ -69,7 +85,7 @@ impl Lines {
     /// Appends all lines of a tree, children before their directory.
     pub(super) fn tree(&self, tree: &Tree, out: &mut Vec<u8>) {
         for at in tree.children_first().filter(|at| self.shows(tree, *at)) {
-            self.line(self.totals(tree, at), &tree.path(at), out);
+            self.line(self.totals(tree, at), &self.path(tree, at), out);
         }
     }
 
@@ -82,7 +98,7 @@ impl Lines {
         }
         all.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
         for (_, root, at) in all.into_iter().take(count) {
-            self.line(self.totals(&trees[root], at), &trees[root].path(at), out);
+            self.line(self.totals(&trees[root], at), &self.path(&trees[root], at), out);
         }
     }
 
