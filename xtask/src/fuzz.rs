@@ -72,12 +72,12 @@ impl Case {
 
     fn differences(
         &self,
-        place: &Place,
+        (place, reference): (&Place, &Place),
         program: &Path,
         number: u64,
     ) -> anyhow::Result<Vec<String>> {
         match self {
-            Self::Copy(case) => case.differences(place, program, number),
+            Self::Copy(case) => case.differences(place, reference, program, number),
             Self::Du(case) => case.differences(place, program, number),
         }
     }
@@ -172,6 +172,7 @@ fn cases(what: What, options: &Options, program: &Path) -> anyhow::Result<Outcom
     if places.is_empty() {
         return Ok(Outcome::Skipped("no file system can be mounted".to_owned()));
     }
+    let reference = Place::mount_as("tmpfs", "reference")?;
     println!("accepted differences:");
     what.accepted().iter().for_each(|accepted| println!("  - {accepted}"));
     let mut different = Vec::new();
@@ -181,11 +182,11 @@ fn cases(what: What, options: &Options, program: &Path) -> anyhow::Result<Outcom
         let as_root = root && !options.plain && !seed.is_multiple_of(3);
         let case = Case::draw(what, seed, as_root);
         let found = case
-            .differences(place, program, seed)
+            .differences((place, &reference), program, seed)
             .with_context(|| format!("seed {seed} on {}\n{}", place.name, case.describe()))?;
         if !found.is_empty() {
             different.push(seed);
-            report(&case, place, program, seed, found)?;
+            report(&case, (place, &reference), program, seed, found)?;
         }
         if number % 100 == 99 {
             println!("{} cases, {} with differences", number + 1, different.len());
@@ -204,7 +205,7 @@ fn cases(what: What, options: &Options, program: &Path) -> anyhow::Result<Outcom
 /// Makes a failed case smaller while it differs, and prints it.
 fn report(
     case: &Case,
-    place: &Place,
+    places: (&Place, &Place),
     program: &Path,
     seed: u64,
     found: Vec<String>,
@@ -217,7 +218,7 @@ fn report(
                 break 'smaller;
             }
             let number = 1_000_000_000_000 + attempts;
-            let differences = simpler.differences(place, program, number)?;
+            let differences = simpler.differences(places, program, number)?;
             if !differences.is_empty() {
                 (case, found) = (simpler, differences);
                 continue 'smaller;
@@ -225,7 +226,7 @@ fn report(
         }
         break;
     }
-    println!("DIFFERENT: seed {seed} on {}\n{}", place.name, case.describe());
+    println!("DIFFERENT: seed {seed} on {}\n{}", places.0.name, case.describe());
     found.iter().for_each(|line| println!("  {line}"));
     Ok(())
 }

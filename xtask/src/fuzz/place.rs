@@ -47,7 +47,12 @@ pub(crate) fn enter(words: &[&str]) -> anyhow::Result<Option<ExitCode>> {
 impl Place {
     /// Mounts a file system by its name.
     pub(super) fn mount(name: &str) -> anyhow::Result<Self> {
-        let base = std::env::temp_dir().join(format!("ioloom-fuzz-{}-{name}", std::process::id()));
+        Self::mount_as(name, name)
+    }
+
+    /// Mounts a file system by its name, at a place with another name.
+    pub(super) fn mount_as(name: &str, place: &str) -> anyhow::Result<Self> {
+        let base = std::env::temp_dir().join(format!("ioloom-fuzz-{}-{place}", std::process::id()));
         fs::create_dir(&base).with_context(|| format!("create {}", base.display()))?;
         let dir = base.join("fs");
         fs::create_dir(&dir).context("create a mount point")?;

@@ -190,7 +190,8 @@ impl Record {
         self.word() == word
     }
 
-    fn word(&self) -> &str {
+    /// Returns the type.
+    pub(super) fn word(&self) -> &str {
         self.fields.get("type").map_or("directory", String::as_str)
     }
 }

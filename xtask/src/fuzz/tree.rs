@@ -6,10 +6,11 @@
 //! nanosecond. Owners, modes and times are set last, children before their directories.
 
 use super::random::Random;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags,
 };
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -57,6 +58,13 @@ pub(super) struct Entry {
     owner: (u32, u32),
     times: [(i64, u32); 2],
     attributes: Vec<(String, Vec<u8>)>,
+}
+
+impl Entry {
+    /// Returns true if an access list takes the place of the mode.
+    fn is_listed(&self) -> bool {
+        self.attributes.iter().any(|(name, _)| name == "system.posix_acl_access")
+    }
 }
 
 /// A tree to create.
@@ -222,17 +230,67 @@ impl Tree {
         if index == 0 { root } else { root.join(OsStr::from_bytes(&self.below_root(index))) }
     }
 
+    /// Returns the index of the entry with a path.
+    pub(super) fn index_of(&self, path: &Path) -> Option<usize> {
+        (0..self.entries.len()).find(|index| self.path(*index) == path)
+    }
+
+    /// Returns the entry that has the type and attributes of a file with several names.
+    fn original(&self, index: usize) -> usize {
+        match self.entries[index].what {
+            What::Link(to) => to,
+            _ => index,
+        }
+    }
+
     /// Returns the set-id and sticky bits of an entry by its path; zero if there is none.
     pub(super) fn special_bits(&self, path: &Path) -> u32 {
-        let mut all = 0..self.entries.len();
-        all.find(|index| self.path(*index) == path).map_or(0, |at| self.entries[at].mode & 0o7000)
+        let entry = self.index_of(path).map(|at| &self.entries[self.original(at)]);
+        entry.filter(|entry| !entry.is_listed()).map_or(0, |entry| entry.mode & 0o7000)
+    }
+
+    /// Returns true if a plain user cannot read a file with this name.
+    pub(super) fn has_closed(&self, name: &OsStr) -> bool {
+        let closed = |entry: &Entry| {
+            let bit = if entry.owner.0 == PLAIN { 0o400 } else { 0o004 };
+            entry.mode & bit == 0 && !entry.is_listed()
+        };
+        (0..self.entries.len()).any(|index| {
+            self.entries[index].name == name.as_bytes()
+                && closed(&self.entries[self.original(index)])
+        })
+    }
+
+    /// Returns an order of creation: of the entries whose directory exists, `pick` chooses the next
+    /// by its position.
+    pub(super) fn order(&self, mut pick: impl FnMut(usize) -> usize) -> Vec<usize> {
+        let (mut order, mut ready) = (Vec::new(), vec![0]);
+        while !ready.is_empty() {
+            let next = ready.remove(pick(ready.len()));
+            order.push(next);
+            let is_child = |at: &usize| *at != 0 && self.entries[*at].parent == next;
+            ready.extend((0..self.entries.len()).filter(is_child));
+        }
+        order
     }
 
     /// Creates the tree in `place`. Attributes that the file system does not support are left out.
     pub(super) fn create(&self, place: &Path) -> anyhow::Result<()> {
-        for (index, entry) in self.entries.iter().enumerate() {
-            let path = place.join(self.path(index));
-            self.make(place, &path, entry).with_context(|| format!("create {}", path.display()))?;
+        let order: Vec<usize> = (0..self.entries.len()).collect();
+        self.create_in(place, &order)
+    }
+
+    /// Creates the tree with its entries in another order.
+    pub(super) fn create_in(&self, place: &Path, order: &[usize]) -> anyhow::Result<()> {
+        let mut made: BTreeMap<usize, PathBuf> = BTreeMap::new();
+        for index in order {
+            let (path, original) = (place.join(self.path(*index)), self.original(*index));
+            let ended = match made.get(&original) {
+                Some(first) => std::fs::hard_link(first, &path).map_err(Into::into),
+                None => make(&path, &self.entries[original]),
+            };
+            ended.with_context(|| format!("create {}", path.display()))?;
+            made.entry(original).or_insert(path);
         }
         for (index, entry) in self.entries.iter().enumerate().rev() {
             let path = place.join(self.path(index));
@@ -248,24 +306,24 @@ impl Tree {
         }
         Ok(())
     }
+}
 
-    fn make(&self, place: &Path, path: &Path, entry: &Entry) -> anyhow::Result<()> {
-        let special =
-            |kind, device| rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), device);
-        match &entry.what {
-            What::Directory => std::fs::create_dir(path)?,
-            What::File { bytes, pieces } => write(path, *bytes, pieces)?,
-            What::Link(to) => std::fs::hard_link(place.join(self.path(*to)), path)?,
-            What::Symlink(to) => std::os::unix::fs::symlink(OsStr::from_bytes(to), path)?,
-            What::Pipe => special(FileType::Fifo, 0)?,
-            What::Socket => special(FileType::Socket, 0)?,
-            What::Device { block, major, minor } => {
-                let kind = if *block { FileType::BlockDevice } else { FileType::CharacterDevice };
-                special(kind, rustix::fs::makedev(*major, *minor))?;
-            }
+fn make(path: &Path, entry: &Entry) -> anyhow::Result<()> {
+    let special =
+        |kind, device| rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), device);
+    match &entry.what {
+        What::Directory => std::fs::create_dir(path)?,
+        What::File { bytes, pieces } => write(path, *bytes, pieces)?,
+        What::Link(_) => bail!("a link is created as the file that it leads to"),
+        What::Symlink(to) => std::os::unix::fs::symlink(OsStr::from_bytes(to), path)?,
+        What::Pipe => special(FileType::Fifo, 0)?,
+        What::Socket => special(FileType::Socket, 0)?,
+        What::Device { block, major, minor } => {
+            let kind = if *block { FileType::BlockDevice } else { FileType::CharacterDevice };
+            special(kind, rustix::fs::makedev(*major, *minor))?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 fn draw_file(random: &mut Random) -> What {
@@ -389,8 +447,7 @@ fn finish(path: &Path, entry: &Entry) -> anyhow::Result<()> {
         rustix::fs::chownat(CWD, path, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
     }
     // A mode would replace the mask of an access list.
-    let listed = entry.attributes.iter().any(|(name, _)| name == "system.posix_acl_access");
-    if !matches!(entry.what, What::Symlink(_)) && !listed {
+    if !matches!(entry.what, What::Symlink(_)) && !entry.is_listed() {
         rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(entry.mode), AtFlags::empty())?;
     }
     // A change of the owner removes it.
