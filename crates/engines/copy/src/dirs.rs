@@ -1,6 +1,6 @@
 //! The directories of a copy: source and target, current and final names, and how they are created.
 
-use crate::meta::{Creation, ParentAttr};
+use crate::meta::{Creation, OWNER_ALL, ParentAttr};
 use crate::new_file::{hidden_name, with_hidden_name};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
@@ -17,9 +17,6 @@ use std::sync::{Arc, Mutex};
 
 /// Maximum number of attempts to create a directory and lock it.
 const LOCK_TRIES: u32 = 8;
-
-/// The permissions needed to fill a directory.
-pub(crate) const OWNER_ALL: u32 = 0o700;
 
 /// A directory of a source path.
 pub(crate) struct MadeDir {

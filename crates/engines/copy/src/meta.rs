@@ -4,7 +4,6 @@
 //! user can set extended attributes only while the file is writable, so they come before the mode.
 //! An attribute that cannot be set does not stop the others, and never costs the content.
 
-use crate::dirs::OWNER_ALL;
 use crate::options::{Attributes, CopyOptions, Preserve};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, XattrOf};
@@ -20,6 +19,8 @@ const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 const SPECIAL: u32 = SET_USER | SET_GROUP | STICKY;
+/// The permissions needed to fill a directory.
+pub(crate) const OWNER_ALL: u32 = 0o700;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 

@@ -5,9 +5,9 @@
 //! last of them existed before the copy.
 
 use crate::context::CopyContext;
-use crate::dirs::{MadeDir, MadeDirs, OWNER_ALL, c_name};
+use crate::dirs::{MadeDir, MadeDirs, c_name};
 use crate::error::CopyError;
-use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
+use crate::meta::{Creation, DirModes, FileRef, OWNER_ALL, ParentAttr};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr;
 use ioloom_sys::dir::{Dir, Kind};
