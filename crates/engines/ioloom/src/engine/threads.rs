@@ -313,8 +313,8 @@ impl<'e> Crew<'e> {
             return;
         }
         if self.started < self.at_once {
-            // Until the first worker has begun a file, a second one would be no earlier.
-            let begun = shared.gauges.sum().in_flight > 0 || shared.gauges.files() > 0;
+            // Until the first worker has taken a file, a second one would be no earlier.
+            let begun = shared.source.len().is_none_or(|files| shared.source.waiting() < files);
             if begun && shared.source.waiting() > 0 && shared.source.bell().resting() == 0 {
                 self.grow(self.at_once, start);
             }

@@ -137,6 +137,23 @@ fn a_slow_function_does_not_hold_back_the_next_path() {
     });
 }
 
+/// The same in a list that is known from the start, however short.
+#[test]
+fn slow_functions_over_a_short_list_run_at_once() {
+    guarded("default plan".to_owned(), || {
+        let (_dir, paths) = make(&roots()[0], &[100; 2]);
+        let (sends, receives): (Vec<Sender<()>>, Vec<_>) = (0..2).map(|_| channel()).unzip();
+        let receives: Vec<_> = receives.into_iter().map(std::sync::Mutex::new).collect();
+        let run = ioloom::list(&paths).map(|f| {
+            sends[1 - f.index()].send(()).unwrap();
+            receives[f.index()].lock().unwrap().recv_timeout(NEVER).unwrap();
+        });
+        if ioloom::usable_cores() > 1 {
+            run.run().unwrap();
+        }
+    });
+}
+
 #[test]
 fn links_of_a_list_are_followed_in_inode_order() {
     let dir = tempfile::tempdir().unwrap();
