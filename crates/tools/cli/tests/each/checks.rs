@@ -366,6 +366,8 @@ fn the_document_has_every_documented_field_and_stands_alone() {
     let section = section.split("\nThe digest is").next().unwrap();
     let mut documented: Vec<&str> =
         section.lines().filter_map(|l| l.strip_prefix("| `")?.split('`').next()).collect();
+    // Only objects have it.
+    documented.retain(|field| *field != "requests");
     documented.sort_unstable();
     let place = fresh();
     place.odd_tree("t");

@@ -232,19 +232,35 @@ fn sockets_are_inherited_in_every_model() {
     });
 }
 
-fn inherits(model: &str) {
-    let place = place();
+/// Starts a server by socket activation at two addresses; `None` if one of them is taken.
+fn activated(
+    model: &str,
+    dir: &std::path::Path,
+) -> Option<(Activated, BufReader<std::process::ChildStderr>, String, String)> {
     let (address, unpadded) = (free_address(), free_address());
     let mut command = Command::new("systemd-socket-activate");
     command.args(["-l", &address, "-l", &unpadded, "--fdname", "main:line"]);
     command.arg(env!("CARGO_BIN_EXE_ioloom"));
-    command.current_dir(place.path()).stdin(Stdio::null()).stderr(Stdio::piped());
+    command.current_dir(dir).stdin(Stdio::null()).stderr(Stdio::piped());
     command.args(["serve", "--model", model, "--durability", "none"]);
     let mut server = Activated(command.spawn().unwrap());
     let mut said = BufReader::new(server.0.stderr.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
-    assert!(line.contains("Listening on"), "{line}");
+    for _ in [&address, &unpadded] {
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        if line.contains("Address already in use") {
+            return None;
+        }
+        assert!(line.contains("Listening on"), "{line}");
+    }
+    Some((server, said, address, unpadded))
+}
+
+fn inherits(model: &str) {
+    let place = place();
+    // Another test may take a free port first.
+    let listening = (0..10).find_map(|_| activated(model, place.path()));
+    let (mut server, mut said, address, unpadded) = listening.expect("ports that stay free");
     // The first connection starts the server.
     let mut padded = (0..400)
         .find_map(|_| {
