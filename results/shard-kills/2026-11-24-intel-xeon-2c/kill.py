@@ -4,7 +4,7 @@ import json, os, random, subprocess, sys, time
 
 PROGRAM = os.environ.get("IOLOOM", "ioloom")
 SHARDS = 8
-random.seed(24)
+random.seed(int(os.environ.get("SEED", "24")))
 os.makedirs("p", exist_ok=True)
 
 

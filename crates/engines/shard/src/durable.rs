@@ -1,9 +1,14 @@
 //! Files that are complete and on the device, or absent.
 
 use ioloom_failure::{Operation, PathError};
+use ioloom_sys::dir::Dir;
 use ioloom_sys::fault::{call, retry_on_interrupt};
+use ioloom_sys::file::{self, Kind, OpenHow};
+use ioloom_sys::make;
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Creates a file that must not exist, writes and syncs it.
@@ -21,16 +26,49 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), PathError> {
     sync_dir(parent(to))
 }
 
+/// Gives a file its final name unless that exists, and syncs the directory, which is that of both
+/// names. Returns whether the name was free.
+pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<bool, PathError> {
+    let renamed = Dir::open(parent(to))
+        .and_then(|dir| make::rename(&dir, &last(from)?, &dir, &last(to)?, false));
+    match renamed {
+        Ok(()) => sync_dir(parent(to)).map(|()| true),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(PathError::new(Operation::Publish, to, error)),
+    }
+}
+
+fn last(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.file_name().unwrap_or_default().as_bytes())?)
+}
+
 /// Syncs a directory.
 pub(crate) fn sync_dir(path: &Path) -> Result<(), PathError> {
     call("sync-directory", || File::open(path)?.sync_all())
         .map_err(PathError::on(Operation::Sync, path))
 }
 
-/// Reads a whole file.
+/// Reads a whole file. Anything but a regular file is refused unopened: a pipe without a writer would
+/// wait for ever, and a device may have no end.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, PathError> {
-    retry_on_interrupt(|| call("read-file", || std::fs::read(path)))
+    retry_on_interrupt(|| call("read-file", || read_regular(path)))
         .map_err(PathError::on(Operation::Read, path))
+}
+
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let kind = match file::kind_of(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && path.is_symlink() => {
+            let reason = "it is a symbolic link to a file that does not exist; remove the link";
+            return Err(io::Error::other(reason));
+        }
+        kind => kind?,
+    };
+    if kind != Kind::Regular {
+        return Err(io::Error::other(format!("it is {}, not a regular file", kind.word())));
+    }
+    let mut bytes = Vec::new();
+    File::from(file::open(path, OpenHow::default())?).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Returns the directory of a path; `.` for a name alone.

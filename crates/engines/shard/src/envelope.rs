@@ -59,8 +59,13 @@ pub(crate) fn open<H: DeserializeOwned>(
     kind: Kind,
     bytes: &[u8],
 ) -> Result<Opened<'_, H>, Invalid> {
-    let wrong_kind = || Invalid::Kind(kind.word());
-    let rest = bytes.strip_prefix(kind.magic().as_bytes()).ok_or_else(wrong_kind)?;
+    let magic = kind.magic();
+    let wrong_kind = || match magic.as_bytes().starts_with(bytes) {
+        // It ends within its first word.
+        true => Invalid::Checksum,
+        false => Invalid::Kind(kind.word()),
+    };
+    let rest = bytes.strip_prefix(magic.as_bytes()).ok_or_else(wrong_kind)?;
     let end = rest.iter().position(|b| *b == b'\n').ok_or(Invalid::Checksum)?;
     let first = std::str::from_utf8(&rest[..end]).map_err(|_| Invalid::Checksum)?;
     let (version, checksum) = first.split_once(' ').ok_or(Invalid::Checksum)?;
@@ -101,6 +106,9 @@ mod tests {
         longer.push(b'x');
         assert_eq!(open::<Vec<u8>>(Kind::Part, &longer).unwrap_err(), Invalid::Checksum);
         assert_eq!(open::<Vec<u8>>(Kind::Plan, &bytes).unwrap_err(), Invalid::Kind("plan"));
+        for cut in [0, 1, 13, 19] {
+            assert_eq!(open::<Vec<u8>>(Kind::Part, &bytes[..cut]).unwrap_err(), Invalid::Checksum);
+        }
     }
 
     #[test]

@@ -13,6 +13,15 @@ pub enum ShardError {
     #[error("cannot read the plan {}: {}; name the directory that 'ioloom shard plan' wrote",
             quoted(.0.path.as_path()), ioloom_failure::reason(&.0.source))]
     NoPlan(PathError),
+    /// A manifest that the plan lists and that does not exist.
+    #[error("cannot read {}: {}; restore the directory of {}, or plan again",
+            quoted(.error.path.as_path()), ioloom_failure::reason(&.error.source), quoted(.plan))]
+    NoManifest {
+        /// Why it cannot be read.
+        error: PathError,
+        /// The plan.
+        plan: PathBuf,
+    },
     /// The content of a file is not usable.
     #[error("cannot use {}: {reason}", quoted(.path))]
     Invalid {

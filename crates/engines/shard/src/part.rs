@@ -2,8 +2,8 @@
 //!
 //! A worker claims a shard: it creates a file that marks the shard as running, so a directory that is
 //! missing or not writable fails before the work. When the work is done, the part is written under
-//! a name that nothing counts, synced and renamed. A claim is not a lock: two workers with the same
-//! shard both run it, and the first part remains.
+//! a name that nothing counts, synced and renamed, which fails if the part exists. A claim is not a
+//! lock: two workers with the same shard both run it, and the first part remains.
 
 use crate::durable;
 use crate::envelope::{self, Kind};
@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+
+/// How often a commit tries to take a name that exists but holds no part.
+const ATTEMPTS: usize = 8;
 
 /// The work of a part: what must be equal in all parts of a result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -138,6 +141,15 @@ pub enum Claimed {
     Run(Box<Claim>),
 }
 
+/// What became of the result of a run.
+#[derive(Debug)]
+pub enum Committed {
+    /// It is the part of its shard.
+    Counted(Box<PartHeader>),
+    /// Another worker had written this part, which counts instead.
+    Late(Box<Part>),
+}
+
 /// A shard that is being run. Dropping it removes its temporary files.
 #[derive(Debug)]
 pub struct Claim {
@@ -206,14 +218,12 @@ impl Claim {
         &self.path
     }
 
-    /// Writes the part. If another worker has written it since, theirs remains.
-    pub fn commit(self, found: Found, body: &[u8], redo: bool) -> Result<PartHeader, ShardError> {
-        match existing(&self.path, &self.plan, &self.entry, &self.work) {
-            Ok(Some(part)) if !redo => return Ok(part.header),
-            Err(ShardError::Invalid { reason, .. }) if is_damage(&reason) => {}
-            Err(error) => return Err(error),
-            Ok(_) => {}
-        }
+    /// Writes the part. If another worker has written it since, theirs remains and this result is
+    /// discarded, unless `redo` asks to replace it.
+    ///
+    /// # Errors
+    /// The part cannot be written, or the one that is there is of another plan or of other work.
+    pub fn commit(self, found: Found, body: &[u8], redo: bool) -> Result<Committed, ShardError> {
         let header = PartHeader {
             plan: self.plan.checksum.clone(),
             shard: self.entry.shard,
@@ -223,17 +233,82 @@ impl Claim {
             by: self.by.clone(),
             found,
         };
-        let (bytes, _) = envelope::seal(Kind::Part, &header, body);
+        if redo {
+            self.existing_or_damaged()?;
+        }
+        let (bytes, checksum) = envelope::seal(Kind::Part, &header, body);
         let new = new_file(&self.marker.0, &self.by);
         durable::create(&new, &bytes)?;
-        durable::rename(&new, &self.path)?;
-        Ok(header)
+        if redo {
+            durable::rename(&new, &self.path)?;
+            return Ok(Committed::Counted(Box::new(header)));
+        }
+        for _ in 0..ATTEMPTS {
+            if durable::rename_new(&new, &self.path)? {
+                return Ok(Committed::Counted(Box::new(header)));
+            }
+            match self.existing_or_damaged()? {
+                Existing::Part(part) => {
+                    durable::sync_dir(durable::parent(&self.path))?;
+                    // A request that the network repeats finds its own result.
+                    return Ok(match part.checksum == checksum {
+                        true => Committed::Counted(Box::new(header)),
+                        false => Committed::Late(part),
+                    });
+                }
+                Existing::Damaged => self.remove_damaged()?,
+                Existing::None => {}
+            }
+        }
+        let taken = std::io::Error::from(ErrorKind::AlreadyExists);
+        Err(PathError::new(Operation::Publish, &self.path, taken).into())
     }
+
+    fn existing_or_damaged(&self) -> Result<Existing, ShardError> {
+        match existing(&self.path, &self.plan, &self.entry, &self.work) {
+            Ok(Some(part)) => Ok(Existing::Part(Box::new(part))),
+            Ok(None) => Ok(Existing::None),
+            Err(ShardError::Invalid { reason, .. }) if is_damage(&reason) => Ok(Existing::Damaged),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a damaged part. Another worker can have replaced it since it was read, so it is moved
+    /// before it is read again, and put back if it is valid.
+    fn remove_damaged(&self) -> Result<(), ShardError> {
+        let aside = aside(&self.marker.0, &self.by);
+        let moved = call("rename", || std::fs::rename(&self.path, &aside));
+        match moved {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            moved => moved.map_err(PathError::on(Operation::Publish, &aside))?,
+        }
+        match read(&aside) {
+            Err(ShardError::Invalid { reason, .. }) if is_damage(&reason) => {}
+            _ => {
+                // A third worker can have written its part meanwhile, which then counts.
+                durable::rename_new(&aside, &self.path)?;
+            }
+        }
+        let removed = call("unlink", || std::fs::remove_file(&aside));
+        match removed {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(PathError::new(Operation::Remove, &aside, error).into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is at the place of a part.
+enum Existing {
+    None,
+    Part(Box<Part>),
+    Damaged,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(new_file(&self.marker.0, &self.by));
+        remove_files(&self.marker.0, &self.by);
         if self.marker.1 {
             let _ = std::fs::remove_file(&self.marker.0);
         }
@@ -254,6 +329,18 @@ fn new_file(marker: &Path, by: &Runner) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Returns the name to which a damaged part is moved.
+fn aside(marker: &Path, by: &Runner) -> PathBuf {
+    let mut name = marker.as_os_str().to_owned();
+    name.push(format!(".{}.{}.old", by.pid, by.started_ns));
+    PathBuf::from(name)
+}
+
+fn remove_files(marker: &Path, by: &Runner) {
+    let _ = std::fs::remove_file(new_file(marker, by));
+    let _ = std::fs::remove_file(aside(marker, by));
+}
+
 /// Creates the file that marks a shard as running. Returns `None` if another process of this host is
 /// running it.
 fn begin(marker: &Path) -> Result<Option<File>, PathError> {
@@ -270,7 +357,7 @@ fn begin(marker: &Path) -> Result<Option<File>, PathError> {
 fn remove_dead(marker: &Path, host: &str) {
     match read_marker(marker) {
         Some(Running { by, .. }) if by.host == host && is_ending(by.pid) => {
-            let _ = std::fs::remove_file(new_file(marker, &by));
+            remove_files(marker, &by);
         }
         Some(_) => return,
         // It was killed before it had written its name, or the marker does not exist.
@@ -280,7 +367,7 @@ fn remove_dead(marker: &Path, host: &str) {
 }
 
 fn read_marker(marker: &Path) -> Option<Running> {
-    serde_json::from_slice(&std::fs::read(marker).ok()?).ok()
+    serde_json::from_slice(&durable::read(marker).ok()?).ok()
 }
 
 /// Returns whether a part with this fault may be replaced: it holds no result.

@@ -116,8 +116,13 @@ impl Plan {
         call("make-directory", || std::fs::create_dir(&temporary))
             .map_err(PathError::on(Operation::CreateDir, &temporary))?;
         let written = fill(&temporary, &header, names).and_then(|filled| {
-            durable::rename(&temporary, dir)?;
-            Ok(filled)
+            match durable::rename(&temporary, dir) {
+                // Another process has made a plan here since the check.
+                Err(error) if error.source.kind() == ErrorKind::DirectoryNotEmpty => {
+                    Err(ShardError::Exists(dir.to_owned()))
+                }
+                renamed => Ok(renamed.map(|()| filled)?),
+            }
         });
         let (entries, checksum) = written.inspect_err(|_| {
             let _ = std::fs::remove_dir_all(&temporary);
@@ -173,13 +178,19 @@ impl Plan {
     /// The manifest cannot be read, is damaged, or is not the one of this plan.
     pub fn names(&self, entry: &Entry) -> Result<PathList, ShardError> {
         let path = durable::parent(&self.path).join(&entry.manifest);
+        let other = || Invalid::OtherManifest(self.path.clone());
         let (header, names, checksum) = manifest::read(&path).map_err(|error| match error {
+            ShardError::Invalid { path, reason: Invalid::Kind(_) } => {
+                ShardError::Invalid { path, reason: other() }
+            }
             ShardError::Invalid { path, reason } => invalid_plan(&path, reason),
+            ShardError::Path(error) if error.source.kind() == ErrorKind::NotFound => {
+                ShardError::NoManifest { error, plan: self.path.clone() }
+            }
             other => other,
         })?;
         if checksum != entry.checksum || header.shard != entry.shard {
-            let reason = Invalid::OtherManifest(self.path.clone());
-            return Err(ShardError::Invalid { path, reason });
+            return Err(ShardError::Invalid { path, reason: other() });
         }
         Ok(names)
     }

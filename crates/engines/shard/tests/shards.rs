@@ -3,17 +3,20 @@
 #![allow(missing_docs, reason = "a test")]
 
 use ioloom_shard::census::census;
-use ioloom_shard::part::{Claim, Claimed, Found, Runner, Work, name};
+use ioloom_shard::part::{self, Claim, Claimed, Committed, Found, Runner, Work, name};
 use ioloom_shard::plan::{Plan, PlanHeader};
 use ioloom_shard::record::{Record, encode};
 use ioloom_shard::summary::{Progress, Summary};
 use ioloom_shard::{Invalid, Raw, ShardError};
-use ioloom_sys::fault;
+use ioloom_sys::dir::{Dir, Kind};
+use ioloom_sys::{fault, make};
 use ioloom_walk::PathList;
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Fault rules are those of the process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -174,7 +177,7 @@ fn whatever_fails_while_a_part_is_written_the_shard_is_missing_or_complete() {
     let dir = scratch();
     let plan = plan(dir.path(), 3);
     let mut failures = 0;
-    for op in ["create", "write", "sync", "sync-directory", "rename", "read-file"] {
+    for op in ["create", "write", "sync", "sync-directory", "renameat", "read-file"] {
         for n in 1..=3 {
             let parts = scratch();
             fault::set(&format!("{op}:{n}:5"));
@@ -214,21 +217,189 @@ fn a_shard_runs_once_and_a_damaged_part_is_replaced() {
     }
 }
 
+/// Returns the claims of two workers that run the only shard of a plan at the same time.
+fn two_claims(plan: &Plan, parts: &Path) -> [Box<Claim>; 2] {
+    [1, 2].map(|started_ns| {
+        let entry = plan.entry(1, 1).unwrap();
+        let by = runner(started_ns);
+        match Claim::take(plan, entry, work("xxh3"), by, parts, false).unwrap() {
+            Claimed::Run(claim) => claim,
+            Claimed::Complete(_) => panic!("not claimed"),
+        }
+    })
+}
+
+fn commit(claim: Box<Claim>, elapsed_ns: u64, redo: bool) -> Result<Committed, ShardError> {
+    let records = vec![Record::Done { bytes: 1, xxh3: None, hash: None }; 10];
+    claim.commit(found(10, elapsed_ns), &encode(records.iter()), redo)
+}
+
+/// Returns when the worker started that wrote the part.
+fn winner(parts: &Path) -> u64 {
+    assert_eq!(entries(parts), [name(1)]);
+    part::read(&parts.join(name(1))).unwrap().header.by.started_ns
+}
+
+/// Runs `meanwhile` before the call number `n` of `op`.
+fn interleave(op: &'static str, n: u64, meanwhile: impl FnOnce() + Send + 'static) {
+    let state = Mutex::new((n, Some(meanwhile)));
+    fault::before_each(Some(Box::new(move |called| {
+        // Calls of `meanwhile` find the lock taken.
+        let Ok(mut state) = state.try_lock() else { return };
+        if called == op && state.0 > 0 {
+            state.0 -= 1;
+            if state.0 == 0 {
+                state.1.take().unwrap()();
+            }
+        }
+    })));
+}
+
 #[test]
 fn the_first_of_two_workers_counts() {
     let _alone = alone();
     let dir = scratch();
     let plan = plan(dir.path(), 1);
+    for redo in [false, true] {
+        let parts = scratch();
+        let [slow, fast] = two_claims(&plan, parts.path());
+        assert!(matches!(commit(fast, 1, false), Ok(Committed::Counted(_))));
+        match commit(slow, 99, redo).unwrap() {
+            Committed::Late(kept) if !redo => assert_eq!(kept.header.found.elapsed_ns, 1),
+            Committed::Counted(mine) if redo => assert_eq!(mine.found.elapsed_ns, 99),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(winner(parts.path()), if redo { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn the_first_of_two_plans_in_a_directory_remains() {
+    let _alone = alone();
+    let dir = scratch();
+    let at = dir.path().join("plan");
+    let other = at.clone();
+    interleave("rename", 1, move || {
+        Plan::write(&other, header(2, 2), &names(9)).unwrap();
+    });
+    let late = Plan::write(&at, header(3, 1), &names(9));
+    fault::before_each(None);
+    assert!(matches!(late, Err(ShardError::Exists(_))), "{late:?}");
+    assert_eq!(Plan::read(&at).unwrap().header.shards, 2);
+    assert_eq!(entries(dir.path()), ["plan"]);
+}
+
+/// Another worker commits between any two calls of a commit, with a free name or a damaged part, and
+/// with or without renames that replace nothing: one result counts, the part is that one, and the
+/// worker whose result was discarded knows it.
+#[test]
+fn two_commits_at_the_same_time_count_once() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 1);
+    let (mut counted, mut late) = (0, 0);
+    // EINVAL: what NFS answers to a rename that must not replace.
+    for rules in ["", "renameat:1:22,renameat:2:22,renameat:3:22,renameat:4:22"] {
+        for damaged in [false, true] {
+            for op in [
+                "create",
+                "write",
+                "sync",
+                "renameat",
+                "linkat",
+                "read-file",
+                "rename",
+                "unlink",
+                "sync-directory",
+            ] {
+                for n in 1..=2 {
+                    let parts = scratch();
+                    let [slow, fast] = two_claims(&plan, parts.path());
+                    if damaged {
+                        fs::write(parts.path().join(name(1)), "ioloom-shard-part 1 ").unwrap();
+                    }
+                    let other = Arc::new(Mutex::new(None));
+                    let set = Arc::clone(&other);
+                    fault::set(rules);
+                    interleave(op, n, move || *set.lock().unwrap() = Some(commit(fast, 2, false)));
+                    let mine = commit(slow, 1, false).unwrap();
+                    fault::before_each(None);
+                    fault::set("");
+                    let other = other.lock().unwrap().take();
+                    let case = format!("{rules} {damaged} {op} {n}");
+                    let first = winner(parts.path());
+                    match (mine, other.map(Result::unwrap)) {
+                        (Committed::Counted(_), None) => assert_eq!(first, 1, "{case}"),
+                        (Committed::Counted(_), Some(Committed::Late(kept))) => {
+                            assert_eq!((first, kept.header.by.started_ns), (1, 1), "{case}");
+                            counted += 1;
+                        }
+                        (Committed::Late(kept), Some(Committed::Counted(_))) => {
+                            assert_eq!((first, kept.header.by.started_ns), (2, 2), "{case}");
+                            late += 1;
+                        }
+                        other => panic!("{case}: {other:?}"),
+                    }
+                }
+            }
+        }
+    }
+    assert!(counted >= 4 && late >= 20, "{counted} {late}");
+}
+
+/// They would be waited for, read without end, or replaced after the work.
+#[test]
+fn parts_that_are_no_regular_files_are_refused_before_the_work() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 1);
     let parts = scratch();
-    let Claimed::Run(slow) = claim(&plan, 1, parts.path()).unwrap() else { panic!("not claimed") };
-    let entry = plan.entry(1, 1).unwrap();
-    let fast = Claim::take(&plan, entry, work("xxh3"), runner(2), parts.path(), false).unwrap();
-    let Claimed::Run(fast) = fast else { panic!("not claimed") };
-    let records = vec![Record::Done { bytes: 1, xxh3: None, hash: None }; 10];
-    fast.commit(found(10, 1), &encode(records.iter()), false).unwrap();
-    let kept = slow.commit(found(10, 99), &encode(records.iter()), false).unwrap();
-    assert_eq!((kept.found.elapsed_ns, kept.by.started_ns), (1, 2));
-    assert_eq!(entries(parts.path()), [name(1)]);
+    let path = parts.path().join(name(1));
+    let refused = |words: &str| {
+        let errors = [
+            claim(&plan, 1, parts.path()).unwrap_err(),
+            census(&plan, &[parts.path().to_owned()], HOST).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert_eq!(entries(parts.path()), [name(1)]);
+        fs::remove_file(&path).or_else(|_| fs::remove_dir(&path)).unwrap();
+    };
+    let at = Dir::open(parts.path()).unwrap();
+    let pipe = CString::new(name(1)).unwrap();
+    make::node(&at, &pipe, Kind::Fifo, 0o600, (0, 0)).unwrap();
+    refused("a named pipe, not a regular file");
+    fs::create_dir(&path).unwrap();
+    refused("a directory, not a regular file");
+    symlink("/dev/zero", &path).unwrap();
+    refused("not a regular file");
+    symlink("missing", &path).unwrap();
+    refused("a symbolic link to a file that does not exist");
+    // A link to a valid part is a part.
+    assert!(run(&plan, 1, parts.path()).unwrap());
+    fs::rename(&path, parts.path().join("kept")).unwrap();
+    symlink("kept", &path).unwrap();
+    assert!(!run(&plan, 1, parts.path()).unwrap());
+}
+
+#[test]
+fn a_manifest_that_is_damaged_or_missing_is_one_error_with_advice() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 2);
+    let entry = plan.entry(2, 2).unwrap();
+    let path = dir.path().join("plan").join(&entry.manifest);
+    let whole = fs::read(&path).unwrap();
+    let refused = || plan.names(entry).unwrap_err().to_string();
+    for cut in 0..whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        assert!(refused().contains("it is damaged") && refused().contains("new plan"), "{cut}");
+    }
+    fs::write(&path, "another file").unwrap();
+    assert!(refused().contains("is not the manifest of") && refused().contains("or plan again"));
+    fs::remove_file(&path).unwrap();
+    assert!(refused().contains("No such file") && refused().contains("or plan again"));
 }
 
 #[test]

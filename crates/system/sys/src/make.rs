@@ -169,21 +169,26 @@ pub fn rename(from: &Dir, name: &CStr, to: &Dir, new: &CStr, replace: bool) -> i
         Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::INVAL | Errno::NOSYS)) => {
             match link(from, name, to, new) {
                 Ok(()) => remove(from, name),
-                // Directories cannot be linked: check, then rename, with a race in between.
-                Err(e) if Errno::from_io_error(&e) == Some(Errno::PERM) => {
-                    match crate::attr::of_name(to, new, false) {
-                        Ok(_) => Err(Errno::EXIST.into()),
-                        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                            retry("renameat", || rustix::fs::renameat(from, name, to, new))
-                        }
-                        Err(e) => Err(e),
+                // Directories, or files of this file system, cannot be linked: check, then rename,
+                // with a race in between.
+                Err(e) if lacks_links(&e) => match crate::attr::of_name(to, new, false) {
+                    Ok(_) => Err(Errno::EXIST.into()),
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                        retry("renameat", || rustix::fs::renameat(from, name, to, new))
                     }
-                }
+                    Err(e) => Err(e),
+                },
                 Err(e) => Err(e),
             }
         }
         result => result,
     }
+}
+
+/// Returns whether an error of [`link`] means that it cannot succeed.
+fn lacks_links(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK))
 }
 
 /// Removes a name that is not a directory.

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Returns the failure of a command: what was read or written is wrong (1), or what was given (2).
 pub(crate) fn failure(error: ShardError) -> Failure {
     let exit = match &error {
-        ShardError::Path(_) | ShardError::NoPlan(_) => Exit::Failed,
+        ShardError::Path(_) | ShardError::NoPlan(_) | ShardError::NoManifest { .. } => Exit::Failed,
         ShardError::Exists(_) => Exit::Refused,
         ShardError::Invalid { .. } | ShardError::NoShard { .. } => Exit::Usage,
     };

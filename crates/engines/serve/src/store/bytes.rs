@@ -15,7 +15,17 @@ const FIXED: usize = 1 + 1 + 4 + 4 + 4 + 1 + 8;
 
 /// Returns the checksum of a record, covering its key and all fields.
 pub(super) fn checksum(key: &[u8], body: &[u8]) -> u32 {
-    xxh3_64(&[key, body].concat()) as u32
+    // Called once per order; only records with a long client name need an allocation.
+    let mut both = [0; 64];
+    let sum = match both.get_mut(..key.len() + body.len()) {
+        Some(both) => {
+            both[..key.len()].copy_from_slice(key);
+            both[key.len()..].copy_from_slice(body);
+            xxh3_64(both)
+        }
+        None => xxh3_64(&[key, body].concat()),
+    };
+    sum as u32
 }
 
 /// Returns the key of a record.
@@ -30,32 +40,48 @@ pub(super) fn seq(key: &[u8]) -> Option<u64> {
 
 /// Encodes the value of a record.
 pub(super) fn value(record: &Record) -> Vec<u8> {
-    let body = body(record);
-    let sum = checksum(&key(record.outcome.seq()), &body);
-    [&sum.to_le_bytes()[..], &body].concat()
+    let mut out = Vec::with_capacity(SUM + FIXED + 16);
+    push_value(&mut out, record);
+    out
+}
+
+/// Appends the value of a record.
+pub(super) fn push_value(out: &mut Vec<u8>, record: &Record) {
+    let at = out.len();
+    out.extend_from_slice(&[0; SUM]);
+    push_body(out, record);
+    let sum = checksum(&key(record.outcome.seq()), &out[at + SUM..]);
+    out[at..at + SUM].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Encodes the value of a record without its checksum.
 pub(super) fn body(record: &Record) -> Vec<u8> {
     let mut out = Vec::with_capacity(FIXED + 16);
+    push_body(&mut out, record);
+    out
+}
+
+fn push_body(out: &mut Vec<u8>, record: &Record) {
     let (ended, left) = match record.outcome {
         OrderOutcome::Done { left, .. } => (0, left),
         OrderOutcome::Refused { why: Refused::NotEnough, .. } => (1, 0),
         OrderOutcome::Refused { why: Refused::UnknownStock, .. } => (2, 0),
         OrderOutcome::Refused { why: Refused::TooMany, .. } => (3, 0),
     };
-    out.push(u8::from(record.order.side() == Side::Sell));
-    out.push(ended);
-    for number in [record.order.stock(), record.order.count(), left] {
-        out.extend_from_slice(&number.to_le_bytes());
+    let mut fixed = [0; FIXED];
+    fixed[0] = u8::from(record.order.side() == Side::Sell);
+    fixed[1] = ended;
+    fixed[2..6].copy_from_slice(&record.order.stock().to_le_bytes());
+    fixed[6..10].copy_from_slice(&record.order.count().to_le_bytes());
+    fixed[10..14].copy_from_slice(&left.to_le_bytes());
+    if let Some(request_id) = &record.request_id {
+        fixed[14] = 1;
+        fixed[15..].copy_from_slice(&request_id.request.to_le_bytes());
     }
-    out.push(u8::from(record.request_id.is_some()));
-    let request = record.request_id.as_ref().map_or(0, |request_id| request_id.request);
-    out.extend_from_slice(&request.to_le_bytes());
+    out.extend_from_slice(&fixed);
     if let Some(request_id) = &record.request_id {
         out.extend_from_slice(request_id.client.as_bytes());
     }
-    out
 }
 
 /// Decodes a record; returns `None` if it is invalid.

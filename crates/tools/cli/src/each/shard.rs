@@ -16,7 +16,7 @@ use crate::stderr;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::Method;
 use ioloom_model::units::format_counted;
-use ioloom_shard::part::{Claim, Claimed, Found, PartHeader, Work};
+use ioloom_shard::part::{Claim, Claimed, Committed, Found, PartHeader, Work};
 use ioloom_shard::plan::{Entry, Plan};
 use ioloom_shard::record::{self, Record};
 use serde_json::{Value, json};
@@ -41,7 +41,11 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
             let by = runner(args.sharding.worker.clone());
             let claimed = Claim::take(&plan, entry, work(&args, job), by, dir, args.sharding.redo);
             match claimed.map_err(failure)? {
-                Claimed::Complete(part) => return skipped(&args, dir, &part.header),
+                Claimed::Complete(part) => {
+                    let path = dir.join(ioloom_shard::part::name(part.header.shard));
+                    say_skipped(&args, &path, &part.header);
+                    return not_counted(&args, &path, &part.header, false);
+                }
                 Claimed::Run(claim) => Some(claim),
             }
         }
@@ -54,11 +58,17 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
     let files = names.len();
     let mut outcome = run_job(job, &args, Input::shard(names, tree, named), &stop)?;
     let path = claim.as_ref().map(|claim| claim.path().to_owned());
-    outcome.shard = Some(document(&plan, entry, path.as_deref(), false));
+    outcome.shard = Some(document(&plan, entry, path.as_deref()));
     if let Some(claim) = claim.filter(|_| outcome.exit(&stop) != Exit::Interrupted) {
         let body = record::encode(records(&mut outcome, files)?.iter());
         let found = found(job, &outcome);
-        claim.commit(found, &body, args.sharding.redo).map_err(failure)?;
+        let path = claim.path().to_owned();
+        if let Committed::Late(part) =
+            claim.commit(found, &body, args.sharding.redo).map_err(failure)?
+        {
+            say_late(&path, &part.header);
+            return not_counted(&args, &path, &part.header, true);
+        }
     }
     output::print(&args, job, &outcome)?;
     Ok(outcome.exit(&stop))
@@ -135,20 +145,40 @@ fn found(job: &Job, outcome: &Outcome) -> Found {
     }
 }
 
-/// Reports a shard whose part exists.
-fn skipped(args: &EachArgs, dir: &Path, part: &PartHeader) -> Ended {
-    let path = dir.join(ioloom_shard::part::name(part.shard));
+/// Reports a shard that was not run because its part exists. If files failed, so does this command,
+/// which says why also with --quiet.
+fn say_skipped(args: &EachArgs, path: &Path, part: &PartHeader) {
     let found = &part.found;
-    if !args.quiet {
-        let files = format_counted(found.files, "file", "files");
-        let errors = format_counted(found.errors, "error", "errors");
-        stderr::message(&format!(
-            "shard {}/{} is complete in {}: skipped ({files}, {errors})",
-            part.shard,
-            part.shards,
-            quoted(&path)
-        ));
+    if args.quiet && found.errors == 0 {
+        return;
     }
+    let files = format_counted(found.files, "file", "files");
+    let errors = format_counted(found.errors, "error", "errors");
+    let advice = if found.errors > 0 { "; --redo runs it again" } else { "" };
+    stderr::message(&format!(
+        "shard {}/{} is complete in {}: skipped ({files}, {errors}){advice}",
+        part.shard,
+        part.shards,
+        quoted(path)
+    ));
+}
+
+/// Reports a result that does not count because another worker wrote the part during the run.
+fn say_late(path: &Path, part: &PartHeader) {
+    stderr::message(&format!(
+        "this run of shard {}/{} does not count: process {} on '{}' wrote {} first",
+        part.shard,
+        part.shards,
+        part.by.pid,
+        part.by.host,
+        quoted(path)
+    ));
+}
+
+/// Ends a command whose shard counts by the part of another one: prints the counts of that part and
+/// returns the exit code of its run. `late` means that this command ran the shard, too.
+fn not_counted(args: &EachArgs, path: &Path, part: &PartHeader, late: bool) -> Ended {
+    let found = &part.found;
     if args.json {
         let document = json!({
             "schema": output::SCHEMA,
@@ -161,7 +191,8 @@ fn skipped(args: &EachArgs, dir: &Path, part: &PartHeader) -> Ended {
                 "of": part.shards,
                 "plan": part.plan,
                 "part": path.to_string_lossy(),
-                "skipped": true,
+                "skipped": !late,
+                "late": late,
             },
         });
         crate::out::print_json(&document)?;
@@ -169,12 +200,13 @@ fn skipped(args: &EachArgs, dir: &Path, part: &PartHeader) -> Ended {
     Ok(if found.errors > 0 { Exit::Failed } else { Exit::Ok })
 }
 
-fn document(plan: &Plan, entry: &Entry, part: Option<&Path>, skipped: bool) -> Value {
+fn document(plan: &Plan, entry: &Entry, part: Option<&Path>) -> Value {
     json!({
         "number": entry.shard,
         "of": plan.header.shards,
         "plan": plan.checksum,
         "part": part.map(|path| path.to_string_lossy()),
-        "skipped": skipped,
+        "skipped": false,
+        "late": false,
     })
 }

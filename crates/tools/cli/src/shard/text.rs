@@ -66,12 +66,17 @@ pub(super) fn faults(census: &Census) -> Vec<String> {
     if !census.foreign.is_empty() {
         let parts = count(census.foreign.len(), "part does", "parts do");
         let foreign = files(&census.foreign);
-        lines.push(format!("{parts} not belong to this result: {foreign}; leave them out"));
+        let them = if census.foreign.len() == 1 { "it" } else { "them" };
+        lines.push(format!("{parts} not belong to this result: {foreign}; leave {them} out"));
     }
     if !census.damaged.is_empty() {
         let parts = count(census.damaged.len(), "part is", "parts are");
         let damaged = files(&census.damaged);
-        lines.push(format!("{parts} damaged: {damaged}; run their shards again"));
+        let advice = match census.damaged.len() {
+            1 => "remove it and run its shard again",
+            _ => "remove them and run their shards again",
+        };
+        lines.push(format!("{parts} damaged: {damaged}; {advice}"));
     }
     lines
 }

@@ -46,6 +46,24 @@ fn missing_or_unreadable_files_exit_with_1() {
     home.run(&["results", "list"]).one_error(1, &["no results"]);
 }
 
+#[cfg(not(feature = "objects"))]
+#[test]
+fn builds_without_object_storage_refuse_urls_and_say_how_to_build_it() {
+    let home = Home::new();
+    for (args, code) in [
+        (&["each", "s3://b/x"][..], 3),
+        (&["each", "--per-file", "file", "gs://b"], 3),
+        (&["du", "s3://b/x"], 1),
+        (&["cp", "-r", "s3://b/x", "new"], 1),
+        (&["cp", "file", "s3://b/x"], 1),
+    ] {
+        let words =
+            ["cannot open '", "no object storage", "rebuild with the cargo feature 'objects'"];
+        home.run(args).one_error(code, &words);
+    }
+    assert!(!home.path("new").exists());
+}
+
 #[test]
 fn an_empty_store_says_how_to_fill_it() {
     let home = Home::new();

@@ -173,8 +173,11 @@ fn files_that_changed_since_the_plan_are_reported() {
     assert_eq!(document["recheck"], serde_json::json!({"new": 1, "gone": 1}));
     assert!(merged.err.contains("'t/gone'") && merged.err.contains("'t/new'"), "{}", merged.err);
     // A skipped shard keeps its exit code.
-    let codes = (1..=3).map(|number| place.each(&one(number, 3, &["-q"])).code);
-    assert_eq!(codes.filter(|code| *code == Some(1)).count(), 1);
+    let again: Vec<_> = (1..=3).map(|number| place.each(&one(number, 3, &["-q"]))).collect();
+    let failed: Vec<_> = again.iter().filter(|ran| ran.code == Some(1)).collect();
+    assert_eq!(failed.len(), 1);
+    failed[0].one_error(&["skipped", "1 error", "--redo"]);
+    assert_eq!(again.iter().filter(|ran| ran.err.is_empty()).count(), 2);
     let status = shard(&place, &["status", "t.shards", "parts"]).ended(0).text();
     assert!(status.contains("3 of 3 done") && status.contains("errors"), "{status}");
 }
@@ -238,6 +241,29 @@ fn wrong_plans_shards_and_places_are_one_error() {
     fs::rename(place.at("t"), place.at("moved")).unwrap();
     let args = ["--shard", "1/2", "--manifest", "t.shards"];
     place.each(&args).ended(1).one_error(&["cannot stat 't'", "mount"]);
+}
+
+/// The command of the first worker runs the shard in a second worker, which thus commits first.
+#[test]
+fn a_worker_that_commits_late_says_so_and_counts_nothing() {
+    let place = quick();
+    place.write("t/file", "");
+    plan(&place, 1, &[]);
+    fs::create_dir(place.at("parts")).unwrap();
+    let shard_flags = "--shard 1/1 --manifest t.shards --part parts";
+    let script = format!(
+        "mkdir once 2>/dev/null || exit 0\n{PROGRAM} each {shard_flags} --exec 'sh work.sh {{}}' -q\n"
+    );
+    place.write("work.sh", script);
+    let late = place.each(&one(1, 1, &["--exec", "sh work.sh {}", "--json"])).ended(0);
+    assert_eq!(late.err.lines().count(), 1, "{}", late.err);
+    for words in ["shard 1/1 does not count", "part-000001", "first"] {
+        assert!(late.err.contains(words), "{}", late.err);
+    }
+    let about = &late.json()["shard"];
+    assert_eq!((&about["late"], &about["skipped"]), (&true.into(), &false.into()));
+    let merged = shard(&place, &["merge", "t.shards", "parts", "--json"]).ended(0).json();
+    assert_eq!((&merged["files"], &merged["errors"]), (&1.into(), &0.into()));
 }
 
 /// A reader that takes one line does not cost the part.

@@ -36,6 +36,8 @@ const WINDOW: usize = 1 << 20;
 /// The first bytes of a frame, including the version.
 pub(super) const MARK: [u8; 8] = *b"iolog v1";
 const SUM_AT: usize = 56;
+/// Size of the length before an order.
+const LEN: usize = 4;
 
 /// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +125,15 @@ pub(super) fn push_order(content: &mut Vec<u8>, value: &[u8]) {
     let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
     content.extend_from_slice(&len.to_le_bytes());
     content.extend_from_slice(value);
+}
+
+/// Appends the order of a record to the contents of a frame.
+pub(super) fn push_record(content: &mut Vec<u8>, record: &Record) {
+    let at = content.len();
+    content.extend_from_slice(&[0; LEN]);
+    bytes::push_value(content, record);
+    let len = u32::try_from(content.len() - at - LEN).unwrap_or(u32::MAX);
+    content[at..at + LEN].copy_from_slice(&len.to_le_bytes());
 }
 
 /// Iterates over the orders in a frame's contents. Yields `None` for an invalid order and then

@@ -143,6 +143,8 @@ pub(super) struct Log {
     /// Number of the latest order before the first one in the log.
     base: u64,
     latest: u64,
+    /// Buffer for the contents of a frame, for reuse.
+    content: Vec<u8>,
     hashes: Vec<u64>,
     /// Size at which the log is rewritten.
     shorten_at: u64,
@@ -257,6 +259,7 @@ impl Log {
             options,
             base,
             latest: state.seq(),
+            content: Vec::new(),
             hashes,
             shorten_at: end + options.bounds.growth,
             has_failed: false,
@@ -267,14 +270,14 @@ impl Log {
     fn append(&mut self, records: &[Record]) -> io::Result<()> {
         let Some(last) = records.last() else { return Ok(()) };
         let latest = last.outcome.seq();
-        let mut content = Vec::new();
+        let mut content = std::mem::take(&mut self.content);
         let mut first = self.latest + 1;
         for record in records {
             let seq = record.outcome.seq();
             if content.is_empty() {
                 first = seq;
             }
-            frame::push_order(&mut content, &bytes::value(record));
+            frame::push_record(&mut content, record);
             let is_last = seq == latest;
             if is_last || content.len() >= CONTENT_MAX / 2 {
                 let sync = is_last && self.options.syncs();
@@ -282,6 +285,7 @@ impl Log {
                 content.clear();
             }
         }
+        self.content = content;
         self.latest = latest;
         let is_full = self.latest - self.base >= 2 * self.options.bounds.kept;
         if is_full || self.tail.end >= self.shorten_at { self.shorten() } else { Ok(()) }
