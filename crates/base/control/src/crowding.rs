@@ -8,7 +8,7 @@
 /// Files whose mean time is compared.
 const SAMPLE: u64 = 64;
 /// Time of a file, in shortest times, up to which more requests pay.
-const FLAT: f64 = 1.5;
+const FLAT: f64 = 1.25;
 
 /// What is known of the times of files that began after some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +47,8 @@ mod tests {
             Crowding::of(1000, 1000 * mean_ns(in_flight, units, 20_000_000), 20_000_000)
         };
         assert_eq!(with(256, 1024), Crowding::Free);
-        assert_eq!(with(256, 200), Crowding::Free, "a queue of a fifth");
-        assert_eq!(with(256, 100), Crowding::Crowded);
+        assert_eq!(with(256, 240), Crowding::Free, "a short queue");
+        assert_eq!(with(256, 200), Crowding::Crowded);
         assert_eq!(with(512, 256), Crowding::Crowded);
     }
 
