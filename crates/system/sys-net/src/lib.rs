@@ -19,6 +19,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, So
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::RwLock;
 use std::time::Duration;
 
 /// A listening socket. Accepting never blocks.
@@ -77,6 +78,12 @@ impl Listener {
 
     /// Accepts the next connection or returns `WouldBlock`. Nagle's algorithm is disabled.
     pub fn accept(&self, may_block: bool) -> io::Result<Socket> {
+        // A call that blocks would delay those who reject connections.
+        let _accepting = (!may_block).then(|| ACCEPTING.read());
+        self.accept_now(may_block)
+    }
+
+    fn accept_now(&self, may_block: bool) -> io::Result<Socket> {
         let flags = if may_block { SocketFlags::empty() } else { SocketFlags::NONBLOCK };
         let flags = flags | SocketFlags::CLOEXEC;
         let accept = || Ok(rustix::net::accept_with(&self.0, flags)?);
@@ -216,6 +223,11 @@ impl Waker {
     }
 }
 
+/// Held exclusively while a released [`SpareDescriptor`] is in use. Otherwise another thread that
+/// accepts takes it for a connection that stays, and from then on no one can reject: the clients of
+/// one of two listeners would wait without an answer.
+static ACCEPTING: RwLock<()> = RwLock::new(());
+
 /// A reserved descriptor, released when descriptors run out: the next connection can then be
 /// accepted and closed, so that the listener does not remain readable forever.
 #[derive(Debug)]
@@ -231,6 +243,7 @@ impl SpareDescriptor {
     /// was waiting. Without a free descriptor, the kernel fails accept before checking for
     /// connections.
     pub fn reject_one(&mut self, listener: &Listener) -> bool {
+        let _alone = ACCEPTING.write();
         self.0 = None;
         let mut was_there = false;
         // A listener in blocking mode would block here if no connection were waiting.
@@ -238,7 +251,7 @@ impl SpareDescriptor {
         let now = Some(Duration::ZERO);
         let asked = waiter.add(listener, 0, wait::Interest::READ);
         if asked.and_then(|()| waiter.wait(&mut ready, now)).is_ok() && !ready.is_empty() {
-            was_there = listener.accept(false).is_ok();
+            was_there = listener.accept_now(false).is_ok();
         }
         self.0 = spare().ok();
         was_there
