@@ -3,18 +3,25 @@
 //! A file is written under a hidden name and renamed when it is complete, so a killed copy leaves no
 //! part of a file under its final name. The contents are compared with the MD5 in the `ETag` where it
 //! is one: not for uploads in parts, and not for objects encrypted with keys of KMS or of the client.
-//! Otherwise only the length was verified.
+//! Otherwise only the length was verified. Some servers give versions that look like an MD5 and are
+//! none: where the sums differ, the object is read again, and the file is kept if both readings agree.
 
-use crate::error::ObjectError;
+use crate::error::{Action, Kind, ObjectError};
 use crate::options::Options;
+use crate::reason::Reason;
+use crate::record::digits;
 use crate::run::{Run, run};
 use crate::store::Store;
+use crate::wire::watched;
 use crate::work::{Piece, Work, WorkError};
+use futures_util::TryStreamExt;
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::fault::call;
 use md5::{Digest, Md5};
+use object_store::path::Path as Key;
+use object_store::{GetOptions, ObjectStore};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Errors that are kept.
@@ -53,7 +60,7 @@ pub fn download(
     place: &Place,
     options: &Options<'_>,
 ) -> Result<Downloaded, ObjectError> {
-    let work = Writing { place, root: store.location().url() };
+    let work = Writing { place, root: store.location().url(), store };
     let mut run = run(store, options, &work)?;
     let (mut verified, mut length_only, mut errors) = (0, 0, Vec::new());
     for local in std::mem::take(&mut run.locals) {
@@ -68,6 +75,7 @@ pub fn download(
 struct Writing<'a> {
     place: &'a Place,
     root: String,
+    store: &'a Store,
 }
 
 /// What a thread has done.
@@ -117,16 +125,77 @@ impl Writing<'_> {
         directory.join(below)
     }
 
-    fn begin_file(&self, index: usize, url: &str) -> Result<Partial, PathError> {
+    /// Creates the directories of a file. Below the target no symbolic link is followed, so that no
+    /// file is written outside of it.
+    fn create_directories(&self, directory: &Path) -> Result<(), WorkError> {
+        let root = match self.place {
+            Place::Below(root) => root.as_path(),
+            Place::As(_) => directory,
+        };
+        call("make-directory", || std::fs::create_dir_all(root))
+            .map_err(PathError::on(Operation::CreateDir, root))?;
+        let mut path = root.to_owned();
+        for name in directory.strip_prefix(root).into_iter().flatten() {
+            path.push(name);
+            match call("make-directory", || std::fs::create_dir(&path)) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    let found = call("stat", || std::fs::symlink_metadata(&path))
+                        .map_err(PathError::on(Operation::Stat, &path))?;
+                    if found.is_symlink() {
+                        return Err(format!(
+                            "cannot create directory {}: it is a symbolic link, which cp does not \
+                             follow below the target",
+                            ioloom_failure::quoted(&path)
+                        )
+                        .into());
+                    }
+                    if !found.is_dir() {
+                        return Err(PathError::on(Operation::CreateDir, &path)(error).into());
+                    }
+                }
+                made => made.map_err(PathError::on(Operation::CreateDir, &path))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the MD5 of the contents of the version `e_tag` of an object, which is read again.
+    fn read_again(&self, url: &str, e_tag: &str) -> Result<String, WorkError> {
+        let failed = |kind, text| ObjectError::new(Action::Verify, url, kind, text);
+        let key = url.strip_prefix(&self.store.location.url_of("")).unwrap_or_default();
+        let key = Key::parse(key)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let read = async {
+            let result = self.store.patient.get_opts(&key, GetOptions::default()).await?;
+            let same = |text: &str| text.trim_matches('"').eq_ignore_ascii_case(e_tag);
+            if !result.meta.e_tag.as_deref().is_some_and(same) {
+                return Ok(None);
+            }
+            let (mut sum, mut body) = (Md5::new(), result.into_stream());
+            while let Some(part) = body.try_next().await? {
+                sum.update(&part);
+            }
+            Ok(Some(digits(&sum.finalize())))
+        };
+        let (read, seen) = runtime.block_on(watched(read));
+        let read = read.map_err(|error| {
+            let reason = Reason::of(&error, &seen);
+            failed(reason.kind, reason.text)
+        })?;
+        let text = "it was replaced while it was read".to_owned();
+        Ok(read.ok_or_else(|| failed(Kind::Changed, text))?)
+    }
+
+    fn begin_file(&self, index: usize, url: &str) -> Result<Partial, WorkError> {
         let path = self.path_of(url);
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        call("make-directory", || std::fs::create_dir_all(directory))
-            .map_err(PathError::on(Operation::CreateDir, directory))?;
+        self.create_directories(directory)?;
         let hidden = directory.join(format!(".ioloom-{}-{index}", std::process::id()));
-        let create = || OpenOptions::new().write(true).create(true).truncate(true).open(&hidden);
+        // Never an existing file: it may be an object of this name, or a link.
+        let create = || OpenOptions::new().write(true).create_new(true).open(&hidden);
         let file = call("create", create).map_err(PathError::on(Operation::Create, &path))?;
         Ok(Partial { file: Some(file), hidden, path, sum: Md5::new(), expected: None })
     }
@@ -171,14 +240,8 @@ impl Work for Writing<'_> {
         let verified = match &partial.expected {
             None => false,
             Some(expected) => {
-                let found: String = partial
-                    .sum
-                    .clone()
-                    .finalize()
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect();
-                if found != *expected {
+                let found = digits(&partial.sum.clone().finalize());
+                if found != *expected && self.read_again(&url, expected)? != found {
                     let url = ioloom_failure::quoted(Path::new(&url)).to_string();
                     return Err(format!(
                         "cannot verify {url}: the contents have the MD5 {found}, the store has {expected}"

@@ -41,8 +41,6 @@ struct Version {
 pub(crate) enum Fetched {
     /// The bytes; `true` if they are the whole object, which may have another size than listed.
     Bytes(Bytes, bool),
-    /// The key is the marker of a directory.
-    NotAnObject,
     Failed(ObjectError),
     /// The run was stopped.
     Stopped,
@@ -100,25 +98,30 @@ impl Fetch {
         Some(self.gate.again().await)
     }
 
-    /// Verifies that an object listed as empty is one. The listing shows the marker of a directory,
-    /// whose key ends with a slash, as an object without it.
+    /// Verifies that an object listed as empty is one. Its MD5 counts as seen only if the server
+    /// gives it as the `ETag`.
     async fn empty(&self, item: &Item, mut bytes: Bytes) -> Fetched {
-        let began_ns = self.gate.now_ns();
-        let (described, seen) = describe(&self.store, &item.key).await;
-        match described {
-            Ok(meta) if meta.size == 0 => {
-                self.gate.answered(self.gate.now_ns() - began_ns, 0);
-                bytes.md5 = Some(MD5_OF_NOTHING.to_owned());
-                Fetched::Bytes(bytes, true)
+        let mut attempts = 0;
+        loop {
+            let began_ns = self.gate.now_ns();
+            let (described, seen) = describe(&self.store, &item.key).await;
+            let reason = match described {
+                Ok(meta) if meta.size == 0 => {
+                    self.gate.answered(self.gate.now_ns() - began_ns, 0);
+                    self.retries.earn();
+                    let e_tag = meta.e_tag.as_deref().map(|text| text.trim_matches('"'));
+                    bytes.md5 = e_tag.filter(|text| *text == MD5_OF_NOTHING).map(str::to_owned);
+                    return Fetched::Bytes(bytes, true);
+                }
+                Ok(_) => Reason::new(Kind::Changed, "it was replaced while it was read"),
+                Err(error) => Reason::of(&error, &seen),
+            };
+            attempts += 1;
+            match self.pause(&reason, attempts).await {
+                Some(true) => {}
+                Some(false) => return Fetched::Stopped,
+                None => return Fetched::Failed(failure(item, reason, attempts)),
             }
-            Ok(_) => {
-                let text = "it was replaced while it was read";
-                Fetched::Failed(failure(item, Reason::new(Kind::Changed, text), 1))
-            }
-            Err(error) => match Reason::of(&error, &seen) {
-                Reason { kind: Kind::Missing, .. } => Fetched::NotAnObject,
-                reason => Fetched::Failed(failure(item, reason, 1)),
-            },
         }
     }
 

@@ -72,9 +72,7 @@ pub(crate) enum Ready {
     Range(Arc<Item>, u64, Bytes, bool),
     /// The object failed.
     Failed(Arc<Item>, ObjectError),
-    /// The key is not an object.
-    Skipped(usize),
-    /// The listing ended early.
+    /// The listing ended early, or an object in it cannot be read.
     Unlisted(ObjectError),
 }
 

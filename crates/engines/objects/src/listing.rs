@@ -1,6 +1,7 @@
 //! The objects below a prefix.
 
 use crate::error::{Action, Kind, ObjectError};
+use crate::location::Location;
 use crate::reason::Reason;
 use crate::retries::Retries;
 use crate::store::Store;
@@ -8,10 +9,15 @@ use crate::wire::{Seen, watched};
 use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
+use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Most attempts of a page whose response breaks off or is not a list.
 const PAGE_ATTEMPTS: u32 = 4;
+
+/// Why an object cannot be read.
+const ODD_KEY: &str = "keys with a slash at either end, an empty segment (//), a segment . or .. \
+                       or control characters are not supported";
 
 /// A listed object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,51 +59,46 @@ pub(crate) async fn describe(
 }
 
 /// Passes every object of the location to `each` in the order of the keys, until it returns false.
-/// Without an object below it, the location must be an object itself.
+/// Objects with keys that the client cannot represent are errors, which come before the other objects
+/// of their page. Without an object below it, the location must be an object itself.
 pub(crate) async fn visit<F: Future<Output = bool>>(
     store: &Store,
     recursive: bool,
-    mut each: impl FnMut(Listed) -> F,
+    mut each: impl FnMut(Result<Listed, ObjectError>) -> F,
 ) -> Result<(), ObjectError> {
     let location = &store.location;
-    let failed = |reason: Reason, attempts| ObjectError {
-        attempts,
-        ..ObjectError::new(Action::List, location.url(), reason.kind, reason.text)
-    };
+    let failed = |reason, attempts| unlisted(location, reason, attempts);
     if !recursive {
         return visit_one(store, each).await;
     }
     let mut found = false;
-    if !location.is_prefix {
-        // An object may have the name of the prefix. Whether it may be described is another permission
-        // than whether the prefix may be listed, so a failure says nothing yet.
-        match describe(store, &location.key).await {
-            (Ok(meta), _) => {
-                found = true;
-                if !each(Listed::of(meta)).await {
-                    return Ok(());
-                }
-            }
-            (Err(error), seen) => {
-                let reason = Reason::of(&error, &seen);
-                if matches!(
-                    reason.kind,
-                    Kind::Credentials | Kind::Unreachable | Kind::Configuration
-                ) {
-                    return Err(failed(reason, 1));
-                }
-            }
+    if let Some(listed) = of_the_prefix(store).await? {
+        found = true;
+        if !each(Ok(listed)).await {
+            return Ok(());
         }
     }
     let retries = Retries::default();
     let (mut last, mut attempts): (Option<Path>, u32) = (None, 0);
+    // Keys of the last pages that had such keys. A page that is requested again has them again.
+    let mut reported = HashSet::new();
     'again: loop {
         let mut pages = match &last {
             None => store.patient.list(Some(&location.key)),
             Some(last) => store.patient.list_with_offset(Some(&location.key), last),
         };
         loop {
-            let (next, seen) = watched(pages.next()).await;
+            let (next, mut seen) = watched(pages.next()).await;
+            let removed = std::mem::take(&mut seen.removed);
+            found |= removed.markers || !removed.keys.is_empty();
+            if attempts == 0 && !removed.keys.is_empty() {
+                reported.clear();
+            }
+            for key in removed.keys {
+                if reported.insert(key.clone()) && !each(Err(unsupported(location, &key))).await {
+                    return Ok(());
+                }
+            }
             let meta = match next {
                 None => break 'again,
                 Some(Ok(meta)) => meta,
@@ -118,7 +119,7 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
             };
             (found, attempts) = (true, 0);
             last = Some(meta.location.clone());
-            if !each(Listed::of(meta)).await {
+            if !each(Ok(Listed::of(meta))).await {
                 return Ok(());
             }
         }
@@ -130,10 +131,42 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
     Err(ObjectError { action: Action::Read, ..failed(reason, 1) })
 }
 
+fn unlisted(location: &Location, reason: Reason, attempts: u32) -> ObjectError {
+    let error = ObjectError::new(Action::List, location.url(), reason.kind, reason.text);
+    ObjectError { attempts, ..error }
+}
+
+/// Returns the object that has the name of the prefix, if there is one.
+async fn of_the_prefix(store: &Store) -> Result<Option<Listed>, ObjectError> {
+    let location = &store.location;
+    if location.is_prefix {
+        return Ok(None);
+    }
+    // Whether it may be described is another permission than whether the prefix may be listed, so a
+    // failure says nothing yet.
+    match describe(store, &location.key).await {
+        (Ok(meta), _) => Ok(Some(Listed::of(meta))),
+        (Err(error), seen) => {
+            let reason = Reason::of(&error, &seen);
+            match reason.kind {
+                Kind::Credentials | Kind::Unreachable | Kind::Configuration => {
+                    Err(unlisted(location, reason, 1))
+                }
+                _ => Ok(None),
+            }
+        }
+    }
+}
+
+/// Returns the error of an object whose key the client cannot represent.
+pub(crate) fn unsupported(location: &Location, key: &str) -> ObjectError {
+    ObjectError::new(Action::Read, location.url_of(key), Kind::Unsupported, ODD_KEY)
+}
+
 /// Passes the object that the location names to `each`.
 async fn visit_one<F: Future<Output = bool>>(
     store: &Store,
-    mut each: impl FnMut(Listed) -> F,
+    mut each: impl FnMut(Result<Listed, ObjectError>) -> F,
 ) -> Result<(), ObjectError> {
     let location = &store.location;
     let failed = |kind, text: String| ObjectError::new(Action::Read, location.url(), kind, text);
@@ -145,7 +178,7 @@ async fn visit_one<F: Future<Output = bool>>(
     }
     match describe(store, &location.key).await {
         (Ok(meta), _) => {
-            each(Listed::of(meta)).await;
+            each(Ok(Listed::of(meta))).await;
             Ok(())
         }
         (Err(error), seen) => {
@@ -155,12 +188,16 @@ async fn visit_one<F: Future<Output = bool>>(
     }
 }
 
-/// Lists every object of the location.
+/// Lists every object of the location until `each` returns false. It gets an error of the kind
+/// [`Kind::Unsupported`] for each object with a key that the client cannot represent.
 ///
 /// # Errors
 ///
 /// Returns why the listing failed or ended early.
-pub fn list(store: &Store, mut each: impl FnMut(Listed) -> bool) -> Result<(), ObjectError> {
+pub fn list(
+    store: &Store,
+    mut each: impl FnMut(Result<Listed, ObjectError>) -> bool,
+) -> Result<(), ObjectError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| store.no_client(&error))?;
     runtime.block_on(visit(store, true, |listed| std::future::ready(each(listed))))

@@ -53,14 +53,14 @@ impl Location {
     }
 
     /// Returns the URL of a key in the same bucket.
-    pub(crate) fn url_of(&self, key: &Path) -> String {
+    pub(crate) fn url_of(&self, key: &str) -> String {
         format!("s3://{}/{key}", self.bucket)
     }
 
     /// Returns the URL of the object or prefix.
     pub fn url(&self) -> String {
         let slash = if self.is_prefix && !self.key.is_root() { "/" } else { "" };
-        format!("{}{slash}", self.url_of(&self.key))
+        format!("{}{slash}", self.url_of(self.key.as_ref()))
     }
 }
 

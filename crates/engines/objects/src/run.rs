@@ -4,7 +4,7 @@ use crate::error::ObjectError;
 use crate::fetch::{Fetch, Fetched};
 use crate::gate::Gate;
 use crate::hand_over::{Bytes, HandOver, Item, Ready};
-use crate::listing::{Listed, visit};
+use crate::listing::{Listed, unsupported, visit};
 use crate::options::{Options, Progress};
 use crate::pilot::{INTERVAL, Pilot};
 use crate::retries::Retries;
@@ -215,7 +215,6 @@ impl<W: Work> Crew<'_, W> {
                 self.states().remove(&item.index);
                 self.work.failed(local, Some(item.index), &error);
             }
-            Ready::Skipped(index) => self.work.skipped(local, index),
             Ready::Unlisted(error) => {
                 failed();
                 self.work.failed(local, None, &error);
@@ -304,10 +303,18 @@ async fn list(
     queue: Arc<HandOver>,
     done: Arc<Done>,
 ) {
-    let send = |listed| {
+    let send = |listed: Result<Listed, ObjectError>| {
         done.found.fetch_add(1, Ordering::Relaxed);
-        let sender = sender.clone();
-        async move { sender.send(listed).await.is_ok() }
+        let (sender, queue) = (sender.clone(), queue.clone());
+        async move {
+            match listed {
+                Ok(listed) => sender.send(listed).await.is_ok(),
+                Err(error) => {
+                    queue.push(Ready::Unlisted(error));
+                    !sender.is_closed()
+                }
+            }
+        }
     };
     match visit(&store, recursive, send).await {
         Ok(()) => done.listed.store(true, Ordering::Relaxed),
@@ -334,9 +341,12 @@ async fn request(
         };
         let Some(Listed { key, size, e_tag, .. }) = next else { break };
         fetch.gate.wait_for_list(false);
-        let Ok(key) = Path::parse(&key) else { continue };
+        let Ok(path) = Path::parse(&key) else {
+            queue.push(Ready::Unlisted(unsupported(&fetch.store.location, &key)));
+            continue;
+        };
         let url = fetch.store.location.url_of(&key);
-        let item = Arc::new(Item::new(index, url, key, (size, e_tag)));
+        let item = Arc::new(Item::new(index, url, path, (size, e_tag)));
         index += 1;
         let mut offset = 0;
         loop {
@@ -385,7 +395,6 @@ async fn fetch_one(
     let offset = range.start;
     match fetch.range(item, range, bytes).await {
         Fetched::Bytes(bytes, whole) => queue.arrived(item, offset, bytes, whole),
-        Fetched::NotAnObject => queue.push(Ready::Skipped(item.index)),
         Fetched::Failed(error) => queue.failed(item, error),
         Fetched::Stopped => {}
     }

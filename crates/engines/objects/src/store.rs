@@ -33,6 +33,8 @@ const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_EN
 #[derive(Debug, Clone)]
 pub struct Store {
     pub(crate) location: Location,
+    /// URL of the server, or nothing for that of the region.
+    pub(crate) endpoint: String,
     /// Repeats nothing, so that each refusal is seen.
     pub(crate) reading: Arc<AmazonS3>,
     /// Repeats what failed for a while.
@@ -92,7 +94,8 @@ impl Store {
             }
         }
         // An endpoint with http: is a request for it.
-        let plain = endpoint.is_some_and(|url| url.starts_with("http://"));
+        let endpoint = endpoint.unwrap_or_default();
+        let plain = endpoint.starts_with("http://");
         let options = ClientOptions::new()
             .with_timeout_disabled()
             .with_connect_timeout(CONNECT)
@@ -116,7 +119,7 @@ impl Store {
             built.map(Arc::new).map_err(|error| wrong(innermost(&error)))
         };
         let (reading, patient) = (build(none)?, build(some)?);
-        Ok(Self { location, reading, patient })
+        Ok(Self { location, endpoint, reading, patient })
     }
 
     /// Returns the error of a client whose threads cannot start.

@@ -4,6 +4,7 @@
 //! a transport failure. All requests pass this client, which keeps these facts in a variable of the
 //! task, where the caller of the operation finds them. It costs one small allocation per request.
 
+use crate::page::{self, Removed};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
@@ -33,6 +34,8 @@ pub(crate) struct Seen {
     pub(crate) no_md5: bool,
     /// Whether the request was for credentials rather than for the store.
     pub(crate) for_credentials: bool,
+    /// What was removed from the pages of a listing, all of an operation.
+    pub(crate) removed: Removed,
 }
 
 tokio::task_local! {
@@ -48,8 +51,14 @@ pub(crate) async fn watched<T>(operation: impl Future<Output = T>) -> (T, Seen) 
     SEEN.scope(RefCell::default(), all).await
 }
 
-fn note(seen: Seen) {
-    let _ = SEEN.try_with(|cell| *cell.borrow_mut() = seen);
+fn note(mut seen: Seen) {
+    let _ = SEEN.try_with(|cell| {
+        // One operation may fetch several pages.
+        let mut removed = std::mem::take(&mut cell.borrow_mut().removed);
+        removed.append(seen.removed);
+        seen.removed = removed;
+        *cell.borrow_mut() = seen;
+    });
 }
 
 /// Returns the text of the innermost cause.
@@ -94,6 +103,7 @@ impl HttpService for Noting {
 
 impl Noting {
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
         // Metadata services of virtual machines and containers.
         let host = request.uri().host().unwrap_or_default();
         let for_credentials =
@@ -115,13 +125,15 @@ impl Noting {
         let seen = Seen { status: Some(status), region, no_md5, ..Seen::default() };
         let mut seen = Seen { for_credentials, ..seen };
         if status < 300 {
-            note(seen);
-            return Ok(response);
+            return if is_list {
+                without_odd_keys(response, seen).await
+            } else {
+                Ok(noted(response, seen))
+            };
         }
         let length = header("content-length").and_then(|text| text.parse::<usize>().ok());
         if length.is_some_and(|length| length > ERROR_BYTES) {
-            note(seen);
-            return Ok(response);
+            return Ok(noted(response, seen));
         }
         let (parts, body) = response.into_parts();
         let text = body.bytes().await.unwrap_or_default();
@@ -130,6 +142,36 @@ impl Noting {
         note(seen);
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
     }
+}
+
+fn noted(response: HttpResponse, seen: Seen) -> HttpResponse {
+    note(seen);
+    response
+}
+
+/// Reads a page of a listing, and removes the keys that the client cannot represent.
+async fn without_odd_keys(
+    response: HttpResponse,
+    mut seen: Seen,
+) -> Result<HttpResponse, HttpError> {
+    let (parts, body) = response.into_parts();
+    let bytes = match body.bytes().await {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            seen.transport = Some((error.kind(), innermost(&error)));
+            note(seen);
+            return Err(error);
+        }
+    };
+    let body = match std::str::from_utf8(&bytes) {
+        Ok(text) => {
+            let (text, removed) = page::readable(text);
+            seen.removed = removed;
+            HttpResponseBody::from(text)
+        }
+        Err(_) => HttpResponseBody::from(bytes),
+    };
+    Ok(noted(HttpResponse::from_parts(parts, body), seen))
 }
 
 /// Returns the text of an element of an error document.

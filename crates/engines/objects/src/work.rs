@@ -58,11 +58,7 @@ pub trait Work: Sync {
     /// Takes an object that the function failed on.
     fn function_failed(&self, local: &mut Self::Local, index: usize, url: &str, error: WorkError);
 
-    /// Takes an object that could not be read, or a listing that ended early, which has no index.
+    /// Takes an object that could not be read, or a listing that ended early. The latter
+    /// and objects whose keys are not supported have no index.
     fn failed(&self, local: &mut Self::Local, index: Option<usize>, error: &ObjectError);
-
-    /// Takes a listed key that is not an object: the marker of an empty directory.
-    fn skipped(&self, local: &mut Self::Local, index: usize) {
-        let _ = (local, index);
-    }
 }

@@ -26,6 +26,13 @@ impl<T: Into<Vec<u8>>> From<T> for Contents {
     }
 }
 
+impl Contents {
+    /// Returns the contents with another version than their MD5.
+    pub fn with_version(self, version: &str) -> Self {
+        Self { e_tag: format!("\"{version}\""), ..self }
+    }
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,6 +7,8 @@ mod explain;
 mod objects;
 mod order;
 mod progress;
+#[cfg(feature = "objects")]
+mod to_objects;
 mod words;
 
 pub(crate) use args::CpArgs;
@@ -35,7 +37,10 @@ fn copy(args: &CpArgs) -> Ended {
     let url = args.flags.paths.iter().find_map(|path| remote::url_of(path));
     #[cfg(feature = "objects")]
     if url.is_some() {
-        return objects::run(args);
+        return match args.flags.paths.as_slice() {
+            [from, to] if remote::url_of(from).is_none() => to_objects::run(args, from, to),
+            _ => objects::run(args),
+        };
     }
     #[cfg(not(feature = "objects"))]
     if let Some(url) = url {

@@ -24,10 +24,7 @@ pub(super) fn run(args: &CpArgs) -> Ended {
         return Err(Failure::usage("with a URL, cp takes one source and one target"));
     };
     let Some(url) = remote::url_of(source) else {
-        return Err(Failure::refused(format!(
-            "cannot copy to {}: copying to object storage is not supported; only copying from it is",
-            ioloom_failure::quoted(target)
-        )));
+        return Err(Failure::usage("the source is not a URL"));
     };
     if remote::url_of(target).is_some() {
         return Err(Failure::refused(
@@ -67,7 +64,7 @@ pub(super) fn run(args: &CpArgs) -> Ended {
 }
 
 /// Refuses flags that have no meaning for objects: all that change how `cp` would copy files.
-fn check(flags: &CpFlags) -> Result<(), Failure> {
+pub(super) fn check(flags: &CpFlags) -> Result<(), Failure> {
     let mut words: Vec<OsString> = vec!["cp".into()];
     words.extend(flags.recursive.then(|| "-r".into()));
     words.extend(flags.json.then(|| "--json".into()));

@@ -13,11 +13,14 @@ use ioloom_du::links::{FileId, LinkSet};
 use ioloom_du::tree::{Found, Kind, Part, ROOT, Tree};
 use ioloom_du::{Scan, Tally};
 use ioloom_model::units::{format_count, format_size};
-use ioloom_objects::Listed;
+use ioloom_objects::{Listed, ObjectError};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Errors that are kept.
+const ERRORS_KEPT: usize = 1000;
 
 /// Lists what is below a URL. With `print`, prints the lines of the tree.
 pub(super) fn scan(args: &DuArgs, url: &str, lines: &Lines, print: bool) -> Result<Scan, Failure> {
@@ -36,23 +39,34 @@ pub(super) fn scan(args: &DuArgs, url: &str, lines: &Lines, print: bool) -> Resu
     let location = store.location();
     let root = location.url();
     let mut objects = Objects::new(root.trim_end_matches('/'), location.prefix(), args.all);
-    let mut stopped = false;
+    let (mut stopped, mut errors, mut errors_count) = (false, Vec::new(), 0);
+    let mut failed = |error: ObjectError| {
+        errors_count += 1;
+        if errors.len() < ERRORS_KEPT {
+            errors.push(error.to_string());
+        }
+    };
     let listed = ioloom_objects::list(&store, |object| {
-        seen.0.fetch_add(1, Ordering::Relaxed);
-        seen.1.fetch_add(object.size, Ordering::Relaxed);
-        objects.add(&object);
+        match object {
+            Ok(object) => {
+                seen.0.fetch_add(1, Ordering::Relaxed);
+                seen.1.fetch_add(object.size, Ordering::Relaxed);
+                objects.add(&object);
+            }
+            Err(error) => failed(error),
+        }
         stopped = signals.flag.load(Ordering::Relaxed);
         !stopped
     });
     status.finish();
-    let errors: Vec<String> = listed.err().map(|error| error.to_string()).into_iter().collect();
+    listed.err().into_iter().for_each(failed);
     // As with a directory that cannot be opened, nothing listed means no line.
     let empty = objects.count == 0 && !errors.is_empty();
     let roots: Vec<Tree> = if empty { None } else { objects.tree() }.into_iter().collect();
     let unix_s = started.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let scan = Scan {
         roots,
-        errors_count: errors.len() as u64,
+        errors_count,
         errors,
         interrupted: stopped,
         signal: stopped.then(|| signals.exit() as i32 - 128),

@@ -9,6 +9,7 @@ use super::work::{EachWork, Lines, Local, State};
 use super::{output, progress, sink};
 use crate::exit::{Ended, Failure};
 use crate::remote;
+use clap::{Args, FromArgMatches};
 use ioloom_failure::quoted;
 use ioloom_model::Schedule;
 use ioloom_objects::{Kind, ObjectError, Options, Piece, Run, Store, Work, WorkError};
@@ -33,15 +34,18 @@ pub(super) fn run(args: &EachArgs, url: &str) -> Ended {
     Ok(outcome.exit(&stop))
 }
 
-/// Refuses flags that concern files only.
+/// Refuses flags that have no effect on objects.
 fn check(args: &EachArgs) -> Result<(), Failure> {
     if args.paths.len() > 1 {
         return Err(Failure::usage("a URL cannot be combined with other paths or URLs"));
     }
+    let plain = defaults()?;
     let given = [
         (args.method.is_some(), "--method"),
         (args.plan.is_some(), "--plan"),
         (args.chunk.is_some(), "--chunk"),
+        (args.buffers != plain.buffers, "--buffers"),
+        (args.read_order != plain.read_order, "--read-order"),
         (args.check.is_some(), "--check"),
         (args.trace.is_some(), "--trace"),
         (args.sharding.shard.is_some(), "--shard"),
@@ -50,10 +54,38 @@ fn check(args: &EachArgs) -> Result<(), Failure> {
     if let Some((_, flag)) = given.into_iter().find(|(given, _)| *given) {
         return Err(Failure::usage(format!("{flag} cannot be used with objects")));
     }
-    match args.schedule {
-        None | Some(Schedule::Window { .. }) => Ok(()),
-        Some(_) => Err(Failure::usage("objects need a schedule of the form window:l=L,p=P")),
+    if !matches!(args.schedule, None | Some(Schedule::Window { .. })) {
+        return Err(Failure::usage("objects need a schedule of the form window:l=L,p=P"));
     }
+    // The flags that have an effect. Whatever else differs from the default is refused.
+    let plain = EachArgs {
+        paths: args.paths.clone(),
+        compute: args.compute.clone(),
+        exec: args.exec.clone(),
+        jobs: args.jobs,
+        threads: args.threads,
+        schedule: args.schedule,
+        polite: args.polite,
+        memory: args.memory,
+        per_file: args.per_file,
+        ordered: args.ordered,
+        tag: args.tag,
+        zero: args.zero,
+        json: args.json,
+        quiet: args.quiet,
+        progress_lines: args.progress_lines,
+        ..plain
+    };
+    if format!("{plain:?}") == format!("{args:?}") {
+        return Ok(());
+    }
+    Err(Failure::usage("a flag that concerns only files cannot be used with objects"))
+}
+
+/// Returns the arguments of a call without flags.
+fn defaults() -> Result<EachArgs, Failure> {
+    let matches = EachArgs::augment_args(clap::Command::new("each")).try_get_matches_from(["each"]);
+    matches.and_then(|found| EachArgs::from_arg_matches(&found)).map_err(Failure::usage)
 }
 
 /// Returns the limits of the run, and how threads share the work, in words.
@@ -95,7 +127,7 @@ fn run_job(
         bar.count(now);
     };
     let options = Options { progress: &report, ..options };
-    let run = ioloom_objects::run(store, &options, &OnObjects { work: &work, sink: sink.as_ref() });
+    let run = ioloom_objects::run(store, &options, &OnObjects { work: &work });
     bar.finish();
     sink.as_ref().map_or(Ok(()), sink::Sink::finish)?;
     let Run { locals, cancelled, requests, measured, .. } =
@@ -118,7 +150,6 @@ fn run_job(
 /// The work on files, applied to objects.
 struct OnObjects<'w, 'a> {
     work: &'w EachWork<'a>,
-    sink: Option<&'w sink::Sink<'a>>,
 }
 
 impl Work for OnObjects<'_, '_> {
@@ -163,10 +194,5 @@ impl Work for OnObjects<'_, '_> {
             _ => error.to_string(),
         };
         self.work.fail(local, (index, Path::new(&error.url)), message, missing);
-    }
-
-    fn skipped(&self, _: &mut Local, index: usize) {
-        // Lines in input order wait for every index.
-        self.sink.inspect(|sink| sink.line(index, b""));
     }
 }

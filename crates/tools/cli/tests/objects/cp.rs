@@ -1,6 +1,6 @@
 //! `cp` from a store.
 
-use super::run;
+use super::{Ran, program, run};
 use ioloom_bucket::{Fault, Law, Server};
 
 #[test]
@@ -38,6 +38,29 @@ fn an_object_is_copied_to_a_name_or_into_a_directory() {
 }
 
 #[test]
+fn a_directory_is_copied_to_a_prefix() {
+    let server = Server::start(Law::default());
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    std::fs::create_dir_all(tree.join("sub")).unwrap();
+    std::fs::write(tree.join("sub/a"), vec![1; 9 << 20]).unwrap();
+    std::fs::write(tree.join("b"), "two").unwrap();
+    let from = tree.display().to_string();
+    let command = |args: &[&str]| {
+        let mut command = program(&server);
+        command.args(["cp"]).args(args).env("XDG_STATE_HOME", dir.path().join("state"));
+        Ran::of(command.output().unwrap())
+    };
+    command(&[&from, "s3://bucket/to"]).one_error(1, "it is a directory; add -r");
+    let document = command(&["-r", "--json", &from, "s3://bucket/to"]).well().json();
+    assert_eq!((&document["files"], &document["verified_files"]), (&2.into(), &2.into()));
+    assert_eq!(server.keys(), ["to/b", "to/sub/a"]);
+    assert_eq!(server.get("to/sub/a").unwrap(), vec![1; 9 << 20]);
+    let denied = command(&["-r", &from, "s3://denied/to"]);
+    assert_eq!((denied.code, denied.err.lines().count()), (Some(1), 2), "{}", denied.err);
+}
+
+#[test]
 fn errors_fail_with_code_1() {
     let server = Server::start(Law::default());
     server.put("d/a", "one");
@@ -48,7 +71,7 @@ fn errors_fail_with_code_1() {
         (["s3://bucket/none", &target], "cannot read 's3://bucket/none': No such object"),
         (["s3://bucket/d/", &target], "it is a prefix, not an object; add -r"),
         (["-p", "s3://bucket/d/a"], "cp takes one source and one target"),
-        ([&target, "s3://bucket/x"], "copying to object storage is not supported"),
+        ([&target, "s3://bucket/x"], "cannot stat "),
         (["s3://bucket/x", "s3://bucket/y"], "cannot copy between stores"),
     ] {
         run(&server, &[&["cp"][..], &args].concat()).one_error(1, words);

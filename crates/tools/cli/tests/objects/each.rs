@@ -111,6 +111,10 @@ fn errors_have_a_reason_advice_and_a_code() {
         "--method cannot be used with objects",
     );
     error(&["each", "s3://bucket/a", "--schedule", "threads:2"], 2, "window:l=L,p=P");
+    for (flag, value) in [("--buffers", "fresh"), ("--read-order", "inode"), ("--chunk", "1MiB")] {
+        let words = format!("{flag} cannot be used with objects");
+        run(&server, &["each", "s3://bucket/a", flag, value]).one_error(2, &words);
+    }
     let mut command = program(&server);
     command.env("AWS_ENDPOINT_URL", "http://127.0.0.1:9").args(["each", "s3://bucket/x"]);
     super::Ran::of(command.output().unwrap())
@@ -150,4 +154,32 @@ fn an_interrupt_ends_the_run_with_a_partial_result() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(err.contains("interrupted after "), "{err}");
     assert!(server.counts().served < 150, "{:?}", server.counts());
+}
+
+#[test]
+fn keys_that_are_not_supported_fail_alone() {
+    let server = Server::start(Law::default());
+    for key in ["d/a", "d/b", "d//c", "d/../e", "/d/f"] {
+        server.put(key, "12345");
+    }
+    for (command, printed) in [
+        (["each", "s3://bucket/d/"], "(partial: 2 errors)"),
+        (["du", "s3://bucket/"], "1\ts3://bucket/d\n"),
+    ] {
+        let ran = run(&server, &command);
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert!(ran.out.contains(printed), "{}", ran.out);
+        for key in ["d//c", "d/../e"] {
+            assert!(
+                ran.err.contains(&format!("cannot read 's3://bucket/{key}': keys with")),
+                "{}",
+                ran.err
+            );
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("new").display().to_string();
+    let ran = run(&server, &["cp", "-r", "s3://bucket/", &target]);
+    assert_eq!((ran.code, ran.err.lines().count()), (Some(1), 3), "{}", ran.err);
+    assert_eq!(std::fs::read_to_string(dir.path().join("new/d/a")).unwrap(), "12345");
 }

@@ -1,0 +1,134 @@
+//! A page of a listing, without the keys that the client cannot represent.
+//!
+//! `object_store` rejects a whole page, up to 1000 objects, if one key has an empty segment, a segment
+//! `.` or `..` or a control character, and drops slashes at both ends of keys, which then name other
+//! objects. So these entries are removed before it parses the page, and the listing reports each one.
+//! It costs a search through the text of each page.
+
+use object_store::path::Path;
+
+/// What was removed from pages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Removed {
+    /// Keys that the client cannot represent.
+    pub(crate) keys: Vec<String>,
+    /// Whether there were markers of directories: empty objects whose keys end with a slash.
+    pub(crate) markers: bool,
+}
+
+impl Removed {
+    pub(crate) fn append(&mut self, more: Self) {
+        self.keys.extend(more.keys);
+        self.markers |= more.markers;
+    }
+}
+
+const BEGIN: &str = "<Contents>";
+const END: &str = "</Contents>";
+
+/// Returns the page without the entries whose keys the client cannot represent, and what was removed.
+pub(crate) fn readable(page: &str) -> (String, Removed) {
+    let (mut text, mut removed) = (String::with_capacity(page.len()), Removed::default());
+    let mut rest = page;
+    while let Some(start) = rest.find(BEGIN) {
+        let Some(len) = rest[start..].find(END) else { break };
+        let end = start + len + END.len();
+        let entry = &rest[start..end];
+        match text_of(entry, "Key").filter(|key| !is_representable(key)) {
+            None => text += &rest[..end],
+            Some(key) => {
+                text += &rest[..start];
+                if key.ends_with('/') && text_of(entry, "Size").as_deref() == Some("0") {
+                    removed.markers = true;
+                } else {
+                    removed.keys.push(key);
+                }
+            }
+        }
+        rest = &rest[end..];
+    }
+    (text + rest, removed)
+}
+
+/// Returns the text of an element with its references resolved.
+fn text_of(entry: &str, name: &str) -> Option<String> {
+    let (_, rest) = entry.split_once(&format!("<{name}>"))?;
+    let (mut rest, _) = rest.split_once(&format!("</{name}>"))?;
+    let mut text = String::with_capacity(rest.len());
+    while let Some((before, after)) = rest.split_once('&') {
+        text += before;
+        let (reference, after) = after.split_once(';')?;
+        text.push(match reference {
+            "amp" => '&',
+            "lt" => '<',
+            "gt" => '>',
+            "quot" => '"',
+            "apos" => '\'',
+            _ => {
+                let number = reference.strip_prefix('#')?;
+                let code = match number.strip_prefix('x') {
+                    Some(digits) => u32::from_str_radix(digits, 16),
+                    None => number.parse(),
+                };
+                char::from_u32(code.ok()?)?
+            }
+        });
+        rest = after;
+    }
+    Some(text + rest)
+}
+
+/// Returns whether the client would send exactly this key.
+fn is_representable(key: &str) -> bool {
+    Path::parse(key).is_ok_and(|path| path.as_ref() == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: &str, size: u32) -> String {
+        format!("<Contents><Key>{key}</Key><Size>{size}</Size></Contents>")
+    }
+
+    #[test]
+    fn only_keys_that_cannot_be_represented_are_removed() {
+        let good =
+            ["a", "a/b", "a%2Fb", "%", "a b+c", "...", ".x/y.", "a&amp;b", " a", "é", "&lt;"];
+        for key in good {
+            let page = format!("<R>{}<T/></R>", entry(key, 1));
+            assert_eq!(readable(&page), (page.clone(), Removed::default()), "{key}");
+        }
+        for (written, key) in [
+            ("/a", "/a"),
+            ("a/", "a/"),
+            ("a//b", "a//b"),
+            ("/", "/"),
+            ("..", ".."),
+            ("a/./b", "a/./b"),
+            ("a/../&amp;b", "a/../&b"),
+            ("a&#x1;b", "a\u{1}b"),
+            ("a&#10;", "a\n"),
+        ] {
+            let page = format!("<R>{}{}{}</R>", entry("a", 1), entry(written, 2), entry("b", 3));
+            let (text, removed) = readable(&page);
+            assert_eq!(text, format!("<R>{}{}</R>", entry("a", 1), entry("b", 3)), "{key}");
+            assert_eq!(removed, Removed { keys: vec![key.to_owned()], markers: false });
+        }
+    }
+
+    #[test]
+    fn markers_of_directories_are_not_reported() {
+        let (text, removed) = readable(&entry("a/", 0));
+        assert_eq!((&*text, removed), ("", Removed { keys: Vec::new(), markers: true }));
+    }
+
+    #[test]
+    fn other_documents_are_left_as_they_are() {
+        for page in
+            ["", "no list", "<Contents>", "<Contents></Contents>", "<Contents><Key>a//b</Key>"]
+        {
+            assert_eq!(readable(page), (page.to_owned(), Removed::default()));
+        }
+    }
+}

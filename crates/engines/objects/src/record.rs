@@ -1,0 +1,111 @@
+//! Records of uploads in parts, so that the next run aborts what a kill left.
+//!
+//! A record is a file with the URL and the ID of the upload, synced before the first part is sent and
+//! removed after the upload was completed or aborted. Its lock is held while the upload runs.
+
+use ioloom_failure::{Operation, PathError};
+use ioloom_sys::fault::call;
+use md5::{Digest, Md5};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// End of the name of a record.
+const SUFFIX: &str = ".upload";
+
+/// Returns the digits of a sum.
+pub(crate) fn digits(sum: &[u8]) -> String {
+    sum.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The record of a running upload.
+#[derive(Debug)]
+pub(crate) struct Record {
+    file: File,
+    path: PathBuf,
+}
+
+impl Record {
+    /// Writes and syncs the record of an upload of `url` to the server `endpoint`.
+    pub(crate) fn create(
+        directory: &Path,
+        (endpoint, url, id): (&str, &str, &str),
+    ) -> Result<Self, PathError> {
+        call("make-directory", || std::fs::create_dir_all(directory))
+            .map_err(PathError::on(Operation::CreateDir, directory))?;
+        let name = digits(&Md5::digest(format!("{endpoint}\n{url}\n{id}")));
+        let path = directory.join(name + SUFFIX);
+        let failed = |operation| PathError::on(operation, &path);
+        let mut file =
+            call("create", || OpenOptions::new().write(true).create_new(true).open(&path))
+                .map_err(failed(Operation::Create))?;
+        let text = format!("{endpoint}\n{url}\n{id}\n");
+        let written = call("write", || {
+            // Another process skips a record whose lock is held, or which is not complete.
+            file.lock()?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            File::open(directory)?.sync_all()
+        });
+        written.map_err(failed(Operation::Write))?;
+        Ok(Self { file, path })
+    }
+
+    /// Removes the record of an upload that has ended.
+    pub(crate) fn remove(self) {
+        let _ = call("unlink", || std::fs::remove_file(&self.path));
+        drop(self.file);
+    }
+}
+
+/// Returns the records of uploads to URLs that begin with `root`, which no process runs any more:
+/// locked records, their URLs and IDs.
+pub(crate) fn left(directory: &Path, endpoint: &str, root: &str) -> Vec<(Record, String, String)> {
+    let Ok(entries) = call("list", || std::fs::read_dir(directory)) else { return Vec::new() };
+    let mut all = Vec::new();
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if !path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes()) {
+            continue;
+        }
+        let Ok(mut file) = call("open", || File::open(&path)) else { continue };
+        let mut text = String::new();
+        if file.try_lock().is_err() || file.read_to_string(&mut text).is_err() {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        if let [found, url, id] = lines.as_slice()
+            && text.ends_with('\n')
+            && *found == endpoint
+            && url.starts_with(root)
+        {
+            let (url, id) = ((*url).to_owned(), (*id).to_owned());
+            all.push((Record { file, path }, url, id));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_records_without_a_process_are_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = dir.path().join("a/b");
+        let record = Record::create(&directory, ("http://h", "s3://b/k", "id")).unwrap();
+        assert!(left(&directory, "http://h", "s3://b/").is_empty(), "its lock is held");
+        drop(record);
+        for (endpoint, root, count) in
+            [("http://h", "s3://b/", 1), ("http://i", "s3://b/", 0), ("http://h", "s3://c/", 0)]
+        {
+            assert_eq!(left(&directory, endpoint, root).len(), count, "{endpoint} {root}");
+        }
+        let (record, url, id) = left(&directory, "http://h", "s3://b/k").remove(0);
+        assert_eq!((&*url, &*id), ("s3://b/k", "id"));
+        record.remove();
+        std::fs::write(directory.join("torn.upload"), "http://h\ns3://b/k\ni").unwrap();
+        assert!(left(&directory, "http://h", "s3://b/").is_empty(), "not complete");
+    }
+}

@@ -1,0 +1,245 @@
+//! Copies files to objects.
+
+use crate::error::{Action, ObjectError};
+use crate::options::{Options, Progress};
+use crate::reason::Reason;
+use crate::record::left;
+use crate::send::{Sender, Sent};
+use crate::store::Store;
+use crate::wire::watched;
+use ioloom_failure::{Operation, PathError};
+use ioloom_sys::fault::call;
+use object_store::multipart::MultipartStore;
+use object_store::path::Path as Key;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// Files in flight.
+const FILES: usize = 32;
+/// Errors that are kept.
+const ERRORS_KEPT: usize = 1000;
+/// Interval at which a stop is noticed and progress is reported.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The result of copying files to objects.
+#[derive(Debug, Default)]
+pub struct Uploaded {
+    /// Files that are objects now.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Objects whose checksum is that of the file.
+    pub verified: u64,
+    /// Objects of which only the length was verified.
+    pub length_only: u64,
+    /// Files that failed.
+    pub failed: u64,
+    /// Uploads of killed runs that were aborted.
+    pub aborted: u64,
+    /// The first 1000 messages, in no particular order.
+    pub errors: Vec<String>,
+    /// Whether the run was stopped.
+    pub cancelled: bool,
+    /// Time.
+    pub elapsed: Duration,
+}
+
+impl Uploaded {
+    fn fail(&mut self, message: String) {
+        self.failed += 1;
+        if self.errors.len() < ERRORS_KEPT {
+            self.errors.push(message);
+        }
+    }
+}
+
+/// Copies a file to the object that the location names, or, if it ends with a slash, to one with the
+/// name of the file below it. Copies the regular files below a directory to objects below the
+/// location; other files are errors.
+///
+/// Files larger than 8 MiB are uploaded in parts. The IDs of such uploads are recorded in the directory
+/// `records` before the first part. First, uploads below the location that killed runs left are aborted.
+///
+/// An object appears when it is complete, and replaces one with the same key: of several writers, the
+/// last one wins.
+///
+/// # Errors
+///
+/// Returns an error if the client cannot be started. Failures of files are in [`Uploaded::errors`].
+pub fn upload(
+    store: &Store,
+    source: &Path,
+    records: &Path,
+    options: &Options<'_>,
+) -> Result<Uploaded, ObjectError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(options.threads.clamp(1, 4) as usize)
+        .thread_name("ioloom-client")
+        .enable_all()
+        .build()
+        .map_err(|error| store.no_client(&error))?;
+    let began = Instant::now();
+    let mut done = Uploaded::default();
+    runtime.block_on(async {
+        abort_left(store, records, &mut done).await;
+        send_all(store, source, records, options, &mut done).await;
+    });
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    done.elapsed = began.elapsed();
+    Ok(done)
+}
+
+/// Aborts uploads of killed runs. One that cannot be aborted keeps its record and is an error.
+async fn abort_left(store: &Store, records: &Path, done: &mut Uploaded) {
+    for (record, url, id) in left(records, &store.endpoint, &store.location.url()) {
+        let key = url.strip_prefix(&store.location.url_of("")).and_then(|key| Key::parse(key).ok());
+        let Some(key) = key else { continue };
+        let (aborted, seen) = watched(store.patient.abort_multipart(&key, &id)).await;
+        match aborted {
+            Ok(()) => done.aborted += 1,
+            Err(_) if seen.status == Some(404) => {}
+            Err(error) => {
+                let reason = Reason::of(&error, &seen);
+                done.fail(
+                    ObjectError::new(Action::Abort, url, reason.kind, reason.text).to_string(),
+                );
+                continue;
+            }
+        }
+        record.remove();
+    }
+}
+
+async fn send_all(
+    store: &Store,
+    source: &Path,
+    records: &Path,
+    options: &Options<'_>,
+    done: &mut Uploaded,
+) {
+    let sender = Arc::new(Sender {
+        store: store.clone(),
+        records: records.to_owned(),
+        memory: Semaphore::new(Sender::permits(options.memory.max(1 << 16)) as usize),
+        memory_max: options.memory.max(1 << 16),
+        stop: options.stop.clone(),
+    });
+    let mut files = Files::below(source, store);
+    let mut flight: JoinSet<(u64, Result<Sent, String>)> = JoinSet::new();
+    let mut found = 0;
+    let mut listed = false;
+    loop {
+        while !listed && flight.len() < FILES && !options.stop.load(Ordering::Relaxed) {
+            match files.next() {
+                None => listed = true,
+                Some(Err(message)) => done.fail(message),
+                Some(Ok((path, key))) => {
+                    found += 1;
+                    let sender = sender.clone();
+                    flight.spawn(async move { sender.file(&path, key).await });
+                }
+            }
+        }
+        if flight.is_empty() {
+            break;
+        }
+        let ended = tokio::time::timeout(INTERVAL, flight.join_next()).await;
+        if let Ok(Some(ended)) = ended {
+            match ended {
+                Ok((_, Ok(Sent::Stopped))) => {}
+                Ok((bytes, Ok(sent))) => {
+                    done.files += 1;
+                    done.bytes += bytes;
+                    done.verified += u64::from(sent == Sent::Verified);
+                    done.length_only += u64::from(sent == Sent::LengthOnly);
+                }
+                Ok((_, Err(message))) => done.fail(message),
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => {}
+            }
+        }
+        (options.progress)(&Progress {
+            objects: done.files,
+            bytes: done.bytes,
+            found,
+            complete: listed,
+        });
+    }
+    done.cancelled = options.stop.load(Ordering::Relaxed);
+}
+
+/// The files of a source, and their keys.
+struct Files<'a> {
+    store: &'a Store,
+    root: PathBuf,
+    /// Paths that were found and not returned yet.
+    stack: Vec<PathBuf>,
+}
+
+impl<'a> Files<'a> {
+    fn below(source: &Path, store: &'a Store) -> Self {
+        Self { store, root: source.to_owned(), stack: vec![source.to_owned()] }
+    }
+
+    fn key_of(&self, path: &Path) -> Result<Key, String> {
+        let location = &self.store.location;
+        let below = match path.strip_prefix(&self.root) {
+            Ok(below) if !below.as_os_str().is_empty() => Some(below),
+            _ if location.is_prefix => path.file_name().map(Path::new),
+            _ => None,
+        };
+        let Some(below) = below else { return Ok(location.key.clone()) };
+        let shown = ioloom_failure::quoted(path);
+        let Some(below) = below.to_str() else {
+            return Err(format!("cannot copy {shown}: the name is not UTF-8, which keys must be"));
+        };
+        let prefix = location.key.as_ref();
+        let key = if prefix.is_empty() { below.to_owned() } else { format!("{prefix}/{below}") };
+        Key::parse(&key).ok().filter(|parsed| parsed.as_ref() == key).ok_or_else(|| {
+            format!("cannot copy {shown}: keys with control characters are not supported")
+        })
+    }
+
+    fn visit(&mut self, path: PathBuf) -> Result<Option<(PathBuf, Key)>, String> {
+        let is_root = path == self.root;
+        let stat =
+            || if is_root { std::fs::metadata(&path) } else { std::fs::symlink_metadata(&path) };
+        let kind = call("stat", stat)
+            .map_err(PathError::on(Operation::Stat, &path))
+            .map_err(|error| error.to_string())?;
+        if kind.is_dir() {
+            let entries =
+                call("list", || std::fs::read_dir(&path)?.map(|entry| Ok(entry?.path())).collect());
+            let mut entries: Vec<PathBuf> = entries.map_err(|error: std::io::Error| {
+                PathError::on(Operation::ReadDir, &path)(error).to_string()
+            })?;
+            entries.sort_unstable_by(|a, b| b.cmp(a));
+            self.stack.append(&mut entries);
+            return Ok(None);
+        }
+        if !kind.is_file() {
+            let kind = if kind.is_symlink() { "a symbolic link" } else { "not a regular file" };
+            let shown = ioloom_failure::quoted(&path);
+            return Err(format!("cannot copy {shown}: it is {kind}, which no object represents"));
+        }
+        let key = self.key_of(&path)?;
+        Ok(Some((path, key)))
+    }
+}
+
+impl Iterator for Files<'_> {
+    type Item = Result<(PathBuf, Key), String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some(path) = self.stack.pop() {
+            if let Some(found) = self.visit(path).transpose() {
+                return Some(found);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,146 @@
+//! Uploads to a server in this process, with and without faults and kills.
+
+use ioloom_bucket::{BUCKET, Fault, Law, Server};
+use ioloom_objects::{Location, Options, Store, Uploaded, upload};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn send(server: &Server, from: &Path, url: &str, records: &Path) -> Uploaded {
+    let store = Store::with_variables(Location::parse(url).unwrap(), server.environment()).unwrap();
+    upload(&store, from, records, &Options { memory: 32 << 20, ..Options::default() }).unwrap()
+}
+
+fn contents(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+/// A tree with an empty, small and large files, and a place for records.
+fn tree() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("tree/sub dir/deep")).unwrap();
+    for (name, len) in
+        [("empty", 0), ("a%2F+b", 5000), ("sub dir/deep/one", 1), ("sub dir/large", (20 << 20) + 7)]
+    {
+        std::fs::write(dir.path().join("tree").join(name), contents(len)).unwrap();
+    }
+    dir
+}
+
+fn records_left(dir: &Path) -> usize {
+    std::fs::read_dir(dir.join("records")).map(|all| all.count()).unwrap_or(0)
+}
+
+#[test]
+fn a_tree_becomes_objects_despite_faults() {
+    for (seed, faults) in [
+        (1, Vec::new()),
+        (2, vec![(Fault::Reset, 0.1), (Fault::Busy, 0.15), (Fault::Broken, 0.15)]),
+        (3, vec![(Fault::Reset, 0.1), (Fault::Busy, 0.15), (Fault::Broken, 0.15)]),
+    ] {
+        let dir = tree();
+        let server = Server::start(Law { seed, faults, ..Law::default() });
+        let from = dir.path().join("tree");
+        let done = send(&server, &from, "s3://bucket/to", &dir.path().join("records"));
+        assert_eq!((done.failed, &done.errors[..]), (0, &[][..]));
+        assert_eq!((done.files, done.verified, done.length_only), (4, 4, 0));
+        assert_eq!(done.bytes, 5001 + (20 << 20) + 7);
+        let keys = ["a%2F+b", "empty", "sub dir/deep/one", "sub dir/large"];
+        assert_eq!(server.keys(), keys.map(|key| format!("to/{key}")));
+        for key in keys {
+            let found = server.get(&format!("to/{key}")).unwrap();
+            assert!(found == std::fs::read(from.join(key)).unwrap(), "{key}");
+        }
+        assert_eq!((server.open_uploads(), records_left(dir.path())), (0, 0));
+    }
+}
+
+#[test]
+fn a_file_gets_the_name_of_the_location_or_its_own() {
+    let (server, dir) = (Server::start(Law::default()), tree());
+    let (file, records) = (dir.path().join("tree/empty"), dir.path().join("records"));
+    for url in ["s3://bucket/x/y", "s3://bucket/z/", "s3://bucket"] {
+        assert_eq!(send(&server, &file, url, &records).verified, 1);
+    }
+    assert_eq!(server.keys(), ["empty", "x/y", "z/empty"]);
+}
+
+#[test]
+fn files_that_cannot_be_objects_are_one_error_each() {
+    use std::os::unix::ffi::OsStrExt;
+    let (server, dir) = (Server::start(Law::default()), tempfile::tempdir().unwrap());
+    let tree = dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::os::unix::fs::symlink("/etc", tree.join("link")).unwrap();
+    for name in [&b"new\nline"[..], b"\xff", b"good"] {
+        std::fs::write(tree.join(std::ffi::OsStr::from_bytes(name)), "x").unwrap();
+    }
+    let done = send(&server, &tree, "s3://bucket/t", dir.path());
+    assert_eq!((done.files, done.failed), (1, 3), "{:?}", done.errors);
+    for words in ["a symbolic link", "control characters", "not UTF-8"] {
+        assert_eq!(done.errors.iter().filter(|error| error.contains(words)).count(), 1, "{words}");
+    }
+    assert_eq!(server.keys(), ["t/good"]);
+    let done = send(&server, &tree.join("none"), "s3://bucket/t", dir.path());
+    assert!(done.errors[0].contains("cannot stat") && done.failed == 1, "{:?}", done.errors);
+    for (url, words) in [("s3://denied/x", "s3:PutObject"), ("s3://nosuch/x", "bucket")] {
+        let done = send(&server, &tree.join("good"), url, dir.path());
+        assert_eq!((done.files, done.failed), (0, 1));
+        assert!(done.errors[0].contains(words), "{:?}", done.errors);
+    }
+}
+
+/// Runs the test `uploads_forever` in another process, and kills it after its first record.
+#[test]
+fn the_next_run_aborts_what_a_kill_left() {
+    let latency = (Duration::from_millis(300), 0.0);
+    let (server, dir) = (Server::start(Law { latency, ..Law::default() }), tree());
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "uploads_forever", "--ignored"]).env("UPLOAD_FROM", dir.path());
+    let mut child = child.envs(server.environment()).spawn().unwrap();
+    while server.open_uploads() == 0 || records_left(dir.path()) == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "the upload ended before it was killed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((server.open_uploads(), server.get("to/sub dir/large")), (1, None));
+    let large = dir.path().join("tree/sub dir/large");
+    let done = send(&server, &large, "s3://bucket/to/", &dir.path().join("records"));
+    assert_eq!((done.aborted, done.verified, done.failed), (1, 1, 0), "{:?}", done.errors);
+    assert_eq!((server.open_uploads(), records_left(dir.path())), (0, 0));
+}
+
+#[test]
+#[ignore = "started and killed by another test"]
+fn uploads_forever() {
+    let dir = std::env::var_os("UPLOAD_FROM").unwrap();
+    let dir = Path::new(&dir);
+    let location = Location::parse(&format!("s3://{BUCKET}/to")).unwrap();
+    let store = Store::open(location).unwrap();
+    let _ = upload(&store, &dir.join("tree"), &dir.join("records"), &Options::default());
+}
+
+#[test]
+fn a_stopped_run_aborts_its_uploads() {
+    let latency = (Duration::from_millis(50), 0.0);
+    let (server, dir) = (Server::start(Law { latency, ..Law::default() }), tree());
+    let location = Location::parse("s3://bucket/to").unwrap();
+    let store = Store::with_variables(location, server.environment()).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while server.open_uploads() == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let options = Options { stop: stop.clone(), memory: 8 << 20, ..Options::default() };
+        upload(&store, &dir.path().join("tree"), &dir.path().join("records"), &options).unwrap()
+    });
+    assert!(done.cancelled && done.failed == 0, "{done:?}");
+    assert_eq!(server.get("to/sub dir/large"), None);
+    assert!(done.bytes <= 5001, "the stopped file counts: {done:?}");
+    assert_eq!((server.open_uploads(), records_left(dir.path())), (0, 0));
+}
