@@ -29,7 +29,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     // Two builds that other steps need later use the time in which tests and single crates leave
     // processors idle.
     let cargo_deny = dependencies::install(repo)?;
-    let release = cargo_job(repo, gate::BUILD, 1500).in_background();
+    let release = cargo_job(repo, gate::BUILD, 2400).in_background();
     steps.take("format", || cargo(repo, "fmt --all --check", 120));
     steps.take("lints", || {
         cargo(repo, "clippy --locked --workspace --all-targets -- -D warnings", 900)
@@ -167,7 +167,7 @@ fn has_crate(tree: &str, name: &str) -> bool {
 /// test that fails again is a failure.
 fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     let args = ["test", "--locked", "--workspace", "--features", OPTIONAL, "--no-fail-fast"];
-    let ended = Job::new("cargo", &args, &repo.root, 1200).run()?;
+    let ended = Job::new("cargo", &args, &repo.root, 2000).run()?;
     let failed = &ended.tests.failed;
     if ended.fine() || ended.killed.is_some() || !(1..=UNSTEADY_MAX).contains(&failed.len()) {
         return Ok(judge_tests(&ended));

@@ -84,14 +84,22 @@ fn lines_of_files_do_not_wait_for_the_walk() {
     let mut options = Options::new(4, 100);
     options.lookup = HANG + Duration::from_secs(2);
     let mounted = DelayFs::mount(&place.at("t/slow"), options).unwrap();
-    for more in [&[][..], &["--json"], &["--read-order", "inode"], &["--exclude", "x"]] {
-        let mut command = place.ours(&["each", "t", "--per-file"]);
-        let mut child = command.args(more).stdout(Stdio::piped()).spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || out.lines().try_for_each(|line| sender.send(line.unwrap())));
+    // A killed run ends when its lookup does, so all runs wait for theirs at the same time.
+    let running =
+        [&[][..], &["--json"], &["--read-order", "inode"], &["--exclude", "x"]].map(|more| {
+            let mut command = place.ours(&["each", "t", "--per-file"]);
+            let mut child = command.args(more).stdout(Stdio::piped()).spawn().unwrap();
+            let out = BufReader::new(child.stdout.take().unwrap());
+            let (sender, lines) = channel();
+            std::thread::spawn(move || out.lines().try_for_each(|line| sender.send(line.unwrap())));
+            (more, child, lines)
+        });
+    let seen = running.map(|(more, mut child, lines)| {
         let seen = [lines.recv_timeout(HANG), lines.recv_timeout(HANG)];
         child.kill().unwrap();
+        (more, child, seen)
+    });
+    for (more, mut child, seen) in seen {
         child.wait().unwrap();
         for name in ["t/one", "t/sub/two"] {
             let of = |line: &Result<String, _>| line.as_ref().is_ok_and(|l| l.contains(name));
