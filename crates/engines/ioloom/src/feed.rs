@@ -17,16 +17,16 @@
 //! inode.
 
 use crate::bell::Bell;
+use crate::elevator::Elevator;
 use crate::error::FileError;
 use crate::take::Take;
 use ioloom_model::ReadOrder;
 use ioloom_sys::file::{self, Kind};
 use ioloom_walk::PathList;
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -42,20 +42,28 @@ const SORTED_MAX: usize = 65_536;
 pub(crate) enum Entry {
     /// A path.
     Path(PathBuf),
-    /// A path that a walk found to be a regular file, and its inode number; 0 if unknown.
-    Regular(PathBuf, u64),
+    /// A path of a packed list. With an allocation per path, which another thread releases, many
+    /// threads would wait for the lock of one heap.
+    Listed(Arc<PathList>, usize),
     /// An entry that could not be listed.
     Failed(FileError),
 }
 
 impl Entry {
-    /// Returns an entry of a list.
-    pub(crate) fn of(list: &PathList, at: usize) -> Self {
-        let path = list.path(at).to_owned();
-        if list.known_regular(at) {
-            Self::Regular(path, list.inode(at).unwrap_or(0))
-        } else {
-            Self::Path(path)
+    /// Returns the path, unless the entry could not be listed.
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) => Some(path),
+            Self::Listed(list, at) => Some(list.path(*at)),
+            Self::Failed(_) => None,
+        }
+    }
+
+    /// Returns the inode number, if a walk has recorded it.
+    fn inode(&self) -> Option<u64> {
+        match self {
+            Self::Listed(list, at) => list.inode(*at),
+            Self::Path(_) | Self::Failed(_) => None,
         }
     }
 }
@@ -117,18 +125,15 @@ struct State {
 
 enum Queue {
     Arrival(VecDeque<(usize, Entry)>),
-    Inode {
-        paths: BTreeMap<(u64, usize), Entry>,
-        /// The last one taken.
-        last: (u64, usize),
-    },
+    /// By inode and position.
+    Inode(Elevator<(u64, usize), Entry>),
 }
 
 impl Queue {
     fn len(&self) -> usize {
         match self {
             Self::Arrival(entries) => entries.len(),
-            Self::Inode { paths, .. } => paths.len(),
+            Self::Inode(entries) => entries.len(),
         }
     }
 
@@ -143,19 +148,14 @@ impl Queue {
     fn most(&self) -> usize {
         match self {
             Self::Arrival(_) => WAITING_MAX,
-            Self::Inode { .. } => SORTED_MAX,
+            Self::Inode(_) => SORTED_MAX,
         }
     }
 
     fn pop(&mut self) -> Option<(usize, Entry)> {
         match self {
             Self::Arrival(entries) => entries.pop_front(),
-            Self::Inode { paths, last } => {
-                let above = paths.range((Bound::Excluded(*last), Bound::Unbounded)).next();
-                let key = *above.or_else(|| paths.first_key_value())?.0;
-                *last = key;
-                paths.remove(&key).map(|entry| (key.1, entry))
-            }
+            Self::Inode(entries) => entries.pop().map(|((_, index), entry)| (index, entry)),
         }
     }
 }
@@ -174,7 +174,7 @@ impl Feed {
     pub(crate) fn new(order: ReadOrder, bell: Arc<Bell>) -> Self {
         let queue = match order {
             ReadOrder::List => Queue::Arrival(VecDeque::new()),
-            ReadOrder::Inode => Queue::Inode { paths: BTreeMap::new(), last: (0, 0) },
+            ReadOrder::Inode => Queue::Inode(Elevator::new()),
         };
         let state = State {
             queue,
@@ -239,14 +239,18 @@ impl Feed {
             return false;
         }
         let many = batch.len() > 1;
-        for (inode, entry) in batch.drain(..) {
-            let index = state.yielded;
-            state.yielded += 1;
-            match &mut state.queue {
-                Queue::Arrival(entries) => entries.push_back((index, entry)),
-                Queue::Inode { paths, .. } => {
-                    paths.insert((inode, index), entry);
-                }
+        let from = state.yielded;
+        state.yielded += batch.len();
+        let numbered =
+            batch.drain(..).enumerate().map(|(n, (inode, entry))| (inode, from + n, entry));
+        match &mut state.queue {
+            Queue::Arrival(entries) => {
+                entries.extend(numbered.map(|(_, index, entry)| (index, entry)))
+            }
+            Queue::Inode(entries) => {
+                entries.extend(
+                    numbered.map(|(inode, index, entry)| ((inode, index), entry)).collect(),
+                );
             }
         }
         self.waiting.store(state.queue.len(), Ordering::Release);
@@ -341,19 +345,16 @@ impl Feed {
 
 /// Reports whether the inode of an entry is known, or will not be looked up.
 fn has_key(entry: &Entry) -> bool {
-    matches!(entry, Entry::Regular(_, 1..) | Entry::Failed(_))
+    entry.inode().is_some() || entry.path().is_none()
 }
 
 /// Returns an entry with its inode. A path whose `stat` fails sorts first and fails later with its
-/// own error. A path that was given may be a link, which is followed: it is not made `Regular`.
+/// own error. A path that was given may be a link, which is followed.
 fn sort_key(entry: Entry) -> (u64, Entry) {
-    let inode = match &entry {
-        Entry::Regular(_, inode @ 1..) => *inode,
-        Entry::Path(path) | Entry::Regular(path, _) => match file::stat(path) {
-            Ok(facts) if facts.kind == Kind::Regular => facts.inode,
-            _ => 0,
-        },
-        Entry::Failed(_) => 0,
+    let ask = || {
+        let facts = file::stat(entry.path()?).ok()?;
+        (facts.kind == Kind::Regular).then_some(facts.inode)
     };
+    let inode = entry.inode().or_else(ask).unwrap_or(0);
     (inode, entry)
 }

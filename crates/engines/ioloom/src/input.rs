@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 fn entries_of(list: Arc<PathList>) -> impl Iterator<Item = Entry> + Send {
-    (0..list.len()).map(move |index| Entry::of(&list, index))
+    (0..list.len()).map(move |at| Entry::Listed(list.clone(), at))
 }
 
 /// Where files come from.

@@ -33,6 +33,7 @@ mod bell;
 mod blocking_threads;
 mod cancel;
 mod default_plan;
+mod elevator;
 #[cfg(feature = "lab")]
 #[doc(hidden)]
 pub mod engine;

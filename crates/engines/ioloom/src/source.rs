@@ -81,6 +81,7 @@ fn claim_more(next: &AtomicUsize, max: usize, take: Take) -> Option<Range<usize>
 #[derive(Debug, Clone)]
 pub(crate) enum ItemPath<'p> {
     Listed(&'p Path),
+    Shared(Arc<PathList>, usize),
     Owned(PathBuf),
 }
 
@@ -88,6 +89,7 @@ impl ItemPath<'_> {
     pub(crate) fn as_path(&self) -> &Path {
         match self {
             Self::Listed(path) => path,
+            Self::Shared(list, at) => list.path(*at),
             Self::Owned(path) => path,
         }
     }
@@ -265,8 +267,11 @@ impl<'s> Source<'s> {
                     }
                 };
                 let (index, path, known_regular) = match taken {
-                    Taken::Entry(index, Entry::Path(path)) => (index, path, false),
-                    Taken::Entry(index, Entry::Regular(path, _)) => (index, path, true),
+                    Taken::Entry(index, Entry::Path(path)) => (index, ItemPath::Owned(path), false),
+                    Taken::Entry(index, Entry::Listed(list, at)) => {
+                        let known_regular = list.known_regular(at);
+                        (index, ItemPath::Shared(list, at), known_regular)
+                    }
                     Taken::Entry(index, Entry::Failed(error)) => {
                         return Next::Failed(FileError { index, ..error });
                     }
@@ -276,7 +281,7 @@ impl<'s> Source<'s> {
                         return Next::Ended;
                     }
                 };
-                Next::Item(Item { index, path: ItemPath::Owned(path), known_regular, state: None })
+                Next::Item(Item { index, path, known_regular, state: None })
             }
         }
     }

@@ -17,6 +17,7 @@ pub mod cache;
 pub mod cgroup;
 pub mod clock;
 pub mod descriptor;
+pub mod descriptor_table;
 pub mod dir;
 pub mod extents;
 pub mod fault;

@@ -56,10 +56,16 @@ mod version;
 mod watch;
 
 use command_line::Command;
+use ioloom_sys::descriptor_table;
 use ioloom_sys::stdio::Stream;
 use std::process::ExitCode;
 
+/// Open files for which there is room from the start: the default window and more.
+const PLACES: u32 = 1024;
+
 fn main() -> ExitCode {
+    // While there is one thread, this does not wait. It may fail: files then open more slowly.
+    let _ = descriptor_table::make_room(PLACES);
     let command = command_line::parse();
     if command.prints() && Stream::Output.was_closed() {
         stderr::message(usage::CLOSED);

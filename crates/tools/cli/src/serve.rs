@@ -21,7 +21,7 @@ use ioloom_serve::{
     ServeSummary, Server, Sharing, ShowMode, StoreChoice, StoreKind, TlsFiles, detect_store,
     inherited, named,
 };
-use ioloom_sys::proc;
+use ioloom_sys::{descriptor_table, proc};
 use logging::{LogForm, LogLevel};
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -514,6 +514,9 @@ fn limits(args: &ServeArgs) -> Result<Limits, Failure> {
     }
     let asked = (limits.connections != UNLIMITED).then_some(limits.connections);
     limits.connections = connections(asked)?;
+    // Before the first thread, because a table that grows later stops whoever accepts a connection.
+    let places = limits.connections.saturating_add(DESCRIPTORS_OTHER);
+    let _ = descriptor_table::make_room(u32::try_from(places).unwrap_or(u32::MAX));
     Ok(limits)
 }
 

@@ -21,9 +21,10 @@ use crate::shared::Shared;
 use ioloom_budget::{Part, Permits};
 use ioloom_control::Ramp;
 use ioloom_model::layout::{Driver, Role};
-use ioloom_model::{Method, Tuned};
+use ioloom_model::{Method, ReadAhead, Tuned};
 use ioloom_observe::{Detail, GaugeSampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::descriptor_table;
 use ioloom_sys::proc::{self, UsageOf};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,6 +45,12 @@ const COUNTED_FROM_NS: u64 = 2_000_000;
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const FIRST_PAUSE_MAX: Duration = Duration::from_millis(5);
 
+/// Waiting paths from which the table of open files is enlarged ahead.
+const PATHS_WORTH_ROOM: usize = 512;
+/// Most files in flight for which the table of open files is enlarged.
+const MANY_FILES: u32 = 4096;
+/// Descriptors of the caller and of everything but the files of the run.
+const PLACES_OF_OTHERS: u32 = 256;
 /// Workers per permit that share a short list.
 const SHORT_LIST_WORKERS: usize = 8;
 
@@ -265,6 +272,8 @@ struct Crew<'e> {
     blocking: Option<BlockingCrew<'e>>,
     waits: ReadWaits<'e>,
     pilot: Option<Pilot<'e>>,
+    /// Places that the table of open files may need, until they are asked for.
+    places: Option<u32>,
 }
 
 impl<'e> Crew<'e> {
@@ -290,6 +299,12 @@ impl<'e> Crew<'e> {
             blocking: BlockingCrew::new(shared, pilot.is_some()),
             waits: ReadWaits::new(shared),
             pilot,
+            places: match layout.window {
+                ReadAhead::Files(files) => {
+                    Some(files.min(MANY_FILES).saturating_add(PLACES_OF_OTHERS))
+                }
+                ReadAhead::All => Some(MANY_FILES),
+            },
         }
     }
 
@@ -311,6 +326,11 @@ impl<'e> Crew<'e> {
         self.waits.watcher += 1;
         if shared.stopping() {
             return;
+        }
+        if shared.source.waiting() >= PATHS_WORTH_ROOM
+            && let Some(places) = self.places.take()
+        {
+            descriptor_table::make_room_ahead(places);
         }
         if self.started < self.at_once {
             // Until the first worker has taken a file, a second one would be no earlier.

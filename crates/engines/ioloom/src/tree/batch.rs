@@ -4,6 +4,7 @@
 use crate::error::FileError;
 use crate::feed::Entry;
 use ioloom_walk::PathList;
+use std::sync::Arc;
 
 /// Files and failures on their way from the walk.
 #[derive(Debug, Default)]
@@ -28,7 +29,8 @@ impl Batch {
 /// often that of their hashes, that of inodes usually that of the data on the device.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
-    batch: Batch,
+    files: Arc<PathList>,
+    failed: Vec<FileError>,
     /// Positions in the list, the last one first.
     order: Vec<u32>,
 }
@@ -38,7 +40,7 @@ impl From<Batch> for Entries {
         let mut order: Vec<u32> = (0..batch.files.len() as u32).collect();
         let inode = |at: &u32| batch.files.inode(*at as usize).unwrap_or(0);
         order.sort_unstable_by_key(|at| (std::cmp::Reverse(inode(at)), std::cmp::Reverse(*at)));
-        Self { batch, order }
+        Self { files: Arc::new(batch.files), failed: batch.failed, order }
     }
 }
 
@@ -46,11 +48,11 @@ impl Iterator for Entries {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        if let Some(failed) = self.batch.failed.pop() {
+        if let Some(failed) = self.failed.pop() {
             return Some(Entry::Failed(failed));
         }
         let at = self.order.pop()? as usize;
-        Some(Entry::of(&self.batch.files, at))
+        Some(Entry::Listed(self.files.clone(), at))
     }
 }
 
@@ -66,8 +68,8 @@ mod tests {
         }
         batch.files.push(b"link");
         let entries = Entries::from(batch).map(|entry| match entry {
-            Entry::Regular(path, _) | Entry::Path(path) => path.display().to_string(),
-            Entry::Failed(error) => panic!("{error}"),
+            Entry::Listed(list, at) => list.path(at).display().to_string(),
+            entry => panic!("{entry:?}"),
         });
         assert_eq!(entries.collect::<Vec<_>>(), ["link", "d/a", "d/b", "d/c", "d/d"]);
     }
