@@ -25,7 +25,7 @@ pub use batch::Batch;
 pub use crowding::Crowding;
 pub use decision::{Cost, Decision, Log, Phase, Point, Reason};
 pub use gather::Gather;
-pub use pace::Pace;
+pub use pace::{Pace, Started, slow_start};
 pub use ramp::Ramp;
 pub use tuner::Tuner;
 pub use walk_controller::WalkController;

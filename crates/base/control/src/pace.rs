@@ -1,68 +1,136 @@
 //! The rate of requests to a server that refuses those above a limit which it does not publish.
 //!
 //! ```text
-//! free ── refused ──► half the rate ──► refused: 0.98 × what was admitted ◄──┐
-//!                                         │                                  │ refused
-//!                                         └► not refused: faster, up to the refused rate ──► creep
+//! free ─ refused ─► pause, count ─► share of the rate ─► faster ─ refused ─► pause ─► limit ─► creep ─┐
+//!                                                                    ▲                      refused │
+//!                                                                    └──────────────────────────────┘
 //! ```
 //!
 //! A number of requests in flight cannot serve as this limit: with a latency that varies, each number
-//! gives a range of rates, and the server counts rates. As soon as a server refuses, its allowance for
-//! bursts is used up, so that the rate which it admits is its limit; the pace takes that measurement
-//! instead of guessing from a share of refusals. It then creeps upwards by 0.5 % per second, faster
-//! after every ten seconds without a refusal, since a limit that rose shows in no other way.
+//! gives a range of rates, and the server counts rates. Servers allow bursts, so that the limit shows
+//! only when that allowance is used up, which a refusal reports. Everything that was started between
+//! two refusals was served, and the allowance was empty at both: their number over that time *is* the
+//! limit, without noise from latencies. Before the second refusal there is only the share of requests
+//! served after the first one, from the few that were on their way.
 //!
-//! A call costs a few floating-point operations. Times come from the caller.
+//! After a refusal the rate is halved for a tenth of a second, which gives the server's allowance a
+//! reserve for requests that arrive together. The rate then creeps up from 98 % of the limit, since a
+//! limit that rose shows in no other way: faster while the limit is known from few requests and after
+//! six seconds without a refusal.
+//!
+//! A refusal belongs to the decisions before it if its request was started before the last one, which
+//! its number shows. A call costs a few floating-point operations. Times come from the caller.
 
-/// Shortest time over which admitted requests are counted, in seconds.
-const EPOCH_S: f64 = 0.05;
-/// Least number of requests expected in that time.
-const EPOCH_REQUESTS: f64 = 50.0;
-/// The first reduction: the rate before includes the allowance for bursts.
-const FIRST_CUT: f64 = 0.5;
-/// Share of the admitted rate that is kept after a refusal.
+/// Requests in flight at the start, and the time in which they double.
+const FIRST: f64 = 16.0;
+const DOUBLES_NS: f64 = 5.5e8;
+/// Time over which the rate before the first refusal is measured.
+const LOOK_NS: u64 = 50_000_000;
+/// After a refusal: length of the slow phase, its rate as a share of the limit, or of the rate if the
+/// limit is not known, and the time in which no request starts.
+const SLOW_NS: u64 = 100_000_000;
+const SLOW: f64 = 0.5;
+const SLOW_UNKNOWN: f64 = 0.2;
+const PAUSE_S: f64 = 0.01;
+/// Share of the requests of the slow phase that are refused if the limit is far below its rate.
+const REFUSED_SLOWLY: f64 = 0.3;
+/// Requests and time between two refusals from which they measure the limit.
+const SPAN_REQUESTS: u64 = 20;
+const SPAN_NS: u64 = 50_000_000;
+/// Requests that are assumed in addition to those after a refusal, and how many of them were served.
+const ASSUMED: f64 = 8.0;
+const ASSUMED_SERVED: f64 = 3.0;
+/// Share of a limit that is kept: measured, and estimated from the requests after a refusal.
 const KEPT: f64 = 0.98;
-/// Greatest reduction at once.
-const CUT_MOST: f64 = 0.3;
-/// Growth per epoch far below and near the rate that was refused.
-const FAST: f64 = 1.1;
-const NEAR: f64 = 0.01;
-/// Growth per second at that rate, and time without refusals after which it doubles.
-const CREEP_PER_S: f64 = 0.005;
-const CREEP_DOUBLES_S: f64 = 10.0;
-const CREEP_MOST_PER_S: f64 = 0.2;
+const KEPT_UNKNOWN: f64 = 0.85;
+/// Growth per second: until the limit is measured, after the first measurement, and at last.
+const SEARCH: f64 = 1.0;
+const CREEP_FIRST: f64 = 0.04;
+const CREEP_LEAST: f64 = 0.005;
+const CREEP_MOST: f64 = 0.2;
+/// Time without refusals after which the growth doubles.
+const CREEP_DOUBLES_NS: u64 = 6_000_000_000;
+/// Longest time for which the rate grows at once, and since it last made a request wait.
+const GROWS_NS: u64 = 100_000_000;
 /// Requests that may start together, in seconds of the rate: timers are not exact.
-const TOGETHER_S: f64 = 0.004;
+const TOGETHER_S: f64 = 0.01;
 /// Lowest rate, requests per second.
 const RATE_LEAST: f64 = 1.0;
-/// Weight of a new latency in the mean.
-const LATENCY_WEIGHT: f64 = 0.05;
+
+/// Returns the number of requests that may be in flight at a time after the start: hundreds of refused
+/// requests in the first tenth of a second would be repeated, and count towards the limit.
+pub fn slow_start(now_ns: u64) -> u32 {
+    (FIRST * (now_ns as f64 / DOUBLES_NS).min(20.0).exp2()) as u32
+}
+
+/// A request that was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Started {
+    /// Requests started before.
+    number: u64,
+    at_ns: u64,
+}
+
+impl Started {
+    fn since(self, earlier: Self) -> (u64, u64) {
+        (self.number.saturating_sub(earlier.number), self.at_ns.saturating_sub(earlier.at_ns))
+    }
+}
 
 /// Limits the rate of requests after the first refusal.
 #[derive(Debug, Clone, Default)]
 pub struct Pace {
-    /// Requests per second; `None` before the first refusal.
-    rate: Option<f64>,
-    /// Rate that was refused.
-    high: f64,
+    /// Requests started.
+    started: u64,
+    /// A request of 50 to 100 ms ago, and one of the last 50 ms.
+    looks: (Started, Started),
+    limit: Option<Limit>,
+    cuts: u64,
+}
+
+/// The rate, and what the refusals have shown.
+#[derive(Debug, Clone)]
+struct Limit {
+    /// Requests per second.
+    rate: f64,
     /// Requests that may start now, and when that was computed.
     tokens: f64,
     filled_ns: u64,
-    /// Answers since `epoch_ns`, which may be in the future while earlier answers arrive.
-    epoch_ns: u64,
-    admitted: u64,
+    /// When the rate last made a request wait.
+    waited_ns: u64,
+    /// Growth per second, and until when it was applied.
+    growth: f64,
+    grown_ns: u64,
+    /// The last reduction.
+    cut: Cut,
+    /// The latest request that was refused: the server's allowance was empty.
+    last: Started,
+    /// Since the last decision: the first request, and how many were refused.
+    since: Started,
     refused: u64,
-    /// Mean latency.
-    latency_ns: f64,
-    /// Time of the last refusal that counted.
-    last_ns: u64,
-    cuts: u64,
+}
+
+/// A reduction of the rate.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    at_ns: u64,
+    /// The rate before.
+    rate: f64,
+    /// The refused request, and how many were refused that had been started before the reduction.
+    first: Started,
+    refused: u64,
+    /// Requests that had been started.
+    started: u64,
+    /// The limit, if this refusal measured it.
+    limit: Option<f64>,
+    /// Whether the rate is still low, and refusals do not reduce it further.
+    slow: bool,
 }
 
 impl Pace {
     /// Returns the rate in requests per second, if the server has refused any.
     pub fn rate(&self) -> Option<f64> {
-        self.rate
+        self.limit.as_ref().map(|limit| limit.rate)
     }
 
     /// Returns how often the rate was reduced.
@@ -72,224 +140,188 @@ impl Pace {
 
     /// Returns the time until the next request may start; 0 if it may start now.
     pub fn wait_ns(&mut self, now_ns: u64) -> u64 {
-        let Some(rate) = self.rate else { return 0 };
-        self.fill(now_ns, rate);
-        if self.tokens >= 1.0 {
+        let Some(limit) = &mut self.limit else { return 0 };
+        limit.advance(now_ns, self.started);
+        if limit.tokens >= 1.0 {
             return 0;
         }
-        (((1.0 - self.tokens) / rate * 1e9) as u64).max(1)
+        limit.waited_ns = now_ns;
+        (((1.0 - limit.tokens) / limit.rate * 1e9) as u64).max(1)
     }
 
-    /// Notes that a request started.
-    pub fn issued(&mut self, now_ns: u64) {
-        if let Some(rate) = self.rate {
-            self.fill(now_ns, rate);
-            self.tokens -= 1.0;
-        }
-    }
-
-    /// Notes a request that the server served, which took `latency_ns`.
-    pub fn admitted(&mut self, now_ns: u64, latency_ns: u64) {
-        if self.latency_ns == 0.0 {
-            self.latency_ns = latency_ns as f64;
-        }
-        self.latency_ns += (latency_ns as f64 - self.latency_ns) * LATENCY_WEIGHT;
-        if self.rate.is_none() {
-            // Counts the last epoch, so that the rate at the first refusal is known.
-            let long = now_ns.saturating_sub(self.epoch_ns) as f64 > EPOCH_S * 1e9;
-            if long && self.admitted as f64 > EPOCH_REQUESTS {
-                self.high = self.measured(now_ns);
-                self.restart(now_ns);
+    /// Notes that a request started. Its answer is to be reported with the value returned.
+    pub fn issued(&mut self, now_ns: u64) -> Started {
+        let started = Started { number: self.started, at_ns: now_ns };
+        self.started += 1;
+        match &mut self.limit {
+            Some(limit) => {
+                limit.advance(now_ns, self.started);
+                limit.tokens -= 1.0;
             }
-            self.admitted += 1;
-            return;
+            None if now_ns.saturating_sub(self.looks.1.at_ns) >= LOOK_NS => {
+                self.looks = (self.looks.1, started);
+            }
+            None => {}
         }
-        self.admitted += u64::from(now_ns >= self.epoch_ns);
-        self.judge(now_ns);
+        started
+    }
+
+    /// Notes a request that the server served.
+    pub fn admitted(&mut self, now_ns: u64) {
+        if let Some(limit) = &mut self.limit {
+            limit.advance(now_ns, self.started);
+            limit.grow(now_ns);
+        }
     }
 
     /// Notes a request that the server refused because there were too many.
-    pub fn refused(&mut self, now_ns: u64) {
-        if self.rate.is_none() {
-            let rate = self.high.max(self.measured(now_ns)).max(2.0 * RATE_LEAST);
-            self.high = rate;
-            self.last_ns = now_ns;
-            self.filled_ns = now_ns;
-            return self.set(now_ns, rate * FIRST_CUT);
+    pub fn refused(&mut self, now_ns: u64, started: Started) {
+        let total = self.started;
+        let Some(limit) = &mut self.limit else {
+            let (requests, ns) = started.since(self.looks.0);
+            let rate = requests as f64 / (ns.max(1_000_000) as f64 / 1e9);
+            let rate = rate.max(2.0 * RATE_LEAST);
+            self.cuts += 1;
+            self.limit = Some(Limit::new(now_ns, rate, started, total));
+            return;
+        };
+        limit.advance(now_ns, total);
+        if started.number < limit.cut.started {
+            limit.cut.refused += 1;
+        } else {
+            limit.refused += 1;
         }
-        self.refused += u64::from(now_ns >= self.epoch_ns);
-        self.judge(now_ns);
+        if !limit.cut.slow && started.number >= limit.cut.started {
+            self.cuts += u64::from(limit.refuse(now_ns, started, total));
+        }
+        if started.number > limit.last.number {
+            limit.last = started;
+        }
+    }
+}
+
+impl Limit {
+    fn new(now_ns: u64, rate: f64, first: Started, started: u64) -> Self {
+        let cut = Cut { at_ns: now_ns, rate, first, refused: 1, started, limit: None, slow: true };
+        let mut limit = Self {
+            rate,
+            tokens: 0.0,
+            filled_ns: now_ns,
+            waited_ns: now_ns,
+            growth: SEARCH,
+            grown_ns: now_ns,
+            cut,
+            last: first,
+            since: Started { number: started, at_ns: now_ns },
+            refused: 0,
+        };
+        limit.slow_down(rate * SLOW_UNKNOWN);
+        limit
     }
 
-    fn fill(&mut self, now_ns: u64, rate: f64) {
+    /// Takes the refusal of a request that was started since the last reduction. Returns whether it
+    /// reduces the rate.
+    fn refuse(&mut self, now_ns: u64, first: Started, started: u64) -> bool {
+        let (requests, ns) = first.since(self.last);
+        let served = requests.saturating_sub(1);
+        if served >= SPAN_REQUESTS && ns >= SPAN_NS {
+            let growth = match self.growth {
+                SEARCH => CREEP_FIRST,
+                growth => (growth / 2.0).max(CREEP_LEAST),
+            };
+            // If the server's allowance was full meanwhile, more would have been served. With an
+            // allowance of at most a second of the limit, the rate is not beyond this multiple of it:
+            // x - 1 - ln x = growth.
+            let growth_now = self.growth_at(now_ns);
+            let beyond = 1.0 + (2.0 * growth_now).sqrt() + growth_now * 2.0 / 3.0;
+            let per_s = served as f64 / (ns as f64 / 1e9);
+            let limit = per_s.max(self.rate / beyond).min(self.rate);
+            self.reduce(now_ns, limit, (first, started), growth);
+            return true;
+        }
+        // Refusals follow each other: the share that is served counts, of enough requests.
+        let (requests, ns) = Started { number: started, at_ns: now_ns }.since(self.since);
+        if requests < SPAN_REQUESTS || ns < SPAN_NS {
+            return false;
+        }
+        let limit = self.rate * self.served(requests);
+        self.reduce(now_ns, limit, (first, started), SEARCH);
+        true
+    }
+
+    /// Returns the share of `requests` since the last decision that were served.
+    fn served(&self, requests: u64) -> f64 {
+        (requests.saturating_sub(self.refused) + 1) as f64 / (requests + 2) as f64
+    }
+
+    fn reduce(&mut self, now_ns: u64, limit: f64, (first, started): (Started, u64), growth: f64) {
+        let (rate, limit) = (self.rate, Some(limit));
+        self.growth = growth;
+        self.cut = Cut { at_ns: now_ns, rate, first, refused: 1, started, limit, slow: true };
+        (self.since, self.refused) = (Started { number: started, at_ns: now_ns }, 0);
+        self.slow_down(limit.unwrap_or(rate) * SLOW);
+    }
+
+    fn slow_down(&mut self, rate: f64) {
+        self.rate = rate.max(RATE_LEAST);
+        self.tokens = -self.rate * PAUSE_S;
+    }
+
+    /// Ends the slow phase, and fills the allowance.
+    fn advance(&mut self, now_ns: u64, started: u64) {
+        if self.cut.slow && now_ns.saturating_sub(self.cut.at_ns) >= SLOW_NS {
+            self.end_slow_phase(now_ns, started);
+        }
         let passed = now_ns.saturating_sub(self.filled_ns) as f64 / 1e9;
         self.filled_ns = self.filled_ns.max(now_ns);
-        self.tokens = (self.tokens + passed * rate).min((rate * TOGETHER_S).max(1.0));
+        let most = (self.rate * TOGETHER_S).max(1.0);
+        self.tokens = (self.tokens + passed * self.rate).min(most);
     }
 
-    /// Returns the admitted requests per second since the epoch began.
-    fn measured(&self, now_ns: u64) -> f64 {
-        let passed = now_ns.saturating_sub(self.epoch_ns) as f64 / 1e9;
-        self.admitted as f64 / passed.max(1e-3)
+    fn end_slow_phase(&mut self, now_ns: u64, started: u64) {
+        let now = Started { number: started, at_ns: now_ns };
+        let (requests, _) = now.since(self.since);
+        if self.refused as f64 > REFUSED_SLOWLY * requests as f64 {
+            let limit = self.rate * self.served(requests);
+            return self.reduce(now_ns, limit, (self.last, started), SEARCH);
+        }
+        self.cut.slow = false;
+        self.grown_ns = now_ns;
+        (self.since, self.refused) = (now, 0);
+        let rate = match self.cut.limit {
+            Some(limit) => limit * KEPT,
+            None => self.estimate() * KEPT_UNKNOWN,
+        };
+        self.rate = rate.max(RATE_LEAST);
     }
 
-    fn restart(&mut self, at_ns: u64) {
-        (self.epoch_ns, self.admitted, self.refused) = (at_ns, 0, 0);
+    /// Returns the limit by the share of requests served among those that were on their way at the
+    /// first refusal.
+    fn estimate(&self) -> f64 {
+        let after = self.cut.started.saturating_sub(self.cut.first.number + 1) as f64;
+        let served = (after - (self.cut.refused - 1) as f64).max(0.0);
+        self.cut.rate * (served + ASSUMED_SERVED) / (after + ASSUMED)
     }
 
-    /// Changes the rate. Answers to requests at the rate before are not counted.
-    fn set(&mut self, now_ns: u64, rate: f64) {
-        let before = self.rate.unwrap_or(f64::MAX);
-        self.rate = Some(rate.max(RATE_LEAST));
-        self.cuts += u64::from(rate < before);
-        // Answers to the requests of before arrive for about a latency, some for longer.
-        let settle = if rate < before { 2.0 * self.latency_ns } else { 0.0 };
-        self.restart(now_ns + settle as u64);
+    /// Returns the growth per second.
+    fn growth_at(&self, now_ns: u64) -> f64 {
+        if self.growth == SEARCH {
+            return SEARCH;
+        }
+        let calm = now_ns.saturating_sub(self.cut.at_ns) / CREEP_DOUBLES_NS;
+        (self.growth * (calm as f64).exp2()).min(CREEP_MOST)
     }
 
-    /// Decides at the end of an epoch.
-    fn judge(&mut self, now_ns: u64) {
-        let Some(rate) = self.rate else { return };
-        let passed = now_ns.saturating_sub(self.epoch_ns) as f64 / 1e9;
-        if passed < EPOCH_S.max(EPOCH_REQUESTS / rate) {
+    /// Raises the rate if it is what requests wait for.
+    fn grow(&mut self, now_ns: u64) {
+        let passed = now_ns.saturating_sub(self.grown_ns).min(GROWS_NS) as f64 / 1e9;
+        self.grown_ns = self.grown_ns.max(now_ns);
+        if self.cut.slow || now_ns.saturating_sub(self.waited_ns) > GROWS_NS {
             return;
         }
-        if self.refused > 0 {
-            let admitted = self.measured(now_ns);
-            self.high = admitted.clamp(rate * CUT_MOST, rate);
-            self.last_ns = now_ns;
-            return self.set(now_ns, self.high * KEPT);
-        }
-        let next = if rate < 0.9 * self.high {
-            (rate * FAST).min(self.high)
-        } else if rate < KEPT * self.high {
-            rate + NEAR * self.high
-        } else {
-            let calm = now_ns.saturating_sub(self.last_ns) as f64 / 1e9;
-            let creep = CREEP_PER_S * (calm / CREEP_DOUBLES_S).floor().exp2();
-            rate * (1.0 + creep.min(CREEP_MOST_PER_S) * passed)
-        };
-        self.high = self.high.max(next);
-        self.set(now_ns, next);
+        self.rate *= 1.0 + self.growth_at(now_ns) * passed;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BinaryHeap;
-
-    /// A server with a token bucket, and a client that starts a request whenever the pace and its
-    /// window allow it.
-    struct Sim {
-        cap: f64,
-        burst: f64,
-        tokens: f64,
-        filled_ns: u64,
-        served: u64,
-        refused: u64,
-    }
-
-    impl Sim {
-        fn new(cap: f64, burst: f64) -> Self {
-            Self { cap, burst, tokens: burst, filled_ns: 0, served: 0, refused: 0 }
-        }
-
-        fn takes(&mut self, now_ns: u64) -> bool {
-            let passed = (now_ns - self.filled_ns) as f64 / 1e9;
-            self.filled_ns = now_ns;
-            self.tokens = (self.tokens + passed * self.cap).min(self.burst);
-            let takes = self.tokens >= 1.0;
-            self.tokens -= f64::from(u8::from(takes));
-            self.served += u64::from(takes);
-            self.refused += u64::from(!takes);
-            takes
-        }
-
-        /// Runs until `end_ns` with a window that doubles from 8 to 512 every 200 ms.
-        fn run(&mut self, pace: &mut Pace, mut now_ns: u64, end_ns: u64, seed: u64) {
-            let mut random = seed;
-            let mut flight: BinaryHeap<std::cmp::Reverse<(u64, u64, bool)>> = BinaryHeap::new();
-            while now_ns < end_ns {
-                while let Some(std::cmp::Reverse((at, began, ok))) = flight.peek().copied()
-                    && at <= now_ns
-                {
-                    flight.pop();
-                    match ok {
-                        true => pace.admitted(at, at - began),
-                        false => pace.refused(at),
-                    }
-                }
-                let mut next = flight.peek().map_or(end_ns, |first| first.0.0);
-                let window = 8.0 * (now_ns as f64 / 2e8).min(6.0).exp2();
-                if (flight.len() as f64) < window {
-                    match pace.wait_ns(now_ns) {
-                        0 => {
-                            pace.issued(now_ns);
-                            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-                            let latency = 10_000_000 + (random >> 40) % 20_000_000;
-                            let ok = self.takes(now_ns);
-                            let after = if ok { latency } else { 5_000_000 };
-                            flight.push(std::cmp::Reverse((now_ns + after, now_ns, ok)));
-                            continue;
-                        }
-                        wait => next = next.min(now_ns + wait),
-                    }
-                }
-                now_ns = next.max(now_ns + 1);
-            }
-        }
-    }
-
-    #[test]
-    fn the_limit_is_used_and_seldom_exceeded() {
-        for (cap, burst, seed) in
-            [(500.0, 50.0, 1), (1000.0, 1000.0, 2), (3000.0, 300.0, 3), (8000.0, 8000.0, 4)]
-        {
-            let (mut sim, mut pace) = (Sim::new(cap, burst), Pace::default());
-            sim.run(&mut pace, 0, 2_000_000_000, seed);
-            let early = sim.refused as f64 / (sim.served + sim.refused) as f64;
-            assert!(early < 0.08, "cap {cap}: {early} refused at first");
-            (sim.served, sim.refused) = (0, 0);
-            sim.run(&mut pace, 2_000_000_000, 32_000_000_000, seed);
-            let share = sim.served as f64 / (30.0 * cap);
-            let late = sim.refused as f64 / (sim.served + sim.refused) as f64;
-            assert!(share > 0.95, "cap {cap}: {share} of it");
-            assert!(late < 0.001, "cap {cap}: {late} refused");
-        }
-    }
-
-    #[test]
-    fn the_rate_follows_a_limit_that_falls_and_rises() {
-        let (mut sim, mut pace) = (Sim::new(2000.0, 200.0), Pace::default());
-        sim.run(&mut pace, 0, 5_000_000_000, 5);
-        sim.cap = 400.0;
-        sim.run(&mut pace, 5_000_000_000, 10_000_000_000, 6);
-        let rate = pace.rate().unwrap();
-        assert!((360.0..440.0).contains(&rate), "{rate}");
-        sim.cap = 2000.0;
-        sim.run(&mut pace, 10_000_000_000, 60_000_000_000, 7);
-        assert!(pace.rate().unwrap() > 1800.0, "{:?}", pace.rate());
-    }
-
-    #[test]
-    fn a_server_that_refuses_nothing_is_not_limited() {
-        let (mut sim, mut pace) = (Sim::new(1e9, 1e9), Pace::default());
-        sim.run(&mut pace, 0, 1_000_000_000, 1);
-        assert_eq!((pace.rate(), pace.wait_ns(1_000_000_000), pace.cuts()), (None, 0, 0));
-    }
-
-    #[test]
-    fn a_server_that_refuses_everything_is_asked_once_per_second() {
-        let mut pace = Pace::default();
-        for ms in 0..100_000 {
-            let now_ns = ms * 1_000_000;
-            if pace.wait_ns(now_ns) == 0 {
-                pace.issued(now_ns);
-                pace.refused(now_ns);
-            }
-        }
-        let rate = pace.rate().unwrap();
-        assert!((RATE_LEAST..2.0).contains(&rate), "{rate}");
-    }
-}
+mod tests;

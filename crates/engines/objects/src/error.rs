@@ -46,6 +46,8 @@ pub enum Kind {
     Credentials,
     /// The server cannot be reached.
     Unreachable,
+    /// The server is not one of an object store.
+    NoStore,
     /// The bucket does not exist.
     NoBucket,
     /// The object does not exist.
@@ -113,6 +115,7 @@ impl ObjectError {
             Kind::Region => "set AWS_REGION to the region of the bucket",
             Kind::Changed => "run again when the object is no longer replaced",
             Kind::Memory => "raise the memory budget",
+            Kind::NoStore => "check that AWS_ENDPOINT_URL is that of an S3 server",
             Kind::Response if self.action == Action::List => {
                 "check that AWS_ENDPOINT_URL is that of an S3 server"
             }

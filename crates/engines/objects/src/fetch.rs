@@ -9,6 +9,7 @@ use crate::retries::Retries;
 use crate::store::Store;
 use crate::wire::watched;
 use futures_util::StreamExt;
+use ioloom_control::Started;
 use object_store::{GetOptions, GetRange, ObjectStore};
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,10 +49,16 @@ pub(crate) enum Fetched {
 
 impl Fetch {
     /// Reads a range of an object into memory that was reserved.
-    pub(crate) async fn range(&self, item: &Item, range: Range<u64>, mut bytes: Bytes) -> Fetched {
+    pub(crate) async fn range(
+        &self,
+        item: &Item,
+        range: Range<u64>,
+        mut bytes: Bytes,
+        mut started: Started,
+    ) -> Fetched {
         let whole = range == (0..item.size);
         if item.size == 0 {
-            return self.empty(item, bytes).await;
+            return self.empty(item, bytes, started).await;
         }
         let mut version = Version { size: item.size, e_tag: item.e_tag.clone() };
         let mut wanted = range;
@@ -74,37 +81,29 @@ impl Fetch {
                 if let Some(new) = self.renewed(item, &version, &mut bytes).await {
                     wanted = 0..new.size;
                     version = new;
-                    if self.gate.again().await {
-                        continue;
+                    match self.gate.again().await {
+                        Some(again) => started = again,
+                        None => return Fetched::Stopped,
                     }
-                    return Fetched::Stopped;
+                    continue;
                 }
             }
-            match self.pause(&reason, attempts).await {
-                Some(true) => {}
-                Some(false) => return Fetched::Stopped,
+            match again(&self.gate, &self.retries, &reason, attempts, started).await {
+                Some(Some(again)) => started = again,
+                Some(None) => return Fetched::Stopped,
                 None => return Fetched::Failed(failure(item, reason, attempts)),
             }
         }
     }
 
-    /// Waits before a request is repeated. Returns `None` if it is not, and false if the run stopped.
-    async fn pause(&self, reason: &Reason, attempts: u32) -> Option<bool> {
-        if reason.kind == Kind::Busy {
-            self.gate.refused();
-        }
-        let pause = self.retries.take(attempts).filter(|_| reason.is_transient())?;
-        tokio::time::sleep(pause).await;
-        Some(self.gate.again().await)
-    }
-
     /// Verifies that an object listed as empty is one. Its MD5 counts as seen only if the server
     /// gives it as the `ETag`.
-    async fn empty(&self, item: &Item, mut bytes: Bytes) -> Fetched {
+    async fn empty(&self, item: &Item, mut bytes: Bytes, mut started: Started) -> Fetched {
         let mut attempts = 0;
         loop {
             let began_ns = self.gate.now_ns();
-            let (described, seen) = describe(&self.store, &item.key).await;
+            let describe = describe(&self.store.reading, &item.key);
+            let (described, seen) = watched(describe).await;
             let reason = match described {
                 Ok(meta) if meta.size == 0 => {
                     self.gate.answered(self.gate.now_ns() - began_ns, 0);
@@ -117,9 +116,9 @@ impl Fetch {
                 Err(error) => Reason::of(&error, &seen),
             };
             attempts += 1;
-            match self.pause(&reason, attempts).await {
-                Some(true) => {}
-                Some(false) => return Fetched::Stopped,
+            match again(&self.gate, &self.retries, &reason, attempts, started).await {
+                Some(Some(again)) => started = again,
+                Some(None) => return Fetched::Stopped,
                 None => return Fetched::Failed(failure(item, reason, attempts)),
             }
         }
@@ -127,7 +126,7 @@ impl Fetch {
 
     /// Returns the present version of an object if it differs from `old` and fits in memory.
     async fn renewed(&self, item: &Item, old: &Version, bytes: &mut Bytes) -> Option<Version> {
-        let meta = describe(&self.store, &item.key).await.0.ok()?;
+        let meta = describe(&self.store.patient, &item.key).await.ok()?;
         let new = Version { size: meta.size, e_tag: meta.e_tag };
         if new.size == 0 || new.e_tag == old.e_tag {
             return None;
@@ -204,6 +203,23 @@ impl Fetch {
         }
         Ok(())
     }
+}
+
+/// Waits before a request is repeated. Returns `None` if it is not, and `Some(None)` if the run was
+/// stopped.
+pub(crate) async fn again(
+    gate: &Gate,
+    retries: &Retries,
+    reason: &Reason,
+    attempts: u32,
+    started: Started,
+) -> Option<Option<Started>> {
+    if reason.kind == Kind::Busy {
+        gate.refused(started);
+    }
+    let pause = retries.take(attempts).filter(|_| reason.is_transient())?;
+    tokio::time::sleep(pause).await;
+    Some(gate.again().await)
 }
 
 fn failure(item: &Item, reason: Reason, attempts: u32) -> ObjectError {

@@ -1,12 +1,12 @@
 //! When the next request may start: the number in flight, the pace, and the memory budget.
 //!
-//! One task starts requests, so one waiter is woken. Requests that are repeated keep their place and
-//! their memory and wait for the pace only.
+//! Tasks that start requests wait one after the other, in the order in which they came, so one waiter
+//! is woken. Requests that are repeated keep their place and their memory and wait for the pace only.
 
-use ioloom_control::Pace;
+use ioloom_control::{Pace, Started};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// What the task that starts requests waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,6 +46,7 @@ struct State {
     in_flight: u32,
     limit: u32,
     memory: u64,
+    memory_limit: u64,
     pace: Pace,
     stopped: bool,
     waiting: Waiting,
@@ -56,9 +57,11 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Gate {
     state: Mutex<State>,
+    /// Held by the task that waits.
+    turn: tokio::sync::Mutex<()>,
     wake: Notify,
+    stopped: watch::Sender<bool>,
     start: Instant,
-    memory: u64,
 }
 
 impl Gate {
@@ -67,12 +70,19 @@ impl Gate {
             in_flight: 0,
             limit,
             memory: 0,
+            memory_limit: memory,
             pace: Pace::default(),
             stopped: false,
             waiting: Waiting::Nothing,
             counts: Counts::default(),
         };
-        Self { state: Mutex::new(state), wake: Notify::new(), start: Instant::now(), memory }
+        Self {
+            state: Mutex::new(state),
+            turn: tokio::sync::Mutex::default(),
+            wake: Notify::new(),
+            stopped: watch::Sender::new(false),
+            start: Instant::now(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -84,28 +94,27 @@ impl Gate {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Waits until a request for `bytes` may start. Returns false if the run was stopped.
-    pub(crate) async fn enter(&self, bytes: u64) -> bool {
+    /// Waits until a request for `bytes` may start. Returns `None` if the run was stopped.
+    pub(crate) async fn enter(&self, bytes: u64) -> Option<Started> {
+        let _turn = self.turn.lock().await;
         loop {
             let mut wait = None;
             {
                 let mut state = self.state();
                 if state.stopped {
-                    return false;
+                    return None;
                 }
                 let now_ns = self.now_ns();
-                // The oldest request always fits.
-                let fits = state.memory == 0 || state.memory + bytes <= self.memory;
+                // The oldest request always fits, and so does one of the task that holds the memory.
+                let fits =
+                    state.memory == 0 || bytes == 0 || state.memory + bytes <= state.memory_limit;
                 state.waiting = if state.in_flight >= state.limit {
                     Waiting::Window
                 } else if !fits {
                     Waiting::Memory
                 } else {
                     match state.pace.wait_ns(now_ns) {
-                        0 => {
-                            state.enter(bytes, now_ns);
-                            return true;
-                        }
+                        0 => return Some(state.enter(bytes, now_ns)),
                         ns => {
                             wait = Some(Duration::from_nanos(ns));
                             Waiting::Pace
@@ -122,20 +131,19 @@ impl Gate {
         }
     }
 
-    /// Waits until the pace allows a request that is repeated. Returns false if the run was stopped.
-    pub(crate) async fn again(&self) -> bool {
+    /// Waits until the pace allows a request that is repeated. Returns `None` if the run was stopped.
+    pub(crate) async fn again(&self) -> Option<Started> {
         loop {
             let wait = {
                 let mut state = self.state();
                 if state.stopped {
-                    return false;
+                    return None;
                 }
                 let now_ns = self.now_ns();
                 match state.pace.wait_ns(now_ns) {
                     0 => {
-                        state.pace.issued(now_ns);
                         state.counts.sent += 1;
-                        return true;
+                        return Some(state.pace.issued(now_ns));
                     }
                     ns => Duration::from_nanos(ns),
                 }
@@ -148,17 +156,17 @@ impl Gate {
     pub(crate) fn answered(&self, latency_ns: u64, bytes: u64) {
         let now_ns = self.now_ns();
         let mut state = self.state();
-        state.pace.admitted(now_ns, latency_ns);
+        state.pace.admitted(now_ns);
         state.counts.answered += 1;
         state.counts.bytes += bytes;
         state.counts.latency_ns += latency_ns;
     }
 
     /// Notes a refused request.
-    pub(crate) fn refused(&self) {
+    pub(crate) fn refused(&self, started: Started) {
         let now_ns = self.now_ns();
         let mut state = self.state();
-        state.pace.refused(now_ns);
+        state.pace.refused(now_ns, started);
         state.counts.refused += 1;
     }
 
@@ -171,7 +179,7 @@ impl Gate {
     /// Reserves more memory for a request in flight, if there is any.
     pub(crate) fn grow(&self, bytes: u64) -> bool {
         let mut state = self.state();
-        let fits = state.memory + bytes <= self.memory;
+        let fits = state.memory + bytes <= state.memory_limit;
         if fits {
             state.take_memory(bytes);
         }
@@ -195,6 +203,12 @@ impl Gate {
         }
     }
 
+    /// Sets the memory budget.
+    pub(crate) fn set_memory(&self, bytes: u64) {
+        self.state().memory_limit = bytes;
+        self.wake.notify_one();
+    }
+
     /// Notes that the task that starts requests waits for the list, or no longer does.
     pub(crate) fn wait_for_list(&self, waits: bool) {
         self.state().waiting = if waits { Waiting::List } else { Waiting::Nothing };
@@ -203,7 +217,13 @@ impl Gate {
     /// Lets no more requests start.
     pub(crate) fn stop(&self) {
         self.state().stopped = true;
+        self.stopped.send_replace(true);
         self.wake.notify_one();
+    }
+
+    /// Waits until no more requests start.
+    pub(crate) async fn until_stopped(&self) {
+        let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
     }
 
     /// Returns what happened, the requests in flight, what is waited for, and the rate of the pace.
@@ -214,13 +234,13 @@ impl Gate {
 }
 
 impl State {
-    fn enter(&mut self, bytes: u64, now_ns: u64) {
+    fn enter(&mut self, bytes: u64, now_ns: u64) -> Started {
         self.waiting = Waiting::Nothing;
-        self.pace.issued(now_ns);
         self.in_flight += 1;
         self.counts.sent += 1;
         self.counts.in_flight_max = self.counts.in_flight_max.max(self.in_flight);
         self.take_memory(bytes);
+        self.pace.issued(now_ns)
     }
 
     fn take_memory(&mut self, bytes: u64) {

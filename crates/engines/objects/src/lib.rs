@@ -27,6 +27,7 @@ mod listing;
 mod location;
 mod map;
 mod options;
+mod paced;
 mod page;
 mod pilot;
 mod reason;
@@ -36,6 +37,7 @@ mod run;
 mod send;
 mod store;
 mod upload;
+mod verify;
 mod wire;
 mod work;
 

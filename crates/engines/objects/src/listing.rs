@@ -5,8 +5,9 @@ use crate::location::Location;
 use crate::reason::Reason;
 use crate::retries::Retries;
 use crate::store::Store;
-use crate::wire::{Seen, watched};
+use crate::wire::watched;
 use futures_util::StreamExt;
+use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
 use std::collections::HashSet;
@@ -49,13 +50,9 @@ impl Listed {
 }
 
 /// Returns the description of one object.
-pub(crate) async fn describe(
-    store: &Store,
-    key: &Path,
-) -> (object_store::Result<ObjectMeta>, Seen) {
+pub(crate) async fn describe(client: &AmazonS3, key: &Path) -> object_store::Result<ObjectMeta> {
     let options = GetOptions { head: true, ..GetOptions::default() };
-    let asked = async { store.patient.get_opts(key, options).await.map(|result| result.meta) };
-    watched(asked).await
+    Ok(client.get_opts(key, options).await?.meta)
 }
 
 /// Passes every object of the location to `each` in the order of the keys, until it returns false.
@@ -144,7 +141,7 @@ async fn of_the_prefix(store: &Store) -> Result<Option<Listed>, ObjectError> {
     }
     // Whether it may be described is another permission than whether the prefix may be listed, so a
     // failure says nothing yet.
-    match describe(store, &location.key).await {
+    match watched(describe(&store.patient, &location.key)).await {
         (Ok(meta), _) => Ok(Some(Listed::of(meta))),
         (Err(error), seen) => {
             let reason = Reason::of(&error, &seen);
@@ -176,13 +173,21 @@ async fn visit_one<F: Future<Output = bool>>(
             "it is a prefix, not an object; add -r to copy what is below it".to_owned(),
         ));
     }
-    match describe(store, &location.key).await {
+    match watched(describe(&store.patient, &location.key)).await {
         (Ok(meta), _) => {
             each(Ok(Listed::of(meta))).await;
             Ok(())
         }
         (Err(error), seen) => {
-            let reason = Reason::of(&error, &seen);
+            let mut reason = Reason::of(&error, &seen);
+            if reason.kind == Kind::Missing {
+                // The answer to a description has no error document, so it does not say what is missing.
+                let read = store.patient.get_opts(&location.key, GetOptions::default());
+                if let (Err(error), seen) = watched(read).await {
+                    let found = Reason::of(&error, &seen);
+                    reason = if found.kind == Kind::Missing { reason } else { found };
+                }
+            }
             Err(failed(reason.kind, reason.text))
         }
     }

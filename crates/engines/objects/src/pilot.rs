@@ -6,16 +6,13 @@
 
 use crate::gate::{Counts, Gate, Waiting};
 use crate::options::Options;
-use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch, Gather};
+use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch, Gather, slow_start};
 use ioloom_model::record::Bottleneck;
 use ioloom_model::units::format_count;
 use ioloom_model::{Decided, Tuned, TunedPoint};
 use ioloom_sys::proc::{self, UsageOf};
 use std::time::Duration;
 
-/// Requests in flight at the start, and the time in which they double.
-const FIRST: f64 = 8.0;
-const DOUBLES_NS: f64 = 2e8;
 /// Interval of decisions.
 pub(crate) const INTERVAL: Duration = Duration::from_nanos(BATCH_NS);
 /// Idle share of the processors below which they limit a run.
@@ -61,8 +58,7 @@ impl Pilot {
         if let Some(fixed) = self.fixed {
             return fixed;
         }
-        let ramp = FIRST * (now_ns as f64 / DOUBLES_NS).min(20.0).exp2();
-        if paced { self.auto.window() } else { self.auto.window().min(ramp as u32) }
+        if paced { self.auto.window() } else { self.auto.window().min(slow_start(now_ns)) }
     }
 
     /// Takes the state of a run after `objects` were processed, and sets the limit.

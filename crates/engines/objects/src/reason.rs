@@ -66,11 +66,13 @@ fn of_status(status: u16, seen: &Seen) -> Reason {
         (_, "AuthorizationHeaderMalformed" | "PermanentRedirect") if seen.region.is_some() => {
             Kind::Region
         }
+        // Documents of stores have an error code.
+        (404 | 405 | 501, "") if seen.has_document => Kind::NoStore,
         (404, _) => Kind::Missing,
         (401 | 403, _) => Kind::Denied,
         (409 | 412, _) => Kind::Changed,
         (301 | 302 | 307 | 308, _) => Kind::Region,
-        (408 | 500..=599, _) => Kind::Server,
+        (408 | 500 | 502..=599, _) => Kind::Server,
         _ => Kind::Response,
     };
     let text = match (kind, &seen.message, &seen.region) {
@@ -80,7 +82,7 @@ fn of_status(status: u16, seen: &Seen) -> Reason {
         (_, Some(message), _) => format!("{message} ({code})"),
         (_, None, _) if !code.is_empty() => code.to_owned(),
         _ => match status {
-            404 => "No such object".to_owned(),
+            404 if kind != Kind::NoStore => "No such object".to_owned(),
             403 => "Access denied".to_owned(),
             503 => "too many requests (503)".to_owned(),
             _ => format!("the server answered with status {status}"),

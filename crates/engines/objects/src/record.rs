@@ -58,8 +58,14 @@ impl Record {
     }
 }
 
-/// Returns the records of uploads to URLs that begin with `root`, which no process runs any more:
-/// locked records, their URLs and IDs.
+/// Returns whether a URL is `root` or below it.
+fn is_below(url: &str, root: &str) -> bool {
+    let root = root.trim_end_matches('/');
+    url.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns the records of uploads to `root` or URLs below it, which no process runs any more: locked
+/// records, their URLs and IDs.
 pub(crate) fn left(directory: &Path, endpoint: &str, root: &str) -> Vec<(Record, String, String)> {
     let Ok(entries) = call("list", || std::fs::read_dir(directory)) else { return Vec::new() };
     let mut all = Vec::new();
@@ -77,7 +83,7 @@ pub(crate) fn left(directory: &Path, endpoint: &str, root: &str) -> Vec<(Record,
         if let [found, url, id] = lines.as_slice()
             && text.ends_with('\n')
             && *found == endpoint
-            && url.starts_with(root)
+            && is_below(url, root)
         {
             let (url, id) = ((*url).to_owned(), (*id).to_owned());
             all.push((Record { file, path }, url, id));
@@ -91,6 +97,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_prefix_is_that_of_path_components() {
+        for (root, below, other) in [
+            ("s3://b/to", ["s3://b/to", "s3://b/to/x"], "s3://b/to2"),
+            ("s3://b/to/", ["s3://b/to/x", "s3://b/to/y/z"], "s3://b/to2/x"),
+            ("s3://b/", ["s3://b/x", "s3://b/to/x"], "s3://b2/x"),
+        ] {
+            assert!(below.iter().all(|url| is_below(url, root)), "{root}");
+            assert!(!is_below(other, root), "{root}");
+        }
+    }
+
+    #[test]
     fn only_records_without_a_process_are_left() {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path().join("a/b");
@@ -101,6 +119,9 @@ mod tests {
             [("http://h", "s3://b/", 1), ("http://i", "s3://b/", 0), ("http://h", "s3://c/", 0)]
         {
             assert_eq!(left(&directory, endpoint, root).len(), count, "{endpoint} {root}");
+        }
+        for (root, count) in [("s3://b", 1), ("s3://b/k", 1), ("s3://b/k/", 1), ("s3://b/k/x", 0)] {
+            assert_eq!(left(&directory, "http://h", root).len(), count, "{root}");
         }
         let (record, url, id) = left(&directory, "http://h", "s3://b/k").remove(0);
         assert_eq!((&*url, &*id), ("s3://b/k", "id"));

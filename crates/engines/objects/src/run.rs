@@ -10,6 +10,7 @@ use crate::pilot::{INTERVAL, Pilot};
 use crate::retries::Retries;
 use crate::store::Store;
 use crate::work::{Piece, Work, WorkError};
+use ioloom_control::Started;
 use ioloom_model::Measured;
 use ioloom_sys::proc::{self, UsageOf};
 use object_store::path::Path;
@@ -28,7 +29,7 @@ const RANGES_LEAST: u64 = 8;
 /// Listed objects that wait for their request.
 const LISTED_MAX: usize = 4096;
 /// Interval of progress reports.
-const REPORT: Duration = Duration::from_millis(100);
+pub(crate) const REPORT: Duration = Duration::from_millis(100);
 /// Threads that run the client.
 const CLIENT_THREADS: u32 = 4;
 
@@ -351,14 +352,12 @@ async fn request(
         let mut offset = 0;
         loop {
             let end = size.min(offset + range);
-            if !fetch.gate.enter(end - offset).await {
-                break 'listed;
-            }
+            let Some(started) = fetch.gate.enter(end - offset).await else { break 'listed };
             let bytes = Bytes::new(end - offset, fetch.gate.clone());
             let (fetch, queue, owner) = (fetch.clone(), queue.clone(), item.clone());
             flight.spawn(async move {
                 if !owner.is_over() {
-                    fetch_one(&fetch, &queue, &owner, offset..end, bytes).await;
+                    fetch_one(&fetch, &queue, &owner, offset..end, (bytes, started)).await;
                 }
                 fetch.gate.leave();
             });
@@ -390,10 +389,10 @@ async fn fetch_one(
     queue: &HandOver,
     item: &Arc<Item>,
     range: std::ops::Range<u64>,
-    bytes: Bytes,
+    (bytes, started): (Bytes, Started),
 ) {
     let offset = range.start;
-    match fetch.range(item, range, bytes).await {
+    match fetch.range(item, range, bytes, started).await {
         Fetched::Bytes(bytes, whole) => queue.arrived(item, offset, bytes, whole),
         Fetched::Failed(error) => queue.failed(item, error),
         Fetched::Stopped => {}

@@ -14,7 +14,10 @@ use std::time::Duration;
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longest time without a byte from the server.
 const SILENCE: Duration = Duration::from_secs(20);
-/// Retries of listings and uploads, and their longest time.
+/// The same while an object is written: the client counts the time in which it sends the body as
+/// silence.
+const SILENCE_OF_WRITES: Duration = Duration::from_secs(300);
+/// Retries of listings, and their longest time.
 const RETRIES: usize = 5;
 const RETRY_TIME: Duration = Duration::from_secs(60);
 
@@ -37,6 +40,8 @@ pub struct Store {
     pub(crate) endpoint: String,
     /// Repeats nothing, so that each refusal is seen.
     pub(crate) reading: Arc<AmazonS3>,
+    /// The same for requests that write.
+    pub(crate) writing: Arc<AmazonS3>,
     /// Repeats what failed for a while.
     pub(crate) patient: Arc<AmazonS3>,
 }
@@ -95,31 +100,39 @@ impl Store {
         }
         // An endpoint with http: is a request for it.
         let endpoint = endpoint.unwrap_or_default();
+        let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+        if !endpoint.is_empty() && !has_scheme(&endpoint) {
+            let shown = ioloom_failure::quoted(std::path::Path::new(&endpoint));
+            return Err(wrong(format!(
+                "the endpoint {shown} does not begin with http:// or https://; set AWS_ENDPOINT_URL \
+                 to a URL such as http://localhost:9000"
+            )));
+        }
         let plain = endpoint.starts_with("http://");
-        let options = ClientOptions::new()
-            .with_timeout_disabled()
-            .with_connect_timeout(CONNECT)
-            .with_read_timeout(SILENCE)
-            .with_pool_max_idle_per_host(4096)
-            .with_http1_only()
-            .with_allow_http(plain);
-        let builder = builder
-            .with_bucket_name(&location.bucket)
-            .with_client_options(options)
-            .with_http_connector(Connector);
-        let none = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+        let options = |silence| {
+            ClientOptions::new()
+                .with_timeout_disabled()
+                .with_connect_timeout(CONNECT)
+                .with_read_timeout(silence)
+                .with_pool_max_idle_per_host(4096)
+                .with_http1_only()
+                .with_allow_http(plain)
+        };
+        let builder = builder.with_bucket_name(&location.bucket).with_http_connector(Connector);
+        let none = || RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let backoff = BackoffConfig {
             init_backoff: Duration::from_millis(100),
             max_backoff: Duration::from_secs(8),
             base: 2.0,
         };
         let some = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIME };
-        let build = |retry| {
-            let built = builder.clone().with_retry(retry).build();
-            built.map(Arc::new).map_err(|error| wrong(innermost(&error)))
+        let build = |retry, silence| {
+            let builder = builder.clone().with_retry(retry).with_client_options(options(silence));
+            builder.build().map(Arc::new).map_err(|error| wrong(innermost(&error)))
         };
-        let (reading, patient) = (build(none)?, build(some)?);
-        Ok(Self { location, endpoint, reading, patient })
+        let (reading, patient) = (build(none(), SILENCE)?, build(some, SILENCE)?);
+        let writing = build(none(), SILENCE_OF_WRITES)?;
+        Ok(Self { location, endpoint, reading, writing, patient })
     }
 
     /// Returns the error of a client whose threads cannot start.

@@ -1,11 +1,16 @@
 //! Copies files to objects.
 
 use crate::error::{Action, ObjectError};
+use crate::gate::Gate;
 use crate::options::{Options, Progress};
+use crate::paced::{Paced, Problem};
+use crate::pilot::{INTERVAL, Pilot};
 use crate::reason::Reason;
 use crate::record::left;
-use crate::send::{Sender, Sent};
+use crate::run::{REPORT, Requests};
+use crate::send::{PART, Sender};
 use crate::store::Store;
+use crate::verify::Sent;
 use crate::wire::watched;
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::fault::call;
@@ -15,15 +20,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Files in flight.
-const FILES: usize = 32;
+/// Files in flight or waiting for it.
+const FILES: usize = 512;
 /// Errors that are kept.
 const ERRORS_KEPT: usize = 1000;
-/// Interval at which a stop is noticed and progress is reported.
-const INTERVAL: Duration = Duration::from_millis(100);
+/// Bytes in flight until the throughput is known, and then seconds of it: over a slow line each of
+/// many parts at the same time would take longer than the client waits for an answer.
+const FIRST_BYTES: u64 = 4 * PART;
+const SECONDS_IN_FLIGHT: f64 = 30.0;
 
 /// The result of copying files to objects.
 #[derive(Debug, Default)]
@@ -44,6 +50,10 @@ pub struct Uploaded {
     pub errors: Vec<String>,
     /// Whether the run was stopped.
     pub cancelled: bool,
+    /// Whether the run ended early because the store refuses every file.
+    pub gave_up: bool,
+    /// Requests.
+    pub requests: Requests,
     /// Time.
     pub elapsed: Duration,
 }
@@ -54,6 +64,31 @@ impl Uploaded {
         if self.errors.len() < ERRORS_KEPT {
             self.errors.push(message);
         }
+    }
+
+    /// Takes the result of a file.
+    fn take(&mut self, bytes: u64, sent: Result<Sent, Problem>) {
+        match sent {
+            Ok(Sent::Stopped) => {}
+            Ok(sent) => {
+                self.files += 1;
+                self.bytes += bytes;
+                self.verified += u64::from(sent == Sent::Verified);
+                self.length_only += u64::from(sent == Sent::LengthOnly);
+            }
+            // Every file would fail for this reason: the first one is enough.
+            Err(problem) if problem.is_of_the_store() && self.files == 0 => {
+                if !self.gave_up {
+                    self.fail(problem.text);
+                }
+                self.gave_up = true;
+            }
+            Err(problem) => self.fail(problem.text),
+        }
+    }
+
+    fn progress(&self, found: u64, complete: bool) -> Progress {
+        Progress { objects: self.files, bytes: self.bytes, found, complete }
     }
 }
 
@@ -121,19 +156,19 @@ async fn send_all(
     options: &Options<'_>,
     done: &mut Uploaded,
 ) {
-    let sender = Arc::new(Sender {
-        store: store.clone(),
-        records: records.to_owned(),
-        memory: Semaphore::new(Sender::permits(options.memory.max(1 << 16)) as usize),
-        memory_max: options.memory.max(1 << 16),
-        stop: options.stop.clone(),
-    });
+    let memory = options.memory.max(1 << 16);
+    let mut pilot = Pilot::new(options);
+    let gate = Arc::new(Gate::new(memory.min(FIRST_BYTES), pilot.limit(0, false)));
+    let paced = Paced { store: store.clone(), gate: gate.clone(), retries: Arc::default() };
+    let sender = Arc::new(Sender { paced, records: records.to_owned() });
     let mut files = Files::below(source, store);
-    let mut flight: JoinSet<(u64, Result<Sent, String>)> = JoinSet::new();
-    let mut found = 0;
-    let mut listed = false;
+    let mut flight: JoinSet<(u64, Result<Sent, Problem>)> = JoinSet::new();
+    let (mut found, mut listed) = (0, false);
+    let mut interval = tokio::time::interval(INTERVAL);
+    let mut reported = Instant::now();
+    let stops = || options.stop.load(Ordering::Relaxed);
     loop {
-        while !listed && flight.len() < FILES && !options.stop.load(Ordering::Relaxed) {
+        while !listed && !done.gave_up && flight.len() < FILES && !stops() {
             match files.next() {
                 None => listed = true,
                 Some(Err(message)) => done.fail(message),
@@ -147,29 +182,36 @@ async fn send_all(
         if flight.is_empty() {
             break;
         }
-        let ended = tokio::time::timeout(INTERVAL, flight.join_next()).await;
-        if let Ok(Some(ended)) = ended {
-            match ended {
-                Ok((_, Ok(Sent::Stopped))) => {}
-                Ok((bytes, Ok(sent))) => {
-                    done.files += 1;
-                    done.bytes += bytes;
-                    done.verified += u64::from(sent == Sent::Verified);
-                    done.length_only += u64::from(sent == Sent::LengthOnly);
-                }
-                Ok((_, Err(message))) => done.fail(message),
+        tokio::select! {
+            Some(ended) = flight.join_next() => match ended {
+                Ok((bytes, sent)) => done.take(bytes, sent),
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 Err(_) => {}
+            },
+            _ = interval.tick() => {
+                steer(&mut pilot, &gate, memory, done.files);
+                if stops() || done.gave_up {
+                    gate.stop();
+                }
             }
         }
-        (options.progress)(&Progress {
-            objects: done.files,
-            bytes: done.bytes,
-            found,
-            complete: listed,
-        });
+        if reported.elapsed() >= REPORT {
+            reported = Instant::now();
+            (options.progress)(&done.progress(found, listed));
+        }
     }
-    done.cancelled = options.stop.load(Ordering::Relaxed);
+    done.cancelled = stops();
+    let counts = gate.look().0;
+    let repeated = sender.paced.retries.taken();
+    done.requests = Requests { sent: counts.sent, refused: counts.refused, repeated };
+}
+
+/// Adjusts the number of requests and bytes in flight.
+fn steer(pilot: &mut Pilot, gate: &Gate, memory: u64, files: u64) {
+    pilot.tick(gate, files);
+    let seconds = gate.now_ns() as f64 / 1e9;
+    let per_s = gate.look().0.bytes as f64 / seconds;
+    gate.set_memory(memory.min(FIRST_BYTES.max((per_s * SECONDS_IN_FLIGHT) as u64)));
 }
 
 /// The files of a source, and their keys.

@@ -26,6 +26,8 @@ pub(crate) struct Seen {
     /// Code and message of an error document.
     pub(crate) code: Option<String>,
     pub(crate) message: Option<String>,
+    /// Whether there was an error document, of any form.
+    pub(crate) has_document: bool,
     /// Region of the bucket, if the server names it.
     pub(crate) region: Option<String>,
     /// Why there was no response.
@@ -137,6 +139,7 @@ impl Noting {
         }
         let (parts, body) = response.into_parts();
         let text = body.bytes().await.unwrap_or_default();
+        seen.has_document = !text.is_empty();
         let text = String::from_utf8_lossy(&text).into_owned();
         (seen.code, seen.message) = (element(&text, "Code"), element(&text, "Message"));
         note(seen);

@@ -1,6 +1,6 @@
 //! Uploads to a server in this process, with and without faults and kills.
 
-use ioloom_bucket::{BUCKET, Fault, Law, Server};
+use ioloom_bucket::{BUCKET, Contents, Fault, First, Law, Server, Target};
 use ioloom_objects::{Location, Options, Store, Uploaded, upload};
 use std::path::Path;
 use std::sync::Arc;
@@ -106,6 +106,12 @@ fn the_next_run_aborts_what_a_kill_left() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!((server.open_uploads(), server.get("to/sub dir/large")), (1, None));
+    // Neither is below the location, although the URL of the first one begins with that of the second.
+    let small = dir.path().join("tree/empty");
+    for url in ["s3://bucket/t", "s3://bucket/to/sub"] {
+        let done = send(&server, &small, url, &dir.path().join("records"));
+        assert_eq!((done.aborted, done.verified, server.open_uploads()), (0, 1, 1), "{url}");
+    }
     let large = dir.path().join("tree/sub dir/large");
     let done = send(&server, &large, "s3://bucket/to/", &dir.path().join("records"));
     assert_eq!((done.aborted, done.verified, done.failed), (1, 1, 0), "{:?}", done.errors);
@@ -143,4 +149,145 @@ fn a_stopped_run_aborts_its_uploads() {
     assert_eq!(server.get("to/sub dir/large"), None);
     assert!(done.bytes <= 5001, "the stopped file counts: {done:?}");
     assert_eq!((server.open_uploads(), records_left(dir.path())), (0, 0));
+}
+
+/// A file that is sent in parts, and one that is sent whole.
+const FILES: [(&str, usize); 2] = [("large", (8 << 20) + 5), ("small", 70_000)];
+
+/// Sends both files to a server with these faults. Returns what happened, and whether each object is
+/// the file.
+fn send_with(first: Vec<First>) -> (Uploaded, [Option<bool>; 2]) {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("from");
+    std::fs::create_dir(&from).unwrap();
+    for (name, len) in FILES {
+        std::fs::write(from.join(name), contents(len)).unwrap();
+    }
+    let server = Server::start(Law { first, ..Law::default() });
+    let done = send(&server, &from, "s3://bucket/to", &dir.path().join("records"));
+    assert_eq!(records_left(dir.path()), 0);
+    let objects = FILES
+        .map(|(name, len)| server.get(&format!("to/{name}")).map(|found| found == contents(len)));
+    (done, objects)
+}
+
+#[test]
+fn every_kind_of_request_is_repeated() {
+    use Target::{Begin, Complete, Part, Write};
+    let all = [Begin, Part, Complete, Write];
+    for (fault, targets) in [
+        (Fault::Reset, &all[..]),
+        (Fault::Busy, &all),
+        (Fault::Broken, &all),
+        (Fault::Unanswered, &all),
+        (Fault::Slow, &all),
+        // Only completions answer with a status of 200 before they are done.
+        (Fault::LateError, &[Complete]),
+    ] {
+        let first = targets.iter().map(|target| First::new(*target, fault, 2)).collect();
+        let (done, objects) = send_with(first);
+        assert_eq!((done.verified, done.failed), (2, 0), "{fault:?}: {done:?}");
+        assert_eq!(objects, [Some(true); 2], "{fault:?}");
+        let repeats = if fault == Fault::Slow { 0 } else { 2 * targets.len() as u64 };
+        assert!(done.requests.repeated >= repeats, "{fault:?}: {done:?}");
+    }
+}
+
+/// Runs a test for each case at the same time: repeated requests wait for seconds.
+fn for_each<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(|| test(case));
+        }
+    });
+}
+
+#[test]
+fn requests_that_always_fail_are_one_error_and_leave_no_object() {
+    let cases = [
+        (Target::Write, Fault::Busy, 1),
+        (Target::Begin, Fault::Reset, 0),
+        (Target::Part, Fault::Broken, 0),
+        (Target::Complete, Fault::LateError, 0),
+        (Target::Complete, Fault::Reset, 0),
+    ];
+    for_each(&cases, |&(target, fault, lost)| {
+        let (done, objects) = send_with(vec![First::new(target, fault, u64::MAX)]);
+        let case = format!("{target:?} {fault:?}: {done:?}");
+        assert_eq!((done.verified, done.failed), (1, 1), "{case}");
+        let mut expected = [Some(true); 2];
+        expected[lost] = None;
+        assert_eq!(objects, expected, "{case}");
+        assert!(done.errors[0].contains("(after 8 attempts)"), "{case}");
+    });
+}
+
+#[test]
+fn an_upload_whose_answers_are_lost_is_a_success() {
+    // The completion is carried out once; every repetition finds no upload.
+    for_each(&[Target::Complete, Target::Write], |&target| {
+        let (done, objects) = send_with(vec![First::new(target, Fault::Unanswered, u64::MAX)]);
+        assert_eq!((done.verified, done.failed), (2, 0), "{target:?} {done:?}");
+        assert_eq!(objects, [Some(true); 2]);
+    });
+}
+
+#[test]
+fn an_object_that_was_there_before_is_no_proof_of_success() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, bytes) = (dir.path().join("file"), contents((9 << 20) + 1));
+    std::fs::write(&file, &bytes).unwrap();
+    let mut old = bytes.clone();
+    old[1 << 20] ^= 1;
+    for_each(&[(old, false), (bytes, true)], |(before, succeeds)| {
+        let succeeds = *succeeds;
+        let first = vec![First::new(Target::Complete, Fault::Reset, u64::MAX)];
+        let server = Server::start(Law { first, ..Law::default() });
+        server.put("file", Contents::from(before.clone()).with_version("some version"));
+        let records = dir.path().join(format!("records {succeeds}"));
+        let done = send(&server, &file, "s3://bucket/", &records);
+        assert_eq!((done.verified, done.failed == 0), (u64::from(succeeds), succeeds), "{done:?}");
+        assert!(server.get("file").unwrap() == *before);
+    });
+}
+
+#[test]
+fn an_object_that_is_not_the_file_is_a_failure() {
+    for (target, words) in [(Target::Write, "35000 bytes"), (Target::Part, "bytes")] {
+        let (done, _) = send_with(vec![First::new(target, Fault::HalfStored, 1)]);
+        assert_eq!((done.verified, done.failed), (1, 1), "{done:?}");
+        assert!(done.errors[0].starts_with("cannot verify 's3://bucket/to/"), "{done:?}");
+        assert!(done.errors[0].contains(words), "{done:?}");
+    }
+}
+
+#[test]
+fn uploads_keep_to_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("from");
+    std::fs::create_dir(&from).unwrap();
+    for number in 0..400 {
+        std::fs::write(from.join(format!("{number}")), "contents").unwrap();
+    }
+    let law = Law { cap_per_s: 300.0, burst: 30.0, ..Law::default() };
+    let server = Server::start(law);
+    let done = send(&server, &from, "s3://bucket/to", dir.path());
+    assert_eq!((done.verified, done.failed), (400, 0), "{done:?}");
+    let counts = server.counts();
+    assert_eq!(done.requests.refused, counts.refused);
+    // Without a pace, hundreds of requests in flight are repeated until they are admitted.
+    assert!((1..200).contains(&counts.refused), "{counts:?}");
+}
+
+/// The client of HTTP takes the time in which it sends the contents for silence of the server.
+#[test]
+#[ignore = "takes half a minute"]
+fn a_line_on_which_a_part_takes_longer_than_the_silence_fails_no_upload() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, contents(9 << 20)).unwrap();
+    let law = Law { receives_slowly: Duration::from_secs(3), ..Law::default() };
+    let server = Server::start(law);
+    let done = send(&server, &file, "s3://bucket/to", &dir.path().join("records"));
+    assert_eq!((done.verified, done.failed, done.requests.repeated), (1, 0, 0), "{done:?}");
 }

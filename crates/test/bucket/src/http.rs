@@ -1,9 +1,11 @@
 //! Requests and responses as bytes of HTTP/1.1.
 
+use crate::data::Data;
+use crate::law::Target;
 use std::collections::BTreeMap;
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, BufWriter, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Largest body that is accepted.
@@ -21,8 +23,9 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Reads the next request; `None` at the end of the connection.
-    pub(crate) fn read(reader: &mut impl BufRead) -> Option<Self> {
+    /// Reads the next request, with a pause before each eighth of its body; `None` at the end of the
+    /// connection.
+    pub(crate) fn read(reader: &mut impl BufRead, pause: Duration) -> Option<Self> {
         let mut line = String::new();
         if reader.read_line(&mut line).ok()? == 0 {
             return None;
@@ -57,7 +60,14 @@ impl Request {
         if length > BODY_MAX {
             return None;
         }
-        reader.take(length).read_to_end(&mut request.body).ok()?;
+        let part = if pause.is_zero() { length } else { length.div_ceil(8) };
+        while (request.body.len() as u64) < length {
+            std::thread::sleep(pause);
+            let left = length - request.body.len() as u64;
+            if reader.take(part.min(left)).read_to_end(&mut request.body).ok()? == 0 {
+                return None;
+            }
+        }
         (request.body.len() as u64 == length).then_some(request)
     }
 
@@ -69,9 +79,20 @@ impl Request {
         self.method == "HEAD"
     }
 
-    /// Returns whether the request is for contents.
-    pub(crate) fn is_download(&self) -> bool {
-        self.method == "GET" && !self.key.is_empty()
+    /// Returns its kind.
+    pub(crate) fn target(&self) -> Target {
+        let has = |name| self.query.contains_key(name);
+        match self.method.as_str() {
+            "GET" if self.key.is_empty() => Target::List,
+            "GET" => Target::Read,
+            "HEAD" => Target::Describe,
+            "PUT" if has("uploadId") => Target::Part,
+            "PUT" => Target::Write,
+            "POST" if has("uploads") => Target::Begin,
+            "POST" if has("uploadId") => Target::Complete,
+            "DELETE" if has("uploadId") => Target::Abort,
+            _ => Target::Other,
+        }
     }
 }
 
@@ -95,16 +116,22 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Contents of a response: a part of shared bytes.
+/// Contents of a response: a part of some contents.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Body {
-    pub(crate) bytes: Arc<[u8]>,
-    pub(crate) range: std::ops::Range<usize>,
+    pub(crate) data: Data,
+    pub(crate) range: Range<u64>,
 }
 
 impl Body {
-    fn slice(&self) -> &[u8] {
-        &self.bytes[self.range.clone()]
+    /// Returns all of some contents.
+    pub(crate) fn all(data: Data) -> Self {
+        let range = 0..data.len();
+        Self { data, range }
+    }
+
+    fn len(&self) -> u64 {
+        self.range.end - self.range.start
     }
 }
 
@@ -118,10 +145,8 @@ pub(crate) struct Response {
 
 impl Response {
     pub(crate) fn text(status: u16, text: String) -> Self {
-        let bytes: Arc<[u8]> = text.into_bytes().into();
-        let range = 0..bytes.len();
         let headers = vec![("content-type", "application/xml".to_owned())];
-        Self { status, headers, body: Body { bytes, range } }
+        Self { status, headers, body: Body::all(text.into_bytes().into()) }
     }
 
     pub(crate) fn error(status: u16, code: &str, message: &str) -> Self {
@@ -136,38 +161,41 @@ impl Response {
         for (name, value) in &self.headers {
             text += &format!("{name}: {value}\r\n");
         }
-        text += &format!("content-length: {}\r\n\r\n", self.body.slice().len());
+        text += &format!("content-length: {}\r\n\r\n", self.body.len());
         text.into_bytes()
     }
 
+    /// Sends the head and a part of the contents. Returns whether that worked.
+    fn send_part(&self, mut stream: &TcpStream, part: &Range<u64>) -> bool {
+        // Small contents go with the head.
+        let mut buffer = BufWriter::with_capacity(64 << 10, &mut stream);
+        buffer.write_all(&self.head()).is_ok()
+            && self.body.data.write(part, &mut buffer).is_ok()
+            && buffer.flush().is_ok()
+    }
+
     /// Sends the response, or only its head. Returns whether that worked.
-    pub(crate) fn send(&self, mut stream: &TcpStream, head_only: bool) -> bool {
-        let mut bytes = self.head();
-        if !head_only {
-            bytes.extend_from_slice(self.body.slice());
-        }
-        stream.write_all(&bytes).is_ok()
+    pub(crate) fn send(&self, stream: &TcpStream, head_only: bool) -> bool {
+        let Range { start, end } = self.body.range;
+        self.send_part(stream, &(start..if head_only { start } else { end }))
     }
 
     /// Sends the first half of the contents. Returns false: the connection ends.
-    pub(crate) fn send_cut(&self, mut stream: &TcpStream) -> bool {
-        let mut bytes = self.head();
-        let body = self.body.slice();
-        bytes.extend_from_slice(&body[..body.len() / 2]);
-        let _ = stream.write_all(&bytes);
+    pub(crate) fn send_cut(&self, stream: &TcpStream) -> bool {
+        let start = self.body.range.start;
+        self.send_part(stream, &(start..start + self.body.len() / 2));
         false
     }
 
     /// Sends the contents in eight parts with a pause before each.
     pub(crate) fn send_slowly(&self, mut stream: &TcpStream, pause: Duration) -> bool {
-        let body = self.body.slice();
-        if stream.write_all(&self.head()).is_err() {
-            return false;
-        }
-        body.chunks(body.len().div_ceil(8).max(1)).all(|part| {
-            std::thread::sleep(pause);
-            stream.write_all(part).is_ok()
-        })
+        let Range { start, end } = self.body.range;
+        let step = self.body.len().div_ceil(8).max(1);
+        stream.write_all(&self.head()).is_ok()
+            && (start..end).step_by(step as usize).all(|from| {
+                std::thread::sleep(pause);
+                self.body.data.write(&(from..end.min(from + step)), &mut stream).is_ok()
+            })
     }
 
     /// Names another size of the object.
@@ -184,7 +212,7 @@ impl Response {
 
     /// Contains less than was requested, consistently.
     pub(crate) fn shortened(mut self) -> Self {
-        let half = self.body.range.len() / 2;
+        let half = self.body.len() / 2;
         self.body.range.end = self.body.range.start + half;
         for (name, value) in &mut self.headers {
             if *name == "content-range"
@@ -192,7 +220,7 @@ impl Response {
                 && let Some((range, total)) = rest.split_once('/')
                 && let Some((start, _)) = range.split_once('-')
             {
-                let end = start.parse::<usize>().unwrap_or(0) + half.max(1) - 1;
+                let end = start.parse::<u64>().unwrap_or(0) + half.max(1) - 1;
                 *value = format!("{unit} {start}-{end}/{total}");
             }
         }
@@ -207,16 +235,20 @@ mod tests {
     #[test]
     fn requests_are_parsed() {
         let text = "PUT /b/a%20b/c+d?partNumber=3&uploadId=x%2Fy&list-type= HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcGET";
-        let request = Request::read(&mut text.as_bytes()).unwrap();
+        let request = Request::read(&mut text.as_bytes(), Duration::ZERO).unwrap();
         assert_eq!(
             (&*request.bucket, &*request.key, &*request.body),
             ("b", "a b/c+d", &b"abc"[..])
         );
         assert_eq!(request.query["uploadId"], "x/y");
         assert_eq!(request.header("host"), Some("h"));
-        assert!(Request::read(&mut &b""[..]).is_none());
+        assert!(Request::read(&mut &b""[..], Duration::ZERO).is_none());
         assert!(
-            Request::read(&mut &b"GET / HTTP/1.1\r\ncontent-length: 5\r\n\r\nabc"[..]).is_none()
+            Request::read(
+                &mut &b"GET / HTTP/1.1\r\ncontent-length: 5\r\n\r\nabc"[..],
+                Duration::from_micros(1)
+            )
+            .is_none()
         );
     }
 }

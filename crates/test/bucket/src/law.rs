@@ -1,6 +1,7 @@
 //! How the server behaves: latency, limit and faults.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What goes wrong with a request.
@@ -18,10 +19,62 @@ pub enum Fault {
     WrongTotal,
     /// The response is complete in itself but contains less than was requested.
     Shortened,
-    /// The contents arrive in small parts.
+    /// The body of the response arrives in small parts.
     Slow,
     /// The object is replaced before the request is answered.
     Replaced,
+    /// The request is carried out, and the connection is closed without a response.
+    Unanswered,
+    /// The status is 200, and the body is an error document, as S3 sends it when it notices a failure
+    /// after it began to answer.
+    LateError,
+    /// Only the first half of the contents in the request is stored.
+    HalfStored,
+}
+
+/// Kinds of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A page of a listing.
+    List,
+    /// The description of an object.
+    Describe,
+    /// Contents.
+    Read,
+    /// A whole object.
+    Write,
+    /// The beginning of an upload in parts, a part of it, its completion, and its end without an object.
+    Begin,
+    /// See `Begin`.
+    Part,
+    /// See `Begin`.
+    Complete,
+    /// See `Begin`.
+    Abort,
+    /// Anything else.
+    Other,
+}
+
+/// A fault of the first requests of a kind.
+#[derive(Debug, Clone)]
+pub struct First {
+    target: Target,
+    fault: Fault,
+    left: Arc<AtomicU64>,
+}
+
+impl First {
+    /// Lets the first `count` requests of a kind fail.
+    pub fn new(target: Target, fault: Fault, count: u64) -> Self {
+        Self { target, fault, left: Arc::new(AtomicU64::new(count)) }
+    }
+
+    fn take(&self, target: Target) -> Option<Fault> {
+        let less = |left: u64| left.checked_sub(1);
+        (target == self.target
+            && self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok())
+        .then_some(self.fault)
+    }
 }
 
 /// How a server behaves.
@@ -39,6 +92,12 @@ pub struct Law {
     pub burst: f64,
     /// Faults, and the share of requests with each. Faults of contents hit only downloads.
     pub faults: Vec<(Fault, f64)>,
+    /// Faults of the first requests of a kind.
+    pub first: Vec<First>,
+    /// Pause before each of eight parts in which the body of a request is read.
+    pub receives_slowly: Duration,
+    /// Keep only lengths and checksums of uploads. Reading them gives a pattern.
+    pub forgets: bool,
     /// Objects per page of a listing.
     pub page: usize,
 }
@@ -52,6 +111,9 @@ impl Default for Law {
             cap_per_s: f64::INFINITY,
             burst: f64::INFINITY,
             faults: Vec::new(),
+            first: Vec::new(),
+            receives_slowly: Duration::ZERO,
+            forgets: false,
             page: 1000,
         }
     }
@@ -77,11 +139,18 @@ impl Law {
         median.mul_f64((sigma * normal).exp())
     }
 
-    pub(crate) fn fault(&self, number: u64, download: bool) -> Option<Fault> {
+    pub(crate) fn fault(&self, number: u64, target: Target) -> Option<Fault> {
+        if let Some(fault) = self.first.iter().find_map(|first| first.take(target)) {
+            return Some(fault);
+        }
+        let download = target == Target::Read;
         let mut left = self.random(number, 2);
         for (fault, share) in &self.faults {
             if left < *share {
-                let anywhere = matches!(fault, Fault::Reset | Fault::Busy | Fault::Broken);
+                let anywhere = matches!(
+                    fault,
+                    Fault::Reset | Fault::Busy | Fault::Broken | Fault::Slow | Fault::Unanswered
+                );
                 return (anywhere || download).then_some(*fault);
             }
             left -= share;
@@ -128,12 +197,11 @@ mod tests {
             faults: vec![(Fault::Reset, 0.1), (Fault::Cut, 0.2)],
             ..Law::default()
         };
-        let count = |download, fault| {
-            (0..10_000).filter(|n| law.fault(*n, download) == Some(fault)).count()
-        };
-        assert!((900..1100).contains(&count(true, Fault::Reset)));
-        assert!((1850..2150).contains(&count(true, Fault::Cut)));
-        assert_eq!(count(false, Fault::Cut), 0);
+        let count =
+            |target, fault| (0..10_000).filter(|n| law.fault(*n, target) == Some(fault)).count();
+        assert!((900..1100).contains(&count(Target::Read, Fault::Reset)));
+        assert!((1850..2150).contains(&count(Target::Read, Fault::Cut)));
+        assert_eq!(count(Target::Write, Fault::Cut), 0);
         let mut all: Vec<_> = (0..1001).map(|n| law.latency(n)).collect();
         assert_eq!(all[7], law.clone().latency(7));
         all.sort();

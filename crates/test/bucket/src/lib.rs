@@ -7,11 +7,13 @@
 //! What a fault hits depends on a seed and the number of the request; which object that is depends on
 //! the order in which requests arrive, so tests assert what holds for every order.
 
+mod data;
 mod http;
 mod law;
 mod store;
 
-pub use law::{Fault, Law};
+pub use data::pattern;
+pub use law::{Fault, First, Law, Target};
 pub use store::{BUCKET, Contents, DENIED};
 
 use http::{Request, Response};
@@ -89,10 +91,12 @@ impl Server {
     pub fn start(law: Law) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
+        let mut buckets = Buckets::with([BUCKET, DENIED]);
+        buckets.forgets = law.forgets;
         let shared = Arc::new(Shared {
             limit: Limit::new(law.cap_per_s, law.burst),
             law,
-            buckets: Mutex::new(Buckets::with([BUCKET, DENIED])),
+            buckets: Mutex::new(buckets),
             counters: Counters::default(),
             stopped: AtomicBool::new(false),
             connections: Mutex::default(),
@@ -124,7 +128,7 @@ impl Server {
 
     /// Returns the contents of an object.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
-        lock(&self.shared.buckets).get(BUCKET, key).map(|contents| contents.bytes.to_vec())
+        lock(&self.shared.buckets).get(BUCKET, key).map(|contents| contents.data.to_vec())
     }
 
     /// Returns the keys of the bucket in order.
@@ -187,12 +191,12 @@ fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
 /// Answers the requests of a connection.
 fn serve(shared: &Shared, stream: &TcpStream) {
     let mut reader = BufReader::new(stream);
-    while let Some(request) = Request::read(&mut reader) {
+    while let Some(request) = Request::read(&mut reader, shared.law.receives_slowly) {
         let counters = &shared.counters;
         let number = counters.requests.fetch_add(1, Ordering::Relaxed);
         let now = counters.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         counters.in_flight_max.fetch_max(now, Ordering::Relaxed);
-        let open = answer(shared, stream, &request, number);
+        let open = answer(shared, stream, request, number);
         counters.in_flight.fetch_sub(1, Ordering::Relaxed);
         if !open {
             let _ = stream.shutdown(Shutdown::Both);
@@ -202,7 +206,7 @@ fn serve(shared: &Shared, stream: &TcpStream) {
 }
 
 /// Answers one request. Returns whether the connection stays open.
-fn answer(shared: &Shared, stream: &TcpStream, request: &Request, number: u64) -> bool {
+fn answer(shared: &Shared, stream: &TcpStream, mut request: Request, number: u64) -> bool {
     let counters = &shared.counters;
     if !shared.limit.admits() {
         counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -212,7 +216,7 @@ fn answer(shared: &Shared, stream: &TcpStream, request: &Request, number: u64) -
     }
     counters.served.fetch_add(1, Ordering::Relaxed);
     std::thread::sleep(shared.law.latency(number));
-    let fault = shared.law.fault(number, request.is_download());
+    let fault = shared.law.fault(number, request.target());
     if fault.is_some() {
         counters.faults.fetch_add(1, Ordering::Relaxed);
     }
@@ -226,11 +230,17 @@ fn answer(shared: &Shared, stream: &TcpStream, request: &Request, number: u64) -
             let text = "We encountered an internal error. Please try again.";
             return Response::error(500, "InternalError", text).send(stream, request.is_head());
         }
+        Some(Fault::LateError) => {
+            let text = "We encountered an internal error. Please try again.";
+            return Response::error(200, "InternalError", text).send(stream, request.is_head());
+        }
         Some(Fault::Replaced) => lock(&shared.buckets).replace(&request.bucket, &request.key),
+        Some(Fault::HalfStored) => request.body.truncate(request.body.len() / 2),
         _ => {}
     }
-    let response = lock(&shared.buckets).answer(request, shared.law.page);
+    let response = lock(&shared.buckets).answer(&mut request, shared.law.page);
     match fault {
+        Some(Fault::Unanswered) => false,
         Some(Fault::Cut) => response.send_cut(stream),
         Some(Fault::WrongTotal) => response.with_wrong_total().send(stream, false),
         Some(Fault::Shortened) => response.shortened().send(stream, false),

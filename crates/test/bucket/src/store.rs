@@ -1,10 +1,10 @@
 //! Buckets, objects and uploads.
 
+use crate::data::Data;
 use crate::http::{Body, Request, Response};
 use md5::{Digest, Md5};
 use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::Arc;
+use std::ops::{Bound, Range};
 
 /// Name of the bucket that exists from the start.
 pub const BUCKET: &str = "bucket";
@@ -14,7 +14,7 @@ pub const DENIED: &str = "denied";
 /// The contents of an object, and their version.
 #[derive(Debug, Clone)]
 pub struct Contents {
-    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) data: Data,
     /// With quotation marks.
     e_tag: String,
 }
@@ -22,11 +22,16 @@ pub struct Contents {
 impl<T: Into<Vec<u8>>> From<T> for Contents {
     fn from(bytes: T) -> Self {
         let bytes: Vec<u8> = bytes.into();
-        Self { e_tag: format!("\"{}\"", hex(&Md5::digest(&bytes))), bytes: bytes.into() }
+        Self { e_tag: format!("\"{}\"", hex(&Md5::digest(&bytes))), data: bytes.into() }
     }
 }
 
 impl Contents {
+    /// Returns so many bytes of the pattern of [`crate::pattern`], which are not held in memory.
+    pub fn pattern(len: u64) -> Self {
+        Self { data: Data::Pattern(len), e_tag: "\"pattern\"".to_owned() }
+    }
+
     /// Returns the contents with another version than their MD5.
     pub fn with_version(self, version: &str) -> Self {
         Self { e_tag: format!("\"{version}\""), ..self }
@@ -35,6 +40,11 @@ impl Contents {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(digits: &str) -> Vec<u8> {
+    let pairs = (0..digits.len() / 2).map(|at| digits.get(2 * at..2 * at + 2));
+    pairs.map(|pair| pair.and_then(|text| u8::from_str_radix(text, 16).ok()).unwrap_or(0)).collect()
 }
 
 /// An upload in parts.
@@ -52,6 +62,8 @@ pub(crate) struct Buckets {
     uploads: BTreeMap<String, Upload>,
     begun: u64,
     replaced: u64,
+    /// Whether only lengths and sums of contents are kept.
+    pub(crate) forgets: bool,
 }
 
 impl Buckets {
@@ -81,15 +93,24 @@ impl Buckets {
         self.replaced += 1;
         let mark = self.replaced.to_le_bytes();
         if let Some(old) = self.get(bucket, key) {
-            let mut bytes = old.bytes.to_vec();
+            let mut bytes = old.data.to_vec();
             bytes.iter_mut().zip(mark).for_each(|(byte, mark)| *byte ^= mark | 0x80);
             self.put(bucket, key, bytes.into());
         }
     }
 
+    /// Takes the contents of a request.
+    fn received(&self, request: &mut Request) -> Contents {
+        let mut contents = Contents::from(std::mem::take(&mut request.body));
+        if self.forgets {
+            contents.data = Data::Pattern(contents.data.len());
+        }
+        contents
+    }
+
     /// Answers a request. A page of a listing has at most `page` objects.
-    pub(crate) fn answer(&mut self, request: &Request, page: usize) -> Response {
-        let Request { bucket, key, .. } = request;
+    pub(crate) fn answer(&mut self, request: &mut Request, page: usize) -> Response {
+        let (bucket, key) = (&request.bucket.clone(), &request.key.clone());
         if bucket == DENIED {
             return Response::error(403, "AccessDenied", "Access Denied");
         }
@@ -97,12 +118,12 @@ impl Buckets {
             let text = "The specified bucket does not exist";
             return Response::error(404, "NoSuchBucket", text);
         }
-        let upload = request.query.get("uploadId");
-        match (request.method.as_str(), upload) {
+        let upload = request.query.get("uploadId").cloned();
+        match (request.method.clone().as_str(), upload.as_deref()) {
             ("GET", None) if key.is_empty() => self.list(request, page),
             ("GET" | "HEAD", None) => self.read(request),
             ("PUT", None) => {
-                let contents = Contents::from(request.body.clone());
+                let contents = self.received(request);
                 let e_tag = contents.e_tag.clone();
                 self.put(bucket, key, contents);
                 Response { status: 200, headers: vec![("etag", e_tag)], ..Response::default() }
@@ -130,7 +151,7 @@ impl Buckets {
             let text = "At least one of the pre-conditions you specified did not hold";
             return Response::error(412, "PreconditionFailed", text);
         }
-        let total = contents.bytes.len();
+        let total = contents.data.len();
         let mut headers = vec![
             ("etag", contents.e_tag.clone()),
             ("last-modified", "Tue, 01 Jul 2025 00:00:00 GMT".to_owned()),
@@ -138,12 +159,7 @@ impl Buckets {
         ];
         if request.is_head() {
             // The response has no contents, so the length is set here.
-            let range = 0..total;
-            return Response {
-                status: 200,
-                headers,
-                body: Body { bytes: contents.bytes.clone(), range },
-            };
+            return Response { status: 200, headers, body: Body::all(contents.data.clone()) };
         }
         let range = match request.header("range").map(|text| parse_range(text, total)) {
             None => 0..total,
@@ -157,7 +173,7 @@ impl Buckets {
             }
         };
         let status = if request.header("range").is_some() { 206 } else { 200 };
-        Response { status, headers, body: Body { bytes: contents.bytes.clone(), range } }
+        Response { status, headers, body: Body { data: contents.data.clone(), range } }
     }
 
     fn list(&self, request: &Request, page: usize) -> Response {
@@ -182,7 +198,7 @@ impl Buckets {
                 "<Contents><Key>{}</Key><LastModified>2025-07-01T00:00:00.000Z</LastModified><ETag>{}</ETag><Size>{}</Size></Contents>",
                 escaped(key),
                 escaped(&contents.e_tag),
-                contents.bytes.len()
+                contents.data.len()
             );
             last = Some(key);
         }
@@ -204,12 +220,12 @@ impl Buckets {
         )
     }
 
-    fn part(&mut self, id: &str, request: &Request) -> Response {
+    fn part(&mut self, id: &str, request: &mut Request) -> Response {
         let number = request.query.get("partNumber").and_then(|text| text.parse().ok());
+        let contents = self.received(request);
         let (Some(upload), Some(number)) = (self.uploads.get_mut(id), number) else {
             return no_upload();
         };
-        let contents = Contents::from(request.body.clone());
         let e_tag = contents.e_tag.clone();
         upload.parts.insert(number, contents);
         Response { status: 200, headers: vec![("etag", e_tag)], ..Response::default() }
@@ -218,7 +234,7 @@ impl Buckets {
     fn complete(&mut self, id: &str, request: &Request) -> Response {
         let Some(upload) = self.uploads.get(id) else { return no_upload() };
         let document = String::from_utf8_lossy(&request.body).replace("&quot;", "\"");
-        let (mut bytes, mut sums, mut count) = (Vec::new(), Vec::new(), 0);
+        let (mut bytes, mut sums, mut len) = (Vec::new(), Vec::new(), 0);
         for part in document.split("<Part>").skip(1) {
             let number = between(part, "PartNumber").and_then(|text| text.parse::<u32>().ok());
             let found = number.and_then(|number| upload.parts.get(&number));
@@ -230,12 +246,15 @@ impl Buckets {
                     "One or more of the specified parts could not be found",
                 );
             };
-            bytes.extend_from_slice(&found.bytes);
-            sums.extend_from_slice(&Md5::digest(&found.bytes));
-            count += 1;
+            len += found.data.len();
+            if !self.forgets {
+                bytes.extend(found.data.to_vec());
+            }
+            sums.push(unhex(found.e_tag.trim_matches('"')));
         }
-        let e_tag = format!("\"{}-{count}\"", hex(&Md5::digest(&sums)));
-        let contents = Contents { bytes: bytes.into(), e_tag: e_tag.clone() };
+        let e_tag = format!("\"{}-{}\"", hex(&Md5::digest(sums.concat())), sums.len());
+        let data = if self.forgets { Data::Pattern(len) } else { bytes.into() };
+        let contents = Contents { data, e_tag: e_tag.clone() };
         let (bucket, key) = (upload.bucket.clone(), upload.key.clone());
         self.uploads.remove(id);
         self.put(&bucket, &key, contents);
@@ -264,12 +283,12 @@ fn escaped(text: &str) -> String {
 }
 
 /// Parses `bytes=START-END`.
-fn parse_range(text: &str, total: usize) -> Option<std::ops::Range<usize>> {
+fn parse_range(text: &str, total: u64) -> Option<Range<u64>> {
     let (start, end) = text.strip_prefix("bytes=")?.split_once('-')?;
-    let start: usize = start.parse().ok()?;
+    let start: u64 = start.parse().ok()?;
     let end = match end {
         "" => total,
-        end => end.parse::<usize>().ok()?.checked_add(1)?.min(total),
+        end => end.parse::<u64>().ok()?.checked_add(1)?.min(total),
     };
     (start < end).then_some(start..end)
 }

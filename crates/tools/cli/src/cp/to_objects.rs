@@ -70,6 +70,9 @@ fn print(args: &CpArgs, done: &Uploaded) -> Result<(), Failure> {
     if more > 0 {
         stderr::message(&format!("and {} more errors", format_count(more)));
     }
+    if done.gave_up && args.flags.recursive {
+        stderr::message("no file was copied");
+    }
     if done.cancelled {
         stderr::message("interrupted: no partial file became an object");
     }
@@ -86,6 +89,11 @@ fn print(args: &CpArgs, done: &Uploaded) -> Result<(), Failure> {
             "verified_files": done.verified,
             "length_only_files": done.length_only,
             "aborted_uploads": done.aborted,
+            "requests": {
+                "sent": done.requests.sent,
+                "refused": done.requests.refused,
+                "repeated": done.requests.repeated,
+            },
         }));
     }
     if done.length_only > 0 {

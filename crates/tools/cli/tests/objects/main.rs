@@ -3,6 +3,7 @@
 mod cp;
 mod du;
 mod each;
+mod wrong;
 
 use ioloom_bucket::Server;
 use serde_json::Value;

@@ -1,0 +1,162 @@
+//! Requests of uploads: each waits for a place in flight, the pace and memory, and is repeated.
+
+use crate::error::{Action, Kind, ObjectError};
+use crate::fetch::again;
+use crate::gate::Gate;
+use crate::reason::Reason;
+use crate::retries::Retries;
+use crate::store::Store;
+use crate::wire::{Seen, watched};
+use ioloom_control::Started;
+use object_store::path::Path as Key;
+use std::sync::Arc;
+
+/// What sends requests.
+#[derive(Debug, Clone)]
+pub(crate) struct Paced {
+    pub(crate) store: Store,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) retries: Arc<Retries>,
+}
+
+/// A place in flight and memory for one request.
+#[derive(Debug)]
+pub(crate) struct Place {
+    gate: Arc<Gate>,
+    bytes: u64,
+    started: Started,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.gate.leave();
+        self.gate.release(self.bytes);
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug)]
+pub(crate) enum Unsent {
+    /// The run was stopped.
+    Stopped,
+    Failed {
+        reason: Reason,
+        attempts: u32,
+        /// Whether the server may have carried out one of the attempts.
+        perhaps_done: bool,
+    },
+}
+
+/// Why a file did not become an object.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) text: String,
+    kind: Option<Kind>,
+}
+
+impl From<String> for Problem {
+    fn from(text: String) -> Self {
+        Self { text, kind: None }
+    }
+}
+
+impl Problem {
+    /// Returns whether it is probably one of all files.
+    pub(crate) fn is_of_the_store(&self) -> bool {
+        matches!(
+            self.kind,
+            Some(
+                Kind::NoStore
+                    | Kind::NoBucket
+                    | Kind::Denied
+                    | Kind::Credentials
+                    | Kind::Unreachable
+                    | Kind::Region
+                    | Kind::Configuration
+            )
+        )
+    }
+}
+
+impl Unsent {
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Failed { reason, .. } if reason.kind == Kind::Missing)
+    }
+
+    /// Returns whether the server may have done what was requested.
+    pub(crate) fn perhaps_done(&self) -> bool {
+        matches!(self, Self::Failed { perhaps_done: true, .. })
+    }
+}
+
+impl Paced {
+    /// Waits until a request with `bytes` in memory may start. Returns `None` if the run was stopped.
+    pub(crate) async fn enter(&self, bytes: u64) -> Option<Place> {
+        let started = self.gate.enter(bytes).await?;
+        Some(Place { gate: self.gate.clone(), bytes, started })
+    }
+
+    /// Sends a request until it succeeds, fails for good or the run is stopped.
+    pub(crate) async fn send<T, F: Future<Output = object_store::Result<T>>>(
+        &self,
+        place: &mut Place,
+        mut request: impl FnMut() -> F,
+    ) -> Result<(T, Seen), Unsent> {
+        let (mut attempts, mut perhaps_done) = (0, false);
+        loop {
+            let began_ns = self.gate.now_ns();
+            let answer = tokio::select! {
+                answer = watched(request()) => answer,
+                () = self.gate.until_stopped() => return Err(Unsent::Stopped),
+            };
+            let reason = match answer {
+                (Ok(value), seen) => {
+                    self.gate.answered(self.gate.now_ns() - began_ns, place.bytes);
+                    self.retries.earn();
+                    return Ok((value, seen));
+                }
+                (Err(error), seen) => Reason::of(&error, &seen),
+            };
+            attempts += 1;
+            perhaps_done |= matches!(
+                reason.kind,
+                Kind::Server | Kind::Interrupted | Kind::Response | Kind::Configuration
+            );
+            match again(&self.gate, &self.retries, &reason, attempts, place.started).await {
+                Some(Some(started)) => place.started = started,
+                Some(None) => return Err(Unsent::Stopped),
+                None => return Err(Unsent::Failed { reason, attempts, perhaps_done }),
+            }
+        }
+    }
+
+    /// Waits for a place and sends a request that needs no memory.
+    pub(crate) async fn small<T, F: Future<Output = object_store::Result<T>>>(
+        &self,
+        request: impl FnMut() -> F,
+    ) -> Result<(T, Seen), Unsent> {
+        let mut place = self.enter(0).await.ok_or(Unsent::Stopped)?;
+        self.send(&mut place, request).await
+    }
+
+    /// Returns the URL of a key.
+    pub(crate) fn url(&self, key: &Key) -> String {
+        self.store.location.url_of(key.as_ref())
+    }
+
+    /// Returns the problem of an object that was not written.
+    pub(crate) fn failure(&self, action: Action, key: &Key, unsent: Unsent) -> Problem {
+        let Unsent::Failed { reason, attempts, .. } = unsent else {
+            return "the run was stopped".to_owned().into();
+        };
+        let text = match reason.kind {
+            Kind::Missing if action == Action::Write => {
+                "the upload does not exist any more".to_owned()
+            }
+            _ => reason.text,
+        };
+        let error = ObjectError::new(action, self.url(key), reason.kind, text);
+        let text = ObjectError { attempts, ..error }.to_string();
+        Problem { text, kind: Some(reason.kind) }
+    }
+}
