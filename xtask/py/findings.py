@@ -13,7 +13,8 @@ have placeholders instead of numbers:
 
 A digit outside a placeholder or code is an error. `holds` lists what the answer asserts: "A > B",
 "A@m < B@m * 2", "A = B" (within 5 %), "A ? B" (the interval of the ratio includes 1), or "A@m is 0" (every
-run). A statement that the runs do not show is an error. Needs Python 3.11 and no other package.
+run). A statement that the runs do not show is an error, and so is a cause in the answer: runs of two plans
+show a difference, not its cause. `theory` explains it, with the source. Needs Python 3.11 and no other package.
 """
 
 import json
@@ -28,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FINDINGS = ROOT / "docs" / "findings"
 CONFIDENCE = 0.95
 INTERVAL_MIN = 6
+CAUSAL = re.compile(r"\b(because|due to|thanks to|therefore|the reason|as each|so the|so their|so switching)\b", re.I)
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 
 
@@ -89,7 +91,7 @@ class Runs:
             if any(key[k] != v for k, v in wanted.items()):
                 continue
             measured = run["outcome"].get("measured")
-            if measured is None or "wrong bytes" in run["doubts"]:
+            if measured is None or "wrong-bytes" in run["doubts"]:
                 continue
             self.sessions.add(key["session"])
             self.arms.setdefault(key["arm"], {})[key["block"]] = measured
@@ -256,6 +258,8 @@ def page(name, source):
     runs = Runs(name, source)
     for statement in source["holds"]:
         verify(runs, statement)
+    if cause := CAUSAL.search(source["answer"]):
+        fail(name, f"the answer gives a cause ({cause[0]}); put it in theory, with its source")
     parts = [
         f"<!-- Made by xtask/py/findings.py from source/{name}.toml; do not edit. -->",
         f"# {source['question']}",
@@ -264,6 +268,8 @@ def page(name, source):
         f"{source['picture']}.",
         "## How sure",
         certainty(runs, source) + " " + filled(runs, source.get("sure", "")),
+        *([f"Theory, which these runs do not test ({theory['source']}): {theory['text']}"]
+          if (theory := source.get("theory")) else []),
         "## When it would be wrong",
         filled(runs, source["wrong"]),
         "## How to repeat",

@@ -9,6 +9,7 @@
 
 use crate::contrast::Contrast;
 use crate::{ClaimsError, data, formula};
+use ioloom_model::RunRecord;
 use serde::Deserialize;
 
 /// A claims file.
@@ -49,6 +50,9 @@ pub struct Claim {
     /// Whether the claim is about the size of its file sets, so that smaller ones cannot decide it.
     #[serde(default)]
     pub full_size: bool,
+    /// Hardware that the statement is about. Runs on other hardware only limit its scope.
+    #[serde(default)]
+    pub hardware: Option<Hardware>,
     /// How contrast results combine into one verdict.
     #[serde(default)]
     pub combine: Combine,
@@ -61,6 +65,29 @@ pub struct Claim {
     /// Fingerprint of the contrasts and of how they combine, 16 digits.
     #[serde(skip)]
     pub definition: String,
+}
+
+/// The hardware that a claim is about.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hardware {
+    /// Its name, such as `a hard disk`.
+    pub name: String,
+    /// The `rotational` flag of its medium. Hardware that records do not describe is never recognised.
+    #[serde(default)]
+    pub rotational: Option<bool>,
+}
+
+impl Hardware {
+    /// Reports whether a run used this hardware. The `rotational` flag of virtual disks is ignored: most
+    /// claim to rotate. A virtual disk that presents itself as a SCSI disk is not recognised.
+    pub fn is_of(&self, record: &RunRecord) -> bool {
+        const VIRTUAL: [&str; 5] = ["vd", "xvd", "loop", "nbd", "zram"];
+        let Some(medium) = record.set.medium.as_ref() else { return false };
+        let Some(disk) = medium.block_device.as_deref() else { return false };
+        let is_virtual = VIRTUAL.iter().any(|prefix| disk.starts_with(prefix));
+        self.rotational.is_some() && medium.rotational == self.rotational && !is_virtual
+    }
 }
 
 /// A contrast with the published effect that it repeats.

@@ -72,14 +72,14 @@ pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict
 }
 
 /// The runs of one session.
-struct SessionRuns<'a> {
+pub(crate) struct SessionRuns<'a> {
     name: &'a str,
     started: u64,
-    records: Vec<&'a RunRecord>,
+    pub(crate) records: Vec<&'a RunRecord>,
 }
 
 /// Returns the runs of each session, from old to new.
-fn by_session(records: &[RunRecord]) -> Vec<SessionRuns<'_>> {
+pub(crate) fn by_session(records: &[RunRecord]) -> Vec<SessionRuns<'_>> {
     let mut sessions: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
     for record in records {
         sessions.entry(&record.key.session).or_default().push(record);
@@ -226,6 +226,7 @@ fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVe
     let judged: Vec<Judged> = claim.contrasts.iter().filter_map(|t| judge(t, false)).collect();
     let notes = claim.notes.iter().filter_map(|t| judge(t, true)).map(|j| j.part);
     let (verdict, deciding, sentence) = combine(&judged, claim.combine);
+    let (verdict, sentence) = on_hardware(claim, assessed, verdict, sentence);
     let parts: Vec<Part> = judged.into_iter().map(|j| j.part).collect();
     let chief = deciding.first().and_then(|i| parts.get(*i)).or(parts.first());
     let doubts: BTreeSet<Doubt> =
@@ -249,6 +250,27 @@ fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVe
         evidence: chief.map_or_else(Evidence::default, |part| part.evidence.clone()),
         doubts: doubts.into_iter().collect(),
         parts: parts.into_iter().chain(notes).collect(),
+    }
+}
+
+/// Limits a verdict about other hardware than that of the runs: it is neither confirmed nor refuted.
+fn on_hardware(
+    claim: &Claim,
+    assessed: &[Assessed<'_, '_>],
+    verdict: Verdict,
+    sentence: String,
+) -> (Verdict, String) {
+    let Some(hardware) = claim.hardware.as_ref() else { return (verdict, sentence) };
+    let own = |one: &&Assessed<'_, '_>| claim.contrasts.iter().any(|t| t.contrast == *one.contrast);
+    let findings = assessed.iter().filter(own).filter_map(|one| one.result.as_ref().ok());
+    let here = findings.flat_map(|finding| &finding.used).all(|record| hardware.is_of(record));
+    match verdict {
+        Verdict::Confirmed | Verdict::Refuted if !here => {
+            let words =
+                format!("{sentence}; the claim is about {}, not this hardware", hardware.name);
+            (Verdict::Scope, words)
+        }
+        _ => (verdict, sentence),
     }
 }
 

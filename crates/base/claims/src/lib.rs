@@ -20,6 +20,7 @@ mod judge;
 mod ledger;
 pub mod location;
 pub mod pattern;
+pub mod power;
 mod rule;
 mod verdict;
 

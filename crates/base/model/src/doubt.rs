@@ -105,7 +105,9 @@ impl Doubt {
                 "the kernel or file system does not report what is cached; do not compare cold \
                 with warm runs"
             }
-            Self::NoisyNeighbour => "other programs used the processors; repeat on an idle machine",
+            Self::NoisyNeighbour => {
+                "other programs used the processors or the device; repeat on an idle machine"
+            }
             Self::FewSamples => "repeat with more --blocks or a longer --budget",
             Self::Drift => "the machine changed during the study; check the runs in order",
             Self::Alternation => "there is a periodic disturbance; check the runs in order",

@@ -176,6 +176,16 @@ pub struct Bottleneck {
     pub shares: BTreeMap<String, u32>,
 }
 
+/// Unit in which the kernel counted processor time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuCount {
+    /// Each slice of a task, in nanoseconds.
+    Nanoseconds,
+    /// Clock ticks, usually 10 ms.
+    Ticks,
+}
+
 /// Measurements of a finished run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Measured {
@@ -233,6 +243,12 @@ pub struct Measured {
     /// Processor time of other processes during the run, divided by elapsed × processors. Child
     /// processes that ended during the run are not others.
     pub others_cpu: Option<f64>,
+    /// How `others_cpu` was counted. A run that is shorter than ten ticks is not counted in ticks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_cpu_in: Option<CpuCount>,
+    /// Share of the time in which at least one thread of the machine waited for a processor, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_pressure: Option<f64>,
     /// Processor time that the hypervisor took for other guests, divided by elapsed × processors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_cpu: Option<f64>,
@@ -246,6 +262,17 @@ pub struct Measured {
     /// Bytes that the process and its ended children read from devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_read_bytes: Option<u64>,
+    /// Bytes that the process and its ended children wrote to devices, or to memory that is written
+    /// to devices later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_written_bytes: Option<u64>,
+    /// Bytes that devices read for other processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_read_bytes: Option<u64>,
+    /// Bytes that devices wrote for other processes, including what the file system wrote for this
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_written_bytes: Option<u64>,
     /// Share of the bytes that devices moved for other processes, 0 to 1; `None` if no device moved
     /// any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -356,6 +383,7 @@ impl Measured {
             "device_busy" => self.device_busy?,
             "others_cpu" => self.others_cpu?,
             "steal_cpu" => self.steal_cpu?,
+            "cpu_pressure" => self.cpu_pressure?,
             "children_cpu_ns" => self.children_cpu_ns as f64,
             "others_device" => self.others_device?,
             _ => return None,

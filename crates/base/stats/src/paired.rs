@@ -10,7 +10,10 @@
 //! A difference is shown by the signed ranks of the blocks, which need fewer blocks than an interval
 //! between order statistics and are exact if the arms of a block are exchangeable when nothing
 //! differs. Equality is shown by the interval. So an interval can include 1 by little although the
-//! difference is significant.
+//! difference is significant. Two arms with the same median, only one of which is skewed, are not
+//! exchangeable: 48 blocks would show a difference in 13 % of such studies. If the mean and the median
+//! of the logarithms differ by more than [`SKEW_MAX`] standard errors, the interval must therefore
+//! exclude 1 as well, which leaves 4 to 7 % in 12 to 48 blocks.
 //!
 //! The rule in [`decide`], with `m` as the factor `1 + margin`:
 //! - fewer blocks than the minimum, or than a 95 % interval needs (6): undecided;
@@ -25,9 +28,13 @@ use crate::bootstrap::log_ratios;
 use crate::interval::CONFIDENCE;
 use crate::order::median_interval;
 use crate::signed_rank::SignedRank;
-use crate::summary::{MAD_TO_SD, mad};
+use crate::summary::{MAD_TO_SD, mad, mean, median};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// Distance between the mean and the median, in standard errors of the mean, above which a series counts
+/// as skewed. Normal noise exceeds it in three of ten series.
+pub const SKEW_MAX: f64 = 0.7;
 
 /// Comparison of arm `a` with arm `b` on the same blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -44,6 +51,9 @@ pub struct Ratio {
     pub n: usize,
     /// Two-sided p-value of no difference, from signed ranks over the blocks.
     pub p: f64,
+    /// Whether the logarithms are skewed, so that `p` alone shows no difference.
+    #[serde(default)]
+    pub skewed: bool,
     /// Scatter of single-block ratios as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With 0.1,
     /// blocks typically deviate by 10 % from the ratio. This is not the uncertainty of the ratio.
     pub noise: f64,
@@ -72,6 +82,7 @@ impl Ratio {
             confidence: interval.confidence,
             n: logs.len(),
             p: SignedRank::test(logs, 0.0)?.two_sided(),
+            skewed: is_skewed(logs),
             noise: (MAD_TO_SD * mad(logs)).exp() - 1.0,
         })
     }
@@ -213,7 +224,8 @@ pub fn decide(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Decision {
 }
 
 fn decide_less(ratio: &Ratio, rule: &Rule) -> Decision {
-    let shown = ratio.p <= 1.0 - CONFIDENCE;
+    let excluded = ratio.hi < 1.0 || ratio.lo > 1.0;
+    let shown = ratio.p <= 1.0 - CONFIDENCE && (excluded || !ratio.skewed);
     let (judgement, reason) = if shown && ratio.ratio > 1.0 {
         (Judgement::Refuted, Reason::OtherSide)
     } else if within(ratio, rule.margin) {
@@ -226,6 +238,15 @@ fn decide_less(ratio: &Ratio, rule: &Rule) -> Decision {
         (Judgement::Undecided, Reason::WideInterval)
     };
     Decision { judgement, reason }
+}
+
+/// Reports whether the mean is far from the median.
+fn is_skewed(values: &[f64]) -> bool {
+    let n = values.len() as f64;
+    let centre = mean(values);
+    let squares: f64 = values.iter().map(|v| (v - centre).powi(2)).sum();
+    let error = (squares / (n - 1.0).max(1.0) / n).sqrt();
+    (centre - median(values)).abs() > SKEW_MAX * error
 }
 
 /// Reports whether the interval is within a factor of `1 + margin` around 1.

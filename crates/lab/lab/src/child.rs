@@ -106,7 +106,7 @@ fn remove_non_finite(measured: &mut Measured) {
     for curve in measured.curves.values_mut() {
         curve.retain(|(x, y)| x.is_finite() && y.is_finite());
     }
-    for share in [&mut measured.device_busy, &mut measured.others_cpu] {
+    for share in [&mut measured.device_busy, &mut measured.others_cpu, &mut measured.cpu_pressure] {
         *share = share.filter(|share| share.is_finite());
     }
 }

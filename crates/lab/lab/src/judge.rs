@@ -15,11 +15,17 @@ use std::collections::BTreeMap;
 pub const OTHERS_CPU_MAX: f64 = 0.15;
 /// Maximum share of CPU capacity that the hypervisor may give to other machines during a run.
 pub const STEAL_MAX: f64 = 0.05;
+/// Maximum share of the time in which a thread may wait for a processor, in a run that has no more threads
+/// than there are cores and whose neighbours could not be counted.
+pub const PRESSURE_MAX: f64 = 0.15;
 /// Maximum share of the bytes moved by block devices that may belong to other programs, in a run that
-/// reads at least [`DEVICE_BYTES_MIN`] from a device.
+/// moves at least [`DEVICE_BYTES_MIN`].
 pub const OTHERS_DEVICE_MAX: f64 = 0.15;
-/// Minimum bytes read from a device for the share of others to matter.
+/// Minimum bytes read from a device, or written to one, for the share of others to matter.
 pub const DEVICE_BYTES_MIN: u64 = 1 << 20;
+/// How many times the bytes that a run writes others may write. The journal of a file system writes
+/// several times what a program syncs, in a thread of the kernel.
+pub const OTHERS_WRITES_MAX: f64 = 8.0;
 /// Minimum duration of a run in nanoseconds; a shorter run is mostly startup.
 pub const SHORT_RUN_NS: u64 = 10_000_000;
 
@@ -79,7 +85,7 @@ impl Judge {
             }
             for (doubt, holds) in [
                 (Doubt::Errors, measured.errors > 0),
-                (Doubt::NoisyNeighbour, disturbed(measured)),
+                (Doubt::NoisyNeighbour, self.disturbed(&record.plan, measured)),
                 (Doubt::ShortRun, measured.elapsed_ns < SHORT_RUN_NS),
                 (Doubt::SpansLost, kept && measured.spans_lost > 0),
                 (Doubt::ClockCoarse, clock_coarse(measured)),
@@ -118,6 +124,18 @@ impl Judge {
         measured.bytes != files.bytes(order.files_max) || self.outvoted(record, measured)
     }
 
+    /// Returns whether other programs or other machines took processor time or device bandwidth.
+    fn disturbed(&self, plan: &AnyPlan, measured: &Measured) -> bool {
+        let over = |share: Option<f64>, most: f64| share.is_some_and(|share| share > most);
+        // Threads of a larger run wait for each other, and servers have threads of their own.
+        let alone = plan.files().is_some() && plan.threads() <= self.cores;
+        let waited = measured.others_cpu.is_none() && over(measured.cpu_pressure, PRESSURE_MAX);
+        over(measured.others_cpu, OTHERS_CPU_MAX)
+            || over(measured.steal_cpu, STEAL_MAX)
+            || (alone && waited)
+            || device_disturbed(measured)
+    }
+
     /// Returns whether long computations ran on more threads than cores.
     fn oversubscribed(&self, plan: &AnyPlan, compute: &Compute) -> bool {
         let heavy = match compute {
@@ -134,13 +152,17 @@ impl Judge {
     }
 }
 
-/// Returns whether other programs or other machines took processor time or device bandwidth.
-fn disturbed(measured: &Measured) -> bool {
-    let over = |share: Option<f64>, most: f64| share.is_some_and(|share| share > most);
-    let reads = measured.device_read_bytes.is_some_and(|bytes| bytes >= DEVICE_BYTES_MIN);
-    over(measured.others_cpu, OTHERS_CPU_MAX)
-        || over(measured.steal_cpu, STEAL_MAX)
-        || (reads && over(measured.others_device, OTHERS_DEVICE_MAX))
+/// Returns whether other programs took device bandwidth from a run that used it.
+fn device_disturbed(measured: &Measured) -> bool {
+    let used = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes >= DEVICE_BYTES_MIN);
+    let own = |bytes: Option<u64>| bytes.unwrap_or(0) as f64;
+    let (read, written) = (measured.device_read_bytes, measured.device_written_bytes);
+    let others_read = own(measured.others_read_bytes);
+    let share = others_read / (others_read + own(read) + own(written)).max(1.0);
+    let others_written = own(measured.others_written_bytes);
+    (used(read) && measured.others_device.is_some_and(|share| share > OTHERS_DEVICE_MAX))
+        || (used(written)
+            && (share > OTHERS_DEVICE_MAX || others_written > OTHERS_WRITES_MAX * own(written)))
 }
 
 /// Returns whether the median open or read took only a few clock steps, in which case its time is
@@ -280,6 +302,39 @@ mod tests {
         assert_eq!(doubts(&judge, "read/threads:n=2", spin, right("a")), []);
         let sleep: Compute = "sleep:1ms".parse().unwrap();
         assert_eq!(doubts(&judge, "read/threads:n=30", sleep, right("a")), []);
+    }
+
+    #[test]
+    fn a_neighbour_is_seen_where_ticks_are_too_coarse() {
+        let judge = Judge::new(2);
+        let of = |plan, measured| doubts(&judge, plan, Compute::None, measured);
+        let waited = |others_cpu| Measured { others_cpu, cpu_pressure: Some(0.4), ..right("a") };
+        let noisy = [Doubt::NoisyNeighbour];
+        assert_eq!(of("read/threads:n=2", waited(None)), noisy);
+        assert_eq!(of("read/threads:n=2", waited(Some(0.01))), [], "it waited for itself");
+        assert_eq!(of("read/threads:n=3", waited(None)), [], "its threads wait for each other");
+        let short = Measured { others_cpu: None, cpu_pressure: Some(0.1), ..right("a") };
+        assert_eq!(of("read/threads:n=2", short), []);
+    }
+
+    #[test]
+    fn runs_that_write_are_judged_by_what_others_read_and_write() {
+        let judge = Judge::new(2);
+        let of = |written: u64, others_read: u64, others_written: u64| {
+            let measured = Measured {
+                device_written_bytes: Some(written),
+                others_read_bytes: Some(others_read),
+                others_written_bytes: Some(others_written),
+                ..right("a")
+            };
+            doubts(&judge, "read/threads:n=1", Compute::None, measured)
+        };
+        let own = DEVICE_BYTES_MIN;
+        assert_eq!(of(own, 0, 4 * own), [], "a journal");
+        assert_eq!(of(own, 0, 9 * own), [Doubt::NoisyNeighbour]);
+        assert_eq!(of(own, own / 4, 0), [Doubt::NoisyNeighbour]);
+        assert_eq!(of(own, own / 8, 0), []);
+        assert_eq!(of(own / 2, own, 99 * own), [], "it hardly used the device");
     }
 
     #[test]

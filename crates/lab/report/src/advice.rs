@@ -7,6 +7,7 @@
 //! is entirely above the margin of verdicts.
 
 use crate::estimate::Ratio;
+use crate::fit::{NAME_MAX, clipped};
 use crate::group::{ArmRuns, Group};
 use crate::headline::Piece;
 use crate::quantity::{Better, bracketed, percent, ratio_ends};
@@ -76,7 +77,10 @@ fn of_group<'g, 'a>(group: &'g Group<'a>) -> Option<Advice<'g, 'a>> {
         _ => x,
     })?;
     let ratio = ratio_of_best(group, usual, &arms);
-    let doubts = frequent_doubts(&[usual, best]);
+    let mut doubts = frequent_doubts(&[usual, best]);
+    if ratio.is_none_or(|ratio| ratio.n < Rule::FULL.blocks_min) {
+        doubts.insert(Doubt::FewSamples);
+    }
     let id = format!("{}.advice", group.id);
     Some(Advice { id, topic, group, usual, is_default: default.is_some(), best, ratio, doubts })
 }
@@ -183,9 +187,12 @@ impl Advice<'_, '_> {
         let metric = &self.group.experiment.metric;
         let medians = self.best.estimate.as_ref().zip(self.usual.estimate.as_ref());
         let won = medians.is_none_or(|(b, u)| self.group.better().prefers(b.median, u.median));
-        let first = if won { best } else { usual };
+        let usual = if self.is_default { "your default" } else { usual };
         match self.usual.blocks(metric).len() {
-            1 => format!("{first}: best in the only block, too few to decide."),
+            1 if won => format!(
+                "only one block ran, which decides nothing; {best} was faster than {usual} in it."
+            ),
+            1 => format!("only one block ran, which decides nothing; {usual} was fastest in it."),
             _ => format!("{usual} and {best} have no block in common, so nothing is decided."),
         }
     }
@@ -197,7 +204,7 @@ impl Advice<'_, '_> {
             (name == arm.name).then_some(spec.says.as_deref())?
         });
         let own = own.and_then(|says| fill(says, arm.factors).ok());
-        own.unwrap_or_else(|| plan_words(arm.plan, arm.name))
+        clipped(&own.unwrap_or_else(|| plan_words(arm.plan, arm.name)), NAME_MAX)
     }
 }
 

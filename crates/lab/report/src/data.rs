@@ -35,6 +35,15 @@ pub(crate) fn without_runs(document: &mut Value) {
     }
 }
 
+/// Removes the numbers of comparisons, claims and doubts.
+pub(crate) fn without_numbers(document: &mut Value) {
+    for study in document["studies"].as_array_mut().into_iter().flatten() {
+        for list in ["groups", "ratios", "claims", "doubts"] {
+            study[list] = json!([]);
+        }
+    }
+}
+
 /// Returns the part of a study.
 pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]) -> Value {
     json!({

@@ -2,6 +2,7 @@
 //! of the claims.
 
 use crate::advice::{Advice, advice};
+use crate::fit::{NAME_MAX, clipped};
 use crate::group::Group;
 use crate::headline::Piece;
 use crate::input::{Input, Verdict};
@@ -37,7 +38,8 @@ impl<'g, 'a> FirstPage<'g, 'a> {
 /// Describes the machine in a line.
 fn machine(input: &Input) -> String {
     let m = &input.machine;
-    let mut words = vec![m.cpu_model.clone().unwrap_or_else(|| "unknown processor".to_owned())];
+    let model = m.cpu_model.as_deref().unwrap_or("unknown processor");
+    let mut words = vec![clipped(model, NAME_MAX)];
     words.push(match m.cpus_usable {
         1 => "1 CPU".to_owned(),
         n => format!("{n} CPUs"),
@@ -53,10 +55,11 @@ fn machine(input: &Input) -> String {
     words.join(", ")
 }
 
-/// Counts the verdicts. A claim that several studies test is counted once.
+/// Counts the verdicts. A claim that several studies test is counted once, and one that repeats another
+/// is not counted.
 fn score(inputs: &[Input]) -> String {
     let mut verdicts: BTreeMap<&str, Verdict> = BTreeMap::new();
-    for claim in inputs.iter().flat_map(|input| &input.verdicts) {
+    for claim in inputs.iter().flat_map(|input| &input.verdicts).filter(|c| c.same_as.is_none()) {
         let known = verdicts.entry(&claim.id).or_insert(claim.verdict);
         if !known.is_reproduced() && claim.verdict.is_reproduced() {
             *known = claim.verdict;

@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 pub struct ClaimRow {
     /// Identifier, such as `000-P27`.
     pub id: String,
+    /// The claim that this one repeats. Its tests decide both, and they are counted once.
+    pub same_as: Option<String>,
     /// The statement in plain English.
     pub statement: String,
     /// The published numbers in words; empty if none were published.

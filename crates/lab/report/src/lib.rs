@@ -19,6 +19,7 @@ pub mod estimate;
 pub mod export;
 pub mod figures;
 pub mod first_page;
+mod fit;
 pub mod group;
 pub mod headline;
 pub mod input;
@@ -43,7 +44,7 @@ pub use markdown::markdown;
 pub use merge::merge;
 pub use page::{compare_html, html, html_all};
 pub use table::Table;
-pub use terminal::{compare_terminal, terminal, terminal_all};
+pub use terminal::{LINES_MAX, compare_terminal, terminal, terminal_all};
 
 /// Returns the comparison of two sessions as plain text for 100 columns.
 pub fn compare(a: &Input, b: &Input) -> String {

@@ -3,10 +3,11 @@
 //! Lines are wrapped here rather than by the terminal, which also keeps log files readable. Colour
 //! adds no information, and tables have none because their column widths are counted in characters.
 
-use crate::advice::advice;
+use crate::advice::{Advice, advice};
 use crate::compare::{Change, Matched, matched};
 use crate::estimate::{Ends, RANGE_NOTE, Ratio};
 use crate::first_page::{FirstPage, capital};
+use crate::fit::{NAME_MAX, TEXT_MAX, clipped, left_out};
 use crate::group::{NotRunReason, groups, not_run};
 use crate::headline::{Headline, answer, chosen, headlines, plain_text};
 use crate::input::{Input, Verdict};
@@ -46,47 +47,93 @@ pub fn terminal_all(inputs: &[Input], width: usize, color: bool) -> String {
     out
 }
 
-/// Returns the first page: at most one screen.
+/// Maximum number of lines of the first page: one screen.
+pub const LINES_MAX: usize = 40;
+
+/// Returns the first page: at most one screen. Answers, summaries of other studies and changes that
+/// have no room are counted.
 fn first_page(page: &FirstPage<'_, '_>, inputs: &[Input], width: usize, color: bool) -> String {
     let width = width.clamp(40, 160);
     let paint = Paint { color };
-    let mut out = String::new();
-    push_wrapped(&mut out, &page.machine, width, 2);
-    out.push('\n');
-    for line in &page.lines {
-        out.push_str(&paint.bold(&capital(line.topic)));
+    let mut head = String::new();
+    push_wrapped(&mut head, &page.machine, width, 2);
+    head.push('\n');
+    let mut tail = String::new();
+    if !page.score.is_empty() {
+        tail.push_str(&paint.bold("Claims"));
+        tail.push('\n');
+        push_wrapped(&mut tail, &format!("  {}", page.score), width, 2);
+    }
+    let mut report = String::new();
+    if let Some(path) = inputs.iter().find_map(|input| input.report_path.as_ref()) {
+        report.push_str(&paint.bold("Report "));
+        report.push_str(&clean(path));
+        report.push('\n');
+    }
+    let lines = |text: &str| text.lines().count();
+    // A line is reserved for what has no room.
+    let mut room = LINES_MAX.saturating_sub(lines(&head) + lines(&tail) + lines(&report) + 1);
+    let mut answers = answers(page, width, &paint);
+    answers.extend(summaries(inputs, width, &paint));
+    let mut fit = |blocks: Vec<String>| -> (String, usize) {
+        let all = blocks.len();
+        let fitting = blocks.into_iter().map_while(|block| {
+            room = room.checked_sub(lines(&block))?;
+            Some(block)
+        });
+        let fitting: Vec<String> = fitting.collect();
+        (fitting.concat(), all - fitting.len())
+    };
+    let (answers, more) = fit(answers);
+    let (changes, earlier) = fit(changes(page, width));
+    let mut out = [head, answers, tail, changes].concat();
+    if let Some(words) = left_out(more, earlier) {
+        let text = format!("{words}: see the report.");
+        out.push_str(&text);
         out.push('\n');
+    }
+    out + &report
+}
+
+/// Returns the answer to each question.
+fn answers(page: &FirstPage<'_, '_>, width: usize, paint: &Paint) -> Vec<String> {
+    let one = |line: &Advice<'_, '_>| {
+        let topic = clean(&clipped(&capital(line.topic), width.min(NAME_MAX)));
+        let mut out = paint.bold(&topic) + "\n";
         push_wrapped(&mut out, &format!("  {}", plain_text(&line.sentence())), width, 2);
         if !line.doubts.is_empty() {
             push_wrapped(&mut out, &format!("  ◇ {}", line.doubt_words()), width, 4);
         }
-    }
-    // Studies without a question of users are summarised by their fastest plans.
-    for input in inputs {
+        out
+    };
+    page.lines.iter().map(one).collect()
+}
+
+/// Summarises studies without a question of users by their fastest plans.
+fn summaries(inputs: &[Input], width: usize, paint: &Paint) -> Vec<String> {
+    let one = |input: &Input| {
         let own = groups(input);
         let all = headlines(&own);
-        if advice(&own).is_empty() && !chosen(&all).is_empty() {
-            out.push_str(&paint.bold(&clean(&input.study.title)));
-            out.push('\n');
-            for sentence in answer(&all).iter().filter(|s| !s.is_empty()) {
-                push_wrapped(&mut out, &format!("  {}", plain_text(sentence)), width, 2);
-            }
+        if !advice(&own).is_empty() || chosen(&all).is_empty() {
+            return None;
         }
-    }
-    if !page.score.is_empty() {
-        out.push_str(&paint.bold("Claims"));
-        out.push('\n');
-        push_wrapped(&mut out, &format!("  {}", page.score), width, 2);
-    }
-    for since in &page.since {
-        push_wrapped(&mut out, since, width, 2);
-    }
-    if let Some(path) = inputs.iter().find_map(|input| input.report_path.as_ref()) {
-        out.push_str(&paint.bold("Report "));
-        out.push_str(&clean(path));
-        out.push('\n');
-    }
-    out
+        let mut out = paint.bold(&clean(&clipped(&input.study.title, width.min(NAME_MAX)))) + "\n";
+        for sentence in answer(&all).iter().filter(|s| !s.is_empty()) {
+            push_wrapped(&mut out, &format!("  {}", plain_text(sentence)), width, 2);
+        }
+        Some(out)
+    };
+    inputs.iter().filter_map(one).collect()
+}
+
+/// Returns what changed since earlier sessions.
+fn changes(page: &FirstPage<'_, '_>, width: usize) -> Vec<String> {
+    let one = |since: &&str| {
+        let mut out = String::new();
+        push_wrapped(&mut out, &clipped(since, TEXT_MAX), width, 2);
+        out
+    };
+    page.since.iter().map(one).collect()
 }
 
 /// Returns the summary of a session in at most `width` columns, ending with a newline.
@@ -197,7 +244,8 @@ fn verdict_lines(input: &Input, width: usize, paint: &Paint) -> String {
     let mut out = paint.bold("Claims");
     let mut used = columns("Claims");
     for verdict in Verdict::ALL {
-        let count = input.verdicts.iter().filter(|c| c.verdict == verdict).count();
+        let first = input.verdicts.iter().filter(|c| c.same_as.is_none());
+        let count = first.filter(|c| c.verdict == verdict).count();
         if count == 0 {
             continue;
         }

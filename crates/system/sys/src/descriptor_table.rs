@@ -5,7 +5,7 @@
 //! (`synchronize_rcu` in `expand_files`), which takes some 10 ms, and all threads that open a file
 //! wait as well. A run with 512 files in flight pays that three times, in its first moments. A table
 //! that is enlarged while the process has one thread costs nothing, and one that is enlarged ahead,
-//! by a thread of its own, stops nobody who still finds a free place.
+//! by a thread of its own, stops no one who still finds a free place.
 //!
 //! The table never shrinks. A place takes 8 bytes.
 

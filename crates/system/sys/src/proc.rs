@@ -171,6 +171,11 @@ pub fn process_io() -> io::Result<ProcessIo> {
     read_parsed("/proc/self/io", parse::parse_io)
 }
 
+/// Returns the I/O counters of another process of the same user.
+pub fn process_io_of(pid: u32) -> io::Result<ProcessIo> {
+    read_parsed(&format!("/proc/{pid}/io"), parse::parse_io)
+}
+
 /// Returns memory, context switches and capabilities of this process.
 pub fn status() -> io::Result<Status> {
     read_parsed("/proc/self/status", |text| Some(parse::parse_status(text)))
@@ -194,6 +199,25 @@ pub fn smaps_rollup() -> io::Result<SmapsRollup> {
 /// Returns the processor times of the machine.
 pub fn system_stat() -> io::Result<SystemStat> {
     read_parsed("/proc/stat", parse::parse_system_stat)
+}
+
+/// Returns the nanoseconds that tasks have run on all processors (/proc/schedstat). A slice is counted
+/// when its task leaves the processor.
+pub fn ran_ns() -> io::Result<u64> {
+    read_parsed("/proc/schedstat", parse::parse_ran_ns)
+}
+
+/// Returns the nanoseconds that the tasks of the topmost control group have run. In a container that is
+/// the group of the container.
+pub fn group_ran_ns() -> io::Result<u64> {
+    let read = |path| read_parsed(path, |text| text.trim().parse().ok());
+    read("/sys/fs/cgroup/cpuacct/cpuacct.usage")
+        .or_else(|_| read("/sys/fs/cgroup/cpu,cpuacct/cpuacct.usage"))
+}
+
+/// Returns the time during which tasks waited for a processor (/proc/pressure/cpu).
+pub fn cpu_pressure() -> io::Result<Pressure> {
+    read_parsed("/proc/pressure/cpu", parse::parse_pressure)
 }
 
 /// Returns the counters of all block devices.

@@ -29,6 +29,8 @@ Examples:
                                 run what these claims need
   ioloom claims --verify --open --budget 45min
                                 decide as many open claims as time allows
+  ioloom claims --verify --open --power
+                                the blocks and minutes that each needs
   ioloom claims --source 0 --json
                                 the claims of one source as JSON")]
 pub(crate) struct ClaimsArgs {
@@ -99,6 +101,13 @@ struct VerifyArgs {
     #[arg(long, requires = "verify")]
     dry_run: bool,
 
+    /// Print the blocks and minutes each claim needs
+    ///
+    /// Based on the noise and effects of stored runs, or on published effects. Runs nothing. Takes up
+    /// to a few minutes.
+    #[arg(long, requires = "verify", conflicts_with = "dry_run")]
+    power: bool,
+
     /// Keep the published size of large file sets
     ///
     /// By default, sets above 1 GiB or 50,000 files are reduced to their quick size, and the verdicts get
@@ -150,7 +159,7 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let mut exit = Exit::Ok;
     if args.verify {
         exit = verify(args, &ledger, &claims, all)?;
-        if args.how.dry_run {
+        if args.how.dry_run || args.how.power {
             return Ok(exit);
         }
         all = sessions::all(&args.store)?;
@@ -195,8 +204,8 @@ fn verify(
             "--verify needs claim identifiers, or --open for all open claims",
         ));
     }
-    let verdicts =
-        ledger.judge(&ledger.all().iter().collect::<Vec<_>>(), &ledger.evidence(sessions));
+    let evidence = ledger.evidence(sessions);
+    let verdicts = ledger.judge(&ledger.all().iter().collect::<Vec<_>>(), &evidence);
     let mut open: Vec<&Claim> = Vec::new();
     for claim in claims {
         // A claim that repeats another one is decided by its tests.
@@ -210,8 +219,9 @@ fn verify(
     }
     open.sort_by(|a, b| a.id.cmp(&b.id));
     open.dedup_by(|a, b| a.id == b.id);
-    verify::run(&Request {
+    let request = Request {
         ledger,
+        evidence: &evidence,
         claims: open,
         named: !how.open,
         store: &args.store,
@@ -224,7 +234,11 @@ fn verify(
         media: how.media,
         drop_caches: how.drop_caches,
         allow_sysctl: how.allow_sysctl,
-    })
+    };
+    if how.power {
+        return verify::needs(&request, &verdicts, args.json);
+    }
+    verify::run(&request)
 }
 
 fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, Failure> {

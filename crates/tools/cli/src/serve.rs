@@ -514,7 +514,7 @@ fn limits(args: &ServeArgs) -> Result<Limits, Failure> {
     }
     let asked = (limits.connections != UNLIMITED).then_some(limits.connections);
     limits.connections = connections(asked)?;
-    // Before the first thread, because a table that grows later stops whoever accepts a connection.
+    // Before the first thread: while a table grows later, no connection can be accepted.
     let places = limits.connections.saturating_add(DESCRIPTORS_OTHER);
     let _ = descriptor_table::make_room(u32::try_from(places).unwrap_or(u32::MAX));
     Ok(limits)

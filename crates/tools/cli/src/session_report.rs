@@ -338,6 +338,7 @@ fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> 
     };
     ClaimRow {
         id: verdict.id.clone(),
+        same_as: verdict.same_as.clone(),
         statement: verdict.statement.clone(),
         published: published(verdict),
         verdict: verdict.verdict,

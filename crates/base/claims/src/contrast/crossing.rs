@@ -90,7 +90,7 @@ impl Kind for Crossing {
             }
             None => {
                 let top = [arms[arms.len() - 2], arms[arms.len() - 1]];
-                let floor = noise_floor(rule, &runs, top, [metric, metric]);
+                let floor = noise_floor(rule, [&runs; 2], top, [metric, metric]);
                 self.turns(rule, (&x, &table), found.as_ref(), floor)?
             }
         };

@@ -95,7 +95,7 @@ impl Kind for Ladder {
         let along = Axis { name: axis, range: self.levels };
         let levels = Levels::new(rule, &runs, (&self.arms, along), metric, least)?;
         let ends = [levels.arms[levels.arms.len() - 1], levels.arms[0]];
-        let floor = noise_floor(rule, &runs, ends, [metric, metric]);
+        let floor = noise_floor(rule, [&runs; 2], ends, [metric, metric]);
         let finding = match self.shape {
             Shape::Flat => self.flat(rule, &levels, floor)?,
             Shape::Rising => self.slope(rule, &levels, Claimed::Greater, floor)?,

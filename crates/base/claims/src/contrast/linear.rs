@@ -64,7 +64,7 @@ impl Kind for Linear {
         let (explained, grown) = (explained.interval, grown.interval);
         // A growth within the noise shows no line, however straight.
         let ends = [levels.arms[levels.arms.len() - 1], levels.arms[0]];
-        let floor = noise_floor(&context.rule, &runs, ends, [metric, metric]);
+        let floor = noise_floor(&context.rule, [&runs; 2], ends, [metric, metric]);
         let size = grown.estimate.ln().abs().exp() - 1.0;
         let below_noise = floor.is_some_and(|floor| size <= floor);
         let answer = if below_noise && answer.holds == Some(true) { Answer::OPEN } else { answer };

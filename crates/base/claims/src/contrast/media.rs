@@ -65,7 +65,7 @@ impl Kind for Media {
             times: None,
             margin: self.margin,
         };
-        let mut found = compare(&context.rule, first.1, [first.2, second.2], &claim)?;
+        let mut found = compare(&context.rule, [first.1, second.1], [first.2, second.2], &claim)?;
         found.words = format!("{} against {}: {}", first.0, second.0, found.words);
         Ok(found)
     }

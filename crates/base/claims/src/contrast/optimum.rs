@@ -121,7 +121,7 @@ impl Kind for Optimum {
             return Err(Gap::FewBlocks { have: series.len(), need: rule.blocks_min });
         }
         let ratio = Ratio::of_logs(&series).map_err(Gap::undefined)?;
-        let floor = noise_floor(rule, &second, [moved, best.arm], [metric, metric]);
+        let floor = noise_floor(rule, [&second; 2], [moved, best.arm], [metric, metric]);
         let answer =
             above_noise(&series, &ratio, Claimed::Greater, &rule.stats(None), floor)?.twice();
         let same = moved.name == best.arm.name;

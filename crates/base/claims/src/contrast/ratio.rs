@@ -73,8 +73,8 @@ impl Kind for Ratio {
             times: self.times,
             margin: self.margin,
         };
-        let first = the_arm(&runs, &self.a)?;
-        let second = the_arm(other.as_ref().unwrap_or(&runs), &self.b)?;
-        compare(&context.rule, &runs, [first, second], &claim)
+        let places = [&runs, other.as_ref().unwrap_or(&runs)];
+        let (first, second) = (the_arm(places[0], &self.a)?, the_arm(places[1], &self.b)?);
+        compare(&context.rule, places, [first, second], &claim)
     }
 }

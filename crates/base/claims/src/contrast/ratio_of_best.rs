@@ -91,7 +91,7 @@ impl Kind for RatioOfBest {
         let ratio = Ratio::of_logs(&series).map_err(Gap::undefined)?;
         let best =
             [families[0][best_without(of_a, blocks)], families[1][best_without(of_b, blocks)]];
-        let floor = noise_floor(rule, &runs, best, [&self.metric; 2]);
+        let floor = noise_floor(rule, [&runs; 2], best, [&self.metric; 2]);
         let of_stats = rule.stats(self.margin);
         let answer = above_noise(&series, &ratio, self.claim, &of_stats, floor)?.twice();
         let below_noise = floor.is_some_and(|floor| ratio.effect() <= floor);

@@ -33,10 +33,10 @@ pub(crate) struct RatioClaim<'m> {
     pub(crate) margin: Option<f64>,
 }
 
-/// Compares two arms of `runs`, using the noise of either arm compared with itself.
+/// Compares two arms, each from its own runs, using the noise of either arm compared with itself.
 pub(crate) fn compare<'a>(
     rule: &Rule,
-    runs: &Runs<'a>,
+    runs: [&Runs<'a>; 2],
     arms: [&Arm<'a>; 2],
     claim: &RatioClaim<'_>,
 ) -> Result<Finding<'a>, Gap> {
@@ -74,7 +74,7 @@ pub(crate) fn compare<'a>(
     );
     let interval = ratio_interval(&ratio);
     let finding = Finding::new(answer, Effect::Ratio, &interval, words)
-        .of_arms(&arms, runs, &table)
+        .of_arms(&arms, runs[0], &table)
         .number("a_median", median(&table.values[0]))
         .number("b_median", median(&table.values[1]))
         .noise(noise);
@@ -146,20 +146,26 @@ fn reaches(series: &[f64], claim: Claimed, times: f64) -> Result<(Answer, String
 }
 
 /// Returns the noise floor of a comparison: the larger one if both arms ran twice in each block,
-/// otherwise that of the one that did, otherwise that of any other arm of the same comparison.
+/// otherwise that of the one that did, otherwise that of any other arm of the same comparisons. The
+/// second run of an arm is that in its own runs: an arm of the same name at another location did other
+/// work.
 pub(crate) fn noise_floor(
     rule: &Rule,
-    runs: &Runs<'_>,
+    runs: [&Runs<'_>; 2],
     arms: [&Arm<'_>; 2],
     metrics: [&str; 2],
 ) -> Option<f64> {
-    let floor = |arm: &Arm<'_>, metric: &str| {
+    let floor = |runs: &Runs<'_>, arm: &Arm<'_>, metric: &str| {
         let repeat = runs.repeat(arm)?;
         let pair = columns(&[(arm, metric), (repeat, metric)], rule.blocks_min).ok()?;
         aa_noise(&pair.values[0], &pair.values[1]).ok().map(|n| n.floor)
     };
-    let own = arms.into_iter().zip(metrics).filter_map(|(arm, metric)| floor(arm, metric));
-    own.reduce(f64::max).or_else(|| runs.arms.iter().find_map(|arm| floor(arm, metrics[0])))
+    let own = (0..2).filter_map(|side| floor(runs[side], arms[side], metrics[side]));
+    let any = || {
+        let sides = (0..2).flat_map(|side| runs[side].arms.iter().map(move |arm| (side, arm)));
+        sides.into_iter().find_map(|(side, arm)| floor(runs[side], arm, metrics[side]))
+    };
+    own.reduce(f64::max).or_else(any)
 }
 
 /// Returns the noise floor of a contrast of differences, in their unit: the largest of these arms

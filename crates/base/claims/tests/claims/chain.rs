@@ -163,13 +163,14 @@ fn sequential(noise: &mut Noise, claims: &[Claim], ratio: f64, sd: f64) -> Ended
 }
 
 /// Power and errors of the sequential rule with all corrections: four looks, many contrasts, giving
-/// up. Runs after a look are judged again with those before it.
+/// up. Runs after a look are judged again with those before it. The bounds are two standard errors
+/// of 48 claims below what the rule reaches.
 #[test]
 fn the_sequential_rule_finds_effects_and_keeps_its_error_rate() {
     const SESSIONS: usize = 4;
     let claims = claims(24, "less");
     println!("scatter  true ratio  confirmed  wrong of 48  blocks per claim");
-    for (sd, ratio, least) in [(0.10, 0.88, 0.90), (0.20, 0.88, 0.40), (0.20, 0.80, 0.90)] {
+    for (sd, ratio, least) in [(0.10, 0.88, 0.90), (0.20, 0.88, 0.20), (0.20, 0.80, 0.80)] {
         let mut noise = Noise(17);
         let mut sum = Ended::default();
         for _ in 0..SESSIONS {

@@ -5,6 +5,7 @@ use crate::synthetic::{Store, calls, run, scatter, with_calls};
 use ioloom_claims::{
     ClaimVerdict, Contrast, Rule, Test, Verdict, VerdictList, ledger, load, verdict,
 };
+use ioloom_model::fileset::Medium;
 use ioloom_model::{CallKind, Doubt};
 
 pub(crate) const AT: &str = "at = { experiment = \"e\", set = \"E\" }\n";
@@ -269,6 +270,51 @@ fn several_contrasts_make_one_verdict() {
     assert_eq!(found.verdict, Verdict::NotTestableHere);
     let found = judge_how("all", &[&less, &missing], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::NotTestableHere, "{}", found.sentence);
+}
+
+/// The same arm on a warm and on a cold set: its second run on the warm set is not one of the cold set.
+#[test]
+fn the_noise_floor_of_an_arm_is_that_of_its_own_place() {
+    let mut store = Store::new(12);
+    store.arm("a", &[], 20.0).arm("a (again)", &[], 20.1);
+    store.set = "F".to_owned();
+    store.arm("a", &[], 100.0).arm("a (again)", &[], 100.2);
+    let text = format!(
+        "kind = \"ratio\"\n{AT}at_b = {{ experiment = \"e\", set = \"F\" }}\na = \"a\"\nb = \"a\"\n\
+         claim = \"less\""
+    );
+    let found = judge(&[&text], &store, Rule::STANDARD);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    assert!(found.evidence.numbers["noise_floor"] < 0.05, "{:?}", found.evidence.numbers);
+}
+
+/// Only runs on a disk that rotates decide a claim about hard disks. Virtual disks claim to rotate.
+#[test]
+fn runs_on_other_hardware_limit_the_scope() {
+    let text = format!(
+        "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \"t\"\n\
+         refutes = \"t\"\nhardware = {{ name = \"a hard disk\", rotational = true }}\n\
+         [[claim.contrast]]\n{}\n",
+        ratio("less")
+    );
+    let claims = load([("test", text.as_str())]).unwrap();
+    for (disk, rotational, expected) in [
+        (Some("sda"), Some(true), Verdict::Confirmed),
+        (Some("vda"), Some(true), Verdict::Scope),
+        (Some("loop0"), Some(true), Verdict::Scope),
+        (Some("nvme0n1"), Some(false), Verdict::Scope),
+        (None, None, Verdict::Scope),
+    ] {
+        let mut store = two(80.0, 100.0, 12);
+        for record in &mut store.records {
+            let block_device = disk.map(str::to_owned);
+            record.set.medium = Some(Medium { block_device, rotational, ..Medium::default() });
+        }
+        let found = verdict(&claims[0], &store.records, Rule::STANDARD);
+        assert_eq!(found.verdict, expected, "{disk:?}: {}", found.sentence);
+        let named = found.sentence.contains("the claim is about a hard disk, not this hardware");
+        assert_eq!(named, expected == Verdict::Scope, "{}", found.sentence);
+    }
 }
 
 #[test]

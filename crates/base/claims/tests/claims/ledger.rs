@@ -424,3 +424,17 @@ fn equivalent_claims_share_their_tests() {
         assert_eq!(claim.combine, first.combine, "{}", claim.id);
     }
 }
+
+/// Runs on this machine cannot confirm a statement about hardware that it does not have.
+#[test]
+fn statements_about_hardware_name_it() {
+    const HARDWARE: [&str; 8] =
+        ["hard disk", "NVMe", "USB", "SATA", "flash drive", "hardware threads", "Ryzen", "Xeon"];
+    for claim in ioloom_claims::ledger() {
+        let measured = claim.contrasts.iter().any(|test| !test.locations().is_empty());
+        let named = HARDWARE.iter().find(|name| claim.statement.contains(**name));
+        if let (Some(named), true) = (named, measured) {
+            assert!(claim.hardware.is_some(), "{} is about a {named}", claim.id);
+        }
+    }
+}

@@ -43,6 +43,7 @@ pub(super) fn claims() -> Vec<ClaimRow> {
     let claim =
         |id: &str, statement: &str, published: &str, verdict, sentence: &str, effect| ClaimRow {
             id: id.to_owned(),
+            same_as: None,
             statement: statement.to_owned(),
             published: published.to_owned(),
             verdict,

@@ -1,31 +1,25 @@
 //! Sections with text and tables: answer, comparisons, claims, doubts.
 
 use super::parts;
+use crate::advice::Advice;
 use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
 use crate::first_page::{FirstPage, VERIFY, capital};
+use crate::fit::{NAME_MAX, QUESTIONS_MAX, SINCE_MAX, TEXT_MAX, clipped, left_out};
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
 use crate::input::{ClaimRow, Input, Verdict};
 use crate::markup::Markup;
 use ioloom_model::Doubt;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Writes the machine, one line per question, and the score of the claims.
+/// Writes the machine, one line per question, and the score of the claims. What has no room on a screen
+/// is folded.
 pub(crate) fn first_page(page: &FirstPage<'_, '_>) -> Markup {
     let mut m = Markup::new();
     m.tag("p").a("class", "lead").text(&page.machine);
-    m.tag("dl").a("class", "advice").body(|m| {
-        for line in &page.lines {
-            m.tag("dt").text(&capital(line.topic));
-            m.tag("dd").body(|m| {
-                parts::pieces(m, &line.sentence());
-                if !line.doubts.is_empty() {
-                    m.text(" ");
-                    m.tag("span").a("class", "dname").text(&format!("◇ {}", line.doubt_words()));
-                }
-            });
-        }
-    });
+    let (shown, more) = page.lines.split_at(page.lines.len().min(QUESTIONS_MAX));
+    let (since, earlier) = page.since.split_at(page.since.len().min(SINCE_MAX));
+    answer_lines(&mut m, shown);
     if !page.score.is_empty() {
         m.tag("p").a("class", "lead").body(|m| {
             let words = page.score.strip_suffix(VERIFY);
@@ -35,10 +29,38 @@ pub(crate) fn first_page(page: &FirstPage<'_, '_>) -> Markup {
             }
         });
     }
-    for since in &page.since {
-        m.tag("p").a("class", "lead").text(since);
+    let changes = |m: &mut Markup, of: &[&str]| {
+        for since in of {
+            m.tag("p").a("class", "lead").text(&clipped(since, TEXT_MAX));
+        }
+    };
+    changes(&mut m, since);
+    if let Some(words) = left_out(more.len(), earlier.len()) {
+        m.tag("details").body(|m| {
+            m.tag("summary").text(&format!("{words}, which one screen has no room for"));
+            answer_lines(m, more);
+            changes(m, earlier);
+        });
     }
     m
+}
+
+fn answer_lines(m: &mut Markup, lines: &[Advice<'_, '_>]) {
+    if lines.is_empty() {
+        return;
+    }
+    m.tag("dl").a("class", "advice").body(|m| {
+        for line in lines {
+            m.tag("dt").text(&clipped(&capital(line.topic), NAME_MAX));
+            m.tag("dd").body(|m| {
+                parts::pieces(m, &line.sentence());
+                if !line.doubts.is_empty() {
+                    m.text(" ");
+                    m.tag("span").a("class", "dname").text(&format!("◇ {}", line.doubt_words()));
+                }
+            });
+        }
+    });
 }
 
 /// Writes two sentences, the limits with their evidence, and the chart.
@@ -181,7 +203,8 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
         return m;
     }
     let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
-    for claim in inputs.iter().flat_map(|input| &input.verdicts) {
+    // A claim that repeats another is counted with it.
+    for claim in inputs.iter().flat_map(|input| &input.verdicts).filter(|c| c.same_as.is_none()) {
         *counts.entry(claim.verdict).or_default() += 1;
     }
     m.tag("div").a("class", "filter").a("id", "claim-filter").body(|m| {
@@ -229,6 +252,9 @@ fn claim_row(m: &mut Markup, input: &Input, index: usize, claim: &ClaimRow) {
             m.tag("span").a("class", "cid").text(&claim.id);
             m.text(" ");
             m.text(&claim.statement);
+            if let Some(first) = &claim.same_as {
+                m.text(&format!(" Repeats {first} and is counted with it."));
+            }
         });
         m.tag("td").a("data-sort", order).body(|m| parts::verdict(m, claim.verdict));
         m.tag("td").text(if claim.published.is_empty() { "none" } else { &claim.published });

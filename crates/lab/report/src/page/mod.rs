@@ -19,6 +19,7 @@ mod weight;
 
 pub use compare::compare_html;
 use frame::{Lanes, document_frame};
+use parts::Section;
 use weight::Part;
 
 use crate::chapter;
@@ -32,9 +33,8 @@ use crate::source_tables;
 
 /// Identifier of the first page.
 const FIRST: &str = "first";
-
-/// A section of the page: identifier, name, body.
-type Section = (String, &'static str, Markup);
+/// Number of sections after the chapters.
+const GENERAL: usize = 3;
 
 /// A study with derived data that is computed once.
 struct Study<'a> {
@@ -67,22 +67,37 @@ pub fn html_all(inputs: &[Input]) -> String {
     } else if studies.len() > 1 {
         sections.push((FIRST.to_owned(), "Answer", all_answers(&studies)));
     }
-    for study in &studies {
-        sections.extend(chapter(study, studies.len() > 1, first_page.is_some()));
-    }
+    let written = |s: &Study<'_>| {
+        let mut sections = chapter(s, studies.len() > 1, first_page.is_some());
+        sections.retain(|(_, _, body)| !body.as_str().is_empty());
+        sections
+    };
+    let names: Vec<&str> = inputs.iter().map(|input| input.study.name.as_str()).collect();
+    let others = sections.len() + GENERAL;
+    let (all, shortened) = weight::fitting(studies.iter().map(written).collect(), &names, others);
+    sections.extend(all.into_iter().flatten());
     sections.push(("claims".to_owned(), "Claims", chapters::claims(inputs)));
     sections.push(("machine".to_owned(), "Machine", facts::machine(inputs)));
     sections.push(("repeat".to_owned(), "How to repeat", facts::repeat(inputs)));
     sections.retain(|(_, _, body)| !body.as_str().is_empty());
     let title = if studies.len() > 1 { parts::SEVERAL } else { &first.study.title };
-    let mut page = whole(inputs, title, &sections, document.clone(), &[]);
-    for count in 1..=Part::ALL.len() {
+    let write = |without: &[Part], words: Vec<String>| {
+        let words: Vec<String> = shortened.iter().cloned().chain(words).collect();
+        whole(inputs, title, &sections, document.clone(), without, &words)
+    };
+    for count in 0..=Part::ALL.len() {
+        let without = &Part::ALL[..count];
+        let words: Vec<String> = weight::left_out(without).into_iter().collect();
+        let page = write(without, words.clone());
         if page.len() <= weight::PAGE_MAX {
-            break;
+            return page;
         }
-        page = whole(inputs, title, &sections, document.clone(), &Part::ALL[..count]);
+        if count == Part::ALL.len() {
+            let words = words.into_iter().chain([weight::too_large(page.len())]).collect();
+            return write(without, words);
+        }
     }
-    page
+    String::new()
 }
 
 /// Returns the page without the named parts.
@@ -92,6 +107,7 @@ fn whole(
     sections: &[Section],
     mut document: serde_json::Value,
     without: &[Part],
+    words: &[String],
 ) -> String {
     let kept = |id: &str| !without.iter().any(|part| part.has_section(id));
     let sections: Vec<&Section> = sections.iter().filter(|(id, ..)| kept(id)).collect();
@@ -102,6 +118,10 @@ fn whole(
     if !runs {
         data::without_runs(&mut document);
     }
+    let numbers = !without.contains(&Part::Numbers);
+    if !numbers {
+        data::without_numbers(&mut document);
+    }
     document_frame(&mut m, title, lanes, |m| {
         parts::masthead(m, inputs);
         m.tag("div").a("class", "columns").body(|m| {
@@ -109,7 +129,7 @@ fn whole(
             m.tag("main")
                 .body(|m| sections.iter().for_each(|one| section(m, inputs, &sections, one)));
         });
-        parts::footer(m, inputs, weight::left_out(without));
+        parts::footer(m, inputs, runs, words);
         m.tag("script").a("type", "application/json").a("id", "report-data").body(|m| {
             m.json(&document.to_string());
         });
@@ -120,10 +140,11 @@ fn whole(
             });
         }
     });
-    match without.contains(&Part::Narrow) {
+    let page = match without.contains(&Part::Narrow) {
         true => weight::without_narrow(m.as_str()),
         false => m.into_string(),
-    }
+    };
+    if numbers { page } else { weight::without_references(&page) }
 }
 
 /// Writes a section. The first one answers and is open; the others are opened by those who ask why.

@@ -11,6 +11,9 @@ use crate::table::Table;
 use ioloom_model::Doubt;
 use std::collections::BTreeSet;
 
+/// A section of the page: identifier, name, body.
+pub(crate) type Section = (String, &'static str, Markup);
+
 /// Title of a page with several studies.
 pub(crate) const SEVERAL: &str = "I/O concurrency on this machine";
 const SEVERAL_ASKED: &str = "Several studies of the same machine. Each answers a separate \
@@ -70,8 +73,8 @@ pub(crate) fn bar(m: &mut Markup, subject: &str) {
     });
 }
 
-/// Writes the footer.
-pub(crate) fn footer(m: &mut Markup, inputs: &[Input], left_out: Option<String>) {
+/// Writes the footer; `words` say what the page does not contain.
+pub(crate) fn footer(m: &mut Markup, inputs: &[Input], runs: bool, words: &[String]) {
     let Some(input) = inputs.first() else { return };
     m.tag("footer").body(|m| {
         m.tag("p").text(&format!(
@@ -81,13 +84,13 @@ pub(crate) fn footer(m: &mut Markup, inputs: &[Input], left_out: Option<String>)
             contains the raw numbers as JSON (element report-data){}.",
             input.version,
             input.session,
-            match left_out {
-                None => " and the data of each run as base64-encoded gzip (element report-runs)",
-                Some(_) => "",
+            match runs {
+                true => " and the data of each run as base64-encoded gzip (element report-runs)",
+                false => "",
             }
         ));
-        if let Some(words) = &left_out {
-            m.tag("p").text(words);
+        for sentence in words {
+            m.tag("p").text(sentence);
         }
     });
 }

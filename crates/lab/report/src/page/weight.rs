@@ -2,11 +2,16 @@
 //!
 //! The page of a full study can have hundreds of charts. If it would exceed [`PAGE_MAX`], the parts
 //! that fewest readers need are left out one after another, in the order of [`Part::ALL`], and the page
-//! names them. Nothing is lost: the store has all runs, and the numbers of every comparison remain in
-//! the embedded data.
+//! names them. The store has all runs, and `ioloom report --format json` writes all numbers. A page that
+//! is too large without them says so. If the folded sections would take more than twelve screens,
+//! studies lose all sections but the first, the last study first, and the page names them too.
+
+use super::parts::Section;
 
 /// Maximum length of a page in bytes.
 pub(super) const PAGE_MAX: usize = 1_500_000;
+/// Maximum number of folded sections. Each takes about 60 pixels of twelve screens of 768.
+pub(super) const SECTIONS_MAX: usize = 120;
 
 /// A part of a page that can be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +28,30 @@ pub(super) enum Part {
     Tables,
     /// The timelines of single runs.
     Timelines,
+    /// The charts of the experiments.
+    Experiments,
+    /// The drawings of each study next to the published results.
+    Published,
+    /// The table of comparisons, and the embedded numbers.
+    Numbers,
+    /// The table of claims.
+    Claims,
 }
 
 impl Part {
     /// All parts, the first one to be left out first.
-    pub(super) const ALL: [Self; 6] =
-        [Self::Runs, Self::Costs, Self::Time, Self::Narrow, Self::Tables, Self::Timelines];
+    pub(super) const ALL: [Self; 10] = [
+        Self::Runs,
+        Self::Costs,
+        Self::Time,
+        Self::Narrow,
+        Self::Tables,
+        Self::Timelines,
+        Self::Experiments,
+        Self::Published,
+        Self::Numbers,
+        Self::Claims,
+    ];
 
     /// Returns the name in a sentence.
     const fn words(self) -> &'static str {
@@ -39,6 +62,10 @@ impl Part {
             Self::Narrow => "the copies of charts for narrow screens",
             Self::Tables => "the tables in the layout of the sources and the list of plans",
             Self::Timelines => "the timelines of single runs",
+            Self::Experiments => "the charts of the experiments",
+            Self::Published => "the published results next to those of this machine",
+            Self::Numbers => "the tables of comparisons and the embedded numbers",
+            Self::Claims => "the table of claims",
         }
     }
 
@@ -50,6 +77,10 @@ impl Part {
             Self::Time => &["time"],
             Self::Tables => &["tables", "plans"],
             Self::Timelines => &["timelines"],
+            Self::Experiments => &["experiments"],
+            Self::Published => &["published"],
+            Self::Numbers => &["comparisons", "conditions", "doubts"],
+            Self::Claims => &["claims"],
         };
         ends.iter().any(|end| id.ends_with(end))
     }
@@ -66,6 +97,73 @@ pub(super) fn left_out(parts: &[Part]) -> Option<String> {
             names.join(", ")
         )
     })
+}
+
+/// Returns a sentence about a page that is too large without all parts.
+pub(super) fn too_large(bytes: usize) -> String {
+    format!(
+        "The page has {:.1} MB, more than the limit of {} MB, although it contains only answers.",
+        bytes as f64 / 1e6,
+        PAGE_MAX as f64 / 1e6
+    )
+}
+
+/// Keeps the chapters within [`SECTIONS_MAX`] sections, `others` of which are taken. Returns the chapters,
+/// and a sentence if sections were left out.
+pub(super) fn fitting(
+    mut chapters: Vec<Vec<Section>>,
+    names: &[&str],
+    others: usize,
+) -> (Vec<Vec<Section>>, Option<String>) {
+    let count = |chapters: &[Vec<Section>]| others + chapters.iter().map(Vec::len).sum::<usize>();
+    let (mut short, mut absent) = (Vec::new(), 0);
+    for keep in [1, 0] {
+        for (at, name) in names.iter().enumerate().rev() {
+            if count(&chapters) <= SECTIONS_MAX {
+                break;
+            }
+            if let Some(chapter) = chapters.get_mut(at).filter(|chapter| chapter.len() > keep) {
+                chapter.truncate(keep);
+                if keep == 1 { short.push(*name) } else { absent += 1 }
+            }
+        }
+    }
+    let words = (!short.is_empty() || absent > 0).then(|| {
+        short.reverse();
+        let few: Vec<&str> = short.iter().copied().take(NAMES_MAX).collect();
+        let more = match short.len() - few.len() {
+            0 => String::new(),
+            n => format!(" and {n} more studies"),
+        };
+        let gone = match absent {
+            0 => String::new(),
+            n => format!("; {n} of them have no chapter"),
+        };
+        format!(
+            "To keep the folded page within twelve screens, the chapters of {}{more} contain only the \
+             best plans and limits{gone}. ioloom report STUDY writes the page of one study.",
+            few.join(", ")
+        )
+    });
+    (chapters, words)
+}
+
+/// Maximum number of studies named in a sentence.
+const NAMES_MAX: usize = 10;
+
+/// Removes the references to embedded numbers.
+pub(super) fn without_references(page: &str) -> String {
+    let mut out = String::with_capacity(page.len());
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once(" data-ref=\"") {
+        out.push_str(before);
+        rest = after.split_once('"').map_or("", |(_, tail)| tail);
+        if let Some(after) = rest.strip_prefix(" data-field=\"") {
+            rest = after.split_once('"').map_or("", |(_, tail)| tail);
+        }
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Removes the copies of charts for narrow screens, where the wide ones can then be scrolled.
@@ -95,6 +193,36 @@ mod tests {
             "<figure class=\"only\" tabindex=\"0\"><svg class=\"chart wide\">a</svg></figure><p>c</p>e"
         );
         assert_eq!(without_narrow("x"), "x");
+    }
+
+    fn section(id: String) -> Section {
+        (id, "x", crate::markup::Markup::new())
+    }
+
+    #[test]
+    fn chapters_beyond_twelve_screens_are_shortened_and_named() {
+        let chapters = |n: usize, sections: usize| -> Vec<Vec<Section>> {
+            (0..n).map(|i| (0..sections).map(|k| section(format!("s{i}-{k}"))).collect()).collect()
+        };
+        let all: Vec<String> = (0..200).map(|i| format!("s{i}")).collect();
+        let names: Vec<&str> = all.iter().map(String::as_str).collect();
+        let count = |of: &[Vec<Section>]| of.iter().map(Vec::len).sum::<usize>();
+        let (kept, words) = fitting(chapters(6, 11), &names[..6], 4);
+        assert_eq!((count(&kept), words), (66, None));
+        let (kept, words) = fitting(chapters(12, 11), &names[..12], 4);
+        let words = words.unwrap();
+        assert!(count(&kept) + 4 <= SECTIONS_MAX && kept[0].len() == 11 && kept[11].len() == 1);
+        assert!(words.contains("the chapters of s10, s11 contain only"), "{words}");
+        let (kept, words) = fitting(chapters(200, 11), &names, 4);
+        let words = words.unwrap();
+        assert_eq!(count(&kept) + 4, SECTIONS_MAX);
+        assert!(words.contains("and 190 more studies") && words.contains("84 of them"), "{words}");
+    }
+
+    #[test]
+    fn references_are_removed() {
+        let page = "<b data-ref=\"g0.a1\" data-field=\"low\">1</b><i data-ref=\"c\">2</i>";
+        assert_eq!(without_references(page), "<b>1</b><i>2</i>");
     }
 
     #[test]

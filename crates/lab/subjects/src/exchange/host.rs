@@ -65,6 +65,8 @@ pub(super) struct ServerUsage {
     pub(super) peak_bytes: Option<u64>,
     /// Threads.
     pub(super) threads: Option<u64>,
+    /// Bytes read from and written to devices.
+    pub(super) moved: Option<(u64, u64)>,
 }
 
 /// A running server.
@@ -295,6 +297,7 @@ impl TestServer {
             pss_bytes: proc::smaps_rollup_of(child.id()).ok().and_then(|rollup| rollup.pss_bytes),
             peak_bytes: status.peak_rss_bytes,
             threads: status.threads,
+            moved: proc::process_io_of(child.id()).ok().map(|io| (io.read_bytes, io.written_bytes)),
         }
     }
 

@@ -40,6 +40,25 @@ impl Numbers {
         }
     }
 
+    /// Counts bytes that the server moved as those of the run, not of another program.
+    fn own_moved(&mut self, read: u64, written: u64) {
+        let m = &mut self.measured;
+        for (own, others, bytes) in [
+            (&mut m.device_read_bytes, &mut m.others_read_bytes, read),
+            (&mut m.device_written_bytes, &mut m.others_written_bytes, written),
+        ] {
+            *own = own.map(|own| own + bytes);
+            *others = others.map(|others| others.saturating_sub(bytes));
+        }
+        let sum = |a: Option<u64>, b: Option<u64>| Some((a? + b?) as f64);
+        let own = sum(m.device_read_bytes, m.device_written_bytes);
+        let others = sum(m.others_read_bytes, m.others_written_bytes);
+        m.others_device = own
+            .zip(others)
+            .filter(|(own, others)| own + others > 0.0)
+            .map(|(own, others)| others / (own + others));
+    }
+
     /// Stops counting while idle connections are still open.
     pub(super) fn end(&mut self, host: &TestServer, elapsed_ns: u64, requests: u64) {
         assert_eq!(self.requests, 0, "finish was called twice");
@@ -63,6 +82,10 @@ impl Numbers {
             self.put("server_cpu_ns", cpu_ns);
             self.put("server_cores", cpu_ns / elapsed_ns.max(1) as f64);
             self.put("server_cpu_per_request_ns", cpu_ns / requests.max(1) as f64);
+        }
+        if let Some((after, before)) = after.moved.zip(self.before.moved) {
+            let since = |after: u64, before: u64| after.saturating_sub(before);
+            self.own_moved(since(after.0, before.0), since(after.1, before.1));
         }
         for (name, value) in [
             ("server_memory_bytes", after.pss_bytes),

@@ -148,6 +148,22 @@ pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
     })
 }
 
+/// Parses /proc/schedstat and returns the nanoseconds that tasks have run on all processors. A slice
+/// is counted when its task leaves the processor.
+pub fn parse_ran_ns(text: &str) -> Option<u64> {
+    // Lines have nine numbers since version 15 of the format; the seventh is the time.
+    let mut cpus = text.lines().filter(|line| {
+        let number = line.strip_prefix("cpu").and_then(|rest| rest.chars().next());
+        number.is_some_and(|first| first.is_ascii_digit())
+    });
+    let ran = |line: &str| {
+        let all: Option<Vec<u64>> = numbers(line.split_once(' ')?.1).collect();
+        all.filter(|all| all.len() == 9).map(|all| all[6])
+    };
+    let first = ran(cpus.next()?)?;
+    cpus.try_fold(first, |sum, line| sum.checked_add(ran(line)?))
+}
+
 /// Processor time in clock ticks (100 per second nearly everywhere).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTicks {
@@ -482,6 +498,16 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_all_tasks_is_parsed() {
+        let text = "version 15\ntimestamp 4295\ncpu0 0 0 0 0 0 0 500000000 70 900\n\
+                    domain0 03 1 2 3\ncpu1 0 0 0 0 0 0 25 8 9\ndomain0 03 1 2 3\n";
+        assert_eq!(parse_ran_ns(text), Some(500_000_025));
+        assert_eq!(parse_ran_ns("version 15\ncpu0 0 0 0\n"), None, "another format");
+        assert_eq!(parse_ran_ns("cpu0 0 0 0 0 0 0 1 2 3\ncpu1 0 0 0\n"), None, "half of it");
+        assert_eq!(parse_ran_ns("cpufreq 1\n"), None);
+    }
+
+    #[test]
     fn a_process_name_may_look_like_fields() {
         let text = "19521 (a) R (b) S 19498 19498 6045 0 -1 4194304 99 0 2 0 11 12 0 0 20 0 1 0 \
                     177292 3133440 405 18446744073709551615 9 9 9 0 0 0 0 0 0 0 0 0 17 5 0 0 6 0 0";
@@ -546,6 +572,7 @@ mod tests {
         fn no_text_panics(text in "(?s).{0,200}") {
             let _ = (parse_io(&text), parse_status(&text), parse_smaps_rollup(&text));
             let _ = (parse_schedstat(&text), parse_system_stat(&text), parse_inflight(&text));
+            let _ = (parse_ran_ns(&text), parse_pressure(&text));
             let _ = (parse_process_stat(&text), parse_diskstats(&text), parse_disk_stat(&text));
         }
         #[test]
@@ -557,6 +584,7 @@ mod tests {
                 let _ = stat.total.total();
             }
             let _ = (parse_process_stat(&text), parse_diskstats(&text), parse_disk_stat(&text));
+            let _ = parse_ran_ns(&text);
         }
         #[test]
         fn disk_counters_read_back(row in proptest::collection::vec(0u64..1 << 50, 11)) {

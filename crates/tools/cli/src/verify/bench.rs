@@ -3,7 +3,7 @@
 use crate::directories::{StoreArg, work_dir};
 use crate::exit::Failure;
 use crate::facts;
-use crate::ledger::Ledger;
+use crate::ledger::{Evidence, Ledger};
 use crate::media::{Media, MediaArgs};
 use crate::study::{RUN_WORD, command_line};
 use ioloom_claims::{Claim, Rule};
@@ -20,6 +20,8 @@ use std::time::Duration;
 /// Options of a verification.
 pub(crate) struct Request<'a> {
     pub(crate) ledger: &'a Ledger,
+    /// The stored runs.
+    pub(crate) evidence: &'a Evidence,
     /// The claims to decide, without those already decided.
     pub(crate) claims: Vec<&'a Claim>,
     /// Whether the claims were named, so that those given up earlier are tried again.

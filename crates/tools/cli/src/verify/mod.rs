@@ -12,6 +12,7 @@
 mod bench;
 mod looks;
 mod plan;
+mod power;
 
 pub(crate) use bench::Request;
 
@@ -20,9 +21,10 @@ use crate::study::{lab_failure, spec_failure};
 use crate::study_progress::StudyProgress;
 use crate::{out, stderr};
 use bench::Bench;
-use ioloom_claims::Rule;
+use ioloom_claims::{Claim, ClaimVerdict, Part, Rule, Verdict, forecast, verdicts_at_looks};
 use ioloom_lab::store::SessionHeader;
 use ioloom_lab::{RunOptions, Session, run_study, sequential};
+use ioloom_model::RunRecord;
 use ioloom_model::units::format_ns;
 use looks::Judge;
 use plan::{Plan, Task};
@@ -38,7 +40,9 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
     let running: BTreeSet<&String> = continued.iter().flat_map(|task| &task.rule.claims).collect();
     let mut claims = request.claims.clone();
     claims.retain(|claim| !running.contains(&claim.id));
-    let planned = Plan::new(&bench, &claims, &given_up(request, &sessions))?;
+    let mut left_out = futile(&bench, &claims);
+    left_out.extend(given_up(request, &sessions));
+    let planned = Plan::new(&bench, &claims, &left_out)?;
     report_plan(&continued, &planned);
     if request.dry_run {
         return Ok(Exit::Ok);
@@ -66,6 +70,11 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
     Ok(Exit::Ok)
 }
 
+/// Prints the blocks and minutes that the claims need, and runs nothing.
+pub(crate) fn needs(request: &Request<'_>, verdicts: &[ClaimVerdict], json: bool) -> Ended {
+    power::report(&Bench::new(request)?, verdicts, json)
+}
+
 /// Returns the unfinished sessions that test one of the claims.
 fn continued(bench: &Bench<'_>, sessions: &[(SessionHeader, bool)]) -> Result<Vec<Task>, Failure> {
     let mut tasks: Vec<Task> = Vec::new();
@@ -81,18 +90,47 @@ fn continued(bench: &Bench<'_>, sessions: &[(SessionHeader, bool)]) -> Result<Ve
     Ok(tasks)
 }
 
-/// Returns the claims that a finished session with the same test left undecided, and that session.
+/// Returns the claims that a finished session with the same test left undecided, and the reason.
 fn given_up(request: &Request<'_>, sessions: &[(SessionHeader, bool)]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let ended = sessions.iter().filter(|(_, ended)| *ended && !request.named);
     for (header, rule) in ended.filter_map(|(h, _)| Some((h, h.sequential.as_ref()?))) {
         for claim in request.claims.iter().filter(|claim| rule.claims.contains(&claim.id)) {
             if header.claims.get(&claim.id) == Some(&claim.definition) {
-                found.insert(claim.id.clone(), header.session.clone());
+                let reason = format!("undecided after all blocks of session {}", header.session);
+                found.insert(claim.id.clone(), reason);
             }
         }
     }
     found
+}
+
+/// Returns the claims that would stay undecided with the largest number of blocks like those stored on
+/// this machine, and the reason. The stored blocks are repeated; see [`forecast`].
+fn futile(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
+    if bench.request.named {
+        return BTreeMap::new();
+    }
+    let machine = &bench.machine.fingerprint;
+    let used = |record: &&RunRecord| {
+        let places = claims.iter().flat_map(|claim| &claim.contrasts).flat_map(|c| c.locations());
+        let mut same = places.filter(|at| at.study == record.key.study);
+        record.machine == *machine && same.any(|at| at.experiment == record.key.experiment)
+    };
+    let records: Vec<RunRecord> =
+        bench.request.evidence.records.iter().filter(used).cloned().collect();
+    let last = Rule::LOOKS[Rule::LOOKS.len() - 1];
+    let sessions = records.iter().map(|record| record.key.session.clone()).collect();
+    let repeated = forecast::repeated(&records, last);
+    let rule = forecast::rule(Rule::STANDARD);
+    let later = verdicts_at_looks(claims, &repeated, rule, &sessions);
+    let hopeless = later.into_iter().filter(|verdict| {
+        let open = |part: &&Part| !part.note && part.verdict == Verdict::Undecided;
+        let mut open = verdict.parts.iter().filter(open).peekable();
+        open.peek().is_some() && open.all(|part| part.evidence.blocks >= last as usize)
+    });
+    let reason = format!("they would stay undecided with {last} blocks like those stored here");
+    hopeless.map(|verdict| (verdict.id, reason.clone())).collect()
 }
 
 /// Prints the plan before anything runs.

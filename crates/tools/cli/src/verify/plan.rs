@@ -145,28 +145,114 @@ impl Wanted {
 }
 
 impl Plan {
-    /// Plans the runs of claims, except those given up in the named sessions.
+    /// Plans the runs of claims, except those given up for a reason.
     pub(super) fn new(
         bench: &Bench<'_>,
         claims: &[&Claim],
         given_up: &BTreeMap<String, String>,
     ) -> Result<Self, Failure> {
-        let mut studies = BTreeMap::new();
-        let mut left_out: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut candidates = Vec::new();
-        for claim in claims {
-            let wanted = match given_up.get(&claim.id) {
-                Some(session) => Err(format!("undecided after all blocks of session {session}")),
-                None => wanted(bench, claim, &mut studies),
-            };
-            match wanted {
-                Ok(wanted) => candidates.push((claim.id.clone(), wanted)),
-                Err(reason) => left_out.entry(reason).or_default().push(claim.id.clone()),
-            }
-        }
-        let chosen = within_budget(bench, &studies, candidates, &mut left_out)?;
+        let Candidates { studies, wanted, mut left_out, .. } =
+            Candidates::of(bench, claims, given_up)?;
+        let chosen = within_budget(bench, &studies, wanted, &mut left_out)?;
         let tasks = tasks(bench, &studies, &chosen)?;
         Ok(Self { tasks, left_out })
+    }
+}
+
+/// Claims that runs here can decide, and the others.
+pub(super) struct Candidates<'b> {
+    bench: &'b Bench<'b>,
+    studies: BTreeMap<String, Result<Study, String>>,
+    wanted: Vec<(String, Wanted)>,
+    /// Claims by the reason for leaving them out.
+    left_out: BTreeMap<String, Vec<String>>,
+    prices: BTreeMap<String, Price>,
+}
+
+/// The estimated time of runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Price {
+    /// Seconds of one block.
+    pub(super) block_s: f64,
+    /// Seconds to make the file sets.
+    pub(super) sets_s: f64,
+}
+
+impl Price {
+    fn of(tasks: &[Task]) -> Self {
+        let sum = |of: fn(&Task) -> f64| tasks.iter().map(of).sum::<f64>();
+        let [first, .., last] = Rule::LOOKS.map(f64::from);
+        let block_s = (sum(|task| task.most_s) - sum(|task| task.first_s)) / (last - first);
+        Self { block_s, sets_s: (sum(|task| task.first_s) - first * block_s).max(0.0) }
+    }
+}
+
+impl<'b> Candidates<'b> {
+    /// Returns the claims except those given up for a reason.
+    pub(super) fn of(
+        bench: &'b Bench<'b>,
+        claims: &[&Claim],
+        given_up: &BTreeMap<String, String>,
+    ) -> Result<Self, Failure> {
+        let mut all = Self {
+            bench,
+            studies: BTreeMap::new(),
+            wanted: Vec::new(),
+            left_out: BTreeMap::new(),
+            prices: BTreeMap::new(),
+        };
+        for claim in claims {
+            let wanted = match given_up.get(&claim.id) {
+                Some(reason) => Err(reason.clone()),
+                None => wanted(bench, claim, &mut all.studies),
+            };
+            match wanted {
+                Ok(wanted) => all.wanted.push((claim.id.clone(), wanted)),
+                Err(reason) => all.left_out.entry(reason).or_default().push(claim.id.clone()),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Computes what each claim costs alone.
+    pub(super) fn priced(mut self) -> Result<Self, Failure> {
+        for (id, wanted) in &self.wanted {
+            let price = Price::of(&tasks(self.bench, &self.studies, wanted)?);
+            self.prices.insert(id.clone(), price);
+        }
+        Ok(self)
+    }
+
+    /// Returns what a claim costs alone.
+    pub(super) fn price(&self, id: &str) -> Option<Price> {
+        self.prices.get(id).copied()
+    }
+
+    /// Returns the reason for leaving out a claim.
+    pub(super) fn left_out(&self, id: &str) -> Option<String> {
+        let mut reasons = self.left_out.iter();
+        reasons.find(|(_, ids)| ids.iter().any(|i| i == id)).map(|(reason, _)| reason.clone())
+    }
+
+    /// Estimates the seconds of claims with their numbers of blocks. Shared arms count once.
+    pub(super) fn seconds(&self, claims: &[(String, u32)]) -> Result<f64, Failure> {
+        let mut seconds = 0.0;
+        let mut before = 0;
+        let mut ends: Vec<u32> = claims.iter().map(|(_, blocks)| *blocks).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        for end in ends {
+            let mut open = Wanted::default();
+            let running = |id: &str| claims.iter().any(|(i, blocks)| i == id && *blocks >= end);
+            self.wanted.iter().filter(|(id, _)| running(id)).for_each(|(_, w)| open.extend(w));
+            let price = Price::of(&tasks(self.bench, &self.studies, &open)?);
+            seconds += price.block_s * f64::from(end - before);
+            if before == 0 {
+                seconds += price.sets_s;
+            }
+            before = end;
+        }
+        Ok(seconds)
     }
 }
 
