@@ -6,6 +6,8 @@
 //! failed case is made smaller and printed with its seed: `fuzz-du 1 SEED` repeats it alone.
 
 mod copy;
+mod copy_accepted;
+mod copy_case;
 mod du;
 mod place;
 mod program;
@@ -49,7 +51,7 @@ impl What {
 
     const fn accepted(self) -> &'static [&'static str] {
         match self {
-            Self::Copy => &copy::ACCEPTED,
+            Self::Copy => &copy_accepted::ACCEPTED,
             Self::Du => &du::ACCEPTED,
         }
     }
@@ -58,14 +60,14 @@ impl What {
 /// A case of either kind.
 #[derive(Debug, Clone)]
 enum Case {
-    Copy(copy::Case),
+    Copy(copy_case::Case),
     Du(du::Case),
 }
 
 impl Case {
     fn draw(what: What, seed: u64, root: bool) -> Self {
         match what {
-            What::Copy => Self::Copy(copy::Case::draw(seed, root)),
+            What::Copy => Self::Copy(copy_case::Case::draw(seed, root)),
             What::Du => Self::Du(du::Case::draw(seed, root)),
         }
     }

@@ -236,7 +236,7 @@ impl Tree {
     }
 
     /// Returns the entry that has the type and attributes of a file with several names.
-    fn original(&self, index: usize) -> usize {
+    pub(super) fn original(&self, index: usize) -> usize {
         match self.entries[index].what {
             What::Link(to) => to,
             _ => index,
@@ -247,6 +247,10 @@ impl Tree {
     pub(super) fn special_bits(&self, path: &Path) -> u32 {
         let entry = self.index_of(path).map(|at| &self.entries[self.original(at)]);
         entry.filter(|entry| !entry.is_listed()).map_or(0, |entry| entry.mode & 0o7000)
+    }
+
+    pub(super) fn has_symlink(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.what, What::Symlink(_)))
     }
 
     /// Returns true if a plain user cannot read a file with this name.

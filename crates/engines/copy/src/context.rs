@@ -14,11 +14,12 @@ use crate::route::Route;
 use crate::turns::Turns;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
+use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A device, as (major, minor).
@@ -45,7 +46,8 @@ pub(crate) struct CopyContext<'a> {
     /// Directories that this copy creates or writes to. They are never copied themselves.
     pub(crate) written: Mutex<HashSet<(Device, u64)>>,
     pub(crate) verified: EvidenceCounters,
-    pub(crate) out_of_space: AtomicBool,
+    /// The number of the first error for lack of space or quota; 0 if there was none.
+    lack: AtomicI32,
     /// The journal of this copy, with [`CopyOptions::resume`].
     pub(crate) resume: OnceLock<Journal>,
     facts: Mutex<HashMap<(Device, Device), Arc<Facts>>>,
@@ -78,7 +80,7 @@ impl<'a> CopyContext<'a> {
             turns: Turns::default(),
             written: Mutex::default(),
             verified: EvidenceCounters::default(),
-            out_of_space: AtomicBool::new(false),
+            lack: AtomicI32::new(0),
             resume: OnceLock::new(),
             facts: Mutex::default(),
             unshared: Mutex::default(),
@@ -95,11 +97,30 @@ impl<'a> CopyContext<'a> {
         if error.is_cancelled() {
             return;
         }
-        if error.is_out_of_space() {
-            self.out_of_space.store(true, Ordering::Relaxed);
-        }
+        self.note_lack(&error);
         self.watcher.failed(&error);
         locked(&self.errors).add(error);
+    }
+
+    /// Remembers the first error for lack of space or quota.
+    pub(crate) fn note_lack(&self, error: &CopyError) {
+        if let Some(errno) = error.errno().filter(|_| error.is_out_of_space()) {
+            let new = errno.raw_os_error();
+            let _ = self.lack.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the error for what is not copied after space or quota was exhausted.
+    pub(crate) fn lack(&self) -> io::Error {
+        match self.lack.load(Ordering::Relaxed) {
+            0 => Errno::NOSPC.into(),
+            number => io::Error::from_raw_os_error(number),
+        }
+    }
+
+    /// Returns true if space or quota was exhausted.
+    pub(crate) fn is_out_of_space(&self) -> bool {
+        self.lack.load(Ordering::Relaxed) != 0
     }
 
     /// Counts attributes of one file that could not be set.

@@ -157,7 +157,7 @@ fn copy_part(
         errors: errors.kept,
         errors_count: errors.count,
         cancelled: context.cancelled(),
-        out_of_space: context.out_of_space.load(Ordering::Relaxed),
+        out_of_space: context.is_out_of_space(),
         modes: context.modes(),
         facts: context.facts(),
         durable: options.durable,

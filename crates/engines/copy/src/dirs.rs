@@ -102,7 +102,7 @@ pub(crate) struct CopyDir {
 
 impl CopyDir {
     pub(crate) fn is_doomed(&self) -> bool {
-        self.absent || self.doomed.load(Ordering::Relaxed)
+        self.absent || self.doomed.load(Ordering::Acquire)
     }
 
     /// Adds to the bytes copied below a hidden directory.

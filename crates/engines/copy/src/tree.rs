@@ -380,7 +380,7 @@ impl<'r> Worker<'r> {
         let ended = match kind {
             _ if doomed => {
                 let (_, to) = at.paths(roots, name);
-                Err(CopyError::io(Operation::CopyTo, to, Errno::NOSPC.into()))
+                Err(CopyError::io(Operation::CopyTo, to, self.context.lack()))
             }
             Kind::Symlink if options.follow == Follow::Always => {
                 let (path, _) = at.paths(roots, name);
@@ -392,7 +392,8 @@ impl<'r> Worker<'r> {
             match &ended {
                 Ok(Outcome::Copied(copied)) => dir.data().add_bytes(copied.bytes),
                 Err(error) if error.is_out_of_space() && dir.data().hidden => {
-                    dir.data().doomed.store(true, Ordering::Relaxed);
+                    self.context.note_lack(error);
+                    dir.data().doomed.store(true, Ordering::Release);
                 }
                 _ => {}
             }

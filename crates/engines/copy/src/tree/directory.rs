@@ -121,7 +121,7 @@ impl Worker<'_> {
             Some(above) if crate::error::out_of_space(&error) => {
                 self.context.failed(CopyError::io(Operation::CreateDir, paths.1.clone(), error));
                 if above.data().hidden {
-                    above.data().doomed.store(true, Ordering::Relaxed);
+                    above.data().doomed.store(true, Ordering::Release);
                 }
                 Ok(self.absent(above))
             }
@@ -190,7 +190,7 @@ impl Worker<'_> {
 
     /// A directory that could not be created for lack of space. Everything below it is reported.
     fn absent_dir(&self, above: DirRef<'_, CopyDir>, to: PathBuf) -> CopyDir {
-        let error = Errno::NOSPC.into();
+        let error = self.context.lack();
         self.context.failed(CopyError::io(Operation::CreateDir, to, error));
         self.absent(above)
     }

@@ -97,6 +97,34 @@ fn a_full_device_names_every_file_and_leaves_no_incomplete_directory() {
     }
 }
 
+/// Goal: without quota, what was not tried is reported with that reason. Method: strace fails the
+/// creation of all directories but the first.
+#[test]
+fn an_exceeded_quota_is_the_reason_for_all_that_is_missing() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("source/deep/er")).unwrap();
+    for file in ["source/a", "source/deep/b", "source/deep/er/c"] {
+        fs::write(at(file), "text").unwrap();
+    }
+    let mut command = Command::new("strace");
+    command.args(["-f", "-o", "/dev/null", "-e", "trace=mkdirat"]);
+    command.args(["-e", "inject=mkdirat:error=EDQUOT:when=2+", env!("CARGO_BIN_EXE_ioloom")]);
+    command.args(["cp", "-r", "--threads", "1", "source", "new"]).current_dir(dir.path());
+    let Ok(output) = command.output() else { return println!("skipped: strace is missing") };
+    let text = said(&output);
+    if text.starts_with("strace:") {
+        return println!("skipped: strace may not trace");
+    }
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(!text.contains("No space left"), "{text}");
+    for path in ["new/deep", "new/deep/b", "new/deep/er", "new/deep/er/c"] {
+        let has = |line: &str| line.contains(&format!("'{path}'")) && line.contains("quota");
+        assert!(text.lines().any(has), "{path} in {text}");
+    }
+    assert_eq!(names(dir.path()), ["source"], "{text}");
+}
+
 #[test]
 fn signals_clean_up_and_have_their_own_exit_codes() {
     let dir = place();

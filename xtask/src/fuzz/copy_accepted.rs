@@ -1,0 +1,391 @@
+//! The differences of two copies that are not failures, each with its reason.
+
+use super::copy_case::Case;
+use super::program::Ended;
+use super::snapshot::{Difference, Record, Snapshot, compare};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// How a program ended, and the working directory after it.
+pub(super) type Run = (Ended, Snapshot);
+
+/// The differences that are not failures, with their reasons.
+pub(super) const ACCEPTED: [&str; 18] = [
+    "access times of sources and of directories: programs read them in different ways, and the \
+     kernel updates them by its own rules",
+    "layout of data without --sparse=always: GNU's makes holes of zeros in some files; ours keeps \
+     the layout of the source. In any case ours can have less data than GNU's. The contents are equal",
+    "modification time of an existing directory whose times are not preserved, and access time of an \
+     existing file: ours gives the name to a new file, which changes the directory, where GNU's \
+     writes into the old file",
+    "set-id bits of an existing file whose mode is preserved from a source without them: GNU's keeps \
+     them, ours has the mode of the source, so nothing gets more rights than either file had",
+    "what depends on the order in which names are found: the first name of a file with several, the \
+     last source written into one file, links at the target to other targets, -L into the target. \
+     Ours must have what GNU's has for a tree whose entries were created in another order; a name of \
+     a file with several that GNU's fails to write can be a link in ours",
+    "modes on FUSE: GNU's sets some by ACLs that fuse2fs stores but does not apply. Ours must have the \
+     mode that GNU's has on tmpfs, or the preserved one of the source",
+    "access times on FUSE: fuse2fs updates them at every read of a source, and the kernel caches them",
+    "--remove-destination of a source that a plain user cannot read: GNU's removes the target and then \
+     fails, ours keeps the target as it was",
+    "-s where both report that no link can be made: GNU's has removed the target, ours keeps it as it \
+     was",
+    "-u without links preserved, and two targets of one source file that are newer: GNU's replaces one \
+     by a link to the other, ours keeps both as they were",
+    "--sparse=never where blocks are shared: GNU's keeps holes of the source, ours allocates all",
+    "--backup=simple: GNU's runs with --backup=existing, which does the same in these trees, because \
+     GNU cp 9.1 looks for the old file in the working directory (fixed in 9.2)",
+    "attributes of a directory that is reached through a followed link: GNU's reads those of the link",
+    "user attributes of an existing directory whose times a plain user cannot change: GNU's gives up \
+     after the times, ours has those of the source",
+    "a directory that is a source, and in another one: GNU's refuses to copy it again. Ours must have \
+     what GNU's copies with one command for each source, apart from links between these copies",
+    "a target below a link that its own copy replaces ('DIR/link/', where the link leads to DIR): GNU's \
+     sets permissions by a path that no longer exists, and fails. Ours has those of the source",
+    "times called 'now': the programs run one after the other",
+    "messages: compared by GNU's tests, not here",
+];
+
+/// Returns the differences that no rule accepts by what the programs left.
+pub(super) fn by_result(case: &Case, system: &Run, ours: &Run, on_fuse: bool) -> Vec<Difference> {
+    let enters_itself = [system, ours].iter().all(|run| run.0.err.contains("into itself"));
+    let mut differences = compare(&system.1, &ours.1);
+    differences.retain(|difference| {
+        let of_fuse = match difference.field {
+            "mode" => case.preserves() && is_of_source(difference, &ours.1),
+            field => field == "atime",
+        };
+        let is_listed = accepts(case, difference, &ours.1)
+            || ["entry", "links"].contains(&difference.field) && enters_itself
+            || gave_up(case, difference, system, ours);
+        !(is_listed || on_fuse && of_fuse)
+    });
+    differences
+}
+
+/// Removes the differences of paths where ours has kept what was there `before`, for a reason.
+pub(super) fn retain_unkept(
+    case: &Case,
+    differences: &mut Vec<Difference>,
+    (system, ours): (&Run, &Run),
+    before: &Snapshot,
+) {
+    let runs = Kept { case, system, ours, before };
+    let paths = |test: &dyn Fn(&Difference) -> bool| -> BTreeSet<PathBuf> {
+        let found = differences.iter().filter(|difference| test(difference));
+        found.map(|difference| PathBuf::from(&difference.path)).collect()
+    };
+    let kept = paths(&|difference| runs.is_kept(difference));
+    let relinked = paths(&|difference| runs.is_relinked(difference));
+    let in_group = |path: &Path, snapshot: &Snapshot, with: &BTreeSet<PathBuf>| {
+        group(path, snapshot).iter().any(|name| with.contains(*name))
+    };
+    let is_above =
+        |path: &Path| kept.iter().chain(&relinked).any(|changed| changed.parent() == Some(path));
+    differences.retain(|difference| {
+        let path = Path::new(&difference.path);
+        let only_names = match difference.field {
+            // GNU's has one name less of this file, or one more.
+            "links" => {
+                in_group(path, before, &kept)
+                    || in_group(path, before, &relinked)
+                    || in_group(path, &system.1, &relinked)
+            }
+            "mtime" => difference.theirs == "now" && is_above(path),
+            _ => false,
+        };
+        let is_changed = kept.contains(path) || relinked.contains(path);
+        !(is_changed || only_names && runs.as_before(path, difference.field))
+    });
+}
+
+/// Both runs of a case, and what was there before.
+struct Kept<'a> {
+    case: &'a Case,
+    system: &'a Run,
+    ours: &'a Run,
+    before: &'a Snapshot,
+}
+
+impl Kept<'_> {
+    /// Returns true if ours has left a field as it was.
+    fn as_before(&self, path: &Path, field: &str) -> bool {
+        let value = |snapshot: &Snapshot| snapshot.get(path)?.fields.get(field).cloned();
+        value(self.before) == value(&self.ours.1)
+    }
+
+    /// Returns true if ours has left a path as it was.
+    fn is_unchanged(&self, path: &Path) -> bool {
+        let pair = self.before.get(path).zip(self.ours.1.get(path));
+        pair.is_some_and(|(old, new)| is_equal(old, new, &["atime"]))
+    }
+
+    /// Returns true if GNU's has removed a target that ours keeps.
+    fn is_kept(&self, difference: &Difference) -> bool {
+        let path = Path::new(&difference.path);
+        let cannot = "can make relative symbolic links only in current directory";
+        let all_cannot = [self.system, self.ours].iter().all(|run| run.0.err.contains(cannot));
+        let is_closed = path.file_name().is_some_and(|name| self.case.source.has_closed(name));
+        let is_reasoned = self.case.has(&["-s"]) && all_cannot
+            || self.case.has(&["--rem"]) && !self.case.root && is_closed;
+        let is_removed = difference.field == "entry" && difference.theirs == "absent";
+        is_removed && is_reasoned && self.is_unchanged(path)
+    }
+
+    /// Returns true if GNU's has replaced a newer target by a link to another one.
+    fn is_relinked(&self, difference: &Difference) -> bool {
+        let path = Path::new(&difference.path);
+        let is_other = |other: &Path| {
+            let pair = self.before.get(other).zip(self.system.1.get(path));
+            other != path
+                && self.is_unchanged(other)
+                && pair.is_some_and(|(old, new)| is_equal(old, new, &["atime", "links"]))
+        };
+        self.case.has(&["-u", "--update"])
+            && !self.case.preserves_links()
+            && difference.field == "links"
+            && self.is_unchanged(path)
+            && group(path, &self.system.1).into_iter().any(|other| is_other(other))
+    }
+}
+
+/// Removes the differences of a target below a link that its own copy has replaced. Returns true if
+/// this is all that GNU's reports.
+pub(super) fn retain_reachable(
+    case: &Case,
+    differences: &mut Vec<Difference>,
+    (system, ours): (&Run, &Run),
+    before: &Snapshot,
+) -> bool {
+    let Some(target) = case.operands.last() else { return false };
+    let is_link = |snapshot: &Snapshot| snapshot.get(target).is_some_and(|r| r.is("symlink"));
+    let of_way = |line: &str| line.contains("preserving") && line.ends_with(": Not a directory");
+    let said = &system.0.err;
+    if !is_link(before) || is_link(&ours.1) || said.is_empty() || !said.lines().all(of_way) {
+        return false;
+    }
+    differences.retain(|difference| {
+        let is_way = Path::new(&difference.path) == target;
+        let of_permissions = ["mode", "attributes"].contains(&difference.field);
+        !(is_way && of_permissions && is_of_source(difference, &ours.1))
+    });
+    ours.0.code == Some(0)
+}
+
+/// Removes the differences of paths that ours has as GNU's with one command for each source.
+pub(super) fn retain_repeated(
+    case: &Case,
+    differences: &mut Vec<Difference>,
+    apart: &Run,
+    ours: &Run,
+    on_fuse: bool,
+) {
+    let is_one_source = |difference: &Difference| {
+        let names = group(Path::new(&difference.path), &ours.1);
+        let all: Vec<Vec<usize>> = names.iter().map(|name| case.originals(name)).collect();
+        let first = all.first().cloned().unwrap_or_default();
+        difference.field == "links"
+            && first.iter().any(|one| all.iter().all(|others| others.contains(one)))
+    };
+    let mut others = by_result(case, apart, ours, on_fuse);
+    others.retain(|other| !is_one_source(other));
+    let different: BTreeSet<OsString> = others.into_iter().map(|other| other.path).collect();
+    differences.retain(|difference| different.contains(&difference.path));
+}
+
+/// Returns the names of the file that a path is a name of.
+fn group<'a>(path: &Path, snapshot: &'a Snapshot) -> Vec<&'a PathBuf> {
+    let links = |record: &Record| record.fields.get("links").cloned();
+    let Some(text) = snapshot.get(path).and_then(links) else { return Vec::new() };
+    let same = snapshot.iter().filter(|(_, record)| links(record).as_ref() == Some(&text));
+    same.map(|(path, _)| path).collect()
+}
+
+/// Returns true if two records have the same values, except for some fields.
+fn is_equal(one: &Record, other: &Record, except: &[&str]) -> bool {
+    let fields = |record: &Record| -> Vec<(&'static str, String)> {
+        let kept = record.fields.iter().filter(|(name, _)| !except.contains(name));
+        kept.map(|(name, value)| (*name, value.clone())).collect()
+    };
+    fields(one) == fields(other)
+}
+
+/// Returns true if a source of the same type has the value of our copy.
+fn is_of_source(difference: &Difference, snapshot: &Snapshot) -> bool {
+    let copy = snapshot.get(Path::new(&difference.path)).map(Record::word);
+    snapshot.iter().any(|(path, record)| {
+        path.starts_with("source")
+            && Some(record.word()) == copy
+            && record.fields.get(difference.field) == Some(&difference.ours)
+    })
+}
+
+/// Returns true if only user attributes differ, of an existing directory whose times GNU's could
+/// not set, and ours has those of a source.
+fn gave_up(case: &Case, difference: &Difference, system: &Run, ours: &Run) -> bool {
+    let path = Path::new(&difference.path);
+    let all =
+        |text: &str| -> BTreeSet<String> { text.split_whitespace().map(str::to_owned).collect() };
+    let (theirs, own) = (all(&difference.theirs), all(&difference.ours));
+    let name = |attribute: &str| attribute.split('=').next().unwrap_or_default().to_owned();
+    let added: Vec<&String> = own.difference(&theirs).collect();
+    let is_replaced =
+        |old: &String| added.iter().any(|new| name(new.as_str()) == name(old.as_str()));
+    let of_source = |record: &Record| {
+        let there = record.fields.get("attributes").map(|text| all(text)).unwrap_or_default();
+        added.iter().all(|attribute| there.contains(*attribute))
+    };
+    !case.root
+        && difference.field == "attributes"
+        && system.0.err.contains("preserving times for")
+        && ours.0.err.contains("preserving times for")
+        && ours.1.get(path).is_some_and(|record| record.is("directory"))
+        && !added.is_empty()
+        && added.iter().all(|attribute| attribute.starts_with("user."))
+        && theirs.difference(&own).all(is_replaced)
+        && ours.1.iter().any(|(path, record)| path.starts_with("source") && of_source(record))
+}
+
+/// Applies the rules that need only the result.
+fn accepts(case: &Case, difference: &Difference, snapshot: &Snapshot) -> bool {
+    let Difference { path, field, theirs, ours } = difference;
+    let path = Path::new(path);
+    let times = case.preserves_times();
+    let directory = snapshot.get(path).is_some_and(|record| record.is("directory"));
+    match *field {
+        "atime" => !path.starts_with("t") || theirs == "now" || ours == "now" && !times,
+        "mtime" => {
+            let renamed = ours == "now" && (!times || case.is_above_target(path));
+            directory && path.starts_with("t") && case.target.is_some() && renamed
+        }
+        "mode" => {
+            let bits = |text: &str| u32::from_str_radix(text, 8).unwrap_or(0);
+            let (theirs, ours) = (bits(theirs), bits(ours));
+            let only_more = theirs & 0o777 == ours & 0o777 && theirs & ours == ours;
+            let below = path.strip_prefix("t").unwrap_or(path);
+            let old = case.target.as_ref().map_or(0, |target| target.special_bits(below));
+            only_more && case.preserves() && !directory && theirs & !ours & !old == 0
+        }
+        "attributes" => {
+            let is_real = |record: &Record| record.fields.get("attributes") == Some(ours);
+            let of_source = |path: &PathBuf| path.starts_with("source");
+            directory
+                && case.has(&["-rL", "-L", "-l", "--link", "-rH", "-H"])
+                && case.source.has_symlink()
+                && snapshot.iter().any(|(path, record)| of_source(path) && is_real(record))
+        }
+        "extents" => accepts_layout(case, path, (theirs, ours), snapshot),
+        _ => false,
+    }
+}
+
+fn accepts_layout(
+    case: &Case,
+    path: &Path,
+    (theirs, ours): (&str, &str),
+    snapshot: &Snapshot,
+) -> bool {
+    let value = |record: &Record, name| record.fields.get(name).cloned();
+    let contents = snapshot.get(path).and_then(|record| value(record, "contents"));
+    let mut sources = snapshot.iter().filter(|(path, _)| path.starts_with("source"));
+    let same = sources.any(|(_, record)| {
+        value(record, "contents") == contents
+            && value(record, "extents").is_some_and(|own| own == ours)
+    });
+    let less = data_bytes(ours) <= data_bytes(theirs);
+    match () {
+        () if case.has(&["--sparse=never"]) => !less,
+        () if case.has(&["--sparse=always"]) => less,
+        () => same || less,
+    }
+}
+
+/// Returns the sum of the ranges of data.
+fn data_bytes(extents: &str) -> u64 {
+    let range = |text: &str| {
+        let (start, end) = text.split_once('-')?;
+        Some(end.parse::<u64>().ok()?.saturating_sub(start.parse().ok()?))
+    };
+    extents.split_whitespace().filter_map(range).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(paths: &[(&str, &[(&'static str, &str)])]) -> Snapshot {
+        let record = |fields: &[(&'static str, &str)]| Record {
+            fields: fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
+        };
+        paths.iter().map(|(path, fields)| (PathBuf::from(path), record(fields))).collect()
+    }
+
+    fn run(err: &str, snapshot: &Snapshot) -> Run {
+        (Ended { code: Some(1), out: Vec::new(), err: err.to_owned() }, snapshot.clone())
+    }
+
+    fn case(options: &[&str], root: bool) -> Case {
+        let options = options.iter().map(|word| (*word).to_owned()).collect();
+        Case { options, root, ..Case::draw(1, root) }
+    }
+
+    #[test]
+    fn a_target_that_only_ours_keeps_needs_a_reason_and_no_change() {
+        const CANNOT: &str = "t/f: can make relative symbolic links only in current directory";
+        let with = |text| snapshot(&[("t/f", &[("type", "file"), ("contents", text)])]);
+        let (old, changed, none) = (with("1"), with("2"), Snapshot::new());
+        let left = |options: &[&str], said: &str, after: &Snapshot| {
+            let (system, ours) = (run(said, &none), run(said, after));
+            let mut differences = compare(&none, after);
+            retain_unkept(&case(options, true), &mut differences, (&system, &ours), &old);
+            differences.len()
+        };
+        assert_eq!(left(&["-r", "-s"], CANNOT, &old), 0);
+        assert_eq!(left(&["-r", "-s"], CANNOT, &changed), 1);
+        assert_eq!(left(&["-r", "-s"], "", &old), 1);
+        assert_eq!(left(&["-r"], CANNOT, &old), 1);
+        assert_eq!(left(&["-r", "--rem"], "", &old), 1, "root can read every source");
+    }
+
+    #[test]
+    fn a_newer_target_is_kept_only_where_the_other_one_replaced_it() {
+        let file = |text, links| [("type", "file"), ("contents", text), ("links", links)];
+        let old = snapshot(&[("t/a", &file("1", "")[..2]), ("t/b", &file("2", "")[..2])]);
+        let linked =
+            |text| snapshot(&[("t/a", &file("1", "a = b")), ("t/b", &file(text, "a = b"))]);
+        let left = |options: &[&str], system: &Snapshot, ours: &Snapshot| {
+            let mut differences = compare(system, ours);
+            let (system, ours) = (run("", system), run("", ours));
+            retain_unkept(&case(options, true), &mut differences, (&system, &ours), &old);
+            differences.len()
+        };
+        assert_eq!(left(&["-r", "-u"], &linked("1"), &old), 0);
+        assert_ne!(left(&["-a", "-u"], &linked("1"), &old), 0, "links are preserved");
+        assert_ne!(left(&["-r"], &linked("1"), &old), 0);
+        assert_ne!(left(&["-r", "-u"], &linked("3"), &old), 0, "a file from elsewhere");
+    }
+
+    #[test]
+    fn only_user_attributes_of_the_source_can_be_more_than_the_system_sets() {
+        let tree = |attributes: &str| {
+            snapshot(&[
+                ("t/d", &[("type", "directory"), ("attributes", attributes)]),
+                ("source/d", &[("type", "directory"), ("attributes", "user.a=01")]),
+            ])
+        };
+        let left = |ours: &str, said: &str, root: bool| {
+            let system = run(said, &tree("system.posix_acl_default=02"));
+            let ours = run(said, &tree(ours));
+            by_result(&case(&["-a"], root), &system, &ours, false).len()
+        };
+        let times = "preserving times for 't/d'";
+        let both = "system.posix_acl_default=02 user.a=01";
+        assert_eq!(left(both, times, false), 0);
+        assert_eq!(left(both, "", false), 1);
+        assert_eq!(left(both, times, true), 1);
+        assert_eq!(left("user.a=01", times, false), 1, "the access list is lost");
+        assert_eq!(left("system.posix_acl_default=02 user.b=01", times, false), 1);
+    }
+}
