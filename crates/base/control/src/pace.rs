@@ -54,6 +54,8 @@ const CREEP_DOUBLES_NS: u64 = 6_000_000_000;
 const GROWS_NS: u64 = 100_000_000;
 /// Requests that may start together, in seconds of the rate: timers are not exact.
 const TOGETHER_S: f64 = 0.01;
+/// Rate that is assumed at a first refusal after few requests, per second.
+const RATE_UNKNOWN: f64 = 200.0;
 /// Lowest rate, requests per second.
 const RATE_LEAST: f64 = 1.0;
 
@@ -180,7 +182,9 @@ impl Pace {
         let Some(limit) = &mut self.limit else {
             let (requests, ns) = started.since(self.looks.0);
             let rate = requests as f64 / (ns.max(1_000_000) as f64 / 1e9);
-            let rate = rate.max(2.0 * RATE_LEAST);
+            // Few requests show the time of the start, not a rate that the server cannot bear.
+            let least = if requests < SPAN_REQUESTS { RATE_UNKNOWN } else { 2.0 * RATE_LEAST };
+            let rate = rate.max(least);
             self.cuts += 1;
             self.limit = Some(Limit::new(now_ns, rate, started, total));
             return;

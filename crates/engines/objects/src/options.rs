@@ -1,8 +1,10 @@
 //! Limits of a run and what it reports meanwhile.
 
+use crate::retries::PAUSE;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// How a run proceeds.
 pub struct Options<'a> {
@@ -18,6 +20,9 @@ pub struct Options<'a> {
     pub polite: bool,
     /// Process what is below the location, and not only the object that it names.
     pub recursive: bool,
+    /// Pause after the first failed attempt of a request. Each further pause is twice as long, at most
+    /// four seconds, and half of it is random.
+    pub retry_pause: Duration,
     /// Ends the run when it is set.
     pub stop: Arc<AtomicBool>,
     /// Called about ten times a second.
@@ -34,6 +39,7 @@ impl Default for Options<'_> {
             window: None,
             polite: false,
             recursive: true,
+            retry_pause: PAUSE,
             stop: Arc::default(),
             progress: &|_| {},
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// Most attempts of one request.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;
-/// Pause after the first failed attempt; each further pause is twice as long.
-const PAUSE: Duration = Duration::from_millis(40);
+/// Pause after the first failed attempt, if the caller sets no other.
+pub(crate) const PAUSE: Duration = Duration::from_millis(40);
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 /// Retries of a run in thousandths: some at first, and a share of the successful requests.
 const FIRST: i64 = 500_000;
@@ -20,19 +20,27 @@ pub(crate) struct Retries {
     left: AtomicI64,
     taken: AtomicU64,
     random: AtomicU64,
+    pause: Duration,
 }
 
 impl Default for Retries {
     fn default() -> Self {
+        Self::with_pause(PAUSE)
+    }
+}
+
+impl Retries {
+    /// Returns the retries of a run with a pause after the first failed attempt. Each further pause is
+    /// twice as long.
+    pub(crate) fn with_pause(pause: Duration) -> Self {
         Self {
+            pause,
             left: AtomicI64::new(FIRST),
             taken: AtomicU64::new(0),
             random: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
         }
     }
-}
 
-impl Retries {
     /// Notes a successful request.
     pub(crate) fn earn(&self) {
         if self.left.load(Ordering::Relaxed) < MOST {
@@ -52,7 +60,7 @@ impl Retries {
             return None;
         }
         self.taken.fetch_add(1, Ordering::Relaxed);
-        let pause = PAUSE.saturating_mul(1 << (attempts - 1).min(10)).min(PAUSE_MAX);
+        let pause = self.pause.saturating_mul(1 << (attempts - 1).min(10)).min(PAUSE_MAX);
         // Half of it is random, so that requests that failed together are not repeated together.
         let random = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let random = (random ^ (random >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;

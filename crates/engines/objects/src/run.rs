@@ -91,8 +91,11 @@ pub fn run<W: Work>(
     let (began, usage) = (Instant::now(), proc::usage(UsageOf::Process).unwrap_or_default());
     let mut pilot = Pilot::new(options);
     let gate = Arc::new(Gate::new(options.memory, pilot.limit(0, false)));
-    let fetch =
-        Fetch { store: store.clone(), gate: gate.clone(), retries: Arc::new(Retries::default()) };
+    let fetch = Fetch {
+        store: store.clone(),
+        gate: gate.clone(),
+        retries: Arc::new(Retries::with_pause(options.retry_pause)),
+    };
     let crew = Crew {
         work,
         queue: Arc::default(),

@@ -7,6 +7,7 @@ use crate::paced::{Paced, Problem};
 use crate::pilot::{INTERVAL, Pilot};
 use crate::reason::Reason;
 use crate::record::left;
+use crate::retries::Retries;
 use crate::run::{REPORT, Requests};
 use crate::send::{PART, Sender};
 use crate::store::Store;
@@ -159,7 +160,11 @@ async fn send_all(
     let memory = options.memory.max(1 << 16);
     let mut pilot = Pilot::new(options);
     let gate = Arc::new(Gate::new(memory.min(FIRST_BYTES), pilot.limit(0, false)));
-    let paced = Paced { store: store.clone(), gate: gate.clone(), retries: Arc::default() };
+    let paced = Paced {
+        store: store.clone(),
+        gate: gate.clone(),
+        retries: Arc::new(Retries::with_pause(options.retry_pause)),
+    };
     let sender = Arc::new(Sender { paced, records: records.to_owned() });
     let mut files = Files::below(source, store);
     let mut flight: JoinSet<(u64, Result<Sent, Problem>)> = JoinSet::new();

@@ -9,11 +9,18 @@ use std::time::Duration;
 
 fn send(server: &Server, from: &Path, url: &str, records: &Path) -> Uploaded {
     let store = Store::with_variables(Location::parse(url).unwrap(), server.environment()).unwrap();
-    upload(&store, from, records, &Options { memory: 32 << 20, ..Options::default() }).unwrap()
+    let retry_pause = Duration::from_millis(2);
+    let options = Options { memory: 32 << 20, retry_pause, ..Options::default() };
+    upload(&store, from, records, &options).unwrap()
 }
 
+/// Bytes that repeat after a prime number, so that no two parts are the same.
 fn contents(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+    let block: Vec<u8> =
+        (0..65_521usize).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let mut all = block.repeat(len.div_ceil(block.len()));
+    all.truncate(len);
+    all
 }
 
 /// A tree with an empty, small and large files, and a place for records.
@@ -34,11 +41,13 @@ fn records_left(dir: &Path) -> usize {
 
 #[test]
 fn a_tree_becomes_objects_despite_faults() {
-    for (seed, faults) in [
+    let cases = [
         (1, Vec::new()),
-        (2, vec![(Fault::Reset, 0.1), (Fault::Busy, 0.15), (Fault::Broken, 0.15)]),
-        (3, vec![(Fault::Reset, 0.1), (Fault::Busy, 0.15), (Fault::Broken, 0.15)]),
-    ] {
+        (2, vec![(Fault::Reset, 0.1), (Fault::Busy, 0.1), (Fault::Broken, 0.1)]),
+        (3, vec![(Fault::Reset, 0.1), (Fault::Busy, 0.1), (Fault::Broken, 0.1)]),
+    ];
+    for_each(&cases, |(seed, faults)| {
+        let (seed, faults) = (*seed, faults.clone());
         let dir = tree();
         let server = Server::start(Law { seed, faults, ..Law::default() });
         let from = dir.path().join("tree");
@@ -53,7 +62,7 @@ fn a_tree_becomes_objects_despite_faults() {
             assert!(found == std::fs::read(from.join(key)).unwrap(), "{key}");
         }
         assert_eq!((server.open_uploads(), records_left(dir.path())), (0, 0));
-    }
+    });
 }
 
 #[test]
@@ -94,7 +103,7 @@ fn files_that_cannot_be_objects_are_one_error_each() {
 /// Runs the test `uploads_forever` in another process, and kills it after its first record.
 #[test]
 fn the_next_run_aborts_what_a_kill_left() {
-    let latency = (Duration::from_millis(300), 0.0);
+    let latency = (Duration::from_millis(200), 0.0);
     let (server, dir) = (Server::start(Law { latency, ..Law::default() }), tree());
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "uploads_forever", "--ignored"]).env("UPLOAD_FROM", dir.path());
@@ -175,7 +184,7 @@ fn send_with(first: Vec<First>) -> (Uploaded, [Option<bool>; 2]) {
 fn every_kind_of_request_is_repeated() {
     use Target::{Begin, Complete, Part, Write};
     let all = [Begin, Part, Complete, Write];
-    for (fault, targets) in [
+    let cases = [
         (Fault::Reset, &all[..]),
         (Fault::Busy, &all),
         (Fault::Broken, &all),
@@ -183,17 +192,18 @@ fn every_kind_of_request_is_repeated() {
         (Fault::Slow, &all),
         // Only completions answer with a status of 200 before they are done.
         (Fault::LateError, &[Complete]),
-    ] {
+    ];
+    for_each(&cases, |&(fault, targets)| {
         let first = targets.iter().map(|target| First::new(*target, fault, 2)).collect();
         let (done, objects) = send_with(first);
         assert_eq!((done.verified, done.failed), (2, 0), "{fault:?}: {done:?}");
         assert_eq!(objects, [Some(true); 2], "{fault:?}");
         let repeats = if fault == Fault::Slow { 0 } else { 2 * targets.len() as u64 };
         assert!(done.requests.repeated >= repeats, "{fault:?}: {done:?}");
-    }
+    });
 }
 
-/// Runs a test for each case at the same time: repeated requests wait for seconds.
+/// Runs a test for each case at the same time: repeated requests wait.
 fn for_each<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
     std::thread::scope(|scope| {
         for case in cases {
