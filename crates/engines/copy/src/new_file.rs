@@ -9,7 +9,12 @@
 //! Files that cannot be replaced without harm are opened and written in place; see `crate::place`.
 //!
 //! The result of `close` is checked before a file gets its name, because it can report that data
-//! was not stored. An unnamed file must be open to be linked, so a duplicate is closed first.
+//! was not stored. An unnamed file must be open to be linked, and a hidden one keeps its lock until it
+//! has its name, so a duplicate is closed first.
+//!
+//! Hidden files of resumable copies end with `.part`, because the next copy continues them. Others end
+//! with `.temp` and are locked: one that is not is what a killed copy left, and `crate::sweep` removes
+//! it.
 
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
@@ -22,6 +27,10 @@ use std::os::fd::OwnedFd;
 
 /// Maximum length of the part of the final name that a hidden name contains, in bytes.
 const NAME_PART_MAX: usize = 180;
+
+/// Ends of hidden names: of what the next copy may continue, and of what only this process uses.
+const PART: &str = ".part";
+const TEMPORARY: &str = ".temp";
 
 /// Maximum number of attempts to find an unused hidden name.
 const NAME_TRIES: u32 = 8;
@@ -143,9 +152,22 @@ impl<'a> NewFile<'a> {
         self.current_name = CurrentName::Published;
     }
 
+    /// Creates the file under a hidden name and locks it.
     fn hidden(dir: &Dir, name: &CStr, mode: u32) -> io::Result<(CurrentName<'a>, OwnedFd)> {
-        let (hidden, file) = with_hidden_name(name, |hidden| make::file(dir, hidden, mode))?;
-        Ok((CurrentName::Hidden(hidden), file))
+        let mut tries = 0;
+        loop {
+            let (hidden, file) = with_temporary_name(name, |hidden| make::file(dir, hidden, mode))?;
+            // Without support for locks, no other copy can lock and remove it either.
+            let locked = make::try_lock(&file).unwrap_or(true);
+            let own = attr::of_file(&file).inspect_err(|_| {
+                let _ = make::remove(dir, &hidden);
+            })?;
+            // Otherwise another copy found it before it was locked, and removes it.
+            if (locked && own.links > 0) || tries >= NAME_TRIES {
+                return Ok((CurrentName::Hidden(hidden), file));
+            }
+            tries += 1;
+        }
     }
 
     /// Closes the file and gives it its final name.
@@ -157,12 +179,14 @@ impl<'a> NewFile<'a> {
             self.link().map_err(named)?;
             self.current_name = CurrentName::Published;
         }
-        if let Some(file) = self.file.take() {
-            file.close().map_err(closed)?;
-        }
         if let CurrentName::Hidden(hidden) = &self.current_name {
+            descriptor::flush(self.file()).map_err(closed)?;
             let replace = self.destination.replaces();
             make::rename(self.dir, hidden, self.dir, self.name, replace).map_err(named)?;
+            self.current_name = CurrentName::Published;
+        }
+        if let Some(file) = self.file.take() {
+            file.close().map_err(closed)?;
         }
         self.current_name = CurrentName::Published;
         Ok(())
@@ -173,7 +197,9 @@ impl<'a> NewFile<'a> {
         let link = |name: &CStr| make::link_unnamed(self.file(), self.dir, name);
         match link(self.name) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && self.destination.replaces() => {
-                let (hidden, ()) = with_hidden_name(self.name, link)?;
+                // It has no name yet, so the lock is free, or locks are not supported.
+                let _ = make::try_lock(self.file());
+                let (hidden, ()) = with_temporary_name(self.name, link)?;
                 let renamed = make::rename(self.dir, &hidden, self.dir, self.name, true);
                 if renamed.is_err() {
                     // Ignore a failure: the name identifies it as a copy.
@@ -218,11 +244,26 @@ impl Drop for NewFile<'_> {
 /// Calls `make` with hidden names until an unused one is found; returns that name.
 pub(crate) fn with_hidden_name<T>(
     name: &CStr,
+    make: impl FnMut(&CStr) -> io::Result<T>,
+) -> io::Result<(CString, T)> {
+    with_unused_name(|number| hidden_name(name, number), make)
+}
+
+/// Does the same with names of files that only this process uses.
+fn with_temporary_name<T>(
+    name: &CStr,
+    make: impl FnMut(&CStr) -> io::Result<T>,
+) -> io::Result<(CString, T)> {
+    with_unused_name(|number| marked(name, number, TEMPORARY), make)
+}
+
+fn with_unused_name<T>(
+    name_of: impl Fn(u64) -> CString,
     mut make: impl FnMut(&CStr) -> io::Result<T>,
 ) -> io::Result<(CString, T)> {
     let mut tries = 0;
     loop {
-        let hidden = hidden_name(name, make::random_number());
+        let hidden = name_of(make::random_number());
         match make(&hidden) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < NAME_TRIES => tries += 1,
             Ok(made) => return Ok((hidden, made)),
@@ -233,16 +274,29 @@ pub(crate) fn with_hidden_name<T>(
 
 /// Returns `.NAME.ioloom-NUMBER.part`.
 pub(crate) fn hidden_name(name: &CStr, number: u64) -> CString {
+    marked(name, number, PART)
+}
+
+fn marked(name: &CStr, number: u64, suffix: &str) -> CString {
     let name = name.to_bytes();
     let mut hidden = vec![b'.'];
     hidden.extend_from_slice(&name[..name.len().min(NAME_PART_MAX)]);
-    hidden.extend_from_slice(format!(".ioloom-{number:016x}.part").as_bytes());
+    hidden.extend_from_slice(format!(".ioloom-{number:016x}{suffix}").as_bytes());
     CString::new(hidden).expect("a file name contains no NUL bytes")
 }
 
 /// Returns the number in a hidden name.
 pub(crate) fn number_of_hidden(name: &[u8]) -> Option<u64> {
-    let rest = name.strip_prefix(b".")?.strip_suffix(b".part")?;
+    number_in(name, PART)
+}
+
+/// Returns true if a name is that of a file that only the process that created it uses.
+pub(crate) fn is_temporary(name: &[u8]) -> bool {
+    number_in(name, TEMPORARY).is_some()
+}
+
+fn number_in(name: &[u8], suffix: &str) -> Option<u64> {
+    let rest = name.strip_prefix(b".")?.strip_suffix(suffix.as_bytes())?;
     let at = rest.len().checked_sub(16)?;
     let digits = std::str::from_utf8(&rest[at..]).ok()?;
     let is_hex = digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'a'..=b'f'));
@@ -253,7 +307,7 @@ pub(crate) fn number_of_hidden(name: &[u8]) -> Option<u64> {
 /// Returns the name of the journal that belongs to a hidden name.
 pub(crate) fn journal_name(hidden: &CStr) -> CString {
     let mut name = hidden.to_bytes().to_vec();
-    name.truncate(name.len() - b".part".len());
+    name.truncate(name.len() - PART.len());
     name.extend_from_slice(b".journal");
     CString::new(name).expect("a file name contains no NUL bytes")
 }

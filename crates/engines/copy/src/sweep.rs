@@ -1,16 +1,18 @@
 //! Finds the remains of interrupted copies, reports their size and removes them.
 //!
-//! A copy holds a lock on every hidden directory that it fills. One that this process can lock was
-//! abandoned. Directories of resumable copies are kept unless their target is copied again.
+//! A copy holds a lock on every hidden directory that it fills, and on every hidden file that only it
+//! uses. What this process can lock was abandoned. Directories of resumable copies are kept unless their
+//! target is copied again.
 //! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it.
 
 use crate::context::CopyContext;
-use crate::new_file::{journal_name, number_of_hidden};
+use crate::new_file::{is_ours, is_temporary, journal_name, number_of_hidden};
 use ioloom_failure::quoted;
 use ioloom_sys::attr;
 use ioloom_sys::dir::{Dir, Kind, ReadBuffer};
 use ioloom_sys::{make, remove};
 use std::ffi::{CStr, CString, OsStr};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -23,7 +25,7 @@ pub(crate) fn sweep(
     targets: &[&CStr],
     adopts: bool,
 ) {
-    let mut found = Vec::new();
+    let (mut found, mut files) = (Vec::new(), Vec::new());
     // A directory that cannot be listed keeps its remains.
     let Ok(listed) = dir.open_at(b".") else { return };
     let _ = listed.read(&mut ReadBuffer::new(), &mut |entry| {
@@ -32,9 +34,17 @@ pub(crate) fn sweep(
             && let Ok(name) = CString::new(entry.name)
         {
             found.push((name, number));
+        } else if matches!(entry.kind, Kind::Regular | Kind::Unknown)
+            && is_temporary(entry.name)
+            && let Ok(name) = CString::new(entry.name)
+        {
+            files.push(name);
         }
         true
     });
+    for name in files {
+        remove_stale_file(context, dir, path, &name);
+    }
     let resumes = context.resume.get().map(|resume| resume.number);
     for (name, number) in found {
         let is_own = resumes == Some(number);
@@ -69,17 +79,36 @@ fn remove_stale(
     if !is_ours || !make::try_lock(&stale).unwrap_or(false) {
         return;
     }
-    let path = path.join(OsStr::from_bytes(name.to_bytes()));
-    let text = match remove::tree(dir, name, &mut |_, _| {}) {
+    let removed = match remove::tree(dir, name, &mut |_, _| {}) {
         Ok(removed) if removed.names == 0 => return,
         Ok(removed) => {
             // Without the directory, the journal describes nothing.
             let _ = journal.map(|journal| make::remove(dir, journal));
-            format!(
-                "removed {}, {} bytes left by an interrupted copy",
-                quoted(&path),
-                removed.bytes
-            )
+            Ok(removed.bytes)
+        }
+        Err(error) => Err(error),
+    };
+    report(context, path, name, removed);
+}
+
+fn remove_stale_file(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &CStr) {
+    let Ok(stale) = make::open_to_read(dir, name, false) else { return };
+    let Ok(opened) = attr::of_file(&stale) else { return };
+    if !is_ours(&opened) || !make::try_lock(&stale).unwrap_or(false) {
+        return;
+    }
+    // Meanwhile its copy may have been completed, and the name may be that of another file.
+    let there = attr::of_name(dir, name, false);
+    if there.is_ok_and(|there| there.identity() == opened.identity()) {
+        report(context, path, name, make::remove(dir, name).map(|()| opened.bytes));
+    }
+}
+
+fn report(context: &CopyContext<'_>, path: &Path, name: &CStr, removed: io::Result<u64>) {
+    let path = path.join(OsStr::from_bytes(name.to_bytes()));
+    let text = match removed {
+        Ok(bytes) => {
+            format!("removed {}, {bytes} bytes left by an interrupted copy", quoted(&path))
         }
         Err(error) => {
             let reason = ioloom_failure::reason(&error);

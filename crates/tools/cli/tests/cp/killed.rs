@@ -278,3 +278,32 @@ fn a_killed_copy_resumes_from_its_record() {
     }
     println!("{resumed} files were not copied again");
 }
+
+/// Goal: the next copy removes hidden files of killed copies, and only those. Method: three files with
+/// such names, one of which is locked as that of a running copy is.
+#[test]
+fn files_of_killed_copies_are_removed_from_existing_directories() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("source/sub")).unwrap();
+    fs::create_dir_all(at("to/sub")).unwrap();
+    fs::write(at("source/sub/file"), "new").unwrap();
+    let stale = "to/sub/.file.ioloom-0123456789abcdef.temp";
+    let used = "to/sub/.file.ioloom-0123456789abcdee.temp";
+    let other = "to/sub/.file.ioloom-0123456789abcde.temp";
+    for name in [stale, used, other] {
+        fs::write(at(name), "12345").unwrap();
+    }
+    let running = fs::File::open(at(used)).unwrap();
+    running.lock().unwrap();
+    let mut command = ioloom();
+    let output =
+        command.current_dir(dir.path()).args(["cp", "-rT", "source", "to"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(&format!("removed '{stale}', 5 bytes left")), "{said}");
+    let mut expected =
+        [used, other, "to/sub/file"].map(|path| path.strip_prefix("to/sub/").unwrap());
+    expected.sort_unstable();
+    assert_eq!(crate::names(&at("to/sub")), expected, "{said}");
+}
