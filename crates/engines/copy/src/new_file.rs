@@ -12,8 +12,8 @@
 //! was not stored. An unnamed file must be open to be linked, and a hidden one keeps its lock until it
 //! has its name, so a duplicate is closed first.
 //!
-//! Hidden files of resumable copies end with `.part`, because the next copy continues them. Others end
-//! with `.temp` and are locked: one that is not is what a killed copy left, and `crate::sweep` removes
+//! Hidden files of resumable copies end with `.part` alone, because the next copy continues them. Others end
+//! with `.temp.part` and are locked: one that is not is what a killed copy left, and `crate::sweep` removes
 //! it.
 
 use ioloom_failure::Operation;
@@ -30,7 +30,7 @@ const NAME_PART_MAX: usize = 180;
 
 /// Ends of hidden names: of what the next copy may continue, and of what only this process uses.
 const PART: &str = ".part";
-const TEMPORARY: &str = ".temp";
+const TEMPORARY: &str = ".temp.part";
 
 /// Maximum number of attempts to find an unused hidden name.
 const NAME_TRIES: u32 = 8;

@@ -288,9 +288,9 @@ fn files_of_killed_copies_are_removed_from_existing_directories() {
     fs::create_dir_all(at("source/sub")).unwrap();
     fs::create_dir_all(at("to/sub")).unwrap();
     fs::write(at("source/sub/file"), "new").unwrap();
-    let stale = "to/sub/.file.ioloom-0123456789abcdef.temp";
-    let used = "to/sub/.file.ioloom-0123456789abcdee.temp";
-    let other = "to/sub/.file.ioloom-0123456789abcde.temp";
+    let stale = "to/sub/.file.ioloom-0123456789abcdef.temp.part";
+    let used = "to/sub/.file.ioloom-0123456789abcdee.temp.part";
+    let other = "to/sub/.file.ioloom-0123456789abcde.temp.part";
     for name in [stale, used, other] {
         fs::write(at(name), "12345").unwrap();
     }
