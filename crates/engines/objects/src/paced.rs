@@ -34,7 +34,7 @@ impl Drop for Place {
     }
 }
 
-/// Why there is no result.
+/// How a request ended without a result.
 #[derive(Debug)]
 pub(crate) enum Unsent {
     /// The run was stopped.
