@@ -151,7 +151,7 @@ impl<'a, K> Files<'a, K> {
             }
         }
         match &self.input {
-            Input::List(list) | Input::Begun(Opened::List(list) | Opened::Cold(list), _) => {
+            Input::List(list) | Input::Begun(Opened::List(list) | Opened::Found(list), _) => {
                 Some(list.clone())
             }
             _ => None,

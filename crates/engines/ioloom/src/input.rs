@@ -6,7 +6,6 @@ use crate::iter::Horizon;
 use crate::source::{Listed, Source};
 use crate::tree::{Found, Tally, TreeOptions, Walking};
 use ioloom_model::ReadOrder;
-use ioloom_sys::proc::{self, UsageOf};
 use ioloom_walk::PathList;
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,12 +40,9 @@ impl Input {
         } else if ahead.is_zero() {
             Opened::Walking(Box::new(walking))
         } else {
-            let read = || proc::usage(UsageOf::Process).map_or(0, |usage| usage.read_bytes);
-            let before = read();
             let found = walking.ahead(Instant::now() + ahead, sorted_results);
             match Opened::of(found, Some(walking)) {
-                // The files are probably not in memory either.
-                Opened::List(list) if read() > before => Opened::Cold(list),
+                Opened::List(list) => Opened::Found(list),
                 opened => opened,
             }
         };
@@ -64,11 +60,12 @@ impl Input {
         let (opened, tally) = self.open(sorted);
         let in_order = horizon.is_some();
         let order = match &opened {
-            Opened::Walking(_) | Opened::Cold(_) if !in_order => ReadOrder::Inode,
+            // A disk reads forwards, and in memory neighbours lie together as well.
+            Opened::Walking(_) | Opened::Found(_) if !in_order => ReadOrder::Inode,
             _ => order,
         };
         let entries = match (opened, &horizon) {
-            (Opened::List(list) | Opened::Cold(list), None) => {
+            (Opened::List(list) | Opened::Found(list), None) => {
                 return (Source::list(Listed::Shared(list), order, max), tally);
             }
             (opened, _) => opened.entries(),
@@ -88,8 +85,8 @@ impl Input {
 /// The paths of a run that is about to start.
 pub(crate) enum Opened {
     List(Arc<PathList>),
-    /// What a walk found that read from a disk.
-    Cold(Arc<PathList>),
+    /// What a walk found before the run.
+    Found(Arc<PathList>),
     Stream(Entries),
     /// What a walk finds while files are read.
     Walking(Entries),
@@ -113,7 +110,7 @@ impl Opened {
 
     fn entries(self) -> Entries {
         match self {
-            Self::List(list) | Self::Cold(list) => feed::one_by_one(entries_of(list)),
+            Self::List(list) | Self::Found(list) => feed::one_by_one(entries_of(list)),
             Self::Stream(entries) | Self::Walking(entries) => entries,
         }
     }

@@ -148,8 +148,8 @@ impl<'a> Files<'a, Tree> {
 
     /// Walks for up to `time` before the first file is read (default: not at all), and finds at most
     /// 65,536 files in it. If the walk ends within `time`, the number of files is known from the start,
-    /// and threads divide the list without a lock: in the order of the walk, or of inode numbers if
-    /// directories were read from a disk. With results in input order it is the order of paths. Otherwise the rest is read while the walk goes on.
+    /// and threads divide the list without a lock. Otherwise the rest is read while the walk goes on.
+    /// Files are read in the order of inode numbers in both cases.
     ///
     /// ```
     /// use std::time::Duration;

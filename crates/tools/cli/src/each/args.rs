@@ -155,8 +155,8 @@ pub(crate) struct EachArgs {
     /// Read in list or inode order
     ///
     /// list is the order of the list. inode sorts by inode number, in batches of 65536, which a disk with
-    /// a cold cache reads faster. Files of a tree whose walk reads from a disk, or takes longer than
-    /// 50 ms, are read by inode number in any case.
+    /// a cold cache reads faster. The files of a directory are read by inode number in any case,
+    /// unless --ordered is given.
     #[arg(long, value_name = "ORDER", default_value = "list",
           value_parser = order_words(), hide_possible_values = true)]
     pub(crate) read_order: ReadOrder,
