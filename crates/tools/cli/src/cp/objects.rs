@@ -36,24 +36,11 @@ pub(super) fn run(args: &CpArgs) -> Ended {
     let signals = StopSignals::catch();
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let place = place(&args.flags, target);
-    let counts = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
-    let shown = counts.clone();
-    let status = StatusLine::start("cp-progress", move |_| {
-        let files = format_count(shown.0.load(Ordering::Relaxed));
-        format!("{files} files, {}", format_size(shown.1.load(Ordering::Relaxed)))
+    let done = with_progress(|progress| {
+        let recursive = args.flags.recursive;
+        let stop = signals.flag.clone();
+        download(&store, &place, &Options { recursive, stop, progress, ..Options::default() })
     });
-    let progress = |now: &Progress| {
-        counts.0.store(now.objects, Ordering::Relaxed);
-        counts.1.store(now.bytes, Ordering::Relaxed);
-    };
-    let options = Options {
-        recursive: args.flags.recursive,
-        stop: signals.flag.clone(),
-        progress: &progress,
-        ..Options::default()
-    };
-    let done = download(&store, &place, &options);
-    status.finish();
     let done = done.map_err(|error| remote::failure(&error))?;
     print(args, &done)?;
     Ok(match done.run.failed {
@@ -61,6 +48,42 @@ pub(super) fn run(args: &CpArgs) -> Ended {
         0 => Exit::Ok,
         _ => Exit::Failed,
     })
+}
+
+/// Runs a copy, and shows its progress meanwhile.
+pub(super) fn with_progress<T>(copy: impl FnOnce(&(dyn Fn(&Progress) + Sync)) -> T) -> T {
+    let counts = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let shown = counts.clone();
+    let status = StatusLine::start("cp-progress", move |_| {
+        let files = format_count(shown.0.load(Ordering::Relaxed));
+        format!("{files} files, {}", format_size(shown.1.load(Ordering::Relaxed)))
+    });
+    let progress = move |now: &Progress| {
+        counts.0.store(now.objects, Ordering::Relaxed);
+        counts.1.store(now.bytes, Ordering::Relaxed);
+    };
+    let done = copy(&progress);
+    status.finish();
+    done
+}
+
+/// Prints errors, and the number of those that were not kept.
+pub(super) fn print_errors(errors: &[String], failed: u64) {
+    for error in errors.iter().take(ERRORS_PRINTED) {
+        stderr::message(&out::readable(error.as_bytes()));
+    }
+    let more = failed.saturating_sub(errors.len().min(ERRORS_PRINTED) as u64);
+    if more > 0 {
+        stderr::message(&format!("and {} more errors", format_count(more)));
+    }
+}
+
+/// Prints how many files have no checksum to compare with.
+pub(super) fn print_length_only(files: u64) {
+    if files > 0 {
+        let files = format_counted(files, "file", "files");
+        stderr::message(&format!("{files} verified by length only: the store has no checksum"));
+    }
 }
 
 /// Refuses flags that have no meaning for objects: all that change how `cp` would copy files.
@@ -91,13 +114,7 @@ fn place(flags: &CpFlags, target: &Path) -> Place {
 
 fn print(args: &CpArgs, done: &Downloaded) -> Result<(), Failure> {
     let measured = &done.run.measured;
-    for error in done.errors.iter().take(ERRORS_PRINTED) {
-        stderr::message(&out::readable(error.as_bytes()));
-    }
-    let more = done.run.failed.saturating_sub(done.errors.len().min(ERRORS_PRINTED) as u64);
-    if more > 0 {
-        stderr::message(&format!("and {} more errors", format_count(more)));
-    }
+    print_errors(&done.errors, done.run.failed);
     if done.run.cancelled {
         stderr::message("interrupted: no partial file was renamed to its final name");
     }
@@ -121,9 +138,6 @@ fn print(args: &CpArgs, done: &Downloaded) -> Result<(), Failure> {
             },
         }));
     }
-    if done.length_only > 0 {
-        let files = format_counted(done.length_only, "file", "files");
-        stderr::message(&format!("{files} verified by length only: the store has no checksum"));
-    }
+    print_length_only(done.length_only);
     Ok(())
 }

@@ -1,20 +1,13 @@
 //! `cp FILE s3://BUCKET/KEY` and `cp -r DIR s3://BUCKET/PREFIX`.
 
 use super::args::CpArgs;
-use super::objects::check;
+use super::objects::{check, print_errors, print_length_only, with_progress};
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
-use crate::status_line::StatusLine;
 use crate::{out, remote, stderr};
-use ioloom_model::units::{format_count, format_counted, format_size};
-use ioloom_objects::{Options, Progress, Uploaded, upload};
+use ioloom_objects::{Options, Uploaded, upload};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Errors that are printed one by one.
-const ERRORS_PRINTED: usize = 20;
 
 /// Copies to a store.
 pub(super) fn run(args: &CpArgs, source: &Path, target: &Path) -> Ended {
@@ -28,19 +21,10 @@ pub(super) fn run(args: &CpArgs, source: &Path, target: &Path) -> Ended {
     let records = records()?;
     let signals = StopSignals::catch();
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let counts = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
-    let shown = counts.clone();
-    let status = StatusLine::start("cp-progress", move |_| {
-        let files = format_count(shown.0.load(Ordering::Relaxed));
-        format!("{files} files, {}", format_size(shown.1.load(Ordering::Relaxed)))
+    let done = with_progress(|progress| {
+        let options = Options { stop: signals.flag.clone(), progress, ..Options::default() };
+        upload(&store, source, &records, &options)
     });
-    let progress = |now: &Progress| {
-        counts.0.store(now.objects, Ordering::Relaxed);
-        counts.1.store(now.bytes, Ordering::Relaxed);
-    };
-    let options = Options { stop: signals.flag.clone(), progress: &progress, ..Options::default() };
-    let done = upload(&store, source, &records, &options);
-    status.finish();
     let done = done.map_err(|error| remote::failure(&error))?;
     print(args, &done)?;
     Ok(match done.failed {
@@ -63,13 +47,7 @@ fn records() -> Result<PathBuf, Failure> {
 }
 
 fn print(args: &CpArgs, done: &Uploaded) -> Result<(), Failure> {
-    for error in done.errors.iter().take(ERRORS_PRINTED) {
-        stderr::message(&out::readable(error.as_bytes()));
-    }
-    let more = done.failed.saturating_sub(done.errors.len().min(ERRORS_PRINTED) as u64);
-    if more > 0 {
-        stderr::message(&format!("and {} more errors", format_count(more)));
-    }
+    print_errors(&done.errors, done.failed);
     if done.gave_up && args.flags.recursive {
         stderr::message("no file was copied");
     }
@@ -96,9 +74,6 @@ fn print(args: &CpArgs, done: &Uploaded) -> Result<(), Failure> {
             },
         }));
     }
-    if done.length_only > 0 {
-        let files = format_counted(done.length_only, "file", "files");
-        stderr::message(&format!("{files} verified by length only: the store has no checksum"));
-    }
+    print_length_only(done.length_only);
     Ok(())
 }
