@@ -135,3 +135,32 @@ impl Feeding for Begun {
         self.found.next().or_else(|| self.rest.as_mut()?.ready())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::{Claim, Next};
+    use crate::take::Take;
+    use ioloom_sys::file;
+    use std::time::Duration;
+
+    /// Names are created in an order that is neither that of paths nor, with hashed directories, that
+    /// of the walk.
+    #[test]
+    fn a_tree_in_memory_is_read_by_inode_number() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..200 {
+            std::fs::write(dir.path().join((n * 77 % 200).to_string()), "x").unwrap();
+        }
+        let roots = vec![dir.path().to_owned()];
+        let ahead = Duration::from_secs(10);
+        let input = Input::Tree(TreeOptions { roots, ahead, ..TreeOptions::default() });
+        let (source, _) = input.source((ReadOrder::List, false), None, None);
+        let (mut claim, mut inodes) = (Claim::default(), Vec::new());
+        while let Next::Item(item) = source.next::<()>(&mut claim, Take { stripe: 1, threads: 1 }) {
+            inodes.push(file::stat(item.path.as_path()).unwrap().inode);
+        }
+        assert_eq!(inodes.len(), 200);
+        assert!(inodes.is_sorted(), "{inodes:?}");
+    }
+}
