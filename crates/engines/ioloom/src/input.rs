@@ -60,7 +60,7 @@ impl Input {
         let (opened, tally) = self.open(sorted);
         let in_order = horizon.is_some();
         let order = match &opened {
-            // A disk reads forwards, and in memory neighbours lie together as well.
+            // A disk reads forwards, and in memory neighbours probably lie together, too.
             Opened::Walking(_) | Opened::Found(_) if !in_order => ReadOrder::Inode,
             _ => order,
         };
