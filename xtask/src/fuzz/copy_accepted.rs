@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(super) type Run = (Ended, Snapshot);
 
 /// The differences that are not failures, with their reasons.
-pub(super) const ACCEPTED: [&str; 18] = [
+pub(super) const ACCEPTED: [&str; 19] = [
     "access times of sources and of directories: programs read them in different ways, and the \
      kernel updates them by its own rules",
     "layout of data without --sparse=always: GNU's makes holes of zeros in some files; ours keeps \
@@ -44,25 +44,60 @@ pub(super) const ACCEPTED: [&str; 18] = [
      what GNU's copies with one command for each source, apart from links between these copies",
     "a target below a link that its own copy replaces ('DIR/link/', where the link leads to DIR): GNU's \
      sets permissions by a path that no longer exists, and fails. Ours has those of the source",
+    "a directory copied into itself: what is in the directory that both refuse to create depends on when \
+     they find it",
     "times called 'now': the programs run one after the other",
     "messages: compared by GNU's tests, not here",
 ];
 
 /// Returns the differences that no rule accepts by what the programs left.
 pub(super) fn by_result(case: &Case, system: &Run, ours: &Run, on_fuse: bool) -> Vec<Difference> {
-    let enters_itself = [system, ours].iter().all(|run| run.0.err.contains("into itself"));
+    let [theirs, own] = [system, ours].map(into_itself);
+    let enters_itself = |path: &OsString| {
+        theirs.intersection(&own).any(|refused| Path::new(path).starts_with(refused))
+    };
     let mut differences = compare(&system.1, &ours.1);
     differences.retain(|difference| {
         let of_fuse = match difference.field {
-            "mode" => case.preserves() && is_of_source(difference, &ours.1),
+            "mode" => case.preserves() && is_of_source(case, difference, &ours.1),
             field => field == "atime",
         };
         let is_listed = accepts(case, difference, &ours.1)
-            || ["entry", "links"].contains(&difference.field) && enters_itself
+            || ["entry", "links"].contains(&difference.field) && enters_itself(&difference.path)
             || gave_up(case, difference, system, ours);
         !(is_listed || on_fuse && of_fuse)
     });
     differences
+}
+
+/// Returns the directories that a program refused to create, because they are below their own sources.
+fn into_itself(run: &Run) -> BTreeSet<PathBuf> {
+    let refused = |line: &str| Some(line.split_once("into itself, '")?.1.strip_suffix('\'')?.into());
+    let named = run.0.err.lines().filter_map(refused);
+    named.map(|path: PathBuf| resolved(&path, &run.1)).collect()
+}
+
+/// Returns a path without the links that lead to it.
+fn resolved(path: &Path, snapshot: &Snapshot) -> PathBuf {
+    const LINKS_MAX: u32 = 40;
+    let mut todo: Vec<OsString> = path.iter().rev().map(OsString::from).collect();
+    let (mut found, mut links) = (PathBuf::new(), 0);
+    while let Some(name) = todo.pop() {
+        if name == ".." {
+            found.pop();
+            continue;
+        }
+        let here = found.join(&name);
+        let target = snapshot.get(&here).and_then(|record| record.fields.get("target"));
+        match target.map(|text| PathBuf::from(text.trim_matches('"'))) {
+            Some(target) if links < LINKS_MAX => {
+                links += 1;
+                todo.extend(target.iter().rev().map(OsString::from));
+            }
+            _ => found = here,
+        }
+    }
+    found
 }
 
 /// Removes the differences of paths where ours has kept what was there `before`, for a reason.
@@ -169,7 +204,7 @@ pub(super) fn retain_reachable(
     differences.retain(|difference| {
         let is_way = Path::new(&difference.path) == target;
         let of_permissions = ["mode", "attributes"].contains(&difference.field);
-        !(is_way && of_permissions && is_of_source(difference, &ours.1))
+        !(is_way && of_permissions && is_of_source(case, difference, &ours.1))
     });
     ours.0.code == Some(0)
 }
@@ -212,13 +247,20 @@ fn is_equal(one: &Record, other: &Record, except: &[&str]) -> bool {
     fields(one) == fields(other)
 }
 
-/// Returns true if a source of the same type has the value of our copy.
-fn is_of_source(difference: &Difference, snapshot: &Snapshot) -> bool {
-    let copy = snapshot.get(Path::new(&difference.path)).map(Record::word);
-    snapshot.iter().any(|(path, record)| {
+/// Returns true if a source of this name and type, or an operand, has the value of our copy. Links are
+/// followed, as some options do.
+fn is_of_source(case: &Case, difference: &Difference, snapshot: &Snapshot) -> bool {
+    let copy = Path::new(&difference.path);
+    let word = snapshot.get(copy).map(Record::word);
+    let can_be = |path: &&PathBuf| {
         path.starts_with("source")
-            && Some(record.word()) == copy
-            && record.fields.get(difference.field) == Some(&difference.ours)
+            && (path.file_name() == copy.file_name() || case.operands.contains(*path))
+    };
+    snapshot.keys().filter(can_be).any(|path| {
+        snapshot.get(&resolved(path, snapshot)).is_some_and(|record| {
+            Some(record.word()) == word
+                && record.fields.get(difference.field) == Some(&difference.ours)
+        })
     })
 }
 
@@ -347,6 +389,25 @@ mod tests {
         assert_eq!(left(&["-r", "-s"], "", &old), 1);
         assert_eq!(left(&["-r"], CANNOT, &old), 1);
         assert_eq!(left(&["-r", "--rem"], "", &old), 1, "root can read every source");
+    }
+
+    #[test]
+    fn what_is_copied_into_itself_differs_only_below_the_directory_that_both_refused() {
+        let tree = |names: &[&str]| {
+            let link = ("t/x", &[("type", "symlink"), ("target", "\"../source/d\"")][..]);
+            let plain = names.iter().map(|name| (*name, &[("type", "file")][..]));
+            snapshot(&plain.chain([link]).collect::<Vec<_>>())
+        };
+        let left = |names: &[&str], said: [&str; 2]| {
+            let [system, ours] = [run(said[0], &tree(names)), run(said[1], &tree(&[]))];
+            by_result(&case(&["-r"], true), &system, &ours, false).len()
+        };
+        let said = "cp: cannot copy a directory, 'source', into itself, 't/x/source'";
+        let other = "cp: cannot copy a directory, 'source', into itself, 't/y'";
+        assert_eq!(left(&["source/d/source/f"], [said, said]), 0);
+        assert_eq!(left(&["source/d/f"], [said, said]), 1, "outside of it");
+        assert_eq!(left(&["source/d/source/f"], [said, other]), 1);
+        assert_eq!(left(&["source/d/source/f"], [said, ""]), 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::take::Take;
 use ioloom_model::ReadOrder;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file;
-use ioloom_walk::PathList;
+use ioloom_walk::{PathList, order_of};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
@@ -295,23 +295,6 @@ impl Drop for Source<'_> {
 
 /// Returns the inode of a listed path, with a `stat` if no walk recorded it. A path whose `stat`
 /// fails sorts first and fails later with its own error.
-/// Returns the positions of keys in ascending order of keys, and of positions if keys are equal. A key and
-/// its position are packed into one word if they fit, because no file is read before the sort ends.
-fn order_of(keys: &[u64]) -> Vec<usize> {
-    let bits = usize::BITS - keys.len().leading_zeros();
-    let least = keys.iter().min().copied().unwrap_or(0);
-    let greatest = keys.iter().max().copied().unwrap_or(0);
-    let positions = keys.iter().copied().zip(0_u64..);
-    if greatest - least > u64::MAX >> bits {
-        let mut pairs: Vec<_> = positions.collect();
-        pairs.sort_unstable();
-        return pairs.into_iter().map(|(_, at)| at as usize).collect();
-    }
-    let mut packed: Vec<u64> = positions.map(|(key, at)| (key - least) << bits | at).collect();
-    packed.sort_unstable();
-    packed.into_iter().map(|word| (word & !(u64::MAX << bits)) as usize).collect()
-}
-
 fn inode_of(list: &PathList, index: usize) -> u64 {
     list.inode(index).unwrap_or_else(|| file::stat(list.path(index)).map_or(0, |facts| facts.inode))
 }
@@ -324,17 +307,6 @@ mod tests {
 
     fn entries(paths: impl IntoIterator<Item = PathBuf, IntoIter: Send + 'static>) -> Entries {
         crate::feed::one_by_one(paths.into_iter().map(Entry::Path))
-    }
-
-    #[test]
-    fn positions_are_ordered_by_key_and_position() {
-        let keys: Vec<u64> = (0..1000_u64).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
-        let near: Vec<u64> = keys.iter().map(|key| key % 300 + u64::MAX / 2).collect();
-        for keys in [&[][..], &[7], &[u64::MAX, 0, u64::MAX, 0], &keys, &near] {
-            let mut expected: Vec<usize> = (0..keys.len()).collect();
-            expected.sort_by_key(|at| keys[*at]);
-            assert_eq!(order_of(keys), expected);
-        }
     }
 
     /// Waits until `source` holds `files` paths.

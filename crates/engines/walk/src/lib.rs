@@ -63,7 +63,7 @@ pub use files::{Entry, Summary, WalkOptions, files, walk, walk_parallel};
 pub use ioloom_sys::dir::{Fields, Kind, Meta};
 pub use list::{ListError, ListReader, PATH_BYTES_MAX, Separator, read_list};
 pub use method::{Method, Refused, THREADS_MAX, Threads};
-pub use paths::PathList;
+pub use paths::{PathList, order_of};
 pub use report::Report;
 pub use skipped::Skipped;
 pub use tables_use::TablesUse;

@@ -198,11 +198,12 @@ impl PathList {
         sorted
     }
 
-    /// Sorts by inode number, then by bytes. Paths without a number come first.
+    /// Sorts by inode number. Paths without a number come first; equal ones keep their order.
     pub fn sort_by_inode(&mut self) {
-        self.sort_by(|list, a, b| {
-            list.inode(a).cmp(&list.inode(b)).then_with(|| list.get(a).cmp(list.get(b)))
-        });
+        if !self.inodes.is_sorted() {
+            let order = order_of(&self.inodes);
+            self.arrange(order.into_iter());
+        }
     }
 
     fn sort_by(&mut self, compare: impl Fn(&Self, usize, usize) -> Ordering) {
@@ -225,6 +226,24 @@ impl PathList {
         }
         *self = sorted;
     }
+}
+
+/// Returns the positions of keys in ascending order of keys, and of positions if keys are equal. A key and
+/// its position are packed into one word if they fit, because no file is read before the sort ends.
+pub fn order_of(keys: &[u64]) -> Vec<usize> {
+    let bits = usize::BITS - keys.len().leading_zeros();
+    let least = keys.iter().min().copied().unwrap_or(0);
+    let greatest = keys.iter().max().copied().unwrap_or(0);
+    let positions = keys.iter().copied().zip(0_u64..);
+    if greatest - least > u64::MAX >> bits {
+        let mut pairs: Vec<_> = positions.collect();
+        pairs.sort_unstable();
+        return pairs.into_iter().map(|(_, at)| at as usize).collect();
+    }
+    let mut packed: Vec<u64> = positions.map(|(key, at)| (key - least) << bits | at).collect();
+    // The stable sort merges what is in order already, as batches of a walk are.
+    packed.sort();
+    packed.into_iter().map(|word| (word & !(u64::MAX << bits)) as usize).collect()
 }
 
 /// Several lists, whose paths are numbered one list after the other.
@@ -394,6 +413,17 @@ mod tests {
         assert_eq!(list.iter().len(), 1000);
     }
 
+    #[test]
+    fn positions_are_ordered_by_key_and_position() {
+        let keys: Vec<u64> = (0..1000_u64).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+        let near: Vec<u64> = keys.iter().map(|key| key % 300 + u64::MAX / 2).collect();
+        for keys in [&[][..], &[7], &[u64::MAX, 0, u64::MAX, 0], &keys, &near] {
+            let mut expected: Vec<usize> = (0..keys.len()).collect();
+            expected.sort_by_key(|at| keys[*at]);
+            assert_eq!(order_of(keys), expected);
+        }
+    }
+
     proptest! {
         #[test]
         fn what_was_pushed_comes_back(all in entries()) {
@@ -437,10 +467,13 @@ mod tests {
             all.sort();
             prop_assert_eq!(sorted, all.clone());
             list.sort_by_inode();
-            all.sort_by_key(|p| (p.1, p.0.clone()));
-            let inodes: Vec<_> = plain(&list).into_iter().map(|p| (p.1, p.0)).collect();
-            let expected: Vec<_> = all.into_iter().map(|p| (p.1, p.0)).collect();
-            prop_assert_eq!(inodes, expected);
+            all.sort_by_key(|p| p.1);
+            let inodes = |all: Vec<Plain>| all.into_iter().map(|p| p.1).collect::<Vec<_>>();
+            let mut sorted = plain(&list);
+            prop_assert_eq!(inodes(sorted.clone()), inodes(all.clone()));
+            sorted.sort();
+            all.sort();
+            prop_assert_eq!(sorted, all);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::estimate::Ratio;
 use crate::fit::{NAME_MAX, clipped};
 use crate::group::{ArmRuns, Group};
 use crate::headline::Piece;
-use crate::quantity::{Better, bracketed, percent, ratio_ends};
+use crate::quantity::{Better, percent, ratio_ends};
 use ioloom_model::study::fill;
 use ioloom_model::{AnyPlan, Condition, Doubt, Method, Plan, Schedule};
 use ioloom_stats::{Rule, median};
@@ -154,15 +154,15 @@ impl Advice<'_, '_> {
                 words(&next),
             ];
         }
-        if self.is_default {
-            let within = bracketed(r.ends, |v| percent(v - 1.0));
-            let text = format!("{} {within}", percent((r.value - 1.0).max(0.0)));
+        if self.is_default && r.ends.high <= margin {
+            let most = percent((r.ends.high - 1.0).max(0.0));
             return vec![
-                words("your default is within "),
-                number(text, "within"),
-                words(&format!(" of the best measured here ({best}).")),
+                words("your default is at most "),
+                number(most, "within"),
+                words(&format!(" slower than the best measured here ({best}).")),
             ];
         }
+        let usual = if self.is_default { "your default" } else { &usual };
         match r.is_clear() {
             true if r.value >= 1.0 => vec![
                 words(&format!("{best} has ")),

@@ -206,7 +206,7 @@ fn advice(groups: &[Group<'_>]) -> Vec<Value> {
             "against": line.usual.id,
             "ratio": ratio.map(|r| r.value),
             "slowdown": ratio.map(|r| 1.0 / r.value),
-            "within": ratio.map(|r| (r.value - 1.0).max(0.0)),
+            "within": ratio.map(|r| (r.ends.high - 1.0).max(0.0)),
             "low": ratio.map(|r| r.ends.low),
             "high": ratio.map(|r| r.ends.high),
             "confidence": ratio.map(|r| r.ends.confidence),

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::PredictError;
 use crate::error::above_zero;
-use crate::knee::Knee;
 use crate::machine::{Device, Order};
 use crate::network::{Network, Station};
 
@@ -106,25 +105,12 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
 
 /// Answers for this machine, from probes that copied small and large files.
 fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictError> {
-    let small = Knee::fit_busy(&found.copy_s, found.busy.copy)?;
-    let large = match found.copy_large_s.as_slice() {
-        [] => None,
-        probes => Some(Knee::fit(probes)?),
-    };
     let most = |probes: &[(u32, f64)]| probes.iter().map(|(n, _)| *n).max().unwrap_or(1);
-    let (more, files) = (question.bytes as f64 - found.file_bytes as f64, question.files as f64);
-    let span = found.large_bytes.saturating_sub(found.file_bytes).max(1) as f64;
+    let (bytes, files) = (question.bytes as f64, question.files as f64);
     let mut points = Vec::new();
     for threads in ladder(question.threads_max) {
-        let file_s = small.seconds(threads);
-        // The large files differ from the small ones by their bytes.
-        let byte_s = large.as_ref().map_or(0.0, |large| {
-            let each_s = large.seconds(threads.min(most(&found.copy_large_s)));
-            (each_s - file_s).max(0.0) / span
-        });
-        // A file smaller than those of the probes still has to be created.
-        let each_s = (file_s + byte_s * more).max(0.5 * file_s);
-        let twice_s = small.seconds(threads.saturating_mul(2)) + byte_s * more;
+        let each_s = found.copy_s_at(bytes, threads)?;
+        let twice_s = found.copy_s_at(bytes, threads.saturating_mul(2))?;
         points.push(Point {
             threads,
             elapsed_s: files * each_s,
@@ -149,7 +135,7 @@ fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictErro
         ),
         unit: "files",
         axis: "threads",
-        method: "latency and gap between completions, fitted to probes, and a time per byte"
+        method: "latency and gap between completions, fitted to probes, between three sizes"
             .to_owned(),
         parameters: format!(
             "probes of this machine: copies of {} files of {} bytes, {} threads",

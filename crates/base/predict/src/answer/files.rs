@@ -17,6 +17,7 @@ const SAMPLE_POINT: u32 = 20_000;
 pub const TIMELINE: usize = 20_000;
 /// Files of a simulated probe, and steps that fit its service time.
 const PROBE_FILES: u64 = 4_000;
+const PROBE_FILES_MIN: u64 = 500;
 const FITTING_STEPS: u32 = 5;
 /// Most pieces of a simulated file; larger files are divided.
 const PIECES_MAX: u64 = 64;
@@ -220,20 +221,30 @@ fn fixed_parts(question: &Question) -> Result<(Device, Machine), PredictError> {
 }
 
 /// Returns the device and machine for a number in flight. Those of the measured device follow its
-/// probes: the processor time is that of reading cached files, and the service time is what the
-/// simulated probe needs to take as long as the measured one.
+/// probes: the service time is what simulated files of the mean size need to take as long as the
+/// measured ones.
 fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), PredictError> {
     let Some(measured) = question.measured.as_ref().filter(|_| is_measured(question)) else {
         return fixed_parts(question);
     };
     let cores = f64::from(threads.min(measured.cores).max(1));
-    // Files that no cache keeps take no processor time while they are on their way.
+    let bytes = mean(question.sizes).max(1);
+    let wanted_s = measured.cold_s_at(bytes as f64, threads)?;
     let warm_s = Knee::fit_busy(&measured.warm_s, measured.busy.warm)?.seconds(threads);
     let cpu_max_s = 4.0 * above_zero("processor time of a file", measured.file_cpu_s)?;
-    let cpu_s = (warm_s * cores).min(cpu_max_s);
+    // Files that no cache keeps take little processor time while they are on their way.
+    let busy = if measured.busy.warm > 0.0 { measured.busy.warm } else { 1.0 };
+    let warm_cpu_s = (warm_s * cores * busy).min(cpu_max_s);
+    let cpu_s = measured.cold_cpu_s(f64::from(threads))?.min(wanted_s * cores);
+    // The processors that compute start this many reads in the time of one.
+    let started = measured.cold_s_at(bytes as f64, 1)? * cores / question.compute_s.max(1e-12);
+    let miss_s =
+        if started < f64::from(threads) { measured.cold_cpu_s(started)? } else { cpu_s };
+    let pieces = bytes.div_ceil(CHUNK).clamp(1, PIECES_MAX);
+    let files = (PROBE_FILES / pieces).max(PROBE_FILES_MIN);
     let probe = Question {
-        files: PROBE_FILES,
-        sizes: Sizes::Fixed(measured.file_bytes.max(1)),
+        files,
+        sizes: Sizes::Fixed(bytes),
         compute_s: 0.0,
         order: Order::Device,
         cached: 0.0,
@@ -244,20 +255,22 @@ fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), Predict
     let took_s = |device: Device, cached: f64, cpu_s: f64| {
         let own = costing(grid::machine(measured.cores), cpu_s);
         let question = Question { cached, ..probe.clone() };
-        let run = scenario(&question, device, own, PROBE_FILES as u32);
+        let run = scenario(&question, device, own, files as u32);
         let ns = run.prepare().run(&mut Fixed::new(threads), threads).ns;
-        ns as f64 / 1e9 / PROBE_FILES as f64
+        ns as f64 / 1e9 / files as f64
     };
-    let wanted_s = Knee::fit_busy(&measured.cold_s, measured.busy.cold)?.seconds(threads);
-    let mut service_s = (wanted_s * f64::from(threads) - cpu_s).max(1e-9);
+    // Each piece of a file is served apart.
+    let waits = f64::from(threads) / pieces as f64;
+    let mut service_s = (wanted_s * waits - cpu_s).max(1e-9);
     for _ in 0..FITTING_STEPS {
         let missing_s = wanted_s - took_s(measured.delay(service_s, threads)?, 0.0, cpu_s);
-        service_s = (service_s + missing_s * f64::from(threads)).max(1e-9);
+        service_s = (service_s + missing_s * waits).max(1e-9);
     }
     let device = measured.delay(service_s, threads)?;
     // Cached files do not wait for each other in the window, so their cost is fitted apart.
-    let hit_s = (cpu_s * warm_s / took_s(device, 1.0, cpu_s)).min(cpu_max_s.max(cpu_s));
-    let cost_s = cpu_s + question.cached * (hit_s - cpu_s);
+    let hit_s = warm_cpu_s * warm_s / took_s(device, 1.0, warm_cpu_s);
+    let hit_s = hit_s.min(cpu_max_s.max(warm_cpu_s));
+    let cost_s = miss_s + question.cached * (hit_s - miss_s);
     Ok((device, costing(grid::machine(question.cores), cost_s)))
 }
 
@@ -443,12 +456,15 @@ mod tests {
             file_cpu_s: 10e-6,
             cold_s,
             warm_s: vec![(1, 10e-6), (4, 6e-6)],
+            medium_bytes: 0,
+            medium_s: Vec::new(),
             large_bytes: 16 << 20,
             large_s: vec![(1, 0.02), (4, 0.01)],
             walk_files: 8000,
             walk_s: vec![(1, 2e-6), (4, 1e-6), (64, 1e-6)],
             walk_cpu_s: 2e-6,
             copy_s: Vec::new(),
+            copy_medium_s: Vec::new(),
             copy_large_s: Vec::new(),
             busy: Busy::default(),
             exchange: None,

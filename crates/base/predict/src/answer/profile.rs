@@ -79,6 +79,10 @@ pub struct Measured {
     pub cold_s: Vec<(u32, f64)>,
     /// Reading them from the page cache, by the number in flight.
     pub warm_s: Vec<(u32, f64)>,
+    /// Mean size of the medium files; 0 without any.
+    pub medium_bytes: u64,
+    /// Reading them evicted, by the number in flight; empty without any.
+    pub medium_s: Vec<(u32, f64)>,
     /// Mean size of the large files; 0 without any.
     pub large_bytes: u64,
     /// Reading them evicted, by the number in flight; empty without any.
@@ -91,6 +95,8 @@ pub struct Measured {
     pub walk_cpu_s: f64,
     /// Copying the small files, by threads; empty if the directory is read-only.
     pub copy_s: Vec<(u32, f64)>,
+    /// Copying the medium files, by threads; empty without any, or if the directory is read-only.
+    pub copy_medium_s: Vec<(u32, f64)>,
     /// Copying the large files, by threads; empty without any, or if the directory is read-only.
     pub copy_large_s: Vec<(u32, f64)>,
     /// Shares of the time of all processors that were used with most in flight.
@@ -132,6 +138,70 @@ impl Measured {
     /// Returns the most in flight in the probes of small files.
     pub fn in_flight_max(&self) -> u32 {
         most(&self.cold_s)
+    }
+
+    /// Returns the seconds to read an evicted file of `bytes` with `in_flight` requests.
+    ///
+    /// # Errors
+    /// Fails if a probe is not above zero, or no small file was read.
+    pub fn cold_s_at(&self, bytes: f64, in_flight: u32) -> Result<f64, PredictError> {
+        let all = [(&self.cold_s, self.busy.cold), (&self.medium_s, 0.0), (&self.large_s, 0.0)];
+        self.at_size(all, bytes, in_flight)
+    }
+
+    /// Returns the seconds to copy a file of `bytes` with `threads`.
+    ///
+    /// # Errors
+    /// Fails if a probe is not above zero, or no small file was copied.
+    pub fn copy_s_at(&self, bytes: f64, threads: u32) -> Result<f64, PredictError> {
+        let all = [
+            (&self.copy_s, self.busy.copy),
+            (&self.copy_medium_s, 0.0),
+            (&self.copy_large_s, 0.0),
+        ];
+        self.at_size(all, bytes, threads)
+    }
+
+    /// Interpolates between the small, the medium and the large files. A smaller file takes as long as
+    /// the small ones, a larger one as long per byte as the largest ones.
+    fn at_size(
+        &self,
+        [small, medium, large]: [(&Vec<(u32, f64)>, f64); 3],
+        bytes: f64,
+        n: u32,
+    ) -> Result<f64, PredictError> {
+        let first = Knee::fit_busy(small.0, small.1)?.seconds(n);
+        let mut before = (self.file_bytes as f64, first);
+        for (size, (probes, busy)) in [(self.medium_bytes, medium), (self.large_bytes, large)] {
+            let size = size as f64;
+            if probes.is_empty() || size <= before.0 {
+                continue;
+            }
+            // With more in flight than in their probes, larger files gain nothing.
+            let seconds = Knee::fit_busy(probes, busy)?.seconds(n.min(most(probes)));
+            let here = (size, seconds.max(before.1));
+            if bytes < size {
+                let share = ((bytes - before.0) / (size - before.0)).max(0.0);
+                return Ok(before.1 + share * (here.1 - before.1));
+            }
+            before = here;
+        }
+        let is_largest = before.0 > self.file_bytes as f64;
+        Ok(if is_largest { before.1 * (bytes / before.0).max(1.0) } else { before.1 })
+    }
+
+    /// Returns the processor seconds of reading an evicted file with `in_flight` requests on average.
+    /// With more of them, one interrupt and one wait end several.
+    pub(crate) fn cold_cpu_s(&self, in_flight: f64) -> Result<f64, PredictError> {
+        let one_s = above_zero("processor time of a file", self.file_cpu_s)?;
+        let most = self.in_flight_max();
+        let knee = Knee::fit_busy(&self.cold_s, self.busy.cold)?;
+        let many_s = self.busy.cold * f64::from(self.cores) * knee.seconds(most);
+        if most <= 1 || many_s <= 0.0 {
+            return Ok(one_s);
+        }
+        let share = (in_flight.max(1.0).ln() / f64::from(most).ln()).min(1.0);
+        Ok(one_s * (many_s / one_s).powf(share))
     }
 
     /// Returns the measured device as a latency, as many servers as keep up with the measured rate, and

@@ -92,7 +92,11 @@ impl Finder {
 
     fn flush(&mut self) {
         if self.batch.len() > 0 {
-            let batch = std::mem::take(&mut self.batch);
+            let mut batch = std::mem::take(&mut self.batch);
+            // Files are read in this order. Here, the paths are still in the cache of a processor.
+            if !self.options.sorted {
+                batch.files.sort_by_inode();
+            }
             self.tally.found.fetch_add(batch.len() as u64, Ordering::Relaxed);
             if let Some(batch) = self.parked.park(batch) {
                 self.gone |= self.send.send(batch).is_err();

@@ -1,8 +1,9 @@
 //! `ioloom predict --calibrate`: short probes of this machine.
 //!
-//! Small files are read cold with 1, 4 and 64 requests in flight and cached with 1 and 4, large files
-//! cold, a tree is walked with 1, 4 and 64 threads, and files are copied. Each probe runs [`ROUNDS`]
-//! times, all probes once per round, and its median counts. Cold means that every file was evicted
+//! Files of three sizes are read cold, small ones also cached, and copied, and a tree is walked, each
+//! with several numbers in flight. Each probe runs [`ROUNDS`] times, all probes once per round, and its
+//! median counts. The probes are dense where threads begin to share processors (one and two) and where
+//! many requests are in flight, because no law predicts these steps. Cold means that every file was evicted
 //! from the page cache and that the kernel confirmed it; names and attributes stay cached, because only
 //! root can drop them. A slow device is read with fewer files, so that a read takes about a second.
 
@@ -15,15 +16,18 @@ use crate::{out, version};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::format_ns;
 use ioloom_predict::answer::profile::{Busy, Measured};
-use ioloom_predict::walk_media::PROBES;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Rounds of all probes.
 const ROUNDS: usize = 3;
-/// Threads of the probes that copy small files, and of those that read or copy large ones.
-const COPY_PROBES: [u32; 3] = [1, 4, 32];
+/// Numbers in flight of the probes.
+const COLD_PROBES: [u32; 6] = [1, 2, 4, 16, 64, 256];
+const WARM_PROBES: [u32; 3] = [1, 2, 4];
+const MEDIUM_PROBES: [u32; 3] = [1, 4, 16];
 const LARGE_PROBES: [u32; 2] = [1, 4];
+const WALK_PROBES: [u32; 5] = [1, 2, 4, 16, 64];
+const COPY_PROBES: [u32; 4] = [1, 2, 4, 32];
 
 /// Times by kind of probe and number.
 type Times = BTreeMap<(Kind, u32), Vec<f64>>;
@@ -34,11 +38,13 @@ enum Kind {
     ColdCpu,
     Warm,
     WarmCpu,
+    Medium,
     Large,
     Walk,
     WalkCpu,
     Copy,
     CopyCpu,
+    CopyMedium,
     CopyLarge,
 }
 
@@ -91,7 +97,7 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
     let mut last = BTreeMap::new();
     for _ in 0..rounds(how) {
         let mut each_s = f64::INFINITY;
-        for n in PROBES {
+        for n in COLD_PROBES {
             let count = sets.count(last.get(&n).copied().unwrap_or(each_s), n);
             probes::evict(&sets.small.paths[..count])?;
             let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
@@ -103,17 +109,19 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
         // Some file systems take as long for cached files.
         let count = sets.count(last.get(&1).copied().unwrap_or(each_s), 1);
         probes::read(&sets.small.paths, 0..count, 64)?;
-        for n in LARGE_PROBES {
+        for n in WARM_PROBES {
             let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
             add(Kind::Warm, n, elapsed);
             add(Kind::WarmCpu, n, cpu);
         }
-        for n in LARGE_PROBES.into_iter().filter(|_| !sets.large.paths.is_empty()) {
-            probes::evict(&sets.large.paths)?;
-            let [elapsed, _] = probes::read(&sets.large.paths, 0..usize::MAX, n)?;
-            add(Kind::Large, n, elapsed);
+        let medium = MEDIUM_PROBES.map(|n| (Kind::Medium, n, &sets.medium.paths));
+        let large = LARGE_PROBES.map(|n| (Kind::Large, n, &sets.large.paths));
+        for (kind, n, paths) in medium.into_iter().chain(large).filter(|(.., p)| !p.is_empty()) {
+            probes::evict(paths)?;
+            let [elapsed, _] = probes::read(paths, 0..usize::MAX, n)?;
+            add(kind, n, elapsed);
         }
-        for n in PROBES {
+        for n in WALK_PROBES {
             let [elapsed, cpu] = sets.walk(n, how)?;
             add(Kind::Walk, n, elapsed);
             add(Kind::WalkCpu, n, cpu);
@@ -125,9 +133,11 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
                 add(Kind::CopyCpu, n, cpu);
             }
         }
-        for n in LARGE_PROBES {
-            if let Some([elapsed, _]) = sets.copy_large(n, how)? {
-                add(Kind::CopyLarge, n, elapsed);
+        let medium = MEDIUM_PROBES.map(|n| (Kind::CopyMedium, n, "medium"));
+        let large = LARGE_PROBES.map(|n| (Kind::CopyLarge, n, "large"));
+        for (kind, n, set) in medium.into_iter().chain(large) {
+            if let Some([elapsed, _]) = sets.copy_set(set, n, how)? {
+                add(kind, n, elapsed);
             }
         }
     }
@@ -160,12 +170,15 @@ fn calibration(sets: &Sets, dir: &Path, how: How, times: Times) -> Calibration {
         file_cpu_s: first(of(Kind::ColdCpu)),
         cold_s: of(Kind::Cold),
         warm_s: of(Kind::Warm),
+        medium_bytes: sets.medium.mean(),
+        medium_s: of(Kind::Medium),
         large_bytes: sets.large.mean(),
         large_s: of(Kind::Large),
         walk_files: sets.walked(),
         walk_s: of(Kind::Walk),
         walk_cpu_s: first(of(Kind::WalkCpu)),
         copy_s: of(Kind::Copy),
+        copy_medium_s: of(Kind::CopyMedium),
         copy_large_s: of(Kind::CopyLarge),
         busy,
         exchange: None,
@@ -201,9 +214,11 @@ fn text(m: &Measured) -> String {
     let mut rows = vec![
         ("read a cold file", &m.cold_s),
         ("read a cached file", &m.warm_s),
+        ("read a medium cold file", &m.medium_s),
         ("read a large cold file", &m.large_s),
         ("walk a file", &m.walk_s),
         ("copy a file", &m.copy_s),
+        ("copy a medium file", &m.copy_medium_s),
         ("copy a large file", &m.copy_large_s),
     ];
     if let Some(exchange) = &m.exchange {

@@ -67,9 +67,9 @@ pub(crate) struct PredictArgs {
 
     /// Measure this machine with short probes
     ///
-    /// Creates about 250 MB of files in the directory of --dir, reads them with 1, 4 and 64 requests in
-    /// flight, walks and copies them, removes them and saves the result in the store. --device measured
-    /// uses it.
+    /// Creates files in the directory of --dir, reads them with 1 to 256 requests in flight, walks and
+    /// copies them, removes them and saves the result in the store. --device measured uses it. Needs about
+    /// 2 GB of free space.
     #[arg(long)]
     calibrate: bool,
 
@@ -107,7 +107,7 @@ pub(crate) struct PredictArgs {
     /// With --calibrate: also probe a stock server
     ///
     /// Starts a server with one event loop on one processor and loads it from another one, with its order
-    /// log in the directory of --dir. Takes 15 seconds.
+    /// log in the directory of --dir. Takes 45 seconds.
     #[arg(long, requires = "calibrate", conflicts_with = "existing")]
     exchange: bool,
 

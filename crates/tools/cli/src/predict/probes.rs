@@ -5,6 +5,7 @@ use ioloom_copy::{CopyCounters, CopyOptions, Silent, Target};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_fileset::{self as fileset, CreateOptions, SetText};
 use ioloom_walk::{Control, DirRef, Fields, Found, Kind, NewDir, Threads, Visitor, Walk};
+use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,14 +13,16 @@ use std::time::{Duration, Instant};
 
 /// The sets of the probes, and of brief ones.
 const SMALL: [&str; 2] =
-    ["count=8000,size=4KiB,layout=nested,seed=1", "count=800,size=4KiB,seed=1"];
-const TREE: [&str; 2] = ["count=32000,size=1,layout=nested,seed=3", "count=3200,size=1,seed=3"];
+    ["count=16000,size=4KiB,layout=nested,seed=1", "count=800,size=4KiB,seed=1"];
+const MEDIUM: [&str; 2] = ["count=256,size=128KiB,seed=4", "count=32,size=128KiB,seed=4"];
+const TREE: [&str; 2] = ["count=128000,size=1,layout=nested,seed=3", "count=3200,size=1,seed=3"];
 const LARGE: [&str; 2] = ["count=4,size=16MiB,seed=2", "count=4,size=2MiB,seed=2"];
 /// Smallest file that counts as large in an existing directory, and the most that are read.
 const LARGE_MIN: u64 = 1 << 20;
 const LARGE_FILES: usize = 4;
-/// Most files that are used of an existing directory.
-const FILES_MAX: usize = 8_000;
+/// Most files that are used of an existing directory, and most that are copied.
+const FILES_MAX: usize = 16_000;
+const COPIED_MAX: usize = 8_000;
 /// Shortest time of a read probe in seconds, and its fewest files.
 const PROBE_S: f64 = 1.0;
 const PROBE_FILES: usize = 200;
@@ -66,18 +69,21 @@ pub(super) struct Sets {
     /// Directory of created sets; `None` for existing files.
     created: Option<PathBuf>,
     pub(super) small: Files,
+    pub(super) medium: Files,
     pub(super) large: Files,
     /// Directory that is walked, and its files.
     tree: (PathBuf, u64),
+    /// Number of copies.
+    copies: Cell<u32>,
 }
 
 impl Drop for Sets {
     fn drop(&mut self) {
         let Some(root) = &self.created else { return };
-        for name in ["small", "large", "tree"] {
+        for name in ["small", "medium", "large", "tree"] {
             let _ = fileset::remove(&root.join(name));
         }
-        let _ = std::fs::remove_dir_all(root.join("target"));
+        let _ = std::fs::remove_dir_all(root.join("targets"));
         let _ = std::fs::remove_dir(root);
     }
 }
@@ -89,17 +95,20 @@ impl Sets {
         let mut sets = Self {
             created: Some(root.clone()),
             small: Files::default(),
+            medium: Files::default(),
             large: Files::default(),
             tree: (PathBuf::new(), 0),
+            copies: Cell::new(0),
         };
         sets.small = set(&root, "small", SMALL[usize::from(brief)])?;
+        sets.medium = set(&root, "medium", MEDIUM[usize::from(brief)])?;
         sets.large = set(&root, "large", LARGE[usize::from(brief)])?;
         let tree = set(&root, "tree", TREE[usize::from(brief)])?;
         sets.tree = (fileset::files_dir(&root.join("tree")), tree.paths.len() as u64);
-        // Otherwise the first probes would compete with writeback.
-        let fail = |e| Failure::failed(PathError::new(Operation::Sync, &root, e));
-        let dir = File::open(&root).map_err(fail)?;
-        ioloom_sys::transfer::sync_all(&dir).map_err(fail)?;
+        let targets = root.join("targets");
+        std::fs::create_dir(&targets)
+            .map_err(|e| Failure::failed(PathError::new(Operation::CreateDir, &targets, e)))?;
+        sync(&root)?;
         Ok(sets)
     }
 
@@ -131,7 +140,14 @@ impl Sets {
             paths: all.into_iter().map(|(path, _)| path).collect(),
         };
         let large = files(large.into_iter().take(LARGE_FILES).collect());
-        Ok(Self { created: None, small: files(small), large, tree: (dir.to_owned(), count) })
+        Ok(Self {
+            created: None,
+            small: files(small),
+            medium: Files::default(),
+            large,
+            tree: (dir.to_owned(), count),
+            copies: Cell::new(0),
+        })
     }
 
     /// Returns the number of files that a walk finds.
@@ -181,11 +197,10 @@ impl Sets {
         threads: u32,
         how: How,
     ) -> Result<Option<[f64; 2]>, Failure> {
-        let Some(root) = &self.created else { return Ok(None) };
         let all = &self.small.paths;
-        if count >= all.len() {
-            let source = fileset::files_dir(&root.join("small"));
-            return copy(root, &[source], all, threads, how).map(Some);
+        let count = count.min(COPIED_MAX);
+        if self.created.is_none() {
+            return Ok(None);
         }
         // Whole directories, because the threads share directories.
         let last = all[count.max(1) - 1].parent();
@@ -193,22 +208,60 @@ impl Sets {
         let mut sources: Vec<PathBuf> =
             all[..end].iter().filter_map(|path| path.parent().map(Path::to_owned)).collect();
         sources.dedup();
-        copy(root, &sources, &all[..end], threads, how).map(Some)
+        let bytes = self.small.bytes as usize / all.len() * end;
+        self.copy(&sources, (&all[..end], bytes), threads, how)
     }
 
-    /// Copies the large files; see [`Sets::copy_small`].
-    pub(super) fn copy_large(&self, threads: u32, how: How) -> Result<Option<[f64; 2]>, Failure> {
+    /// Copies the medium or the large files; see [`Sets::copy_small`].
+    pub(super) fn copy_set(
+        &self,
+        name: &str,
+        threads: u32,
+        how: How,
+    ) -> Result<Option<[f64; 2]>, Failure> {
         let Some(root) = &self.created else { return Ok(None) };
-        let source = fileset::files_dir(&root.join("large"));
-        copy(root, &[source], &self.large.paths, threads, how).map(Some)
+        let files = if name == "medium" { &self.medium } else { &self.large };
+        self.copy(&[fileset::files_dir(&root.join(name))], (&files.paths, files.bytes as usize), threads, how)
     }
+
+    /// Copies directories that contain `files` into a new one. Copies are kept until the end: without a
+    /// journal, ext4 does not use a deleted inode again for a minute, and a search that passes thousands of
+    /// them took ten times as long as the copy.
+    fn copy(
+        &self,
+        sources: &[PathBuf],
+        files: (&[PathBuf], usize),
+        threads: u32,
+        how: How,
+    ) -> Result<Option<[f64; 2]>, Failure> {
+        let Some(root) = &self.created else { return Ok(None) };
+        // Otherwise this copy would compete with the writeback of the last one.
+        sync(root)?;
+        let number = self.copies.get();
+        self.copies.set(number + 1);
+        let target = root.join("targets").join(number.to_string());
+        copy(&target, sources, files, threads, how).map(Some)
+    }
+}
+
+/// Uses memory and frees it. The first use of memory that a hypervisor has taken back took twice as long as
+/// a copy; what was freed last is used first.
+fn touch_memory(bytes: usize) {
+    let memory = std::hint::black_box(vec![1_u8; bytes]);
+    drop(memory);
+}
+
+fn sync(dir: &Path) -> Result<(), Failure> {
+    let fail = |e| Failure::failed(PathError::new(Operation::Sync, dir, e));
+    let file = File::open(dir).map_err(fail)?;
+    ioloom_sys::transfer::sync_all(&file).map_err(fail)
 }
 
 /// Copies directories that contain `files` and returns the seconds and processor seconds per file.
 fn copy(
-    root: &Path,
+    target: &Path,
     sources: &[PathBuf],
-    files: &[PathBuf],
+    (files, bytes): (&[PathBuf], usize),
     threads: u32,
     how: How,
 ) -> Result<[f64; 2], Failure> {
@@ -217,15 +270,15 @@ fn copy(
     } else {
         evict(files)?;
     }
-    let target = root.join("target");
-    std::fs::create_dir(&target)
-        .map_err(|e| Failure::failed(PathError::new(Operation::CreateDir, &target, e)))?;
+    touch_memory(bytes);
+    std::fs::create_dir(target)
+        .map_err(|e| Failure::failed(PathError::new(Operation::CreateDir, target, e)))?;
     let options =
         CopyOptions { recursive: true, threads: Some(threads as usize), ..<_>::default() };
     let (start, cpu) = (Instant::now(), cpu_s());
     let report = ioloom_copy::copy(
         sources,
-        &Target::Into(target.clone()),
+        &Target::Into(target.to_owned()),
         &options,
         &Silent,
         &CopyCounters::default(),
@@ -235,8 +288,6 @@ fn copy(
     if let Some(error) = report.errors.first() {
         return Err(Failure::failed(error));
     }
-    std::fs::remove_dir_all(&target)
-        .map_err(|e| Failure::failed(PathError::new(Operation::Remove, &target, e)))?;
     Ok([elapsed, cpu].map(|seconds| seconds / files.len() as f64))
 }
 

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Version of the saved file.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 /// Longest accepted file; a calibration has about 2 KiB.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -56,7 +56,8 @@ impl Calibration {
             return Some("a share of the processor time is not between 0 and 1".to_owned());
         }
         let needed = [&m.cold_s, &m.warm_s, &m.walk_s];
-        let optional = [&m.large_s, &m.copy_s, &m.copy_large_s];
+        let optional =
+            [&m.medium_s, &m.large_s, &m.copy_s, &m.copy_medium_s, &m.copy_large_s];
         let servers = m.exchange.iter().flat_map(|e| [&e.none_s, &e.group_s, &e.each_s]);
         let needed = needed.into_iter().chain(servers);
         let given = optional.into_iter().filter(|probes| !probes.is_empty());

@@ -16,9 +16,9 @@ use std::process::{Child, Command, Stdio};
 /// Durabilities, and the numbers of clients that load each. Syncs of single orders queue from the second
 /// client on.
 const PROBES: [(&str, &[u32]); 3] =
-    [("none", &[1, 8, 64]), ("group", &[1, 8, 64]), ("each", &[1, 8])];
+    [("none", &[1, 4, 16, 64, 256]), ("group", &[1, 4, 16, 64, 256]), ("each", &[1, 2, 8])];
 /// Milliseconds of a probe, and of a brief one; the longest, for disks whose syncs take as long.
-const LOAD: [u32; 2] = [500, 100];
+const LOAD: [u32; 2] = [1_000, 100];
 const LOAD_MAX: u32 = 8_000;
 /// Stocks that no load can exhaust.
 const STOCKS: u32 = 10;
