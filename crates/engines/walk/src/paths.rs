@@ -198,22 +198,40 @@ impl PathList {
         sorted
     }
 
-    /// Sorts by inode number. Paths without a number come first; equal ones keep their order.
-    pub fn sort_by_inode(&mut self) {
-        if !self.inodes.is_sorted() {
-            let order = order_of(&self.inodes);
-            self.arrange(order.into_iter());
-        }
+    /// Takes all paths, and keeps the memory for the next ones. They are sorted by inode number: paths
+    /// without a number come first, equal ones keep their order.
+    pub fn take_by_inode(&mut self) -> Self {
+        let sorted = if self.inodes.is_sorted() {
+            self.clone()
+        } else {
+            self.arranged(order_of(&self.inodes).into_iter())
+        };
+        self.clear();
+        sorted
+    }
+
+    /// Takes all paths, and keeps the memory for the next ones.
+    pub fn take(&mut self) -> Self {
+        let all = self.clone();
+        self.clear();
+        all
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.inodes.clear();
+        self.regular.clear();
     }
 
     fn sort_by(&mut self, compare: impl Fn(&Self, usize, usize) -> Ordering) {
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.sort_unstable_by(|a, b| compare(self, *a, *b));
-        self.arrange(order.into_iter());
+        *self = self.arranged(order.into_iter());
     }
 
-    /// Reorders the paths by these positions.
-    fn arrange(&mut self, order: impl Iterator<Item = usize>) {
+    /// Returns the paths at these positions.
+    fn arranged(&self, order: impl Iterator<Item = usize>) -> Self {
         let mut sorted = Self {
             bytes: Vec::with_capacity(self.bytes.len()),
             ends: Vec::with_capacity(self.len()),
@@ -224,7 +242,7 @@ impl PathList {
             let inode = self.inode(index).unwrap_or(0);
             sorted.push_parts(&[self.get(index)], inode, self.known_regular(index));
         }
-        *self = sorted;
+        sorted
     }
 }
 
@@ -466,7 +484,7 @@ mod tests {
             sorted.sort();
             all.sort();
             prop_assert_eq!(sorted, all.clone());
-            list.sort_by_inode();
+            let list = list.take_by_inode();
             all.sort_by_key(|p| p.1);
             let inodes = |all: Vec<Plain>| all.into_iter().map(|p| p.1).collect::<Vec<_>>();
             let mut sorted = plain(&list);

@@ -92,11 +92,10 @@ impl Finder {
 
     fn flush(&mut self) {
         if self.batch.len() > 0 {
-            let mut batch = std::mem::take(&mut self.batch);
-            // Files are read in this order. Here, the paths are still in the cache of a processor.
-            if !self.options.sorted {
-                batch.files.sort_by_inode();
-            }
+            let files = &mut self.batch.files;
+            // Files are read by inode number. Here, the paths are still in the cache of a processor.
+            let files = if self.options.sorted { files.take() } else { files.take_by_inode() };
+            let batch = Batch { files, failed: std::mem::take(&mut self.batch.failed) };
             self.tally.found.fetch_add(batch.len() as u64, Ordering::Relaxed);
             if let Some(batch) = self.parked.park(batch) {
                 self.gone |= self.send.send(batch).is_err();

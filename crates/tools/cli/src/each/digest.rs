@@ -1,6 +1,7 @@
 //! Computes the digest over the hashes of all files.
 
 use ioloom_walk::PathList;
+use std::thread::Builder;
 use xxhash_rust::xxh3::Xxh3;
 
 /// The two hexadecimal digits of each byte.
@@ -13,14 +14,16 @@ const HEX: [[u8; 2]; 256] = {
     digits
 };
 
-/// Entries per thread below which sorting in parallel does not pay.
-const SORT_PART_MIN: usize = 16_384;
+/// Entries per thread below which a second thread does not pay, and most whose lines one thread writes
+/// before they are hashed.
+const PART_MIN: usize = 4_096;
+const LINES_PART_MAX: usize = 16_384;
 
 /// Paths in one list, so that positions have 32 bits.
 const LIST_MAX: usize = 1 << 24;
 
-/// Capacity of the buffer for lines; it is hashed when half full.
-const LINES_BYTES: usize = 16 << 10;
+/// Capacity for a line; a longer one extends the buffer.
+const LINE_BYTES: usize = 64;
 
 /// Hashes of files, each with the place of its path in `lists`.
 ///
@@ -70,42 +73,64 @@ impl Hashes {
     }
 
     /// Returns XXH3-64 over the lines `HEX  PATH\n`, sorted by their bytes; `shown` maps a path to
-    /// its form in the line, and `known` holds the paths that were not pushed. Every hash has sixteen digits, so sorting by number and then by path
-    /// sorts the lines.
-    pub(crate) fn digest(self, known: &PathList, shown: impl Fn(&[u8]) -> &[u8]) -> String {
+    /// its form in the line, and `known` holds the paths that were not pushed. Every hash has sixteen
+    /// digits, so sorting by number and then by path sorts the lines. All cores write them: in this order
+    /// nearly every path is a cache miss.
+    pub(crate) fn digest(self, known: &PathList, shown: impl Fn(&[u8]) -> &[u8] + Sync) -> String {
         let Self { mut entries, lists } = self;
         let list = |list: u32| if list == KNOWN { known } else { &lists[list as usize] };
         let name = |(at_list, at): Place| shown(list(at_list).get(at as usize));
         sort_by_line(&mut entries, &name);
         let mut hasher = Xxh3::new();
-        let mut lines = Vec::with_capacity(LINES_BYTES);
-        for (hash, at) in entries {
-            for byte in hash.to_be_bytes() {
-                lines.extend_from_slice(&HEX[usize::from(byte)]);
-            }
-            lines.extend_from_slice(b"  ");
-            lines.extend_from_slice(name(at));
-            lines.push(b'\n');
-            if lines.len() >= LINES_BYTES / 2 {
-                hasher.update(&lines);
-                lines.clear();
-            }
+        let cores = ioloom::usable_cores() as usize;
+        let part = entries.len().div_ceil(cores).clamp(PART_MIN, LINES_PART_MAX);
+        for block in entries.chunks(part * cores) {
+            std::thread::scope(|scope| {
+                let write = |part| move || lines(part, &name);
+                let mut parts = block.chunks(part);
+                let here = parts.next().unwrap_or_default();
+                let start = |part| (part, Builder::new().spawn_scoped(scope, write(part)));
+                let others: Vec<_> = parts.map(start).collect();
+                hasher.update(&lines(here, &name));
+                for (part, thread) in others {
+                    // Without a thread, the lines are written here.
+                    let written = thread.map(|thread| {
+                        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    });
+                    hasher.update(&written.unwrap_or_else(|_| lines(part, &name)));
+                }
+            });
         }
-        hasher.update(&lines);
         format!("{:016x}", hasher.digest())
     }
+}
+
+/// Writes the lines of entries.
+fn lines<'a>(entries: &[(u64, Place)], name: &impl Fn(Place) -> &'a [u8]) -> Vec<u8> {
+    let mut lines = Vec::with_capacity(LINE_BYTES * entries.len());
+    for (hash, at) in entries {
+        for byte in hash.to_be_bytes() {
+            lines.extend_from_slice(&HEX[usize::from(byte)]);
+        }
+        lines.extend_from_slice(b"  ");
+        lines.extend_from_slice(name(*at));
+        lines.push(b'\n');
+    }
+    lines
 }
 
 /// Sorts entries as their lines sort. Parts are sorted by number on all cores and then merged: the
 /// stable sort detects sorted runs. Entries with equal numbers are then sorted by path.
 fn sort_by_line<'a>(entries: &mut [(u64, Place)], name: &impl Fn(Place) -> &'a [u8]) {
-    let part = entries.len().div_ceil(ioloom::usable_cores() as usize).max(SORT_PART_MIN);
+    let part = entries.len().div_ceil(ioloom::usable_cores() as usize).max(PART_MIN);
     if entries.len() > part {
         std::thread::scope(|scope| {
             let mut parts = entries.chunks_mut(part);
             let here = parts.next();
             for part in parts {
-                scope.spawn(move || part.sort_unstable_by_key(|entry| entry.0));
+                let sort = move || part.sort_unstable_by_key(|entry| entry.0);
+                // Without a thread, the merge sorts this part.
+                drop(Builder::new().spawn_scoped(scope, sort));
             }
             here.into_iter().for_each(|part| part.sort_unstable_by_key(|entry| entry.0));
         });
@@ -147,7 +172,7 @@ mod tests {
     fn many_lines_sorted_in_parts_are_sorted_lines() {
         let mut hashes = Hashes::default();
         let mut lines = Vec::new();
-        for file in 0..3 * SORT_PART_MIN {
+        for file in 0..3 * PART_MIN {
             let name = format!("file {file}");
             let hash = xxhash_rust::xxh3::xxh3_64(&(file % 1000).to_le_bytes());
             hashes.push(hash, name.as_bytes());
