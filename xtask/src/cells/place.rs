@@ -1,9 +1,10 @@
 //! The files, mounts, limits and commands of the cells. Needs root: for the limit, the delayed file
 //! system, and to drop names and attributes before a cold walk.
 
-use super::list::Cell;
+use super::list::Cell as Listed;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -53,6 +54,8 @@ pub(super) struct Place {
     groups: [PathBuf; 2],
     device: String,
     server: Child,
+    /// Copies so far.
+    copies: Cell<u32>,
 }
 
 impl Place {
@@ -60,7 +63,7 @@ impl Place {
         dir: &Path,
         program: &Path,
         delayfs: &Path,
-        cells: &[&Cell],
+        cells: &[&Listed],
     ) -> anyhow::Result<Self> {
         ensure!(rustix::process::getuid().is_root(), "the cells need root");
         for file in [program, delayfs] {
@@ -74,7 +77,7 @@ impl Place {
         fs::create_dir_all(dir).context("create the directory of the files")?;
         let (dir, program) = (dir.canonicalize()?, program.canonicalize()?);
         let used = |name: &str| {
-            let words = |cell: &&Cell| {
+            let words = |cell: &&Listed| {
                 cell.run.split_whitespace().any(|word| word.strip_prefix("DIR/") == Some(name))
             };
             cells.iter().any(words)
@@ -108,7 +111,7 @@ impl Place {
             .stdout(Stdio::piped())
             .spawn()
             .context("start the delayed file system")?;
-        let mut place = Self { dir, program, groups, device, server };
+        let mut place = Self { dir, program, groups, device, server, copies: Cell::new(0) };
         let mut ready = [0; 8];
         let output = place.server.stdout.as_mut().context("its output")?;
         output.read_exact(&mut ready).context("the delayed file system did not start")?;
@@ -151,7 +154,7 @@ impl Place {
     }
 
     /// Predicts a cell with its calibration.
-    pub(super) fn predict(&self, cell: &Cell) -> anyhow::Result<Value> {
+    pub(super) fn predict(&self, cell: &Listed) -> anyhow::Result<Value> {
         let mut command = Command::new(&self.program);
         command.args(cell.predict.split_whitespace());
         if let Some(name) = cell.calibration() {
@@ -173,7 +176,7 @@ impl Place {
     }
 
     /// Returns about how long a run takes that is predicted to take `predicted_s`.
-    pub(super) fn cost_s(&self, cell: &Cell, predicted_s: f64) -> f64 {
+    pub(super) fn cost_s(&self, cell: &Listed, predicted_s: f64) -> f64 {
         let closed = cell.subject == "exchange" && cell.predicts("--pool").is_none();
         // A cached walk is preceded by one that loads the names.
         let times = if cell.subject == "walk" && cell.condition == "warm" { 2.0 } else { 1.0 };
@@ -181,7 +184,7 @@ impl Place {
     }
 
     /// Establishes the condition, runs a cell once and returns the record.
-    pub(super) fn run(&self, cell: &Cell) -> anyhow::Result<Value> {
+    pub(super) fn run(&self, cell: &Listed) -> anyhow::Result<Value> {
         let run = match cell.subject.as_str() {
             "exchange" => self.serve(cell),
             _ => self.files(cell),
@@ -190,16 +193,18 @@ impl Place {
         Ok(run.unwrap_or_else(|error| json!({"seconds": null, "failure": format!("{error:#}")})))
     }
 
-    fn files(&self, cell: &Cell) -> anyhow::Result<Value> {
+    fn files(&self, cell: &Listed) -> anyhow::Result<Value> {
         let dir = self.dir.display().to_string();
+        // Copies are kept until the end; see `forget`.
+        let number = self.copies.get();
+        self.copies.set(number + 1);
+        let target = format!("targets/{number}");
+        fs::create_dir_all(self.dir.join("targets")).context("create the directory of copies")?;
+        let place = |word: &str| word.replace("DIR/target", &format!("DIR/{target}"));
         let words: Vec<String> =
-            cell.run.split_whitespace().map(|word| word.replace("DIR", &dir)).collect();
+            cell.run.split_whitespace().map(|word| place(word).replace("DIR", &dir)).collect();
         let source = words.iter().find(|word| word.starts_with(&dir)).context("a directory")?;
-        let target = self.dir.join("target");
-        if target.exists() {
-            fs::remove_dir_all(&target).context("remove the last copy")?;
-        }
-        forget()?;
+        run(&mut Command::new("sync"))?;
         let fuse = source.ends_with("/fuse");
         let cold = cell.condition == "cold";
         match (cell.subject.as_str(), cold) {
@@ -218,6 +223,11 @@ impl Place {
         let before = self.read_bytes(capped);
         let output = self.measured(capped, &words)?;
         let device = self.read_bytes(capped).zip(before).map(|(after, before)| after - before);
+        if cell.subject == "copy" {
+            // The next copy then uses the same memory.
+            run(&mut Command::new("sync"))?;
+            self.cache("drop", &self.dir.join(&target).display().to_string())?;
+        }
         let document = parsed(&output)?;
         let ns = document["elapsed_ns"].as_f64().context("the elapsed time")?;
         let bytes = document["bytes"].as_f64().or(document["total"]["apparent_bytes"].as_f64());
@@ -253,7 +263,7 @@ impl Place {
     }
 
     /// Runs a server on one processor and a load on another.
-    fn serve(&self, cell: &Cell) -> anyhow::Result<Value> {
+    fn serve(&self, cell: &Listed) -> anyhow::Result<Value> {
         let (server, load) = cell.run.split_once(" ; ").context("a server and a load")?;
         let dir = self.dir.join("server");
         let _ = fs::remove_dir_all(&dir);
@@ -303,7 +313,7 @@ impl Drop for Place {
         for group in &self.groups {
             let _ = fs::remove_dir(group);
         }
-        for name in ["target", "server"] {
+        for name in ["targets", "server"] {
             let _ = fs::remove_dir_all(self.dir.join(name));
         }
     }
@@ -311,7 +321,8 @@ impl Drop for Place {
 
 /// Writes everything, and drops the blocks that the kernel keeps of the device. In these, ext4 without a
 /// journal finds the inodes that were deleted within the last minute and uses none of them again; a search
-/// that passes thousands took ten times as long as the copy.
+/// that passes thousands took ten times as long as the copy. But the next copy then reads its maps of free
+/// blocks from the device, so this is for calibrations, and copies are removed at the end.
 fn forget() -> anyhow::Result<()> {
     run(&mut Command::new("sync"))?;
     fs::write("/proc/sys/vm/drop_caches", "1").context("drop the page cache")

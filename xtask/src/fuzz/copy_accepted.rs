@@ -72,7 +72,8 @@ pub(super) fn by_result(case: &Case, system: &Run, ours: &Run, on_fuse: bool) ->
 
 /// Returns the directories that a program refused to create, because they are below their own sources.
 fn into_itself(run: &Run) -> BTreeSet<PathBuf> {
-    let refused = |line: &str| Some(line.split_once("into itself, '")?.1.strip_suffix('\'')?.into());
+    let refused =
+        |line: &str| Some(line.split_once("into itself, '")?.1.strip_suffix('\'')?.into());
     let named = run.0.err.lines().filter_map(refused);
     named.map(|path: PathBuf| resolved(&path, &run.1)).collect()
 }

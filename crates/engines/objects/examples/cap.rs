@@ -9,11 +9,12 @@
 
 #![allow(clippy::print_stdout, reason = "the purpose of this program")]
 
+mod remote;
+
 use ioloom_bucket::{Contents, Law, Server};
-use ioloom_objects::{Location, Options, Progress, Store, objects};
+use ioloom_objects::{Options, Progress, objects};
 use ioloom_sys::proc::{UsageOf, usage};
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use remote::Remote;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -76,44 +77,15 @@ fn serve(seed: &str, seconds: u64) {
     }
 }
 
-/// A server in another process.
-struct Remote {
-    child: Child,
-    input: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Remote {
-    fn start(seed: &str, seconds: u64) -> (Self, String) {
-        let this = std::env::current_exe().expect("the path of this program");
-        let mut command = Command::new(this);
-        command.args(["server", seed, &seconds.to_string()]);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a child");
-        let input = child.stdin.take().expect("a pipe");
-        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let endpoint = lines.next().expect("a line").expect("a line");
-        (Self { child, input, lines }, endpoint)
-    }
-
-    /// Returns requests served and refused, and the most at a time.
-    fn counts(&mut self) -> [u64; 3] {
-        self.input.write_all(b"\n").expect("the server reads");
-        let line = self.lines.next().expect("a line").expect("a line");
-        let mut numbers = line.split(' ').map(number);
-        std::array::from_fn(|_| numbers.next().expect("three numbers"))
-    }
+/// Returns requests served and refused, and the most at a time.
+fn counts(remote: &mut Remote) -> [u64; 3] {
+    let line = remote.ask();
+    let mut numbers = line.split(' ').map(number);
+    std::array::from_fn(|_| numbers.next().expect("three numbers"))
 }
 
 fn measure(seed: &str, seconds: u64) {
-    let (mut remote, endpoint) = Remote::start(seed, seconds);
-    let settings = [
-        ("AWS_ENDPOINT_URL", &*endpoint),
-        ("AWS_ACCESS_KEY_ID", "id"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
-    ];
-    let location = Location::parse("s3://bucket/o/").expect("a URL");
-    let store = Store::with_variables(location, settings).expect("settings");
+    let (mut remote, store) = Remote::start(&[seed.to_owned(), seconds.to_string()]);
     let start = Instant::now();
     let asked = Mutex::new((&mut remote, None));
     let options = Options::default();
@@ -121,7 +93,7 @@ fn measure(seed: &str, seconds: u64) {
     let progress = |_: &Progress| {
         let mut asked = asked.lock().expect("no panic");
         if start.elapsed() >= EARLY && asked.1.is_none() {
-            asked.1 = Some((asked.0.counts(), start.elapsed()));
+            asked.1 = Some((counts(asked.0), start.elapsed()));
         }
         stop.store(start.elapsed() >= Duration::from_secs(seconds), Ordering::Relaxed);
     };
@@ -131,9 +103,8 @@ fn measure(seed: &str, seconds: u64) {
     let after = usage(UsageOf::Process).expect("usage");
     let elapsed = start.elapsed();
     let early = asked.into_inner().expect("no panic").1;
-    let all = remote.counts();
-    let _ = remote.child.kill();
-    let _ = remote.child.wait();
+    let all = counts(&mut remote);
+    drop(remote);
     let ([served, refused, _], at) = early.unwrap_or((all, elapsed));
     let rest = (elapsed - at).as_secs_f64().max(1e-9);
     let share = |refused: u64, served: u64| refused as f64 / (refused + served).max(1) as f64;

@@ -7,11 +7,12 @@
 
 #![allow(clippy::print_stdout, reason = "the purpose of this program")]
 
+mod remote;
+
 use ioloom_bucket::{Contents, Law, Server, pattern};
-use ioloom_objects::{Location, ObjectError, Options, Piece, Store, Work, WorkError, run, upload};
+use ioloom_objects::{ObjectError, Options, Piece, Work, WorkError, run, upload};
 use ioloom_sys::proc::{UsageOf, usage};
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use remote::Remote;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -29,7 +30,9 @@ fn serve(count: u64, mib: u64) {
         server.put(&format!("o/{number}"), Contents::pattern(mib << 20));
     }
     println!("{}", server.endpoint());
-    for _ in std::io::stdin().lines() {}
+    for _ in std::io::stdin().lines() {
+        println!("{}", server.counts().served);
+    }
 }
 
 /// Compares objects with the pattern.
@@ -81,19 +84,7 @@ impl Work for Compare {
 }
 
 fn measure(count: u64, mib: u64, up: bool) {
-    let this = std::env::current_exe().expect("the path of this program");
-    let mut server = Command::new(this);
-    server.args(["server", &count.to_string(), &mib.to_string()]);
-    let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a server");
-    let mut lines = BufReader::new(server.stdout.take().expect("a pipe")).lines();
-    let endpoint = lines.next().expect("a line").expect("a line");
-    let settings = [
-        ("AWS_ENDPOINT_URL", &*endpoint),
-        ("AWS_ACCESS_KEY_ID", "id"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
-    ];
-    let location = Location::parse("s3://bucket/o/").expect("a URL");
-    let store = Store::with_variables(location, settings).expect("settings");
+    let (mut remote, store) = Remote::start(&[count.to_string(), mib.to_string()]);
     let options = Options::default();
     let start = usage(UsageOf::Process).expect("usage").peak_rss_bytes;
     let (done, errors, seconds, in_flight) = if up {
@@ -115,10 +106,10 @@ fn measure(count: u64, mib: u64, up: bool) {
         (done, errors, measured.elapsed_ns as f64 / 1e9, Some(measured.budget_peak_bytes >> 20))
     };
     let peak = usage(UsageOf::Process).expect("usage").peak_rss_bytes;
-    let _ = server.kill();
-    let _ = server.wait();
+    let requests = remote.ask();
+    drop(remote);
     println!(
-        "{{\"objects\":{done},\"mib_each\":{mib},\"up\":{up},\"errors\":{},\"seconds\":{seconds:.1},\
+        "{{\"objects\":{done},\"mib_each\":{mib},\"up\":{up},\"errors\":{},\"seconds\":{seconds:.1},\"requests\":{requests},\
          \"budget_mib\":{},\"budget_peak_mib\":{},\"peak_rss_mib\":{},\"peak_rss_at_start_mib\":{}}}",
         errors.len(),
         options.memory >> 20,

@@ -238,8 +238,7 @@ fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), Predict
     let cpu_s = measured.cold_cpu_s(f64::from(threads))?.min(wanted_s * cores);
     // The processors that compute start this many reads in the time of one.
     let started = measured.cold_s_at(bytes as f64, 1)? * cores / question.compute_s.max(1e-12);
-    let miss_s =
-        if started < f64::from(threads) { measured.cold_cpu_s(started)? } else { cpu_s };
+    let miss_s = if started < f64::from(threads) { measured.cold_cpu_s(started)? } else { cpu_s };
     let pieces = bytes.div_ceil(CHUNK).clamp(1, PIECES_MAX);
     let files = (PROBE_FILES / pieces).max(PROBE_FILES_MIN);
     let probe = Question {

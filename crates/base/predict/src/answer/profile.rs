@@ -154,11 +154,8 @@ impl Measured {
     /// # Errors
     /// Fails if a probe is not above zero, or no small file was copied.
     pub fn copy_s_at(&self, bytes: f64, threads: u32) -> Result<f64, PredictError> {
-        let all = [
-            (&self.copy_s, self.busy.copy),
-            (&self.copy_medium_s, 0.0),
-            (&self.copy_large_s, 0.0),
-        ];
+        let all =
+            [(&self.copy_s, self.busy.copy), (&self.copy_medium_s, 0.0), (&self.copy_large_s, 0.0)];
         self.at_size(all, bytes, threads)
     }
 

@@ -221,7 +221,12 @@ impl Sets {
     ) -> Result<Option<[f64; 2]>, Failure> {
         let Some(root) = &self.created else { return Ok(None) };
         let files = if name == "medium" { &self.medium } else { &self.large };
-        self.copy(&[fileset::files_dir(&root.join(name))], (&files.paths, files.bytes as usize), threads, how)
+        self.copy(
+            &[fileset::files_dir(&root.join(name))],
+            (&files.paths, files.bytes as usize),
+            threads,
+            how,
+        )
     }
 
     /// Copies directories that contain `files` into a new one. Copies are kept until the end: without a
@@ -240,7 +245,11 @@ impl Sets {
         let number = self.copies.get();
         self.copies.set(number + 1);
         let target = root.join("targets").join(number.to_string());
-        copy(&target, sources, files, threads, how).map(Some)
+        let took = copy(&target, sources, files, threads, how)?;
+        // The next copy then uses the same memory.
+        sync(root)?;
+        evict(&copied(&target)?)?;
+        Ok(Some(took))
     }
 }
 
@@ -249,6 +258,17 @@ impl Sets {
 fn touch_memory(bytes: usize) {
     let memory = std::hint::black_box(vec![1_u8; bytes]);
     drop(memory);
+}
+
+/// Returns the files of a copy.
+fn copied(target: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let (lists, report) = walk(1)
+        .run(&[target.to_owned()], |_| List::default())
+        .map_err(|refused| Failure::refused(format!("cannot walk: {refused}")))?;
+    match report.errors.first() {
+        Some(error) => Err(Failure::failed(error)),
+        None => Ok(lists.into_iter().flat_map(|list| list.regular).map(|(path, _)| path).collect()),
+    }
 }
 
 fn sync(dir: &Path) -> Result<(), Failure> {

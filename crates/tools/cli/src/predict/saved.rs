@@ -56,8 +56,7 @@ impl Calibration {
             return Some("a share of the processor time is not between 0 and 1".to_owned());
         }
         let needed = [&m.cold_s, &m.warm_s, &m.walk_s];
-        let optional =
-            [&m.medium_s, &m.large_s, &m.copy_s, &m.copy_medium_s, &m.copy_large_s];
+        let optional = [&m.medium_s, &m.large_s, &m.copy_s, &m.copy_medium_s, &m.copy_large_s];
         let servers = m.exchange.iter().flat_map(|e| [&e.none_s, &e.group_s, &e.each_s]);
         let needed = needed.into_iter().chain(servers);
         let given = optional.into_iter().filter(|probes| !probes.is_empty());
