@@ -30,8 +30,8 @@ pub(super) const ACCEPTED: [&str; 19] = [
     "access times on FUSE: fuse2fs updates them at every read of a source, and the kernel caches them",
     "--remove-destination of a source that a plain user cannot read: GNU's removes the target and then \
      fails, ours keeps the target as it was",
-    "-s where both report that no link can be made: GNU's has removed the target, ours keeps it as it \
-     was",
+    "-s and --link where both report that no link can be made: GNU's has removed the target, or moved it \
+     to its backup and back; ours keeps it and its directory as they were",
     "-u without links preserved, and two targets of one source file that are newer: GNU's replaces one \
      by a link to the other, ours keeps both as they were",
     "--sparse=never where blocks are shared: GNU's keeps holes of the source, ours allocates all",
@@ -129,7 +129,7 @@ pub(super) fn retain_unkept(
                     || in_group(path, before, &relinked)
                     || in_group(path, &system.1, &relinked)
             }
-            "mtime" => difference.theirs == "now" && is_above(path),
+            "mtime" => difference.theirs == "now" && (is_above(path) || runs.cannot_link()),
             _ => false,
         };
         let is_changed = kept.contains(path) || relinked.contains(path);
@@ -158,14 +158,21 @@ impl Kept<'_> {
         pair.is_some_and(|(old, new)| is_equal(old, new, &["atime"]))
     }
 
+    /// Returns true if both programs report that a link could not be made.
+    fn cannot_link(&self) -> bool {
+        let all_say =
+            |text: &str| [self.system, self.ours].iter().all(|run| run.0.err.contains(text));
+        self.case.has(&["-s"])
+            && all_say("can make relative symbolic links only in current directory")
+            || self.case.has(&["-l", "--link"]) && all_say("cannot create hard link")
+    }
+
     /// Returns true if GNU's has removed a target that ours keeps.
     fn is_kept(&self, difference: &Difference) -> bool {
         let path = Path::new(&difference.path);
-        let cannot = "can make relative symbolic links only in current directory";
-        let all_cannot = [self.system, self.ours].iter().all(|run| run.0.err.contains(cannot));
         let is_closed = path.file_name().is_some_and(|name| self.case.source.has_closed(name));
-        let is_reasoned = self.case.has(&["-s"]) && all_cannot
-            || self.case.has(&["--rem"]) && !self.case.root && is_closed;
+        let is_reasoned =
+            self.cannot_link() || self.case.has(&["--rem"]) && !self.case.root && is_closed;
         let is_removed = difference.field == "entry" && difference.theirs == "absent";
         is_removed && is_reasoned && self.is_unchanged(path)
     }
@@ -389,6 +396,10 @@ mod tests {
         assert_eq!(left(&["-r", "-s"], CANNOT, &changed), 1);
         assert_eq!(left(&["-r", "-s"], "", &old), 1);
         assert_eq!(left(&["-r"], CANNOT, &old), 1);
+        const NO_LINK: &str = "cannot create hard link 't/f' to 'source/f'";
+        assert_eq!(left(&["-r", "--link"], NO_LINK, &old), 0);
+        assert_eq!(left(&["-r", "--link"], NO_LINK, &changed), 1);
+        assert_eq!(left(&["-r"], NO_LINK, &old), 1);
         assert_eq!(left(&["-r", "--rem"], "", &old), 1, "root can read every source");
     }
 
