@@ -199,7 +199,10 @@ impl<'r> Worker<'r> {
         if !as_file || links || context.options.attributes_only {
             return self.without_content(route, at, kind, as_file);
         }
-        let source = Source::open(route, kind)?;
+        let source = match Source::open(route, kind) {
+            Ok(source) => source,
+            Err(error) => return self.unopened(route, at, kind, error),
+        };
         let attr = source.attr;
         if resume::is_complete(context, route, &attr) && self.stays(route, at, &attr) {
             return Ok(Outcome::Resumed);
@@ -212,6 +215,27 @@ impl<'r> Worker<'r> {
         self.linked(route, at, &attr, &target, |buffer| {
             file::copy(context, route, source, target, buffer)
         })
+    }
+
+    /// An entry whose source cannot be opened, which matters only if the target is not kept.
+    fn unopened(
+        &mut self,
+        route: &Route<'_>,
+        at: Location<'_>,
+        kind: Kind,
+        error: CopyError,
+    ) -> EntryResult {
+        use crate::options::Existing::{Keep, Update, UpdateAsk};
+        if !matches!(self.context.options.existing, Keep | Update | UpdateAsk) {
+            return Err(error);
+        }
+        let follow = route.follow && kind != Kind::Symlink;
+        let attr = attr::of_name(route.from, route.from_name, follow);
+        let Some(attr) = attr.ok().filter(|attr| attr.kind == kind) else { return Err(error) };
+        match place::decide(self.context, route, &attr, true)? {
+            Placement::Copy(_) => Err(error),
+            kept => self.kept(route, at, &attr, kept),
+        }
     }
 
     /// Creates an entry whose source is not read.

@@ -368,6 +368,8 @@ fn a_plain_user_gets_what_gnu_cp_does() {
             "echo a > a; $CP -p /etc/hostname h; $CP --preserve=ownership /etc/hostname i",
             "$CP /root x; $CP -r /root x",
             "echo a > a; chmod 4755 a; $CP -p a b; echo c > c; $CP c a",
+            "echo a > a; touch -d 2001-01-01 a; chmod 0 a; echo b > b; $CP -u a b; $CP -n a b; \
+             touch -d 2000-01-01 b; $CP -u a b; cat b",
         ],
         true,
     );
