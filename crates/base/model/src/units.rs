@@ -40,7 +40,7 @@ pub fn parse_size(text: &str) -> Result<u64, ParseError> {
             .iter()
             .find(|(name, _)| *name == suffix)
             .map(|(_, factor)| *factor)
-            .ok_or_else(|| refuse("use bytes, KiB, MiB, GiB, kB, MB or GB, as in 64KiB"))?
+            .ok_or_else(|| refuse("use bytes, KiB, MiB, GiB, TiB, kB, MB or GB, as in 64KiB"))?
     };
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(factor).ok_or_else(|| refuse("must be at most 16 EiB"));

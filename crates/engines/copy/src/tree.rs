@@ -229,9 +229,7 @@ impl<'r> Worker<'r> {
         if !matches!(self.context.options.existing, Keep | Update | UpdateAsk) {
             return Err(error);
         }
-        let follow = route.follow && kind != Kind::Symlink;
-        let attr = attr::of_name(route.from, route.from_name, follow);
-        let Some(attr) = attr.ok().filter(|attr| attr.kind == kind) else { return Err(error) };
+        let Ok(attr) = attr_of(route, kind) else { return Err(error) };
         match place::decide(self.context, route, &attr, true)? {
             Placement::Copy(_) => Err(error),
             kept => self.kept(route, at, &attr, kept),
@@ -247,13 +245,7 @@ impl<'r> Worker<'r> {
         as_file: bool,
     ) -> EntryResult {
         let context = self.context;
-        // With `follow`, copy the target of a link instead of the link.
-        let follow = route.follow && kind != Kind::Symlink;
-        let attr = attr::of_name(route.from, route.from_name, follow)
-            .map_err(|e| route.failed_from(Operation::Stat, e))?;
-        if attr.kind != kind {
-            return Err(route.replaced());
-        }
+        let attr = attr_of(route, kind)?;
         let target = match place::decide(context, route, &attr, as_file)? {
             Placement::Copy(target) => target,
             kept => return self.kept(route, at, &attr, kept),
@@ -429,6 +421,15 @@ impl<'r> Worker<'r> {
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the attributes of a source that is not opened. With `follow`, they are those of the target of a
+/// link.
+fn attr_of(route: &Route<'_>, kind: Kind) -> Result<Attr, CopyError> {
+    let follow = route.follow && kind != Kind::Symlink;
+    let attr = attr::of_name(route.from, route.from_name, follow)
+        .map_err(|e| route.failed_from(Operation::Stat, e))?;
+    if attr.kind == kind { Ok(attr) } else { Err(route.replaced()) }
 }
 
 /// Syncs the directories into which sources were copied.

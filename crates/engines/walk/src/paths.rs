@@ -364,7 +364,8 @@ fn sort_keys(keys: &mut [u128]) {
         let mut parts = keys.chunks_mut(part);
         let here = parts.next();
         for part in parts {
-            scope.spawn(|| part.sort_unstable());
+            // Without a thread, the merge sorts this part.
+            drop(std::thread::Builder::new().spawn_scoped(scope, || part.sort_unstable()));
         }
         here.into_iter().for_each(<[u128]>::sort_unstable);
     });

@@ -135,7 +135,7 @@ impl Advice<'_, '_> {
             let blocks =
                 if r.n == 1 { "1 block is".to_owned() } else { format!("{} blocks are", r.n) };
             return vec![
-                words(&format!("{best} had ")),
+                words(&format!("{best}: ")),
                 gain(),
                 words(&format!(
                     " the speed of {}; {blocks} too few to decide.",
@@ -164,18 +164,14 @@ impl Advice<'_, '_> {
         }
         let usual = if self.is_default { "your default" } else { &usual };
         match r.is_clear() {
-            true if r.value >= 1.0 => vec![
-                words(&format!("{best} has ")),
-                gain(),
-                words(&format!(" the speed of {usual}.")),
-            ],
-            true => vec![
-                words(&format!("{usual} has ")),
-                loss(),
-                words(&format!(" the speed of {best}.")),
-            ],
+            true if r.value >= 1.0 => {
+                vec![words(&format!("{best}: ")), gain(), words(&format!(" the speed of {usual}."))]
+            }
+            true => {
+                vec![words(&format!("{usual}: ")), loss(), words(&format!(" the speed of {best}."))]
+            }
             false => vec![
-                words(&format!("no clear difference: {best} has ")),
+                words(&format!("no clear difference; {best}: ")),
                 gain(),
                 words(&format!(" the speed of {usual}.")),
             ],

@@ -3,9 +3,10 @@
 use crate::exit::Exit;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// Time between two looks at the flag.
@@ -85,14 +86,21 @@ pub(crate) fn drain_flag() -> Arc<AtomicBool> {
 }
 
 /// Runs `f` in a thread. Returns `None` as soon as the flag is raised; the thread then goes on, and
-/// ends with the process.
+/// ends with the process. If no thread can be started, `f` runs here.
 pub(crate) fn unless_raised<T, F>(stop: &AtomicBool, f: F) -> Option<T>
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
     let (sender, receiver) = channel();
-    let thread = std::thread::spawn(move || sender.send(f()));
+    let work = Arc::new(Mutex::new(Some(f)));
+    let taken = work.clone();
+    let take = move || work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let started = Builder::new().spawn(move || {
+        let f = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        f.map(|f| sender.send(f()))
+    });
+    let Ok(thread) = started else { return take().map(|f| f()) };
     loop {
         match receiver.recv_timeout(LOOK) {
             Ok(result) => return Some(result),

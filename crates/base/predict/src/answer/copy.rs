@@ -47,6 +47,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     let bytes = above_zero("file size", question.bytes as f64)?;
     let both = question.from == Class::Measured && question.to == Class::Measured;
     if let Some(found) = question.measured.as_ref().filter(|m| both && !m.copy_s.is_empty()) {
+        found.check_cores(question.cores)?;
         return measured(question, found);
     }
     let (from, to) = (device(question, question.from)?, device(question, question.to)?);

@@ -17,7 +17,6 @@ const SAMPLE_POINT: u32 = 20_000;
 pub const TIMELINE: usize = 20_000;
 /// Files of a simulated probe, and steps that fit its service time.
 const PROBE_FILES: u64 = 4_000;
-const PROBE_FILES_MIN: u64 = 500;
 const FITTING_STEPS: u32 = 5;
 /// Most pieces of a simulated file; larger files are divided.
 const PIECES_MAX: u64 = 64;
@@ -61,7 +60,9 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
     check(asked)?;
     let (question, parts_each) = &divided(asked);
     let pieces = (mean(question.sizes).div_ceil(CHUNK)).clamp(1, PIECES_MAX) as u32;
-    let sample = |files: u32, threads: u32| (files / pieces).max(20 * threads);
+    // Enough requests for many rounds of all threads, and at least two files for each.
+    let rounds = |threads: u32| (20 * threads / pieces).max(2 * threads);
+    let sample = |files: u32, threads: u32| (files / pieces).max(rounds(threads));
     let simulate = |threads: u32, (device, machine): (Device, Machine), files: u32| {
         let mut fixed = Fixed::new(threads);
         let scenario = scenario(question, device, machine, files);
@@ -205,8 +206,9 @@ fn check(question: &Question) -> Result<(), PredictError> {
         let (what, value) = ("cached share", question.cached);
         return Err(PredictError::OutOfRange { what, value, accepted: "0 to 1" });
     }
-    if is_measured(question) && question.measured.is_none() {
-        return Err(PredictError::NotCalibrated);
+    if is_measured(question) {
+        let found = question.measured.as_ref().ok_or(PredictError::NotCalibrated)?;
+        found.check_cores(question.cores)?;
     }
     Ok(())
 }
@@ -228,8 +230,10 @@ fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), Predict
         return fixed_parts(question);
     };
     let cores = f64::from(threads.min(measured.cores).max(1));
+    // A large file is simulated piece by piece, so a piece is what is fitted.
     let bytes = mean(question.sizes).max(1);
-    let wanted_s = measured.cold_s_at(bytes as f64, threads)?;
+    let pieces = bytes.div_ceil(CHUNK).clamp(1, PIECES_MAX);
+    let wanted_s = measured.cold_s_at(bytes as f64, threads)? / pieces as f64;
     let warm_s = Knee::fit_busy(&measured.warm_s, measured.busy.warm)?.seconds(threads);
     let cpu_max_s = 4.0 * above_zero("processor time of a file", measured.file_cpu_s)?;
     // Files that no cache keeps take little processor time while they are on their way.
@@ -239,11 +243,9 @@ fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), Predict
     // The processors that compute start this many reads in the time of one.
     let started = measured.cold_s_at(bytes as f64, 1)? * cores / question.compute_s.max(1e-12);
     let miss_s = if started < f64::from(threads) { measured.cold_cpu_s(started)? } else { cpu_s };
-    let pieces = bytes.div_ceil(CHUNK).clamp(1, PIECES_MAX);
-    let files = (PROBE_FILES / pieces).max(PROBE_FILES_MIN);
     let probe = Question {
-        files,
-        sizes: Sizes::Fixed(bytes),
+        files: PROBE_FILES,
+        sizes: Sizes::Fixed((bytes / pieces).max(1)),
         compute_s: 0.0,
         order: Order::Device,
         cached: 0.0,
@@ -254,16 +256,14 @@ fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), Predict
     let took_s = |device: Device, cached: f64, cpu_s: f64| {
         let own = costing(grid::machine(measured.cores), cpu_s);
         let question = Question { cached, ..probe.clone() };
-        let run = scenario(&question, device, own, files as u32);
+        let run = scenario(&question, device, own, PROBE_FILES as u32);
         let ns = run.prepare().run(&mut Fixed::new(threads), threads).ns;
-        ns as f64 / 1e9 / files as f64
+        ns as f64 / 1e9 / PROBE_FILES as f64
     };
-    // Each piece of a file is served apart.
-    let waits = f64::from(threads) / pieces as f64;
-    let mut service_s = (wanted_s * waits - cpu_s).max(1e-9);
+    let mut service_s = (wanted_s * f64::from(threads) - cpu_s).max(1e-9);
     for _ in 0..FITTING_STEPS {
         let missing_s = wanted_s - took_s(measured.delay(service_s, threads)?, 0.0, cpu_s);
-        service_s = (service_s + missing_s * waits).max(1e-9);
+        service_s = (service_s + missing_s * f64::from(threads)).max(1e-9);
     }
     let device = measured.delay(service_s, threads)?;
     // Cached files do not wait for each other in the window, so their cost is fitted apart.

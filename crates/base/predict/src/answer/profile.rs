@@ -135,6 +135,21 @@ pub struct MeasuredExchange {
 }
 
 impl Measured {
+    /// Refuses another number of cores: how its probes depend on them is not known.
+    ///
+    /// # Errors
+    /// Fails unless the number is that of the probes.
+    pub fn check_cores(&self, cores: u32) -> Result<(), PredictError> {
+        let accepted = "that of the calibration on the measured device";
+        match cores == self.cores {
+            true => Ok(()),
+            false => {
+                let (what, value) = ("number of cores", f64::from(cores));
+                Err(PredictError::OutOfRange { what, value, accepted })
+            }
+        }
+    }
+
     /// Returns the most in flight in the probes of small files.
     pub fn in_flight_max(&self) -> u32 {
         most(&self.cold_s)

@@ -93,11 +93,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
 /// Answers for this machine, from its probes.
 fn measured(question: &Question) -> Result<Answer, PredictError> {
     let found = question.measured.as_ref().ok_or(PredictError::NotCalibrated)?;
-    if let Some(cores) = question.cores.filter(|cores| *cores != found.cores) {
-        let (what, value) = ("number of cores", f64::from(cores));
-        let accepted = "that of the calibration for a walk on the measured device";
-        return Err(PredictError::OutOfRange { what, value, accepted });
-    }
+    question.cores.map_or(Ok(()), |cores| found.check_cores(cores))?;
     let (files, cores) = (question.files as f64, f64::from(found.cores));
     let knee = Knee::fit_busy(&found.walk_s, found.busy.walk)?;
     let most = found.walk_s.iter().map(|(n, _)| *n).max().map_or(1.0, f64::from);

@@ -107,7 +107,7 @@ impl Commands {
             .map_err(|e| Failure::failed(format!("cannot handle signals: {}", reason(&e))))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (commands, raised) = (Arc::clone(self), Arc::clone(&stop));
-        std::thread::spawn(move || {
+        let forward = move || {
             for signal in signals.forever() {
                 if raised.swap(true, Ordering::Relaxed) && !repeated {
                     commands.send(SIGKILL);
@@ -115,7 +115,10 @@ impl Commands {
                 }
                 commands.send(signal);
             }
-        });
+        };
+        std::thread::Builder::new()
+            .spawn(forward)
+            .map_err(|e| Failure::failed(format!("cannot start a thread: {}", reason(&e))))?;
         Ok(stop)
     }
 

@@ -15,9 +15,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 /// Descriptors of the program itself: standard streams, signals, the walk.
 const OWN_DESCRIPTORS: u64 = 10;
@@ -84,17 +84,26 @@ impl Exec {
         let commands = Arc::clone(&self.commands);
         let mut child = commands.start(&mut command);
         let (mut stdin, mut printed) = (None, None);
-        if let Ok(child) = &mut child {
-            stdin = child.stdin.take();
-            printed = child.stdout.take().map(|mut stdout| {
-                std::thread::spawn(move || {
-                    let mut all = Vec::new();
-                    stdout.read_to_end(&mut all).map(|_| all)
-                })
-            });
+        if let Ok(started) = &mut child {
+            stdin = started.stdin.take();
+            match started.stdout.take().map(collect).transpose() {
+                Ok(thread) => printed = thread,
+                Err(error) => {
+                    commands.kill(started);
+                    child = Err(error);
+                }
+            }
         }
         Running { name, to_stderr: self.to_stderr, commands, child: Some(child), stdin, printed }
     }
+}
+
+/// Reads the output of a program in a thread.
+fn collect(mut stdout: ChildStdout) -> std::io::Result<JoinHandle<std::io::Result<Vec<u8>>>> {
+    Builder::new().spawn(move || {
+        let mut all = Vec::new();
+        stdout.read_to_end(&mut all).map(|_| all)
+    })
 }
 
 impl Running {

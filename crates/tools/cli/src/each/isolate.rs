@@ -57,7 +57,8 @@ pub(super) fn run(args: &EachArgs) -> Ended {
         .spawn()
         .map_err(|e| Failure::failed(format!("cannot start a child process: {}", reason(&e))))?;
     let stderr = child.stderr.take();
-    let forward = Forward::start(child, signals);
+    let forward = Forward::start(child, signals)
+        .map_err(|e| Failure::failed(format!("cannot start a thread: {}", reason(&e))))?;
     let faulted = stderr.and_then(listen);
     let (status, interrupted) = forward.end().map_err(|e| {
         Failure::failed(format!("cannot wait for the child process: {}", reason(&e)))
@@ -106,10 +107,11 @@ struct Forward {
 }
 
 impl Forward {
-    fn start(child: Child, mut signals: Signals) -> Self {
+    /// Starts the thread, or kills the child.
+    fn start(child: Child, mut signals: Signals) -> std::io::Result<Self> {
         let (child, handle) = (Arc::new(Mutex::new(child)), signals.handle());
         let forwarded = child.clone();
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().spawn(move || {
             let mut interrupted = false;
             for signal in signals.forever() {
                 let mut child = forwarded.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +124,11 @@ impl Forward {
             }
             interrupted
         });
-        Self { child, handle, thread }
+        if thread.is_err() {
+            let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+        Ok(Self { child, handle, thread: thread? })
     }
 
     /// Waits for the child, which has closed its standard error. Returns whether it was

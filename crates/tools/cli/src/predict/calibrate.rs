@@ -9,9 +9,11 @@
 
 use super::probes::{self, How, Sets};
 use super::saved::{self, Calibration};
+use super::scratch::proceed;
 use super::server_probes;
 use crate::directories::{StoreArg, work_dir};
 use crate::exit::{Ended, Exit, Failure};
+use crate::interrupt::StopSignals;
 use crate::{out, version};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::format_ns;
@@ -66,12 +68,17 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
             ))
         })?;
     }
-    let sets = if how.existing { Sets::existing(&dir)? } else { Sets::create(&dir, how.brief)? };
-    let times = measure(&sets, how)?;
+    let signals = StopSignals::catch();
+    let sets = match how.existing {
+        true => Sets::existing(&dir)?,
+        false => Sets::create(&dir, how.brief, &signals)?,
+    };
+    let times = measure(&sets, how, &signals)?;
     let mut calibration = calibration(&sets, &dir, how, times);
     drop(sets);
     if how.exchange {
-        calibration.measured.exchange = Some(server_probes::measure(&dir, rounds(how), how.brief)?);
+        let exchange = server_probes::measure(&dir, rounds(how), how.brief, &signals)?;
+        calibration.measured.exchange = Some(exchange);
         let server =
             "a server with one event loop on one processor, its order log in the directory";
         calibration.conditions.push(server.to_owned());
@@ -90,7 +97,7 @@ fn rounds(how: How) -> usize {
 }
 
 /// Runs all probes.
-fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
+fn measure(sets: &Sets, how: How, signals: &StopSignals) -> Result<Times, Failure> {
     let mut times = Times::new();
     let mut add = |kind, n, seconds| times.entry((kind, n)).or_default().push(seconds);
     // Latencies of the last round, which limit the number of files.
@@ -98,6 +105,7 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
     for _ in 0..rounds(how) {
         let mut each_s = f64::INFINITY;
         for n in COLD_PROBES {
+            proceed(signals)?;
             let count = sets.count(last.get(&n).copied().unwrap_or(each_s), n);
             probes::evict(&sets.small.paths[..count])?;
             let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
@@ -110,6 +118,7 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
         let count = sets.count(last.get(&1).copied().unwrap_or(each_s), 1);
         probes::read(&sets.small.paths, 0..count, 64)?;
         for n in WARM_PROBES {
+            proceed(signals)?;
             let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
             add(Kind::Warm, n, elapsed);
             add(Kind::WarmCpu, n, cpu);
@@ -117,16 +126,19 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
         let medium = MEDIUM_PROBES.map(|n| (Kind::Medium, n, &sets.medium.paths));
         let large = LARGE_PROBES.map(|n| (Kind::Large, n, &sets.large.paths));
         for (kind, n, paths) in medium.into_iter().chain(large).filter(|(.., p)| !p.is_empty()) {
+            proceed(signals)?;
             probes::evict(paths)?;
             let [elapsed, _] = probes::read(paths, 0..usize::MAX, n)?;
             add(kind, n, elapsed);
         }
         for n in WALK_PROBES {
+            proceed(signals)?;
             let [elapsed, cpu] = sets.walk(n, how)?;
             add(Kind::Walk, n, elapsed);
             add(Kind::WalkCpu, n, cpu);
         }
         for n in COPY_PROBES {
+            proceed(signals)?;
             let count = sets.count(last.get(&n).copied().unwrap_or(each_s), n);
             if let Some([elapsed, cpu]) = sets.copy_small(count, n, how)? {
                 add(Kind::Copy, n, elapsed);
@@ -136,6 +148,7 @@ fn measure(sets: &Sets, how: How) -> Result<Times, Failure> {
         let medium = MEDIUM_PROBES.map(|n| (Kind::CopyMedium, n, "medium"));
         let large = LARGE_PROBES.map(|n| (Kind::CopyLarge, n, "large"));
         for (kind, n, set) in medium.into_iter().chain(large) {
+            proceed(signals)?;
             if let Some([elapsed, _]) = sets.copy_set(set, n, how)? {
                 add(kind, n, elapsed);
             }

@@ -4,6 +4,7 @@ mod calibrate;
 mod ladders;
 mod probes;
 mod saved;
+mod scratch;
 mod server_probes;
 mod show;
 mod timeline;
@@ -21,6 +22,9 @@ use saved::Calibration;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Cores of the machine of a published device.
+const CORES: u32 = 8;
 
 /// Predict times on other devices, with other threads and at other scales
 ///
@@ -213,11 +217,12 @@ struct FilesArgs {
     threads: u32,
 
     /// Number of cores, 1 to 4096
-    #[arg(long, value_name = "N", default_value_t = 8,
-          value_parser = clap::value_parser!(u32).range(1..=4096))]
-    cores: u32,
+    ///
+    /// Default: 8, or with --device measured those of the calibration.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    cores: Option<u32>,
 
-    /// Mean file size, up to 1 PiB
+    /// Mean file size, up to 1024 TiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = values::size)]
     size: u64,
 
@@ -289,9 +294,10 @@ struct CopyArgs {
     threads: u32,
 
     /// Number of cores, 1 to 4096
-    #[arg(long, value_name = "N", default_value_t = 8,
-          value_parser = clap::value_parser!(u32).range(1..=4096))]
-    cores: u32,
+    ///
+    /// Default: 8, or with --device measured those of the calibration.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    cores: Option<u32>,
 
     /// Order of the list
     ///
@@ -453,6 +459,11 @@ fn walk(args: &WalkArgs) -> Ended {
     put("walk", &walk::answer(&question).map_err(failure)?, saved.as_ref(), common.json)
 }
 
+/// Returns the number of cores of a question that names none.
+fn default_cores(saved: Option<&Calibration>) -> u32 {
+    saved.map_or(CORES, |saved| saved.measured.cores)
+}
+
 fn files(args: &FilesArgs) -> Ended {
     let common = &args.common;
     let saved = calibration(&common.store, &[common.device])?;
@@ -471,7 +482,7 @@ fn files(args: &FilesArgs) -> Ended {
         compute_s: args.compute.as_secs_f64(),
         order: args.order,
         cached: f64::from(args.cached) / 100.0,
-        cores: args.cores,
+        cores: args.cores.unwrap_or_else(|| default_cores(saved.as_ref())),
         disks: args.disks,
         threads_max: args.threads,
         seed: args.random,
@@ -496,7 +507,7 @@ fn copy(args: &CopyArgs) -> Ended {
         files: common.files.get(),
         bytes: args.size,
         order: args.order,
-        cores: args.cores,
+        cores: args.cores.unwrap_or_else(|| default_cores(saved.as_ref())),
         threads_max: args.threads,
     };
     put("copy", &copy::answer(&question).map_err(failure)?, saved.as_ref(), common.json)

@@ -1,6 +1,8 @@
 //! The probes of `--calibrate`: file sets, and timed reads, walks and copies.
 
+use super::scratch::{Scratch, proceed};
 use crate::exit::Failure;
+use crate::interrupt::StopSignals;
 use ioloom_copy::{CopyCounters, CopyOptions, Silent, Target};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_fileset::{self as fileset, CreateOptions, SetText};
@@ -9,6 +11,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The sets of the probes, and of brief ones.
@@ -67,7 +70,7 @@ impl Files {
 /// File sets that are removed on drop, or an existing directory.
 pub(super) struct Sets {
     /// Directory of created sets; `None` for existing files.
-    created: Option<PathBuf>,
+    created: Option<Scratch>,
     pub(super) small: Files,
     pub(super) medium: Files,
     pub(super) large: Files,
@@ -77,33 +80,25 @@ pub(super) struct Sets {
     copies: Cell<u32>,
 }
 
-impl Drop for Sets {
-    fn drop(&mut self) {
-        let Some(root) = &self.created else { return };
-        for name in ["small", "medium", "large", "tree"] {
-            let _ = fileset::remove(&root.join(name));
-        }
-        let _ = std::fs::remove_dir_all(root.join("targets"));
-        let _ = std::fs::remove_dir(root);
-    }
-}
-
 impl Sets {
     /// Creates sets below `dir`.
-    pub(super) fn create(dir: &Path, brief: bool) -> Result<Self, Failure> {
-        let root = dir.join(format!("predict-probe-{}", std::process::id()));
+    pub(super) fn create(dir: &Path, brief: bool, signals: &StopSignals) -> Result<Self, Failure> {
+        let scratch = Scratch::create(dir, "files")?;
+        let root = scratch.path().to_owned();
+        let set =
+            |name: &str, texts: [&str; 2]| set(&root, name, texts[usize::from(brief)], signals);
         let mut sets = Self {
-            created: Some(root.clone()),
+            created: Some(scratch),
             small: Files::default(),
             medium: Files::default(),
             large: Files::default(),
             tree: (PathBuf::new(), 0),
             copies: Cell::new(0),
         };
-        sets.small = set(&root, "small", SMALL[usize::from(brief)])?;
-        sets.medium = set(&root, "medium", MEDIUM[usize::from(brief)])?;
-        sets.large = set(&root, "large", LARGE[usize::from(brief)])?;
-        let tree = set(&root, "tree", TREE[usize::from(brief)])?;
+        sets.small = set("small", SMALL)?;
+        sets.medium = set("medium", MEDIUM)?;
+        sets.large = set("large", LARGE)?;
+        let tree = set("tree", TREE)?;
         sets.tree = (fileset::files_dir(&root.join("tree")), tree.paths.len() as u64);
         let targets = root.join("targets");
         std::fs::create_dir(&targets)
@@ -148,6 +143,11 @@ impl Sets {
             tree: (dir.to_owned(), count),
             copies: Cell::new(0),
         })
+    }
+
+    /// Returns the directory of created sets.
+    fn root(&self) -> Option<&Path> {
+        self.created.as_ref().map(Scratch::path)
     }
 
     /// Returns the number of files that a walk finds.
@@ -219,7 +219,7 @@ impl Sets {
         threads: u32,
         how: How,
     ) -> Result<Option<[f64; 2]>, Failure> {
-        let Some(root) = &self.created else { return Ok(None) };
+        let Some(root) = self.root() else { return Ok(None) };
         let files = if name == "medium" { &self.medium } else { &self.large };
         self.copy(
             &[fileset::files_dir(&root.join(name))],
@@ -239,7 +239,7 @@ impl Sets {
         threads: u32,
         how: How,
     ) -> Result<Option<[f64; 2]>, Failure> {
-        let Some(root) = &self.created else { return Ok(None) };
+        let Some(root) = self.root() else { return Ok(None) };
         // Otherwise this copy would compete with the writeback of the last one.
         sync(root)?;
         let number = self.copies.get();
@@ -311,11 +311,13 @@ fn copy(
     Ok([elapsed, cpu].map(|seconds| seconds / files.len() as f64))
 }
 
-fn set(root: &Path, name: &str, text: &str) -> Result<Files, Failure> {
+fn set(root: &Path, name: &str, text: &str, signals: &StopSignals) -> Result<Files, Failure> {
     let text: SetText = text.parse().map_err(Failure::failed)?;
     let spec = text.resolve().map_err(Failure::failed)?;
     let dir = root.join(name);
-    let made = fileset::create(&spec, &dir, &CreateOptions::default(), &|_| true);
+    let goes_on = |_| !signals.flag.load(Ordering::Relaxed);
+    let made = fileset::create(&spec, &dir, &CreateOptions::default(), &goes_on);
+    proceed(signals)?;
     let bytes = made.map_err(Failure::failed)?.bytes_total;
     let files = fileset::files_dir(&dir);
     let path = |index| files.join(fileset::relative_path(&spec, index));

@@ -4,13 +4,15 @@
 //! are processes of their own: within one process they would share its memory map and its limits. Each
 //! probe runs for one of [`LOAD`], and each durability has a server with an empty store.
 
+use super::scratch::{Scratch, proceed};
 use crate::exit::Failure;
+use crate::interrupt::StopSignals;
 use ioloom_failure::{Operation, PathError, reason};
 use ioloom_predict::answer::profile::MeasuredExchange;
 use ioloom_sys::affinity::{self, PinnedThread};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Durabilities, and the numbers of clients that load each. Syncs of single orders queue from the second
@@ -24,15 +26,6 @@ const LOAD_MAX: u32 = 8_000;
 const STOCKS: u32 = 10;
 const STOCK: u64 = 1_000_000_000;
 
-/// A directory that is removed on drop.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A server that is killed on drop. Its orders are not needed.
 struct Server(Child);
 
@@ -44,7 +37,12 @@ impl Drop for Server {
 }
 
 /// Runs all probes in a directory below `dir` and returns the medians of `rounds`.
-pub(super) fn measure(dir: &Path, rounds: usize, brief: bool) -> Result<MeasuredExchange, Failure> {
+pub(super) fn measure(
+    dir: &Path,
+    rounds: usize,
+    brief: bool,
+    signals: &StopSignals,
+) -> Result<MeasuredExchange, Failure> {
     let program = std::env::current_exe()
         .map_err(|e| Failure::failed(format!("cannot find the program file: {}", reason(&e))))?;
     let cpus = affinity::allowed()
@@ -53,10 +51,15 @@ pub(super) fn measure(dir: &Path, rounds: usize, brief: bool) -> Result<Measured
     for _ in 0..rounds {
         for (durability, clients) in PROBES {
             let scratch = scratch(dir)?;
-            let (_server, address) = pinned(&cpus, 0, || serve(&program, &scratch.0, durability))??;
+            let (_server, address) =
+                pinned(&cpus, 0, || serve(&program, scratch.path(), durability))??;
             for n in clients {
+                proceed(signals)?;
                 let rate =
-                    pinned(&cpus, 1, || load(&program, &address, *n, LOAD[usize::from(brief)]))??;
+                    pinned(&cpus, 1, || load(&program, &address, *n, LOAD[usize::from(brief)]))?;
+                // A signal from the terminal ends the load as well.
+                proceed(signals)?;
+                let rate = rate?;
                 times.entry((durability, *n)).or_default().push(1.0 / rate);
             }
         }
@@ -74,13 +77,11 @@ pub(super) fn measure(dir: &Path, rounds: usize, brief: bool) -> Result<Measured
 }
 
 fn scratch(dir: &Path) -> Result<Scratch, Failure> {
-    let path = dir.join(format!("predict-server-{}", std::process::id()));
-    let fail = |operation, path: &Path, e| Failure::failed(PathError::new(operation, path, e));
-    std::fs::create_dir(&path).map_err(|e| fail(Operation::CreateDir, &path, e))?;
-    let scratch = Scratch(path);
+    let scratch = Scratch::create(dir, "server")?;
     let stocks: String = (1..=STOCKS).map(|stock| format!("{stock} {STOCK} 10\n")).collect();
-    let file = scratch.0.join("stock.txt");
-    std::fs::write(&file, stocks).map_err(|e| fail(Operation::Write, &file, e))?;
+    let file = scratch.path().join("stock.txt");
+    std::fs::write(&file, stocks)
+        .map_err(|e| Failure::failed(PathError::new(Operation::Write, &file, e)))?;
     Ok(scratch)
 }
 

@@ -1,6 +1,6 @@
 //! `ioloom predict`: the figures of its documentation, its errors, and its scale.
 
-use crate::home::Home;
+use crate::home::{Home, Ran};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -247,5 +247,61 @@ fn the_documents_have_the_documented_fields() {
     // Fields of calibrations, simulations and stored runs are not in these documents.
     for name in ["points", "enough", "elapsed_s", "beyond", "rows", "predicted", "goal"] {
         assert!(printed.contains(name), "'{name}' is documented and not printed");
+    }
+}
+
+/// A signal removes the files, and the next calibration those of a killed one.
+#[test]
+fn an_interrupted_calibration_leaves_nothing() {
+    let home = Home::new();
+    let work = home.path("work");
+    std::fs::create_dir_all(&work).unwrap();
+    let words = ["predict", "--calibrate", "--dir", work.to_str().unwrap()];
+    let left = || std::fs::read_dir(&work).unwrap().count();
+    let signalled = |signal: &str| {
+        let mut command = home.command(&words);
+        let pipe = std::process::Stdio::piped;
+        let child = command.stdout(pipe()).stderr(pipe()).spawn().unwrap();
+        for _ in 0..1_000 {
+            if work.join(format!("ioloom-predict-files-{}", child.id())).exists() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let kill =
+            std::process::Command::new("kill").arg(signal).arg(child.id().to_string()).status();
+        assert!(kill.unwrap().success());
+        Ran::from(child.wait_with_output().unwrap())
+    };
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        signalled(signal).one_error(code, &["interrupted", "removed"]);
+        assert_eq!(left(), 0, "{signal}");
+    }
+    assert_eq!(signalled("-KILL").code, None);
+    assert_eq!(left(), 1);
+    signalled("-INT").one_error(130, &["interrupted"]);
+    assert_eq!(left(), 0, "the files of the killed calibration are removed");
+}
+
+#[test]
+fn another_number_of_cores_than_that_of_the_probes_is_refused() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.path("work")).unwrap();
+    let dir = home.path("work");
+    let probes = home.run(&["predict", "--calibrate", "--brief", "--dir", dir.to_str().unwrap()]);
+    if probes.code == Some(3) {
+        println!("skipped: {}", probes.err);
+        return;
+    }
+    probes.well();
+    for what in ["walk", "files", "copy"] {
+        let args = ["predict", what, "--device", "measured", "--files", "1k"];
+        let own = home.run(&args).well().out;
+        let cores = home.run(&[&args[..], &["--json"]].concat()).well().json();
+        let cores = cores["calibration"]["measured"]["cores"].as_u64().unwrap();
+        let named = home.run(&[&args[..], &["--cores", &cores.to_string()]].concat()).well().out;
+        assert_eq!(own, named, "{what}");
+        let other = (cores + 1).to_string();
+        home.run(&[&args[..], &["--cores", &other]].concat()).one_error(2, &["cores"]);
     }
 }

@@ -389,3 +389,32 @@ fn a_file_cut_while_it_is_mapped_is_one_error() {
     let ran = ProcessOutput::from(child.wait_with_output().unwrap()).ended(1);
     ran.one_error(&["'t/to-be-cut'", "truncated"]);
 }
+
+/// A limit on processes binds only plain users.
+#[test]
+fn a_process_without_threads_is_one_error_or_a_result() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        println!("skipped: not root, so the test cannot switch users");
+        return;
+    }
+    let place = fresh();
+    let program = place.at("ioloom");
+    fs::copy(PROGRAM, &program).unwrap();
+    fs::create_dir(place.at("t")).unwrap();
+    fs::write(place.at("t/a"), "a").unwrap();
+    fs::set_permissions(place.at("."), PermissionsExt::from_mode(0o755)).unwrap();
+    // No other user has this number, so nothing else counts.
+    let user = 61_000 + std::process::id() % 1_000;
+    for most in 1..7 {
+        for words in ["", "--per-file", "--method mmap", "--exec true -j2", "--check t/a"] {
+            let limited = format!("ulimit -u {most}; exec {} each t {words}", program.display());
+            let user = user.to_string();
+            let mut command = place.command("setpriv");
+            command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sh", "-c"]);
+            let ran = ProcessOutput::from(command.arg(limited).output().unwrap());
+            assert!(matches!(ran.code, Some(0..=3)), "{most} {words}: {ran:?}");
+            assert!(!ran.err.contains("panicked"), "{most} {words}: {}", ran.err);
+        }
+    }
+}
