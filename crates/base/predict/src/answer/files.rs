@@ -487,6 +487,59 @@ mod tests {
         }
     }
 
+    /// Returns the seconds per file at a number in flight.
+    fn each_s(asked: &Question, n: u32) -> f64 {
+        let answer = answer(&Question { threads_max: n, ..asked.clone() }).unwrap();
+        answer.points.last().unwrap().elapsed_s / asked.files as f64
+    }
+
+    fn is_near(one: f64, other: f64) -> bool {
+        (one / other - 1.0).abs() < 0.06
+    }
+
+    #[test]
+    fn files_of_the_probed_sizes_take_as_long_as_in_the_probes() {
+        let measured = Measured {
+            medium_bytes: 128 << 10,
+            medium_s: vec![(1, 250e-6), (4, 170e-6), (16, 140e-6)],
+            ..probed(vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)])
+        };
+        let asked = Question { measured: Some(measured), ..question(Class::Measured) };
+        let of = |bytes| Question { sizes: Sizes::Fixed(bytes), ..asked.clone() };
+        for (n, medium_s, large_s) in [(1, 250e-6, 0.02), (4, 170e-6, 0.01)] {
+            assert!(is_near(each_s(&of(128 << 10), n), medium_s), "{n}");
+            assert!(is_near(each_s(&of(16 << 20), n), large_s), "{n}");
+            let small_s = each_s(&of(4096), n);
+            let half_s = each_s(&of(66 << 10), n);
+            assert!(is_near(half_s, f64::midpoint(small_s, medium_s)), "{n}: {half_s}");
+        }
+    }
+
+    /// As on a FUSE file system, where cached files wait as long as others.
+    #[test]
+    fn waiting_for_cached_files_is_not_work_of_a_processor() {
+        let measured = Measured {
+            file_cpu_s: 127e-6,
+            warm_s: vec![(1, 8.8e-3), (4, 2.3e-3)],
+            busy: Busy { cold: 0.25, warm: 0.03, ..Busy::default() },
+            ..probed(vec![(1, 8.9e-3), (4, 2.3e-3), (64, 155e-6)])
+        };
+        let asked = Question { measured: Some(measured), ..question(Class::Measured) };
+        assert!(is_near(each_s(&asked, 64), 155e-6), "{}", each_s(&asked, 64));
+    }
+
+    #[test]
+    fn a_read_costs_a_computing_processor_as_much_as_with_few_in_flight() {
+        let measured = Measured {
+            file_cpu_s: 43e-6,
+            busy: Busy { cold: 0.6, warm: 0.98, ..Busy::default() },
+            ..probed(vec![(1, 80e-6), (4, 30e-6), (64, 13e-6)])
+        };
+        let asked =
+            Question { measured: Some(measured), compute_s: 400e-6, ..question(Class::Measured) };
+        assert!(is_near(each_s(&asked, 32), 443e-6 / 2.0), "{}", each_s(&asked, 32));
+    }
+
     #[test]
     fn numbers_out_of_range_are_refused() {
         let bad = [
