@@ -245,7 +245,6 @@ fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), Predict
     let miss_s = if started < f64::from(threads) { measured.cold_cpu_s(started)? } else { cpu_s };
     let probe = Question {
         files: PROBE_FILES,
-        sizes: Sizes::Fixed((bytes / pieces).max(1)),
         compute_s: 0.0,
         order: Order::Device,
         cached: 0.0,
@@ -253,21 +252,23 @@ fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), Predict
         disks: 1,
         ..question.clone()
     };
-    let took_s = |device: Device, cached: f64, cpu_s: f64| {
+    let took_s = |device: Device, (cached, bytes): (f64, u64), cpu_s: f64| {
         let own = costing(grid::machine(measured.cores), cpu_s);
-        let question = Question { cached, ..probe.clone() };
+        let question = Question { cached, sizes: Sizes::Fixed(bytes.max(1)), ..probe.clone() };
         let run = scenario(&question, device, own, PROBE_FILES as u32);
         let ns = run.prepare().run(&mut Fixed::new(threads), threads).ns;
         ns as f64 / 1e9 / PROBE_FILES as f64
     };
     let mut service_s = (wanted_s * f64::from(threads) - cpu_s).max(1e-9);
     for _ in 0..FITTING_STEPS {
-        let missing_s = wanted_s - took_s(measured.delay(service_s, threads)?, 0.0, cpu_s);
+        let device = measured.delay(service_s, threads)?;
+        let missing_s = wanted_s - took_s(device, (0.0, bytes / pieces), cpu_s);
         service_s = (service_s + missing_s * f64::from(threads)).max(1e-9);
     }
     let device = measured.delay(service_s, threads)?;
-    // Cached files do not wait for each other in the window, so their cost is fitted apart.
-    let hit_s = warm_cpu_s * warm_s / took_s(device, 1.0, warm_cpu_s);
+    // Cached files do not wait for each other in the window, so their cost is fitted apart, with files as
+    // large as in the probes.
+    let hit_s = warm_cpu_s * warm_s / took_s(device, (1.0, measured.file_bytes), warm_cpu_s);
     let hit_s = hit_s.min(cpu_max_s.max(warm_cpu_s));
     let cost_s = miss_s + question.cached * (hit_s - miss_s);
     Ok((device, costing(grid::machine(question.cores), cost_s)))
@@ -513,6 +514,17 @@ mod tests {
             let half_s = each_s(&of(66 << 10), n);
             assert!(is_near(half_s, f64::midpoint(small_s, medium_s)), "{n}: {half_s}");
         }
+    }
+
+    #[test]
+    fn a_larger_cached_file_never_takes_less_time() {
+        let measured = probed(vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)]);
+        let asked = Question { measured: Some(measured), cached: 1.0, ..question(Class::Measured) };
+        let of = |bytes| Question { sizes: Sizes::Exponential(bytes), ..asked.clone() };
+        let times: Vec<f64> = [1, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20]
+            .map(|bytes| each_s(&of(bytes), 1))
+            .into();
+        assert!(times.is_sorted(), "{times:?}");
     }
 
     /// As on a FUSE file system, where cached files wait as long as others.
