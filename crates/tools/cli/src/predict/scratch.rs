@@ -1,6 +1,6 @@
 //! The directories of a calibration, which a signal or the next calibration removes.
 //!
-//! A directory is locked while it is used. One that nobody locks is what a killed calibration left.
+//! A directory is locked while it is used. One without a lock is what a killed calibration left.
 
 use crate::exit::Failure;
 use crate::interrupt::StopSignals;
@@ -46,7 +46,7 @@ impl Scratch {
     }
 }
 
-/// Removes the directories that nobody locks.
+/// Removes the directories without a lock.
 fn sweep(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let is_one = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
