@@ -176,17 +176,22 @@ pub(crate) fn new_target_path(roots: &Roots, new: &NewDir<'_, CopyDir>) -> PathB
     target_path(roots, new.parent, new.root, name)
 }
 
+/// Opens a directory of the target to copy into it; this user need not be allowed to list it.
+fn open_as_place(above: &Dir, name: &[u8]) -> io::Result<Dir> {
+    above.open_child_path_only(&c_name(name)?, false)
+}
+
 /// Opens the target of a directory under its current name.
 pub(crate) fn open_target(above: &Dir, name: &[u8], data: &CopyDir) -> io::Result<Dir> {
     match &data.hidden_name {
         Some(hidden) if !data.published.load(Ordering::Acquire) => {
             match above.open_at(hidden.to_bytes()) {
                 // It has been renamed since.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => above.open_at(name),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => open_as_place(above, name),
                 result => result,
             }
         }
-        _ => above.open_at(name),
+        _ => open_as_place(above, name),
     }
 }
 
@@ -222,7 +227,11 @@ fn make_or_reuse(above: &Dir, name: &CStr, mode: u32, resumed: bool) -> io::Resu
 /// Opens a newly created directory, with all permissions for its owner, which the umask may have
 /// removed. Removes it on failure unless a later copy can resume with it.
 fn open_new(above: &Dir, name: &CStr, stays: bool) -> io::Result<(Dir, Attr)> {
-    let opened = match open_existing(above, name) {
+    let open = || {
+        let dir = above.open_at(name.to_bytes())?;
+        attr::of_file(&dir).map(|own| (dir, own))
+    };
+    let opened = match open() {
         Ok((dir, own)) if own.mode & OWNER_ALL != OWNER_ALL => {
             attr::set_mode(&dir, own.mode | OWNER_ALL).map(|()| (dir, own))
         }
@@ -242,12 +251,6 @@ fn open_new(above: &Dir, name: &CStr, stays: bool) -> io::Result<(Dir, Attr)> {
     opened
 }
 
-fn open_existing(above: &Dir, name: &CStr) -> io::Result<(Dir, Attr)> {
-    let dir = above.open_at(name.to_bytes())?;
-    let own = attr::of_file(&dir)?;
-    Ok((dir, own))
-}
-
 impl TargetDir {
     /// Creates or opens the directory `name`. Fails with `ENOTDIR` if another type of file has that
     /// name.
@@ -264,7 +267,8 @@ impl TargetDir {
             let (dir, own) = open_new(above, name, resumes)?;
             return Ok(Self { dir, own, hidden_name: None, is_hidden: true, is_new: true });
         }
-        match open_existing(above, name) {
+        let existing = open_as_place(above, name.to_bytes());
+        match existing.and_then(|dir| attr::of_file(&dir).map(|own| (dir, own))) {
             Ok((dir, own)) => {
                 return Ok(Self { dir, own, hidden_name: None, is_hidden: false, is_new: false });
             }

@@ -196,7 +196,7 @@ impl<'a> Attempt<'a> {
     /// Creates or opens the file to write.
     fn open_new(&self) -> Result<NewFile<'a>, CopyError> {
         let (context, route) = (self.context, self.route);
-        let failed = |e| route.failed_to(Operation::Create, e);
+        let failed = |e| route.not_made(context.options, &self.target, (Operation::Create, e));
         let mode = self.initial_mode();
         let new = |destination, mode| NewFile::make(route.to, route.to_name, destination, mode);
         match self.target {
@@ -246,7 +246,10 @@ impl<'a> Attempt<'a> {
             Ok(file) => Ok(NewFile::in_place(route.to, route.to_name, file)),
             Err(e) if self.context.options.force && e.kind() != io::ErrorKind::NotFound => {
                 let mode = self.initial_mode();
-                NewFile::make(route.to, route.to_name, Destination::Occupied, mode).map_err(failed)
+                let made = NewFile::make(route.to, route.to_name, Destination::Occupied, mode);
+                made.map_err(|e| {
+                    route.not_made(self.context.options, &self.target, (Operation::Create, e))
+                })
             }
             Err(e) if self.context.cancelled() => {
                 let _ = e;

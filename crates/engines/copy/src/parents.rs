@@ -129,7 +129,7 @@ fn widen(to: &Path, is_old: bool) -> io::Result<u32> {
 pub(crate) fn put_attributes(context: &CopyContext<'_>, made: &MadeDirs) {
     for dir in made.dirs.iter().rev() {
         let put = || -> io::Result<()> {
-            let (from, to) = (Dir::open_path_only(&dir.source)?, Dir::open(&dir.target)?);
+            let (from, to) = (Dir::open_path_only(&dir.source)?, Dir::open_path_only(&dir.target)?);
             let (from, on) = (FileRef::Open(from.as_fd()), FileRef::Open(to.as_fd()));
             let failed = context.rules.put(&dir.attr, from, on, dir.made);
             context.failed_attributes(failed, || dir.target.clone());

@@ -3,11 +3,13 @@
 use crate::data::TransferError;
 use crate::error::{CopyError, Reason};
 use crate::meta::ParentAttr;
+use crate::options::{CopyOptions, Make};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
+use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
 use std::path::PathBuf;
@@ -36,6 +38,27 @@ impl Route<'_> {
 
     pub(crate) fn failed_to(&self, operation: Operation, error: io::Error) -> CopyError {
         CopyError::io(operation, (self.paths)().1, error)
+    }
+
+    /// Returns the error of a new file that could not be created. As in GNU cp, a directory that cannot
+    /// be changed is found when the old file is removed or gets the name of its backup.
+    pub(crate) fn not_made(
+        &self,
+        options: &CopyOptions,
+        target: &TargetState,
+        (operation, error): (Operation, io::Error),
+    ) -> CopyError {
+        let errno = Errno::from_io_error(&error);
+        let is_denied = matches!(errno, Some(Errno::ACCESS | Errno::PERM | Errno::ROFS));
+        let is_removed = options.remove_destination || options.make == Make::Copy;
+        match target {
+            TargetState::Fresh | TargetState::InPlace(_) if is_denied => match options.backup {
+                Some(_) => self.failed_to(Operation::Backup, error),
+                None if is_removed => self.failed_to(Operation::Remove, error),
+                None => self.failed_to(operation, error),
+            },
+            _ => self.failed_to(operation, error),
+        }
     }
 
     /// The source is not the file that the walk found.

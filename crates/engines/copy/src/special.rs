@@ -47,7 +47,10 @@ pub(crate) fn copy(
         let failed = context.rules.put(source, from, on, made);
         context.failed_attributes(failed, || (route.paths)().1);
     };
-    let failed = |operation, e| route.failed_to(operation, e);
+    let failed = |operation, e| match operation {
+        Operation::Publish | Operation::Backup => route.failed_to(operation, e),
+        making => route.not_made(context.options, target, (making, e)),
+    };
     create(context, route, target, &make_as, &put)
         .map(Outcome::Copied)
         .map_err(|failure| failure.at(operation, failed))
@@ -68,9 +71,12 @@ pub(crate) fn link(
     };
     let operation = if is_hard { Operation::HardLink } else { Operation::Symlink };
     let failed = |operation, e| {
-        let (from, to) = (route.paths)();
-        let error = CopyError::io(operation, to, e);
-        if matches!(operation, Operation::HardLink | Operation::Symlink) {
+        let (from, _) = (route.paths)();
+        let error = match operation {
+            Operation::Publish | Operation::Backup => route.failed_to(operation, e),
+            making => route.not_made(context.options, target, (making, e)),
+        };
+        if matches!(error.operation, Operation::HardLink | Operation::Symlink) {
             return error.and(from);
         }
         error

@@ -2,8 +2,9 @@
 //!
 //! Every call takes a descriptor or a name in an open directory and never follows a symbolic link
 //! unless requested. Extended attributes of files that cannot be opened (links, pipes, devices) are
-//! accessed through `/proc/self/fd` because Linux has no call for them by directory and name. Each
-//! function costs one call; nothing is cached.
+//! accessed through `/proc/self/fd` because Linux has no call for them by directory and name; so are
+//! all attributes of files that were opened only as a path, where calls on the descriptor fail with
+//! `EBADF`. Each function costs one call; nothing is cached.
 
 use crate::dir::{Dir, Kind};
 use crate::file::retry;
@@ -130,9 +131,26 @@ fn timestamps(accessed: Time, modified: Time) -> Timestamps {
     Timestamps { last_access: of(accessed), last_modification: of(modified) }
 }
 
+/// The path under `/proc` of an open file.
+fn proc_path(file: impl AsFd) -> CString {
+    c_string(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()).into_bytes())
+}
+
+/// Repeats a call by path if the file was opened only as a path (`O_PATH`).
+fn or_by_path<T>(
+    file: impl AsFd,
+    by_file: Result<T, Errno>,
+    by_path: impl FnOnce(&CStr) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    if matches!(by_file, Err(Errno::BADF)) { by_path(&proc_path(file)) } else { by_file }
+}
+
 /// Sets the mode of an open file.
 pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
-    retry("fchmod", || rustix::fs::fchmod(&file, mode_of(mode)))
+    let mode = mode_of(mode);
+    retry("fchmod", || {
+        or_by_path(&file, rustix::fs::fchmod(&file, mode), |path| rustix::fs::chmod(path, mode))
+    })
 }
 
 /// Sets the mode of a name that is not a symbolic link, for files that cannot be opened.
@@ -143,7 +161,13 @@ pub fn set_mode_at(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
 /// Sets the owner and group of an open file.
 pub fn set_owner(file: impl AsFd, user: u32, group: u32) -> io::Result<()> {
     let (user, group) = owner_of(user, group);
-    retry("fchown", || rustix::fs::fchown(&file, user, group))
+    retry("fchown", || chown(&file, user, group))
+}
+
+fn chown(file: impl AsFd, user: Option<Uid>, group: Option<Gid>) -> Result<(), Errno> {
+    or_by_path(&file, rustix::fs::fchown(&file, user, group), |path| {
+        rustix::fs::chown(path, user, group)
+    })
 }
 
 /// Sets the owner and group of a name; a symbolic link is not followed.
@@ -156,7 +180,7 @@ pub fn set_owner_at(dir: &Dir, name: &CStr, user: u32, group: u32) -> io::Result
 /// Sets the group of an open file.
 pub fn set_group(file: impl AsFd, group: u32) -> io::Result<()> {
     let group = Some(Gid::from_raw(group));
-    retry("fchown", || rustix::fs::fchown(&file, None, group))
+    retry("fchown", || chown(&file, None, group))
 }
 
 /// Sets the group of a name; a symbolic link is not followed.
@@ -168,7 +192,11 @@ pub fn set_group_at(dir: &Dir, name: &CStr, group: u32) -> io::Result<()> {
 /// Sets the times of an open file.
 pub fn set_times(file: impl AsFd, accessed: Time, modified: Time) -> io::Result<()> {
     let times = timestamps(accessed, modified);
-    retry("futimens", || rustix::fs::futimens(&file, &times))
+    retry("futimens", || {
+        or_by_path(&file, rustix::fs::futimens(&file, &times), |path| {
+            rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())
+        })
+    })
 }
 
 /// Sets the times of a name; a symbolic link is not followed.
@@ -248,10 +276,7 @@ pub enum XattrOf<'a> {
 impl XattrOf<'_> {
     fn path(&self) -> CString {
         match self {
-            // Calls on a descriptor that was opened only as a path fail with EBADF.
-            Self::Open(file) => {
-                c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).into_bytes())
-            }
+            Self::Open(file) => proc_path(file),
             Self::Name(dir, name) => {
                 let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
                 path.extend_from_slice(name.to_bytes());
@@ -262,10 +287,10 @@ impl XattrOf<'_> {
 
     fn list(&self, into: &mut [u8]) -> Result<usize, Errno> {
         match self {
-            Self::Open(file) => match rustix::fs::flistxattr(file, &mut *into) {
-                Err(Errno::BADF) => rustix::fs::listxattr(self.path().as_c_str(), into),
-                listed => listed,
-            },
+            Self::Open(file) => {
+                let listed = rustix::fs::flistxattr(file, &mut *into);
+                or_by_path(file, listed, |path| rustix::fs::listxattr(path, into))
+            }
             Self::Name(..) => rustix::fs::llistxattr(self.path().as_c_str(), into),
         }
     }
@@ -298,12 +323,10 @@ impl XattrOf<'_> {
         // Kernel limit for a value.
         let mut into = vec![0u8; 64 << 10];
         let got = retry("getxattr", || match self {
-            Self::Open(file) => match rustix::fs::fgetxattr(file, name, &mut into[..]) {
-                Err(Errno::BADF) => {
-                    rustix::fs::getxattr(self.path().as_c_str(), name, &mut into[..])
-                }
-                got => got,
-            },
+            Self::Open(file) => {
+                let got = rustix::fs::fgetxattr(file, name, &mut into[..]);
+                or_by_path(file, got, |path| rustix::fs::getxattr(path, name, &mut into[..]))
+            }
             Self::Name(..) => rustix::fs::lgetxattr(self.path().as_c_str(), name, &mut into[..]),
         });
         match got {
@@ -320,7 +343,10 @@ impl XattrOf<'_> {
     pub fn set(&self, name: &CStr, value: &[u8]) -> io::Result<()> {
         let flags = XattrFlags::empty();
         retry("setxattr", || match self {
-            Self::Open(file) => rustix::fs::fsetxattr(file, name, value, flags),
+            Self::Open(file) => {
+                let set = rustix::fs::fsetxattr(file, name, value, flags);
+                or_by_path(file, set, |path| rustix::fs::setxattr(path, name, value, flags))
+            }
             Self::Name(..) => rustix::fs::lsetxattr(self.path().as_c_str(), name, value, flags),
         })
     }
@@ -328,7 +354,10 @@ impl XattrOf<'_> {
     /// Removes an attribute; it is not an error if the attribute does not exist.
     pub fn remove(&self, name: &CStr) -> io::Result<()> {
         let removed = retry("removexattr", || match self {
-            Self::Open(file) => rustix::fs::fremovexattr(file, name),
+            Self::Open(file) => {
+                let removed = rustix::fs::fremovexattr(file, name);
+                or_by_path(file, removed, |path| rustix::fs::removexattr(path, name))
+            }
             Self::Name(..) => rustix::fs::lremovexattr(self.path().as_c_str(), name),
         });
         match removed {
@@ -365,6 +394,25 @@ mod tests {
         let path = XattrOf::Open(path.as_fd());
         assert!(path.names().unwrap().iter().any(|found| found.as_c_str() == name));
         assert_eq!(path.get(name).unwrap().unwrap(), b"value");
+        path.set(name, b"other").unwrap();
+        assert_eq!(XattrOf::Open(dir.as_fd()).get(name).unwrap().unwrap(), b"other");
+        path.remove(name).unwrap();
+        assert_eq!(path.get(name).unwrap(), None);
+    }
+
+    #[test]
+    fn metadata_is_set_through_a_descriptor_of_a_path() {
+        let temp = tempfile::tempdir().unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let path = rustix::fs::open(temp.path(), flags, rustix::fs::Mode::empty()).unwrap();
+        let (user, group) = own_ids();
+        set_owner(&path, user, group).unwrap();
+        set_group(&path, group).unwrap();
+        set_mode(&path, 0o310).unwrap();
+        set_times(&path, (10, 20), (-30, 40)).unwrap();
+        let found = of_file(&path).unwrap();
+        assert_eq!((found.mode, found.accessed, found.modified), (0o310, (10, 20), (-30, 40)));
+        set_mode(&path, 0o700).unwrap();
     }
 
     #[test]

@@ -396,12 +396,24 @@ impl Dir {
 
     /// Syncs the entries of this directory to the device.
     pub fn sync(&self) -> io::Result<()> {
-        retry_on_interrupt(|| call("fsync", || Ok(rustix::fs::fsync(&self.0)?)))
+        let synced = retry_on_interrupt(|| call("fsync", || Ok(rustix::fs::fsync(&self.0)?)));
+        self.explain_bad_descriptor(synced)
     }
 
     /// Syncs the file system that contains this directory.
     pub fn sync_file_system(&self) -> io::Result<()> {
-        retry_on_interrupt(|| call("syncfs", || Ok(rustix::fs::syncfs(&self.0)?)))
+        let synced = retry_on_interrupt(|| call("syncfs", || Ok(rustix::fs::syncfs(&self.0)?)));
+        self.explain_bad_descriptor(synced)
+    }
+
+    /// A directory opened only as a path cannot be synced: returns why it could not be opened.
+    fn explain_bad_descriptor(&self, synced: io::Result<()>) -> io::Result<()> {
+        match synced {
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::BADF) => {
+                self.open_at(b".").and_then(|_| Err(e))
+            }
+            synced => synced,
+        }
     }
 }
 

@@ -39,7 +39,10 @@ impl Worker<'_> {
         let mut at = dir;
         let mut pair = loop {
             if let Some(pair) = locked(&at.data().pair).clone() {
-                break DirPair { from: pair.from.open_at(b".")?, to: pair.to.open_at(b".")? };
+                break DirPair {
+                    from: pair.from.open_at(b".")?,
+                    to: pair.to.open_child_path_only(c".", false)?,
+                };
             }
             match at.parent() {
                 Some(parent) => {
@@ -134,7 +137,7 @@ impl Worker<'_> {
 
 /// Opens the pair above by `..`; `None` if the directory was moved, or reached through a link.
 fn climb(pair: &DirPair, above: &CopyDir) -> io::Result<Option<DirPair>> {
-    let (from, to) = (pair.from.open_above()?, pair.to.open_above()?);
+    let (from, to) = (pair.from.open_above()?, pair.to.open_child_path_only(c"..", false)?);
     let same = attr::of_file(&from)?.identity() == above.source.identity()
         && attr::of_file(&to)?.identity() == above.own;
     Ok(same.then_some(DirPair { from, to }))

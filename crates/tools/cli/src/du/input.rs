@@ -65,7 +65,7 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
     scan.signal = scan.interrupted.then(|| signals.exit() as i32 - 128);
     if print && args.total {
         let mut text = Vec::new();
-        lines.line(scan.total(), b"total", &mut text);
+        lines.total(scan.total(), &mut text);
         out::print_bytes(&text)?;
     }
     Ok(scan)

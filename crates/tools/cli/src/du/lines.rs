@@ -6,7 +6,7 @@ use super::size::Spelling;
 use super::time::TimeFormat;
 use crate::stderr;
 use ioloom_du::tree::Kind;
-use ioloom_du::{Measure, Tally, Tree};
+use ioloom_du::{Measure, Newest, Tally, Tree};
 use ioloom_walk::Follow;
 
 /// Selection and format of printed lines.
@@ -102,7 +102,13 @@ impl Lines {
         }
     }
 
-    pub(super) fn line(&self, totals: Tally, path: &[u8], out: &mut Vec<u8>) {
+    /// Appends the line for all trees together. As in GNU du, its time is not before 1970.
+    pub(super) fn total(&self, total: Tally, out: &mut Vec<u8>) {
+        let newest = total.newest.max(Newest((0, 0)));
+        self.line(Tally { newest, ..total }, b"total", out);
+    }
+
+    fn line(&self, totals: Tally, path: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(self.spelling.spell(totals.by(self.measure)).as_bytes());
         out.push(b'\t');
         if let Some(format) = &self.time {

@@ -122,7 +122,7 @@ fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(
         None => return Ok(()),
     }
     if args.total {
-        lines.line(scan.total(), b"total", &mut text);
+        lines.total(scan.total(), &mut text);
     }
     out::print_bytes(&text)
 }

@@ -79,7 +79,7 @@ pub(super) fn scan(args: &DuArgs, url: &str, lines: &Lines, print: bool) -> Resu
         let mut text = Vec::new();
         scan.roots.iter().for_each(|tree| lines.tree(tree, &mut text));
         if args.total {
-            lines.line(scan.total(), b"total", &mut text);
+            lines.total(scan.total(), &mut text);
         }
         out::print_bytes(&text)?;
     }

@@ -66,9 +66,7 @@ impl TimeFormat {
 
     /// Formats a time, or returns the seconds and `false` if it is out of range.
     pub(super) fn spell(&self, newest: Newest) -> (String, bool) {
-        // As in GNU du, the total of nothing has the time zero.
-        let is_none = newest.0.0 == i64::MIN;
-        let (seconds, nanoseconds) = if is_none { (0, 0) } else { newest.0 };
+        let (seconds, nanoseconds) = newest.0;
         let Ok(time) = Timestamp::new(seconds, nanoseconds.cast_signed()) else {
             return (seconds.to_string(), false);
         };

@@ -375,6 +375,39 @@ fn a_plain_user_gets_what_gnu_cp_does() {
     );
 }
 
+#[test]
+fn a_target_directory_that_cannot_be_listed_is_used_as_gnu_cp_does() {
+    if !is_gnu() || !is_root() {
+        return;
+    }
+    let all = "c=$?; chmod -R u+rwX t; exit $c";
+    let make = "mkdir -p s/d t/s/d; echo f > s/f; echo g > s/d/g; ln -s f s/l; mkfifo s/p; \
+                touch -d 2001-01-01 s s/d; echo old > t/s/f";
+    let (mut scripts, fill) = (Vec::new(), "echo o > t/s/d/g; echo o > t/s/l; echo o > t/s/p");
+    for mode in ["100", "300", "000", "200", "400", "500"] {
+        // GNU cp 9.1 moves the backups from a directory that it cannot list into the source.
+        let backup = if mode == "300" { "-rn" } else { "-rb" };
+        for options in ["-r", "-a", "-rp", backup, "-rf", "-r --rem", "-rT s/. t/s/d", "-ru"] {
+            let operands = if options.contains('T') { "" } else { "s t" };
+            for fill in ["true", fill] {
+                scripts.push(format!(
+                    "{make}; {fill}; chmod {mode} t/s; $CP {options} {operands}; {all}"
+                ));
+            }
+            scripts
+                .push(format!("{make}; chmod {mode} t/s/d t/s; $CP {options} {operands}; {all}"));
+            scripts.push(format!("{make}; chmod {mode} t/s t; $CP {options} {operands}; {all}"));
+        }
+        scripts.push(format!("{make}; chmod {mode} t/s; $CP --parents -r s/d s/f t; {all}"));
+        scripts.push(format!("{make}; chmod {mode} t/s; $CP --parents -a s/d s/f t; {all}"));
+        scripts.push(format!("{make}; chmod {mode} t/s; $CP -a s/f s/l t/s; {all}"));
+        scripts.push(format!("{make}; chmod {mode} t/s; $CP -rl s t; {all}"));
+        scripts.push(format!("{make}; chmod {mode} t/s; $CP -rsf ../../s t; {all}"));
+    }
+    let scripts: Vec<&str> = scripts.iter().map(String::as_str).collect();
+    compare(&scripts, true);
+}
+
 /// A file of another user in a directory where both may create files.
 #[test]
 fn the_owner_of_a_shared_file_stays() -> io::Result<()> {

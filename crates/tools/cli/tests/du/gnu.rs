@@ -252,3 +252,17 @@ fn times_are_in_the_zone_of_the_variable_or_of_the_system() {
         println!("skipped in part: no time zones are installed");
     }
 }
+
+#[test]
+fn a_total_is_not_older_than_1970() {
+    if !gnu_is_there() {
+        return;
+    }
+    let place = fresh();
+    place.write("f", "");
+    let old = std::time::UNIX_EPOCH - std::time::Duration::from_secs(1_000_000);
+    fs::File::open(place.at("f")).unwrap().set_modified(old).unwrap();
+    for args in [&["-c", "--time", "f"][..], &["-c", "--time", "--files0-from=/dev/null"]] {
+        place.same(args);
+    }
+}
