@@ -56,8 +56,17 @@ pub(super) const ACCEPTED: [&str; 20] = [
 pub(super) fn by_result(case: &Case, system: &Run, ours: &Run, on_fuse: bool) -> Vec<Difference> {
     let [theirs, own] = [system, ours].map(into_itself);
     let both = !theirs.is_empty() && !own.is_empty();
+    let outside = |path: &Path, run: &Run| -> BTreeSet<PathBuf> {
+        let names = group(path, &run.1).into_iter();
+        let is_refused = |name: &PathBuf| theirs.union(&own).any(|dir| name.starts_with(dir));
+        let kept = names.filter(|name| !is_refused(name)).cloned();
+        kept.chain(std::iter::once(path.to_owned())).collect()
+    };
     let enters_itself = |difference: &Difference| {
         let path = Path::new(&difference.path);
+        if both && difference.field == "links" && outside(path, system) == outside(path, ours) {
+            return true;
+        }
         both && theirs.union(&own).any(|refused| match difference.field {
             "entry" | "links" => path.starts_with(refused),
             "mtime" => difference.theirs == "now" && refused.parent() == Some(path),
