@@ -3,7 +3,9 @@
 //! Both programs copy from equal sources over equal targets. The checker then compares the whole
 //! working directory: the target, the source, and a directory outside that must not change.
 
-use super::copy_accepted::{Run, by_result, retain_reachable, retain_repeated, retain_unkept};
+use super::copy_accepted::{
+    Run, by_result, only_relinks, retain_reachable, retain_repeated, retain_unkept,
+};
 use super::copy_case::Case;
 use super::place::{Place, remove};
 use super::program::{Ended, run};
@@ -72,6 +74,7 @@ impl Case {
         let before = take(&dir.join("before"), since)?;
         retain_unkept(self, &mut differences, (system, ours), &before);
         same_code |= retain_reachable(self, &mut differences, (system, ours), &before);
+        same_code |= only_relinks(self, system, ours);
         if differences.is_empty() && same_code {
             return Ok(Vec::new());
         }

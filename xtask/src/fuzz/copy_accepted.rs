@@ -33,7 +33,7 @@ pub(super) const ACCEPTED: [&str; 20] = [
     "-s and --link where both report that no link can be made: GNU's has removed the target, or moved it \
      to its backup and back; ours keeps it and its directory as they were",
     "-u without links preserved, and two targets of one source file that are newer: GNU's replaces one \
-     by a link to the other, ours keeps both as they were",
+     by a link to the other, or fails to, ours keeps both as they were",
     "--sparse=never where blocks are shared: GNU's keeps holes of the source, ours allocates all",
     "--backup=simple: GNU's runs with --backup=existing, which does the same in these trees, because \
      GNU cp 9.1 looks for the old file in the working directory (fixed in 9.2)",
@@ -212,6 +212,17 @@ impl Kept<'_> {
     }
 }
 
+/// Returns true if all that GNU's reports is that it could not replace newer targets by links, where
+/// links are not preserved.
+pub(super) fn only_relinks(case: &Case, system: &Run, ours: &Run) -> bool {
+    let said = &system.0.err;
+    case.has(&["-u", "--update"])
+        && !case.preserves_links()
+        && ours.0.code == Some(0)
+        && !said.is_empty()
+        && said.lines().all(|line| line.contains("cannot create hard link"))
+}
+
 /// Removes the differences of a target below a link that its own copy has replaced. Returns true if
 /// this is all that GNU's reports.
 pub(super) fn retain_reachable(
@@ -347,8 +358,12 @@ fn accepts(case: &Case, difference: &Difference, snapshot: &Snapshot) -> bool {
             let bits = |text: &str| u32::from_str_radix(text, 8).unwrap_or(0);
             let (theirs, ours) = (bits(theirs), bits(ours));
             let only_more = theirs & 0o777 == ours & 0o777 && theirs & ours == ours;
-            let below = path.strip_prefix("t").unwrap_or(path);
-            let old = case.target.as_ref().map_or(0, |target| target.special_bits(below));
+            // A name can now be one of a file that another name had.
+            let names = group(path, snapshot).into_iter().map(PathBuf::as_path).chain([path]);
+            let old = case.target.as_ref().map_or(0, |target| {
+                let below = |name: &Path| name.strip_prefix("t").unwrap_or(name).to_owned();
+                names.fold(0, |bits, name| bits | target.special_bits(&below(name)))
+            });
             only_more && case.preserves() && !directory && theirs & !ours & !old == 0
         }
         "attributes" => {
