@@ -4,7 +4,7 @@
 //! working directory: the target, the source, and a directory outside that must not change.
 
 use super::copy_accepted::{
-    Run, by_result, only_relinks, retain_reachable, retain_repeated, retain_unkept,
+    Run, accepts, by_result, only_relinks, retain_reachable, retain_repeated, retain_unkept,
 };
 use super::copy_case::Case;
 use super::place::{Place, remove};
@@ -180,7 +180,11 @@ impl Case {
             differences.iter().filter(|other| other.path == path).all(|other| match other.field {
                 "entry" => there.map_or("absent", Record::word) == other.ours,
                 "extents" => value("contents") == ours.1[Path::new(path)].fields.get("contents"),
-                field => value(field).map_or("", String::as_str) == other.ours,
+                field => {
+                    let theirs = value(field).cloned().unwrap_or_default();
+                    let to_reference = Difference { theirs, ..other.clone() };
+                    to_reference.theirs == other.ours || accepts(self, &to_reference, &ours.1)
+                }
             })
         };
         let explained = |difference: &&Difference| {

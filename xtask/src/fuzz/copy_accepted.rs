@@ -343,7 +343,7 @@ fn left_open(case: &Case, difference: &Difference, system: &Run, ours: &Run) -> 
 }
 
 /// Applies the rules that need only the result.
-fn accepts(case: &Case, difference: &Difference, snapshot: &Snapshot) -> bool {
+pub(super) fn accepts(case: &Case, difference: &Difference, snapshot: &Snapshot) -> bool {
     let Difference { path, field, theirs, ours } = difference;
     let path = Path::new(path);
     let times = case.preserves_times();

@@ -194,7 +194,8 @@ impl Target<'_> {
         if options.remove_destination || (has_data && (loses_links || special)) {
             return Ok(TargetState::Fresh);
         }
-        if options.make != Make::Copy && options.force {
+        let is_link = self.source.kind == Kind::Symlink && !self.as_file;
+        if (options.make != Make::Copy || is_link) && options.force {
             return Ok(TargetState::Fresh);
         }
         if options.make != Make::Copy || !self.as_file {

@@ -50,7 +50,8 @@ impl Route<'_> {
     ) -> CopyError {
         let errno = Errno::from_io_error(&error);
         let is_denied = matches!(errno, Some(Errno::ACCESS | Errno::PERM | Errno::ROFS));
-        let is_removed = options.remove_destination || options.make == Make::Copy;
+        let has_data = options.make == Make::Copy && !options.attributes_only;
+        let is_removed = options.remove_destination || has_data;
         match target {
             TargetState::Fresh | TargetState::InPlace(_) if is_denied => match options.backup {
                 Some(_) => self.failed_to(Operation::Backup, error),

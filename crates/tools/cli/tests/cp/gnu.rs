@@ -255,6 +255,7 @@ fn files_are_overwritten_as_gnu_cp_does() {
             "echo a > a; $CP --attributes-only -p a b; echo c > c; $CP --attributes-only a c",
             "ln -s a l; echo f > f; $CP -a --attributes-only l f",
             "ln -s a l; echo f > f; $CP -a --remove-destination --attributes-only l f",
+            "ln -s a l; echo f > f; $CP -af --attributes-only l f; mkfifo p; $CP -af --attr p f",
             "echo a > a; $CP -l a b; $CP -lf a b; $CP -s a c; $CP -sf a c",
             "mkdir -p s/t; echo a > s/t/f; $CP -rl s d; $CP -r -s s e",
             "ln -s gone l; $CP -lP l m; $CP -P l n",
