@@ -80,7 +80,7 @@ impl Case {
     ) -> anyhow::Result<Vec<String>> {
         match self {
             Self::Copy(case) => case.differences(place, reference, program, number),
-            Self::Du(case) => case.differences(place, program, number),
+            Self::Du(case) => case.differences((place, reference), program, number),
         }
     }
 

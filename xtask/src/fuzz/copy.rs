@@ -4,7 +4,8 @@
 //! working directory: the target, the source, and a directory outside that must not change.
 
 use super::copy_accepted::{
-    Run, accepts, by_result, only_relinks, retain_reachable, retain_repeated, retain_unkept,
+    Run, accepts, by_result, is_mode_of_source, only_relinks, retain_reachable, retain_repeated,
+    retain_unkept,
 };
 use super::copy_case::Case;
 use super::place::{Place, remove};
@@ -79,7 +80,7 @@ impl Case {
             return Ok(Vec::new());
         }
         let references = self.references(reference, on_fuse, number)?;
-        Ok(self.unexplained(&differences, same_code, ours, &references))
+        Ok(self.unexplained(&differences, same_code, (ours, on_fuse), &references))
     }
 
     /// Runs the system's cp on tmpfs, with the entries of the source created in several orders.
@@ -170,7 +171,7 @@ impl Case {
         &self,
         differences: &[Difference],
         same_code: bool,
-        ours: &Run,
+        (ours, on_fuse): (&Run, bool),
         references: &[Run],
     ) -> Vec<String> {
         let by_order = self.depends_on_order();
@@ -183,7 +184,9 @@ impl Case {
                 field => {
                     let theirs = value(field).cloned().unwrap_or_default();
                     let to_reference = Difference { theirs, ..other.clone() };
-                    to_reference.theirs == other.ours || accepts(self, &to_reference, &ours.1)
+                    to_reference.theirs == other.ours
+                        || accepts(self, &to_reference, &ours.1)
+                        || field == "mode" && on_fuse && is_mode_of_source(self, other, &ours.1)
                 }
             })
         };

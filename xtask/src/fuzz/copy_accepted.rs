@@ -76,7 +76,7 @@ pub(super) fn by_result(case: &Case, system: &Run, ours: &Run, on_fuse: bool) ->
     let mut differences = compare(&system.1, &ours.1);
     differences.retain(|difference| {
         let of_fuse = match difference.field {
-            "mode" => case.preserves() && is_of_source(case, difference, &ours.1),
+            "mode" => case.preserves() && is_mode_of_source(case, difference, &ours.1),
             field => field == "atime",
         };
         let is_listed = accepts(case, difference, &ours.1)
@@ -299,6 +299,28 @@ fn is_of_source(case: &Case, difference: &Difference, snapshot: &Snapshot) -> bo
                 && record.fields.get(difference.field) == Some(&difference.ours)
         })
     })
+}
+
+/// Returns true if a source of this name and type has the mode of our copy, which can also have bits
+/// that the target had, and lacks those of the umask if modes are not preserved.
+pub(super) fn is_mode_of_source(case: &Case, difference: &Difference, snapshot: &Snapshot) -> bool {
+    let bits = |text: &str| u32::from_str_radix(text, 8).ok();
+    let copy = Path::new(&difference.path);
+    let below = copy.strip_prefix("t").unwrap_or(copy);
+    let old = case.target.as_ref().map_or(0, |target| target.special_bits(below));
+    let word = snapshot.get(copy).map(Record::word);
+    let Some(ours) = bits(&difference.ours) else { return false };
+    let is_it = |mode: u32| match case.preserves() {
+        true => ours & !old == mode & !old,
+        false => ours & !old == mode & 0o777 & !case.umask,
+    };
+    let sources = snapshot.iter().filter(|(path, record)| {
+        path.starts_with("source")
+            && path.file_name() == copy.file_name()
+            && Some(record.word()) == word
+    });
+    let modes = sources.filter_map(|(_, record)| bits(record.fields.get("mode")?));
+    is_of_source(case, difference, snapshot) || modes.into_iter().any(is_it)
 }
 
 /// Returns true if only user attributes differ, of an existing directory whose times GNU's could

@@ -9,7 +9,7 @@
 //!        │                   they wait for each other: halve while fewer are faster
 //!        │ blocked ≥ 10 %
 //!        ▼
-//! jump to 8 per core (at least 16) ─► processors busy: stay
+//! jump to 2 × cores ÷ (1 − blocked), at most 8 per core or 16 ─► processors busy: stay
 //!        │                              else double while the rate rises by more than 5 %
 //!        │ it does not: one step back, then halve while fewer are faster (a seeking disk)
 //!        ▼
@@ -65,7 +65,7 @@ const FEWER_GAIN_LEAST: f64 = 1.05;
 const FEWER_NS: u64 = 30_000_000;
 
 /// Time that a single worker walks before a second one is tried, in nanoseconds.
-const ALONE_NS: u64 = 500_000_000;
+const ALONE_NS: u64 = 100_000_000;
 
 /// Time ignored after a change, while threads start and queues fill, in nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;
@@ -185,8 +185,16 @@ impl WalkController {
         self.go(workers, State::Settled { rate });
     }
 
+    /// Returns the number of workers to jump to from one per core: twice as many as keep the cores
+    /// busy if each is blocked for this share of the time, and at most 8 per core.
+    fn first_jump(&self, blocked: f64) -> u32 {
+        let busy = f64::from(self.cores) / (1.0 - blocked).max(0.01);
+        let most = (self.cores * 8).max(16).min(self.most);
+        ((2.0 * busy).ceil() as u32).min(most)
+    }
+
     fn warm(&mut self, blocked: f64, locked: f64, rate: f64) {
-        let first = (self.cores * 8).max(16).min(self.most);
+        let first = self.first_jump(blocked);
         if blocked < BLOCKED_LEAST || first <= self.workers {
             return self.stay(blocked, locked);
         }
@@ -510,8 +518,12 @@ mod tests {
     fn blocked_workers_get_company_at_once() {
         let mut controller = WalkController::new(2, 256);
         let batch = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, ..Batch::default() };
-        assert_eq!(controller.decide(&batch), 16);
+        // 3.3 keep both cores busy.
+        assert_eq!(controller.decide(&batch), 7);
         assert!(controller.why().contains("40 %"), "{}", controller.why());
+        let batch = Batch { idle: 0.9, ..batch };
+        assert_eq!(WalkController::new(2, 256).decide(&batch), 16);
+        assert_eq!(WalkController::new(2, 10).decide(&batch), 10);
     }
 
     #[test]
@@ -597,8 +609,8 @@ mod tests {
     fn a_single_worker_gets_company_only_if_that_is_faster() {
         let alone = || WalkController::new(4, 256).starting_with_one();
         let worse = [(1, 57_000.0), (2, 47_000.0)];
-        assert_eq!(crowded(alone(), &worse, 50).workers(), 1);
-        assert_eq!(crowded(alone(), &worse, 53).workers(), 2, "tried");
+        assert_eq!(crowded(alone(), &worse, 10).workers(), 1);
+        assert_eq!(crowded(alone(), &worse, 13).workers(), 2, "tried");
         let controller = crowded(alone(), &worse, 100);
         assert_eq!(controller.workers(), 1, "{}", controller.why());
         let controller = crowded(alone(), &[(1, 47_000.0), (2, 57_000.0)], 100);
@@ -606,17 +618,17 @@ mod tests {
         assert!(controller.why().contains("from 1"), "{}", controller.why());
         // Waiting for a device is detected here, too.
         let cold = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, ..Batch::default() };
-        assert_eq!(alone().decide(&cold), 32);
+        assert_eq!(alone().decide(&cold), 14);
     }
 
     #[test]
     fn workers_that_keep_the_cores_busy_are_enough() {
         let mut controller = WalkController::new(2, 256);
         let first = Batch { elapsed_ns: 9_000_000, files: 9_000, idle: 0.7, ..Batch::default() };
-        assert_eq!(controller.decide(&first), 16);
+        assert_eq!(controller.decide(&first), 14);
         let busy = Batch { elapsed_ns: 10_000_000, files: 30_000, idle: 0.6, ..Batch::default() };
         for _ in 0..100 {
-            assert_eq!(controller.decide(&busy), 16);
+            assert_eq!(controller.decide(&busy), 14);
         }
         assert!(controller.why().contains("busy"), "{}", controller.why());
     }

@@ -21,6 +21,7 @@ use crate::error::{CopyError, Reason};
 use crate::file_transfer::{FileTransfer, has_holes};
 use crate::links::{Copied, EntryResult, Outcome};
 use crate::meta::{Creation, FileRef};
+use crate::mode::Mode;
 use crate::new_file::{Destination, NewFile, hidden_name};
 use crate::options::{Durable, Existing, Overwrite, Preserve};
 use crate::plan::SMALL_BYTES;
@@ -131,7 +132,7 @@ impl<'a> Attempt<'a> {
             true => Ok(Transferred { bytes: 0, hash: None, mode: None }),
             false => transfer.bytes(buffer),
         };
-        let moved = moved.and_then(|moved| Ok((self.change()?, moved)));
+        let moved = moved.and_then(|moved| Ok((self.change(moved.mode)?, moved)));
         let finished = match moved {
             Ok((change, moved)) => {
                 let mode = moved.mode;
@@ -277,9 +278,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Checks whether the source changed during the copy; returns how if that is tolerated.
-    fn change(&self) -> Result<Option<&'static str>, CopyError> {
-        if self.source.is_stream() || self.context.options.attributes_only {
+    /// Checks whether the source changed during the copy; returns how if that is tolerated. Blocks are
+    /// shared at one moment, so only preserved times could belong to older content.
+    fn change(&self, mode: Option<Mode>) -> Result<Option<&'static str>, CopyError> {
+        let options = self.context.options;
+        let is_atomic = mode == Some(Mode::Reflink) && !options.preserve.times;
+        if self.source.is_stream() || options.attributes_only || is_atomic {
             return Ok(None);
         }
         let after = attr::of_file(&self.source.file)

@@ -31,10 +31,14 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 let mut block = self.block.take().unwrap_or_else(|| Block::new(BUFFER_BYTES));
                 let first = self.local.len();
                 self.blocks(&node, &held, &mut block);
+                let found = first.min(self.local.len())..;
                 if matches!(self.context.walk.method, Method::Sweep | Method::InodeTables) {
                     // The directory with the lowest inode comes next.
-                    let first = first.min(self.local.len());
-                    self.local[first..].sort_unstable_by_key(|task| Reverse(task.inode()));
+                    self.local[found].sort_unstable_by_key(|task| Reverse(task.inode()));
+                } else {
+                    // Next comes the one found first, as in programs that create trees: their
+                    // directories are read in the order in which they were written.
+                    self.local[found].reverse();
                 }
                 self.block = Some(block);
                 self.visitor.part(DirRef(&node));

@@ -107,6 +107,8 @@ enum Core {
     Serial { queue: VecDeque<Request>, active: Option<(u64, u64)>, head: u64, open: Vec<u64> },
     /// Completion times are known when a request arrives.
     Parallel { free: Vec<u64>, bus: u64, command: u64, done: BinaryHeap<Reverse<(u64, u64)>> },
+    /// The same with any number of interchangeable servers: the one that is free first serves.
+    Servers { free: BinaryHeap<Reverse<u64>>, bus: u64, done: BinaryHeap<Reverse<(u64, u64)>> },
 }
 
 #[derive(Debug, Clone)]
@@ -156,18 +158,21 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn new(device: Device, seed: u64) -> Self {
-        let parallel = |units: u32| Core::Parallel {
-            free: vec![0; units.max(1) as usize],
-            bus: 0,
-            command: 0,
-            done: BinaryHeap::new(),
-        };
         let core = match device.model {
             Model::Disk { .. } | Model::Stick { .. } => {
                 Core::Serial { queue: VecDeque::new(), active: None, head: 0, open: Vec::new() }
             }
-            Model::Flash { units, .. } => parallel(units),
-            Model::Network { servers, .. } => parallel(servers),
+            Model::Flash { units, .. } => Core::Parallel {
+                free: vec![0; units.max(1) as usize],
+                bus: 0,
+                command: 0,
+                done: BinaryHeap::new(),
+            },
+            Model::Network { servers, .. } => Core::Servers {
+                free: vec![Reverse(0); servers.max(1) as usize].into(),
+                bus: 0,
+                done: BinaryHeap::new(),
+            },
         };
         let mut running = Self {
             device,
@@ -208,7 +213,9 @@ impl Running {
         let gate = self.gate.as_ref().and_then(Gate::release);
         let core = match &self.core {
             Core::Serial { active, .. } => active.map(|(end, _)| end),
-            Core::Parallel { done, .. } => done.peek().map(|Reverse((end, _))| *end),
+            Core::Parallel { done, .. } | Core::Servers { done, .. } => {
+                done.peek().map(|Reverse((end, _))| *end)
+            }
         };
         let late = self.delayed.peek().map(|Reverse((end, _))| *end);
         [gate, core, late].into_iter().flatten().min().unwrap_or(u64::MAX)
@@ -228,7 +235,7 @@ impl Running {
         }
         let first = out.len();
         let ended = match &mut self.core {
-            Core::Parallel { done, .. } => {
+            Core::Parallel { done, .. } | Core::Servers { done, .. } => {
                 while let Some(Reverse((end, id))) = done.peek().copied()
                     && end <= now
                 {
@@ -290,13 +297,14 @@ impl Running {
                 done.push(Reverse((*bus + firmware_ns, request.id)));
             }
             (
-                Core::Parallel { free, bus, done, .. },
+                Core::Servers { free, bus, done },
                 Model::Network { latency_ns, service_ns, bytes_per_s, .. },
             ) => {
-                let (server, _) = free.iter().enumerate().min_by_key(|(_, at)| **at).expect("one");
+                let Reverse(idle) = free.pop().expect("at least one server");
                 let arrives = now + (latency_ns as f64 * vary / 2.0) as u64;
-                free[server] = free[server].max(arrives) + service_ns;
-                *bus = free[server].max(*bus) + (request.bytes as f64 / bytes_per_s * 1e9) as u64;
+                let served = idle.max(arrives) + service_ns;
+                free.push(Reverse(served));
+                *bus = served.max(*bus) + (request.bytes as f64 / bytes_per_s * 1e9) as u64;
                 done.push(Reverse((*bus + (latency_ns as f64 * vary / 2.0) as u64, request.id)));
             }
             _ => unreachable!("the core follows from the model"),

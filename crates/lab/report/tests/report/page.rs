@@ -3,9 +3,10 @@
 
 use crate::records::{HOSTILE, sample};
 use crate::{full, synthetic};
-use ioloom_model::Outcome;
 use ioloom_model::study::Mode;
+use ioloom_model::{Outcome, RunRecord};
 use ioloom_report::PictureRow;
+use ioloom_report::advice::advice;
 use ioloom_report::data;
 use ioloom_report::group::groups;
 use ioloom_report::headline::{answer, headlines, plain_text};
@@ -472,6 +473,64 @@ fn single_runs_have_no_intervals() {
     }
     let text = terminal(&one, 200, false);
     assert!(text.contains(" was fastest in it."), "{text}");
+}
+
+/// Returns the line of the first page for a default and another plan with these times, in
+/// milliseconds, in blocks of the same number. `None`: the arm did not run.
+fn advised(usual: &[Option<f64>], other: &[Option<f64>], is_default: bool) -> String {
+    let mut input: Input = sample(1);
+    let experiment = &mut input.study.experiments[0];
+    let (name, arms) = (experiment.name.clone(), ["default", "threads-2"]);
+    experiment.topic = Some("files".to_owned());
+    experiment.usual = is_default.then(|| arms[0].to_owned());
+    let models = arms.map(|arm| {
+        let is_it = |r: &&RunRecord| r.key.experiment == name && r.key.arm == arm;
+        input.records.iter().find(is_it).expect(arm).clone()
+    });
+    input.records.clear();
+    for (model, times) in models.iter().zip([usual, other]) {
+        for (block, time) in (0..).zip(times) {
+            let Some(time_ms) = time else { continue };
+            let mut record = model.clone();
+            record.key.block = block;
+            record.doubts.clear();
+            if let Outcome::Done { measured } = &mut record.outcome {
+                measured.elapsed_ns = (time_ms * 1e6) as u64;
+            }
+            input.records.push(record);
+        }
+    }
+    let groups = groups(&input);
+    let lines = advice(&groups);
+    assert_eq!(lines.len(), 1);
+    plain_text(&lines[0].pieces())
+}
+
+/// Each decision has a sentence of its own, and the opposite times have the opposite one.
+#[test]
+fn a_line_of_advice_says_what_the_times_say() {
+    let near = |ms: f64| (0..12).map(|i| Some(ms * (1.0 + f64::from(i % 3) / 500.0))).collect();
+    let wide = |ms: f64| (0..12).map(|i| Some(ms * (1.0 + f64::from(i * 5 % 12) / 6.0))).collect();
+    let far = |ms: f64| (0..12).map(|i| Some(ms * (1.0 + f64::from(i * 7 % 12) / 6.0))).collect();
+    let [slow, fast, almost]: [Vec<Option<f64>>; 3] = [near(130.0), near(100.0), near(101.0)];
+    let some = |ms: f64, n: usize| vec![Some(ms); n];
+    let apart = (vec![Some(9.0), None, Some(9.0), None], vec![None, Some(8.0), None, Some(8.0)]);
+    let cases = [
+        ("the other is faster", advised(&slow, &fast, true)),
+        ("the default is faster", advised(&fast, &slow, true)),
+        ("nearly equal", advised(&almost, &fast, true)),
+        ("noise", advised(&wide(100.0), &far(100.0), true)),
+        ("no default, the other is faster", advised(&slow, &fast, false)),
+        ("no default, the first is faster", advised(&fast, &slow, false)),
+        ("no default, noise", advised(&wide(100.0), &far(100.0), false)),
+        ("three blocks", advised(&some(130.0, 3), &some(100.0, 3), true)),
+        ("three blocks, no default", advised(&some(130.0, 3), &some(100.0, 3), false)),
+        ("one block, the other is faster", advised(&some(130.0, 1), &some(100.0, 1), true)),
+        ("one block, the default is faster", advised(&some(100.0, 1), &some(130.0, 1), true)),
+        ("no block in common", advised(&apart.0, &apart.1, true)),
+    ];
+    let text = cases.map(|(what, line)| format!("{what}: {line}")).join("\n");
+    insta::assert_snapshot!("advice", text);
 }
 
 /// Fewer than six blocks have no interval, and no plan is called fastest; six or more have intervals.
