@@ -509,20 +509,21 @@ fn advised(usual: &[Option<f64>], other: &[Option<f64>], is_default: bool) -> St
 /// Each decision has a sentence of its own, and the opposite times have the opposite one.
 #[test]
 fn a_line_of_advice_says_what_the_times_say() {
-    let near = |ms: f64| (0..12).map(|i| Some(ms * (1.0 + f64::from(i % 3) / 500.0))).collect();
-    let wide = |ms: f64| (0..12).map(|i| Some(ms * (1.0 + f64::from(i * 5 % 12) / 6.0))).collect();
-    let far = |ms: f64| (0..12).map(|i| Some(ms * (1.0 + f64::from(i * 7 % 12) / 6.0))).collect();
-    let [slow, fast, almost]: [Vec<Option<f64>>; 3] = [near(130.0), near(100.0), near(101.0)];
+    let times = |ms: f64, step: u32, per: f64| -> Vec<Option<f64>> {
+        (0..12u32).map(|i| Some(ms * (1.0 + f64::from(i * step % 12) / per))).collect()
+    };
+    let [slow, fast, almost] = [130.0, 100.0, 101.0].map(|ms| times(ms, 4, 2_000.0));
+    let noise = [times(100.0, 5, 6.0), times(100.0, 7, 6.0)];
     let some = |ms: f64, n: usize| vec![Some(ms); n];
     let apart = (vec![Some(9.0), None, Some(9.0), None], vec![None, Some(8.0), None, Some(8.0)]);
     let cases = [
         ("the other is faster", advised(&slow, &fast, true)),
         ("the default is faster", advised(&fast, &slow, true)),
         ("nearly equal", advised(&almost, &fast, true)),
-        ("noise", advised(&wide(100.0), &far(100.0), true)),
+        ("noise", advised(&noise[0], &noise[1], true)),
         ("no default, the other is faster", advised(&slow, &fast, false)),
         ("no default, the first is faster", advised(&fast, &slow, false)),
-        ("no default, noise", advised(&wide(100.0), &far(100.0), false)),
+        ("no default, noise", advised(&noise[0], &noise[1], false)),
         ("three blocks", advised(&some(130.0, 3), &some(100.0, 3), true)),
         ("three blocks, no default", advised(&some(130.0, 3), &some(100.0, 3), false)),
         ("one block, the other is faster", advised(&some(130.0, 1), &some(100.0, 1), true)),
