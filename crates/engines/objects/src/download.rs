@@ -4,7 +4,8 @@
 //! part of a file under its final name. The contents are compared with the MD5 in the `ETag` where it
 //! is one: not for uploads in parts, and not for objects encrypted with keys of KMS or of the client.
 //! Otherwise only the length was verified. Some servers give versions that look like an MD5 and are
-//! none: where the sums differ, the object is read again, and the file is kept if both readings agree.
+//! none: where the sums differ, the object is read again, and the file is kept if both readings agree, with
+//! its length verified only.
 
 use crate::error::{Action, Kind, ObjectError};
 use crate::options::Options;
@@ -15,17 +16,22 @@ use crate::store::Store;
 use crate::wire::watched;
 use crate::work::{Piece, Work, WorkError};
 use futures_util::TryStreamExt;
-use ioloom_failure::{Operation, PathError};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::fault::call;
+use ioloom_sys::make::random_number;
 use md5::{Digest, Md5};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectStore};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Errors that are kept.
 const ERRORS_KEPT: usize = 1000;
+
+/// Attempts to find an unused hidden name.
+const NAME_TRIES: u32 = 8;
 
 /// Where the files go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +45,7 @@ pub enum Place {
 /// The result of copying objects to files.
 #[derive(Debug)]
 pub struct Downloaded {
-    /// Files whose contents have the checksum of the object.
+    /// Files whose contents have the checksum that the store has for the object.
     pub verified: u64,
     /// Files of which only the length was verified.
     pub length_only: u64,
@@ -60,7 +66,8 @@ pub fn download(
     place: &Place,
     options: &Options<'_>,
 ) -> Result<Downloaded, ObjectError> {
-    let work = Writing { place, root: store.location().url(), store };
+    let work =
+        Writing { place, root: store.location().url(), store, own_name: AtomicBool::default() };
     let mut run = run(store, options, &work)?;
     let (mut verified, mut length_only, mut errors) = (0, 0, Vec::new());
     for local in std::mem::take(&mut run.locals) {
@@ -76,6 +83,9 @@ struct Writing<'a> {
     place: &'a Place,
     root: String,
     store: &'a Store,
+    /// Whether a file has the name of the location: an object of that name and one below it with the
+    /// same last segment would be one file.
+    own_name: AtomicBool,
 }
 
 /// What a thread has done.
@@ -125,6 +135,22 @@ impl Writing<'_> {
         directory.join(below)
     }
 
+    /// Refuses the second object with the file of the location's own name.
+    fn claim(&self, url: &str, path: &Path) -> Result<(), WorkError> {
+        let Place::Below(directory) = self.place else { return Ok(()) };
+        let own = self.root.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        if path != directory.join(own) || !self.own_name.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let [url, root] = [url, &self.root].map(|url| quoted(Path::new(url)).to_string());
+        Err(format!(
+            "cannot copy {url}: another object has the same file {}; copy what is below {root} with a \
+             slash at its end, and {root} without -r",
+            quoted(path)
+        )
+        .into())
+    }
+
     /// Creates the directories of a file. Below the target no symbolic link is followed, so that no
     /// file is written outside of it.
     fn create_directories(&self, directory: &Path) -> Result<(), WorkError> {
@@ -145,7 +171,7 @@ impl Writing<'_> {
                         return Err(format!(
                             "cannot create directory {}: it is a symbolic link, which cp does not \
                              follow below the target",
-                            ioloom_failure::quoted(&path)
+                            quoted(&path)
                         )
                         .into());
                     }
@@ -192,11 +218,24 @@ impl Writing<'_> {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        self.claim(url, &path)?;
         self.create_directories(directory)?;
-        let hidden = directory.join(format!(".ioloom-{}-{index}", std::process::id()));
-        // Never an existing file: it may be an object of this name, or a link.
-        let create = || OpenOptions::new().write(true).create_new(true).open(&hidden);
-        let file = call("create", create).map_err(PathError::on(Operation::Create, &path))?;
+        let mut tries = 0;
+        let (hidden, file) = loop {
+            let (process, random) = (std::process::id(), random_number());
+            let hidden = directory.join(format!(".ioloom-{process}-{index}-{random:016x}"));
+            // Never an existing file: it may be an object of this name, or a link.
+            let create = || OpenOptions::new().write(true).create_new(true).open(&hidden);
+            match call("create", create) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < NAME_TRIES => {
+                    tries += 1;
+                }
+                created => {
+                    let created = created.map_err(PathError::on(Operation::Create, &path))?;
+                    break (hidden, created);
+                }
+            }
+        };
         Ok(Partial { file: Some(file), hidden, path, sum: Md5::new(), expected: None })
     }
 }
@@ -241,14 +280,16 @@ impl Work for Writing<'_> {
             None => false,
             Some(expected) => {
                 let found = digits(&partial.sum.clone().finalize());
-                if found != *expected && self.read_again(&url, expected)? != found {
-                    let url = ioloom_failure::quoted(Path::new(&url)).to_string();
+                // Contents that are the same twice can have a version that looks like a sum and is none.
+                let is_verified = found == *expected;
+                if !is_verified && self.read_again(&url, expected)? != found {
+                    let url = quoted(Path::new(&url)).to_string();
                     return Err(format!(
                         "cannot verify {url}: the contents have the MD5 {found}, the store has {expected}"
                     )
                     .into());
                 }
-                true
+                is_verified
             }
         };
         call("rename", || std::fs::rename(&partial.hidden, &partial.path))

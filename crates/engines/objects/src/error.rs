@@ -108,8 +108,11 @@ impl ObjectError {
             Kind::Denied if self.action == Action::List => {
                 "check the credentials, and that they permit s3:ListBucket"
             }
-            Kind::Denied if matches!(self.action, Action::Write | Action::Abort) => {
+            Kind::Denied if self.action == Action::Write => {
                 "check the credentials, and that they permit s3:PutObject"
+            }
+            Kind::Denied if self.action == Action::Abort => {
+                "check the credentials, and that they permit s3:AbortMultipartUpload"
             }
             Kind::Denied => "check the credentials, and that they permit s3:GetObject",
             Kind::Region => "set AWS_REGION to the region of the bucket",

@@ -217,7 +217,7 @@ pub(crate) async fn again(
     if reason.kind == Kind::Busy {
         gate.refused(started);
     }
-    let pause = retries.take(attempts).filter(|_| reason.is_transient())?;
+    let pause = reason.is_transient().then(|| retries.take(attempts)).flatten()?;
     tokio::time::sleep(pause).await;
     Some(gate.again().await)
 }

@@ -104,10 +104,8 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
                     let reason = Reason::of(&error, &seen);
                     // Requests were repeated already; only a page that broke off was not.
                     let broke_off = seen.status.is_some_and(|status| status < 300);
-                    match retries
-                        .take(attempts)
-                        .filter(|_| broke_off && reason.is_transient() && attempts < PAGE_ATTEMPTS)
-                    {
+                    let repeats = broke_off && reason.is_transient() && attempts < PAGE_ATTEMPTS;
+                    match repeats.then(|| retries.take(attempts)).flatten() {
                         Some(pause) => tokio::time::sleep(pause).await,
                         None => return Err(failed(reason, attempts)),
                     }
@@ -140,15 +138,18 @@ async fn of_the_prefix(store: &Store) -> Result<Option<Listed>, ObjectError> {
         return Ok(None);
     }
     // Whether it may be described is another permission than whether the prefix may be listed, so a
-    // failure says nothing yet.
+    // refusal says nothing yet. Without an answer it may be there.
     match watched(describe(&store.patient, &location.key)).await {
         (Ok(meta), _) => Ok(Some(Listed::of(meta))),
         (Err(error), seen) => {
             let reason = Reason::of(&error, &seen);
             match reason.kind {
-                Kind::Credentials | Kind::Unreachable | Kind::Configuration => {
-                    Err(unlisted(location, reason, 1))
-                }
+                Kind::Credentials
+                | Kind::Unreachable
+                | Kind::Configuration
+                | Kind::Busy
+                | Kind::Server
+                | Kind::Interrupted => Err(unlisted(location, reason, 1)),
                 _ => Ok(None),
             }
         }

@@ -61,6 +61,15 @@ impl From<String> for Problem {
 }
 
 impl Problem {
+    pub(crate) fn new(error: ObjectError) -> Self {
+        Self { text: error.to_string(), kind: Some(error.kind) }
+    }
+
+    /// Returns whether the credentials have no permission for it.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.kind == Some(Kind::Denied)
+    }
+
     /// Returns whether it is probably one of all files.
     pub(crate) fn is_of_the_store(&self) -> bool {
         matches!(
@@ -68,7 +77,6 @@ impl Problem {
             Some(
                 Kind::NoStore
                     | Kind::NoBucket
-                    | Kind::Denied
                     | Kind::Credentials
                     | Kind::Unreachable
                     | Kind::Region

@@ -50,6 +50,13 @@ pub(crate) fn readable(page: &str) -> (String, Removed) {
     (text + rest, removed)
 }
 
+/// Returns whether a page says that it is not the last one, and not how to request the next one.
+pub(crate) fn is_cut(page: &[u8]) -> bool {
+    let Ok(page) = std::str::from_utf8(page) else { return false };
+    let is_truncated = text_of(page, "IsTruncated").is_some_and(|text| text.trim() == "true");
+    is_truncated && text_of(page, "NextContinuationToken").is_none_or(|token| token.is_empty())
+}
+
 /// Returns the text of an element with its references resolved.
 fn text_of(entry: &str, name: &str) -> Option<String> {
     let (_, rest) = entry.split_once(&format!("<{name}>"))?;
@@ -89,6 +96,19 @@ mod tests {
 
     fn entry(key: &str, size: u32) -> String {
         format!("<Contents><Key>{key}</Key><Size>{size}</Size></Contents>")
+    }
+
+    #[test]
+    fn a_page_that_is_not_the_last_names_the_next() {
+        let page = |truncated, token| {
+            is_cut(format!("<R><IsTruncated>{truncated}</IsTruncated>{token}</R>").as_bytes())
+        };
+        assert!(page("true", ""));
+        assert!(page("true", "<NextContinuationToken></NextContinuationToken>"));
+        assert!(page("true", "<NextMarker>b</NextMarker>"));
+        assert!(!page("true", "<NextContinuationToken>b</NextContinuationToken>"));
+        assert!(!page("false", ""));
+        assert!(!is_cut(b"<R></R>"));
     }
 
     #[test]

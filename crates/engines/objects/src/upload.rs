@@ -25,6 +25,8 @@ use tokio::task::JoinSet;
 
 /// Files in flight or waiting for it.
 const FILES: usize = 512;
+/// Files that the store refuses one by one before the others are not tried any more.
+const REFUSED_MAX: usize = 8;
 /// Errors that are kept.
 const ERRORS_KEPT: usize = 1000;
 /// Bytes in flight until the throughput is known, and then seconds of it: over a slow line each of
@@ -51,8 +53,10 @@ pub struct Uploaded {
     pub errors: Vec<String>,
     /// Whether the run was stopped.
     pub cancelled: bool,
-    /// Whether the run ended early because the store refuses every file.
+    /// Whether the run ended early because the store refuses every file. The others were not tried.
     pub gave_up: bool,
+    /// Messages about refused files, while no other file succeeded.
+    refused: Vec<String>,
     /// Requests.
     pub requests: Requests,
     /// Time.
@@ -72,20 +76,36 @@ impl Uploaded {
         match sent {
             Ok(Sent::Stopped) => {}
             Ok(sent) => {
+                std::mem::take(&mut self.refused).into_iter().for_each(|text| self.fail(text));
                 self.files += 1;
                 self.bytes += bytes;
                 self.verified += u64::from(sent == Sent::Verified);
                 self.length_only += u64::from(sent == Sent::LengthOnly);
             }
             // Every file would fail for this reason: the first one is enough.
-            Err(problem) if problem.is_of_the_store() && self.files == 0 => {
+            Err(problem) if self.files == 0 && problem.is_of_the_store() => {
                 if !self.gave_up {
                     self.fail(problem.text);
                 }
                 self.gave_up = true;
             }
+            Err(_) if self.gave_up => {}
+            // A single key can be refused; all the first ones mean that every key is.
+            Err(problem) if self.files == 0 && problem.is_refused() => {
+                self.refused.push(problem.text);
+                if self.refused.len() >= REFUSED_MAX {
+                    self.give_up();
+                }
+            }
             Err(problem) => self.fail(problem.text),
         }
+    }
+
+    /// Reports the first refused file for all of them, if there are any.
+    fn give_up(&mut self) {
+        let first = std::mem::take(&mut self.refused).into_iter().next();
+        self.gave_up |= first.is_some();
+        first.into_iter().for_each(|text| self.fail(text));
     }
 
     fn progress(&self, found: u64, complete: bool) -> Progress {
@@ -121,7 +141,7 @@ pub fn upload(
     let began = Instant::now();
     let mut done = Uploaded::default();
     runtime.block_on(async {
-        abort_left(store, records, &mut done).await;
+        abort_left(store, records, options, &mut done).await;
         send_all(store, source, records, options, &mut done).await;
     });
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -130,19 +150,27 @@ pub fn upload(
 }
 
 /// Aborts uploads of killed runs. One that cannot be aborted keeps its record and is an error.
-async fn abort_left(store: &Store, records: &Path, done: &mut Uploaded) {
+async fn abort_left(store: &Store, records: &Path, options: &Options<'_>, done: &mut Uploaded) {
     for (record, url, id) in left(records, &store.endpoint, &store.location.url()) {
         let key = url.strip_prefix(&store.location.url_of("")).and_then(|key| Key::parse(key).ok());
         let Some(key) = key else { continue };
+        if options.stop.load(Ordering::Relaxed) {
+            return;
+        }
         let (aborted, seen) = watched(store.patient.abort_multipart(&key, &id)).await;
         match aborted {
             Ok(()) => done.aborted += 1,
             Err(_) if seen.status == Some(404) => {}
             Err(error) => {
                 let reason = Reason::of(&error, &seen);
-                done.fail(
-                    ObjectError::new(Action::Abort, url, reason.kind, reason.text).to_string(),
-                );
+                let problem =
+                    Problem::new(ObjectError::new(Action::Abort, url, reason.kind, reason.text));
+                let is_of_all = problem.is_of_the_store() || problem.is_refused();
+                done.fail(problem.text);
+                // The others keep their records, too.
+                if is_of_all {
+                    return;
+                }
                 continue;
             }
         }
@@ -205,6 +233,7 @@ async fn send_all(
             (options.progress)(&done.progress(found, listed));
         }
     }
+    done.give_up();
     done.cancelled = stops();
     let counts = gate.look().0;
     let repeated = sender.paced.retries.taken();

@@ -5,6 +5,7 @@
 //! task, where the caller of the operation finds them. It costs one small allocation per request.
 
 use crate::page::{self, Removed};
+use futures_util::StreamExt;
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
@@ -17,6 +18,8 @@ use std::pin::Pin;
 
 /// Longest error document that is read.
 const ERROR_BYTES: usize = 64 << 10;
+/// Longest page of a listing: 1000 keys of 1 KiB, each byte written as a reference, are 10 MB.
+const PAGE_BYTES: usize = 32 << 20;
 
 /// How the last request of an operation went.
 #[derive(Debug, Clone, Default)]
@@ -138,13 +141,30 @@ impl Noting {
             return Ok(noted(response, seen));
         }
         let (parts, body) = response.into_parts();
-        let text = body.bytes().await.unwrap_or_default();
+        let text = at_most(body, ERROR_BYTES).await.unwrap_or_default();
         seen.has_document = !text.is_empty();
         let text = String::from_utf8_lossy(&text).into_owned();
         (seen.code, seen.message) = (element(&text, "Code"), element(&text, "Message"));
         note(seen);
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
     }
+}
+
+/// What a page says that names no next one.
+const CUT: &str = "the server says that there are more objects, but not where the list goes on";
+
+/// Reads a body of at most `most` bytes.
+async fn at_most(body: HttpResponseBody, most: usize) -> Result<Vec<u8>, HttpError> {
+    let (mut stream, mut all) = (body.bytes_stream(), Vec::new());
+    while let Some(part) = stream.next().await {
+        let part = part?;
+        if all.len() + part.len() > most {
+            let text = format!("the response is longer than {most} bytes");
+            return Err(HttpError::new(HttpErrorKind::Decode, std::io::Error::other(text)));
+        }
+        all.extend_from_slice(&part);
+    }
+    Ok(all)
 }
 
 fn noted(response: HttpResponse, seen: Seen) -> HttpResponse {
@@ -158,7 +178,11 @@ async fn without_odd_keys(
     mut seen: Seen,
 ) -> Result<HttpResponse, HttpError> {
     let (parts, body) = response.into_parts();
-    let bytes = match body.bytes().await {
+    let bytes = match at_most(body, PAGE_BYTES).await {
+        Ok(bytes) if page::is_cut(&bytes) => {
+            note(seen);
+            return Err(HttpError::new(HttpErrorKind::Decode, std::io::Error::other(CUT)));
+        }
         Ok(bytes) => bytes,
         Err(error) => {
             seen.transport = Some((error.kind(), innermost(&error)));

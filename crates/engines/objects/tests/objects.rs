@@ -502,6 +502,45 @@ fn one_object_is_copied_to_one_file() {
 }
 
 #[test]
+fn two_objects_are_never_one_file() {
+    let server = Server::start(Law::default());
+    server.put("logs", "one");
+    server.put("logs/logs", "two");
+    server.put("logs/other", "three");
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place::Below(dir.path().to_owned());
+    let copied = download(&store(&server, "s3://bucket/logs"), &place, &small()).unwrap();
+    assert_eq!((copied.verified, copied.errors.len()), (2, 1), "{:?}", copied.errors);
+    assert!(copied.errors[0].contains("another object has the same file"), "{:?}", copied.errors);
+    assert_eq!(files_below(dir.path()).len(), 2);
+    let below = tempfile::tempdir().unwrap();
+    let place = Place::Below(below.path().to_owned());
+    let copied = download(&store(&server, "s3://bucket/logs/"), &place, &small()).unwrap();
+    assert_eq!((copied.verified, copied.errors.len()), (2, 0));
+}
+
+#[test]
+fn an_object_that_may_be_there_is_not_left_out() {
+    let first = vec![First::new(Target::Describe, Fault::Broken, u64::MAX)];
+    let server = Server::start(Law { first, ..Law::default() });
+    server.put("p", "one");
+    server.put("p/a", "two");
+    let read = read(&store(&server, "s3://bucket/p"), &small());
+    assert_eq!(read.errors.len(), 1, "{:?}", read.errors);
+    assert_eq!(read.errors[0].kind, Kind::Server);
+    assert!(read.errors[0].to_string().contains("cannot list 's3://bucket/p'"));
+}
+
+#[test]
+fn failures_that_are_not_repeated_use_up_no_retries() {
+    let first = vec![First::new(Target::Read, Fault::Denied, 600)];
+    let server = Server::start(Law { first, ..Law::default() });
+    (0..700).for_each(|i| server.put(&format!("a/{i}"), "x"));
+    let read = read(&store(&server, "s3://bucket/a/"), &small());
+    assert_eq!((read.run.failed, read.run.requests.repeated), (600, 0));
+}
+
+#[test]
 fn a_version_that_looks_like_a_sum_and_is_none_is_no_failure() {
     let server = Server::start(Law::default());
     let version = "0123456789abcdef0123456789ABCDEF";
@@ -511,6 +550,6 @@ fn a_version_that_looks_like_a_sum_and_is_none_is_no_failure() {
     let place = Place::Below(dir.path().to_owned());
     let copied = download(&store(&server, "s3://bucket/d"), &place, &small()).unwrap();
     assert!(copied.errors.is_empty(), "{:?}", copied.errors);
-    assert_eq!((copied.verified, copied.length_only), (1, 0));
+    assert_eq!((copied.verified, copied.length_only), (0, 1));
     assert!(std::fs::read(dir.path().join("x")).unwrap() == bytes);
 }

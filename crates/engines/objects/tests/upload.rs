@@ -100,6 +100,24 @@ fn files_that_cannot_be_objects_are_one_error_each() {
     }
 }
 
+/// A permission can be missing for one key, or for all.
+#[test]
+fn refused_files_end_the_run_only_if_all_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    (0..40).for_each(|i| std::fs::write(tree.join(format!("f{i}")), "x").unwrap());
+    for (refused, files) in [(1, 39), (7, 33), (u64::MAX, 0)] {
+        let first = vec![First::new(Target::Write, Fault::Denied, refused)];
+        let server = Server::start(Law { first, ..Law::default() });
+        let done = send(&server, &tree, "s3://bucket/t", &dir.path().join("records"));
+        assert_eq!((done.files, done.gave_up), (files, files == 0), "{:?}", done.errors);
+        let failed = if files == 0 { 1 } else { refused };
+        assert_eq!((done.failed, done.errors.len() as u64), (failed, failed));
+        assert!(done.errors.iter().all(|error| error.contains("s3:PutObject")));
+    }
+}
+
 /// Runs the test `uploads_forever` in another process, and kills it after its first record.
 #[test]
 fn the_next_run_aborts_what_a_kill_left() {

@@ -60,8 +60,9 @@ pub(crate) fn open<H: DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<Opened<'_, H>, Invalid> {
     let magic = kind.magic();
-    let wrong_kind = || match magic.as_bytes().starts_with(bytes) {
-        // It ends within its first word.
+    let is_lost = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let wrong_kind = || match magic.as_bytes().starts_with(bytes) || is_lost(bytes) {
+        // It ends within its first word, or a crash of the system left zeros.
         true => Invalid::Checksum,
         false => Invalid::Kind(kind.word()),
     };
@@ -106,6 +107,7 @@ mod tests {
         longer.push(b'x');
         assert_eq!(open::<Vec<u8>>(Kind::Part, &longer).unwrap_err(), Invalid::Checksum);
         assert_eq!(open::<Vec<u8>>(Kind::Plan, &bytes).unwrap_err(), Invalid::Kind("plan"));
+        assert_eq!(open::<Vec<u8>>(Kind::Part, &[0; 99]).unwrap_err(), Invalid::Checksum);
         for cut in [0, 1, 13, 19] {
             assert_eq!(open::<Vec<u8>>(Kind::Part, &bytes[..cut]).unwrap_err(), Invalid::Checksum);
         }

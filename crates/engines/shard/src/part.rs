@@ -372,7 +372,7 @@ fn read_marker(marker: &Path) -> Option<Running> {
 
 /// Returns whether a part with this fault may be replaced: it holds no result.
 fn is_damage(reason: &Invalid) -> bool {
-    matches!(reason, Invalid::Checksum | Invalid::Kind(_))
+    matches!(reason, Invalid::Checksum)
 }
 
 /// Reads the part that is at `path`, if there is one.

@@ -110,6 +110,8 @@ impl Plan {
         header.files = names.len() as u64;
         header.names = names_checksum(names.iter());
         header.regular = (0..names.len()).all(|index| names.known_regular(index));
+        // Without slashes at the end.
+        let dir: &Path = &dir.components().collect::<PathBuf>();
         let mut temporary = dir.as_os_str().to_owned();
         temporary.push(format!(".{}.{}.tmp", header.pid, header.created_ns));
         let temporary = PathBuf::from(temporary);

@@ -185,10 +185,10 @@ impl Advice<'_, '_> {
         let won = medians.is_none_or(|(b, u)| self.group.better().prefers(b.median, u.median));
         let usual = if self.is_default { "your default" } else { usual };
         match self.usual.blocks(metric).len() {
-            1 if won => format!(
-                "only one block ran, which decides nothing; {best} was faster than {usual} in it."
-            ),
-            1 => format!("only one block ran, which decides nothing; {usual} was fastest in it."),
+            1 => {
+                let first = if won { best } else { usual };
+                format!("only one block ran, which decides nothing; fastest in it: {first}.")
+            }
             _ => format!("{usual} and {best} have no block in common, so nothing is decided."),
         }
     }

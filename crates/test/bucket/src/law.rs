@@ -13,6 +13,8 @@ pub enum Fault {
     Busy,
     /// Answered with 500.
     Broken,
+    /// Refused with 403.
+    Denied,
     /// The connection is closed in the middle of the contents.
     Cut,
     /// The response names another size of the object.

@@ -230,6 +230,10 @@ fn answer(shared: &Shared, stream: &TcpStream, mut request: Request, number: u64
             let text = "We encountered an internal error. Please try again.";
             return Response::error(500, "InternalError", text).send(stream, request.is_head());
         }
+        Some(Fault::Denied) => {
+            return Response::error(403, "AccessDenied", "Access Denied")
+                .send(stream, request.is_head());
+        }
         Some(Fault::LateError) => {
             let text = "We encountered an internal error. Please try again.";
             return Response::error(200, "InternalError", text).send(stream, request.is_head());

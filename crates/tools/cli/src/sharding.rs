@@ -27,7 +27,8 @@ pub(crate) fn failure(error: ShardError) -> Failure {
     }
     let advice = match &error {
         ShardError::Invalid {
-            reason: Invalid::OtherPlan(_) | Invalid::OtherWork { .. }, ..
+            reason: Invalid::OtherPlan(_) | Invalid::OtherWork { .. } | Invalid::Kind("part"),
+            ..
         } => "; choose another --part directory",
         _ => "",
     };

@@ -49,7 +49,10 @@ fn records() -> Result<PathBuf, Failure> {
 fn print(args: &CpArgs, done: &Uploaded) -> Result<(), Failure> {
     print_errors(&done.errors, done.failed);
     if done.gave_up && args.flags.recursive {
-        stderr::message("no file was copied");
+        stderr::message(match done.files {
+            0 => "no file was copied",
+            _ => "the other files were not tried",
+        });
     }
     if done.cancelled {
         stderr::message("interrupted: no partial file became an object");
@@ -63,6 +66,7 @@ fn print(args: &CpArgs, done: &Uploaded) -> Result<(), Failure> {
             "errors": done.failed,
             "error_samples": done.errors,
             "cancelled": done.cancelled,
+            "gave_up": done.gave_up,
             "elapsed_ns": done.elapsed.as_nanos() as u64,
             "verified_files": done.verified,
             "length_only_files": done.length_only,

@@ -252,6 +252,12 @@ fn changes(plan: &Plan) -> Result<Changes, Failure> {
         ))
     })?;
     let now = input::planned(&selection, &roots);
+    if let Some((_, first)) = now.errors.first() {
+        return Err(Failure::failed(format!(
+            "cannot list the files again: {first}; mend it, or leave out --recheck"
+        )));
+    }
+    now.warnings.iter().for_each(|warning| stderr::message(warning));
     let mut changes = Changes { new: 0, gone: 0, examples: [None, None] };
     if names_checksum(now.paths.iter()) == header.names {
         return Ok(changes);

@@ -183,6 +183,25 @@ fn files_that_changed_since_the_plan_are_reported() {
 }
 
 #[test]
+fn a_file_that_is_no_part_is_never_replaced() {
+    let place = quick();
+    place.odd_tree("t");
+    plan(&place, 2, &["--out", "slash/"]);
+    plan(&place, 2, &[]);
+    fs::create_dir_all(place.at("parts")).unwrap();
+    fs::write(place.at("parts/part-000001"), "of another program").unwrap();
+    let refused = place.each(&one(1, 2, &["-q"])).ended(2);
+    refused.one_error(&["part-000001", "it is not a shard part", "another --part"]);
+    assert_eq!(fs::read(place.at("parts/part-000001")).unwrap(), b"of another program");
+    fs::write(place.at("parts/part-000001"), [0; 500]).unwrap();
+    run_all(&place, 2, &["-q"], 0);
+    fs::rename(place.at("t"), place.at("moved")).unwrap();
+    shard(&place, &["merge", "t.shards", "parts"]).ended(0);
+    let again = shard(&place, &["merge", "t.shards", "parts", "--recheck"]).ended(1);
+    again.one_error(&["cannot list the files again", "'t'", "--recheck"]);
+}
+
+#[test]
 fn what_cannot_be_combined_is_one_error_with_every_fault() {
     let place = quick();
     place.odd_tree("t");
