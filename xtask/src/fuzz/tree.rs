@@ -61,6 +61,11 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Returns true if it was read or changed before 1970.
+    pub(super) fn is_old(&self) -> bool {
+        self.times.iter().any(|(seconds, _)| *seconds < 0)
+    }
+
     /// Returns true if an access list takes the place of the mode.
     fn is_listed(&self) -> bool {
         self.attributes.iter().any(|(name, _)| name == "system.posix_acl_access")

@@ -341,7 +341,9 @@ impl<'a> Attempt<'a> {
         let mut made = Creation::file(mode, route.parent_attr);
         let to = || (route.paths)().1;
         match self.target {
-            TargetState::InPlace(_) => made.is_old = true,
+            TargetState::InPlace(end) => {
+                (made.is_old, made.owner) = (true, Some((end.user, end.group)));
+            }
             TargetState::Replace(old) => {
                 // It is a new file, but without preserved permissions it has those of the old one.
                 (made.mode, made.is_old) = (PRIVATE, !context.options.preserve.mode);

@@ -106,6 +106,9 @@ pub(crate) struct Creation {
     pub(crate) is_link: bool,
     /// Whether it existed before this copy; if so, only preserved attributes are set.
     pub(crate) is_old: bool,
+    /// The owner and group that it has, if known. Setting the same ones again would remove set-id
+    /// bits and capabilities.
+    pub(crate) owner: Option<(u32, u32)>,
     /// Only for directories.
     pub(crate) dir: Option<DirModes>,
 }
@@ -123,7 +126,7 @@ pub(crate) struct DirModes {
 impl Creation {
     /// Describes a new file.
     pub(crate) fn file(mode: u32, parent_attr: ParentAttr) -> Self {
-        Self { mode, parent_attr, is_link: false, is_old: false, dir: None }
+        Self { mode, parent_attr, is_link: false, is_old: false, owner: None, dir: None }
     }
 
     /// Describes a directory.
@@ -241,6 +244,8 @@ impl Rules {
         if self.preserve.times {
             failed.extend(on.set_times(source).err().map(|e| (Operation::ChangeTimes, e)));
         }
+        // An ACL and the mode are both permissions.
+        failed.dedup_by(|b, a| b.0 == a.0 && b.1.raw_os_error() == a.1.raw_os_error());
         failed
     }
 
@@ -253,7 +258,8 @@ impl Rules {
     ) -> Result<Owner, MetaError> {
         let wanted = (source.user, source.group);
         let is_own = wanted == self.own && made.parent_attr.group == self.own.1;
-        if !self.preserve.owner || (is_own && !made.is_old) {
+        let has_it = made.is_old && made.owner == Some(wanted);
+        if !self.preserve.owner || (is_own && !made.is_old) || has_it {
             return Ok(Owner::Kept);
         }
         match on.set_owner(wanted.0, wanted.1) {
@@ -344,15 +350,15 @@ impl Rules {
     ) -> Result<(), MetaError> {
         let is_acl = |name: &CStr| name == ACL_ACCESS || name == ACL_DEFAULT;
         let names = from.names().or_else(|e| self.judge(e, Operation::ReadAttributes, Vec::new))?;
+        let mut first = Ok(());
         if (made.parent_attr.has_default_acl || made.is_old) && self.preserve.mode && !made.is_link
         {
             for acl in [ACL_ACCESS, ACL_DEFAULT] {
                 if !names.iter().any(|name| name.as_c_str() == acl) {
-                    on.remove(acl).map_err(|e| (Operation::ChangeMode, e))?;
+                    first = first.and(on.remove(acl).map_err(|e| (Operation::ChangeMode, e)));
                 }
             }
         }
-        let mut first = Ok(());
         for name in names.into_iter().filter(|name| !is_raw_acl(name)) {
             let acl = is_acl(&name);
             if !(if acl { self.preserve.mode } else { self.preserve.xattrs }) {

@@ -72,7 +72,8 @@ impl Worker<'_> {
             self.context.rules.has_default_acl(&target.dir)
         };
         let modes = DirModes { found: own.mode, withheld: self.context.rules.withheld() };
-        let made = Creation::dir(mode, parent_attr, !target.is_new, modes);
+        let owner = Some((own.user, own.group));
+        let made = Creation { owner, ..Creation::dir(mode, parent_attr, !target.is_new, modes) };
         let is_top = target.hidden_name.is_some();
         let above = new.parent.map(|above| above.data()).filter(|_| !is_top);
         let dir = CopyDir {

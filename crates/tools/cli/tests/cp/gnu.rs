@@ -241,6 +241,9 @@ fn files_are_overwritten_as_gnu_cp_does() {
             "echo a > a; chmod 600 a; $CP -p --no-preserve=mode a b",
             "echo a > a; chmod 4755 a; $CP a b; $CP -p a c; $CP --preserve=mode a d",
             "echo a > a; echo b > b; chmod 6755 b; $CP a b",
+            "echo a > a; echo b > b; setcap cap_net_raw+p b; $CP --preserve=ownership --attributes-only a b; \
+             getcap b; chown 1:1 a; $CP --preserve=ownership --attributes-only a b; getcap b",
+            "mkdir s t; mkdir t/s; chmod 2755 t/s; $CP -r --preserve=ownership s t",
             "echo a > a; echo b > b; $CP --remove-destination -v a b",
             "echo a > a; echo b > b; ln b c; $CP --remove-destination -v a b",
             "echo a > a; ln -s gone b; $CP --remove-destination a b",
