@@ -36,7 +36,8 @@ pub(super) const ACCEPTED: [&str; 21] = [
      by a link to the other, or fails to, ours keeps both as they were",
     "--sparse=never where blocks are shared: GNU's keeps holes of the source, ours allocates all",
     "--backup=simple: GNU's runs with --backup=existing, which does the same in these trees, because \
-     GNU cp 9.1 looks for the old file in the working directory (fixed in 9.2)",
+     GNU cp 9.1 looks for the old file in the working directory (fixed in 9.2). Names so long that it shortens \
+     those of other backups are not compared",
     "attributes of a directory that is reached through a followed link: GNU's reads those of the link",
     "user attributes of an existing directory whose times a plain user cannot change: GNU's gives up \
      after the times, ours has those of the source",

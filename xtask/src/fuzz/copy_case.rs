@@ -55,6 +55,13 @@ impl Case {
         self.options.iter().any(|word| starts.iter().any(|start| word.starts_with(start)))
     }
 
+    /// Returns false if the system's cp, which gets other options, would name a backup differently.
+    pub(super) fn is_comparable(&self) -> bool {
+        const NAME_MAX: usize = 253;
+        let is_long = self.source.entries.iter().any(|entry| entry.name.len() > NAME_MAX);
+        !(is_long && self.options.iter().any(|word| word.contains("=simple")))
+    }
+
     /// Returns the options for the system's cp. Its `--backup=simple` has an error, and names of
     /// numbered backups, which `existing` looks for, are in no tree.
     pub(super) fn options_for_system(&self) -> Vec<String> {

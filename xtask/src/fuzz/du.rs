@@ -201,7 +201,8 @@ impl Case {
     /// names than in the tree.
     fn starts_at_link(&self) -> bool {
         let named = |at: usize| self.operands.contains(&self.tree.path(at));
-        let is_link = |at: &usize| matches!(self.tree.entries[*at].what, What::Symlink(_));
+        let what = |at: usize| &self.tree.entries[self.tree.original(at)].what;
+        let is_link = |at: &usize| matches!(what(*at), What::Symlink(_));
         self.has(&["-D", "-H", "--dereference-args"])
             && (0..self.tree.entries.len()).filter(is_link).any(named)
     }
