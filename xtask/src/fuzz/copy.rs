@@ -62,6 +62,9 @@ impl Case {
         (system, ours): (&Run, &Run),
         number: u64,
     ) -> anyhow::Result<Vec<String>> {
+        if system.0.code.is_none() && ours.0.code.is_none() {
+            return Ok(Vec::new());
+        }
         let on_fuse = place.name == "fuse";
         let mut differences = by_result(self, system, ours, on_fuse);
         let mut same_code = system.0.code == ours.0.code;
@@ -103,7 +106,8 @@ impl Case {
         for (index, order) in orders.iter().enumerate() {
             let dir = dir.join(index.to_string());
             let since = self.start(&dir, order)?;
-            all.push((self.execute(&dir, Who::System, &self.operands)?, take(&dir, since)?));
+            let ended = self.execute(&dir, Who::System, &self.operands)?;
+            all.push((ended, take(&dir, since)?));
         }
         remove(&dir)?;
         Ok(all)
