@@ -321,7 +321,8 @@ pub(super) fn is_mode_of_source(case: &Case, difference: &Difference, snapshot: 
     let word = snapshot.get(copy).map(Record::word);
     let Some(ours) = bits(&difference.ours) else { return false };
     let is_it = |mode: u32| match case.preserves() {
-        true => ours & !old == mode & !old,
+        // New directories inherit the bit.
+        true => ours & !old & !0o2000 == mode & !old & !0o2000,
         false => ours & !old == mode & 0o777 & !case.umask,
     };
     let sources = snapshot.iter().filter(|(path, record)| {
@@ -398,7 +399,8 @@ fn left_open(case: &Case, difference: &Difference, system: &Run, ours: &Run) -> 
         && is_directory(ours)
         && system.0.err.contains("getting attribute")
         && ours.0.err.contains("setting attributes for")
-        && bits(&difference.theirs) == bits(&difference.ours) | 0o700
+        && (bits(&difference.theirs) == bits(&difference.ours) | 0o700
+            || is_mode_of_source(case, difference, &ours.1))
 }
 
 /// Applies the rules that need only the result.

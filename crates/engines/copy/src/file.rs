@@ -340,13 +340,19 @@ impl<'a> Attempt<'a> {
         let mode = self.initial_mode();
         let mut made = Creation::file(mode, route.parent_attr);
         let to = || (route.paths)().1;
-        match self.target {
+        // A new file can take the place of one that could not be opened.
+        let target = match self.target {
+            TargetState::InPlace(_) if !new.is_in_place() => TargetState::Fresh,
+            target => target,
+        };
+        match target {
             TargetState::InPlace(end) => {
                 (made.is_old, made.owner) = (true, Some((end.user, end.group)));
             }
             TargetState::Replace(old) => {
                 // It is a new file, but without preserved permissions it has those of the old one.
                 (made.mode, made.is_old) = (PRIVATE, !context.options.preserve.mode);
+                made.owner = rules.owner_of_replacement(&old, route.parent_attr);
                 let old_on = FileRef::Name(route.to, route.to_name);
                 let failed = rules.take_over_attributes(&old, old_on, on, route.parent_attr);
                 context.failed_attributes(failed, to);
@@ -354,7 +360,7 @@ impl<'a> Attempt<'a> {
             TargetState::Absent | TargetState::Fresh | TargetState::Dangling => {}
         }
         let is_new =
-            matches!(self.target, TargetState::Absent | TargetState::Fresh | TargetState::Dangling);
+            matches!(target, TargetState::Absent | TargetState::Fresh | TargetState::Dangling);
         if !is_new && context.options.preserve == Preserve::default() {
             return;
         }

@@ -183,8 +183,9 @@ impl Rules {
     /// Returns the mode with which to create a copy of `source`. Until the owner is changed, only
     /// the current one may open it, and until extended attributes are set, it is writable.
     pub(crate) fn initial_mode(&self, source: &Attr) -> u32 {
-        let others =
-            self.preserve.owner && (!self.preserve.mode || (source.user, source.group) != self.own);
+        let is_own = self.preserve.mode && (source.user, source.group) == self.own;
+        // The group bits of a directory with an ACL are not those of the group.
+        let others = self.preserve.owner && (!is_own || source.kind == Kind::Directory);
         let bits = inheritable_bits(source.kind);
         let mode = self.mode_of(source) & if others { bits & !0o077 } else { bits };
         let is_plain = self.preserve.xattrs && source.kind == Kind::Regular && self.own.0 != 0;
@@ -421,6 +422,17 @@ impl Rules {
         } else {
             on.set_owner(old.user, old.group)
         }
+    }
+
+    /// Returns the owner of a replacement file if it is certain and that of the old file, so that set-id
+    /// bits of the old file mean the same.
+    pub(crate) fn owner_of_replacement(
+        &self,
+        old: &Attr,
+        parent_attr: ParentAttr,
+    ) -> Option<(u32, u32)> {
+        let is_own = (old.user, old.group) == self.own && parent_attr.group == self.own.1;
+        is_own.then_some(self.own)
     }
 
     /// Gives a replacement file the permissions and extended attributes of the old file, as if that

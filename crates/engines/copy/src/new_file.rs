@@ -147,6 +147,11 @@ impl<'a> NewFile<'a> {
         self.file.as_ref().expect("only publishing closes the file")
     }
 
+    /// Returns whether it is an existing file that is written in place.
+    pub(crate) fn is_in_place(&self) -> bool {
+        matches!(self.current_name, CurrentName::Published)
+    }
+
     /// Leaves the file under its hidden name for a later copy.
     pub(crate) fn leave(mut self) {
         self.current_name = CurrentName::Published;
@@ -280,7 +285,13 @@ pub(crate) fn hidden_name(name: &CStr, number: u64) -> CString {
 fn marked(name: &CStr, number: u64, suffix: &str) -> CString {
     let name = name.to_bytes();
     let mut hidden = vec![b'.'];
-    hidden.extend_from_slice(&name[..name.len().min(NAME_PART_MAX)]);
+    let mut end = name.len().min(NAME_PART_MAX);
+    // Some file systems refuse a part of a character.
+    let is_inside = |at: usize| name.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    while end > NAME_PART_MAX - 4 && is_inside(end) {
+        end -= 1;
+    }
+    hidden.extend_from_slice(&name[..end]);
     hidden.extend_from_slice(format!(".ioloom-{number:016x}{suffix}").as_bytes());
     CString::new(hidden).expect("a file name contains no NUL bytes")
 }

@@ -109,8 +109,23 @@ fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir
         widen(to, is_old).map_err(|e| CopyError::io(Operation::ChangeMode, to.to_owned(), e))?;
     let withheld = if context.options.preserve.owner { rules.withheld() } else { 0 };
     let modes = DirModes { found, withheld };
-    let made = Creation::dir(mode, ParentAttr::default(), is_old, modes);
+    let parent_attr = parent_attr_of(context, to)
+        .map_err(|e| CopyError::io(Operation::Stat, to.to_owned(), e))?;
+    let made = Creation::dir(mode, parent_attr, is_old, modes);
     Ok(MadeDir { source: from.to_owned(), target: to.to_owned(), attr, made })
+}
+
+/// Returns what the directory above gives to new ones.
+fn parent_attr_of(context: &CopyContext<'_>, to: &Path) -> io::Result<ParentAttr> {
+    let above = to.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = Dir::open_path_only(above.unwrap_or(Path::new(".")))?;
+    let attr = attr::of_file(&above)?;
+    Ok(ParentAttr {
+        device: attr.device,
+        group: attr.group,
+        has_default_acl: context.rules.has_default_acl(&above),
+        is_remote: attr::file_system(&above).is_ok_and(|system| system.remote),
+    })
 }
 
 /// Gives the owner of a new directory the permissions that the umask withheld. Returns its mode

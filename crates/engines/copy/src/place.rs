@@ -195,7 +195,10 @@ impl Target<'_> {
             return Ok(TargetState::Fresh);
         }
         let is_link = self.source.kind == Kind::Symlink && !self.as_file;
-        if (options.make != Make::Copy || is_link) && options.force {
+        // As in GNU cp, a yes also permits to replace the file by a hard link.
+        let is_asked = matches!(options.existing, Existing::Ask | Existing::UpdateAsk)
+            && options.make == Make::HardLink;
+        if ((options.make != Make::Copy || is_link) && options.force) || is_asked {
             return Ok(TargetState::Fresh);
         }
         if options.make != Make::Copy || !self.as_file {

@@ -49,7 +49,12 @@ impl Route<'_> {
         (operation, error): (Operation, io::Error),
     ) -> CopyError {
         let errno = Errno::from_io_error(&error);
-        let is_denied = matches!(errno, Some(Errno::ACCESS | Errno::PERM | Errno::ROFS));
+        let is_denied = match errno {
+            Some(Errno::ACCESS | Errno::ROFS) => true,
+            // The file itself can be the reason why it cannot be linked.
+            Some(Errno::PERM) => options.make == Make::Copy,
+            _ => false,
+        };
         let has_data = options.make == Make::Copy && !options.attributes_only;
         let is_removed = options.remove_destination || has_data;
         match target {

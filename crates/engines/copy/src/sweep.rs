@@ -28,6 +28,10 @@ pub(crate) fn sweep(
     let (mut found, mut files) = (Vec::new(), Vec::new());
     // A directory that cannot be listed keeps its remains.
     let Ok(listed) = dir.open_at(b".") else { return };
+    // Another machine or mount can use a remote file system, and its locks of directories are not seen.
+    if attr::file_system(dir).is_ok_and(|system| system.remote) {
+        return;
+    }
     let _ = listed.read(&mut ReadBuffer::new(), &mut |entry| {
         if matches!(entry.kind, Kind::Directory | Kind::Unknown)
             && let Some(number) = number_of_hidden(entry.name)

@@ -410,7 +410,7 @@ impl Dir {
     fn explain_bad_descriptor(&self, synced: io::Result<()>) -> io::Result<()> {
         match synced {
             Err(e) if Errno::from_io_error(&e) == Some(Errno::BADF) => {
-                self.open_at(b".").and_then(|_| Err(e))
+                self.open_at(b".").and(Err(e))
             }
             synced => synced,
         }

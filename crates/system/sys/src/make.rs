@@ -99,7 +99,18 @@ fn proc_path(file: impl AsFd) -> CString {
 pub fn open_to_read(dir: &Dir, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     flags.set(OFlags::NOFOLLOW, !follow);
-    retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))
+    open_and_wait(dir, name, flags)
+}
+
+/// Opens a file. If another program has a lease on it, waits until that is given up.
+#[inline]
+fn open_and_wait(dir: &Dir, name: &CStr, flags: OFlags) -> io::Result<OwnedFd> {
+    let open = |flags| retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()));
+    match open(flags) {
+        // Only regular files have leases, so it does not wait for a pipe.
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => open(flags - OFlags::NONBLOCK),
+        opened => opened,
+    }
 }
 
 /// Creates the directory `name`, which must not exist. The process umask applies.
@@ -113,7 +124,7 @@ pub fn directory(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
 pub fn open_in_place(dir: &Dir, name: &CStr, truncate: bool) -> io::Result<OwnedFd> {
     let mut flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     flags.set(OFlags::TRUNC, truncate);
-    retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))
+    open_and_wait(dir, name, flags)
 }
 
 /// Creates the file to which the dangling symbolic link `name` leads.

@@ -118,8 +118,8 @@ pub(crate) struct CpFlags {
     /// CONTROL is none or off, numbered or t, existing or nil (numbered if numbered backups exist) or
     /// simple or never. The default is $VERSION_CONTROL or existing. Same as -b.
     #[arg(long, value_name = "CONTROL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "")]
-    pub(crate) backup: Option<String>,
+          default_missing_value = "", action = clap::ArgAction::Append)]
+    pub(crate) backup: Vec<String>,
 
     /// Same as --backup without a value
     #[arg(short)]
@@ -186,7 +186,7 @@ pub(crate) struct CpFlags {
     /// Copy all sources into this directory
     #[arg(short, long, value_name = "DIR", value_parser = any_path(),
           value_hint = clap::ValueHint::DirPath)]
-    pub(crate) target_directory: Option<PathBuf>,
+    pub(crate) target_directory: Vec<PathBuf>,
 
     /// Treat the target as a file name
     ///
@@ -411,7 +411,10 @@ impl CpArgs {
     pub(crate) fn sources_and_target(&self) -> Result<(Vec<PathBuf>, Target), Failure> {
         let flags = &self.flags;
         let mut sources = flags.paths.clone();
-        let target = match &flags.target_directory {
+        if flags.target_directory.len() > 1 {
+            return Err(Failure::usage("multiple target directories specified"));
+        }
+        let target = match flags.target_directory.first() {
             Some(_) if flags.no_target_directory => {
                 let why = "cannot combine --target-directory (-t) and --no-target-directory (-T)";
                 return Err(Failure::usage(why));
@@ -531,7 +534,10 @@ impl CpArgs {
 
     fn backup(&self) -> Result<Option<Backup>, Failure> {
         let flags = &self.flags;
-        let control = flags.backup.as_deref().or(flags.b.then_some(""));
+        // As in GNU cp, one without a value does not replace an earlier value.
+        let values = || flags.backup.iter().rev().map(String::as_str);
+        let control = values().find(|value| !value.is_empty()).or_else(|| values().next());
+        let control = control.or(flags.b.then_some(""));
         backup::wanted(control, flags.suffix.as_ref(), self.existing() == Existing::Keep)
     }
 

@@ -66,6 +66,9 @@ fn copy(args: &CpArgs) -> Ended {
     } else {
         print_notes(args, &report);
     }
+    if let Some(failure) = watcher.unwritten() {
+        return Err(failure);
+    }
     Ok(match report.cancelled {
         true => signals.exit(),
         false if report.errors_count == 0 => Exit::Ok,

@@ -2,6 +2,7 @@
 //! thread. A separate walk counts the total; it starts only if the bar is shown.
 
 use super::CpArgs;
+use crate::exit::Failure;
 use crate::out;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioloom_copy::{
@@ -37,6 +38,8 @@ pub(super) struct CopyProgress {
     asking: Mutex<()>,
     /// Whether a file that cannot be written is removed.
     removes: bool,
+    /// Why a line could not be written to standard output, other than that its reader has closed it.
+    unwritten: Mutex<Option<Failure>>,
 }
 
 impl CopyProgress {
@@ -78,16 +81,30 @@ impl CopyProgress {
             thread,
             asking: Mutex::default(),
             removes: options.force || options.remove_destination,
+            unwritten: Mutex::default(),
         }
     }
 
     /// Prints a line on standard output.
     fn print(&self, line: &str) {
-        // Continue copying if the pipe is closed.
-        let _ = match &self.bar {
+        let printed = match &self.bar {
             Some(bar) => bar.suspend(|| out::print(line)),
             None => out::print(line),
         };
+        // Continue copying.
+        if let Err(failure) = printed
+            && !failure.message.is_empty()
+            && let Ok(mut unwritten) = self.unwritten.lock()
+        {
+            // In the words of GNU cp.
+            let message = failure.message.replace("cannot write to standard output", "write error");
+            unwritten.get_or_insert(Failure { message, ..failure });
+        }
+    }
+
+    /// Returns why not all lines are on standard output.
+    pub(super) fn unwritten(&self) -> Option<Failure> {
+        self.unwritten.lock().ok()?.take()
     }
 
     /// Removes the bar.

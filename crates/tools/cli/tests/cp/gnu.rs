@@ -149,6 +149,7 @@ fn errors_read_like_those_of_gnu_cp() {
             "touch a b; $CP -t b a",
             "touch a; mkdir d; $CP -T a d",
             "touch a; mkdir d; $CP -t d -T a",
+            "touch f; mkdir a b; $CP -t a -t b f; $CP -t a --target-directory=a f; ls a b",
             "touch a b c; $CP -T a b c",
             "mkdir d; $CP d x",
             "mkdir d; touch a x; mkdir t; $CP d a t",
@@ -299,6 +300,18 @@ fn names_backups_and_modes_are_those_of_gnu_cp() {
         &[
             "mkdir p s; chmod 2755 p; mkdir s/x; chmod 355 s/x; $CP -r s p; chmod 755 s/x p/s/x",
             "echo a > a; ln a b; $CP -li a b < /dev/null; echo y | $CP -li a b",
+            "echo a > a; echo b > b; echo y | $CP -li a b; echo c > c; echo n | $CP -li a c; cat b c",
+            "echo n > n; echo o > f; $CP --backup=numbered --backup n f; $CP --backup=t -b n f; ls",
+            "echo a > a; $CP -v a b > /dev/full; cat b",
+            "mkdir -p s/a d2; chmod 2775 d2; chgrp 100 d2; echo x > s/a/f; chmod 770 s s/a; \
+             $CP -a --parents s/a/f d2; $CP --parents s/a/f d2; $CP -r --preserve=ownership s d2/t",
+            "umask 022; mkdir -p s/a t; echo x > s/a/f; chmod 770 s s/a; setfacl -d -m u:1000:rwx t; \
+             $CP -a --parents s/a/f t; getfacl -pR t; $CP --parents s/a t/a; getfacl -pR t",
+            "cp /bin/sleep s1; ln s1 s2; chown 1000:1000 s1; chmod 4755 s1; ./s1 2 & sleep 0.3; \
+             cp /bin/true src; chown 1000:1000 src; chmod 4755 src; $CP -pf src s1; ls -ln s1; wait",
+            "echo o > d; chmod 4755 d; echo n > s; $CP --preserve=ownership s d; ls -l d | cut -c1-10",
+            "echo o > d; chown 1:1 d; chmod 4755 d; echo n > s; $CP --preserve=ownership s d; \
+             $CP -a --no-preserve=mode s d; ls -ln d | cut -c1-16",
             "mkdir s t; echo x > s/f; $CP -rv s/. t; $CP -rv s/./ t/; cd s; $CP -rv . ../t",
             "mkdir s o; echo x > s/f; ln -s o t; $CP -a s/. t; $CP -rv s/. t/; $CP -aT s/. t",
             "mkdir d; echo x > f; $CP -v f d//; $CP -v f d/.; $CP -vt d/// f",
