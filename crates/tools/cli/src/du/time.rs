@@ -66,7 +66,8 @@ impl TimeFormat {
 
     /// Formats a time, or returns the seconds and `false` if it is out of range.
     pub(super) fn spell(&self, newest: Newest) -> (String, bool) {
-        let (seconds, nanoseconds) = newest.0;
+        // Entries of a document can have no time. GNU du shows 1970 for what has none.
+        let (seconds, nanoseconds) = if newest == Newest::default() { (0, 0) } else { newest.0 };
         let Ok(time) = Timestamp::new(seconds, nanoseconds.cast_signed()) else {
             return (seconds.to_string(), false);
         };
