@@ -404,3 +404,29 @@ fn failed_calls_are_reported_and_the_walk_continues() {
     let (files, summary) = run("openat2", 3, "ENOSYS", 0);
     assert_eq!((files, summary.errors_count), (10, 0), "old kernels open one name at a time");
 }
+
+/// A single thread enters directories in the order in which they were found, as a recursive program
+/// does.
+#[test]
+fn directories_are_read_in_the_order_in_which_they_were_found() {
+    fn visit(dir: &Path, into: &mut Vec<PathBuf>) {
+        let entries: Vec<PathBuf> =
+            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        into.extend(entries.iter().filter(|path| path.is_file()).cloned());
+        entries.iter().filter(|path| path.is_dir()).for_each(|path| visit(path, into));
+    }
+    let temp = tempfile::tempdir().unwrap();
+    for number in 0..27 {
+        let path = temp.path().join(format!("{}/{}/{}", number / 9, number / 3 % 3, number % 3));
+        std::fs::create_dir_all(&path).unwrap();
+        touch(path.join("file"));
+    }
+    let (mut expected, mut found) = (Vec::new(), Vec::new());
+    visit(temp.path(), &mut expected);
+    walk(temp.path(), &with(1, 100), &mut |entry: Entry<'_>| {
+        found.push(temp.path().join(OsStr::from_bytes(entry.path)));
+        Control::Continue
+    })
+    .unwrap();
+    assert_eq!(found, expected);
+}
