@@ -96,7 +96,11 @@ impl Case {
     /// Returns the places to which the sources are copied, each with the source.
     pub(super) fn places(&self) -> Vec<(PathBuf, &Path)> {
         let Some((target, sources)) = self.operands.split_last() else { return Vec::new() };
-        let name = |source: &Path| source.file_name().map(|name| target.join(name));
+        let whole = self.has(&["--parents"]);
+        let name = |source: &Path| match whole {
+            true => Some(target.join(source)),
+            false => source.file_name().map(|name| target.join(name)),
+        };
         sources.iter().filter_map(|source| Some((name(source)?, source.as_path()))).collect()
     }
 
@@ -194,6 +198,7 @@ fn draw_options(random: &mut Random) -> Vec<String> {
     add(random, 6, &["--attributes-only"]);
     add(random, 8, &["-x", "--one-file-system"]);
     add(random, 15, &["-T", "--no-target-directory"]);
+    add(random, 6, &["--parents"]);
     add(random, 8, &["-v", "-P", "-L", "-H", "-d", "--no-dereference"]);
     options
 }

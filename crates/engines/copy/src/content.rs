@@ -34,10 +34,13 @@ impl FileTransfer<'_> {
         let mut hasher = (self.context.options.verify != Verify::None)
             .then(|| Hasher::new(self.context.options.hash));
         let mut bytes = self.source.attr.bytes;
-        if self.is_stream() || self.tolerant {
+        if self.is_stream() {
             bytes = self.stream(buffer, hasher.as_mut())?;
             let (hash, mode) = (hasher.map(Hasher::finish), Some(Mode::Buffered));
             return Ok(Transferred { bytes, hash, mode });
+        }
+        if self.tolerant {
+            return self.changing(buffer, hasher);
         }
         let pinned = self.context.pinned_other_than_buffered();
         if let (0, Some(mode)) = (bytes, pinned) {
@@ -65,6 +68,33 @@ impl FileTransfer<'_> {
         let job = self.job(CopyPlan::buffered("read sequentially to the end"), false);
         data::sequential(&job, ends, most, buffer, hasher)
             .map_err(|error| self.route.transfer_error(error))
+    }
+
+    /// Copies a source that other programs change, at most up to the size that it had when it was
+    /// opened. Shared blocks are its content at one moment.
+    fn changing(
+        &self,
+        buffer: &mut Buffer,
+        mut hasher: Option<Hasher>,
+    ) -> Result<Transferred, CopyError> {
+        let before = self.source.attr.bytes;
+        if before > 0 && self.share_blocks()? {
+            let shared = attr::of_file(self.new.file())
+                .map_err(|e| self.route.failed_to(Operation::Stat, e))?;
+            let bytes = shared.bytes.min(before);
+            if shared.bytes > bytes {
+                transfer::set_len(self.new.file(), bytes)
+                    .map_err(|e| self.route.failed_to(Operation::Truncate, e))?;
+            }
+            self.meter().take_back_to(bytes);
+            self.context.count_mode(Mode::Reflink);
+            return Ok(Transferred { bytes, hash: None, mode: Some(Mode::Reflink) });
+        }
+        self.context.count_mode(Mode::Buffered);
+        let job = self.job(CopyPlan::buffered("the source is changing"), false);
+        let bytes = data::changing(&job, buffer, hasher.as_mut())
+            .map_err(|error| self.route.transfer_error(error))?;
+        Ok(Transferred { bytes, hash: hasher.map(Hasher::finish), mode: Some(Mode::Buffered) })
     }
 
     fn has_holes(&self) -> bool {

@@ -4,7 +4,7 @@ use crate::data::Meter;
 use crate::dirs::CopiedName;
 use crate::error::{CopyError, Errors};
 use crate::journal::Journal;
-use crate::links::{Identity, Links};
+use crate::links::{EarlierCopy, Identity, Links};
 use crate::meta::{MetaError, Rules};
 use crate::mode::Mode;
 use crate::options::{CopyCounters, CopyOptions, Watcher};
@@ -70,13 +70,14 @@ impl<'a> CopyContext<'a> {
         watcher: &'a dyn Watcher,
         progress: &'a CopyCounters,
         created: Option<&'a Created>,
+        earlier: &HashMap<Identity, Arc<EarlierCopy>>,
     ) -> Self {
         Self {
             options,
             watcher,
             progress,
             rules: Rules::new(options),
-            links: Links::new(),
+            links: Links::new(earlier),
             turns: Turns::default(),
             written: Mutex::default(),
             verified: EvidenceCounters::default(),

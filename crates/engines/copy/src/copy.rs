@@ -1,9 +1,10 @@
 //! Runs a whole copy: resolves the target of each source, walks the sources and reports the result.
 
 use crate::context::{CopyContext, Created};
-use crate::dirs::{DirCounters, Parent, Roots};
+use crate::dirs::{DirCounters, MadeDirs, Parent, Roots, earlier_copies};
 use crate::error::CopyError;
 use crate::facts;
+use crate::links::{EarlierCopy, Identity};
 use crate::mode::Mode;
 use crate::options::{CopyCounters, CopyOptions, Durable, Watcher, When};
 use crate::parents;
@@ -17,20 +18,23 @@ use ioloom_sys::attr;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::dir::Kind;
 use ioloom_walk::{Fields, Method, Threads, Waits, Walk};
-use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::collections::{HashMap, HashSet};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Number of sources to examine when estimating what threads will wait for.
 const SOURCES_SAMPLED: usize = 16;
+
+/// Maximum number of directories of sources in one part; each keeps a descriptor open.
+const PARENTS_MAX: usize = 64;
 
 /// Copies `sources` to `target`. Files that cannot be copied are listed in the report; all others
 /// are copied.
 ///
 /// Sources that represent the contents of a directory (`dir/.`) can share names with other sources.
 /// Each of them is copied after the sources before it, so if two files have the same name, the
-/// later one wins. Hard links between two such sources are not preserved.
+/// later one wins.
 ///
 /// # Errors
 /// Returns an error if nothing can be copied: a target that must be a directory is not one, several
@@ -44,19 +48,16 @@ pub fn copy(
 ) -> Result<Report, CopyError> {
     let parts = sequential_parts(sources, target, options);
     let created = (parts.len() > 1).then(Created::default);
+    let (made, claimed, links) = (MadeDirs::default(), ClaimedTargets::new(), HashMap::new());
+    let mut run =
+        Run { target, options, watcher, progress, created: created.as_ref(), made, claimed, links };
     let mut parts = parts.into_iter();
-    let first = parts.next().unwrap_or(sources);
-    let mut claimed = ClaimedTargets::new();
-    let mut run = |part| {
-        let context = CopyContext::new(options, watcher, progress, created.as_ref());
-        copy_part(part, target, context, &mut claimed)
-    };
-    let mut report = run(first)?;
+    let mut report = run.part(parts.next().unwrap_or(sources))?;
     for part in parts {
         if report.cancelled {
             break;
         }
-        match run(part) {
+        match run.part(part) {
             Ok(next) => report.append(next),
             Err(error) => {
                 watcher.failed(&error);
@@ -64,11 +65,27 @@ pub fn copy(
             }
         }
     }
+    run.finish(&mut report);
     Ok(report)
 }
 
+/// A copy in parts, with what each of them must know about those before it.
+struct Run<'a> {
+    target: &'a Target,
+    options: &'a CopyOptions,
+    watcher: &'a dyn Watcher,
+    progress: &'a CopyCounters,
+    created: Option<&'a Created>,
+    /// Directories created for `--parents`. They get their attributes after the last part.
+    made: MadeDirs,
+    claimed: ClaimedTargets,
+    /// Copies of files with several names.
+    links: HashMap<Identity, Arc<EarlierCopy>>,
+}
+
 /// Splits the sources into parts that must be copied one after another: the contents of a directory
-/// can share names with any other source, and directories with the same name are merged.
+/// can share names with any other source, and directories with the same name are merged. With
+/// `--parents`, a part also bounds the number of target directories that are open at once.
 fn sequential_parts<'s>(
     sources: &'s [PathBuf],
     target: &Target,
@@ -81,41 +98,129 @@ fn sequential_parts<'s>(
         _ => return vec![sources],
     };
     let (mut parts, mut begin) = (Vec::new(), 0);
-    let mut names: HashMap<&OsStr, &Path> = HashMap::with_capacity(sources.len());
+    let mut names: HashMap<PathBuf, &Path> = HashMap::with_capacity(sources.len());
+    let mut above = HashSet::new();
+    let is_content = |source: &Path| own_name(source, options).is_none();
     for (i, source) in sources.iter().enumerate() {
-        let name = source.file_name().filter(|_| !means_content(source));
-        let earlier = name.and_then(|name| names.insert(name, source));
+        let earlier = own_name(source, options).and_then(|name| names.insert(name, source));
         // The same file is copied once. Of different files, the later one comes second.
         let merges = |a: &Path| !is_repeated(a, source, options);
-        let is_content = |i: usize| sources.get(i).is_some_and(|source| means_content(source));
-        let apart = is_content(i) || is_content(i.wrapping_sub(1)) || earlier.is_some_and(merges);
+        let follows_content = i > begin && is_content(&sources[i - 1]);
+        let mut apart = is_content(source) || follows_content || earlier.is_some_and(merges);
+        if options.parents {
+            let is_new = above.insert(source.parent());
+            apart |= is_new && above.len() > PARENTS_MAX;
+        }
         if apart && i > begin {
             parts.push(&sources[begin..i]);
             begin = i;
+            above = HashSet::from([source.parent()]);
         }
     }
     parts.push(&sources[begin..]);
     if parts.len() > 1 && !is_dir(into) { vec![sources] } else { parts }
 }
 
-/// Copies sources in parallel.
-fn copy_part(
-    sources: &[PathBuf],
-    target: &Target,
-    mut context: CopyContext<'_>,
-    claimed: &mut ClaimedTargets,
-) -> Result<Report, CopyError> {
-    let start = monotonic_ns();
-    let options = context.options;
-    let roots = TargetResolver { context: &context, claimed }.roots(sources, target)?;
-    // Without a root, the errors already explain why the only source cannot be copied.
-    if options.resume && (sources.len() > 1 || !roots.from.is_empty()) {
-        resume::begin(&context, sources, &roots)?;
+/// Returns the path of a source's target below the common target; `None` if other sources can mean
+/// the same or a part of it.
+fn own_name(source: &Path, options: &CopyOptions) -> Option<PathBuf> {
+    if !options.parents {
+        let name = source.file_name().filter(|_| !means_content(source));
+        return name.map(PathBuf::from);
     }
+    let mut name = PathBuf::new();
+    for component in source.components() {
+        match component {
+            Component::Normal(part) => name.push(part),
+            Component::ParentDir => return None,
+            _ => {}
+        }
+    }
+    Some(name).filter(|name| !name.as_os_str().is_empty() && !means_content(source))
+}
+
+impl<'a> Run<'a> {
+    fn context(&self) -> CopyContext<'a> {
+        CopyContext::new(self.options, self.watcher, self.progress, self.created, &self.links)
+    }
+
+    /// Copies sources in parallel.
+    fn part(&mut self, sources: &[PathBuf]) -> Result<Report, CopyError> {
+        let start = monotonic_ns();
+        let (options, mut context) = (self.options, self.context());
+        let resolver =
+            TargetResolver { context: &context, claimed: &mut self.claimed, made: &mut self.made };
+        let roots = resolver.roots(sources, self.target)?;
+        // Without a root, the errors already explain why the only source cannot be copied.
+        if options.resume && (sources.len() > 1 || !roots.from.is_empty()) {
+            resume::begin(&context, sources, &roots)?;
+        }
+        let (counts, walked) = walk_roots(&context, &roots, sources)?;
+        let sync_start = monotonic_ns();
+        tree::sync_parents(&context, &roots);
+        if let (Some(resume), [parent]) = (context.resume.take(), &roots.parents[..])
+            && !context.has_failed()
+            && !context.cancelled()
+            && let Err(error) = resume.remove(&parent.dir)
+        {
+            let path = roots.to[0].path.clone();
+            context.failed(CopyError::io(Operation::RemoveJournal, path, error));
+        }
+        if self.created.is_some() {
+            self.links.extend(earlier_copies(&roots, context.links.take_copied()));
+        }
+        let errors = context.take_errors();
+        let end = monotonic_ns();
+
+        Ok(Report {
+            counts,
+            bytes: context.progress.bytes.load(Ordering::Relaxed),
+            errors: errors.kept,
+            errors_count: errors.count,
+            cancelled: context.cancelled(),
+            out_of_space: context.is_out_of_space(),
+            modes: context.modes(),
+            facts: context.facts(),
+            durable: options.durable,
+            verify: options.verify,
+            hash: options.hash,
+            evidence: context.verified.load(),
+            hashes: context.take_hashes(),
+            elapsed_ns: end - start,
+            sync_ns: end - sync_start,
+            threads: walked.threads,
+            threads_why: walked.threads_why,
+            lost_xattrs: context.rules.no_xattrs.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Completes the directories created for `--parents`.
+    fn finish(&self, report: &mut Report) {
+        if self.made.dirs.is_empty() {
+            return;
+        }
+        let start = monotonic_ns();
+        let context = self.context();
+        parents::put_attributes(&context, &self.made);
+        parents::sync(&context, &self.made);
+        report.add_errors(context.take_errors());
+        let took = monotonic_ns() - start;
+        report.elapsed_ns += took;
+        report.sync_ns += took;
+    }
+}
+
+/// Copies the sources by a walk, or in this thread if there is only one file.
+fn walk_roots(
+    context: &CopyContext<'_>,
+    roots: &Roots,
+    sources: &[PathBuf],
+) -> Result<(Counts, ioloom_walk::Report), CopyError> {
+    let options = context.options;
     let dirs = DirCounters::new(ioloom_sys::proc::open_files_limit());
-    let walk = walk_of(options, &roots);
-    let new_worker = || Worker::new(&context, &roots, &dirs);
-    let walked = if is_one_file(options, &roots) {
+    let walk = walk_of(options, roots);
+    let new_worker = || Worker::new(context, roots, &dirs);
+    let walked = if is_one_file(options, roots) {
         let mut worker = new_worker();
         walk.run_here(&roots.from, &mut worker).map(|report| (vec![worker], report))
     } else {
@@ -128,7 +233,7 @@ fn copy_part(
     if let Some(worker) = workers.first_mut() {
         worker.finish_deferred();
     }
-    report_vanished(&context, walked.vanished, sources);
+    report_vanished(context, walked.vanished, sources);
     let mut counts = Counts::default();
     for worker in workers {
         counts.add(&worker.counts);
@@ -138,40 +243,7 @@ fn copy_part(
         context.cancelled() || dirs.pairs.load(Ordering::Relaxed) == 0,
         "every started directory must be completed; otherwise it lacks its name or attributes"
     );
-    let sync_start = monotonic_ns();
-    parents::put_attributes(&context, &roots.made);
-    tree::sync_parents(&context, &roots);
-    if let (Some(resume), [parent]) = (context.resume.take(), &roots.parents[..])
-        && !context.has_failed()
-        && !context.cancelled()
-        && let Err(error) = resume.remove(&parent.dir)
-    {
-        let path = roots.to[0].path.clone();
-        context.failed(CopyError::io(Operation::RemoveJournal, path, error));
-    }
-    let errors = context.take_errors();
-    let end = monotonic_ns();
-
-    Ok(Report {
-        counts,
-        bytes: context.progress.bytes.load(Ordering::Relaxed),
-        errors: errors.kept,
-        errors_count: errors.count,
-        cancelled: context.cancelled(),
-        out_of_space: context.is_out_of_space(),
-        modes: context.modes(),
-        facts: context.facts(),
-        durable: options.durable,
-        verify: options.verify,
-        hash: options.hash,
-        evidence: context.verified.load(),
-        hashes: context.take_hashes(),
-        elapsed_ns: end - start,
-        sync_ns: end - sync_start,
-        threads: walked.threads,
-        threads_why: walked.threads_why,
-        lost_xattrs: context.rules.no_xattrs.load(Ordering::Relaxed),
-    })
+    Ok((counts, walked))
 }
 
 /// Reports names that were found, and gone when they were to be copied.

@@ -1,5 +1,6 @@
 //! The directories of a copy: source and target, current and final names, and how they are created.
 
+use crate::links::{EarlierCopy, FirstName, Identity};
 use crate::meta::{Creation, OWNER_ALL, ParentAttr};
 use crate::new_file::{hidden_name, with_hidden_name};
 use ioloom_sys::attr::{self, Attr};
@@ -53,8 +54,6 @@ pub(crate) struct Parent {
 /// The sources of a copy and their targets.
 #[derive(Default)]
 pub(crate) struct Roots {
-    /// Directories of the source paths.
-    pub(crate) made: MadeDirs,
     pub(crate) from: Vec<PathBuf>,
     pub(crate) to: Vec<RootTo>,
     pub(crate) parents: Vec<Parent>,
@@ -120,6 +119,25 @@ pub(crate) enum CopiedName {
     In(RetainedDir<CopyDir>, Box<[u8]>),
     /// A file named as a source.
     Root(usize),
+}
+
+/// Returns the copies of files with several names, for the sources that are copied after these.
+pub(crate) fn earlier_copies(
+    roots: &Roots,
+    copied: Vec<(Identity, FirstName<CopiedName>)>,
+) -> impl Iterator<Item = (Identity, Arc<EarlierCopy>)> {
+    copied.into_iter().filter_map(|(source, copied)| {
+        let path = match copied {
+            FirstName::Earlier(copy) => return Some((source, copy)),
+            FirstName::Here(CopiedName::In(dir, name)) => {
+                let dir = dir.get();
+                target_path(roots, Some(dir), dir.root(), &name)
+            }
+            FirstName::Here(CopiedName::Root(root)) => roots.to[root].path.clone(),
+        };
+        let identity = attr::of_path(&path, false).ok()?.identity();
+        Some((source, Arc::new(EarlierCopy { path, identity })))
+    })
 }
 
 /// Maximum number of directory pairs to keep open.

@@ -83,7 +83,7 @@ pub(crate) fn copy(
             (Reason::Changed(_), _) if !tolerant => {
                 if tries < TRIES && source.attr.bytes <= RETRY_BYTES_MAX {
                     tries += 1;
-                } else if context.options.strict_source {
+                } else if context.options.strict_source || attempt.needs_its_method() {
                     return Err(error);
                 } else {
                     tolerant = true;
@@ -135,8 +135,8 @@ impl<'a> Attempt<'a> {
         let moved = moved.and_then(|moved| Ok((self.change(moved.mode)?, moved)));
         let finished = match moved {
             Ok((change, moved)) => {
-                let mode = moved.mode;
-                self.finish(new, moved).map(|backup| (change, backup, mode))
+                let (mode, end) = (moved.mode, moved.bytes);
+                self.finish(new, moved).map(|backup| (change, backup, mode, end))
             }
             Err(error) => {
                 if self.in_pieces() && !matches!(error.reason, Reason::Changed(_)) {
@@ -149,17 +149,22 @@ impl<'a> Attempt<'a> {
         if finished.is_err() {
             context.meter(&mine).take_back_to(0);
         }
-        let (change, backup, mode) = finished?;
+        let (change, backup, mode, end) = finished?;
         let bytes = mine.load(Ordering::Relaxed);
         if let Some(how) = change {
             let (path, _) = (route.paths)();
-            let reason = Reason::Partly { how, bytes };
+            let reason = Reason::Partly { how, bytes: end };
             context.failed(CopyError { operation: Operation::Copy, path, other: None, reason });
         }
         let removed = backup.is_none() && matches!(self.target, TargetState::Fresh);
         let attr = &source.attr;
         let finds_holes = has_holes(context, attr) && attr.blocks_512 * 512 < attr.bytes;
         Ok(Copied { bytes, backup, removed, mode, finds_holes })
+    }
+
+    /// Returns true if the content must be copied by a method that cannot copy a changing source.
+    fn needs_its_method(&self) -> bool {
+        !matches!(self.context.pinned_other_than_buffered(), None | Some(Mode::Reflink))
     }
 
     fn in_pieces(&self) -> bool {

@@ -5,17 +5,50 @@
 
 use crate::error::CopyError;
 use crate::mode::Mode;
-use ioloom_sys::dir::Kind;
+use ioloom_sys::attr;
+use ioloom_sys::dir::{Dir, Kind};
+use rustix::io::Errno;
 use std::collections::HashMap;
-use std::ffi::OsString;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Device and inode.
 pub(crate) type Identity = ((u32, u32), u64);
 
+/// The name of the first copy of a file.
+#[derive(Clone)]
+pub(crate) enum FirstName<P> {
+    /// Of this walk.
+    Here(P),
+    /// Of a walk before this one.
+    Earlier(Arc<EarlierCopy>),
+}
+
+/// A copy that was complete before the walk began. Its path can mean another file by now.
+pub(crate) struct EarlierCopy {
+    pub(crate) path: PathBuf,
+    pub(crate) identity: Identity,
+}
+
+impl EarlierCopy {
+    /// Opens the directory of the copy; returns it with the name.
+    pub(crate) fn find(&self) -> io::Result<(Dir, CString)> {
+        let above = self.path.parent().filter(|above| !above.as_os_str().is_empty());
+        let dir = Dir::open_path_only(above.unwrap_or(Path::new(".")))?;
+        let name = CString::new(self.path.file_name().map_or(b"".as_slice(), OsStr::as_bytes))?;
+        if attr::of_name(&dir, &name, false)?.identity() != self.identity {
+            return Err(Errno::NOENT.into());
+        }
+        Ok((dir, name))
+    }
+}
+
 enum State<P> {
     Busy,
-    Copied(P),
+    Copied(FirstName<P>),
 }
 
 /// Maximum number of names that wait for another name of their file. The errors of others are
@@ -39,13 +72,29 @@ pub(crate) struct Links<P> {
 }
 
 impl<P: Clone> Links<P> {
-    pub(crate) fn new() -> Self {
-        Self { met: Mutex::default(), changed: Condvar::new(), deferred: Mutex::default() }
+    /// `earlier`: files that were copied by earlier walks.
+    pub(crate) fn new(earlier: &HashMap<Identity, Arc<EarlierCopy>>) -> Self {
+        let copied = |(identity, copy): (&Identity, &Arc<EarlierCopy>)| {
+            (*identity, State::Copied(FirstName::Earlier(Arc::clone(copy))))
+        };
+        let met = Mutex::new(earlier.iter().map(copied).collect());
+        Self { met, changed: Condvar::new(), deferred: Mutex::default() }
+    }
+
+    /// Returns the files that were copied, with the names of their copies.
+    pub(crate) fn take_copied(&self) -> Vec<(Identity, FirstName<P>)> {
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let copied = std::mem::take(&mut *met).into_iter();
+        let name = |(identity, state)| match state {
+            State::Copied(name) => Some((identity, name)),
+            State::Busy => None,
+        };
+        copied.filter_map(name).collect()
     }
 
     /// Returns the name of the copy of a file. On `None`, the caller must copy the file and then
     /// call [`release`](Self::release). Blocks while another thread is copying the file.
-    pub(crate) fn claim(&self, identity: Identity) -> Option<P> {
+    pub(crate) fn claim(&self, identity: Identity) -> Option<FirstName<P>> {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match met.get(&identity) {
@@ -81,7 +130,7 @@ impl<P: Clone> Links<P> {
     pub(crate) fn release(&self, identity: Identity, name: Option<P>) {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match name {
-            Some(name) => met.insert(identity, State::Copied(name)),
+            Some(name) => met.insert(identity, State::Copied(FirstName::Here(name))),
             None => met.remove(&identity),
         };
         debug_assert!(

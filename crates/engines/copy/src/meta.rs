@@ -8,6 +8,7 @@ use crate::options::{Attributes, CopyOptions, Preserve};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, XattrOf};
 use ioloom_sys::dir::{Dir, Kind};
+use ioloom_sys::proc;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
@@ -207,9 +208,11 @@ impl Rules {
         }
     }
 
-    /// Returns true if this user may write to an existing file of their own, or to any file.
+    /// Returns true if this user may write to an existing file of their own, or to any file. Root
+    /// can lack the capability for that, as in a container.
     pub(crate) fn may_write(&self, old: &Attr) -> bool {
-        self.own.0 == 0 || (old.user == self.own.0 && old.mode & 0o200 != 0)
+        let is_own = old.user == self.own.0 && old.mode & 0o200 != 0;
+        is_own || (self.own.0 == 0 && proc::status().is_ok_and(|own| own.ignores_permissions()))
     }
 
     /// Returns true if this user owns a file, or may change the owner of any file.

@@ -8,9 +8,11 @@ use crate::context::CopyContext;
 use crate::dirs::{MadeDir, MadeDirs, c_name};
 use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, FileRef, OWNER_ALL, ParentAttr};
+use crate::options::Durable;
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr;
 use ioloom_sys::dir::{Dir, Kind};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
@@ -153,6 +155,23 @@ pub(crate) fn put_attributes(context: &CopyContext<'_>, made: &MadeDirs) {
         if let Err(error) = put() {
             let path = dir.target.clone();
             context.failed(CopyError::io(Operation::ChangeMode, path, error));
+        }
+    }
+}
+
+/// Syncs the directories and those that contain them, if requested.
+pub(crate) fn sync(context: &CopyContext<'_>, made: &MadeDirs) {
+    if context.options.durable == Durable::None {
+        return;
+    }
+    let above = |path: &Path| path.parent().map(Path::to_owned);
+    let targets = made.dirs.iter().filter(|dir| !dir.made.is_old).map(|dir| &dir.target);
+    let dirs: BTreeSet<PathBuf> =
+        targets.flat_map(|path| [Some(path.clone()), above(path)]).flatten().collect();
+    for path in dirs {
+        let dir = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+        if let Err(error) = Dir::open(dir).and_then(|dir| dir.sync()) {
+            context.failed(CopyError::io(Operation::Sync, path, error));
         }
     }
 }

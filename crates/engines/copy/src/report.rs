@@ -1,6 +1,6 @@
 //! The result of a copy.
 
-use crate::error::CopyError;
+use crate::error::{CopyError, Errors};
 use crate::mode::Mode;
 use crate::options::{Durable, HashKind, Verify};
 use crate::plan::Facts;
@@ -155,9 +155,7 @@ impl Report {
         self.evidence.add(&next.evidence);
         // These counters continue across parts.
         self.bytes = next.bytes;
-        self.errors_count += next.errors_count;
-        let room = crate::ERRORS_KEPT_MAX.saturating_sub(self.errors.len());
-        self.errors.extend(next.errors.into_iter().take(room));
+        self.add_errors(Errors { kept: next.errors, count: next.errors_count });
         self.cancelled |= next.cancelled;
         self.out_of_space |= next.out_of_space;
         self.lost_xattrs |= next.lost_xattrs;
@@ -177,6 +175,12 @@ impl Report {
         if next.threads > self.threads {
             (self.threads, self.threads_why) = (next.threads, next.threads_why);
         }
+    }
+
+    pub(crate) fn add_errors(&mut self, next: Errors) {
+        self.errors_count += next.count;
+        let room = crate::ERRORS_KEPT_MAX.saturating_sub(self.errors.len());
+        self.errors.extend(next.kept.into_iter().take(room));
     }
 
     /// Adds the error from a part that could not start.

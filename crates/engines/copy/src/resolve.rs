@@ -27,11 +27,13 @@ pub(crate) type ClaimedTargets = HashMap<(PathBuf, CString), PathBuf>;
 pub(crate) struct TargetResolver<'a> {
     pub(crate) context: &'a CopyContext<'a>,
     pub(crate) claimed: &'a mut ClaimedTargets,
+    /// Directories created for the paths of all sources.
+    pub(crate) made: &'a mut MadeDirs,
 }
 
 impl TargetResolver<'_> {
     pub(crate) fn roots(
-        &mut self,
+        mut self,
         sources: &[PathBuf],
         target: &Target,
     ) -> Result<Roots, CopyError> {
@@ -40,7 +42,7 @@ impl TargetResolver<'_> {
         let mut by_path = HashMap::new();
         let mut roots = Roots::default();
         for source in sources {
-            let found = self.target_of(source, path, into, &mut roots.made);
+            let found = self.target_of(source, path, into);
             let found = found.and_then(|(path, to, kind)| {
                 let (dir, name) = split(&to)?;
                 let parent = match by_path.get(&dir) {
@@ -121,15 +123,14 @@ impl TargetResolver<'_> {
 
     /// Returns the target path of one source, as shown and as used, and its type.
     fn target_of(
-        &self,
+        &mut self,
         source: &Path,
         target: &Path,
         into: bool,
-        made: &mut MadeDirs,
     ) -> Result<(PathBuf, PathBuf, Kind), CopyError> {
         let options = self.context.options;
         let to = match options.parents {
-            true => parents::make(self.context, source, target, made)?,
+            true => parents::make(self.context, source, target, self.made)?,
             false => target_path(source, target, into),
         };
         let attr = attr::of_path(source, options.follow != Follow::Never)

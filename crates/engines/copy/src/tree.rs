@@ -22,7 +22,7 @@ use crate::context::CopyContext;
 use crate::dirs::{CopiedName, DirCounters, DirPair, Roots, c_name};
 use crate::error::CopyError;
 use crate::file::{self, BUFFER_BYTES};
-use crate::links::{Copied, EntryResult, Outcome};
+use crate::links::{Copied, EntryResult, FirstName, Outcome};
 use crate::new_file::with_hidden_name;
 use crate::options::{Backup, Durable, Follow, Make};
 use crate::place::{self, Placement};
@@ -321,11 +321,11 @@ impl<'r> Worker<'r> {
             match self.link(route, &copied, there, backup) {
                 Ok(linked) => return Ok(Outcome::Linked(linked)),
                 // There are too many links, or the file system does not support hard links, or it
-                // is a different file system: make a separate copy.
+                // is a different file system, or the copy is gone: make a separate copy.
                 Err(e)
                     if matches!(
                         Errno::from_io_error(&e),
-                        Some(Errno::MLINK | Errno::PERM | Errno::XDEV)
+                        Some(Errno::MLINK | Errno::PERM | Errno::XDEV | Errno::NOENT)
                     ) =>
                 {
                     return copy(&mut self.buffer);
@@ -343,18 +343,22 @@ impl<'r> Worker<'r> {
     fn link(
         &self,
         route: &Route<'_>,
-        copied: &CopiedName,
+        copied: &FirstName<CopiedName>,
         there: &TargetState,
         backup: Option<&Backup>,
     ) -> io::Result<Copied> {
         let (dir, name);
         let from = match copied {
-            CopiedName::In(kept, kept_name) => {
+            FirstName::Earlier(earlier) => {
+                (dir, name) = earlier.find()?;
+                &dir
+            }
+            FirstName::Here(CopiedName::In(kept, kept_name)) => {
                 dir = self.target_of(kept.get())?;
                 name = c_name(kept_name)?;
                 &dir
             }
-            CopiedName::Root(root) => {
+            FirstName::Here(CopiedName::Root(root)) => {
                 let to = &self.roots.to[*root];
                 name = to.name.clone();
                 &self.roots.parents[to.parent].dir

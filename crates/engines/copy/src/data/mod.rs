@@ -14,6 +14,7 @@ pub(crate) use job::{Job, Meter, TransferError, borrow};
 
 use crate::hash::Hasher;
 use crate::mode::Mode;
+use ioloom_sys::attr;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::transfer;
 use std::ops::Range;
@@ -124,6 +125,48 @@ pub(crate) fn sequential(
     hasher: Option<&mut Hasher>,
 ) -> Result<u64, TransferError> {
     stream::copy(job, ends, most, buffer, hasher)
+}
+
+/// Copies a source that other programs change, at most `job.bytes` of it; returns the size of the
+/// copy. What was cut off before it was read is not in it.
+pub(crate) fn changing(
+    job: &Job<'_>,
+    buffer: &mut Buffer,
+    mut hasher: Option<&mut Hasher>,
+) -> Result<u64, TransferError> {
+    let mut at = 0;
+    while at < job.bytes {
+        let next = if job.holes { next_data(job, at)? } else { Some(at..job.bytes) };
+        let data = match next {
+            Some(data) => data,
+            // Only a hole is left of the current size.
+            None => {
+                let now = attr::of_file(job.ends.from).map_err(TransferError::Read)?;
+                let end = now.bytes.min(job.bytes).max(at);
+                end..end
+            }
+        };
+        if let Some(hasher) = hasher.as_deref_mut() {
+            hasher.zeros(data.start - at);
+        }
+        at = data.start;
+        if data.is_empty() {
+            break;
+        }
+        let before = job.meter.so_far();
+        match blocks::read_and_write(job, data.clone(), buffer, hasher.as_deref_mut()) {
+            Err(TransferError::SourceEnded) => {
+                at += job.meter.so_far() - before;
+                break;
+            }
+            copied => copied?,
+        }
+        at = data.end;
+    }
+    if job.holes || job.punch_zeros {
+        transfer::set_len(job.ends.to, at).map_err(TransferError::Write)?;
+    }
+    Ok(at)
 }
 
 /// Copies to the end of a source that reports size zero (kernel files).

@@ -10,7 +10,7 @@ use super::Worker;
 use super::location::Location;
 use crate::dirs::CopiedName;
 use crate::error::CopyError;
-use crate::links::{Deferred, EntryResult, Outcome};
+use crate::links::{Deferred, EntryResult, FirstName, Outcome};
 use crate::options::{Follow, Make};
 use crate::route::{Route, TargetState};
 use ioloom_sys::attr;
@@ -82,7 +82,7 @@ impl Worker<'_> {
         &mut self,
         at: Location<'_>,
         name: &[u8],
-        copied: &CopiedName,
+        copied: &FirstName<CopiedName>,
     ) -> io::Result<Outcome> {
         let roots = self.roots;
         let paths = || at.paths(roots, name);

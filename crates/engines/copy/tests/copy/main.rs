@@ -5,6 +5,7 @@
 mod corrupted;
 mod guarantees;
 mod options;
+mod parts;
 mod property;
 mod snapshot;
 mod test_dir;
