@@ -295,7 +295,8 @@ impl FileTransfer<'_> {
             return Ok(());
         }
         match attr::file_system(self.new.file()) {
-            Ok(system) if system.free_bytes < needed => {
+            // Compression can make the copy smaller.
+            Ok(system) if !system.one_tree && system.free_bytes < needed => {
                 Err(self.route.failed_to(Operation::Allocate, Errno::NOSPC.into()))
             }
             _ => Ok(()),
@@ -340,7 +341,7 @@ impl FileTransfer<'_> {
                 Err(self.refused(Mode::Reflink, plan::no_sharing(devices.0 == devices.1)))
             }
             Err(e) if !must && !crate::error::out_of_space(&e) => {
-                if transfer::is_unsupported(&e) {
+                if transfer::is_unsupported(&e) && e.kind() != io::ErrorKind::InvalidInput {
                     self.context.no_sharing(devices);
                 }
                 Ok(false)

@@ -4,7 +4,7 @@ use crate::data::Meter;
 use crate::dirs::CopiedName;
 use crate::error::{CopyError, Errors};
 use crate::journal::Journal;
-use crate::links::{EarlierCopy, Identity, Links};
+use crate::links::{EarlierCopies, Identity, Links};
 use crate::meta::{MetaError, Rules};
 use crate::mode::Mode;
 use crate::options::{CopyCounters, CopyOptions, Watcher};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -28,8 +28,8 @@ pub(crate) type Device = (u32, u32);
 /// What a copy created and a later source could overwrite or write through.
 #[derive(Default)]
 pub(crate) struct Created {
-    /// Targets of sources that the user named.
-    named: Mutex<HashSet<(Identity, CString)>>,
+    /// Targets of sources that the user named: the file, its directory, and its name.
+    named: Mutex<HashSet<(Identity, Identity, CString)>>,
     /// Symbolic links, at any depth.
     links: Mutex<HashSet<Identity>>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) watcher: &'a dyn Watcher,
     pub(crate) progress: &'a CopyCounters,
     pub(crate) rules: Rules,
-    pub(crate) links: Links<CopiedName>,
+    pub(crate) links: Links<'a, CopiedName>,
     /// Files that are being written in place.
     pub(crate) turns: Turns,
     /// Directories that this copy creates or writes to. They are never copied themselves.
@@ -70,7 +70,7 @@ impl<'a> CopyContext<'a> {
         watcher: &'a dyn Watcher,
         progress: &'a CopyCounters,
         created: Option<&'a Created>,
-        earlier: &HashMap<Identity, Arc<EarlierCopy>>,
+        earlier: &'a EarlierCopies,
     ) -> Self {
         Self {
             options,
@@ -152,7 +152,9 @@ impl<'a> CopyContext<'a> {
             locked(&created.links).insert(found.identity());
         }
         if named {
-            locked(&created.named).insert((found.identity(), name.to_owned()));
+            let Ok(dir) = attr::of_file(dir) else { return };
+            let of = (found.identity(), dir.identity(), name.to_owned());
+            locked(&created.named).insert(of);
         }
     }
 
@@ -161,10 +163,18 @@ impl<'a> CopyContext<'a> {
         self.created.is_some_and(|created| locked(&created.links).contains(&found.identity()))
     }
 
+    /// Returns true if a path is that of a symbolic link created by an earlier part of this copy.
+    pub(crate) fn is_created_link(&self, path: &Path) -> bool {
+        let is_link = |found: &Attr| found.kind == Kind::Symlink && self.created_link(found);
+        self.created.is_some() && attr::of_path(path, false).is_ok_and(|found| is_link(&found))
+    }
+
     /// Returns true if a file is the target of an earlier source that the user named.
-    pub(crate) fn created_file(&self, found: &Attr, name: &CStr) -> bool {
+    pub(crate) fn created_file(&self, found: &Attr, dir: &Dir, name: &CStr) -> bool {
         self.created.is_some_and(|created| {
-            locked(&created.named).contains(&(found.identity(), name.to_owned()))
+            let Ok(dir) = attr::of_file(dir) else { return false };
+            let of = (found.identity(), dir.identity(), name.to_owned());
+            locked(&created.named).contains(&of)
         })
     }
 
@@ -203,7 +213,7 @@ impl<'a> CopyContext<'a> {
 
     /// Returns true if an earlier attempt to share blocks between these devices failed.
     pub(crate) fn cannot_share(&self, devices: (Device, Device)) -> bool {
-        devices.0 != devices.1 || locked(&self.unshared).contains(&devices)
+        locked(&self.unshared).contains(&devices)
     }
 
     pub(crate) fn no_sharing(&self, devices: (Device, Device)) {

@@ -4,7 +4,7 @@ use crate::context::{CopyContext, Created};
 use crate::dirs::{DirCounters, MadeDirs, Parent, Roots, earlier_copies};
 use crate::error::CopyError;
 use crate::facts;
-use crate::links::{EarlierCopy, Identity};
+use crate::links::EarlierCopies;
 use crate::mode::Mode;
 use crate::options::{CopyCounters, CopyOptions, Durable, Watcher, When};
 use crate::parents;
@@ -20,7 +20,6 @@ use ioloom_sys::dir::Kind;
 use ioloom_walk::{Fields, Method, Threads, Waits, Walk};
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Number of sources to examine when estimating what threads will wait for.
@@ -80,7 +79,7 @@ struct Run<'a> {
     made: MadeDirs,
     claimed: ClaimedTargets,
     /// Copies of files with several names.
-    links: HashMap<Identity, Arc<EarlierCopy>>,
+    links: EarlierCopies,
 }
 
 /// Splits the sources into parts that must be copied one after another: the contents of a directory
@@ -140,14 +139,12 @@ fn own_name(source: &Path, options: &CopyOptions) -> Option<PathBuf> {
 }
 
 impl<'a> Run<'a> {
-    fn context(&self) -> CopyContext<'a> {
-        CopyContext::new(self.options, self.watcher, self.progress, self.created, &self.links)
-    }
-
     /// Copies sources in parallel.
     fn part(&mut self, sources: &[PathBuf]) -> Result<Report, CopyError> {
         let start = monotonic_ns();
-        let (options, mut context) = (self.options, self.context());
+        let options = self.options;
+        let mut context =
+            CopyContext::new(options, self.watcher, self.progress, self.created, &self.links);
         let resolver =
             TargetResolver { context: &context, claimed: &mut self.claimed, made: &mut self.made };
         let roots = resolver.roots(sources, self.target)?;
@@ -166,13 +163,10 @@ impl<'a> Run<'a> {
             let path = roots.to[0].path.clone();
             context.failed(CopyError::io(Operation::RemoveJournal, path, error));
         }
-        if self.created.is_some() {
-            self.links.extend(earlier_copies(&roots, context.links.take_copied()));
-        }
+        let copied = context.links.take_copied();
         let errors = context.take_errors();
         let end = monotonic_ns();
-
-        Ok(Report {
+        let report = Report {
             counts,
             bytes: context.progress.bytes.load(Ordering::Relaxed),
             errors: errors.kept,
@@ -191,7 +185,11 @@ impl<'a> Run<'a> {
             threads: walked.threads,
             threads_why: walked.threads_why,
             lost_xattrs: context.rules.no_xattrs.load(Ordering::Relaxed),
-        })
+        };
+        if self.created.is_some() {
+            self.links.extend(earlier_copies(&roots, copied));
+        }
+        Ok(report)
     }
 
     /// Completes the directories created for `--parents`.
@@ -200,9 +198,9 @@ impl<'a> Run<'a> {
             return;
         }
         let start = monotonic_ns();
-        let context = self.context();
-        parents::put_attributes(&context, &self.made);
-        parents::sync(&context, &self.made);
+        let context =
+            CopyContext::new(self.options, self.watcher, self.progress, self.created, &self.links);
+        parents::finish(&context, &self.made);
         report.add_errors(context.take_errors());
         let took = monotonic_ns() - start;
         report.elapsed_ns += took;

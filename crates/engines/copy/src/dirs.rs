@@ -1,6 +1,6 @@
 //! The directories of a copy: source and target, current and final names, and how they are created.
 
-use crate::links::{EarlierCopy, FirstName, Identity};
+use crate::links::{EarlierCopy, Identity};
 use crate::meta::{Creation, OWNER_ALL, ParentAttr};
 use crate::new_file::{hidden_name, with_hidden_name};
 use ioloom_sys::attr::{self, Attr};
@@ -124,16 +124,15 @@ pub(crate) enum CopiedName {
 /// Returns the copies of files with several names, for the sources that are copied after these.
 pub(crate) fn earlier_copies(
     roots: &Roots,
-    copied: Vec<(Identity, FirstName<CopiedName>)>,
+    copied: Vec<(Identity, CopiedName)>,
 ) -> impl Iterator<Item = (Identity, Arc<EarlierCopy>)> {
     copied.into_iter().filter_map(|(source, copied)| {
         let path = match copied {
-            FirstName::Earlier(copy) => return Some((source, copy)),
-            FirstName::Here(CopiedName::In(dir, name)) => {
+            CopiedName::In(dir, name) => {
                 let dir = dir.get();
                 target_path(roots, Some(dir), dir.root(), &name)
             }
-            FirstName::Here(CopiedName::Root(root)) => roots.to[root].path.clone(),
+            CopiedName::Root(root) => roots.to[root].path.clone(),
         };
         let identity = attr::of_path(&path, false).ok()?.identity();
         Some((source, Arc::new(EarlierCopy { path, identity })))

@@ -4,8 +4,9 @@
 //! that is large enough costs a few system calls and a one-byte write to the new file.
 
 use crate::plan::Facts;
+use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::ring::Ring;
-use ioloom_sys::{attr, cache, file, mount, proc, transfer};
+use ioloom_sys::{cache, file, mount, proc, transfer};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// is small because each miss starts readahead.
 const SAMPLES: u64 = 4;
 
-/// Gathers facts about two open files. The target is new and empty.
+/// Gathers facts about two open files. The target is being written.
 pub(crate) fn gather(from: impl AsFd, to: impl AsFd) -> io::Result<Facts> {
     let (source, target) = (attr::of_file(&from)?, attr::of_file(&to)?);
     let target_system = attr::file_system(&to)?;
@@ -46,8 +47,10 @@ fn takes_uncached(from: impl AsFd, to: impl AsFd) -> bool {
     // A read at the end starts no readahead, which would make holes of reserved space look like data.
     let end = attr::of_file(&from).map_or(0, |attr| attr.bytes);
     let reads = transfer::read_uncached_at(from, &mut [0], end).is_ok();
-    let writes = || transfer::write_uncached_at(&to, &[0], 0).is_ok();
-    reads && writes() && transfer::set_len(&to, 0).is_ok()
+    // An earlier copy may have written a part of the target.
+    let Ok(Attr { bytes: size, .. }) = attr::of_file(&to) else { return false };
+    let writes = || transfer::write_uncached_at(&to, &[0], size).is_ok();
+    reads && writes() && transfer::set_len(&to, size).is_ok()
 }
 
 /// Returns true if both paths are on the same rotating disk. Virtual disks claim to rotate but do

@@ -215,7 +215,8 @@ impl<'a> Attempt<'a> {
         }
         if let Some(resume) = context.resume.get().filter(|_| self.in_pieces()) {
             let hidden = hidden_name(route.to_name, resume.number);
-            let modes = (mode, context.rules.umask());
+            let replaces = matches!(self.target, TargetState::Replace(_));
+            let modes = (if replaces { PRIVATE } else { mode }, context.rules.umask());
             let made =
                 NewFile::resumable(route.to, route.to_name, self.destination(), hidden, modes);
             return made.map_err(failed);
@@ -226,12 +227,16 @@ impl<'a> Attempt<'a> {
         // The old file may be writable even if its directory is not.
         let made = new(Destination::Occupied, PRIVATE);
         let made = made.map_err(|e| route.failed_to(Operation::CreateBeside, e))?;
-        let on = FileRef::Open(made.file().as_fd());
-        if !context.options.preserve.owner {
-            let taken = context.rules.take_over_owner(&old, on, route.parent_attr);
-            taken.map_err(|e| route.failed_to(Operation::CreateBeside, e))?;
-        }
+        self.take_over_owner(&old, &made)?;
         Ok(made)
+    }
+
+    /// Gives a replacement the owner of the old file, which stays if that of the source is not
+    /// preserved or cannot be set.
+    fn take_over_owner(&self, old: &Attr, new: &NewFile<'_>) -> Result<(), CopyError> {
+        let on = FileRef::Open(new.file().as_fd());
+        let taken = self.context.rules.take_over_owner(old, on, self.route.parent_attr);
+        taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
     }
 
     /// Returns true if the old file cannot be replaced for a reason that does not prevent writing
@@ -288,7 +293,9 @@ impl<'a> Attempt<'a> {
     fn change(&self, mode: Option<Mode>) -> Result<Option<&'static str>, CopyError> {
         let options = self.context.options;
         let is_atomic = mode == Some(Mode::Reflink) && !options.preserve.times;
-        if self.source.is_stream() || options.attributes_only || is_atomic {
+        // What went into a pipe or device cannot be written again.
+        let is_stream = self.source.is_stream() || self.writes_stream();
+        if is_stream || options.attributes_only || is_atomic {
             return Ok(None);
         }
         let after = attr::of_file(&self.source.file)
@@ -311,6 +318,10 @@ impl<'a> Attempt<'a> {
         let options = context.options;
         if options.verify.reads_again() && !options.attributes_only && !self.writes_stream() {
             crate::verify::check(context, route, new.file(), moved.bytes, moved.hash.as_deref())?;
+        }
+        if let (TargetState::Replace(old), true) = (self.target, self.in_pieces()) {
+            // Until now it belonged to this user, who may have to go on with it later.
+            self.take_over_owner(&old, &new)?;
         }
         self.put_attributes(&new);
         if options.durable != Durable::None && !route.hidden && !self.writes_stream() {
@@ -357,7 +368,7 @@ impl<'a> Attempt<'a> {
             TargetState::Replace(old) => {
                 // It is a new file, but without preserved permissions it has those of the old one.
                 (made.mode, made.is_old) = (PRIVATE, !context.options.preserve.mode);
-                made.owner = rules.owner_of_replacement(&old, route.parent_attr);
+                made.owner = Some((old.user, old.group));
                 let old_on = FileRef::Name(route.to, route.to_name);
                 let failed = rules.take_over_attributes(&old, old_on, on, route.parent_attr);
                 context.failed_attributes(failed, to);

@@ -46,9 +46,19 @@ impl EarlierCopy {
     }
 }
 
+/// Copies of files with several names, by the identity of the source.
+pub(crate) type EarlierCopies = HashMap<Identity, Arc<EarlierCopy>>;
+
+impl<P> FirstName<P> {
+    /// Returns true if a link failed because the copy of an earlier walk is gone.
+    pub(crate) fn is_gone(&self, error: &io::Error) -> bool {
+        matches!(self, Self::Earlier(_)) && error.kind() == io::ErrorKind::NotFound
+    }
+}
+
 enum State<P> {
     Busy,
-    Copied(FirstName<P>),
+    Copied(P),
 }
 
 /// Maximum number of names that wait for another name of their file. The errors of others are
@@ -65,24 +75,22 @@ pub(crate) struct Deferred<P> {
 }
 
 /// Files with several names found so far, and the names of their copies.
-pub(crate) struct Links<P> {
+pub(crate) struct Links<'a, P> {
     met: Mutex<HashMap<Identity, State<P>>>,
+    /// Copies made by earlier walks, unless `met` has another.
+    earlier: &'a EarlierCopies,
     changed: Condvar,
     deferred: Mutex<Vec<Deferred<P>>>,
 }
 
-impl<P: Clone> Links<P> {
-    /// `earlier`: files that were copied by earlier walks.
-    pub(crate) fn new(earlier: &HashMap<Identity, Arc<EarlierCopy>>) -> Self {
-        let copied = |(identity, copy): (&Identity, &Arc<EarlierCopy>)| {
-            (*identity, State::Copied(FirstName::Earlier(Arc::clone(copy))))
-        };
-        let met = Mutex::new(earlier.iter().map(copied).collect());
-        Self { met, changed: Condvar::new(), deferred: Mutex::default() }
+impl<'a, P: Clone> Links<'a, P> {
+    pub(crate) fn new(earlier: &'a EarlierCopies) -> Self {
+        let (met, deferred) = (Mutex::default(), Mutex::default());
+        Self { met, earlier, changed: Condvar::new(), deferred }
     }
 
-    /// Returns the files that were copied, with the names of their copies.
-    pub(crate) fn take_copied(&self) -> Vec<(Identity, FirstName<P>)> {
+    /// Returns the files that this walk copied, with the names of their copies.
+    pub(crate) fn take_copied(&self) -> Vec<(Identity, P)> {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let copied = std::mem::take(&mut *met).into_iter();
         let name = |(identity, state)| match state {
@@ -98,16 +106,30 @@ impl<P: Clone> Links<P> {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match met.get(&identity) {
-                None => {
-                    met.insert(identity, State::Busy);
-                    return None;
-                }
-                Some(State::Copied(name)) => return Some(name.clone()),
+                None => match self.earlier.get(&identity) {
+                    Some(copy) => return Some(FirstName::Earlier(Arc::clone(copy))),
+                    None => {
+                        met.insert(identity, State::Busy);
+                        return None;
+                    }
+                },
+                Some(State::Copied(name)) => return Some(FirstName::Here(name.clone())),
                 Some(State::Busy) => {
                     met = self.changed.wait(met).unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }
+    }
+
+    /// Claims a file whose earlier copy is no longer there. Returns false if another thread has
+    /// claimed it; [`claim`](Self::claim) then waits for that one.
+    pub(crate) fn claim_again(&self, identity: Identity) -> bool {
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = !met.contains_key(&identity);
+        if is_first {
+            met.insert(identity, State::Busy);
+        }
+        is_first
     }
 
     /// Lets a name wait for the end of the walk.
@@ -130,7 +152,7 @@ impl<P: Clone> Links<P> {
     pub(crate) fn release(&self, identity: Identity, name: Option<P>) {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match name {
-            Some(name) => met.insert(identity, State::Copied(FirstName::Here(name))),
+            Some(name) => met.insert(identity, State::Copied(name)),
             None => met.remove(&identity),
         };
         debug_assert!(

@@ -8,7 +8,6 @@ use crate::options::{Attributes, CopyOptions, Preserve};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, XattrOf};
 use ioloom_sys::dir::{Dir, Kind};
-use ioloom_sys::proc;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
@@ -208,13 +207,6 @@ impl Rules {
         }
     }
 
-    /// Returns true if this user may write to an existing file of their own, or to any file. Root
-    /// can lack the capability for that, as in a container.
-    pub(crate) fn may_write(&self, old: &Attr) -> bool {
-        let is_own = old.user == self.own.0 && old.mode & 0o200 != 0;
-        is_own || (self.own.0 == 0 && proc::status().is_ok_and(|own| own.ignores_permissions()))
-    }
-
     /// Returns true if this user owns a file, or may change the owner of any file.
     pub(crate) fn may_own(&self, old: &Attr) -> bool {
         self.own.0 == 0 || old.user == self.own.0
@@ -261,9 +253,13 @@ impl Rules {
         made: Creation,
     ) -> Result<Owner, MetaError> {
         let wanted = (source.user, source.group);
-        let is_own = wanted == self.own && made.parent_attr.group == self.own.1;
-        let has_it = made.is_old && made.owner == Some(wanted);
-        if !self.preserve.owner || (is_own && !made.is_old) || has_it {
+        let has_it = match made.owner {
+            Some(owner) => owner == wanted,
+            None => {
+                !made.is_old && wanted == (self.own.0, made.parent_attr.group) && wanted == self.own
+            }
+        };
+        if !self.preserve.owner || has_it {
             return Ok(Owner::Kept);
         }
         match on.set_owner(wanted.0, wanted.1) {
@@ -425,17 +421,6 @@ impl Rules {
         } else {
             on.set_owner(old.user, old.group)
         }
-    }
-
-    /// Returns the owner of a replacement file if it is certain and that of the old file, so that set-id
-    /// bits of the old file mean the same.
-    pub(crate) fn owner_of_replacement(
-        &self,
-        old: &Attr,
-        parent_attr: ParentAttr,
-    ) -> Option<(u32, u32)> {
-        let is_own = (old.user, old.group) == self.own && parent_attr.group == self.own.1;
-        is_own.then_some(self.own)
     }
 
     /// Gives a replacement file the permissions and extended attributes of the old file, as if that

@@ -12,7 +12,6 @@ use crate::options::Durable;
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr;
 use ioloom_sys::dir::{Dir, Kind};
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
@@ -33,6 +32,9 @@ pub(crate) fn make(
     let begin = bytes.iter().position(|byte| *byte != b'/').unwrap_or(end);
     let below = &bytes[begin.min(end)..end];
     if existed(below, target, made) {
+        for (at, _) in below.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+            refuse_new_link(context, source, &target.join(OsStr::from_bytes(&below[..at])))?;
+        }
         return Ok(target.join(OsStr::from_bytes(below)));
     }
     for (at, byte) in below.iter().enumerate() {
@@ -40,6 +42,7 @@ pub(crate) fn make(
         if *byte == b'/' && below[at - 1] != b'/' {
             let from = Path::new(OsStr::from_bytes(&bytes[..begin + at]));
             let to = target.join(OsStr::from_bytes(&below[..at]));
+            refuse_new_link(context, source, &to)?;
             if !made.seen.contains(&to) {
                 made.dirs.push(make_one(context, from, &to)?);
                 made.seen.insert(to);
@@ -72,6 +75,16 @@ fn refuse_escape(source: &Path) -> Result<(), CopyError> {
         }
     }
     Ok(())
+}
+
+/// Refuses to copy through a symbolic link that an earlier part of this copy created.
+fn refuse_new_link(context: &CopyContext<'_>, source: &Path, to: &Path) -> Result<(), CopyError> {
+    if !context.is_created_link(to) {
+        return Ok(());
+    }
+    let (source, link) = (quoted(source), quoted(to));
+    let text = format!("will not copy {source} through just-created symlink {link}");
+    Err(CopyError::whole(to, text))
 }
 
 fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir, CopyError> {
@@ -142,36 +155,40 @@ fn widen(to: &Path, is_old: bool) -> io::Result<u32> {
     attr::set_mode_at(&above, &name, own.mode | OWNER_ALL).map(|()| own.mode)
 }
 
-/// Sets the attributes of the directories, the deepest first.
-pub(crate) fn put_attributes(context: &CopyContext<'_>, made: &MadeDirs) {
+/// Sets the attributes of the directories, the deepest first, and syncs them and those that contain
+/// them if requested.
+pub(crate) fn finish(context: &CopyContext<'_>, made: &MadeDirs) {
+    let syncs = context.options.durable != Durable::None;
     for dir in made.dirs.iter().rev() {
-        let put = || -> io::Result<()> {
-            let (from, to) = (Dir::open_path_only(&dir.source)?, Dir::open_path_only(&dir.target)?);
+        let failed = |operation, e| context.failed(CopyError::io(operation, dir.target.clone(), e));
+        let put = || -> io::Result<Dir> {
+            // Syncing needs a descriptor that is open for reading, which the final mode can refuse.
+            let readable = syncs.then(|| Dir::open(&dir.target).ok()).flatten();
+            let to = readable.map_or_else(|| Dir::open_path_only(&dir.target), Ok)?;
+            let from = Dir::open_path_only(&dir.source)?;
             let (from, on) = (FileRef::Open(from.as_fd()), FileRef::Open(to.as_fd()));
             let failed = context.rules.put(&dir.attr, from, on, dir.made);
             context.failed_attributes(failed, || dir.target.clone());
-            Ok(())
+            Ok(to)
         };
-        if let Err(error) = put() {
-            let path = dir.target.clone();
-            context.failed(CopyError::io(Operation::ChangeMode, path, error));
+        let to = match put() {
+            Ok(to) => to,
+            Err(error) => {
+                failed(Operation::ChangeMode, error);
+                continue;
+            }
+        };
+        if syncs && let Err(error) = to.sync().and_then(|()| sync_above(made, &dir.target)) {
+            failed(Operation::Sync, error);
         }
     }
 }
 
-/// Syncs the directories and those that contain them, if requested.
-pub(crate) fn sync(context: &CopyContext<'_>, made: &MadeDirs) {
-    if context.options.durable == Durable::None {
-        return;
-    }
-    let above = |path: &Path| path.parent().map(Path::to_owned);
-    let targets = made.dirs.iter().filter(|dir| !dir.made.is_old).map(|dir| &dir.target);
-    let dirs: BTreeSet<PathBuf> =
-        targets.flat_map(|path| [Some(path.clone()), above(path)]).flatten().collect();
-    for path in dirs {
-        let dir = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
-        if let Err(error) = Dir::open(dir).and_then(|dir| dir.sync()) {
-            context.failed(CopyError::io(Operation::Sync, path, error));
-        }
+/// Syncs the directory that contains a new one, unless that is new too: it is synced later.
+fn sync_above(made: &MadeDirs, path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(above) if made.seen.contains(above) => Ok(()),
+        Some(above) if !above.as_os_str().is_empty() => Dir::open(above)?.sync(),
+        _ => Dir::open(Path::new("."))?.sync(),
     }
 }

@@ -173,7 +173,7 @@ impl Target<'_> {
             return Ok(());
         }
         let name = self.route.to_name;
-        if !self.route.named || !self.context.created_file(&self.end, name) {
+        if !self.route.named || !self.context.created_file(&self.end, self.route.to, name) {
             return Ok(());
         }
         self.whole(|from, to| {
@@ -232,7 +232,7 @@ impl Target<'_> {
         if !is_plain || !rules.may_own(&there) {
             return in_place;
         }
-        if rules.may_write(&there) {
+        if attr::may_write_at(self.route.to, self.route.to_name) {
             return Ok(TargetState::Replace(there));
         }
         // As in GNU cp, a file that this user may not write is replaced only if asked for.

@@ -14,6 +14,7 @@ use crate::file_transfer::{FileTransfer, has_holes};
 use crate::hash::Hasher;
 use crate::journal::{Journal, JournalError};
 use crate::mode::Mode;
+use crate::new_file::{hidden_name, journal_name};
 use crate::options::HashKind;
 use crate::plan::CopyPlan;
 use crate::route::Route;
@@ -23,7 +24,6 @@ use ioloom_sys::buffer::Buffer;
 use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::dir::Kind;
 use ioloom_sys::{file, make, transfer};
-use std::ffi::CString;
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -44,19 +44,15 @@ pub(crate) fn begin(
     };
     let failed = |e| CopyError::io(Operation::OpenJournal, to.path.clone(), e);
     let number = number_of(&std::fs::canonicalize(from).map_err(failed)?, &to.path);
-    let mut name = vec![b'.'];
-    let whole = to.name.to_bytes();
-    name.extend_from_slice(&whole[..whole.len().min(180)]);
-    name.extend_from_slice(format!(".ioloom-{number:016x}.journal").as_bytes());
+    let name = journal_name(&hidden_name(&to.name, number));
     let shown = name.clone();
-    let name = CString::new(name).map_err(|_| failed(io::ErrorKind::InvalidFilename.into()))?;
     let journal = Journal::open(&parent.dir, name, number).map_err(|error| match error {
         JournalError::Busy => {
             let why = "another copy of it to the same target is running";
             CopyError::cannot(Operation::Copy, from, why)
         }
         JournalError::Foreign => {
-            let path = to.path.with_file_name(std::ffi::OsStr::from_bytes(&shown));
+            let path = to.path.with_file_name(std::ffi::OsStr::from_bytes(shown.to_bytes()));
             let why = "the journal has another owner or a second hard link; remove it";
             CopyError::cannot(Operation::Resume, &path, why)
         }

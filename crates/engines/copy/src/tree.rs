@@ -276,10 +276,18 @@ impl<'r> Worker<'r> {
             return Ok(Outcome::Skipped);
         }
         if let Some(copied) = self.context.links.claim(attr.identity()) {
-            let linked = self.link(route, &copied, &TargetState::Fresh, None);
-            return linked
-                .map(Outcome::Linked)
-                .map_err(|e| route.failed_to(Operation::HardLink, e));
+            match self.link(route, &copied, &TargetState::Fresh, None) {
+                Err(e) if copied.is_gone(&e) => {
+                    if !self.context.links.claim_again(attr.identity()) {
+                        return Ok(Outcome::Skipped);
+                    }
+                }
+                linked => {
+                    return linked
+                        .map(Outcome::Linked)
+                        .map_err(|e| route.failed_to(Operation::HardLink, e));
+                }
+            }
         }
         self.context.links.release(attr.identity(), Some(at.copied_name(route.from_name)));
         Ok(Outcome::Skipped)
@@ -316,16 +324,21 @@ impl<'r> Worker<'r> {
         if !self.may_have_more_names(route, attr) {
             return copy(&mut self.buffer);
         }
-        if let Some(copied) = self.context.links.claim(attr.identity()) {
+        while let Some(copied) = self.context.links.claim(attr.identity()) {
             let backup = self.context.options.backup.as_ref();
             match self.link(route, &copied, there, backup) {
                 Ok(linked) => return Ok(Outcome::Linked(linked)),
+                Err(e) if copied.is_gone(&e) => {
+                    if self.context.links.claim_again(attr.identity()) {
+                        break;
+                    }
+                }
                 // There are too many links, or the file system does not support hard links, or it
-                // is a different file system, or the copy is gone: make a separate copy.
+                // is a different file system: make a separate copy.
                 Err(e)
                     if matches!(
                         Errno::from_io_error(&e),
-                        Some(Errno::MLINK | Errno::PERM | Errno::XDEV | Errno::NOENT)
+                        Some(Errno::MLINK | Errno::PERM | Errno::XDEV)
                     ) =>
                 {
                     return copy(&mut self.buffer);

@@ -4,8 +4,8 @@
 //! [`scan`](scan::scan) walks the roots and returns a [`Tree`] for each, in which every inode is
 //! charged to exactly one directory. The choice depends only on the paths, so all methods and
 //! thread counts give the same totals. The counting rules are those of GNU du, with documented
-//! exceptions: a walk does not descend into kernel and network file systems ([`mounts`]), and a
-//! name that disappears during the walk is not an error.
+//! exceptions: a walk does not descend into file systems of the kernel ([`mounts`]), and a name that
+//! disappears during the walk is not an error.
 //!
 //! Memory use depends on what is retained ([`scan::Detail`]): a total needs one node per root and
 //! about 90 bytes for each inode with several links; `-L` adds about 20 bytes for every entry.

@@ -1,10 +1,10 @@
 //! Decides which mounted file systems a walk descends into.
 //!
-//! A user who scans a tree rarely wants the `/proc` or the network share inside it, and a share
-//! whose server is down can block a walk indefinitely. A walk therefore skips kernel and network
-//! file systems unless a path specified by the user is inside one. A root on such a file system is
-//! walked, including other file systems of the same class. Mount points are matched by name, before
-//! a call on them can block.
+//! A user who scans a tree rarely wants the `/proc` inside it, whose files take no space. A walk
+//! therefore skips file systems of the kernel unless a path specified by the user is inside one. A
+//! root on such a file system is walked, including other file systems of the same type. File systems
+//! with files that users store are entered as in GNU du, also those of networks. Mount points are
+//! matched by name, before a call on them can block.
 
 use ioloom_sys::mount::Mount;
 use std::collections::HashMap;
@@ -37,33 +37,17 @@ const KERNEL: [&str; 22] = [
     "tracefs",
 ];
 
-/// Types of file systems whose files are on another machine or provided by another program.
-const REMOTE: [&str; 18] = [
-    "9p",
-    "afs",
-    "beegfs",
-    "ceph",
-    "cifs",
-    "coda",
-    "fuse",
-    "glusterfs",
-    "gpfs",
-    "lustre",
-    "ncpfs",
-    "nfs",
-    "nfs4",
-    "orangefs",
-    "pvfs2",
-    "smb3",
-    "smbfs",
-    "sshfs",
-];
-
 /// Returns true if a walk skips file systems of this type.
-pub fn is_left_out(file_system: &str) -> bool {
+fn is_left_out(file_system: &str) -> bool {
     KERNEL.contains(&file_system)
-        || REMOTE.contains(&file_system)
-        || file_system.starts_with("fuse.")
+}
+
+/// Returns the mounts that are not hidden by a later one at the same point, as an automatic mount hides
+/// the `autofs` that causes it.
+fn visible(mounts: &[Mount]) -> impl Iterator<Item = &Mount> {
+    let last: HashMap<&Path, u64> =
+        mounts.iter().map(|mount| (mount.point.as_path(), mount.id)).collect();
+    mounts.iter().filter(move |mount| last.get(mount.point.as_path()) == Some(&mount.id))
 }
 
 /// The mount points that the walk of a root must not enter.
@@ -82,7 +66,7 @@ impl Unwanted {
     pub(crate) fn below(mounts: &[Mount], root: &Path, root_mount: Option<u64>) -> Self {
         let own = mounts.iter().find(|m| Some(m.id) == root_mount);
         let mut unwanted = Self::default();
-        for mount in mounts.iter().filter(|m| is_left_out(&m.file_system)) {
+        for mount in visible(mounts).filter(|m| is_left_out(&m.file_system)) {
             if own.is_some_and(|own| own.file_system == mount.file_system) {
                 continue;
             }
@@ -146,16 +130,20 @@ mod tests {
         let mounts = [
             mount(1, "/", "ext4"),
             mount(2, "/proc", "proc"),
-            mount(3, "/home/a/share", "nfs4"),
+            mount(3, "/home/a/share", "autofs"),
             mount(4, "/home/a/disk", "xfs"),
-            mount(5, "/home/a/my", "fuse.sshfs"),
+            mount(5, "/home/a/my", "sysfs"),
+            mount(6, "/home/a/far", "nfs4"),
+            mount(7, "/home/a/auto", "autofs"),
+            mount(8, "/home/a/auto", "nfs4"),
         ];
         let below = Unwanted::below(&mounts, Path::new("/home"), Some(1));
         let all = below.all();
         assert_eq!(all.len(), 2);
         let a = below.within(&all, 0, b"a");
         assert_eq!((a.len(), below.within(&all, 0, b"b").len()), (2, 0));
-        assert_eq!(below.on(&a, 1, b"share"), Some("nfs4"));
+        assert_eq!(below.on(&a, 1, b"share"), Some("autofs"));
+        assert_eq!((below.on(&a, 1, b"far"), below.on(&a, 1, b"auto")), (None, None));
         assert_eq!(below.on(&a, 1, b"disk"), None);
         assert_eq!(below.on(&all, 0, b"a"), None, "the parent directory is entered");
         assert_eq!(below.mounted(2), Some("proc"));
@@ -166,7 +154,7 @@ mod tests {
     #[test]
     fn a_root_on_a_skipped_file_system_is_walked_with_others_of_its_kind() {
         let mounts =
-            [mount(1, "/net", "nfs4"), mount(2, "/net/vol", "nfs4"), mount(3, "/net/p", "proc")];
+            [mount(1, "/net", "sysfs"), mount(2, "/net/vol", "sysfs"), mount(3, "/net/p", "proc")];
         let net = Unwanted::below(&mounts, Path::new("/net"), Some(1));
         assert_eq!(net.on(&net.all(), 0, b"vol"), None);
         assert_eq!(net.on(&net.all(), 0, b"p"), Some("proc"));

@@ -64,7 +64,7 @@ pub struct ScanOptions {
     /// Whether to stay on the mount of the root, excluding bind mounts and other mounts of the same
     /// device.
     pub one_mount: bool,
-    /// Whether to enter kernel and network file systems too.
+    /// Whether to enter file systems of the kernel too.
     pub all_file_systems: bool,
     /// Which symbolic links to follow.
     pub follow: Follow,

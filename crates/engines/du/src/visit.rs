@@ -182,21 +182,28 @@ impl Visitor for Worker<'_> {
 
     #[inline]
     fn wants(&mut self, dir: DirRef<'_, DirState>, name: &[u8], _: dir::Kind) -> bool {
-        let state = dir.data();
+        let (state, options) = (dir.data(), self.common.options);
+        if let Some(path) = &state.path {
+            self.path.clear();
+            self.path.extend_from_slice(path);
+            if path.last() != Some(&b'/') {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(name);
+            if options.exclude.matches(&self.path) {
+                return false;
+            }
+        }
         if !state.unwanted.is_empty()
             && let Some(kind) = self.common.unwanted.on(&state.unwanted, dir.depth(), name)
         {
-            self.leave_out(dir.path_of(name), kind);
+            // Without them, it would be left out silently, too.
+            if !options.one_file_system && !options.one_mount {
+                self.leave_out(dir.path_of(name), kind);
+            }
             return false;
         }
-        let Some(path) = &state.path else { return true };
-        self.path.clear();
-        self.path.extend_from_slice(path);
-        if path.last() != Some(&b'/') {
-            self.path.push(b'/');
-        }
-        self.path.extend_from_slice(name);
-        !self.common.options.exclude.matches(&self.path)
+        true
     }
 
     fn enter(&mut self, dir: &NewDir<'_, DirState>) -> Option<DirState> {

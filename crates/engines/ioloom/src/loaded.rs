@@ -35,6 +35,8 @@ pub(crate) struct Loaded<'p, S> {
     pub(crate) data: Data,
     pub(crate) len: usize,
     pub(crate) offset: u64,
+    /// Size of the file, if it was queried.
+    pub(crate) size: Option<u64>,
     pub(crate) last: bool,
 }
 

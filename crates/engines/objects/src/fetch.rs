@@ -4,6 +4,7 @@ use crate::error::{Action, Kind, ObjectError};
 use crate::gate::Gate;
 use crate::hand_over::{Bytes, Item};
 use crate::listing::describe;
+use crate::pace::{Pace, SILENCE};
 use crate::reason::Reason;
 use crate::retries::Retries;
 use crate::store::Store;
@@ -13,10 +14,7 @@ use ioloom_control::Started;
 use object_store::{GetOptions, GetRange, ObjectStore};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Longest time without a byte of a response.
-const SILENCE: Duration = Duration::from_secs(20);
 /// How often an object that was replaced between its listing and its first byte is begun again.
 const REPLACED_MAX: u32 = 3;
 
@@ -180,6 +178,7 @@ impl Fetch {
             );
             return Err(Reason::new(Kind::Response, text));
         }
+        let mut pace = Pace::new();
         loop {
             let next = tokio::time::timeout(SILENCE, body.next()).await;
             match next {
@@ -194,7 +193,12 @@ impl Fetch {
                         format!("the server sent more than the {expected} bytes of the range");
                     return Err(Reason::new(Kind::Response, text));
                 }
-                Ok(Some(Ok(part))) => into.extend_from_slice(&part),
+                Ok(Some(Ok(part))) => {
+                    into.extend_from_slice(&part);
+                    if into.len() < expected && pace.is_lost(into.len()) {
+                        return Err(Reason::new(Kind::Interrupted, Pace::lost()));
+                    }
+                }
             }
         }
         if into.len() != expected {

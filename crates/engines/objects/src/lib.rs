@@ -27,6 +27,7 @@ mod listing;
 mod location;
 mod map;
 mod options;
+mod pace;
 mod paced;
 mod page;
 mod pilot;

@@ -4,6 +4,7 @@
 //! a transport failure. All requests pass this client, which keeps these facts in a variable of the
 //! task, where the caller of the operation finds them. It costs one small allocation per request.
 
+use crate::pace::Pace;
 use crate::page::{self, Removed};
 use futures_util::StreamExt;
 use object_store::ClientOptions;
@@ -155,7 +156,7 @@ const CUT: &str = "the server says that there are more objects, but not where th
 
 /// Reads a body of at most `most` bytes.
 async fn at_most(body: HttpResponseBody, most: usize) -> Result<Vec<u8>, HttpError> {
-    let (mut stream, mut all) = (body.bytes_stream(), Vec::new());
+    let (mut stream, mut all, mut pace) = (body.bytes_stream(), Vec::new(), Pace::new());
     while let Some(part) = stream.next().await {
         let part = part?;
         if all.len() + part.len() > most {
@@ -163,6 +164,10 @@ async fn at_most(body: HttpResponseBody, most: usize) -> Result<Vec<u8>, HttpErr
             return Err(HttpError::new(HttpErrorKind::Decode, std::io::Error::other(text)));
         }
         all.extend_from_slice(&part);
+        if pace.is_lost(all.len()) {
+            let lost = std::io::Error::other(Pace::lost());
+            return Err(HttpError::new(HttpErrorKind::Interrupted, lost));
+        }
     }
     Ok(all)
 }

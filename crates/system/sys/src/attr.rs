@@ -153,6 +153,14 @@ pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
     })
 }
 
+/// Returns true unless this process is not permitted to write to the file `name`: by its mode, its
+/// ACL, or a read-only mount. A symbolic link is followed.
+pub fn may_write_at(dir: &Dir, name: &CStr) -> bool {
+    let access = || rustix::fs::accessat(dir, name, Access::WRITE_OK, AtFlags::EACCESS);
+    let denied = |e: io::Error| e.kind() == io::ErrorKind::PermissionDenied;
+    !retry("faccessat2", access).is_err_and(denied)
+}
+
 /// Sets the mode of a name that is not a symbolic link, for files that cannot be opened.
 pub fn set_mode_at(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
     retry("fchmodat", || rustix::fs::chmodat(dir, name, mode_of(mode), AtFlags::empty()))
@@ -222,8 +230,10 @@ pub fn umask() -> io::Result<u32> {
 /// Properties of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Bytes available to this user.
+    /// Bytes available to this user; [`u64::MAX`] if the file system names no size.
     pub free_bytes: u64,
+    /// Whether it stores nothing: the kernel makes up its files.
+    pub without_blocks: bool,
     /// Whether files are stored only in memory.
     pub in_memory: bool,
     /// Whether space can be preallocated without slowing down writes. False for copy-on-write file
@@ -258,10 +268,15 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     let (kind, block) = (found.f_type as u64 & 0xffff_ffff, found.f_bsize as u64);
     let in_memory = IN_MEMORY.contains(&kind);
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
-    let free_bytes = (found.f_bavail as u64).saturating_mul(block);
+    let free_bytes = match found.f_blocks as u64 {
+        // In memory and without a limit.
+        0 => u64::MAX,
+        _ => (found.f_bavail as u64).saturating_mul(block),
+    };
     let one_tree = kind == BTRFS;
     let remote = REMOTE.contains(&kind);
-    Ok(FileSystem { free_bytes, in_memory, reserves: !in_memory && !one_tree, one_tree, remote })
+    let (reserves, without_blocks) = (!in_memory && !one_tree, found.f_blocks == 0 && !in_memory);
+    Ok(FileSystem { free_bytes, without_blocks, in_memory, reserves, one_tree, remote })
 }
 
 /// The file whose extended attributes are accessed.

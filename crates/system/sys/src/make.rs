@@ -127,9 +127,10 @@ pub fn open_in_place(dir: &Dir, name: &CStr, truncate: bool) -> io::Result<Owned
     open_and_wait(dir, name, flags)
 }
 
-/// Creates the file to which the dangling symbolic link `name` leads.
+/// Creates the file to which the dangling symbolic link `name` leads, or empties it if it exists by now.
 pub fn file_through(dir: &Dir, name: &CStr, mode: u32) -> io::Result<OwnedFd> {
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::CREATE;
+    let access = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let flags = access | OFlags::CREATE | OFlags::TRUNC;
     retry("create", || rustix::fs::openat(dir, name, flags, mode_of(mode)))
 }
 

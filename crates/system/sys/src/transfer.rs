@@ -95,8 +95,12 @@ pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<Range<u64>>>
         Err(e) if Errno::from_io_error(&e) == Some(Errno::NXIO) => return Ok(None),
         Err(e) => return Err(e),
     };
-    let end = retry("lseek", || rustix::fs::seek(&file, SeekFrom::Hole(start)))?;
-    Ok(Some(start..end))
+    match retry("lseek", || rustix::fs::seek(&file, SeekFrom::Hole(start))) {
+        Ok(end) => Ok(Some(start..end)),
+        // The file was truncated meanwhile.
+        Err(e) if Errno::from_io_error(&e) == Some(Errno::NXIO) => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// Writes the data, and the metadata required to read it, to the device.

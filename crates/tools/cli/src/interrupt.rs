@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between two looks at the flag.
 const LOOK: Duration = Duration::from_millis(20);
@@ -66,6 +66,40 @@ impl StopSignals {
             _ => Exit::Interrupted,
         }
     }
+}
+
+/// How long a run that was asked to stop may take.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Runs `f` in a thread, so that this one receives signals even if all others are blocked in calls
+/// that no signal ends, as by a server that does not answer. If `f` goes on for two seconds after the
+/// first signal, `stuck` is called and must end the process.
+pub(crate) fn unless_stuck<T: Send>(
+    signals: &StopSignals,
+    stuck: impl FnOnce(Exit) -> std::convert::Infallible,
+    f: impl FnOnce() -> T + Send,
+) -> T {
+    let (waiting, work) = (std::thread::current(), Mutex::new(Some(f)));
+    let run = || {
+        let f = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let result = f.expect("it runs once: in the thread, or here if none could be started")();
+        waiting.unpark();
+        result
+    };
+    std::thread::scope(|scope| {
+        let Ok(thread) = Builder::new().spawn_scoped(scope, run) else { return run() };
+        let mut raised: Option<Instant> = None;
+        while !thread.is_finished() {
+            std::thread::park_timeout(LOOK);
+            if raised.is_none() && signals.flag.load(Ordering::Relaxed) {
+                raised = Some(Instant::now());
+            }
+            if raised.is_some_and(|raised| raised.elapsed() >= GRACE) {
+                match stuck(signals.exit()) {}
+            }
+        }
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Returns the signals that this process ignores, as a bit mask.

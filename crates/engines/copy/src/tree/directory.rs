@@ -341,7 +341,8 @@ impl Worker<'_> {
                 let there = above.dir().open_at(name.to_bytes());
                 let there = there.map_err(|_| failed(Operation::Publish, e))?;
                 let pair = self.open_or_take(dir).map_err(|e| failed(Operation::OpenDir, e))?;
-                merge::merge(self.context, &pair.to, &there, &path)
+                let source = dir.path_of(b"");
+                merge::merge(self.context, (&pair.to, &there), &source, &path)
                     .map_err(|e| failed(Operation::Publish, e))?;
                 remove::tree(above.dir(), hidden, &mut |_, _| {})
                     .map_err(|e| failed(Operation::Remove, e))?;

@@ -1,12 +1,13 @@
 //! Moves the contents of a finished hidden directory into one that another program created in the
 //! meantime under the final name: two copies into one directory merge, and neither is lost.
 
+use crate::backup::Kept;
 use crate::context::CopyContext;
 use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
-use crate::options::{Existing, Preserve};
+use crate::options::{Durable, Existing, Follow, Preserve};
 use ioloom_failure::{Operation, quoted};
-use ioloom_sys::attr;
+use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind, ReadBuffer};
 use ioloom_sys::make;
 use std::ffi::{CString, OsStr};
@@ -15,12 +16,12 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Moves everything that can be moved; what remains in `from` has been reported. `path` is the
-/// final path of the directory.
+/// Moves everything that can be moved; what remains in `from` has been reported. `source` is the
+/// directory that was copied, `path` the final path of its copy.
 pub(super) fn merge(
     context: &CopyContext<'_>,
-    from: &Dir,
-    to: &Dir,
+    (from, to): (&Dir, &Dir),
+    source: &Path,
     path: &Path,
 ) -> io::Result<()> {
     let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
@@ -31,9 +32,10 @@ pub(super) fn merge(
             names.extend(CString::new(entry.name));
             true
         })?;
-        let at = path.join(OsStr::from_bytes(&below));
+        let (source, at) =
+            (source.join(OsStr::from_bytes(&below)), path.join(OsStr::from_bytes(&below)));
         for name in names {
-            let pair = Both { context, from: &from, to: &to, at: &at };
+            let pair = Both { context, from: &from, to: &to, source: &source, at: &at };
             match pair.move_one(&name) {
                 Ok(false) => {}
                 Ok(true) => {
@@ -48,6 +50,9 @@ pub(super) fn merge(
             }
         }
         put_attributes(context, &from, &to, &at)?;
+        if context.options.durable != Durable::None {
+            to.sync()?;
+        }
     }
     Ok(())
 }
@@ -70,6 +75,7 @@ struct Both<'a> {
     context: &'a CopyContext<'a>,
     from: &'a Dir,
     to: &'a Dir,
+    source: &'a Path,
     at: &'a Path,
 }
 
@@ -99,15 +105,31 @@ impl Both<'_> {
         }
         let stays = match self.context.options.existing {
             Existing::Keep => true,
-            Existing::Update | Existing::UpdateAsk => new.modified <= old.modified,
+            Existing::Update | Existing::UpdateAsk => self.modified(name, &new) <= old.modified,
             Existing::Replace | Existing::Ask => false,
         };
         let asks = matches!(self.context.options.existing, Existing::Ask | Existing::UpdateAsk);
         if stays || (asks && !self.context.watcher.may_replace(&path(), &old)) {
             return Ok(false);
         }
-        make::rename(self.from, name, self.to, name, true)
-            .map(|()| false)
-            .map_err(|e| failed(Operation::Publish, e))
+        let kept = match &self.context.options.backup {
+            Some(backup) => {
+                Some(Kept::make(backup, self.to, name).map_err(|e| failed(Operation::Backup, e))?)
+            }
+            None => None,
+        };
+        let moved = make::rename(self.from, name, self.to, name, true);
+        if moved.is_err() {
+            kept.into_iter().for_each(Kept::undo);
+        }
+        moved.map(|()| false).map_err(|e| failed(Operation::Publish, e))
+    }
+
+    /// Returns the time of the last change of a source. Its copy has another one unless times are
+    /// preserved.
+    fn modified(&self, name: &CString, copy: &Attr) -> attr::Time {
+        let follow = self.context.options.follow == Follow::Always;
+        let source = attr::of_path(&self.source.join(OsStr::from_bytes(name.to_bytes())), follow);
+        source.map_or(copy.modified, |source| source.modified)
     }
 }

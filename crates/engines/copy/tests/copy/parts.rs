@@ -59,8 +59,7 @@ fn directories_of_many_sources_keep_their_times() {
     for dir in dirs.clone() {
         File::open(from.join(dir)).unwrap().set_modified(old).unwrap();
     }
-    let options =
-        CopyOptions { preserve: Preserve::ALL, parents: true, ..CopyOptions::default() };
+    let options = CopyOptions { preserve: Preserve::ALL, parents: true, ..CopyOptions::default() };
     let sources: Vec<PathBuf> = names.iter().map(|name| from.join(name)).collect();
     into(&to, &sources, &options);
     let below = to.join(from.strip_prefix("/").unwrap());

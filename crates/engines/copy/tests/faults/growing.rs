@@ -103,7 +103,8 @@ fn a_changing_source_keeps_its_holes() {
         })));
         let (target, options) = (Target::As(to.clone()), CopyOptions::default());
         let report =
-            copy(&[from.clone()], &target, &options, &Silent, &CopyCounters::default()).unwrap();
+            copy(std::slice::from_ref(&from), &target, &options, &Silent, &CopyCounters::default())
+                .unwrap();
         fault::before_each(None);
         let text = report.errors[0].to_string();
         let (log, copied) = (fs::read(&from).unwrap(), fs::read(&to).unwrap());

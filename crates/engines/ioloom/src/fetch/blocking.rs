@@ -82,6 +82,7 @@ impl<'p, S> Fetch<'p, S> for Nothing {
             data: Data::Empty,
             len: 0,
             offset: 0,
+            size: None,
             last: true,
         })
     }

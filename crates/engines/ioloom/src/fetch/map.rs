@@ -52,7 +52,7 @@ impl<'p, S> Mapped<'p, S> {
         };
         drop(file);
         cx.meter.lap(CallKind::Close, item.index);
-        Ok(Loaded { item, file: None, data, len: size as usize, offset: 0, last: true })
+        Ok(Loaded { item, file: None, data, len: size as usize, offset: 0, size: None, last: true })
     }
 }
 

@@ -7,7 +7,8 @@ use super::tally::Tally;
 use super::{Links, TreeEntry, TreeOptions, Walked};
 use crate::error::FileError;
 use ioloom_failure::{Operation, PathError};
-use ioloom_sys::file;
+use ioloom_sys::dir::Dir;
+use ioloom_sys::{attr, file};
 use ioloom_walk::{Control, DirRef, Found, Kind, NewDir, Visitor};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -43,6 +44,9 @@ pub(super) struct Finder {
 pub(super) struct Below {
     rules: Option<Arc<Rules>>,
     device: (u32, u32),
+    /// Whether the kernel makes up its files. Their sizes must be queried, because reads of them
+    /// end early.
+    made_up: bool,
 }
 
 impl Finder {
@@ -121,11 +125,12 @@ impl Finder {
     }
 
     /// Takes an entry of the current directory that is not a directory.
-    fn take(&mut self, kind: Kind, inode: u64, name: &[u8]) {
+    fn take(&mut self, dir: DirRef<'_, Below>, kind: Kind, inode: u64, name: &[u8]) {
         match (kind, self.options.links) {
             (Kind::Regular, links) => {
                 // With links followed, the name may be one, and is opened as such.
-                let inode = (links != Links::All).then_some(inode);
+                let is_plain = links != Links::All && !dir.data().made_up;
+                let inode = is_plain.then_some(inode);
                 self.found_here(name, inode);
             }
             (Kind::Symlink, Links::Files) => {
@@ -198,6 +203,12 @@ impl Finder {
     }
 }
 
+/// Returns true if a directory is on a file system without blocks of its own, such as `/proc`.
+fn is_made_up(dir: &Path) -> bool {
+    let system = Dir::open_path_only(dir).and_then(|dir| attr::file_system(&dir));
+    system.is_ok_and(|system| system.without_blocks)
+}
+
 /// Returns the absolute path of `name` in a directory below `root`.
 fn below(root: &Path, dir: DirRef<'_, Below>, name: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(root.as_os_str().len() + name.len() + 64);
@@ -234,12 +245,16 @@ impl Visitor for Finder {
             return None;
         }
         self.walked.directories += 1;
-        Some(Below { rules: self.rules(dir), device })
+        let made_up = match dir.parent {
+            Some(parent) => parent.data().made_up,
+            None => is_made_up(&dir.path()),
+        };
+        Some(Below { rules: self.rules(dir), device, made_up })
     }
 
     fn entry(&mut self, dir: DirRef<'_, Below>, found: &Found<'_>) -> Control {
         self.know(dir);
-        self.take(found.kind, found.inode, found.name);
+        self.take(dir, found.kind, found.inode, found.name);
         self.control()
     }
 

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// tree with bars; otherwise, or with --lines, it prints lines in the format of GNU du.
 ///
 /// A hard-linked file counts once, in the directory whose path sorts first. Files that disappear during
-/// the scan are not errors. Pseudo and network file systems are skipped unless given as arguments.
+/// the scan are not errors. Pseudo file systems such as /proc are skipped unless given as arguments.
 ///
 /// Of several flags for the unit, or for following links, the last one counts. The default unit is in
 /// DU_BLOCK_SIZE, BLOCK_SIZE or BLOCKSIZE, or is 512 bytes if POSIXLY_CORRECT is set; flags then end at
@@ -128,9 +128,9 @@ pub(crate) struct DuArgs {
     #[arg(long)]
     pub(crate) one_mount: bool,
 
-    /// Descend into pseudo and network file systems
+    /// Descend into pseudo file systems
     ///
-    /// By default, mounts such as /proc, /sys and NFS below an argument are reported and skipped.
+    /// By default, mounts such as /proc and /sys below an argument are reported and skipped.
     #[arg(long)]
     pub(crate) all_file_systems: bool,
 

@@ -6,7 +6,8 @@
 
 use super::args::DuArgs;
 use super::picture::{bar, percent, size};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::StopSignals;
 use crate::out::{columns_of, fitted, readable};
 use ioloom_du::remove::remove;
 use ioloom_du::tree::Kind;
@@ -20,14 +21,20 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The word that confirms a removal.
 const WORD: &str = "remove";
 /// The keys, on one line of 80 columns.
 const KEYS: &str = "↑↓ move  →← go  snc sort  a unit  / find  space mark  d remove  ? help  q quit";
 /// The help that `?` shows.
+/// Time between two looks for a signal.
+const LOOK: Duration = Duration::from_millis(200);
+
 const HELP: [&str; 14] = [
     "up, k / down, j       select the previous or next entry",
     "page up / page down   ten entries up or down",
@@ -85,8 +92,8 @@ struct Browser {
     done: bool,
 }
 
-/// Displays the scan until the user quits.
-pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<(), Failure> {
+/// Displays the scan until the user quits. Returns the exit code of a signal that ended it.
+pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<Option<Exit>, Failure> {
     let complete = !scan.interrupted && scan.errors_count == 0;
     if scan.roots.len() > 1 {
         return Err(Failure::usage("--interactive takes one directory"));
@@ -106,22 +113,34 @@ pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<(), Failure> {
     browser.colour = crate::out::colour();
     let failed =
         |e| Failure::failed(format!("cannot draw on the terminal: {}; try --lines", reason(&e)));
+    let signals = StopSignals::catch();
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let shown = loop {
         if let Err(e) = terminal.draw(|frame| browser.draw(frame)) {
             break Err(e);
         }
-        match event::read() {
-            Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => browser.key(key),
-            Ok(_) => {}
+        match awaited(&signals.flag) {
+            Ok(Some(Event::Key(key))) if key.kind != KeyEventKind::Release => browser.key(key),
+            Ok(Some(_)) => {}
+            Ok(None) => break Ok(Some(signals.exit())),
             Err(e) => break Err(e),
         }
         if browser.done {
-            break Ok(());
+            break Ok(None);
         }
     };
     ratatui::restore();
     shown.map_err(failed)
+}
+
+/// Waits for an event. Returns `None` if the flag was raised.
+fn awaited(stop: &AtomicBool) -> io::Result<Option<Event>> {
+    while !stop.load(Ordering::Relaxed) {
+        if event::poll(LOOK)? {
+            return event::read().map(Some);
+        }
+    }
+    Ok(None)
 }
 
 impl Browser {

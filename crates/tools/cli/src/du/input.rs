@@ -4,7 +4,7 @@ use super::args::DuArgs;
 use super::lines::Lines;
 use super::operands;
 use crate::exit::{Exit, Failure};
-use crate::interrupt::StopSignals;
+use crate::interrupt::{StopSignals, unless_stuck};
 use crate::status_line::StatusLine;
 use crate::{out, stderr};
 use ioloom_du::scan::{ScanError, ScanProgress, Scanner};
@@ -21,6 +21,20 @@ use std::time::Duration;
 
 /// Scans the arguments. With `print`, prints the lines of each root when its scan is complete.
 pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Failure> {
+    let signals = StopSignals::catch();
+    let stuck = |exit: Exit| {
+        stderr::message("interrupted: a file system does not answer, and nothing can be summed up");
+        std::process::exit(exit as i32)
+    };
+    unless_stuck(&signals, stuck, || scan_all(args, lines, print, &signals))
+}
+
+fn scan_all(
+    args: &DuArgs,
+    lines: &Lines,
+    print: bool,
+    signals: &StopSignals,
+) -> Result<Scan, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let operands = match &args.files0_from {
         Some(file) => operands::listed(file, &args.paths)?,
@@ -30,7 +44,6 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
         return Err(Failure::usage("--export-ncdu takes one directory"));
     }
     let roots: Vec<PathBuf> = operands.iter().flatten().cloned().collect();
-    let signals = StopSignals::catch();
     let stop = signals.flag.clone();
     let progress = Arc::new(ScanProgress::default());
     let failure = |error: ScanError| match error {

@@ -75,8 +75,7 @@ fn execute(args: &DuArgs) -> Ended {
     finish(args, &lines, &scan, terminal)?;
     if args.interactive {
         let exit = exit_of(&scan);
-        browse::run(args, scan)?;
-        return Ok(exit);
+        return Ok(browse::run(args, scan)?.unwrap_or(exit));
     }
     Ok(exit_of(&scan))
 }

@@ -4,20 +4,22 @@
 //! expanded, so a file name can never become code. With `{}` the path is substituted and the
 //! program reads the file itself; without it the contents arrive on its standard input. Output is
 //! collected until the program ends and then printed at once, so that lines of two programs do not
-//! mix.
+//! mix. It is kept in memory up to 1 MiB, and beyond that in a file without a name. What programs in the
+//! background print later is lost. If the reader of the output leaves, all commands still run.
 
 use super::commands::Commands;
+use super::spool::{Collector, Spool};
 use crate::exit::Failure;
 use ioloom::FnError;
 use ioloom_failure::reason;
 use std::ffi::OsString;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Descriptors of the program itself: standard streams, signals, the walk.
 const OWN_DESCRIPTORS: u64 = 10;
@@ -32,6 +34,8 @@ pub(crate) struct Exec {
     pub(crate) takes_path: bool,
     /// The commands that are running.
     pub(super) commands: Arc<Commands>,
+    /// Whether the reader of the output has left.
+    unread: Arc<AtomicBool>,
 }
 
 /// A program that is processing one file. When it is dropped early, because its file could not be
@@ -42,7 +46,8 @@ pub(crate) struct Running {
     commands: Arc<Commands>,
     child: Option<Result<Child, std::io::Error>>,
     stdin: Option<ChildStdin>,
-    printed: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
+    printed: Option<Collector>,
+    unread: Arc<AtomicBool>,
 }
 
 impl Exec {
@@ -55,7 +60,8 @@ impl Exec {
             return Err(Failure::usage("--exec needs a command, for example --exec 'wc -c {}'"));
         }
         let takes_path = words.iter().any(|w| find(w).is_some());
-        Ok(Self { words, to_stderr, takes_path, commands: Arc::default() })
+        let (commands, unread) = (Arc::default(), Arc::default());
+        Ok(Self { words, to_stderr, takes_path, commands, unread })
     }
 
     /// Returns how many commands can run at once with a limit on open files.
@@ -86,7 +92,7 @@ impl Exec {
         let (mut stdin, mut printed) = (None, None);
         if let Ok(started) = &mut child {
             stdin = started.stdin.take();
-            match started.stdout.take().map(collect).transpose() {
+            match started.stdout.take().map(Collector::start).transpose() {
                 Ok(thread) => printed = thread,
                 Err(error) => {
                     commands.kill(started);
@@ -94,16 +100,9 @@ impl Exec {
                 }
             }
         }
-        Running { name, to_stderr: self.to_stderr, commands, child: Some(child), stdin, printed }
+        let (to_stderr, unread) = (self.to_stderr, Arc::clone(&self.unread));
+        Running { name, to_stderr, commands, child: Some(child), stdin, printed, unread }
     }
-}
-
-/// Reads the output of a program in a thread.
-fn collect(mut stdout: ChildStdout) -> std::io::Result<JoinHandle<std::io::Result<Vec<u8>>>> {
-    Builder::new().spawn(move || {
-        let mut all = Vec::new();
-        stdout.read_to_end(&mut all).map(|_| all)
-    })
 }
 
 impl Running {
@@ -130,25 +129,14 @@ impl Running {
             Some(Err(e)) => return Err(format!("cannot run {name}: {}", reason(e)).into()),
             None => return Err(format!("{name} has already ended").into()),
         };
-        if let Some(printed) = self.printed.take() {
-            let all = printed.join().map_err(|_| "the thread that reads its output panicked")??;
-            let to_stderr = self.to_stderr;
-            let written = ioloom::writing(|| {
-                let mut out: Box<dyn Write> = if to_stderr {
-                    Box::new(std::io::stderr().lock())
-                } else {
-                    Box::new(std::io::stdout().lock())
-                };
-                out.write_all(&all).and_then(|()| out.flush())
-            });
-            match written {
-                Err(e) if e.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-                other => other?,
-            }
-        }
         let status = self.commands.wait(child);
         self.child = None;
         let status = status.map_err(|e| format!("cannot wait for {name}: {}", reason(&e)))?;
+        if let Some(printed) = self.printed.take() {
+            let printed = printed.finish();
+            let printed = printed.map_err(|e| format!("cannot keep its output: {}", reason(&e)))?;
+            self.print(printed)?;
+        }
         match (status.code(), status.signal()) {
             (Some(0), _) => Ok(()),
             (Some(code), _) => Err(format!("{name} exited with code {code}").into()),
@@ -159,11 +147,37 @@ impl Running {
     }
 }
 
+impl Running {
+    fn print(&self, printed: Spool) -> Result<(), FnError> {
+        if self.unread.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let written = ioloom::writing(|| {
+            let mut out: Box<dyn Write> = if self.to_stderr {
+                Box::new(std::io::stderr().lock())
+            } else {
+                Box::new(std::io::stdout().lock())
+            };
+            printed.write_to(&mut out).and_then(|()| out.flush())
+        });
+        match written {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => {
+                self.unread.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            other => {
+                other.map_err(|e| format!("its output cannot be written: {}", reason(&e)).into())
+            }
+        }
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(Ok(child)) = &mut self.child {
             self.commands.kill(child);
         }
+        self.printed.iter().for_each(Collector::abandon);
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn read(args: &EachArgs, plan: &Plan) -> Result<Input, Failure> {
             Err(Failure::usage("- cannot be combined with other paths"))
         }
         paths => {
-            let (once, mut warnings) = once_each(paths);
+            let (once, mut warnings) = arguments(args, paths);
             let mut input = operands(args, plan, &once);
             warnings.append(&mut input.warnings);
             Ok(Input { warnings, ..input })
@@ -155,7 +155,7 @@ pub(crate) fn planned(selection: &Selection, paths: &[PathBuf]) -> Planned {
 
 /// Returns the path of file `index`, for a plan whose input is listed before the run.
 pub(super) fn path_of(args: &EachArgs, index: usize) -> Option<PathBuf> {
-    let (once, _) = once_each(&args.paths);
+    let (once, _) = arguments(args, &args.paths);
     let usable = Usable::of(&once);
     let listed = Listed::of(&args.selection, usable);
     (index < listed.paths.len()).then(|| listed.paths.path(index).to_owned())
@@ -186,6 +186,12 @@ pub(crate) fn list_error(name: &str, error: &ListError) -> String {
 /// Returns a message about a file that --exclude does not apply to.
 pub(super) fn without_exclusion(message: &str) -> String {
     message.replace(", or exclude it", "")
+}
+
+/// Returns the arguments to process: all of them if each file has a line or a command of its own.
+fn arguments(args: &EachArgs, paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+    let apart = args.per_file || args.exec.is_some();
+    if apart { (paths.to_vec(), Vec::new()) } else { once_each(paths) }
 }
 
 /// Removes repeated arguments with a warning. Also warns if one argument is inside another, because

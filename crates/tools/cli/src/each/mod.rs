@@ -24,6 +24,7 @@ pub(crate) mod selection;
 mod shard;
 mod shard_args;
 mod sink;
+mod spool;
 pub(crate) mod work;
 
 pub(crate) use args::EachArgs;

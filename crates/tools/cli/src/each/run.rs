@@ -45,7 +45,12 @@ pub(super) fn run_job(
     // A part is written even if the reader of the lines has gone.
     manner.outlives_reader = args.sharding.part.is_some();
     let sink = args.per_file.then(|| sink::Sink::new(manner, &bar, &give_up));
-    let lines = sink.as_ref().map_or(Lines::None, |sink| Lines::Print(sink, shape(args)));
+    let lines = match &sink {
+        Some(sink) => Lines::Print(sink, shape(args)),
+        // What a command did is known when it ends, which can be long before the run does.
+        None if args.exec.is_some() => Lines::Errors(&bar),
+        None => Lines::None,
+    };
     let work = EachWork::new(job, lines, !args.quiet || args.sharding.part.is_some())
         .recorded(args.sharding.part.is_some())
         .walked(input.named.as_ref());

@@ -7,6 +7,7 @@ use super::job::Job;
 use super::line::{Form, write_checked, write_line};
 use super::outcome::Outcome;
 use super::output::one_line;
+use super::progress::Bar;
 use super::sink::Sink;
 use crate::exit::Failure;
 use crate::{out, stderr};
@@ -35,6 +36,8 @@ const OWN_ADVICE: &str = "raise --memory, or read in chunks with the default met
 pub(super) enum Lines<'a> {
     /// They have no lines.
     None,
+    /// Only errors are printed.
+    Errors(&'a Bar),
     /// The hash of each file is printed.
     Print(&'a Sink<'a>, Shape),
     /// Hashes are compared with the expected ones, by position.
@@ -253,7 +256,7 @@ impl<'a> EachWork<'a> {
         let name = path.as_os_str().as_bytes();
         let mut line = Vec::new();
         match &self.lines {
-            Lines::None => None,
+            Lines::None | Lines::Errors(_) => None,
             Lines::Print(sink, shape) => {
                 match shape {
                     Shape::Text(form) => {
@@ -286,6 +289,10 @@ impl<'a> EachWork<'a> {
         let mut at = index;
         let sink = match &self.lines {
             Lines::None => None,
+            Lines::Errors(bar) => {
+                bar.hide_during(|| stderr::message(&one_line(&message)));
+                None
+            }
             Lines::Print(sink, shape) => {
                 if let Shape::Json = shape {
                     json_line(&mut line, path, &json!({"error": message}));

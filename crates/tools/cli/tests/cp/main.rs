@@ -5,6 +5,7 @@
 mod gnu;
 mod killed;
 mod memory;
+mod scripts;
 mod together;
 mod typed;
 

@@ -107,6 +107,66 @@ wc -l < named
 }
 
 #[test]
+fn file_systems_of_other_programs_are_entered() {
+    let place = fresh();
+    place.write("t/f", "x");
+    // An image without device: FUSE serves it if the program for that is there.
+    let script = "
+truncate -s 16M image; mkfs.ext4 -q image >&2 || { echo cannot; exit 0; }
+mkdir -p t/other; fuse2fs image t/other -o fakeroot >&2 || { echo cannot; exit 0; }
+mkdir t/other/sub; echo x > t/other/sub/f
+du -s --inodes t
+\"$1\" du -s --inodes t
+\"$1\" du --top 1 --inodes t
+umount t/other
+";
+    let Some(ran) = in_own_mounts(&place, script) else { return };
+    if ran.text() == "cannot\n" {
+        return println!("skipped: no FUSE here: {}", ran.err.trim());
+    }
+    assert_eq!(ran.ended(0).text(), "6\tt\n6\tt\n6\tt\n");
+}
+
+#[test]
+fn an_interrupt_ends_a_scan_of_a_file_system_that_does_not_answer() {
+    let place = fresh();
+    let script = "
+truncate -s 16M image; mkfs.ext4 -q image >&2 || { echo cannot; exit 0; }
+mkdir -p t/other; fuse2fs -f image t/other -o fakeroot > /dev/null 2>&1 &
+served=$!
+for i in $(seq 100); do mountpoint -q t/other && break; sleep .05; done
+mountpoint -q t/other || { echo cannot; exit 0; }
+kill -STOP $served
+code=0; timeout --foreground -s INT -k 20 --preserve-status 1 \"$1\" du -s t || code=$?
+kill -CONT $served; umount t/other; echo $code
+";
+    let Some(ran) = in_own_mounts(&place, script) else { return };
+    if ran.text() == "cannot\n" {
+        return println!("skipped: no FUSE here: {}", ran.err.trim());
+    }
+    let ran = ran.ended(0);
+    assert_eq!(ran.text(), "130\n");
+    assert!(ran.err.contains("a file system does not answer"), "{}", ran.err);
+}
+
+#[test]
+fn mounts_hidden_by_others_are_not_skipped() {
+    let place = fresh();
+    let script = "
+mkdir -p t/m; mount -t proc p t/m; mount -t tmpfs q t/m; head -c 1M /dev/zero > t/m/f
+du -s --apparent-size t/m
+\"$1\" du -s --apparent-size t/m
+\"$1\" du -s --inodes t
+";
+    let Some(ran) = in_own_mounts(&place, script) else { return };
+    let ran = ran.ended(0);
+    let text = ran.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines[0], lines[2]), (lines[1], "3\tt"), "{lines:?}");
+    assert_eq!(ran.err, "");
+}
+
+#[test]
 fn totals_match_gnu_du_on_other_file_systems() {
     if !gnu_is_there() {
         return;

@@ -6,6 +6,7 @@ mod bytes;
 mod checks;
 mod place;
 mod programs;
+mod scripts;
 mod selection;
 mod shards;
 mod signals;

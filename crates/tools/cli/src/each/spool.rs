@@ -1,0 +1,94 @@
+//! Collects the output of a program: in memory while it is short, in a file without a name beyond that.
+//!
+//! A thread reads until the output ends. Programs that the command left in the background can hold
+//! the pipe open for ever, so once the command has ended, the thread stops as soon as nothing more is
+//! ready. Cost: a thread for each running command.
+
+use ioloom_sys::stream::{self, Ready};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::process::ChildStdout;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Most bytes of one program's output in memory.
+const MEMORY_BYTES: usize = 1 << 20;
+
+/// Time between two looks whether the program has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The output of a program that has ended.
+#[derive(Default)]
+pub(super) struct Spool {
+    first: Vec<u8>,
+    /// What follows.
+    rest: Option<File>,
+}
+
+/// A thread that reads the output of a program.
+pub(super) struct Collector {
+    thread: JoinHandle<io::Result<Spool>>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Collector {
+    pub(super) fn start(mut stdout: ChildStdout) -> io::Result<Self> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&ended);
+        let read = move || {
+            let (mut all, mut buffer) = (Spool::default(), vec![0; 64 << 10]);
+            loop {
+                // Read before the wait: what came before the end is ready after it.
+                let over = is_over.load(Ordering::Acquire);
+                let most = if over { Duration::ZERO } else { LOOK };
+                if !stream::wait(&stdout, Ready::Read, most)? {
+                    if over {
+                        return Ok(all);
+                    }
+                    continue;
+                }
+                match stdout.read(&mut buffer) {
+                    Ok(0) => return Ok(all),
+                    Ok(n) => all.add(&buffer[..n])?,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        };
+        Builder::new().spawn(read).map(|thread| Self { thread, ended })
+    }
+
+    /// Ends the thread as soon as nothing more is ready.
+    pub(super) fn abandon(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Returns the output. The program has ended.
+    pub(super) fn finish(self) -> io::Result<Spool> {
+        self.abandon();
+        let panicked = |_| io::Error::other("the thread that reads it panicked");
+        self.thread.join().map_err(panicked)?
+    }
+}
+
+impl Spool {
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.rest.is_none() && self.first.len() + bytes.len() <= MEMORY_BYTES {
+            self.first.extend_from_slice(bytes);
+            return Ok(());
+        }
+        if self.rest.is_none() {
+            self.rest = Some(tempfile::tempfile()?);
+        }
+        self.rest.as_mut().map_or(Ok(()), |rest| rest.write_all(bytes))
+    }
+
+    pub(super) fn write_to(mut self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.first)?;
+        let Some(rest) = &mut self.rest else { return Ok(()) };
+        rest.rewind()?;
+        io::copy(rest, out).map(|_| ())
+    }
+}

@@ -1,0 +1,129 @@
+//! Short scripts and what they print, with GNU cp and with ours.
+
+use std::process::Command;
+
+/// Who runs a script.
+#[derive(PartialEq)]
+enum User {
+    Any,
+    Root,
+}
+
+/// A script: `$CP` copies. The output of the ones marked `false` is not that of GNU's.
+const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
+    (
+        "a growing source goes into a pipe once",
+        User::Any,
+        true,
+        "mkfifo p; seq 5 > log; $CP log p & sleep .3; echo more >> log; cat p > out; wait; wc -l < out",
+        "6\n",
+    ),
+    (
+        "a resumable copy keeps owner and mode of the file that it replaces",
+        User::Root,
+        false,
+        "head -c 40M /dev/urandom > s; echo old > d; chown 1000:1000 d; chmod 4755 d
+         $CP --resume s d; stat -c '%u %g %a' d; cmp s d; ls -A",
+        "1000 1000 4755\nd\ns\n",
+    ),
+    (
+        "the group of the old file stays if that of the source cannot be set",
+        User::Root,
+        true,
+        "chmod 755 .; mkdir w; chown 1000:1000 w; echo new > w/s; echo old > w/f; chown 1000:44 w/f
+         setpriv --reuid 1000 --regid 1000 --groups 1000,44 $CP -p w/s w/f; stat -c '%u %g' w/f; cat w/f",
+        "1000 44\nnew\n",
+    ),
+    (
+        "links between sources copied apart, of which one was replaced",
+        User::Any,
+        false,
+        "mkdir a b c d; echo 1 > a/x; ln a/x c/z; ln a/x c/w; echo 2 > b/x; $CP -a a/. b/. c/. d; echo $?
+         cat d/x d/z; [ d/z -ef d/w ] && echo linked",
+        "0\n2\n1\nlinked\n",
+    ),
+    (
+        "a newer target is kept though the first copy of its source was replaced",
+        User::Any,
+        false,
+        "mkdir a b c d; echo 1 > a/x; ln a/x c/y; touch -d yesterday a/x; echo 2 > b/x; echo 3 > d/y
+         $CP -au a/. b/. c/. d; echo $?; cat d/x d/y",
+        "0\n2\n3\n",
+    ),
+    (
+        "targets of one name in two directories",
+        User::Any,
+        true,
+        "mkdir -p a b c d/a d/b d/c; echo 1 > a/f; echo 2 > c/f; echo old > d/a/f; ln d/a/f d/c/f
+         $CP --parents a/f b/../c/f d; echo $?; cat d/a/f d/c/f",
+        "0\n2\n2\n",
+    ),
+    (
+        "nothing is written through a link that an earlier source left",
+        User::Any,
+        false,
+        "mkdir -p t w/a w/t w/b w/d; echo payload > t/x; echo victim > w/t/x; cd w; ln -s ../../t a/1
+         $CP -dR --parents a b/../a/1/x d 2> said; echo $?; cat t/x; grep -c just-created said",
+        "1\nvictim\n1\n",
+    ),
+    (
+        "a directory that cannot be read is synced",
+        User::Any,
+        false,
+        "mkdir -m 311 s; echo x > s/f; mkdir d; $CP --durable file --parents s/f d 2> said; echo $?
+         chmod 700 s d/s; cat d/s/f",
+        "0\nx\n",
+    ),
+    (
+        "a file that others may write keeps its owner",
+        User::Root,
+        true,
+        "echo new > s; echo old > d; chown 1000:1000 d; chmod 666 d; $CP -f s d; stat -c '%u %a' d; cat d",
+        "1000 666\nnew\n",
+    ),
+    (
+        "a source with one byte and a hole",
+        User::Any,
+        true,
+        "truncate -s 1M s; printf x | dd of=s conv=notrunc status=none; $CP s d; cmp s d && echo same",
+        "same\n",
+    ),
+    (
+        "hard links between sources of one name",
+        User::Any,
+        true,
+        "mkdir -p a/x b/x d; echo 1 > a/x/f; ln a/x/f b/x/g; $CP -a a/x b/x d; [ d/x/f -ef d/x/g ] && echo linked",
+        "linked\n",
+    ),
+];
+
+fn run(script: &str, program: &str) -> String {
+    let dir = super::place();
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .env("CP", program)
+        .env("LC_ALL", "C")
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    String::from_utf8_lossy(&output.stdout).into_owned() + &said
+}
+
+#[test]
+fn scripts_print_what_they_should() {
+    let ours = format!("{} cp", env!("CARGO_BIN_EXE_ioloom"));
+    let is_root = ioloom_sys::attr::own_ids().0 == 0;
+    let gnu = Command::new("cp").arg("--version").output();
+    let gnu = gnu.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("coreutils"));
+    for (name, user, same, script, expected) in SCRIPTS {
+        if *user == User::Root && !is_root {
+            println!("skipped: {name}: needs root");
+            continue;
+        }
+        assert_eq!(run(script, &ours), *expected, "{name}");
+        if gnu && *same {
+            assert_eq!(run(script, "cp"), *expected, "{name}, GNU cp");
+        }
+    }
+}
