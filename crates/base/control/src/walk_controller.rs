@@ -18,7 +18,8 @@
 //!
 //! If only one worker at a time can change a shared structure, the walk starts with one worker
 //! ([`WalkController::starting_with_one`]). Two are tried after [`ALONE_NS`]; short walks are over
-//! by then.
+//! by then. If it waits for a device, as many start as keep the cores busy, and more only if they are
+//! blocked for most of the time, because they also wait for each other.
 //!
 //! The first jump needs no comparison because a blocked worker proves that there is latency to
 //! overlap. Workers that are not blocked compute or wait for a processor; if there are more than
@@ -33,6 +34,10 @@ use crate::batch::Batch;
 
 /// Share of blocked time below which the processors are the bottleneck.
 const BLOCKED_LEAST: f64 = 0.10;
+
+/// The same for more workers than keep the cores busy, where only one at a time can change a shared
+/// structure.
+const BLOCKED_MOST: f64 = 0.5;
 
 /// Workers per core that compute or wait for a processor; with this many, the cores are never idle.
 const BUSY_LEAST: f64 = 1.5;
@@ -109,6 +114,8 @@ pub struct WalkController {
     odd: u32,
     /// Whether fewer workers than cores were tried because the workers waited for each other.
     fewer_tried: bool,
+    /// Whether only one worker at a time can change a shared structure.
+    one_at_a_time: bool,
     why: String,
 }
 
@@ -127,6 +134,7 @@ impl WalkController {
             settle_ns: 0,
             odd: 0,
             fewer_tried: false,
+            one_at_a_time: false,
             why,
         }
     }
@@ -134,6 +142,7 @@ impl WalkController {
     /// Starts with a single worker because others would only wait for it.
     pub fn starting_with_one(mut self) -> Self {
         self.workers = 1;
+        self.one_at_a_time = true;
         self.why = "1 thread, because only one at a time can change the tree".to_owned();
         self
     }
@@ -186,11 +195,13 @@ impl WalkController {
     }
 
     /// Returns the number of workers to jump to from one per core: twice as many as keep the cores
-    /// busy if each is blocked for this share of the time, and at most 8 per core.
+    /// busy if each is blocked for this share of the time, and at most 8 per core. Of workers that also
+    /// wait for each other, only as many as keep the cores busy.
     fn first_jump(&self, blocked: f64) -> u32 {
         let busy = f64::from(self.cores) / (1.0 - blocked).max(0.01);
         let most = (self.cores * 8).max(16).min(self.most);
-        ((2.0 * busy).ceil() as u32).min(most)
+        let wanted = if self.one_at_a_time { busy.floor() } else { (2.0 * busy).ceil() };
+        (wanted as u32).min(most)
     }
 
     fn warm(&mut self, blocked: f64, locked: f64, rate: f64) {
@@ -277,7 +288,8 @@ impl WalkController {
             let why = format!("{}: they keep the {} usable cores busy", threads(now), self.cores);
             return self.settle(now, rate, why);
         }
-        if gain > GAIN_LEAST && now < self.most && blocked >= BLOCKED_LEAST {
+        let least = if self.one_at_a_time { BLOCKED_MOST } else { BLOCKED_LEAST };
+        if gain > GAIN_LEAST && now < self.most && blocked >= least {
             self.why = format!(
                 "{}: {} were blocked {} of the time, {:+.0} % entries/s from {from}",
                 threads(now),
@@ -618,7 +630,7 @@ mod tests {
         assert!(controller.why().contains("from 1"), "{}", controller.why());
         // Waiting for a device is detected here, too.
         let cold = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, ..Batch::default() };
-        assert_eq!(alone().decide(&cold), 14);
+        assert_eq!(alone().decide(&cold), 6, "as many as keep 4 cores busy");
     }
 
     #[test]

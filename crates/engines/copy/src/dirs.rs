@@ -134,8 +134,8 @@ pub(crate) fn earlier_copies(
             }
             CopiedName::Root(root) => roots.to[root].path.clone(),
         };
-        let identity = attr::of_path(&path, false).ok()?.identity();
-        Some((source, Arc::new(EarlierCopy { path, identity })))
+        let attr = attr::of_path(&path, false).ok()?;
+        Some((source, Arc::new(EarlierCopy { path, attr })))
     })
 }
 

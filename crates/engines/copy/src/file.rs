@@ -218,8 +218,13 @@ impl<'a> Attempt<'a> {
             let replaces = matches!(self.target, TargetState::Replace(_));
             let modes = (if replaces { PRIVATE } else { mode }, context.rules.umask());
             let made =
-                NewFile::resumable(route.to, route.to_name, self.destination(), hidden, modes);
-            return made.map_err(failed);
+                NewFile::resumable(route.to, route.to_name, self.destination(), hidden, modes)
+                    .map_err(failed)?;
+            if let (TargetState::Replace(old), false) = (self.target, context.rules.is_root()) {
+                // The file still belongs to this user, who can go on with it later.
+                self.take_over_owner(&old, &made)?;
+            }
+            return Ok(made);
         }
         let TargetState::Replace(old) = self.target else {
             return new(self.destination(), mode).map_err(failed);
@@ -231,9 +236,16 @@ impl<'a> Attempt<'a> {
         Ok(made)
     }
 
-    /// Gives a replacement the owner of the old file, which stays if that of the source is not
-    /// preserved or cannot be set.
+    /// Returns true if a replacement gets the owner of the old file, which stays if that of the source
+    /// cannot be set. Root can set it, and must not let the old owner into the file before.
+    fn takes_over_owner(&self) -> bool {
+        !(self.context.options.preserve.owner && self.context.rules.is_root())
+    }
+
     fn take_over_owner(&self, old: &Attr, new: &NewFile<'_>) -> Result<(), CopyError> {
+        if !self.takes_over_owner() {
+            return Ok(());
+        }
         let on = FileRef::Open(new.file().as_fd());
         let taken = self.context.rules.take_over_owner(old, on, self.route.parent_attr);
         taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
@@ -320,7 +332,7 @@ impl<'a> Attempt<'a> {
             crate::verify::check(context, route, new.file(), moved.bytes, moved.hash.as_deref())?;
         }
         if let (TargetState::Replace(old), true) = (self.target, self.in_pieces()) {
-            // Until now it belonged to this user, who may have to go on with it later.
+            // Until now it belonged to root, who may have to go on with it later.
             self.take_over_owner(&old, &new)?;
         }
         self.put_attributes(&new);
@@ -368,7 +380,9 @@ impl<'a> Attempt<'a> {
             TargetState::Replace(old) => {
                 // It is a new file, but without preserved permissions it has those of the old one.
                 (made.mode, made.is_old) = (PRIVATE, !context.options.preserve.mode);
-                made.owner = Some((old.user, old.group));
+                let has_it =
+                    self.takes_over_owner() || rules.is_owner_of_new(&old, route.parent_attr);
+                made.owner = has_it.then_some((old.user, old.group));
                 let old_on = FileRef::Name(route.to, route.to_name);
                 let failed = rules.take_over_attributes(&old, old_on, on, route.parent_attr);
                 context.failed_attributes(failed, to);

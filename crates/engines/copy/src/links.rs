@@ -5,7 +5,7 @@
 
 use crate::error::CopyError;
 use crate::mode::Mode;
-use ioloom_sys::attr;
+use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -30,7 +30,8 @@ pub(crate) enum FirstName<P> {
 /// A copy that was complete before the walk began. Its path can mean another file by now.
 pub(crate) struct EarlierCopy {
     pub(crate) path: PathBuf,
-    pub(crate) identity: Identity,
+    /// Its attributes when it was complete.
+    pub(crate) attr: Attr,
 }
 
 impl EarlierCopy {
@@ -39,7 +40,11 @@ impl EarlierCopy {
         let above = self.path.parent().filter(|above| !above.as_os_str().is_empty());
         let dir = Dir::open_path_only(above.unwrap_or(Path::new(".")))?;
         let name = CString::new(self.path.file_name().map_or(b"".as_slice(), OsStr::as_bytes))?;
-        if attr::of_name(&dir, &name, false)?.identity() != self.identity {
+        // An inode can be that of another file by now, and a file can have been written in place.
+        let (there, copied) = (attr::of_name(&dir, &name, false)?, &self.attr);
+        let is_same = there.identity() == copied.identity()
+            && (there.bytes, there.modified) == (copied.bytes, copied.modified);
+        if !is_same {
             return Err(Errno::NOENT.into());
         }
         Ok((dir, name))

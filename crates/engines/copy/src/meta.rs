@@ -207,6 +207,10 @@ impl Rules {
         }
     }
 
+    pub(crate) fn is_root(&self) -> bool {
+        self.own.0 == 0
+    }
+
     /// Returns true if this user owns a file, or may change the owner of any file.
     pub(crate) fn may_own(&self, old: &Attr) -> bool {
         self.own.0 == 0 || old.user == self.own.0
@@ -406,6 +410,11 @@ impl Rules {
             .is_ok_and(|names| names.iter().any(|name| name.as_c_str() == ACL_DEFAULT))
     }
 
+    /// Returns true if the owner and group of a file are certainly those of a new one.
+    pub(crate) fn is_owner_of_new(&self, old: &Attr, parent_attr: ParentAttr) -> bool {
+        (old.user, old.group) == self.own && parent_attr.group == self.own.1
+    }
+
     /// Gives a replacement file the owner of the old file. Fails if this user may not.
     pub(crate) fn take_over_owner(
         &self,
@@ -413,7 +422,7 @@ impl Rules {
         on: FileRef<'_>,
         parent_attr: ParentAttr,
     ) -> io::Result<()> {
-        if (old.user, old.group) == self.own && parent_attr.group == self.own.1 {
+        if self.is_owner_of_new(old, parent_attr) {
             return Ok(());
         }
         if old.user == self.own.0 {

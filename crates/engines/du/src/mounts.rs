@@ -11,37 +11,6 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Types of file systems without user files.
-const KERNEL: [&str; 22] = [
-    "autofs",
-    "binfmt_misc",
-    "bpf",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "efivarfs",
-    "fusectl",
-    "hugetlbfs",
-    "mqueue",
-    "nsfs",
-    "proc",
-    "pstore",
-    "resctrl",
-    "rpc_pipefs",
-    "securityfs",
-    "selinuxfs",
-    "smackfs",
-    "sysfs",
-    "tracefs",
-];
-
-/// Returns true if a walk skips file systems of this type.
-fn is_left_out(file_system: &str) -> bool {
-    KERNEL.contains(&file_system)
-}
-
 /// Returns the mounts that are not hidden by a later one at the same point, as an automatic mount hides
 /// the `autofs` that causes it.
 fn visible(mounts: &[Mount]) -> impl Iterator<Item = &Mount> {
@@ -66,7 +35,7 @@ impl Unwanted {
     pub(crate) fn below(mounts: &[Mount], root: &Path, root_mount: Option<u64>) -> Self {
         let own = mounts.iter().find(|m| Some(m.id) == root_mount);
         let mut unwanted = Self::default();
-        for mount in visible(mounts).filter(|m| is_left_out(&m.file_system)) {
+        for mount in visible(mounts).filter(|m| m.is_made_up()) {
             if own.is_some_and(|own| own.file_system == mount.file_system) {
                 continue;
             }

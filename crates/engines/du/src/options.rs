@@ -2,7 +2,7 @@
 
 use crate::exclude::Exclude;
 use ioloom_walk::{Fields, Follow, Meta, Method, Threads};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Maximum number of error messages to keep.
 pub const ERRORS_KEPT_MAX: usize = ioloom_walk::ERRORS_KEPT_MAX;
@@ -103,4 +103,6 @@ pub struct ScanProgress {
     pub entries: AtomicU64,
     /// Disk usage in bytes. Files with several links are added at the end of their root.
     pub disk_bytes: AtomicU64,
+    /// Whether threads read directories, which can block for as long as a server does not answer.
+    pub walking: AtomicBool,
 }

@@ -176,7 +176,10 @@ impl Scanner {
             cancel: Some(Arc::clone(&self.stop)),
             ..Walk::default()
         };
-        let (workers, report) = walk.run(&[root.to_owned()], |_| Worker::new(&common))?;
+        self.progress.walking.store(true, Ordering::Relaxed);
+        let walked = walk.run(&[root.to_owned()], |_| Worker::new(&common));
+        self.progress.walking.store(false, Ordering::Relaxed);
+        let (workers, report) = walked?;
         let mut parts = Vec::with_capacity(workers.len());
         for worker in workers {
             self.scan.errors_count += worker.errors_count;

@@ -59,9 +59,9 @@ pub enum Cause<E = Infallible> {
 #[non_exhaustive]
 pub struct FileError<E = Infallible> {
     /// Position of the file in the input. For a directory that could not be walked, the number of
-    /// files found before.
+    /// files found before; for a run that ended early, `usize::MAX`.
     pub index: usize,
-    /// Path as given.
+    /// Path as given; empty for a run that ended early.
     pub path: PathBuf,
     /// The operation that failed.
     pub operation: Operation,
@@ -86,6 +86,13 @@ impl FileError {
         reason: impl Into<String>,
     ) -> Self {
         Self { index, path: path.to_owned(), operation, cause: Cause::Rejected(reason.into()) }
+    }
+
+    /// Describes a run that ended early, for those who see only the results of files.
+    pub(crate) fn of_run<E>(error: &Error) -> FileError<E> {
+        let (path, operation) = (PathBuf::new(), Operation::Process);
+        let cause = Cause::Rejected(format!("the run ended early: {error}"));
+        FileError { index: usize::MAX, path, operation, cause }
     }
 
     /// Converts an error of the engine, which never calls the function, to any type.
@@ -148,6 +155,9 @@ impl<E> FileError<E> {
 
 impl<E: fmt::Display> fmt::Display for FileError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Cause::Rejected(reason), true) = (&self.cause, self.path.as_os_str().is_empty()) {
+            return f.write_str(reason);
+        }
         write!(f, "cannot {} {}: ", self.operation, quoted(&self.path))?;
         match &self.cause {
             Cause::Io(error) | Cause::Walk(error) => Explained::new(self.operation, error).fmt(f),

@@ -19,6 +19,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Least number of chunks that fit in the memory budget.
+const CHUNKS_MIN: u64 = 4;
+
 /// Marks [`Files`] whose paths the caller gives.
 #[derive(Debug)]
 pub enum Paths {}
@@ -146,7 +149,7 @@ impl<'a, K> Files<'a, K> {
     pub fn known_paths(&mut self) -> Option<Arc<PathList>> {
         if matches!(&self.input, Input::Tree(tree) if !tree.sorted && !tree.ahead.is_zero()) {
             let tree = std::mem::replace(&mut self.input, Input::List(Arc::default()));
-            if let (opened, Some(tally)) = tree.open(self.order == Order::Input) {
+            if let (opened, Some(tally)) = tree.open(self.order == Order::Input, &self.cancel) {
                 self.input = Input::Begun(opened, tally);
             }
         }
@@ -422,7 +425,11 @@ impl<'a, K> Files<'a, K> {
         horizon: Option<Arc<Horizon>>,
         work: &W,
     ) -> Result<Driven<W::Local>, Error> {
-        let plan = self.plan()?;
+        let mut plan = self.plan()?;
+        if let (Some(bytes), false) = (plan.chunk_bytes, self.pinned) {
+            // Chunks are at most as long as wanted.
+            plan.chunk_bytes = Some(bytes.min((plan.memory_bytes / CHUNKS_MIN).max(1)));
+        }
         if plan.chunk_bytes.is_some() != chunks && !self.pieces {
             return Err(Error::Refused(format!(
                 "{plan}: chunk= requires .chunks(), but the function takes {}",
@@ -432,7 +439,7 @@ impl<'a, K> Files<'a, K> {
         let wanted = self.observing.trace_wanted()?;
         let trace_file = wanted.as_ref().map(trace::create).transpose()?;
         let order = (plan.read_order, self.order == Order::Input);
-        let (source, tally) = self.input.source(order, self.files_max, horizon);
+        let (source, tally) = self.input.source(order, self.files_max, horizon, &self.cancel);
         let (current, bytes_total) = (self.current.clone(), self.bytes_total);
         let report = self.progress.as_ref().map(|report| {
             let (source, tally) = (&source, &tally);

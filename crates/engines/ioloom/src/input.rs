@@ -1,6 +1,7 @@
 //! Where the files of a run come from: a list, an iterator, or trees that are walked before the run or
 //! during it. It decides in which order files of a tree are read.
 
+use crate::cancel::Cancel;
 use crate::feed::{self, Entries, Entry, Feeding};
 use crate::iter::Horizon;
 use crate::source::{Listed, Source};
@@ -26,7 +27,11 @@ pub(crate) enum Input {
 impl Input {
     /// Starts a walk, if there is one. Returns the paths, and what will be known of the walk. What is
     /// found before the run is sorted if results will be in that order.
-    pub(crate) fn open(self, sorted_results: bool) -> (Opened, Option<Arc<Tally>>) {
+    pub(crate) fn open(
+        self,
+        sorted_results: bool,
+        cancel: &Cancel,
+    ) -> (Opened, Option<Arc<Tally>>) {
         let options = match self {
             Self::List(list) => return (Opened::List(list), None),
             Self::Stream(entries) => return (Opened::Stream(entries), None),
@@ -36,7 +41,7 @@ impl Input {
         let (sorted, ahead) = (options.sorted, options.ahead);
         let (mut walking, tally) = Walking::new(options);
         let opened = if sorted {
-            Opened::of(walking.sorted(), None)
+            Opened::of(walking.sorted(cancel), None)
         } else if ahead.is_zero() {
             Opened::Walking(Box::new(walking))
         } else {
@@ -56,8 +61,9 @@ impl Input {
         (order, sorted): (ReadOrder, bool),
         max: Option<u64>,
         horizon: Option<Arc<Horizon>>,
+        cancel: &Cancel,
     ) -> (Source<'s>, Option<Arc<Tally>>) {
-        let (opened, tally) = self.open(sorted);
+        let (opened, tally) = self.open(sorted, cancel);
         let in_order = horizon.is_some();
         let order = match &opened {
             // A disk reads forwards, and in memory neighbours probably lie together, too.
@@ -155,7 +161,7 @@ mod tests {
         let roots = vec![dir.path().to_owned()];
         let ahead = Duration::from_secs(10);
         let input = Input::Tree(TreeOptions { roots, ahead, ..TreeOptions::default() });
-        let (source, _) = input.source((ReadOrder::List, false), None, None);
+        let (source, _) = input.source((ReadOrder::List, false), None, None, &Cancel::new());
         let (mut claim, mut inodes) = (Claim::default(), Vec::new());
         while let Next::Item(item) = source.next::<()>(&mut claim, Take { stripe: 1, threads: 1 }) {
             inodes.push(file::stat(item.path.as_path()).unwrap().inode);

@@ -251,6 +251,8 @@ pub struct Iter<T, E = Infallible> {
     results: Results<T, E>,
     engine: Option<JoinHandle<Result<(), Error>>>,
     error: Option<Error>,
+    /// Whether an item has said so.
+    reported: bool,
 }
 
 impl<T, E> Iter<T, E> {
@@ -259,15 +261,15 @@ impl<T, E> Iter<T, E> {
         engine: std::io::Result<JoinHandle<Result<(), Error>>>,
     ) -> Self {
         match engine {
-            Ok(engine) => Self { results, engine: Some(engine), error: None },
+            Ok(engine) => Self { results, engine: Some(engine), error: None, reported: false },
             Err(source) => {
                 let error = Error::System { operation: "start a thread", source };
-                Self { results, engine: None, error: Some(error) }
+                Self { results, engine: None, error: Some(error), reported: false }
             }
         }
     }
 
-    /// Returns why the run ended early, once the iterator has ended.
+    /// Returns why the run ended early, once the iterator has ended. The last item says so as well.
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
@@ -281,12 +283,15 @@ impl<T, E> Iterator for Iter<T, E> {
         if next.is_some() {
             return next;
         }
-        match self.engine.take()?.join() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.error = Some(error),
-            Err(payload) => std::panic::resume_unwind(payload),
+        match self.engine.take().map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => {}
+            Some(Ok(Err(error))) => self.error = Some(error),
+            Some(Err(payload)) => std::panic::resume_unwind(payload),
         }
-        None
+        // A caller that only collects the items must not take a part for the whole.
+        let error = self.error.as_ref().filter(|_| !self.reported)?;
+        self.reported = true;
+        Some(Err(FileError::of_run(error)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The entry points for trees.
 
+use crate::cancel::Cancel;
 use crate::error::FileError;
 use crate::files::Files;
 use crate::input::Input;
@@ -142,7 +143,7 @@ impl<'a> Files<'a, Tree> {
     pub fn walk(self) -> TreeList {
         let Input::Tree(options) = self.input else { return TreeList::default() };
         let (walking, tally) = Walking::new(options);
-        let found = walking.sorted();
+        let found = walking.sorted(&Cancel::new());
         TreeList { files: found.list, errors: found.failed, walked: tally.walked() }
     }
 

@@ -142,6 +142,9 @@ impl Chunk<'_> {
     }
 
     /// Reports whether this is the last chunk of the file. An empty file has one empty chunk.
+    ///
+    /// A file that a walk found has no last chunk if its size is a multiple of the chunk size: its size is
+    /// not queried, and its end is found by a read that returns nothing.
     pub fn is_last(&self) -> bool {
         self.piece.last
     }

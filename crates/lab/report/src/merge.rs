@@ -57,7 +57,7 @@ fn machine(document: &Value) -> String {
     escaped(&format!("{}, {cpus} CPUs, {memory} of memory, {}", word("cpu_model"), word("kernel")))
 }
 
-/// Experiment, set, condition and work of a comparison, in the order of the first document.
+/// Experiment, set, condition, work and medium of a comparison, in the order of the first document.
 type Place = (usize, String);
 
 /// Returns each comparison with its group in every document that has it.
@@ -71,8 +71,11 @@ fn comparisons(documents: &[(String, Value)]) -> Vec<(String, BTreeMap<usize, &V
                     Value::String(text) => text.clone(),
                     other => other.to_string(),
                 };
-                let words: Vec<String> =
+                let mut words: Vec<String> =
                     ["experiment", "set", "condition", "compute"].map(part).into();
+                // A study on a single medium does not name it.
+                let medium = group["medium"].as_str().filter(|medium| *medium != "work");
+                words.extend(medium.map(str::to_owned));
                 let name = format!("{}: {}", part_of(study, "study"), words.join(", "));
                 let next = order.len();
                 let place = order.entry(name.clone()).or_insert((next, name)).clone();
@@ -195,6 +198,21 @@ mod tests {
         let other =
             [all[0].clone(), ("c".to_owned(), document("Z", [1e6, 3e6], "read/threads:n=9"))];
         assert!(merge(&other).unwrap().contains("| many (plans differ) |"));
+    }
+
+    #[test]
+    fn media_are_compared_apart() {
+        let mut one = document("X", [4e6, 2e6], "read/threads:n=8");
+        let groups = one["studies"][0]["groups"].as_array_mut().unwrap();
+        let mut slow = groups[0].clone();
+        groups[0]["medium"] = "work".into();
+        slow["medium"] = "xfs".into();
+        slow["arms"][0]["median"] = 8e6.into();
+        groups.push(slow);
+        let text = merge(&[("a.json".to_owned(), one)]).unwrap();
+        assert!(text.contains("## pipeline: e, E, cold, xxh3\n"), "{text}");
+        assert!(text.contains("## pipeline: e, E, cold, xxh3, xfs\n"), "{text}");
+        assert!(text.contains("4.00 ms") && text.contains("8.00 ms"), "{text}");
     }
 
     #[test]

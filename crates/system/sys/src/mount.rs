@@ -53,6 +53,39 @@ pub struct Mount {
     pub source: PathBuf,
 }
 
+/// Types of file systems whose files the kernel makes up.
+const KERNEL: [&str; 22] = [
+    "autofs",
+    "binfmt_misc",
+    "bpf",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "efivarfs",
+    "fusectl",
+    "hugetlbfs",
+    "mqueue",
+    "nsfs",
+    "proc",
+    "pstore",
+    "resctrl",
+    "rpc_pipefs",
+    "securityfs",
+    "selinuxfs",
+    "smackfs",
+    "sysfs",
+    "tracefs",
+];
+
+impl Mount {
+    /// Returns true if the kernel makes up the files, so that no user has stored any.
+    pub fn is_made_up(&self) -> bool {
+        KERNEL.contains(&self.file_system.as_str())
+    }
+}
+
 /// Parses /proc/PID/mountinfo; malformed lines are skipped.
 pub fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
     text.split(|b| *b == b'\n').filter_map(parse_mount).collect()

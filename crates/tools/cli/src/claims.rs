@@ -278,13 +278,16 @@ fn differing(ledger: &Ledger, claims: &[&Claim], sessions: &[Session]) -> Vec<St
     let by_session: Vec<(&str, Vec<ClaimVerdict>)> = sessions
         .iter()
         .map(|s| {
-            (s.header.session.as_str(), ledger.judge(claims, &ledger.evidence(vec![s.clone()])))
+            // All claims are judged together, so a verdict does not depend on which are selected.
+            let all = ledger.all().iter().collect::<Vec<_>>();
+            (s.header.session.as_str(), ledger.judge(&all, &ledger.evidence(vec![s.clone()])))
         })
         .collect();
     let mut lines = Vec::new();
-    for (at, claim) in claims.iter().enumerate() {
+    for claim in claims {
         let of = |verdict: Verdict| {
-            by_session.iter().find(|(_, v)| v[at].verdict == verdict).map(|(name, _)| *name)
+            let has = |v: &ClaimVerdict| v.id == claim.id && v.verdict == verdict;
+            by_session.iter().find(|(_, all)| all.iter().any(has)).map(|(name, _)| *name)
         };
         if let (Some(yes), Some(no)) = (of(Verdict::Confirmed), of(Verdict::Refuted)) {
             let id = &claim.id;

@@ -37,8 +37,12 @@ pub(crate) struct StopSignals {
 }
 
 impl StopSignals {
-    /// Installs the handlers.
+    /// Installs the handlers. What an earlier call has caught is settled: a signal from now on is the
+    /// first again.
     pub(crate) fn catch() -> Self {
+        static EARLIER: Mutex<Vec<Arc<AtomicBool>>> = Mutex::new(Vec::new());
+        let mut earlier = EARLIER.lock().unwrap_or_else(PoisonError::into_inner);
+        earlier.iter().for_each(|flag| flag.store(false, Ordering::Relaxed));
         let (flag, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let ignored = ignored_signals();
         for number in [SIGHUP, SIGINT, SIGTERM] {
@@ -55,6 +59,7 @@ impl StopSignals {
             let _ = signal_hook::flag::register_usize(number, signal.clone(), value);
             let _ = signal_hook::flag::register(number, flag.clone());
         }
+        earlier.push(flag.clone());
         Self { flag, signal }
     }
 
@@ -72,26 +77,33 @@ impl StopSignals {
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs `f` in a thread, so that this one receives signals even if all others are blocked in calls
-/// that no signal ends, as by a server that does not answer. If `f` goes on for two seconds after the
-/// first signal, `stuck` is called and must end the process.
+/// that no signal ends, as by a server that does not answer. If `may_block` stays true for two seconds
+/// after the first signal, `stuck` is called and must end the process.
 pub(crate) fn unless_stuck<T: Send>(
     signals: &StopSignals,
+    may_block: &AtomicBool,
     stuck: impl FnOnce(Exit) -> std::convert::Infallible,
     f: impl FnOnce() -> T + Send,
 ) -> T {
     let (waiting, work) = (std::thread::current(), Mutex::new(Some(f)));
+    let done = AtomicBool::new(false);
     let run = || {
         let f = work.lock().unwrap_or_else(PoisonError::into_inner).take();
         let result = f.expect("it runs once: in the thread, or here if none could be started")();
+        done.store(true, Ordering::Release);
         waiting.unpark();
         result
     };
     std::thread::scope(|scope| {
         let Ok(thread) = Builder::new().spawn_scoped(scope, run) else { return run() };
         let mut raised: Option<Instant> = None;
-        while !thread.is_finished() {
+        // If it panics, it ends without that.
+        while !done.load(Ordering::Acquire) && !thread.is_finished() {
             std::thread::park_timeout(LOOK);
-            if raised.is_none() && signals.flag.load(Ordering::Relaxed) {
+            let is_raised = signals.flag.load(Ordering::Relaxed);
+            if !is_raised || !may_block.load(Ordering::Relaxed) {
+                raised = None;
+            } else if raised.is_none() {
                 raised = Some(Instant::now());
             }
             if raised.is_some_and(|raised| raised.elapsed() >= GRACE) {

@@ -38,7 +38,7 @@ impl<'r, 'a> Levels<'r, 'a> {
         let all = levels.len();
         let gap = levels.iter().find_map(|(_, arm)| arm.gap());
         let ran: Vec<_> = levels.into_iter().filter(|(_, arm)| arm.gap().is_none()).collect();
-        // A missing level does not matter if the others show the shape.
+        // The others can show the shape, but not where a missing one would lie: see `finish`.
         if ran.len() < least {
             return Err(gap.unwrap_or_else(|| {
                 Gap::Missing(vec![format!("{pattern} on {least} levels ({} ran)", ran.len())])
@@ -85,6 +85,7 @@ impl<'r, 'a> Levels<'r, 'a> {
     ) -> Finding<'a> {
         if self.lost > 0 {
             finding.words = format!("{}; {} levels could not run", finding.words, self.lost);
+            finding.partial = true;
         }
         let mut finding = finding.of_arms(&self.arms, runs, &self.table);
         for (x, y) in self.x.iter().zip(self.all_medians()) {

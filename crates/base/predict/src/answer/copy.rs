@@ -22,6 +22,8 @@ pub struct Question {
     pub from: Class,
     /// The class of the target.
     pub to: Class,
+    /// Whether source and target are one device, whose capacity they share.
+    pub one_device: bool,
     /// The probes of this machine.
     pub measured: Option<Measured>,
     /// Number of files.
@@ -78,7 +80,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
             "copy of {} files of {bytes} bytes from {} to {}",
             question.files,
             question.from.name(),
-            question.to.name()
+            if question.one_device { "the same device" } else { question.to.name() }
         ),
         unit: "files",
         axis: "threads",
@@ -96,6 +98,11 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         notes: vec![
             "the target writes as fast as it reads, and everything reaches it before the end"
                 .to_owned(),
+            match question.one_device {
+                true => "reads and writes share the device; seeks between them are not included",
+                false => "source and target are two devices",
+            }
+            .to_owned(),
             format!(
                 "the interval covers devices that are {UNKNOWN_DEVICE} times as fast or slow as \
                  their parameters say"
@@ -170,15 +177,19 @@ fn network(
     let bytes = question.bytes as f64;
     let compute = CREATE_S + BYTE_S * bytes;
     let mut all = vec![Station::Servers { demand_s: compute, servers: question.cores }];
+    let with = |station: &Station, demand_s: f64| match station {
+        Station::Servers { servers, .. } => Station::Servers { demand_s, servers: *servers },
+        _ => Station::Delay { demand_s },
+    };
     // Writes are appended, whatever the order of the reads.
-    for (device, order) in [(from, question.order), (to, Order::Device)] {
-        for station in stations(device, bytes, order, 1) {
-            let demand_s = station.demand_s() * factor;
-            all.push(match station {
-                Station::Servers { servers, .. } => Station::Servers { demand_s, servers },
-                _ => Station::Delay { demand_s },
-            });
-        }
+    let (reads, writes) =
+        (stations(from, bytes, question.order, 1), stations(to, bytes, Order::Device, 1));
+    if question.one_device {
+        let both = reads.iter().zip(&writes);
+        all.extend(both.map(|(r, w)| with(r, (r.demand_s() + w.demand_s()) * factor)));
+    } else {
+        let each = reads.iter().chain(&writes);
+        all.extend(each.map(|station| with(station, station.demand_s() * factor)));
     }
     Network::new(all)
 }
@@ -202,6 +213,7 @@ mod tests {
         Question {
             from: Class::Nvme,
             to,
+            one_device: false,
             measured: None,
             files: 1_000,
             bytes,
@@ -218,6 +230,19 @@ mod tests {
         let last = answer.points.last().unwrap();
         assert!((last.elapsed_s / law - 1.0).abs() < 0.1, "{last:?} {law}");
         assert_eq!(last.limit, Limit::Device);
+    }
+
+    #[test]
+    fn one_device_is_half_as_fast_as_two() {
+        let elapsed = |one_device| {
+            let question =
+                Question { from: Class::Sata, one_device, ..question(Class::Sata, 1 << 26) };
+            let question = Question { threads_max: 64, ..question };
+            answer(&question).unwrap().points.last().unwrap().elapsed_s
+        };
+        // With few threads the two devices also wait for each other.
+        let ratio = elapsed(true) / elapsed(false);
+        assert!((1.8..2.05).contains(&ratio), "{ratio}");
     }
 
     #[test]

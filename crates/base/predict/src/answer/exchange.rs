@@ -205,9 +205,28 @@ fn probed_loop(question: &Question, knee: &Knee, clients: u32) -> (f64, Limit) {
 }
 
 /// Returns requests per second of `clients` clients that are served at the same time, and the limit.
+///
+/// A shared commit grows with the orders in it, so with the clients that wait for one; that number is
+/// the rate times the commit, which is found by halving.
 fn closed_loop(question: &Question, clients: u32) -> Result<(f64, Limit), PredictError> {
+    let (mut low, mut high) = (1.0, f64::from(clients));
+    if question.durability == Durability::Group && question.think_s > 0.0 {
+        for _ in 0..40 {
+            let waiting = f64::midpoint(low, high);
+            let commit = commit_s(question, waiting);
+            if served(question, clients, commit)?.0 * commit < waiting {
+                high = waiting;
+            } else {
+                low = waiting;
+            }
+        }
+    }
+    served(question, clients, commit_s(question, high))
+}
+
+/// Returns requests per second, and the limit, if a commit takes `commit` seconds.
+fn served(question: &Question, clients: u32, commit: f64) -> Result<(f64, Limit), PredictError> {
     let cores = f64::from(question.cores);
-    let commit = commit_s(question, clients);
     let mut stations = vec![
         Station::Delay { demand_s: question.think_s + ROUND_TRIP_S + commit },
         Station::Queue { demand_s: question.request_s / cores },
@@ -229,11 +248,11 @@ fn closed_loop(question: &Question, clients: u32) -> Result<(f64, Limit), Predic
 
 /// Returns how long an order waits for a shared commit: the one that is under way when it arrives, if
 /// any, and its own, which grow with the orders in them.
-fn commit_s(question: &Question, clients: u32) -> f64 {
+fn commit_s(question: &Question, waiting: f64) -> f64 {
     if question.durability != Durability::Group {
         return 0.0;
     }
-    let n = f64::from(clients);
+    let n = waiting;
     (COMMIT_S + question.sync_s) * (2.0 - 1.0 / n) + COMMIT_CLIENT_S * (n - 1.0)
 }
 

@@ -4,7 +4,7 @@
 use crate::backup::Kept;
 use crate::context::CopyContext;
 use crate::error::CopyError;
-use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
+use crate::meta::{Creation, DirModes, FileRef, OWNER_ALL, ParentAttr};
 use crate::options::{Durable, Existing, Follow, Preserve};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
@@ -27,6 +27,10 @@ pub(super) fn merge(
     let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
     while let Some(below) = waiting.pop() {
         let (from, to) = (from.open_below(&below)?, to.open_below(&below)?);
+        let copied = attr::of_file(&from)?;
+        if copied.mode & OWNER_ALL != OWNER_ALL {
+            attr::set_mode(&from, copied.mode | OWNER_ALL)?;
+        }
         let mut names = Vec::new();
         from.read(&mut ReadBuffer::new(), &mut |entry| {
             names.extend(CString::new(entry.name));
@@ -49,7 +53,7 @@ pub(super) fn merge(
                 Err(error) => context.failed(error),
             }
         }
-        put_attributes(context, &from, &to, &at)?;
+        put_attributes(context, (&copied, &from), &to, &at)?;
         if context.options.durable != Durable::None {
             to.sync()?;
         }
@@ -58,15 +62,19 @@ pub(super) fn merge(
 }
 
 /// Gives the existing directory the attributes that were preserved for the new one.
-fn put_attributes(context: &CopyContext<'_>, from: &Dir, to: &Dir, at: &Path) -> io::Result<()> {
+fn put_attributes(
+    context: &CopyContext<'_>,
+    (source, from): (&Attr, &Dir),
+    to: &Dir,
+    at: &Path,
+) -> io::Result<()> {
     if context.options.preserve == Preserve::default() {
         return Ok(());
     }
-    let source = attr::of_file(from)?;
     let modes = DirModes { found: attr::of_file(to)?.mode, withheld: 0 };
     let made = Creation::dir(source.mode, ParentAttr::default(), true, modes);
     let (from, on) = (FileRef::Open(from.as_fd()), FileRef::Open(to.as_fd()));
-    context.failed_attributes(context.rules.put(&source, from, on, made), || at.to_owned());
+    context.failed_attributes(context.rules.put(source, from, on, made), || at.to_owned());
     Ok(())
 }
 
@@ -86,6 +94,12 @@ impl Both<'_> {
         let failed = |operation, e| CopyError::io(operation, path(), e);
         match make::rename(self.from, name, self.to, name, false) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                return self
+                    .move_closed(name)
+                    .map(|()| false)
+                    .map_err(|_| failed(Operation::Publish, e));
+            }
             moved => return moved.map(|()| false).map_err(|e| failed(Operation::Publish, e)),
         }
         let stat = |dir| attr::of_name(dir, name, false).map_err(|e| failed(Operation::Stat, e));
@@ -123,6 +137,14 @@ impl Both<'_> {
             kept.into_iter().for_each(Kept::undo);
         }
         moved.map(|()| false).map_err(|e| failed(Operation::Publish, e))
+    }
+
+    /// Moves a directory that this user may not change, which changing its parent does.
+    fn move_closed(&self, name: &CString) -> io::Result<()> {
+        let mode = attr::of_name(self.from, name, false)?.mode;
+        attr::set_mode_at(self.from, name, mode | OWNER_ALL)?;
+        make::rename(self.from, name, self.to, name, false)?;
+        attr::set_mode_at(self.to, name, mode)
     }
 
     /// Returns the time of the last change of a source. Its copy has another one unless times are

@@ -72,6 +72,8 @@ pub(super) struct Ready<'p, S> {
     gauges: Arc<Gauges>,
     /// Workers started so far that have a part of the window.
     started: AtomicUsize,
+    /// Workers that rest. Written under the lock of the bell, where blocking threads rest, too.
+    resting: AtomicUsize,
     /// Whether all workers rested at once after the end of the list.
     over: AtomicBool,
 }
@@ -90,6 +92,7 @@ impl<'p, S> Ready<'p, S> {
             queues: (0..workers).map(|_| Queue(Mutex::new(VecDeque::new()))).collect(),
             gauges,
             started: AtomicUsize::new(0),
+            resting: AtomicUsize::new(0),
             over: AtomicBool::new(false),
         }
     }
@@ -128,31 +131,46 @@ impl<'p, S> Ready<'p, S> {
     /// neither, or if the run is stopping.
     fn rest(&self, shared: &Shared<'_>) -> bool {
         let bell = shared.source.bell();
-        let more = bell.rest(|resting| {
-            let started = self.started.load(Ordering::Acquire);
-            assert!(
-                resting <= started,
-                "a worker rests once: when all rest the run ends, and no piece may be left"
-            );
-            if self.over.load(Ordering::Acquire) || shared.stopping() {
-                return Some(false);
+        let mut counted = false;
+        let more = bell.rest(|_| {
+            if !counted {
+                self.resting.fetch_add(1, Ordering::AcqRel);
+                counted = true;
             }
-            if self.queues.iter().any(|queue| !queue.lock().is_empty()) {
-                return Some(true);
+            let more = self.more(shared);
+            if more.is_some() {
+                self.resting.fetch_sub(1, Ordering::AcqRel);
             }
-            if !shared.source.has_ended() {
-                return shared.source.is_settled_surely().then_some(true);
-            }
-            if resting == started {
-                self.over.store(true, Ordering::Release);
-                return Some(false);
-            }
-            None
+            more
         });
         if !more {
             bell.ring_all();
         }
         more
+    }
+
+    /// Returns whether a resting worker goes on, or `None` if it sleeps.
+    fn more(&self, shared: &Shared<'_>) -> Option<bool> {
+        let resting = self.resting.load(Ordering::Acquire);
+        let started = self.started.load(Ordering::Acquire);
+        assert!(
+            resting <= started,
+            "a worker rests once: when all rest the run ends, and no piece may be left"
+        );
+        if self.over.load(Ordering::Acquire) || shared.stopping() {
+            return Some(false);
+        }
+        if self.queues.iter().any(|queue| !queue.lock().is_empty()) {
+            return Some(true);
+        }
+        if !shared.source.has_ended() {
+            return shared.source.is_settled_surely().then_some(true);
+        }
+        if resting == started {
+            self.over.store(true, Ordering::Release);
+            return Some(false);
+        }
+        None
     }
 
     fn pop(&self, worker: usize) -> Option<Loaded<'p, S>> {

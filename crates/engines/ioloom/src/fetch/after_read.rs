@@ -56,7 +56,9 @@ pub(crate) fn full<S>(
     progress: &mut PieceProgress,
 ) -> Result<Full, FileError> {
     if cx.shared.plan.chunk_bytes.is_some() {
-        return Ok(Full::Piece);
+        let read = progress.offset + progress.filled as u64;
+        let is_whole = progress.size.is_some_and(|size| size > 0 && read >= size);
+        return Ok(if is_whole { Full::End } else { Full::Piece });
     }
     let size = size_of(cx, item, file)?;
     progress.size = Some(size);

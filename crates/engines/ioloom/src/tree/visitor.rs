@@ -246,8 +246,8 @@ impl Visitor for Finder {
         }
         self.walked.directories += 1;
         let made_up = match dir.parent {
-            Some(parent) => parent.data().made_up,
-            None => is_made_up(&dir.path()),
+            Some(parent) if parent.data().device == device => parent.data().made_up,
+            _ => is_made_up(&dir.path()),
         };
         Some(Below { rules: self.rules(dir), device, made_up })
     }

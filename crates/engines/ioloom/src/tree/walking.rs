@@ -5,9 +5,11 @@ use super::parked::Parked;
 use super::tally::Tally;
 use super::visitor::{BATCH_MAX, Finder};
 use super::{Links, TreeOptions};
+use crate::cancel::Cancel;
 use crate::error::FileError;
 use crate::feed::{Entry, Feeding};
 use ioloom_failure::{Operation, PathError};
+use ioloom_sys::mount::{Mount, mounts};
 use ioloom_walk::{Fields, Follow, Method, PathList, Walk};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,12 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Entries that a walk may find before the first read.
 const AHEAD_MAX: usize = 65_536;
 /// Batches that may wait between the walk and the run.
 const BATCHES: usize = AHEAD_MAX / BATCH_MAX;
+/// Time between two looks whether the run was cancelled.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What a walk has found.
 #[derive(Debug, Default)]
@@ -87,11 +91,15 @@ impl Walking {
         (Self { state, stop: Arc::default(), parked }, tally)
     }
 
-    /// Walks the whole tree and sorts it.
-    pub(crate) fn sorted(mut self) -> Found {
+    /// Walks the whole tree and sorts it. Stops early if the run is cancelled.
+    pub(crate) fn sorted(mut self, cancel: &Cancel) -> Found {
         let mut batches = Batches::default();
-        while let Received::Batch(batch) = self.receive(None) {
-            batches.add(batch);
+        while !cancel.is_cancelled() {
+            match self.receive(Some(Instant::now() + LOOK)) {
+                Received::Batch(batch) => batches.add(batch),
+                Received::Late => {}
+                Received::Ended => break,
+            }
         }
         self.parked.take().into_iter().for_each(|batch| batches.add(batch));
         batches.found(true, true)
@@ -128,6 +136,15 @@ impl Walking {
     }
 }
 
+/// Returns true if a file system whose files the kernel makes up is mounted below a root. Directories
+/// must then say on which device they are.
+fn has_made_up(roots: &[PathBuf]) -> bool {
+    let roots: Vec<PathBuf> = roots.iter().filter_map(|root| root.canonicalize().ok()).collect();
+    let below = |point: &Path| roots.iter().any(|root| point.starts_with(root) && point != root);
+    let made_up = |mount: &Mount| mount.is_made_up() && below(&mount.point);
+    mounts().is_ok_and(|mounts| mounts.iter().any(made_up))
+}
+
 /// Walks on this thread and those that it starts.
 fn walk(
     options: &Arc<TreeOptions>,
@@ -137,7 +154,10 @@ fn walk(
 ) {
     let walk = Walk {
         method: Method::NamesOnly,
-        dir_fields: if options.same_file_system { Fields::IDENTITY } else { Fields::NONE },
+        dir_fields: match options.same_file_system || has_made_up(&options.roots) {
+            true => Fields::IDENTITY,
+            false => Fields::NONE,
+        },
         follow: if options.links == Links::All { Follow::Always } else { Follow::Roots },
         cancel: Some(stop),
         ..Walk::default()

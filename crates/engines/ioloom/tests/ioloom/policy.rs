@@ -5,7 +5,8 @@ use ioloom::{Cancel, Cause, Error, OnError, Order};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Plans of every kind of loop.
@@ -278,7 +279,8 @@ fn an_iterator_leaves_the_token_of_the_caller_alone() {
     assert_eq!(job().sum::<u64>().unwrap(), 500);
     token.cancel();
     let mut cancelled = job().into_iter();
-    assert!(cancelled.by_ref().count() < 50);
+    let items: Vec<_> = cancelled.by_ref().collect();
+    assert!(items.len() <= 50 && items.last().unwrap().is_err());
     assert!(matches!(cancelled.error(), Some(Error::Cancelled { .. })));
 }
 
@@ -304,4 +306,26 @@ fn a_progress_function_that_panics_ends_the_run() {
         assert_eq!(reported.into_inner(), 1, "{text}: it is not called again");
         assert!(since.elapsed() < Duration::from_secs(120), "{text}: the list reached its end");
     }
+}
+
+#[test]
+fn a_cancelled_run_does_not_finish_the_walk_of_a_sorted_tree() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..50 {
+        std::fs::create_dir(dir.path().join(format!("d{n}"))).unwrap();
+        std::fs::write(dir.path().join(format!("d{n}/f")), "x").unwrap();
+    }
+    let (token, seen) = (Cancel::new(), AtomicUsize::new(0));
+    let (cancels, counts) = (token.clone(), Arc::new(seen));
+    let counted = counts.clone();
+    let files = ioloom::tree(dir.path()).sorted(true).cancel(&token).filter_entry(move |_| {
+        if counted.fetch_add(1, Ordering::SeqCst) == 2 {
+            cancels.cancel();
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        true
+    });
+    let run = files.map(|file| file.len()).run();
+    assert!(matches!(run, Err(Error::Cancelled { files: 0 })), "{run:?}");
+    assert!(counts.load(Ordering::SeqCst) < 100, "the walk went on to its end");
 }

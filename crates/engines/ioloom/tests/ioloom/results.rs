@@ -31,6 +31,8 @@ fn iterators_and_scopes_keep_the_order_of_the_input() {
             let seen = |result: Result<(usize, PathBuf), ioloom::FileError>, at: usize| match result
             {
                 Ok(value) => assert_eq!(value, (at, paths[at].clone()), "{text}"),
+                // The run ended early: see below.
+                Err(error) if error.index == usize::MAX => {}
                 Err(error) => assert_eq!((error.index, at), (77, 77), "{text}: {error}"),
             };
             let mut all = job().map(|f| (f.index(), f.path().to_owned())).into_iter();

@@ -31,10 +31,9 @@ use std::time::Duration;
 const WORD: &str = "remove";
 /// The keys, on one line of 80 columns.
 const KEYS: &str = "↑↓ move  →← go  snc sort  a unit  / find  space mark  d remove  ? help  q quit";
-/// The help that `?` shows.
 /// Time between two looks for a signal.
 const LOOK: Duration = Duration::from_millis(200);
-
+/// The help that `?` shows.
 const HELP: [&str; 14] = [
     "up, k / down, j       select the previous or next entry",
     "page up / page down   ten entries up or down",

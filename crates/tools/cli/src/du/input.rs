@@ -21,20 +21,6 @@ use std::time::Duration;
 
 /// Scans the arguments. With `print`, prints the lines of each root when its scan is complete.
 pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Failure> {
-    let signals = StopSignals::catch();
-    let stuck = |exit: Exit| {
-        stderr::message("interrupted: a file system does not answer, and nothing can be summed up");
-        std::process::exit(exit as i32)
-    };
-    unless_stuck(&signals, stuck, || scan_all(args, lines, print, &signals))
-}
-
-fn scan_all(
-    args: &DuArgs,
-    lines: &Lines,
-    print: bool,
-    signals: &StopSignals,
-) -> Result<Scan, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let operands = match &args.files0_from {
         Some(file) => operands::listed(file, &args.paths)?,
@@ -43,20 +29,37 @@ fn scan_all(
     if operands.len() != 1 && args.export_ncdu.is_some() {
         return Err(Failure::usage("--export-ncdu takes one directory"));
     }
+    let (signals, progress) = (StopSignals::catch(), Arc::new(ScanProgress::default()));
+    let stuck = |exit: Exit| {
+        stderr::message("interrupted: a file system does not answer, and nothing can be summed up");
+        std::process::exit(exit as i32)
+    };
+    let scan = || scan_all(args, (lines, print), &operands, &signals, &progress);
+    unless_stuck(&signals, &progress.walking, stuck, scan)
+}
+
+fn scan_all(
+    args: &DuArgs,
+    (lines, print): (&Lines, bool),
+    operands: &[operands::Operand],
+    signals: &StopSignals,
+    progress: &Arc<ScanProgress>,
+) -> Result<Scan, Failure> {
     let roots: Vec<PathBuf> = operands.iter().flatten().cloned().collect();
     let stop = signals.flag.clone();
-    let progress = Arc::new(ScanProgress::default());
     let failure = |error: ScanError| match error {
         ScanError::NoSizes => Failure::usage(error),
         ScanError::Walk(refused) => Failure::refused(refused),
     };
     let mut scanner =
         Scanner::new(args.options()?, &roots, stop, progress.clone()).map_err(failure)?;
+    let shown = progress.clone();
     let status = StatusLine::start("du-progress", move |elapsed| {
+        let progress = &shown;
         let entries = progress.entries.load(Ordering::Relaxed);
         progress_line(entries, progress.disk_bytes.load(Ordering::Relaxed), elapsed)
     });
-    for operand in &operands {
+    for operand in operands {
         let root = match operand {
             Ok(root) => root,
             Err(message) => {

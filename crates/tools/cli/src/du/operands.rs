@@ -27,9 +27,11 @@ pub(super) fn given(paths: &[OsString]) -> Vec<Operand> {
 
 /// Returns the path of an operand, with one slash of several at its end, as GNU du shows it.
 fn operand(mut bytes: &[u8]) -> PathBuf {
-    let is_root = bytes.iter().all(|byte| *byte == b'/');
+    if bytes.len() > 2 && bytes.iter().all(|byte| *byte == b'/') {
+        bytes = b"/";
+    }
     while bytes.len() > 2 && bytes.ends_with(b"//") {
-        bytes = &bytes[..bytes.len() - if is_root { 2 } else { 1 }];
+        bytes = &bytes[..bytes.len() - 1];
     }
     PathBuf::from(OsStr::from_bytes(bytes))
 }

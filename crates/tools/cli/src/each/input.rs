@@ -190,7 +190,8 @@ pub(super) fn without_exclusion(message: &str) -> String {
 
 /// Returns the arguments to process: all of them if each file has a line or a command of its own.
 fn arguments(args: &EachArgs, paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
-    let apart = args.per_file || args.exec.is_some();
+    // Shards are planned without repetitions.
+    let apart = (args.per_file || args.exec.is_some()) && args.sharding.part.is_none();
     if apart { (paths.to_vec(), Vec::new()) } else { once_each(paths) }
 }
 

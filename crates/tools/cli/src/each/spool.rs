@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Most bytes of one program's output in memory.
 const MEMORY_BYTES: usize = 1 << 20;
 
+/// Most bytes that are still read after the end of the program: what a pipe can hold.
+const LEFT_BYTES: usize = 1 << 20;
+
 /// Time between two looks whether the program has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -38,7 +41,7 @@ impl Collector {
         let ended = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&ended);
         let read = move || {
-            let (mut all, mut buffer) = (Spool::default(), vec![0; 64 << 10]);
+            let (mut all, mut buffer, mut left) = (Spool::default(), vec![0; 64 << 10], LEFT_BYTES);
             loop {
                 // Read before the wait: what came before the end is ready after it.
                 let over = is_over.load(Ordering::Acquire);
@@ -51,7 +54,12 @@ impl Collector {
                 }
                 match stdout.read(&mut buffer) {
                     Ok(0) => return Ok(all),
-                    Ok(n) => all.add(&buffer[..n])?,
+                    // A program in the background can write for ever.
+                    Ok(n) if over && n > left => return Ok(all),
+                    Ok(n) => {
+                        all.add(&buffer[..n])?;
+                        left -= if over { n } else { 0 };
+                    }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                     Err(e) => return Err(e),
                 }

@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::sessions;
 use ioloom_lab::Session;
 use ioloom_model::record::Outcome;
-use ioloom_model::{Condition, RunRecord};
+use ioloom_model::{Compute, Condition, RunRecord};
 use ioloom_predict::knee::Knee;
 use ioloom_predict::walk_media::PROBES;
 use serde::Serialize;
@@ -151,7 +151,12 @@ fn step(run: &RunRecord) -> Option<(String, u32)> {
         Condition::Warm => "warm",
         Condition::AsIs => "as-is",
     };
-    let name = format!("{}, {}, {condition}, {}, {}N", key.experiment, key.set, key.medium, stem);
+    let compute = match &key.compute {
+        Compute::None => String::new(),
+        compute => format!("{compute}, "),
+    };
+    let name =
+        format!("{}, {}, {condition}, {}, {compute}{stem}N", key.experiment, key.set, key.medium);
     Some((name, threads))
 }
 

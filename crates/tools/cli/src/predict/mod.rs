@@ -503,6 +503,7 @@ fn copy(args: &CopyArgs) -> Ended {
     let question = copy::Question {
         from: common.device,
         to,
+        one_device: args.to.is_none(),
         measured: saved.as_ref().map(|saved| saved.measured.clone()),
         files: common.files.get(),
         bytes: args.size,

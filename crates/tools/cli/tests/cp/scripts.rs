@@ -43,6 +43,14 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "0\n2\n1\nlinked\n",
     ),
     (
+        "a file with another content is not taken for the copy of a link",
+        User::Any,
+        false,
+        "mkdir a b d; echo A > a/x; echo other > b/x; ln a/x b/y; $CP -a --in-place a/. b/. d; echo $?
+         cat d/x d/y",
+        "0\nother\nA\n",
+    ),
+    (
         "a newer target is kept though the first copy of its source was replaced",
         User::Any,
         false,
