@@ -144,7 +144,15 @@ impl Home {
     }
 
     pub(crate) fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
-        self.command(args).output().unwrap().into()
+        loop {
+            match self.command(args).output() {
+                // A process that another test starts at this moment still has the copy open.
+                Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                ran => return ran.unwrap().into(),
+            }
+        }
     }
 
     /// Returns the lines of the only session in the store.
