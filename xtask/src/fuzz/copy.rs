@@ -5,7 +5,7 @@
 
 use super::copy_accepted::{
     Run, accepts, by_result, is_mode_of_source, only_relinks, retain_reachable, retain_repeated,
-    retain_unkept,
+    retain_unkept, retain_unparented,
 };
 use super::copy_case::Case;
 use super::place::{Place, remove};
@@ -82,6 +82,7 @@ impl Case {
         retain_unkept(self, &mut differences, (system, ours), &before);
         same_code |= retain_reachable(self, &mut differences, (system, ours), &before);
         same_code |= only_relinks(self, system, ours);
+        same_code |= retain_unparented(self, &mut differences, (system, ours));
         if differences.is_empty() && same_code {
             return Ok(Vec::new());
         }

@@ -51,6 +51,8 @@ pub(super) const ACCEPTED: [&str; 22] = [
      while it was filled; ours has the mode of the source",
     "a file with several names of which one has a target whose attributes a plain user cannot set: GNU's \
      copies the others apart, ours links them",
+    "--parents of a directory whose copy --parents has created, as that of 'source/.': GNU cp 9.1 fails \
+     (File exists) and leaves it empty, ours has its entries",
     "a pipe at the target that nothing reads: both wait until the time limit, and what they have copied by \
      then is not compared",
     "times called 'now': the programs run one after the other",
@@ -231,6 +233,27 @@ pub(super) fn only_relinks(case: &Case, system: &Run, ours: &Run) -> bool {
         && ours.0.code == Some(0)
         && !said.is_empty()
         && said.lines().all(|line| line.contains("cannot create hard link"))
+}
+
+/// Removes what GNU's has not copied into directories that `--parents` has created. Returns true if
+/// this is all that GNU's reports.
+pub(super) fn retain_unparented(
+    case: &Case,
+    differences: &mut Vec<Difference>,
+    (system, ours): (&Run, &Run),
+) -> bool {
+    let said = &system.0.err;
+    let is_made = |line: &str| {
+        line.starts_with("cp: cannot create directory") && line.ends_with(": File exists")
+    };
+    if !case.has(&["--parents"]) || said.is_empty() || !said.lines().all(is_made) {
+        return false;
+    }
+    differences.retain(|difference| {
+        let is_missing = difference.field == "entry" && difference.theirs == "absent";
+        !(is_missing && !case.originals(Path::new(&difference.path)).is_empty())
+    });
+    ours.0.code == Some(0)
 }
 
 /// Removes the differences of a target below a link that its own copy has replaced. Returns true if
