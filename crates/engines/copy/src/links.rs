@@ -126,8 +126,8 @@ impl<'a, P: Clone> Links<'a, P> {
         }
     }
 
-    /// Claims a file whose earlier copy is no longer there. Returns false if another thread has
-    /// claimed it; [`claim`](Self::claim) then waits for that one.
+    /// Claims a file whose earlier copy was removed or replaced. Returns false if another thread
+    /// claimed it first; [`claim`](Self::claim) then waits for that thread.
     pub(crate) fn claim_again(&self, identity: Identity) -> bool {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !met.contains_key(&identity);

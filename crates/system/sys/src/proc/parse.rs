@@ -63,16 +63,7 @@ pub struct Status {
 impl Status {
     /// Reports whether the process is allowed to mount and drop caches (`CAP_SYS_ADMIN`).
     pub fn has_sys_admin(&self) -> bool {
-        self.has_capability(21)
-    }
-
-    /// Reports whether the process may read and write any file (`CAP_DAC_OVERRIDE`).
-    pub fn ignores_permissions(&self) -> bool {
-        self.has_capability(1)
-    }
-
-    fn has_capability(&self, number: u32) -> bool {
-        self.capabilities.is_some_and(|bits| bits & (1 << number) != 0)
+        self.capabilities.is_some_and(|bits| bits & (1 << 21) != 0)
     }
 }
 
@@ -485,8 +476,6 @@ mod tests {
         assert_eq!(status.rss_file_bytes, None);
         assert!(status.has_sys_admin());
         assert!(!parse_status("CapEff:\t0000000000000000").has_sys_admin());
-        assert!(parse_status("CapEff:\t0000000000000002").ignores_permissions());
-        assert!(!parse_status("CapEff:\tfffffffffffffffd").ignores_permissions());
         let rollup = parse_smaps_rollup("5575-7ffd ---p 0 0:0 0 [rollup]\nPss_Anon:   112 kB\n");
         assert_eq!(rollup.pss_anon_bytes, Some(112 << 10));
         assert_eq!(rollup.rss_bytes, None);
