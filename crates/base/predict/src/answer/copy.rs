@@ -2,7 +2,8 @@
 
 use super::profile::{Class, Measured, stations};
 use super::{
-    Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
+    Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, at_once, ladder, one_to,
+    probes,
 };
 use crate::PredictError;
 use crate::error::above_zero;
@@ -60,15 +61,16 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     let files = question.files as f64;
     let mut points = Vec::new();
     for threads in ladder(question.threads_max) {
-        let rate = all.rate_per_s(threads);
+        let busy = at_once(threads, question.files);
+        let rate = all.rate_per_s(busy);
         let measured = question.measured.as_ref();
         points.push(Point {
             threads,
             elapsed_s: files / rate,
-            low_s: files / fast.rate_per_s(threads),
-            high_s: files / slow.rate_per_s(threads),
+            low_s: files / fast.rate_per_s(busy),
+            high_s: files / slow.rate_per_s(busy),
             rate_per_s: rate,
-            limit: limit(&all, question, threads, rate),
+            limit: limit(&all, question, busy, rate),
             beyond: measured.filter(|_| both).map(|m| Beyond {
                 threads: (f64::from(threads) / f64::from(m.in_flight_max())).max(1.0),
                 files: (files / m.files as f64).max(1.0),
@@ -117,8 +119,9 @@ fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictErro
     let (bytes, files) = (question.bytes as f64, question.files as f64);
     let mut points = Vec::new();
     for threads in ladder(question.threads_max) {
-        let each_s = found.copy_s_at(bytes, threads)?;
-        let twice_s = found.copy_s_at(bytes, threads.saturating_mul(2))?;
+        let busy = at_once(threads, question.files);
+        let each_s = found.copy_s_at(bytes, busy)?;
+        let twice_s = found.copy_s_at(bytes, busy.saturating_mul(2))?;
         points.push(Point {
             threads,
             elapsed_s: files * each_s,
@@ -243,6 +246,14 @@ mod tests {
         // With few threads the two devices also wait for each other.
         let ratio = elapsed(true) / elapsed(false);
         assert!((1.8..2.05).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn threads_without_a_file_gain_nothing() {
+        let question = Question { files: 2, threads_max: 64, ..question(Class::Sata, 1 << 20) };
+        let answer = answer(&question).unwrap();
+        assert_eq!(answer.points[1].elapsed_s, answer.points[6].elapsed_s);
+        assert!(answer.enough <= 2);
     }
 
     #[test]

@@ -22,6 +22,8 @@ const FITTING_STEPS: u32 = 5;
 const PIECES_MAX: u64 = 64;
 /// Largest mean size.
 const BYTES_MAX: u64 = 1 << 50;
+/// Longest mean compute time, in seconds: a year.
+const COMPUTE_MAX_S: f64 = 366.0 * 86_400.0;
 /// Idle share of the cores below which they are the limit.
 const BUSY: f64 = 0.05;
 
@@ -58,7 +60,7 @@ pub struct Question {
 /// Fails if a number is out of range, or the device is the measured one and there is none.
 pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
     check(asked)?;
-    let (question, parts_each) = &divided(asked);
+    let (question, parts_each) = &divided(asked)?;
     let pieces = (mean(question.sizes).div_ceil(CHUNK)).clamp(1, PIECES_MAX) as u32;
     // Enough requests for many rounds of all threads, and at least two files for each.
     let rounds = |threads: u32| (20 * threads / pieces).max(2 * threads);
@@ -151,16 +153,20 @@ fn mean(sizes: Sizes) -> u64 {
 
 /// Returns the same work with files that can be simulated piece by piece, and how many of them make up
 /// one file.
-fn divided(asked: &Question) -> (Question, u64) {
+fn divided(asked: &Question) -> Result<(Question, u64), PredictError> {
     let parts = mean(asked.sizes).div_ceil(PIECES_MAX * CHUNK).max(1);
     let sizes = match asked.sizes {
         Sizes::Fixed(bytes) => Sizes::Fixed(bytes / parts),
         Sizes::Exponential(bytes) => Sizes::Exponential(bytes / parts),
-        other => return (Question { sizes: other, ..asked.clone() }, 1),
+        other => return Ok((Question { sizes: other, ..asked.clone() }, 1)),
     };
-    let files = asked.files.saturating_mul(parts);
+    let files = asked.files.checked_mul(parts).ok_or(PredictError::OutOfRange {
+        what: "number of files times their mean size in pieces of 64 MiB",
+        value: asked.files as f64 * parts as f64,
+        accepted: "below 1.8e19",
+    })?;
     let compute_s = asked.compute_s / parts as f64;
-    (Question { files, sizes, compute_s, ..asked.clone() }, parts)
+    Ok((Question { files, sizes, compute_s, ..asked.clone() }, parts))
 }
 
 /// Simulates the engine's controller.
@@ -201,7 +207,11 @@ fn check(question: &Question) -> Result<(), PredictError> {
         u64::from(IN_FLIGHT_MAX),
     )?;
     one_to("mean file size", mean(question.sizes), BYTES_MAX)?;
-    at_least_zero("compute time", question.compute_s)?;
+    let value = at_least_zero("compute time", question.compute_s)?;
+    if value > COMPUTE_MAX_S {
+        let (what, accepted) = ("compute time in seconds", "at most a year");
+        return Err(PredictError::OutOfRange { what, value, accepted });
+    }
     if !(0.0..=1.0).contains(&question.cached) {
         let (what, value) = ("cached share", question.cached);
         return Err(PredictError::OutOfRange { what, value, accepted: "0 to 1" });
@@ -561,6 +571,12 @@ mod tests {
             Question { disks: 257, ..question(Class::Hdd) },
             Question { sizes: Sizes::Fixed(0), ..question(Class::Hdd) },
             Question { sizes: Sizes::Exponential(u64::MAX), ..question(Class::Hdd) },
+            Question { compute_s: 1e9, ..question(Class::Hdd) },
+            Question {
+                files: u64::MAX / 2,
+                sizes: Sizes::Fixed(BYTES_MAX),
+                ..question(Class::Hdd)
+            },
             Question { compute_s: f64::NAN, ..question(Class::Hdd) },
             Question { compute_s: f64::INFINITY, ..question(Class::Hdd) },
         ];

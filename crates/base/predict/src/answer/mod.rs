@@ -128,6 +128,11 @@ pub fn ladder(most: u32) -> Vec<u32> {
     powers.chain([most.max(1)]).collect()
 }
 
+/// Returns how many of the threads have a file.
+fn at_once(threads: u32, files: u64) -> u32 {
+    u32::try_from(files).map_or(threads, |files| threads.min(files))
+}
+
 /// Formats probes: the time per file by the number in flight.
 fn probes(all: &[(u32, f64)]) -> String {
     let one = |(n, seconds): &(u32, f64)| format!("{:.1} µs with {n}", seconds * 1e6);

@@ -2,7 +2,8 @@
 
 use super::profile::{Class, Measured};
 use super::{
-    Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
+    Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, at_once, ladder, one_to,
+    probes,
 };
 use crate::PredictError;
 use crate::knee::Knee;
@@ -12,6 +13,8 @@ use crate::{WalkModel, machine::Model};
 
 /// Most threads of the published walks.
 const THREADS: f64 = 256.0;
+/// Cores of their machine.
+const CORES: u32 = 8;
 /// Inodes in a block of 4 KiB of ext4, with inodes of 256 bytes.
 const INODES_PER_BLOCK: f64 = 16.0;
 /// Share of the held-out errors that an interval covers.
@@ -57,7 +60,8 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     let files = question.files as f64;
     let mut points = Vec::new();
     for threads in ladder(question.threads_max) {
-        let elapsed_s = files / rate(&law, question.cores, threads)?;
+        let busy = at_once(threads, question.files);
+        let elapsed_s = files / rate(&law, question.cores, busy)?;
         let beyond = law.calibrated.map(|(known_files, known_threads)| Beyond {
             threads: (f64::from(threads) / known_threads).max(1.0),
             files: (files / known_files).max(1.0),
@@ -67,14 +71,14 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         let half = match beyond {
             Some(Beyond { threads, files }) => error * (1.0 + threads.log2() + 0.5 * files.log2()),
             None => UNKNOWN_DEVICE.ln() * 2.0,
-        };
+        } + error * cores_beyond(question.cores).log2();
         points.push(Point {
             threads,
             elapsed_s,
             low_s: elapsed_s * (-half).exp(),
             high_s: elapsed_s * half.exp(),
             rate_per_s: files / elapsed_s,
-            limit: limit(&law, question.cores, threads)?,
+            limit: limit(&law, question.cores, busy)?,
             beyond,
         });
     }
@@ -86,7 +90,26 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         parameters: law.parameters,
         enough: Answer::enough(&points),
         points,
-        notes: vec![interval_note(error)],
+        notes: std::iter::once(interval_note(error)).chain(cores_note(question.cores)).collect(),
+    })
+}
+
+/// Returns by which factor a number of cores differs from that of the calibration.
+fn cores_beyond(cores: Option<u32>) -> f64 {
+    let factor = f64::from(cores.unwrap_or(CORES).max(1)) / f64::from(CORES);
+    factor.max(1.0 / factor)
+}
+
+/// Returns what is to be said about a number of cores that was asked for.
+fn cores_note(cores: Option<u32>) -> Option<String> {
+    let cores = cores?;
+    Some(match cores {
+        CORES => format!("{cores} cores, as in the calibration, without its hardware threads"),
+        _ => format!(
+            "computed for {cores} cores; the calibration has {CORES}, so all points are beyond it by a \
+             factor of {:.1} in cores, and the interval is wider",
+            cores_beyond(Some(cores))
+        ),
     })
 }
 
@@ -100,15 +123,16 @@ fn measured(question: &Question) -> Result<Answer, PredictError> {
     let error = held_out_error()?;
     let mut points = Vec::new();
     for threads in ladder(question.threads_max) {
-        let each_s = knee.seconds(threads);
+        let busy = at_once(threads, question.files);
+        let each_s = knee.seconds(busy);
         let beyond = Beyond {
             threads: (f64::from(threads) / most).max(1.0),
             files: (files / found.walk_files as f64).max(1.0),
         };
         let half = error * (1.0 + beyond.threads.log2() + 0.5 * beyond.files.log2());
-        let limit = if found.walk_cpu_s > 0.9 * each_s * cores.min(f64::from(threads)) {
+        let limit = if found.walk_cpu_s > 0.9 * each_s * cores.min(f64::from(busy)) {
             Limit::Compute
-        } else if knee.seconds(threads.saturating_mul(2)) * (1.0 + DOUBLING) < each_s {
+        } else if knee.seconds(busy.saturating_mul(2)) * (1.0 + DOUBLING) < each_s {
             Limit::InFlight
         } else {
             Limit::Metadata
@@ -280,6 +304,27 @@ mod tests {
         assert!(width(&far) > 1.5 * width(&near), "{} {}", width(&near), width(&far));
         assert!(far.points[0].beyond.unwrap().files > 300.0);
         assert_eq!(near.points[0].limit, Limit::InFlight);
+    }
+
+    #[test]
+    fn threads_without_a_file_gain_nothing() {
+        let few = ask(Class::Hdd, 2);
+        assert_eq!(few.points[1].elapsed_s, few.points[8].elapsed_s);
+    }
+
+    #[test]
+    fn other_cores_are_beyond_the_calibration() {
+        let with = |cores| {
+            let (class, measured, files) = (Class::Nvme, None, 2_000_000);
+            answer(&Question { class, measured, files, threads_max: 4, cores }).unwrap()
+        };
+        let width = |answer: &Answer| answer.points[0].high_s / answer.points[0].low_s;
+        let (known, other) = (with(None), with(Some(64)));
+        assert!(width(&other) > width(&known));
+        assert!(
+            other.notes.iter().any(|note| note.contains("64 cores") && note.contains("beyond"))
+        );
+        assert_eq!(known.notes.len(), 1);
     }
 
     #[test]

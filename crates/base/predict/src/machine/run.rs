@@ -66,7 +66,7 @@ pub struct Scenario {
     pub neighbour: Option<Neighbour>,
 }
 
-/// One batch of a timeline.
+/// One batch of a timeline, or several batches of a long run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
     /// Time of its end in nanoseconds.
@@ -81,6 +81,19 @@ pub struct Moment {
     pub bytes: u64,
     /// Share of worker time without work.
     pub idle: f64,
+}
+
+impl Moment {
+    /// Returns this moment and a later one as one; they consist of so many batches.
+    fn and(&self, later: &Self, own: u64, others: u64) -> Self {
+        let (own, others) = (own as f64, others as f64);
+        Self {
+            requests: self.requests + later.requests,
+            bytes: self.bytes + later.bytes,
+            idle: (self.idle * own + later.idle * others) / (own + others),
+            ..*later
+        }
+    }
 }
 
 /// What a worker does in a step.
@@ -135,7 +148,9 @@ pub struct Outcome {
     pub ns: u64,
     /// Time of the change, if it happened.
     pub changed_ns: Option<u64>,
-    /// All batches.
+    /// Requests completed; fewer than all of the job if the run reached the limit of simulated time.
+    pub completed: usize,
+    /// All batches, in moments of equal length, at most 262,144 of them.
     pub timeline: Vec<Moment>,
     /// Mean number of requests at the device.
     pub in_flight: f64,
@@ -167,8 +182,13 @@ pub struct Prepared<'a> {
 
 /// Ids from here on are the neighbour's.
 const NEIGHBOUR: u64 = 1 << 40;
-/// Limit of simulated time: a controller that stalls must not hang a test.
-const END_NS: u64 = 20_000_000_000_000;
+/// Limit of simulated time, 146 years: sums of times must not overflow.
+const END_NS: u64 = 1 << 62;
+/// Simulated time from which batches become longer: twice as long whenever the time has doubled, so
+/// that the number of batches grows only with the logarithm of the time.
+const LONG_NS: u64 = 20_000_000_000_000;
+/// Most moments of a timeline; an even number. When there are more, pairs are merged.
+const MOMENTS_MAX: usize = 1 << 18;
 
 impl Scenario {
     /// Draws the requests.
@@ -239,7 +259,13 @@ struct Run<'a> {
     asked: u64,
     changed: bool,
     tick: u64,
+    /// Length of a batch, in nanoseconds.
+    batch_ns: u64,
     batch: Batch,
+    /// The moment that is not complete, its batches, and how many batches of [`BATCH_NS`] a moment has.
+    moment: Option<Moment>,
+    gathered: u64,
+    per_moment: u64,
     /// Integrals over the batch: idle workers, requests in flight, no input, no memory.
     sums: [f64; 4],
     flying: f64,
@@ -278,7 +304,11 @@ impl<'a> Run<'a> {
             asked: 0,
             changed: false,
             tick: BATCH_NS,
+            batch_ns: BATCH_NS,
             batch: Batch::default(),
+            moment: None,
+            gathered: 0,
+            per_moment: 1,
             sums: [0.0; 4],
             flying: 0.0,
             outcome: Outcome::default(),
@@ -337,7 +367,7 @@ impl<'a> Run<'a> {
             } else {
                 return;
             };
-            let end = self.now + ((cost.max(1)) as f64 * self.slow) as u64;
+            let end = self.now.saturating_add(((cost.max(1)) as f64 * self.slow) as u64);
             let worker = self.busy.iter().position(Option::is_none).expect("an idle worker");
             self.busy[worker] = Some((end, issues));
             self.idle -= 1;
@@ -456,9 +486,9 @@ impl<'a> Run<'a> {
     }
 
     fn observe(&mut self, tuner: &mut dyn Tuner) {
-        let ns = BATCH_NS as f64;
+        let ns = self.batch_ns as f64;
         let batch = Batch {
-            elapsed_ns: BATCH_NS,
+            elapsed_ns: self.batch_ns,
             idle: self.sums[0] / ns / self.busy.len() as f64,
             in_flight: self.sums[1] / ns,
             ready: self.ready.len() as u32,
@@ -468,7 +498,7 @@ impl<'a> Run<'a> {
         };
         tuner.observe(&batch);
         self.window = tuner.window().clamp(1, self.window_max);
-        self.outcome.timeline.push(Moment {
+        self.note(Moment {
             at_ns: self.now,
             window: self.window,
             in_flight: self.in_flight,
@@ -478,13 +508,38 @@ impl<'a> Run<'a> {
         });
         self.batch = Batch::default();
         self.sums = [0.0; 4];
-        self.tick += BATCH_NS;
+        if self.now >= LONG_NS && self.now / self.batch_ns >= 2 * (LONG_NS / BATCH_NS) {
+            self.batch_ns *= 2;
+        }
+        self.tick += self.batch_ns;
+    }
+
+    /// Adds a batch to the timeline.
+    fn note(&mut self, batch: Moment) {
+        let moment = self
+            .moment
+            .take()
+            .map_or(batch, |before| before.and(&batch, self.gathered, self.batch_ns / BATCH_NS));
+        self.gathered += self.batch_ns / BATCH_NS;
+        if self.gathered < self.per_moment {
+            self.moment = Some(moment);
+            return;
+        }
+        self.gathered = 0;
+        self.outcome.timeline.push(moment);
+        if self.outcome.timeline.len() >= MOMENTS_MAX {
+            let pairs =
+                self.outcome.timeline.chunks_exact(2).map(|pair| pair[0].and(&pair[1], 1, 1));
+            self.outcome.timeline = pairs.collect();
+            self.per_moment *= 2;
+        }
     }
 
     fn finish(mut self) -> Outcome {
         // The last steps of the workers.
         let last = self.busy.iter().flatten().map(|(end, _)| *end).max().unwrap_or(self.now);
         self.outcome.ns = last.max(self.now);
+        self.outcome.completed = self.completed;
         self.outcome.in_flight = self.flying / (self.now as f64).max(1.0);
         self.outcome
     }

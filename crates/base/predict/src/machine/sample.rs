@@ -57,15 +57,17 @@ pub fn run(
     let requests = prepared.requests() as f64 / f64::from(simulated);
     let idle = mean(outcome.timeline.iter().map(|moment| moment.idle)).unwrap_or(1.0);
     let own_s = outcome.ns as f64 / 1e9;
-    let rest = files - u64::from(simulated);
-    let (elapsed_s, interval_s) = if rest == 0 {
+    // What the sample leaves out, and what the limit of simulated time left of the sample.
+    let left = (prepared.requests() - outcome.completed) as f64;
+    let rest = (files - u64::from(simulated)) as f64 * requests + left;
+    let (elapsed_s, interval_s) = if rest == 0.0 {
         (own_s, (own_s, own_s))
     } else {
         let (rate, error) = steady(&outcome.timeline).unwrap_or_else(|| {
-            let all = prepared.requests() as f64;
+            let all = outcome.completed.max(1) as f64;
             (all / own_s, outcome.in_flight / all)
         });
-        let time = |rate: f64| own_s + rest as f64 * requests / rate;
+        let time = |rate: f64| own_s + rest / rate;
         let half = (STUDENT * error).min(0.9);
         (time(rate), (time(rate * (1.0 + half)), time(rate * (1.0 - half))))
     };
@@ -145,6 +147,33 @@ mod tests {
             let (low, high) = part.interval_s;
             assert!(low < part.elapsed_s && part.elapsed_s < high, "{low} to {high}");
         }
+    }
+
+    #[test]
+    fn a_long_job_is_simulated_to_its_end_with_bounded_memory() {
+        let mut scenario = scenario(3_000);
+        scenario.job.compute_ns = 100_000_000_000;
+        scenario.machine.cores = 2;
+        let run = run(&scenario, 1, 3_000, &mut Fixed::new(2), 1024);
+        let law = 3_000.0 * 100.0 / 2.0;
+        assert!((run.elapsed_s / law - 1.0).abs() < 0.05, "{} {law}", run.elapsed_s);
+        let timeline = &run.outcome.timeline;
+        assert!(timeline.len() <= 1 << 18, "{}", timeline.len());
+        let requests: u64 = timeline.iter().map(|moment| moment.requests).sum();
+        assert!((2_990..=3_000).contains(&requests), "{requests}");
+        let step = timeline[0].at_ns;
+        assert!(timeline.iter().zip(1..).all(|(moment, i)| moment.at_ns == i * step));
+    }
+
+    #[test]
+    fn the_rest_of_a_run_that_reached_the_limit_of_time_is_added() {
+        let mut scenario = scenario(3_000);
+        scenario.job.compute_ns = 1 << 55;
+        scenario.machine.cores = 1;
+        let run = run(&scenario, 1, 3_000, &mut Fixed::new(2), 2);
+        assert!(run.outcome.completed < 3_000);
+        let law = 3_000.0 * (1u64 << 55) as f64 / 1e9;
+        assert!((run.elapsed_s / law - 1.0).abs() < 0.3, "{} {law}", run.elapsed_s);
     }
 
     #[test]
