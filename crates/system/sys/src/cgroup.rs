@@ -6,15 +6,16 @@
 use crate::proc::read_text;
 use std::path::{Path, PathBuf};
 
-/// Returns the largest number of reads per second that the control groups of this process allow from
-/// any device that they limit; `None` if they limit none.
-pub fn reads_per_s() -> Option<u64> {
+/// Returns the number of reads per second that the control groups of this process allow from a device,
+/// or, if the device is not known, the largest number that they allow from any that they limit; `None`
+/// without a limit. `device` is the number of a whole disk, which is what control groups limit.
+pub fn reads_per_s(device: Option<(u32, u32)>) -> Option<u64> {
     let groups = read_text(Path::new("/proc/self/cgroup")).ok()?;
-    reads_per_s_in(Path::new("/sys/fs/cgroup"), &groups)
+    reads_per_s_in(Path::new("/sys/fs/cgroup"), &groups, device)
 }
 
 /// Returns the same for the hierarchies below `root`, given the text of `/proc/PID/cgroup`.
-pub fn reads_per_s_in(root: &Path, groups: &str) -> Option<u64> {
+pub fn reads_per_s_in(root: &Path, groups: &str, device: Option<(u32, u32)>) -> Option<u64> {
     let mut limits: Vec<(String, u64)> = Vec::new();
     for line in groups.lines() {
         let mut words = line.splitn(3, ':').skip(1);
@@ -29,7 +30,17 @@ pub fn reads_per_s_in(root: &Path, groups: &str) -> Option<u64> {
             }
         }
     }
-    limits.into_iter().map(|(_, limit)| limit).max()
+    let wanted = device.map(|(major, minor)| format!("{major}:{minor}"));
+    let limits = limits.into_iter().filter(|(of, _)| wanted.as_ref().is_none_or(|one| one == of));
+    limits.map(|(_, limit)| limit).max()
+}
+
+/// Returns the number of the whole disk of a path; `None` if the system does not report one.
+pub fn disk_of(path: &Path) -> Option<(u32, u32)> {
+    let disk = crate::mount::medium(path).ok()?.disk?;
+    let text = read_text(&Path::new("/sys/class/block").join(disk).join("dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Returns the contents of a file of a group and of those above it.
@@ -85,8 +96,10 @@ mod tests {
         write(dir.path(), &format!("blkio/a/{file}"), "254:0 600\n");
         write(dir.path(), &format!("blkio/a/b/{file}"), "254:0 3000\n8:0 200\n");
         let groups = "12:cpu,cpuacct:/x\n5:blkio:/a/b\n0::/\n";
-        assert_eq!(reads_per_s_in(dir.path(), groups), Some(600));
-        assert_eq!(reads_per_s_in(dir.path(), "5:blkio:/c\n"), None);
+        assert_eq!(reads_per_s_in(dir.path(), groups, None), Some(600));
+        let of = |device| reads_per_s_in(dir.path(), groups, Some(device));
+        assert_eq!((of((254, 0)), of((8, 0)), of((8, 16))), (Some(600), Some(200), None));
+        assert_eq!(reads_per_s_in(dir.path(), "5:blkio:/c\n", None), None);
     }
 
     #[test]
@@ -94,10 +107,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), "a/io.max", "254:0 rbps=max wbps=max riops=600 wiops=max\n");
         write(dir.path(), "a/b/io.max", "254:0 rbps=1048576 wbps=max riops=max wiops=max\n");
-        assert_eq!(reads_per_s_in(dir.path(), "0::/a/b\n"), Some(600));
+        assert_eq!(reads_per_s_in(dir.path(), "0::/a/b\n", None), Some(600));
         write(dir.path(), "unified/c/io.max", "8:16 riops=250\n");
-        assert_eq!(reads_per_s_in(dir.path(), "0::/c\n"), Some(250));
-        assert_eq!(reads_per_s_in(dir.path(), "0::/\n"), None);
+        assert_eq!(reads_per_s_in(dir.path(), "0::/c\n", None), Some(250));
+        assert_eq!(reads_per_s_in(dir.path(), "0::/\n", None), None);
     }
 
     #[test]
@@ -105,7 +118,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), "io.max", "254:0\n\nriops=5\n254:0 riops=\n");
         for groups in ["", "x", "0::/", "0:", "::"] {
-            assert_eq!(reads_per_s_in(dir.path(), groups), None, "{groups:?}");
+            assert_eq!(reads_per_s_in(dir.path(), groups, None), None, "{groups:?}");
         }
     }
 }

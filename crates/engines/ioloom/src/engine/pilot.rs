@@ -84,7 +84,7 @@ impl<'e> Pilot<'e> {
             start: None,
             polite,
             remaining: shared.source.len().map(|files| files as u64),
-            cap_per_s: ioloom_sys::cgroup::reads_per_s(),
+            cap_per_s: ioloom_sys::cgroup::reads_per_s(None),
         });
         let now_ns = monotonic_ns();
         Some(Self {
