@@ -86,10 +86,11 @@ fn quantile(freedom: usize) -> f64 {
     }
 }
 
-/// Returns the index of the plan to use: the fastest, or the default, which is the first, if that loses
-/// no more than [`TIE`].
-pub(super) fn best(tried: &[Tried]) -> Option<usize> {
-    let costs = || tried.iter().enumerate().filter_map(|(i, one)| Some((i, one.cost()?)));
+/// Returns the index of the plan to use: the fastest of `among`, or the default, which is the first, if
+/// that loses no more than [`TIE`]. Plans that were dropped after the first rounds have fewer runs, and a
+/// lucky one among them must not win.
+pub(super) fn best(tried: &[Tried], among: &[usize]) -> Option<usize> {
+    let costs = || among.iter().filter_map(|i| Some((*i, tried[*i].cost()?)));
     let (fastest, least) = costs().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let default = tried.first().and_then(Tried::cost);
     Some(if default.is_some_and(|cost| cost <= least * (1.0 + TIE)) { 0 } else { fastest })
@@ -129,7 +130,10 @@ pub(super) fn expected(chosen: &Tried, total: Total, spread: Spread) -> Option<E
     let cost = chosen.cost()?;
     let all = chosen.all();
     let whole = work(total.files as f64, total.bytes);
-    let ns = cost * whole;
+    let high_ns = cost * whole;
+    // The mean of the runs includes their starts and ends, which the job has once. Where runs of several
+    // sizes show them, the job continues at the rate in between; the interval covers both.
+    let ns = fitted(chosen, whole).map_or(high_ns, |ns| ns.min(high_ns));
     // The parts of the job that were not tried add the error of the mean, and the job itself, which
     // consists of as many parts as are as large as a run, varies like a run of its own.
     let runs = chosen.trials.len() as f64;
@@ -138,8 +142,30 @@ pub(super) fn expected(chosen: &Tried, total: Total, spread: Spread) -> Option<E
     let runs = spread.half(1.0) * (missing / runs + share).sqrt();
     let sizes = 2.0 * total.error * total.bytes / whole.max(1.0);
     let log = (runs * runs + sizes * sizes + FLOOR * FLOOR).sqrt();
-    let interval = log.is_finite().then(|| (ns * (-log).exp(), ns * log.exp()));
+    let interval = log.is_finite().then(|| (ns * (-log).exp(), high_ns * log.exp()));
     Some(Expected { ns, interval })
+}
+
+/// Returns the time of `whole` by a straight line through the runs, whose start is at least zero and at
+/// most the shortest run; `None` if all runs have about the same size.
+fn fitted(chosen: &Tried, whole: f64) -> Option<f64> {
+    let runs: Vec<(f64, f64)> = chosen
+        .trials
+        .iter()
+        .filter(|trial| trial.work() > 0.0 && !trial.cut)
+        .map(|trial| (trial.work(), trial.elapsed_ns as f64))
+        .collect();
+    let count = runs.len() as f64;
+    let (work, ns) = runs.iter().fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    let (mean, mean_ns) = (work / count, ns / count);
+    let spread: f64 = runs.iter().map(|(w, _)| (w - mean).powi(2)).sum();
+    if runs.len() < 4 || (spread / count).sqrt() < 0.2 * mean {
+        return None;
+    }
+    let slope = runs.iter().map(|(w, t)| (w - mean) * (t - mean_ns)).sum::<f64>() / spread;
+    let least = runs.iter().map(|(_, t)| *t).fold(f64::INFINITY, f64::min);
+    let start = (mean_ns - slope * mean).clamp(0.0, least);
+    Some(start + (mean_ns - start) / mean * whole)
 }
 
 /// What other machines would give, in nanoseconds at best; `None` where nothing is gained.
@@ -151,20 +177,25 @@ pub(super) struct Upgrades {
     pub(super) cores_ns: Option<f64>,
     /// Share of the cores in use.
     pub(super) busy: f64,
+    /// Share of the time in which the work waits, on all threads that compute.
+    pub(super) waits: f64,
 }
 
 /// Share of the cores in use from which they are the limit, or from which they are not.
 const BUSY: f64 = 0.9;
 
-/// Returns bounds from the processor time: no storage makes a job faster than its computing, and more
-/// cores do not help where the present ones wait.
+/// Returns bounds from the processor time and the waits of the work: no storage makes a job faster than
+/// its work, and more cores do not help where the present ones wait.
 pub(super) fn upgrades(all: &Trial, expected_ns: f64, cores: u32) -> Upgrades {
     let busy = all.cpu_ns as f64 / (all.elapsed_ns as f64 * f64::from(cores)).max(1.0);
     let busy = busy.min(1.0);
+    let waits = (all.waited_ns as f64 / (all.elapsed_ns as f64).max(1.0)).min(1.0);
+    let work = busy.max(waits);
     Upgrades {
-        storage_ns: (busy < BUSY).then_some(expected_ns * busy),
-        cores_ns: (busy >= BUSY).then_some(expected_ns * busy / 2.0),
+        storage_ns: (work < BUSY).then_some(expected_ns * work),
+        cores_ns: (busy >= BUSY).then_some(expected_ns * (busy / 2.0).max(waits)),
         busy,
+        waits,
     }
 }
 
@@ -186,12 +217,39 @@ mod tests {
     fn the_default_wins_ties_and_loses_otherwise() {
         let default = tried("nowait/window:l=512,p=2", &[1.01, 1.0]);
         let other = tried("read/window:l=8,p=2", &[1.0, 0.99]);
+        let best = |tried: &[Tried]| best(tried, &(0..tried.len()).collect::<Vec<_>>());
         assert_eq!(best(&[default.clone(), other]), Some(0));
         let other = tried("read/window:l=8,p=2", &[0.9, 0.9]);
         assert_eq!(best(&[default.clone(), other.clone()]), Some(1));
         let refused = Tried { refused: Some("no ring".to_owned()), ..other };
         assert_eq!(best(&[default, refused]), Some(0));
         assert_eq!(best(&[]), None);
+    }
+
+    #[test]
+    fn a_plan_that_was_dropped_does_not_win() {
+        let all = [
+            tried("nowait/window:l=512,p=2", &[1.0, 1.0, 1.0]),
+            tried("read/window:l=8,p=2", &[0.9, 0.9, 0.9]),
+            tried("read/window:l=32,p=2", &[0.8]),
+        ];
+        assert_eq!(best(&all, &[0, 1]), Some(1));
+    }
+
+    #[test]
+    fn the_start_of_each_run_is_not_multiplied() {
+        let run = |files: u64| Trial {
+            files,
+            elapsed_ns: 5_000_000 + files * 10_000,
+            ..Trial::default()
+        };
+        let plan = tried("nowait/window:l=512,p=2", &[]);
+        let chosen = Tried { trials: [100, 100, 150, 50, 150, 50].map(run).to_vec(), ..plan };
+        let total = Total { files: 100_000, bytes: 0.0, error: 0.0 };
+        let spread = Spread::of(std::slice::from_ref(&chosen));
+        let e = expected(&chosen, total, spread).unwrap();
+        assert!((e.ns / 1.005e9 - 1.0).abs() < 0.01, "{e:?}");
+        assert!(e.interval.unwrap().1 > 6e9, "the mean of the runs is in the interval: {e:?}");
     }
 
     #[test]
@@ -231,6 +289,10 @@ mod tests {
         let all = Trial { cpu_ns: 400, elapsed_ns: 1_000, ..Trial::default() };
         let waits = upgrades(&all, 1e9, 2);
         assert_eq!((waits.storage_ns, waits.cores_ns), (Some(2e8), None));
+        let asleep = upgrades(&Trial { waited_ns: 990, ..all.clone() }, 1e9, 2);
+        assert_eq!((asleep.storage_ns, asleep.cores_ns), (None, None));
+        let half = upgrades(&Trial { waited_ns: 500, ..all.clone() }, 1e9, 2);
+        assert_eq!(half.storage_ns, Some(5e8));
         let all = Trial { cpu_ns: 1_960, ..all };
         let busy = upgrades(&all, 1e9, 2);
         assert_eq!((busy.storage_ns, busy.cores_ns), (None, Some(4.9e8)));

@@ -68,14 +68,14 @@ pub(crate) struct AdviseArgs {
 
     /// Then run all plans on all files, to check the advice
     ///
-    /// Ignores the budgets. Files that are not in memory would be after the first run, so they require
+    /// Ignores the budgets and lists all files. Files that are not in memory would be after the first run, so they require
     /// --evict.
     #[arg(long)]
     exhaustive: bool,
 
     /// Show or forget what earlier trials learnt
     ///
-    /// With paths, forgets only what was learnt on their file systems.
+    /// With paths, only what was learnt on their file systems and those mounted below.
     #[arg(long, value_name = "ACTION",
           conflicts_with_all = ["compute", "budget_time", "budget_bytes", "evict", "exhaustive"])]
     profile: Option<ProfileAction>,
@@ -113,23 +113,25 @@ fn budget_bytes(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(args: &AdviseArgs) -> Ended {
     let mut profiles = Profiles::read(&args.store.dir()?)?;
-    match args.profile {
-        None => advise(args, &mut profiles),
-        Some(ProfileAction::Show) if args.json => {
-            out::print_json(&show::profiles_json(&profiles)).map(|()| Exit::Ok)
+    let Some(action) = args.profile else { return advise(args, &mut profiles) };
+    let mut systems = Vec::new();
+    for path in &args.paths {
+        systems.extend(profile::file_systems(path)?);
+    }
+    let wanted = |key: &Key| args.paths.is_empty() || systems.contains(&key.file_system);
+    match action {
+        ProfileAction::Show => {
+            profiles.entries.retain(|entry| wanted(&entry.key));
+            match args.json {
+                true => out::print_json(&show::profiles_json(&profiles))?,
+                false => out::print(&show::profiles_text(&profiles))?,
+            }
         }
-        Some(ProfileAction::Show) => out::print(&show::profiles_text(&profiles)).map(|()| Exit::Ok),
-        Some(ProfileAction::Forget) => {
-            let systems: Vec<String> = args
-                .paths
-                .iter()
-                .map(|path| Key::new(path, &args.compute, Condition::Cold, 0.0).file_system)
-                .collect();
-            let forgotten =
-                profiles.forget(|key| systems.is_empty() || systems.contains(&key.file_system))?;
-            out::print(&show::forgotten(forgotten, args.json)).map(|()| Exit::Ok)
+        ProfileAction::Forget => {
+            out::print(&show::forgotten(profiles.forget(wanted)?, args.json))?;
         }
     }
+    Ok(Exit::Ok)
 }
 
 fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
@@ -142,7 +144,11 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let stop = interrupt::stop_flag();
     let budget = Budget { time: args.budget_time, bytes: args.budget_bytes };
-    let search = Search::new(&args.paths, &args.compute, budget, args.evict, stop.clone())?;
+    let how = (args.evict, args.exhaustive);
+    let search = Search::new(&args.paths, &args.compute, budget, how, stop.clone())?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(Exit::Interrupted);
+    }
     let Some(path) = search.sample.first().map(std::path::Path::to_owned) else {
         let why = search.sample.errors.first().cloned();
         return Err(Failure::failed(why.unwrap_or_else(|| "found no file to read".to_owned())));
@@ -157,7 +163,8 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
         return Ok(Exit::Interrupted);
     }
     let Some(chosen) = found.chosen else {
-        let small = || "the trial read no file; raise --budget-time or --budget-bytes".to_owned();
+        let small =
+            || "the trial finished no file; raise --budget-time or --budget-bytes".to_owned();
         return Err(Failure::failed(first_error(&search, &found).unwrap_or_else(small)));
     };
     let unread = first_error(&search, &found);
@@ -166,6 +173,8 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
             "the files are not in memory, and the first run would load them; add --evict to --exhaustive",
         ));
     }
+    // The sweep would leave no time for it.
+    let total = search.total();
     let swept = match args.exhaustive {
         true => Some(Swept::of(
             search.exhaustive(found.mean, found.tried[chosen].plan)?,
@@ -179,13 +188,13 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
     if found.tried.len() > 1 {
         let costs = found.tried[0].cost().zip(found.tried[chosen].cost());
         profiles.keep(Entry {
-            key: key(found.mean, found.condition),
+            key: key(found.mean, found.before),
             plan: found.tried[chosen].plan.to_string(),
             gain: costs.map_or(1.0, |(default, own)| default / own),
             learnt_unix_ms: ioloom_sys::clock::unix_ms(),
         })?;
     }
-    let advice = Advice::new(&search, budget, found, chosen, learnt, swept);
+    let advice = Advice::new(&search, (budget, total), found, chosen, learnt, swept);
     if args.json {
         out::print_json(&advice.json())?;
     } else {

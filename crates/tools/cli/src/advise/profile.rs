@@ -8,7 +8,9 @@ use crate::atomic_file;
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError};
 use ioloom_model::Compute;
+use ioloom_sys::mount::Mount;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +47,7 @@ impl Condition {
 /// The kind of job that an entry is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Key {
-    /// Type and source of the file system.
+    /// Type, source, device number and mount point of the file system.
     pub(super) file_system: String,
     pub(super) compute: String,
     pub(super) condition: Condition,
@@ -80,10 +82,8 @@ pub(super) struct Profiles {
 impl Key {
     /// Returns the key of a job on the file system of `path`.
     pub(super) fn new(path: &Path, compute: &Compute, condition: Condition, mean: f64) -> Self {
-        let file_system = ioloom_sys::mount::mount_of(path).map_or_else(
-            |_| "unknown".to_owned(),
-            |mount| format!("{} on {}", mount.file_system, mount.source.display()),
-        );
+        let file_system = ioloom_sys::mount::mount_of(path)
+            .map_or_else(|_| "unknown".to_owned(), |mount| file_system(&mount));
         let release = ioloom_sys::proc::read_text(Path::new("/proc/sys/kernel/osrelease"));
         Self {
             file_system,
@@ -93,6 +93,23 @@ impl Key {
             kernel: release.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned()),
         }
     }
+}
+
+/// Returns what identifies a file system: several may have the same type and source, such as `overlay`.
+fn file_system(mount: &Mount) -> String {
+    let (major, minor) = mount.device;
+    let (source, point) = (mount.source.display(), mount.point.display());
+    format!("{} on {source} ({major}:{minor} at {point})", mount.file_system)
+}
+
+/// Returns the file systems of a path and of what is below it.
+pub(super) fn file_systems(path: &Path) -> Result<Vec<String>, Failure> {
+    let failed = |error| Failure::failed(PathError::new(Operation::Stat, path, error));
+    let real = std::fs::canonicalize(path).map_err(failed)?;
+    let own = ioloom_sys::mount::mount_of(&real).map_err(failed)?;
+    let below = ioloom_sys::mount::mounts().map_err(failed)?;
+    let below = below.iter().filter(|mount| mount.point.starts_with(&real));
+    Ok(below.chain([&own]).map(file_system).collect())
 }
 
 fn size_class(mean: f64) -> &'static str {
@@ -108,46 +125,56 @@ impl Profiles {
     /// Reads the profiles of a store; without a file they are empty.
     pub(super) fn read(store: &Path) -> Result<Self, Failure> {
         let path = store.join("profiles.json");
-        let entries = match std::fs::read(&path) {
-            Ok(text) => {
-                let document: Document =
-                    serde_json::from_slice(&text).map_err(|error| damaged(&path, &error))?;
-                if document.schema != SCHEMA {
-                    return Err(damaged(&path, &format!("unknown version {}", document.schema)));
-                }
-                document.entries
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            Err(error) => {
-                return Err(Failure::failed(PathError::new(Operation::Read, &path, error)));
-            }
-        };
+        let entries = entries(&path)?;
         Ok(Self { path, entries })
     }
 
-    /// Returns what is known about a kind of job.
+    /// Returns what is known about a kind of job. What is not known to be cold or warm is never found,
+    /// because it may have been the opposite.
     pub(super) fn find(&self, key: &Key) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.key == *key)
+        let known = key.condition != Condition::Unknown;
+        self.entries.iter().find(|entry| known && entry.key == *key)
     }
 
-    /// Keeps an entry instead of the earlier one with its key.
+    /// Keeps an entry instead of the earlier one with its key, unless its condition is unknown.
     pub(super) fn keep(&mut self, entry: Entry) -> Result<(), Failure> {
-        self.entries.retain(|old| old.key != entry.key);
-        self.entries.push(entry);
-        let excess = self.entries.len().saturating_sub(ENTRIES_MAX);
-        self.entries.drain(..excess);
-        self.write()
+        if entry.key.condition == Condition::Unknown {
+            return Ok(());
+        }
+        self.change(|entries| {
+            entries.retain(|old| old.key != entry.key);
+            entries.push(entry);
+            let excess = entries.len().saturating_sub(ENTRIES_MAX);
+            entries.drain(..excess);
+        })
     }
 
     /// Forgets everything, or what `wanted` selects. Returns how many entries that were.
     pub(super) fn forget(&mut self, wanted: impl Fn(&Key) -> bool) -> Result<usize, Failure> {
-        let before = self.entries.len();
-        self.entries.retain(|entry| !wanted(&entry.key));
-        let forgotten = before - self.entries.len();
-        if forgotten > 0 {
-            self.write()?;
+        if self.entries.is_empty() {
+            return Ok(0);
         }
+        let mut forgotten = 0;
+        self.change(|entries| {
+            let before = entries.len();
+            entries.retain(|entry| !wanted(&entry.key));
+            forgotten = before - entries.len();
+        })?;
         Ok(forgotten)
+    }
+
+    /// Changes the file, including what other processes have added since it was read. They wait.
+    fn change(&mut self, change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), Failure> {
+        let lock = self.path.with_extension("json.lock");
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        let locked = std::fs::create_dir_all(dir).and_then(|()| File::create(&lock));
+        // Held until the end of this function.
+        let _held = locked
+            .and_then(|file| file.lock().map(|()| file))
+            .map_err(|error| Failure::failed(PathError::new(Operation::Write, &lock, error)))?;
+        self.entries = entries(&self.path)?;
+        change(&mut self.entries);
+        self.write()
     }
 
     fn write(&self) -> Result<(), Failure> {
@@ -155,6 +182,22 @@ impl Profiles {
         let mut text = serde_json::to_vec_pretty(&document).map_err(Failure::failed)?;
         text.push(b'\n');
         atomic_file::write(&self.path, text)
+    }
+}
+
+/// Reads the entries of a file; without it there are none.
+fn entries(path: &Path) -> Result<Vec<Entry>, Failure> {
+    match std::fs::read(path) {
+        Ok(text) => {
+            let document: Document =
+                serde_json::from_slice(&text).map_err(|error| damaged(path, &error))?;
+            if document.schema != SCHEMA {
+                return Err(damaged(path, &format!("unknown version {}", document.schema)));
+            }
+            Ok(document.entries)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(Failure::failed(PathError::new(Operation::Read, path, error))),
     }
 }
 
@@ -186,6 +229,48 @@ mod tests {
         let profiles = Profiles::read(dir.path()).unwrap();
         assert_eq!(profiles.find(&key(Condition::Cold)), None);
         assert_eq!(profiles.find(&key(Condition::Warm)).unwrap().plan, "read/threads:n=2");
+    }
+
+    #[test]
+    fn what_is_learnt_in_an_unknown_condition_is_neither_kept_nor_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut profiles = Profiles::read(dir.path()).unwrap();
+        let unknown = entry(Condition::Unknown, "read/threads:n=2");
+        profiles.keep(unknown.clone()).unwrap();
+        assert!(Profiles::read(dir.path()).unwrap().entries.is_empty());
+        // As an earlier version kept it.
+        profiles.entries.push(unknown);
+        assert_eq!(profiles.find(&key(Condition::Unknown)), None);
+    }
+
+    #[test]
+    fn concurrent_trials_keep_the_profiles_of_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Profiles::read(dir.path()).unwrap();
+        let (mut one, mut other) = (open(), open());
+        one.keep(entry(Condition::Warm, "read/threads:n=2")).unwrap();
+        other.keep(entry(Condition::Cold, "read/threads:n=8")).unwrap();
+        assert_eq!(open().entries.len(), 2);
+        let mut third = open();
+        one.keep(entry(Condition::Mixed, "read/threads:n=4")).unwrap();
+        assert_eq!(third.forget(|key| key.condition == Condition::Cold).unwrap(), 1);
+        assert_eq!(open().entries.len(), 2);
+    }
+
+    #[test]
+    fn file_systems_of_the_same_source_differ() {
+        let mount = |id, point: &str| Mount {
+            id,
+            device: (0, id as u32),
+            point: point.into(),
+            options: String::new(),
+            file_system: "overlay".to_owned(),
+            source: "overlay".into(),
+        };
+        assert_ne!(file_system(&mount(1, "/a")), file_system(&mount(2, "/b")));
+        assert!(file_systems(Path::new("/no/such/path")).is_err());
+        let all = file_systems(Path::new("/")).unwrap();
+        assert!(all.contains(&key(Condition::Cold).file_system), "{all:?}");
     }
 
     #[test]

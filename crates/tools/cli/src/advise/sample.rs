@@ -33,6 +33,15 @@ pub(super) struct Sample {
     pub(super) errors: Vec<String>,
 }
 
+/// How files are listed.
+pub(super) struct Listing<'a> {
+    pub(super) paths: &'a [PathBuf],
+    /// Limit of the time; `None` lists all files.
+    pub(super) time: Option<Duration>,
+    /// Raised by an interrupt.
+    pub(super) stop: Arc<AtomicBool>,
+}
+
 /// A part of the files.
 #[derive(Debug, Default)]
 pub(super) struct Slice {
@@ -49,22 +58,24 @@ pub(super) struct Total {
 }
 
 impl Sample {
-    /// Lists the files below some paths, for at most `time`.
-    pub(super) fn list(paths: &[PathBuf], time: Duration, seed: u64) -> Result<Self, Failure> {
+    /// Lists the files below some paths.
+    pub(super) fn list(how: &Listing<'_>, seed: u64) -> Result<Self, Failure> {
+        let time = how.time;
         let start = Instant::now();
         let (late, mut list, mut errors) =
             (Arc::new(AtomicBool::new(false)), PathList::new(), Vec::new());
-        for path in paths {
+        for path in how.paths {
             let kind = file::kind_of(path)
                 .map_err(PathError::on(Operation::Stat, path))
                 .map_err(Failure::failed)?;
             match kind {
                 Kind::Regular => list.push(path.as_os_str().as_bytes()),
                 Kind::Directory => {
-                    let raised = late.clone();
+                    let (raised, stop) = (late.clone(), how.stop.clone());
                     let found = ioloom::tree(path)
                         .filter_entry(move |_| {
-                            let in_time = start.elapsed() < time;
+                            let in_time = time.is_none_or(|time| start.elapsed() < time)
+                                && !stop.load(Ordering::Relaxed);
                             if !in_time {
                                 raised.store(true, Ordering::Relaxed);
                             }
@@ -94,7 +105,8 @@ impl Sample {
         let run = RUN.min(count / 64).max(1);
         let mut runs: Vec<_> =
             (0..count).step_by(run).map(|first| (first, run.min(count - first))).collect();
-        let mut random = seed | 1;
+        // An odd state would make neighbouring seeds equal.
+        let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seed.rotate_left(32);
         for i in (1..runs.len()).rev() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             runs.swap(i, (random >> 33) as usize % (i + 1));
@@ -154,6 +166,26 @@ impl Sample {
         Slice { paths }
     }
 
+    /// Returns the share of the pages of random files that are in memory, from at most `files` files and
+    /// for at most `time`; `None` if the system cannot report it.
+    pub(super) fn resident(&self, files: usize, time: Duration) -> Option<f64> {
+        let start = Instant::now();
+        let page = ioloom_sys::proc::page_bytes();
+        let (mut pages, mut resident) = (0, 0);
+        // One file of each run, from the end of the random order, which is taken last.
+        for (first, _) in self.runs.iter().rev().take(files) {
+            if start.elapsed() > time && pages > 0 {
+                break;
+            }
+            let Ok(file) = file::open(self.list.path(*first), OpenHow::default()) else { continue };
+            let file = std::fs::File::from(file);
+            let bytes = file.metadata().map_or(0, |facts| facts.len());
+            resident += ioloom_sys::cache::resident_pages(&file, bytes).ok()??;
+            pages += bytes.div_ceil(page);
+        }
+        (pages > 0).then(|| (resident as f64 / pages as f64).min(1.0))
+    }
+
     /// Adds up the sizes of files in random order, for at most `time`.
     pub(super) fn total(&self, time: Duration) -> Total {
         let start = Instant::now();
@@ -175,6 +207,15 @@ impl Sample {
         let missing = 1.0 - seen / files.max(1.0);
         let error = (variance * missing / f64::max(seen, 1.0)).sqrt() / mean.max(1.0);
         Total { files: self.len() as u64, bytes: mean * files, error }
+    }
+}
+
+#[cfg(test)]
+impl Listing<'static> {
+    /// Lists all files below a directory.
+    pub(super) fn of(dir: &Path) -> Self {
+        let paths = vec![dir.to_owned()].leak();
+        Self { paths, time: None, stop: Arc::default() }
     }
 }
 
@@ -217,6 +258,23 @@ mod tests {
     }
 
     #[test]
+    fn another_seed_takes_other_files() {
+        let first = |seed| names(&Sample::of(sample(5_000).list, seed).take(64));
+        assert_eq!(first(1), first(1));
+        assert!(first(2) != first(3), "neighbours");
+    }
+
+    #[test]
+    fn files_that_were_just_written_are_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("one"), vec![1; 100_000]).unwrap();
+        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        if let Some(share) = sample.resident(10, Duration::from_secs(60)) {
+            assert!(share > 0.0, "{share}");
+        }
+    }
+
+    #[test]
     fn parts_are_disjoint_and_cover_all_files() {
         let mut sample = sample(5_000);
         let mut all: Vec<String> = Vec::new();
@@ -247,7 +305,7 @@ mod tests {
         for i in 0..20 {
             std::fs::write(dir.path().join(i.to_string()), vec![0; 100 * i]).unwrap();
         }
-        let sample = Sample::list(&[dir.path().to_owned()], Duration::from_secs(60), 1).unwrap();
+        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
         let total = sample.total(Duration::from_secs(60));
         assert_eq!((total.files, total.bytes, sample.complete), (20, 19_000.0, true));
         assert!(total.error < 1e-9);

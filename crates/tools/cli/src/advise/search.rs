@@ -7,12 +7,11 @@
 use super::candidates::{candidates, sweep};
 use super::choice::{Tried, best};
 use super::profile::Condition;
-use super::sample::{Sample, Slice};
+use super::sample::{Listing, Sample, Slice, Total};
 use super::trial::{self, Limits, Trial};
 use crate::exit::Failure;
 use ioloom::{Error, FnError, Plan};
 use ioloom_model::Compute;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,6 +27,16 @@ const RUNS: f64 = 0.9;
 /// Least files of one run, and least bytes if that is fewer files.
 const FILES_LEAST: usize = 64;
 const BYTES_LEAST: f64 = (64 << 20) as f64;
+/// Files of the last rounds relative to those of the first ones, in turn: their start and end show in the
+/// difference.
+const SIZES: [f64; 2] = [1.5, 0.5];
+/// Most files whose pages are counted before the trial, and the share of the time for them.
+const LOOKED_AT: usize = 512;
+const LOOK: f64 = 0.03;
+/// Least time to look at the sizes of files.
+const TOTAL_LEAST: Duration = Duration::from_millis(20);
+/// Longest run of a sweep.
+const SWEPT: Duration = Duration::from_secs(3600);
 /// Share of bytes from a device below which files count as cached.
 const WARM: f64 = 0.05;
 const COLD: f64 = 0.95;
@@ -46,7 +55,10 @@ pub(super) struct Search<'a> {
     pub(super) stop: Arc<AtomicBool>,
     start: Instant,
     budget: Budget,
+    /// Bytes read, from memory or a device.
     pub(super) bytes: u64,
+    /// Seed of the random sample.
+    pub(super) seed: u64,
     pub(super) sample: Sample,
 }
 
@@ -56,6 +68,8 @@ pub(super) struct Found {
     pub(super) chosen: Option<usize>,
     /// Mean size of a file.
     pub(super) mean: f64,
+    /// What was known before plans were compared: the condition for the profile.
+    pub(super) before: Condition,
     pub(super) condition: Condition,
     /// Share of the bytes that came from a device, if known.
     pub(super) cold: Option<f64>,
@@ -65,18 +79,22 @@ pub(super) struct Found {
 }
 
 impl<'a> Search<'a> {
-    /// Lists the files.
+    /// Lists the files, `all` of them even if that takes longer than its share of the budget.
     pub(super) fn new(
-        paths: &[PathBuf],
+        paths: &[std::path::PathBuf],
         compute: &'a Compute,
         budget: Budget,
-        evict: bool,
+        (evict, all): (bool, bool),
         stop: Arc<AtomicBool>,
     ) -> Result<Self, Failure> {
         let start = Instant::now();
-        let mut sample = Sample::list(paths, budget.time.mul_f64(LIST), 1)?;
+        let time = (!all).then(|| budget.time.mul_f64(LIST));
+        let seed =
+            ioloom_sys::clock::monotonic_ns() ^ u64::from(std::process::id()).rotate_left(40);
+        let mut sample = Sample::list(&Listing { paths, time, stop: stop.clone() }, seed)?;
         sample.again = evict;
-        Ok(Self { compute, evict, stop, start, budget, bytes: 0, sample })
+        let start = if all { Instant::now() } else { start };
+        Ok(Self { compute, evict, stop, start, budget, bytes: 0, seed, sample })
     }
 
     /// Runs a plan on a part of the files, within what is left of the budget.
@@ -86,12 +104,12 @@ impl<'a> Search<'a> {
         }
         let limits = Limits {
             time: self.budget.time.mul_f64(RUNS).saturating_sub(self.start.elapsed()),
-            // Pieces that threads are working on are finished when the limit is reached.
             bytes: self.budget.bytes.saturating_sub(self.bytes) / 16 * 15,
+            stop: &self.stop,
         };
         match trial::run(slice, plan, self.compute, limits) {
             Ok(trial) => {
-                self.bytes += trial.bytes;
+                self.bytes += trial.read_bytes();
                 Ok(Ok(trial))
             }
             Err(Error::Refused(reason)) => Ok(Err(reason)),
@@ -119,7 +137,7 @@ impl<'a> Search<'a> {
             let elapsed = Duration::from_nanos(trial.elapsed_ns);
             // The first run of a process starts slower, so a longer one replaces it.
             last = trial;
-            let bytes = last.bytes > self.budget.bytes / 16;
+            let bytes = last.read_bytes() > self.budget.bytes / 16;
             if elapsed >= enough || bytes || self.over() || files > self.sample.left() / 8 {
                 return Ok(last);
             }
@@ -134,37 +152,55 @@ impl<'a> Search<'a> {
     ) -> Result<(Self, Found), Failure> {
         let cores = ioloom::usable_cores();
         let default = candidates(0.0, true, cores)[0];
+        let counted = self.on_disk();
+        let resident = self.resident(counted);
         let first = self.first_impression(default)?;
         let mean = first.bytes as f64 / first.files.max(1) as f64;
-        let cold = first.cold().filter(|_| self.on_disk());
-        let condition = condition(cold);
+        let before = before(resident, first.cold().filter(|_| counted));
         // Cached files stay cached, so they can be read again.
-        self.sample.again |= condition == Condition::Warm;
-        let mut plans = candidates(mean, condition != Condition::Warm, cores);
-        let offered = plans.len();
-        if let Some(plan) = known(mean, condition) {
-            // What is known is verified against the default and the most promising other plan.
-            plans.truncate(2);
+        self.sample.again |= before == Condition::Warm;
+        let mut plans = candidates(mean, before != Condition::Warm, cores);
+        if let Some(plan) = known(mean, before) {
+            // What is known is compared directly after the default, the others while the budget lasts.
+            plans.retain(|other| *other != plan || *other == default);
             if !plans.contains(&plan) {
                 plans.insert(1, plan);
             }
         }
+        let offered = plans.len();
         let (files, count) = self.shares(&first, mean, plans.len());
         plans.truncate(count);
         let left_out = offered.saturating_sub(plans.len());
         let mut tried: Vec<Tried> = plans.into_iter().map(Tried::new).collect();
+        let all: Vec<usize> = (0..tried.len()).collect();
+        let mut among = all.clone();
+        let total = first.clone();
         if tried.len() == 1 {
             tried[0].trials.push(first);
         } else {
-            let all: Vec<usize> = (0..tried.len()).collect();
-            self.rounds(&mut tried, &all, FIRST_ROUNDS, files)?;
-            let finalists = finalists(&tried);
-            self.rounds(&mut tried, &finalists, LAST_ROUNDS, files)?;
+            self.rounds(&mut tried, &all, &[files; FIRST_ROUNDS])?;
+            among = finalists(&tried);
+            let sizes: Vec<usize> =
+                (0..LAST_ROUNDS).map(|i| (files as f64 * SIZES[i % 2]) as usize).collect();
+            self.rounds(&mut tried, &among, &sizes)?;
         }
-        let chosen = best(&tried);
+        let chosen = best(&tried, &among);
         let spent = self.start.elapsed();
-        let found = Found { tried, chosen, mean, condition, cold, spent, left_out };
+        let cold = cold(total, &tried).filter(|_| counted);
+        let condition = match (self.evict, self.sample.again) {
+            // Each file was met as it was.
+            (false, false) => after(before, cold),
+            (false, true) => before,
+            (true, _) => condition(cold),
+        };
+        let found = Found { tried, chosen, mean, before, condition, cold, spent, left_out };
         Ok((self, found))
+    }
+
+    /// Returns the share of the files in memory, where that is known and the trial does not change it.
+    fn resident(&self, counted: bool) -> Option<f64> {
+        let time = self.budget.time.mul_f64(LOOK);
+        (counted && !self.evict).then(|| self.sample.resident(LOOKED_AT, time))?
     }
 
     /// Reports whether the files are on a block device, whose reads the system counts.
@@ -194,10 +230,9 @@ impl<'a> Search<'a> {
         &mut self,
         tried: &mut [Tried],
         among: &[usize],
-        rounds: usize,
-        files: usize,
+        rounds: &[usize],
     ) -> Result<(), Failure> {
-        for round in 0..rounds {
+        for (round, files) in rounds.iter().enumerate() {
             for i in 0..among.len() {
                 let turn = if round % 2 == 0 { i } else { among.len() - 1 - i };
                 let one = &mut tried[among[turn]];
@@ -207,7 +242,7 @@ impl<'a> Search<'a> {
                 if self.over() {
                     return Ok(());
                 }
-                let slice = self.sample.take(files);
+                let slice = self.sample.take(*files);
                 if slice.paths.is_empty() {
                     return Ok(());
                 }
@@ -222,9 +257,10 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Returns the time that is left.
-    pub(super) fn time_left(&self) -> Duration {
-        self.budget.time.saturating_sub(self.start.elapsed())
+    /// Returns the total size of the files, as far as the rest of the time allows.
+    pub(super) fn total(&self) -> Total {
+        let time = self.budget.time.saturating_sub(self.start.elapsed());
+        self.sample.total(time.max(TOTAL_LEAST))
     }
 
     /// Runs all plans on all files, twice, in opposite orders.
@@ -234,7 +270,6 @@ impl<'a> Search<'a> {
             plans.push(chosen);
         }
         let mut tried: Vec<Tried> = plans.into_iter().map(Tried::new).collect();
-        let limits = Limits { time: Duration::from_secs(3600), bytes: u64::MAX };
         for round in 0..2 {
             let count = tried.len();
             for i in 0..count {
@@ -249,7 +284,12 @@ impl<'a> Search<'a> {
                 if self.evict {
                     all.evict()?;
                 }
+                let limits = Limits { time: SWEPT, bytes: u64::MAX, stop: &self.stop };
                 match trial::run(all, one.plan, self.compute, limits) {
+                    Ok(trial) if trial.cut => {
+                        one.trials.clear();
+                        one.refused = Some("not finished within an hour".to_owned());
+                    }
                     Ok(trial) => one.trials.push(trial),
                     Err(Error::Refused(reason)) => one.refused = Some(reason),
                     Err(error) => return Err(failed(error)),
@@ -264,6 +304,33 @@ fn failed(error: Error<FnError>) -> Failure {
     match error {
         Error::Refused(reason) => Failure::refused(reason),
         other => Failure::failed(other),
+    }
+}
+
+/// Returns the share of the bytes that came from a device in the first run and all others.
+fn cold(mut first: Trial, tried: &[Tried]) -> Option<f64> {
+    tried.iter().flat_map(|one| &one.trials).for_each(|trial| first.add(trial));
+    first.cold()
+}
+
+/// Returns the condition before the trial: by the pages in memory where they are known, because the first
+/// files say little about the others, and by the first run.
+fn before(resident: Option<f64>, first: Option<f64>) -> Condition {
+    match (resident, first) {
+        (Some(resident), Some(first)) => {
+            let (own, run) = (condition(Some(1.0 - resident)), condition(Some(first)));
+            // Pages in memory of files that no device was read for, and the reverse.
+            if own == Condition::Warm && run != Condition::Warm { run } else { own }
+        }
+        _ => condition(first),
+    }
+}
+
+/// Returns the condition after the trial: what the runs met, if they disagree with what was expected.
+fn after(before: Condition, cold: Option<f64>) -> Condition {
+    match cold {
+        Some(_) if before != Condition::Unknown && condition(cold) != before => Condition::Mixed,
+        _ => before,
     }
 }
 
@@ -300,6 +367,20 @@ mod tests {
         assert_eq!(of(Some(0.5)), "mixed");
         assert_eq!(of(Some(0.99)), "cold");
         assert_eq!(of(None), "unknown");
+    }
+
+    #[test]
+    fn a_few_cached_files_do_not_make_a_job_warm() {
+        assert_eq!(before(Some(0.1), Some(0.0)), Condition::Mixed);
+        assert_eq!(before(Some(0.02), Some(0.0)), Condition::Cold);
+        assert_eq!(before(Some(1.0), Some(0.0)), Condition::Warm);
+        assert_eq!(before(Some(1.0), Some(1.0)), Condition::Cold);
+        assert_eq!(
+            (before(None, Some(1.0)), before(None, None)),
+            (Condition::Cold, Condition::Unknown)
+        );
+        assert_eq!(after(Condition::Warm, Some(0.5)), Condition::Mixed);
+        assert_eq!(after(Condition::Cold, Some(0.99)), Condition::Cold);
     }
 
     #[test]

@@ -10,12 +10,9 @@ use ioloom::Plan;
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_model::{Compute, Hash};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Version of the `--json` document.
 const SCHEMA: u32 = 1;
-/// Least time to look at the sizes of files.
-const TOTAL_LEAST: Duration = Duration::from_millis(20);
 /// Columns of the labels.
 const HEAD: usize = 11;
 
@@ -39,6 +36,8 @@ pub(super) struct Advice<'a> {
     pub(super) learnt: Option<Plan>,
     pub(super) budget: Budget,
     pub(super) bytes_read: u64,
+    /// Seed of the random sample.
+    pub(super) seed: u64,
     pub(super) swept: Option<Swept>,
 }
 
@@ -82,15 +81,13 @@ impl<'a> Advice<'a> {
     /// Returns the advice that follows from what a trial found.
     pub(super) fn new(
         search: &Search<'a>,
-        budget: Budget,
+        (budget, total): (Budget, Total),
         found: Found,
         chosen: usize,
         learnt: Option<Plan>,
         swept: Option<Swept>,
     ) -> Self {
-        // The sweep does not count.
-        let time = search.time_left().max(TOTAL_LEAST);
-        let total = search.sample.total(time);
+        let errors: u64 = found.tried.iter().map(|one| one.all().errors).sum();
         let spread = Spread::of(&found.tried);
         let all = found.tried[chosen].all();
         let expected = expected(&found.tried[chosen], total, spread);
@@ -103,7 +100,8 @@ impl<'a> Advice<'a> {
             bytes_read: search.bytes,
             complete: search.sample.complete,
             walk_ns: search.sample.walk_ns,
-            unread: search.sample.errors.len() as u64 + all.errors,
+            unread: search.sample.errors.len() as u64 + errors,
+            seed: search.seed,
             budget,
             found,
             chosen,
@@ -257,11 +255,7 @@ impl<'a> Advice<'a> {
             text += &format!(
                 "{} left out: {}\n",
                 format_counted(self.found.left_out as u64, "plan", "plans"),
-                if self.learnt.is_some() {
-                    "the profile is verified"
-                } else {
-                    "too few files or too small a budget"
-                }
+                "too few files or too small a budget"
             );
         }
         text
@@ -336,6 +330,7 @@ impl<'a> Advice<'a> {
             "bytes_read": self.bytes_read,
             "budget_bytes": self.budget.bytes,
             "walk_ns": self.walk_ns,
+            "seed": self.seed,
             "errors": self.unread,
             "learnt_plan": self.learnt.map(|plan| plan.to_string()),
             "tried": self.found.tried.iter().map(tried).collect::<Vec<_>>(),
@@ -357,7 +352,10 @@ impl<'a> Advice<'a> {
 fn upgrade_words(upgrades: Upgrades) -> (String, String) {
     let busy = percent(upgrades.busy);
     let storage = match upgrades.storage_ns {
-        Some(ns) => format!("at best {}: computing takes that long", format_ns(ns)),
+        Some(ns) => format!("at best {}: the work takes that long", format_ns(ns)),
+        None if upgrades.waits > upgrades.busy => {
+            format!("no gain: the work waits {} of the time", percent(upgrades.waits))
+        }
         None => format!("no gain: the processors are busy {busy} of the time"),
     };
     let cores = match upgrades.cores_ns {

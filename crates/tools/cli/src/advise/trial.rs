@@ -1,12 +1,13 @@
 //! One run of the work on some of the files, with one plan.
 
+use super::candidates::window;
 use super::sample::Slice;
-use ioloom::{Cancel, Error, Files, FnError, Plan};
+use ioloom::{Cancel, Error, Files, FnError, Plan, Run};
 use ioloom_model::{Compute, Schedule};
-use ioloom_subjects::Kernel;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use ioloom_subjects::kernel::{FileState, Kernel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 /// Bytes of one piece of a file, as in `each`.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -14,11 +15,18 @@ const CHUNK_BYTES: u64 = 256 << 10;
 /// so much.
 const FILE_BYTES: f64 = 32.0 * 1024.0;
 
+/// Time between two looks at the limits, while the work waits or spins.
+const LOOK: Duration = Duration::from_millis(10);
+/// Bytes of a checksum between two looks.
+const LOOK_BYTES: usize = 4096;
+
 /// How far a run may go.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct Limits<'a> {
     pub(super) time: Duration,
     pub(super) bytes: u64,
+    /// Raised by an interrupt.
+    pub(super) stop: &'a AtomicBool,
 }
 
 /// A finished run.
@@ -32,6 +40,8 @@ pub(super) struct Trial {
     pub(super) elapsed_ns: u64,
     /// Processor time.
     pub(super) cpu_ns: u64,
+    /// Time that the work waited, divided by the threads that may compute at once.
+    pub(super) waited_ns: u64,
     /// Bytes read from a block device, if known.
     pub(super) device_bytes: Option<u64>,
     /// What limited it, and the evidence.
@@ -62,6 +72,12 @@ impl Trial {
         (self.bytes > 0).then(|| (device as f64 / self.bytes as f64).min(1.0))
     }
 
+    /// Returns the bytes that the run took from memory or a device. Read-ahead and pieces that no
+    /// function received count if the system counts them.
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.bytes.max(self.device_bytes.unwrap_or(0))
+    }
+
     /// Adds another run of the same plan.
     pub(super) fn add(&mut self, other: &Self) {
         self.files += other.files;
@@ -72,6 +88,7 @@ impl Trial {
         }
         self.elapsed_ns += other.elapsed_ns;
         self.cpu_ns += other.cpu_ns;
+        self.waited_ns += other.waited_ns;
         self.device_bytes = self.device_bytes.zip(other.device_bytes).map(|(a, b)| a + b);
         self.cut |= other.cut;
     }
@@ -85,44 +102,189 @@ pub(super) fn in_pieces(mut plan: Plan) -> Plan {
     plan
 }
 
+/// Returns the plan with at most half of `bytes` in flight, even of large files.
+fn narrowed(mut plan: Plan, bytes: u64) -> Plan {
+    let piece = plan.chunk_bytes.unwrap_or(CHUNK_BYTES);
+    if flying(&plan, piece) > bytes / 2 {
+        plan.memory_bytes = (bytes / 2).max(piece).min(plan.memory_bytes);
+    }
+    plan
+}
+
+/// Returns the bytes in flight of a plan at most, with pieces of this size.
+fn flying(plan: &Plan, piece: u64) -> u64 {
+    (u64::from(window(plan)) * piece).min(plan.memory_bytes)
+}
+
+/// Work that ends at the limits.
+struct Work<'a> {
+    kernel: Kernel,
+    compute: &'a Compute,
+    limits: Limits<'a>,
+    start: Instant,
+    waited_ns: AtomicU64,
+    unfinished: AtomicU64,
+    unfinished_bytes: AtomicU64,
+}
+
+impl<'a> Work<'a> {
+    fn new(compute: &'a Compute, limits: Limits<'a>) -> Self {
+        // Simulated work waits and spins here, where it can be ended.
+        let streamed = match compute {
+            Compute::Spin(_) | Compute::Sleep(_) => Compute::None,
+            other => other.clone(),
+        };
+        Self {
+            kernel: Kernel::new(streamed, None, 1).without_proof(),
+            compute,
+            limits,
+            start: Instant::now(),
+            waited_ns: AtomicU64::new(0),
+            unfinished: AtomicU64::new(0),
+            unfinished_bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.start.elapsed() >= self.limits.time || self.limits.stop.load(Ordering::Relaxed)
+    }
+
+    /// Processes a piece. Returns whether it was processed completely.
+    fn piece(&self, file: &mut File, offset: u64, last: bool, bytes: &[u8]) -> bool {
+        file.bytes += bytes.len() as u64;
+        if !matches!(self.compute, Compute::Checksum { .. }) || bytes.len() <= LOOK_BYTES {
+            self.kernel.piece(&mut file.state, file.index, offset, last, bytes);
+            return true;
+        }
+        let count = bytes.len().div_ceil(LOOK_BYTES);
+        for (i, part) in bytes.chunks(LOOK_BYTES).enumerate() {
+            if self.is_over() {
+                file.is_cut = true;
+                return false;
+            }
+            let at = offset + (i * LOOK_BYTES) as u64;
+            self.kernel.piece(&mut file.state, file.index, at, last && i + 1 == count, part);
+        }
+        true
+    }
+
+    /// Finishes a file.
+    fn finish(&self, file: File) {
+        let rest = self.compute.demand_ns(None, 1, file.index as u64).map(Duration::from_nanos);
+        let rest = rest.map(|time| time.saturating_sub(file.begun.elapsed()));
+        let done = !file.is_cut && rest.is_none_or(|time| self.spend(time));
+        if done {
+            self.kernel.finish(file.state, file.index);
+        } else {
+            self.unfinished.fetch_add(1, Ordering::Relaxed);
+            self.unfinished_bytes.fetch_add(file.bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits or spins. Returns whether that was possible within the limits.
+    fn spend(&self, time: Duration) -> bool {
+        let begun = Instant::now();
+        let sleeps = matches!(self.compute, Compute::Sleep(_));
+        let done = loop {
+            let left = time.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break true;
+            }
+            if self.is_over() {
+                break false;
+            }
+            let part = left.min(LOOK);
+            if sleeps {
+                std::thread::sleep(part);
+            } else {
+                spin(part);
+            }
+        };
+        if sleeps {
+            self.waited_ns.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+        done
+    }
+}
+
+/// A file that is being processed.
+struct File {
+    state: FileState,
+    index: usize,
+    bytes: u64,
+    begun: Instant,
+    is_cut: bool,
+}
+
+/// Spins for this processor time, so that preemption does not shorten the work.
+fn spin(time: Duration) {
+    let until = ioloom_sys::clock::thread_cpu_ns() + time.as_nanos() as u64;
+    while ioloom_sys::clock::thread_cpu_ns() < until {
+        std::hint::spin_loop();
+    }
+}
+
+/// Ends a run when its time is over or it is interrupted.
+fn watch(limits: Limits<'_>, cancel: &Cancel, ended: &Receiver<()>) {
+    let start = Instant::now();
+    loop {
+        let left = limits.time.saturating_sub(start.elapsed());
+        match ended.recv_timeout(left.min(2 * LOOK)) {
+            Err(RecvTimeoutError::Timeout) if !left.is_zero() => {
+                if limits.stop.load(Ordering::Relaxed) {
+                    return cancel.cancel();
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => return cancel.cancel(),
+            _ => return,
+        }
+    }
+}
+
 /// Runs the work. Fails if the plan is refused here.
 pub(super) fn run(
     slice: Slice,
     plan: Plan,
     compute: &Compute,
-    limits: Limits,
+    limits: Limits<'_>,
 ) -> Result<Trial, Error<FnError>> {
-    let kernel = Kernel::new(compute.clone(), None, 1).without_proof();
-    let (cancel, read) = (Cancel::new(), AtomicU64::new(0));
+    let plan = narrowed(in_pieces(plan), limits.bytes);
+    let (cancel, read, largest) = (Cancel::new(), AtomicU64::new(0), AtomicU64::new(0));
     let (over, ended) = channel::<()>();
+    let work = &Work::new(compute, limits);
     std::thread::scope(|scope| {
         let token = cancel.clone();
-        scope.spawn(move || {
-            if ended.recv_timeout(limits.time) == Err(RecvTimeoutError::Timeout) {
-                token.cancel();
-            }
-        });
+        scope.spawn(move || watch(limits, &token, &ended));
         let run = Files::from(slice.paths)
-            .pin(in_pieces(plan))
+            .pin(plan)
             .start_on_demand(true)
             .cancel(&cancel)
             .partial(true)
             .untraced()
             .pieces()
             .try_fold_file(
-                |_| (kernel.begin(), 0),
-                |(state, index), chunk| {
-                    *index = chunk.index();
+                |_| File {
+                    state: work.kernel.begin(),
+                    index: 0,
+                    bytes: 0,
+                    begun: Instant::now(),
+                    is_cut: false,
+                },
+                |file, chunk| {
+                    file.index = chunk.index();
                     let bytes = chunk.bytes();
-                    kernel.piece(state, *index, chunk.offset(), chunk.is_last(), bytes);
-                    let before = read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                    if before + bytes.len() as u64 >= limits.bytes {
+                    let own = bytes.len() as u64;
+                    let largest = largest.fetch_max(own, Ordering::Relaxed).max(own);
+                    // What is in flight arrives, too.
+                    let after = read.fetch_add(own, Ordering::Relaxed) + own;
+                    let is_enough = after + flying(&plan, largest) >= limits.bytes;
+                    if !work.piece(file, chunk.offset(), chunk.is_last(), bytes) || is_enough {
                         cancel.cancel();
                     }
                     Ok::<(), FnError>(())
                 },
-                |(state, index), _| {
-                    kernel.finish(state, index);
+                |file, _| {
+                    work.finish(file);
                     Ok(())
                 },
             )
@@ -136,25 +298,40 @@ pub(super) fn run(
                 |first, other| *first = first.take().or(other),
             );
         drop(over);
-        let run = run?;
-        let m = run.measured;
-        Ok(Trial {
-            files: m.files,
-            bytes: read.load(Ordering::Relaxed),
-            errors: run.failed,
-            error: run.value,
-            elapsed_ns: m.elapsed_ns,
-            cpu_ns: m.cpu_user_ns + m.cpu_kernel_ns,
-            device_bytes: m.device_read_bytes,
-            limit: m.bottleneck.map(|b| (b.word, b.sentence)),
-            cut: run.cancelled,
-        })
+        Ok(trial(run?, &plan, work, read.load(Ordering::Relaxed)))
     })
+}
+
+fn trial(run: Run<Option<String>, FnError>, plan: &Plan, work: &Work<'_>, read: u64) -> Trial {
+    let m = run.measured;
+    let unfinished = work.unfinished.load(Ordering::Relaxed);
+    Trial {
+        // What was not finished took time, but is no work done.
+        files: m.files.saturating_sub(unfinished),
+        bytes: read.saturating_sub(work.unfinished_bytes.load(Ordering::Relaxed)),
+        errors: run.failed,
+        error: run.value,
+        elapsed_ns: m.elapsed_ns,
+        cpu_ns: m.cpu_user_ns + m.cpu_kernel_ns,
+        waited_ns: work.waited_ns.load(Ordering::Relaxed) / u64::from(computing(plan)),
+        device_bytes: m.device_read_bytes,
+        limit: m.bottleneck.map(|b| (b.word, b.sentence)),
+        cut: run.cancelled || unfinished > 0,
+    }
+}
+
+/// Returns the threads that compute at once.
+fn computing(plan: &Plan) -> u32 {
+    match plan.schedule {
+        Schedule::Window { permits, .. } => permits.unwrap_or(1).max(1),
+        Schedule::Threads { .. } | Schedule::Roles { .. } => plan.threads().max(1),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advise::sample::{Listing, Sample};
 
     #[test]
     fn files_and_bytes_are_work() {
@@ -174,5 +351,30 @@ mod tests {
         assert_eq!(in_pieces(plan).chunk_bytes, Some(CHUNK_BYTES));
         let plan = Plan { chunk_bytes: Some(4096), ..plan };
         assert_eq!(in_pieces(plan), plan);
+    }
+
+    #[test]
+    fn long_work_ends_at_the_limit_and_is_not_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("one"), "text").unwrap();
+        for compute in ["sleep:30s", "spin:30s"] {
+            let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+            let stop = AtomicBool::new(false);
+            let limits = Limits { time: Duration::from_millis(50), bytes: u64::MAX, stop: &stop };
+            let start = Instant::now();
+            let plan = "read/threads:n=2".parse().unwrap();
+            let trial = run(sample.all(), plan, &compute.parse().unwrap(), limits).unwrap();
+            assert!(start.elapsed() < Duration::from_secs(10), "{compute}");
+            assert_eq!((trial.files, trial.bytes, trial.cut), (0, 0, true), "{compute}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_flight_fits_into_the_rest_of_the_budget() {
+        let plan = in_pieces("read/window:l=128,p=2".parse().unwrap());
+        assert_eq!((narrowed(plan, 1 << 30), flying(&plan, CHUNK_BYTES)), (plan, 32 << 20));
+        let less = narrowed(plan, 4 << 20);
+        assert_eq!((less.memory_bytes, flying(&less, CHUNK_BYTES)), (2 << 20, 2 << 20));
+        assert_eq!(flying(&less, 4096), 128 * 4096);
     }
 }
