@@ -19,6 +19,11 @@ pub enum PredictError {
     /// The measured device was chosen, and this machine has not been measured.
     #[error("this machine is not calibrated for this prediction")]
     NotCalibrated,
+    /// The probes do not show the asked order of files.
+    #[error(
+        "the probes of this machine copy files in device order, so another order cannot be predicted"
+    )]
+    UnknownOrder,
     /// A published table is not compiled in, or is malformed.
     #[error("the published table '{table}' is missing or malformed")]
     Table {

@@ -42,7 +42,8 @@ pub struct Question {
 /// Answers a question.
 ///
 /// # Errors
-/// Fails if a number is out of range, or a device is the measured one and there is none.
+/// Fails if a number is out of range, a device is the measured one and there is none, or the probes do not
+/// show the order of the files.
 pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     one_to("number of files", question.files, u64::MAX)?;
     one_to("number of cores", u64::from(question.cores), 4096)?;
@@ -51,6 +52,9 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     let both = question.from == Class::Measured && question.to == Class::Measured;
     if let Some(found) = question.measured.as_ref().filter(|m| both && !m.copy_s.is_empty()) {
         found.check_cores(question.cores)?;
+        if question.order != Order::Device {
+            return Err(PredictError::UnknownOrder);
+        }
         return measured(question, found);
     }
     let (from, to) = (device(question, question.from)?, device(question, question.to)?);

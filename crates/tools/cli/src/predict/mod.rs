@@ -86,9 +86,16 @@ pub(crate) struct PredictArgs {
     /// With --calibrate: use the files in --dir, create nothing
     ///
     /// For read-only file systems. Needs 200 files of less than 1 MiB; files of 1 MiB or more show the
-    /// bandwidth. Copies are not probed.
-    #[arg(long, requires_all = ["calibrate", "dir"])]
+    /// bandwidth. Copies are not probed. Evicts the files from memory, after writing dirty pages to the
+    /// device, so --evict is required.
+    #[arg(long, requires_all = ["calibrate", "dir", "evict"])]
     existing: bool,
+
+    /// With --existing: evict the files from memory
+    ///
+    /// Other programs must then read these files again.
+    #[arg(long, requires = "existing")]
+    evict: bool,
 
     /// With --calibrate: drop all caches before each walk
     ///
