@@ -3,15 +3,26 @@
 //! A smaller window must not lose, and a larger one must gain. A clear loss ends a trial after a few samples,
 //! and every trial ends after `TRIAL_SAMPLES_MAX`.
 
-use super::{Auto, State};
+use super::{Auto, Settling, State};
+use crate::batch::Batch;
 use crate::decision::{Decision, Phase, Reason};
-use crate::measure::Level;
+use crate::measure::{Level, Sample};
 use crate::thresholds::{
     AGAIN_NS_MAX, CLEAR_LOSS, CLOSE, CROWD, CUT_LOSS, END_ERROR, GAIN_LEAST, IDLE_LEAST,
     PROPORTIONAL, REFERENCE_ERROR, SHARED, STRIDE, SURE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
 };
 
 impl Auto {
+    /// Takes a batch during which fewer than [`Auto::window`] could be in flight. It says nothing about the
+    /// window, so only time and files count, and measuring begins again after it.
+    pub fn restrain(&mut self, batch: &Batch) {
+        self.course.add(batch);
+        self.sample = Sample::default();
+        self.odd = 0;
+        let completions = u64::from(self.window);
+        self.settling = Some(Settling { until_in_flight: -1.0, completions, last: false });
+    }
+
     /// Decides the trial of the present window, if its samples suffice.
     pub(super) fn trial(&mut self, reference: &Level, back: u32) -> Option<Decision> {
         let up = self.window > back;
@@ -153,5 +164,39 @@ impl Auto {
             self.fail = self.window / STRIDE;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AutoLimits;
+
+    fn batch(misses: u64) -> Batch {
+        let (elapsed_ns, in_flight) = (100_000_000, misses as f64 / 4.0);
+        Batch { elapsed_ns, files: misses, misses, in_flight, idle: 0.9, ..Batch::default() }
+    }
+
+    #[test]
+    fn a_rate_under_a_smaller_limit_is_not_compared() {
+        let limits = AutoLimits {
+            window_max: 512,
+            permits: 2,
+            start: None,
+            polite: false,
+            remaining: None,
+            cap_per_s: None,
+        };
+        let mut auto = Auto::new(limits);
+        for _ in 0..20 {
+            auto.observe(&batch(400));
+        }
+        let (window, best, level) = (auto.window(), auto.best, auto.level);
+        for _ in 0..50 {
+            auto.restrain(&batch(20));
+        }
+        assert_eq!(auto.window(), window);
+        assert_eq!(format!("{:?} {:?}", auto.best, auto.level), format!("{best:?} {level:?}"));
+        assert_eq!(auto.course.files, 20 * 400 + 50 * 20);
     }
 }

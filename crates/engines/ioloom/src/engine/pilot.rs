@@ -12,7 +12,8 @@
 //! limit belongs to blocking threads.
 //!
 //! While memory is short on the machine (`/proc/pressure/memory`), the limit is halved every tenth
-//! of a second; afterwards it doubles every second.
+//! of a second; afterwards it doubles every second. While it is below the window of the controller, the
+//! controller does not measure.
 
 use crate::shared::Shared;
 use ioloom_budget::Permits;
@@ -148,7 +149,11 @@ impl<'e> Pilot<'e> {
         // The first batch would include the start of the process.
         if self.before.cpu_ns > 0 {
             let batch = batch(&self.before, &now, present, &mut self.waits);
-            if let Some(batch) = self.gather.add(&batch, self.auto.window()) {
+            if self.pressure.limit < self.auto.window() {
+                // The window does not apply, so its rate must not be compared with others.
+                self.gather = Gather::default();
+                self.auto.restrain(&batch);
+            } else if let Some(batch) = self.gather.add(&batch, self.auto.window()) {
                 self.auto.observe(&batch);
             }
         }
